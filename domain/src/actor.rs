@@ -1,0 +1,96 @@
+//! Who did it: a principal, a policy or a timer.
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{PrincipalId, RunnerId};
+
+/// Who decided, written as flat text: `prn_…`, `rnr_…`, `policy:<name>`, `timer:<name>`, `system`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Actor {
+    /// A person or a service that logged in.
+    Principal(PrincipalId),
+    /// An agent, speaking through the Runner API.
+    Runner(RunnerId),
+    /// A rule of ours: when this event, then those commands.
+    Policy(String),
+    /// A moment that came.
+    Timer(String),
+    /// The server itself, when nobody asked: first start, migration.
+    System,
+}
+
+/// A text that names no actor.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{0:?} names no actor: expected prn_…, rnr_…, policy:<name>, timer:<name> or system")]
+pub struct ActorError(String);
+
+impl Actor {
+    /// Whether this is somebody who logged in, as opposed to a rule or an agent.
+    pub fn is_principal(&self) -> bool {
+        match self {
+            Actor::Principal(_) => true,
+            Actor::Runner(_) | Actor::Policy(_) | Actor::Timer(_) | Actor::System => false,
+        }
+    }
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Actor::Principal(id) => write!(f, "{id}"),
+            Actor::Runner(id) => write!(f, "{id}"),
+            Actor::Policy(name) => write!(f, "policy:{name}"),
+            Actor::Timer(name) => write!(f, "timer:{name}"),
+            Actor::System => f.write_str("system"),
+        }
+    }
+}
+
+impl FromStr for Actor {
+    type Err = ActorError;
+    fn from_str(text: &str) -> Result<Self, ActorError> {
+        let named = |prefix| text.strip_prefix(prefix).filter(|name: &&str| !name.is_empty());
+        if let Some(name) = named("policy:") {
+            Ok(Actor::Policy(name.into()))
+        } else if let Some(name) = named("timer:") {
+            Ok(Actor::Timer(name.into()))
+        } else if text == "system" {
+            Ok(Actor::System)
+        } else if let Ok(id) = text.parse() {
+            Ok(Actor::Principal(id))
+        } else {
+            text.parse().map(Actor::Runner).map_err(|_| ActorError(text.into()))
+        }
+    }
+}
+
+impl TryFrom<String> for Actor {
+    type Error = ActorError;
+    fn try_from(text: String) -> Result<Self, ActorError> {
+        text.parse()
+    }
+}
+
+impl From<Actor> for String {
+    fn from(actor: Actor) -> String {
+        actor.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_actor_is_read_back_as_it_was_written() {
+        let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+        for text in [&format!("prn_{id}"), &format!("rnr_{id}"), "policy:x", "timer:y", "system"] {
+            assert_eq!(text.parse::<Actor>().unwrap().to_string(), *text);
+        }
+        for other in ["", "policy:", "ann", &format!("job_{id}")] {
+            assert!(other.parse::<Actor>().is_err(), "{other}");
+        }
+    }
+}

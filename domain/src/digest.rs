@@ -1,0 +1,59 @@
+//! What a thing is, whatever it is called: `sha256:` and 64 hexadecimal digits in lower case.
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// The SHA-256 of some bytes, in its one spelling.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Digest(String);
+
+/// A text that is no digest.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{0:?} is not `sha256:` and 64 hexadecimal digits in lower case")]
+pub struct DigestError(String);
+
+impl TryFrom<String> for Digest {
+    type Error = DigestError;
+    fn try_from(text: String) -> Result<Self, DigestError> {
+        let valid = text.strip_prefix("sha256:").is_some_and(|hex| {
+            hex.len() == 64 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        });
+        if valid { Ok(Digest(text)) } else { Err(DigestError(text)) }
+    }
+}
+
+impl FromStr for Digest {
+    type Err = DigestError;
+    fn from_str(text: &str) -> Result<Self, DigestError> {
+        text.to_string().try_into()
+    }
+}
+
+impl From<Digest> for String {
+    fn from(digest: Digest) -> String {
+        digest.0
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_sha256_in_lower_case_is_a_digest() {
+        let text = format!("sha256:{:064x}", 0xabc);
+        assert_eq!(text.parse::<Digest>().unwrap().to_string(), text);
+        let others = [&text[7..], &text[..70], &text.to_uppercase(), &text.replace('0', "g"), ""];
+        for other in others {
+            assert!(other.parse::<Digest>().is_err(), "{other}");
+            assert!(serde_json::from_str::<Digest>(&format!("{other:?}")).is_err(), "{other}");
+        }
+    }
+}

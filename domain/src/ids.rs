@@ -1,0 +1,134 @@
+//! Every identifier in the system: a ULID that says what it names, everywhere it is written.
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use ulid::Ulid;
+
+/// A text that is not an id of the kind that was expected.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{found:?} is not `{prefix}` and a ULID in upper case")]
+pub struct IdError {
+    prefix: &'static str,
+    found: String,
+}
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident = $prefix:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(pub Ulid);
+        impl $name {
+            /// What every id of this kind starts with.
+            pub const PREFIX: &'static str = $prefix;
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}{}", $prefix, self.0)
+            }
+        }
+        impl FromStr for $name {
+            type Err = IdError;
+            fn from_str(text: &str) -> Result<Self, IdError> { parse($prefix, text).map($name) }
+        }
+        impl TryFrom<String> for $name {
+            type Error = IdError;
+            fn try_from(text: String) -> Result<Self, IdError> { text.parse() }
+        }
+        impl From<$name> for String {
+            fn from(id: $name) -> String { id.to_string() }
+        }
+    )*};
+}
+
+ids! {
+    /// A product that a vendor installs at customers.
+    AppId = "app_";
+    /// One deployable part of an app.
+    ComponentId = "cmp_";
+    /// One attempt to turn a component's source into an artifact.
+    BuildId = "bld_";
+    /// One copy of an app in one customer's account.
+    InstallId = "ins_";
+    /// One orchestrated operation on an install.
+    RunId = "run_";
+    /// One node of a run.
+    StepId = "stp_";
+    /// One unit of work for one runner.
+    JobId = "job_";
+    /// One attempt at a job, and the fencing token that proves it.
+    ExecutionId = "exe_";
+    /// The agent in an account, or the build runner.
+    RunnerId = "rnr_";
+    /// One life of an agent process.
+    SessionId = "ses_";
+    /// Whoever can log in: a person or a service.
+    PrincipalId = "prn_";
+    /// A secret that was given out: an API token or an enrolment token. The id is no secret.
+    TokenId = "tok_";
+    /// One event of the log.
+    EventId = "evt_";
+    /// A rule that a customer wrote down so that nobody has to be woken.
+    PolicyId = "pol_";
+}
+
+/// One id, one spelling: what would not be written like that again is not read.
+fn parse(prefix: &'static str, text: &str) -> Result<Ulid, IdError> {
+    text.strip_prefix(prefix)
+        .and_then(|ulid| Ulid::from_string(ulid).ok().filter(|read| read.to_string() == ulid))
+        .ok_or_else(|| IdError { prefix, found: text.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV";
+
+    #[test]
+    fn an_id_is_read_back_as_it_was_written() {
+        let id: ExecutionId = TEXT.parse().unwrap();
+        assert_eq!(id.to_string(), TEXT);
+        assert_eq!(serde_json::to_string(&id).unwrap(), format!("{TEXT:?}"));
+        assert_eq!(serde_json::from_str::<ExecutionId>(&format!("{TEXT:?}")).unwrap(), id);
+    }
+
+    #[test]
+    fn an_id_of_another_kind_or_spelling_is_refused() {
+        let refusal = r#""exe_01ARZ3NDEKTSV4RRFFQ69G5FAV" is not `rnr_` and a ULID in upper case"#;
+        assert_eq!(TEXT.parse::<RunnerId>().unwrap_err().to_string(), refusal);
+        assert!(serde_json::from_str::<RunnerId>(&format!("{TEXT:?}")).is_err());
+        let others = [
+            &TEXT[4..],
+            &TEXT[..29],
+            &TEXT.to_lowercase(),
+            "exe_",
+            "exe_81ARZ3NDEKTSV4RRFFQ69G5FAV",
+        ];
+        for other in others {
+            assert!(other.parse::<ExecutionId>().is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn every_kind_has_a_prefix_of_its_own() {
+        let prefixes = [
+            AppId::PREFIX,
+            ComponentId::PREFIX,
+            BuildId::PREFIX,
+            InstallId::PREFIX,
+            RunId::PREFIX,
+            StepId::PREFIX,
+            JobId::PREFIX,
+            ExecutionId::PREFIX,
+            RunnerId::PREFIX,
+            SessionId::PREFIX,
+            PrincipalId::PREFIX,
+            TokenId::PREFIX,
+            EventId::PREFIX,
+            PolicyId::PREFIX,
+        ];
+        let kept = "app_ cmp_ bld_ ins_ run_ stp_ job_ exe_ rnr_ ses_ prn_ tok_ evt_ pol_";
+        assert_eq!(prefixes.join(" "), kept);
+    }
+}

@@ -1,0 +1,1 @@
+//! Whole processes through their public faces.
