@@ -1,0 +1,77 @@
+//! What the log hashes of one event.
+//!
+//! Payload and metadata enter by salted hash, so that both can be archived or shredded and the log still
+//! verifies, and so that a proof tells nothing about them.
+use crate::{Hash, sha256_of};
+
+const TAG: &[u8] = b"stead/leaf/v1\n";
+
+/// The random bytes that keep a payload's hash from being guessed. Given by the caller, like ids.
+pub type Salt = [u8; 16];
+
+/// Everything of an event that its leaf commits to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leaf<'a> {
+    /// The place in the whole log; 1 first.
+    pub position: u64,
+    /// The 16 bytes of the event's ULID.
+    pub event_id: [u8; 16],
+    /// What kind of stream it is in.
+    pub aggregate_type: &'a str,
+    /// Which stream of that kind.
+    pub aggregate_id: &'a str,
+    /// The place in that stream; 1 first.
+    pub sequence: u64,
+    /// `aggregate.verb_past`.
+    pub event_type: &'a str,
+    /// Which shape the payload has; 1 first.
+    pub event_version: u16,
+    /// When it was recorded, in microseconds since 1970, UTC.
+    pub recorded_at_us: i64,
+    /// [`payload_hash`] of the payload as stored.
+    pub payload_hash: Hash,
+    /// [`metadata_hash`] of the metadata as stored.
+    pub metadata_hash: Hash,
+}
+
+impl Leaf<'_> {
+    /// The RFC 6962 entry: big-endian integers, each text after its length in four bytes.
+    pub fn canonical(&self) -> Vec<u8> {
+        let texts = self.aggregate_type.len() + self.aggregate_id.len() + self.event_type.len();
+        let mut bytes = Vec::with_capacity(TAG.len() + texts + 12 + 8 + 16 + 8 + 2 + 8 + 64);
+        bytes.extend_from_slice(TAG);
+        bytes.extend_from_slice(&self.position.to_be_bytes());
+        bytes.extend_from_slice(&self.event_id);
+        text(&mut bytes, self.aggregate_type);
+        text(&mut bytes, self.aggregate_id);
+        bytes.extend_from_slice(&self.sequence.to_be_bytes());
+        text(&mut bytes, self.event_type);
+        bytes.extend_from_slice(&self.event_version.to_be_bytes());
+        bytes.extend_from_slice(&self.recorded_at_us.to_be_bytes());
+        bytes.extend_from_slice(&self.payload_hash);
+        bytes.extend_from_slice(&self.metadata_hash);
+        bytes
+    }
+
+    /// The leaf's hash in chain and tree.
+    pub fn hash(&self) -> Hash {
+        crate::tree::leaf_hash(&self.canonical())
+    }
+}
+
+/// The hash of a payload, byte for byte as it is stored.
+pub fn payload_hash(salt: &Salt, payload: &[u8]) -> Hash {
+    sha256_of(&[&[0x10], salt, payload])
+}
+
+/// The hash of an event's metadata, byte for byte as it is stored.
+pub fn metadata_hash(salt: &Salt, metadata: &[u8]) -> Hash {
+    sha256_of(&[&[0x11], salt, metadata])
+}
+
+fn text(bytes: &mut Vec<u8>, text: &str) {
+    // No text in a leaf comes near 4 GiB: an event is at most 64 KiB.
+    let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+    bytes.extend_from_slice(&length.to_be_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+}

@@ -1,0 +1,57 @@
+//! The right edge of a growing tree: all that a writer needs to know.
+use super::{Node, empty_root, node_hash};
+use crate::Hash;
+
+/// The perfect subtrees that a tree of some size is made of, largest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Edge {
+    size: u64,
+    /// One per set bit of `size`, largest subtree first.
+    hashes: Vec<Hash>,
+}
+
+impl Edge {
+    /// An edge from the hashes of [`Edge::nodes`] of that size. `None` if their number is wrong.
+    pub fn of(size: u64, hashes: Vec<Hash>) -> Option<Edge> {
+        (hashes.len() == size.count_ones() as usize).then_some(Edge { size, hashes })
+    }
+
+    /// The perfect subtrees that a tree of that size is made of, largest first.
+    pub fn nodes(size: u64) -> Vec<Node> {
+        super::plan::perfect_nodes(0, size)
+    }
+
+    /// How many leaves there are.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The hashes, largest subtree first.
+    pub fn hashes(&self) -> &[Hash] {
+        &self.hashes
+    }
+
+    /// Take in one more leaf and tell of every inner node that it completes.
+    pub fn push(&mut self, leaf: Hash, mut completed: impl FnMut(Node, &Hash)) {
+        let mut hash = leaf;
+        let (mut level, mut rest) = (0u8, self.size);
+        while rest & 1 == 1 {
+            let Some(left) = self.hashes.pop() else { break };
+            hash = node_hash(&left, &hash);
+            level += 1;
+            rest >>= 1;
+            completed(Node { level, index: rest }, &hash);
+        }
+        self.hashes.push(hash);
+        self.size += 1;
+    }
+
+    /// The root over everything so far.
+    pub fn root(&self) -> Hash {
+        let mut hashes = self.hashes.iter().rev();
+        match hashes.next() {
+            None => empty_root(),
+            Some(last) => hashes.fold(*last, |right, left| node_hash(left, &right)),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Which nodes a proof is made of, before anyone has fetched them.
+use super::{Node, TreeError, empty_root, node_hash};
+use crate::Hash;
+
+/// The hashes of a proof, each as the perfect subtrees that it is folded from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProofPlan(Vec<Vec<Node>>);
+
+impl ProofPlan {
+    /// Every node to fetch, in the order in which [`ProofPlan::fold`] wants their hashes.
+    pub fn nodes(&self) -> impl Iterator<Item = Node> + '_ {
+        self.0.iter().flatten().copied()
+    }
+
+    /// How many hashes the proof has.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is nothing to prove.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The proof, from the hashes of [`ProofPlan::nodes`].
+    ///
+    /// # Errors
+    /// [`TreeError::Length`] if there are more or fewer hashes than nodes.
+    pub fn fold(&self, hashes: &[Hash]) -> Result<Vec<Hash>, TreeError> {
+        let expected = self.nodes().count();
+        if hashes.len() != expected {
+            return Err(TreeError::Length { expected, found: hashes.len() });
+        }
+        let mut rest = hashes;
+        let mut proof = Vec::with_capacity(self.0.len());
+        for subtrees in &self.0 {
+            let (mine, others) = rest.split_at(subtrees.len());
+            rest = others;
+            let mut mine = mine.iter().rev();
+            let last = mine.next().copied().unwrap_or_else(empty_root);
+            proof.push(mine.fold(last, |right, left| node_hash(left, &right)));
+        }
+        Ok(proof)
+    }
+}
+
+/// The nodes whose fold is the root of a tree of that size (one hash).
+pub fn root(size: u64) -> ProofPlan {
+    ProofPlan(vec![perfect_nodes(0, size)])
+}
+
+/// The proof that a leaf is in the tree of that size. The leaf's index is its position − 1.
+///
+/// # Errors
+/// [`TreeError::NoSuchLeaf`].
+pub fn inclusion(index: u64, size: u64) -> Result<ProofPlan, TreeError> {
+    if index >= size {
+        return Err(TreeError::NoSuchLeaf { index, size });
+    }
+    let (mut from, mut to) = (0, size);
+    let mut steps = Vec::new();
+    while to - from > 1 {
+        let middle = from + split(to - from);
+        if index < middle {
+            steps.push(perfect_nodes(middle, to));
+            to = middle;
+        } else {
+            steps.push(perfect_nodes(from, middle));
+            from = middle;
+        }
+    }
+    steps.reverse();
+    Ok(ProofPlan(steps))
+}
+
+/// The proof that the tree of `new` leaves begins with the tree of `old` leaves. Empty when `old` is 0
+/// or equal to `new`.
+///
+/// # Errors
+/// [`TreeError::Shrunk`].
+pub fn consistency(old: u64, new: u64) -> Result<ProofPlan, TreeError> {
+    if old > new {
+        return Err(TreeError::Shrunk { old, new });
+    }
+    if old == 0 || old == new {
+        return Ok(ProofPlan(Vec::new()));
+    }
+    let (mut from, mut to) = (0, new);
+    // Whoever checks the proof knows the old root, so that it is left out when it is a node of its own.
+    let mut known = true;
+    let mut steps = Vec::new();
+    while old != to {
+        let middle = from + split(to - from);
+        if old <= middle {
+            steps.push(perfect_nodes(middle, to));
+            to = middle;
+        } else {
+            steps.push(perfect_nodes(from, middle));
+            from = middle;
+            known = false;
+        }
+    }
+    if !known {
+        steps.push(perfect_nodes(from, to));
+    }
+    steps.reverse();
+    Ok(ProofPlan(steps))
+}
+
+/// The perfect subtrees that leaves `from..to` fall into. `from` is a multiple of the largest of them,
+/// as it always is where a tree is split.
+pub(super) fn perfect_nodes(from: u64, to: u64) -> Vec<Node> {
+    let mut nodes = Vec::new();
+    let mut start = from;
+    while start < to {
+        let level = (to - start).ilog2() as u8;
+        nodes.push(Node { level, index: start >> level });
+        start += 1 << level;
+    }
+    nodes
+}
+
+/// The largest power of two below a size of at least 2: where RFC 6962 splits.
+fn split(size: u64) -> u64 {
+    1 << (size - 1).ilog2()
+}
