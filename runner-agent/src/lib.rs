@@ -1,1 +1,3 @@
-//! Stead.
+//! The agent in an account: it polls, works and reports. Knows only the wire.
+pub mod artifacts;
+pub mod plugins;

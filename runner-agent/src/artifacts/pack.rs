@@ -1,0 +1,101 @@
+//! A directory as one tar that is the same bytes wherever and whenever it is packed.
+
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use super::{ArtifactError, Context};
+
+/// Regular files only, sorted by path, no times, no owners, mode 0644 or 0755.
+///
+/// # Errors
+/// A symbolic link or a special file is refused by name: it would mean something else elsewhere.
+pub fn pack(dir: &Path, into: impl Write) -> Result<(), ArtifactError> {
+    let mut files = Vec::new();
+    collect(dir, Path::new(""), &mut files)?;
+    files.sort();
+    let mut tar = tar::Builder::new(into);
+    for path in files {
+        let bytes = fs::read(dir.join(&path)).context(|| format!("cannot read {path}"))?;
+        let executable = fs::metadata(dir.join(&path))
+            .context(|| format!("cannot read {path}"))?
+            .permissions()
+            .mode()
+            & 0o100
+            != 0;
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(tar::EntryType::Regular);
+        header.set_size(bytes.len() as u64);
+        header.set_mode(if executable { 0o755 } else { 0o644 });
+        header.set_mtime(0);
+        header.set_uid(0);
+        header.set_gid(0);
+        header
+            .set_path(&path)
+            .map_err(|_| ArtifactError::Unpackable { path: path.clone(), why: "too long a path" })?;
+        header.set_cksum();
+        tar.append(&header, bytes.as_slice()).context(|| format!("cannot pack {path}"))?;
+    }
+    tar.into_inner().and_then(|mut done| done.flush()).context(|| "cannot finish a tar".into())
+}
+
+fn collect(root: &Path, below: &Path, files: &mut Vec<String>) -> Result<(), ArtifactError> {
+    let here = root.join(below);
+    for entry in fs::read_dir(&here).context(|| format!("cannot list {}", here.display()))? {
+        let entry = entry.context(|| format!("cannot list {}", here.display()))?;
+        let path: PathBuf = below.join(entry.file_name());
+        let name = path.to_str().ok_or_else(|| ArtifactError::Unpackable {
+            path: path.display().to_string(),
+            why: "its name is not UTF-8",
+        })?;
+        let kind = entry.file_type().context(|| format!("cannot read {name}"))?;
+        if kind.is_dir() {
+            collect(root, &path, files)?;
+        } else if kind.is_file() {
+            files.push(name.to_owned());
+        } else {
+            let why = "only directories and regular files are packed";
+            return Err(ArtifactError::Unpackable { path: name.to_owned(), why });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, time::SystemTime};
+
+    use super::*;
+
+    fn packed(dir: &Path) -> Vec<u8> {
+        let mut tar = Vec::new();
+        pack(dir, &mut tar).unwrap();
+        tar
+    }
+
+    #[test]
+    fn the_same_files_are_the_same_bytes_whoever_packs_them_in_whatever_order() {
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for (dir, names) in [(&one, ["a", "b/c", "b.d"]), (&two, ["b.d", "b/c", "a"])] {
+            for name in names {
+                let path = dir.path().join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(&path, name).unwrap();
+            }
+        }
+        let past = SystemTime::UNIX_EPOCH;
+        File::options().write(true).open(two.path().join("a")).unwrap().set_modified(past).unwrap();
+        assert_eq!(packed(one.path()), packed(two.path()));
+    }
+
+    #[test]
+    fn a_symbolic_link_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", dir.path().join("link")).unwrap();
+        let refusal = pack(dir.path(), Vec::new()).unwrap_err().to_string();
+        assert_eq!(refusal, "link cannot be packed: only directories and regular files are packed");
+    }
+}

@@ -1,0 +1,133 @@
+//! A tar that somebody else packed, into a directory, and nowhere else.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Read},
+    os::unix::fs::OpenOptionsExt,
+    path::{Component, Path},
+};
+
+use super::{ArtifactError, Context};
+
+/// How much an archive may unpack to.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Of all files together.
+    pub bytes: u64,
+    /// Files and directories.
+    pub entries: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { bytes: 2 << 30, entries: 100_000 }
+    }
+}
+
+/// Unpack into `dir`, which is fresh and belongs to the job: nothing in it is overwritten, so that no
+/// entry can be reached through another.
+///
+/// # Errors
+/// Links, devices, absolute paths, `..`, a path given twice, more than the limits.
+pub fn unpack(tar: impl Read, dir: &Path, limits: Limits) -> Result<(), ArtifactError> {
+    let mut archive = tar::Archive::new(tar);
+    let (mut bytes, mut entries) = (0_u64, 0_u64);
+    for entry in archive.entries().context(|| "cannot read a tar".into())? {
+        let mut entry = entry.context(|| "cannot read a tar".into())?;
+        entries += 1;
+        if entries > limits.entries {
+            return Err(ArtifactError::TooLarge { limit: limits.entries, unit: "entries" });
+        }
+        let path = entry.path().context(|| "cannot read a path in a tar".into())?.into_owned();
+        let hostile = |why| ArtifactError::Hostile { path: path.display().to_string(), why };
+        if !path.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir)) {
+            return Err(hostile("it leads out of the directory"));
+        }
+        let target = dir.join(&path);
+        let header = entry.header();
+        let mode = if header.mode().unwrap_or(0) & 0o100 != 0 { 0o755 } else { 0o644 };
+        match header.entry_type() {
+            tar::EntryType::Directory => {
+                fs::create_dir_all(&target).context(|| format!("cannot make {}", path.display()))?;
+            }
+            tar::EntryType::Regular => {
+                if let Some(parent) = target.parent() {
+                    fs::create_dir_all(parent)
+                        .context(|| format!("cannot make {}", parent.display()))?;
+                }
+                let mut file = OpenOptions::new()
+                    .write(true)
+                    .create_new(true)
+                    .mode(mode)
+                    .open(&target)
+                    .context(|| format!("cannot make {}", path.display()))?;
+                // What the header says is believed by nobody: one byte more than is left is enough.
+                let left = limits.bytes - bytes;
+                bytes += io::copy(&mut entry.by_ref().take(left + 1), &mut file)
+                    .context(|| format!("cannot write {}", path.display()))?;
+                if bytes > limits.bytes {
+                    return Err(ArtifactError::TooLarge { limit: limits.bytes, unit: "bytes" });
+                }
+            }
+            _ => return Err(hostile("only directories and regular files are unpacked")),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::artifacts::pack;
+
+    fn tar_of(kind: tar::EntryType, path: &str, size: usize) -> Vec<u8> {
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(kind);
+        header.set_size(size as u64);
+        header.set_mode(0o644);
+        // Written past `set_path`, which would refuse what an attacker would write.
+        header.as_mut_bytes()[..path.len()].copy_from_slice(path.as_bytes());
+        header.set_cksum();
+        let mut builder = tar::Builder::new(Vec::new());
+        builder.append(&header, vec![b'x'; size].as_slice()).unwrap();
+        builder.into_inner().unwrap()
+    }
+
+    fn refused(tar: &[u8]) -> String {
+        let outside = tempfile::tempdir().unwrap();
+        let dir = outside.path().join("in");
+        fs::create_dir(&dir).unwrap();
+        let refusal =
+            unpack(tar, &dir, Limits { bytes: 100, entries: 3 }).unwrap_err().to_string();
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1, "nothing beside it");
+        refusal
+    }
+
+    #[test]
+    fn what_was_packed_is_what_is_unpacked() {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir(from.path().join("d")).unwrap();
+        fs::write(from.path().join("d/a"), "hello").unwrap();
+        let mut tar = Vec::new();
+        pack(from.path(), &mut tar).unwrap();
+        unpack(tar.as_slice(), to.path(), Limits::default()).unwrap();
+        assert_eq!(fs::read(to.path().join("d/a")).unwrap(), b"hello");
+    }
+
+    #[test]
+    fn nothing_leaves_the_directory_and_nothing_is_a_link() {
+        let regular = tar::EntryType::Regular;
+        for path in ["../x", "/tmp/x", "a/../../x"] {
+            assert!(refused(&tar_of(regular, path, 1)).contains("refused"), "{path}");
+        }
+        for kind in [tar::EntryType::Symlink, tar::EntryType::Link, tar::EntryType::Fifo] {
+            assert!(refused(&tar_of(kind, "x", 0)).contains("refused"), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn an_archive_ends_at_its_limits() {
+        let too_large = refused(&tar_of(tar::EntryType::Regular, "x", 101));
+        assert_eq!(too_large, "the archive is larger than 100 bytes");
+    }
+}

@@ -1,0 +1,216 @@
+//! The words between a shim and a plugin.
+
+use std::{collections::BTreeMap, io, path::PathBuf};
+
+use domain::{
+    digest::Digest,
+    ids::{ExecutionId, JobId},
+};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+/// Where one execution works and what it may use. Every directory exists and belongs to the runner.
+#[derive(Debug, Clone)]
+pub struct JobContext {
+    /// Of this execution alone, empty at the start; its bytes may be removed afterwards.
+    pub work_dir: PathBuf,
+    /// Of the install: `<state_dir>/<component>/…`, kept as long as the install.
+    pub state_dir: PathBuf,
+    /// The install's own OCI image layout.
+    pub artifacts_dir: PathBuf,
+    /// Where `stead-plugin-<name>` executables are.
+    pub plugin_dir: PathBuf,
+    /// Plan files, by plan digest.
+    pub plans_dir: PathBuf,
+    /// The whole environment of a child but for what the plugin and the manifest add. Nothing of
+    /// the agent's own environment reaches a child unless it is in here.
+    pub env: BTreeMap<String, String>,
+    /// In front of every command, to put it into a sandbox or under a limit; empty for none.
+    pub wrapper: Vec<String>,
+    /// Raised by the shim: cancel, deadline, stop.
+    pub cancel: Cancel,
+    /// The Runner listener's OCI endpoint.
+    pub registry: Registry,
+    /// Whose work this is.
+    pub job: JobId,
+    /// The attempt.
+    pub execution: ExecutionId,
+    /// SHA-256 of the manifest's payload bytes as they were received.
+    pub manifest_digest: Digest,
+}
+
+/// Two requests to stop: the first is patient.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel {
+    /// Stop, but let the child write down what it has done.
+    pub asked: CancellationToken,
+    /// Stop now.
+    pub forced: CancellationToken,
+}
+
+/// How to reach `<base_url>/v2/<repository>/…`.
+#[derive(Clone)]
+pub struct Registry {
+    /// Scheme, host and port of the Runner listener, without a slash at the end.
+    pub base_url: String,
+    /// The job token, sent as a bearer.
+    pub token: String,
+    /// Has the runner's timeouts, proxy and pinned certificates.
+    pub http: reqwest::Client,
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registry").field("base_url", &self.base_url).finish_non_exhaustive()
+    }
+}
+
+/// What a plugin tells while it works. The shim redacts, writes and journals.
+pub trait Sink: Send {
+    /// A new part of the work: `sync`, `init`, `plan` …; never more than 60 in one job.
+    fn phase(&mut self, name: &str);
+    /// One line of a child, without its newline.
+    fn line(&mut self, stream: Stream, bytes: &[u8]);
+    /// A child has started; it leads a process group of the same number.
+    fn child(&mut self, pid: u32) -> io::Result<()>;
+    /// A plan is on disk under its digest.
+    fn plan(&mut self, plan: PlanRecord) -> io::Result<()>;
+    /// What the work gives to what comes after it. Nothing sensitive.
+    fn outputs(&mut self, outputs: Map<String, Value>) -> io::Result<()>;
+    /// An artifact was pushed.
+    fn artifact(&mut self, artifact: Artifact) -> io::Result<()>;
+}
+
+/// Which of a child's streams, or the runner's own voice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output: `o`.
+    Out,
+    /// Standard error: `e`.
+    Err,
+    /// The runner: `x`.
+    Runner,
+}
+
+/// What an apply would change. The approval is on `digest`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlanRecord {
+    /// The plan digest: file, summary, manifest and tool.
+    pub digest: Digest,
+    /// SHA-256 of the plan file.
+    pub file: Digest,
+    /// Redacted; RFC 8785 bytes of this are what the plan digest covers.
+    pub summary: Value,
+    /// SHA-256 of those bytes.
+    pub summary_digest: Digest,
+    /// Nothing would change.
+    pub noop: bool,
+    /// Resources that would be made; a replacement counts here and in `destroy`.
+    pub add: u64,
+    /// Resources that would be changed in place.
+    pub change: u64,
+    /// Resources that would be removed.
+    pub destroy: u64,
+    /// Name and version, as in `terraform 1.11.4`.
+    pub tool: String,
+}
+
+/// What a build made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Artifact {
+    /// `<app>/<component>`.
+    pub repository: String,
+    /// Of the image manifest.
+    pub digest: Digest,
+    /// Manifest, config and layers together.
+    pub size_bytes: u64,
+}
+
+/// How the work ended when the plugin could do its part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// All done.
+    Succeeded,
+    /// The tool said no: its exit code, or the signal that ended it.
+    Failed { reason: Reason, exit_code: Option<i32>, signal: Option<i32>, detail: String },
+    /// Stopped because it was asked to; `forced` when patience ran out.
+    Cancelled { forced: bool },
+}
+
+/// Why, in the closed vocabulary of reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    ExitCode,
+    Signal,
+    TimedOut,
+    Refused,
+    ToolMissing,
+    ArtifactUnavailable,
+    PlanIsStale,
+    PluginFailed,
+    SpawnFailed,
+    Internal,
+}
+
+impl Reason {
+    /// As it is written in a report.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::ExitCode => "exit_code",
+            Reason::Signal => "signal",
+            Reason::TimedOut => "timed_out",
+            Reason::Refused => "refused",
+            Reason::ToolMissing => "tool_missing",
+            Reason::ArtifactUnavailable => "artifact_unavailable",
+            Reason::PlanIsStale => "plan_is_stale",
+            Reason::PluginFailed => "plugin_failed",
+            Reason::SpawnFailed => "spawn_failed",
+            Reason::Internal => "internal",
+        }
+    }
+}
+
+/// Why a plugin could not do its part.
+#[derive(Debug, thiserror::Error)]
+pub enum PluginError {
+    /// The manifest asks for something this plugin does not do, or is malformed for it.
+    #[error("{0}")]
+    Refused(String),
+    /// Says what to install.
+    #[error("{0}")]
+    ToolMissing(String),
+    /// An artifact could not be had, or is not what its digest says.
+    #[error("{0}")]
+    ArtifactUnavailable(String),
+    /// What the plan was made from is not what is there now.
+    #[error("the plan is stale: {0}")]
+    PlanIsStale(String),
+    /// A plugin executable broke the protocol or gave up.
+    #[error("the plugin failed: {0}")]
+    PluginFailed(String),
+    /// A command could not be started.
+    #[error("{command} could not be started")]
+    SpawnFailed { command: String, source: io::Error },
+    /// It took longer than allowed.
+    #[error("{0}")]
+    TimedOut(String),
+    /// The runner's own disk or the like.
+    #[error("{context}")]
+    Io { context: String, source: io::Error },
+}
+
+impl PluginError {
+    /// What to report.
+    pub fn reason(&self) -> Reason {
+        match self {
+            PluginError::Refused(_) => Reason::Refused,
+            PluginError::ToolMissing(_) => Reason::ToolMissing,
+            PluginError::ArtifactUnavailable(_) => Reason::ArtifactUnavailable,
+            PluginError::PlanIsStale(_) => Reason::PlanIsStale,
+            PluginError::PluginFailed(_) => Reason::PluginFailed,
+            PluginError::SpawnFailed { .. } => Reason::SpawnFailed,
+            PluginError::TimedOut(_) => Reason::TimedOut,
+            PluginError::Io { .. } => Reason::Internal,
+        }
+    }
+}
