@@ -1,0 +1,164 @@
+//! Apps and their config versions.
+use chrono::{DateTime, Utc};
+use domain::{
+    digest::Digest,
+    ids::{AppId, BuildId, ComponentId},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Diagnostic;
+use crate::moment;
+
+/// An app in a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct App {
+    /// Its id, for ever.
+    #[schema(value_type = String)]
+    pub id: AppId,
+    /// Its name, unique on this server.
+    pub name: String,
+    /// The newest config version; 0: nothing has been synced yet.
+    pub version: u32,
+    /// When the newest version came.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    pub published_at: Option<DateTime<Utc>>,
+    /// How many components the newest version has.
+    pub components: u64,
+    /// How many installs there are.
+    pub installs: u64,
+}
+
+/// What was published under one number.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ConfigVersion {
+    /// 1, 2, 3 …
+    pub version: u32,
+    /// The bundle that it is.
+    #[schema(value_type = String)]
+    pub bundle: Digest,
+    /// When.
+    #[serde(with = "moment")]
+    pub published_at: DateTime<Utc>,
+    /// By whom: an actor.
+    pub published_by: String,
+    /// The position of `app.config_published`.
+    pub position: u64,
+    /// Its components, by name.
+    pub components: Vec<VersionComponent>,
+}
+
+/// A component as one version has it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VersionComponent {
+    /// Its id, the same in every version.
+    #[schema(value_type = String)]
+    pub id: ComponentId,
+    /// Its name in the app.
+    pub name: String,
+    /// Its type: `terraform_module`, or what a plugin calls it.
+    pub kind: String,
+    /// Of its definition and source together.
+    #[schema(value_type = String)]
+    pub digest: Digest,
+}
+
+/// How a sync is meant.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct SyncQuery {
+    /// Check everything and say what would change; change nothing.
+    pub dry_run: bool,
+}
+
+/// What a sync did, or would do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Synced {
+    /// The app. Absent: a dry run of an app that does not exist yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub app: Option<AppId>,
+    /// Its name.
+    pub name: String,
+    /// The config version that this bundle is or would be.
+    pub version: u32,
+    /// The bundle.
+    #[schema(value_type = String)]
+    pub bundle: Digest,
+    /// True: this bundle is the newest version already, and nothing was written.
+    pub unchanged: bool,
+    /// True: nothing was written because a dry run was asked for.
+    pub dry_run: bool,
+    /// Against the version before.
+    pub diff: Diff,
+    /// The builds that were requested: one for each component whose source is new.
+    pub builds: Vec<BuildRequested>,
+    /// Warnings; errors refuse the sync.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Visible from here.
+    pub position: u64,
+}
+
+/// A build that a sync caused.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct BuildRequested {
+    /// The build.
+    #[schema(value_type = String)]
+    pub id: BuildId,
+    /// Of which component.
+    pub component: String,
+}
+
+/// Which two versions to compare.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct DiffQuery {
+    /// The version before. Absent: the one before `to`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<u32>,
+    /// The version after. Absent: the newest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<u32>,
+}
+
+/// What is different between two config versions.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Diff {
+    /// Absent: from nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<u32>,
+    /// Absent: to a bundle that is not published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<u32>,
+    /// In the order: app, inputs, sandbox, components, actions.
+    pub changes: Vec<Change>,
+}
+
+/// One thing that is different.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Change {
+    /// `added`, `changed` or `removed`.
+    pub change: String,
+    /// What it is: `component`, `input`, `sandbox`, `action` …
+    pub what: String,
+    /// Its name.
+    pub name: String,
+    /// Which of its fields.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<FieldChange>,
+}
+
+/// One field that is different.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FieldChange {
+    /// Its path inside the thing.
+    pub field: String,
+    /// Absent: it was not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// Absent: it is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}

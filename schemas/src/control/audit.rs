@@ -1,0 +1,184 @@
+//! The log as an auditor reads it: events, states of then, checkpoints and proofs.
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::moment;
+
+/// One event, as it was written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EventRecord {
+    /// Its place in the whole log, from 1, without a gap.
+    pub position: u64,
+    /// Its id.
+    pub event_id: String,
+    /// `<aggregate type>/<aggregate id>`.
+    pub stream: String,
+    /// Its place in the stream, from 1.
+    pub sequence: u64,
+    /// `aggregate.verb_past`.
+    #[serde(rename = "type")]
+    pub event_type: String,
+    /// The version of the payload's shape.
+    pub version: String,
+    /// When: never before the event before it.
+    #[serde(with = "moment")]
+    pub recorded_at: DateTime<Utc>,
+    /// Who: a principal, a runner, a policy or a timer.
+    pub actor: String,
+    /// What.
+    pub payload: Value,
+    /// Why and through what: command, causation, correlation, route.
+    pub metadata: BTreeMap<String, String>,
+    /// Its leaf in the tree, hexadecimal.
+    pub leaf: String,
+    /// The chain up to it, hexadecimal.
+    pub chain: String,
+}
+
+/// Which events.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct EventsQuery {
+    /// After this position. 0: from the beginning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    /// Of this stream: `<aggregate type>/<aggregate id>`, or `<aggregate type>` for all of a type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream: Option<String>,
+    /// Of this type: `run.approved`, or `run.` for all of an aggregate.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub event_type: Option<String>,
+    /// By this actor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
+    /// Not before this moment.
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    pub since: Option<DateTime<Utc>>,
+    /// Before this moment.
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    pub until: Option<DateTime<Utc>>,
+    /// How many at most: 1 to 200. 50 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(minimum = 1, maximum = 200)]
+    pub limit: Option<u32>,
+    /// Wait (at most 5 s) until the answer includes this position.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_position: Option<u64>,
+}
+
+/// Some events, and up to where the log was searched for them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Events {
+    /// In the order of their positions.
+    pub items: Vec<EventRecord>,
+    /// Go on with `after` = this. Equal to `head`: there is no more for now.
+    pub searched: u64,
+    /// The last position of the log.
+    pub head: u64,
+}
+
+/// A signed head of the log's tree.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Checkpoint {
+    /// The C2SP signed note, to be kept as it is.
+    pub note: String,
+    /// How many events it covers.
+    pub size: u64,
+    /// The public key that verifies it, as a C2SP note verifier key.
+    pub verifier: String,
+}
+
+/// Which proof.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ProofQuery {
+    /// That this position is in the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
+    /// That the log of this size is the beginning of today's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub consistent_with: Option<u64>,
+}
+
+/// A proof, and the checkpoint that it leads to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Proof {
+    /// The head that it is about.
+    pub checkpoint: Checkpoint,
+    /// Inclusion: which position.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
+    /// Inclusion: the leaf, hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaf: Option<String>,
+    /// Consistency: which size was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consistent_with: Option<u64>,
+    /// RFC 6962, hexadecimal.
+    pub hashes: Vec<String>,
+}
+
+/// Which thing, as of when. At most one of the two.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AsOfQuery {
+    /// `<aggregate type>/<aggregate id>`; an install's or an app's name will do instead of its id.
+    pub stream: String,
+    /// As of this position.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
+    /// As of this moment.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    pub time: Option<DateTime<Utc>>,
+}
+
+/// The state of one thing as of a position.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AsOf {
+    /// The thing.
+    pub stream: String,
+    /// The last position that is included.
+    pub position: u64,
+    /// When that was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    pub recorded_at: Option<DateTime<Utc>>,
+    /// How many events of the stream were folded.
+    pub sequence: u64,
+    /// What they make.
+    pub state: Value,
+}
+
+/// Something happened; where to read what.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Changed {
+    /// Which position; also the id of the server-sent event, to go on after.
+    pub position: u64,
+    /// `<aggregate type>/<aggregate id>`.
+    pub stream: String,
+    /// `aggregate.verb_past`.
+    #[serde(rename = "type")]
+    pub event_type: String,
+    /// When.
+    #[serde(with = "moment")]
+    pub recorded_at: DateTime<Utc>,
+}
+
+/// After which position to listen for changes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ChangesQuery {
+    /// Absent: from now on. `Last-Event-ID` wins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    /// Of this stream, or of all of a type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream: Option<String>,
+}

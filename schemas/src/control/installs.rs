@@ -1,0 +1,225 @@
+//! Installs: copies of an app in customers' accounts.
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use domain::ids::{AppId, BuildId, InstallId, RunId, RunnerId, TokenId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::moment;
+
+/// Make an install. It provisions itself as soon as its runner has enrolled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateInstall {
+    /// The app: its name or id.
+    pub app: String,
+    /// Unique on this server: lower case letters, digits and hyphens.
+    #[schema(max_length = 63)]
+    pub name: String,
+    /// Values of the app's inputs, as text; defaults fill the rest.
+    #[serde(default)]
+    pub inputs: BTreeMap<String, String>,
+    /// Apply each plan without asking.
+    #[serde(default)]
+    pub auto_approve: bool,
+    /// Absent: the newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_version: Option<u32>,
+}
+
+/// An install that was made, and what its customer has to run, once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct InstallCreated {
+    /// Its id.
+    #[schema(value_type = String)]
+    pub id: InstallId,
+    /// Its name.
+    pub name: String,
+    /// The app.
+    #[schema(value_type = String)]
+    pub app: AppId,
+    /// Which config version it starts with.
+    pub config_version: u32,
+    /// The one-time permission to enrol a runner. Absent when a repeated call repeats the answer: the token is not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enrolment: Option<Enrolment>,
+    /// Visible from here.
+    pub position: u64,
+}
+
+/// The one-time permission to enrol one runner. Shown once; the server keeps only a hash.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Enrolment {
+    /// Names the token; no secret.
+    #[schema(value_type = String)]
+    pub id: TokenId,
+    /// The secret.
+    pub token: String,
+    /// Until when it can be used.
+    #[serde(with = "moment")]
+    pub expires_at: DateTime<Utc>,
+    /// SHA-256 of the server's manifest key, that the runner pins.
+    pub server_key: String,
+    /// The address of the Runner API.
+    pub runner_url: String,
+    /// What the customer runs.
+    pub command: String,
+}
+
+/// A new enrolment token for an install, or for a build runner.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EnrolmentIssued {
+    /// The token and how to use it.
+    pub enrolment: Enrolment,
+    /// Visible from here.
+    pub position: u64,
+}
+
+/// An install.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Install {
+    /// Its id.
+    #[schema(value_type = String)]
+    pub id: InstallId,
+    /// Its name.
+    pub name: String,
+    /// Of which app.
+    #[schema(value_type = String)]
+    pub app: AppId,
+    /// The app's name.
+    pub app_name: String,
+    /// Which config version it is on.
+    pub config_version: u32,
+    /// `waiting_for_runner`, `provisioning`, `active`, `failed`, `torn_down`, `deprovisioned` …
+    pub state: String,
+    /// Whether plans are applied without asking.
+    pub auto_approve: bool,
+    /// The values of its inputs, defaults included.
+    pub inputs: BTreeMap<String, Value>,
+    /// What the customer's stack reported at enrolment: account, region …
+    pub stack: BTreeMap<String, Value>,
+    /// Its runner, once enrolled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub runner: Option<RunnerId>,
+    /// The sandbox under it. Absent: the app has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<InstallComponent>,
+    /// Its components, by name.
+    pub components: Vec<InstallComponent>,
+    /// Runs that are not finished.
+    #[schema(value_type = Vec<String>)]
+    pub runs: Vec<RunId>,
+    /// When it was made.
+    #[serde(with = "moment")]
+    pub created_at: DateTime<Utc>,
+    /// The last position that this answer includes.
+    pub position: u64,
+}
+
+/// A component of the app as this install has it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct InstallComponent {
+    /// Its name; `sandbox` for the sandbox.
+    pub name: String,
+    /// Its type.
+    pub kind: String,
+    /// `absent`, `deployed` or `torn_down`.
+    pub state: String,
+    /// The config version that it was last deployed from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_version: Option<u32>,
+    /// The build that runs there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub build: Option<BuildId>,
+    /// What it gave back.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outputs: BTreeMap<String, Value>,
+    /// The run whose step holds it now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub held_by: Option<RunId>,
+}
+
+/// Which installs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct InstallsQuery {
+    /// Of one app: its name or id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub app: Option<String>,
+    /// See the list parameters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(minimum = 1, maximum = 200)]
+    pub limit: Option<u32>,
+    /// See the list parameters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// See the list parameters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_position: Option<u64>,
+}
+
+/// Change an install: exactly one of the fields.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UpdateInstall {
+    /// New values of these inputs; others keep theirs. Requests a run that reaches only what they reach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<BTreeMap<String, String>>,
+    /// Move to this config version, a later or an earlier one. Requests a run that reaches only what differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_version: Option<u32>,
+    /// Apply plans without asking, or ask again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_approve: Option<bool>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 2000)]
+    pub reason: Option<String>,
+}
+
+/// What a change of an install led to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct InstallUpdated {
+    /// The install.
+    #[schema(value_type = String)]
+    pub id: InstallId,
+    /// False: it was already so.
+    pub changed: bool,
+    /// The run that brings it about. Absent: nothing is reached by the change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub run: Option<RunId>,
+    /// Visible from here.
+    pub position: u64,
+}
+
+/// Which state: of now, or of then. At most one of the two.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct StateQuery {
+    /// As of this position.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
+    /// As of this moment.
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    pub time: Option<DateTime<Utc>>,
+}
+
+/// What templates see of an install, as `.nuon` and as `.stead`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct InstallState {
+    /// The install.
+    #[schema(value_type = String)]
+    pub id: InstallId,
+    /// As of this position.
+    pub position: u64,
+    /// The data.
+    pub state: Value,
+}

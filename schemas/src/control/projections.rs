@@ -1,0 +1,40 @@
+//! Projections: the read side, and how to rebuild and verify it.
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// One read model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Projection {
+    /// Its name.
+    pub name: String,
+    /// `synchronous`: written with the events; `asynchronous`: follows them.
+    pub class: String,
+    /// Which version of it is in use.
+    pub version: u32,
+    /// The last position that it includes.
+    pub position: u64,
+    /// How many events it is behind.
+    pub lag: u64,
+}
+
+/// How far a rebuild or a verification is. The last one has `state` `done` or `failed`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Progress {
+    /// Of which projection.
+    pub projection: String,
+    /// `replaying`, `swapping`, `comparing`, `done` or `failed`.
+    pub state: String,
+    /// Events taken in.
+    pub events: u64,
+    /// Events there are.
+    pub total: u64,
+    /// Rows there are now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
+    /// Verification: rows that differ from what the log says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<String>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
