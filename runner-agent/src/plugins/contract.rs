@@ -6,6 +6,7 @@ use domain::{
     digest::Digest,
     ids::{ExecutionId, JobId},
 };
+use schemas::runner::{ArtifactReport, FailureReason};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -78,7 +79,7 @@ pub trait Sink: Send {
     /// What the work gives to what comes after it. Nothing sensitive.
     fn outputs(&mut self, outputs: Map<String, Value>) -> io::Result<()>;
     /// An artifact was pushed.
-    fn artifact(&mut self, artifact: Artifact) -> io::Result<()>;
+    fn artifact(&mut self, artifact: ArtifactReport) -> io::Result<()>;
 }
 
 /// Which of a child's streams, or the runner's own voice.
@@ -115,59 +116,15 @@ pub struct PlanRecord {
     pub tool: String,
 }
 
-/// What a build made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Artifact {
-    /// `<app>/<component>`.
-    pub repository: String,
-    /// Of the image manifest.
-    pub digest: Digest,
-    /// Manifest, config and layers together.
-    pub size_bytes: u64,
-}
-
 /// How the work ended when the plugin could do its part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// All done.
     Succeeded,
     /// The tool said no: its exit code, or the signal that ended it.
-    Failed { reason: Reason, exit_code: Option<i32>, signal: Option<i32>, detail: String },
+    Failed { reason: FailureReason, exit_code: Option<i32>, signal: Option<i32>, detail: String },
     /// Stopped because it was asked to; `forced` when patience ran out.
     Cancelled { forced: bool },
-}
-
-/// Why, in the closed vocabulary of reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    ExitCode,
-    Signal,
-    TimedOut,
-    Refused,
-    ToolMissing,
-    ArtifactUnavailable,
-    PlanIsStale,
-    PluginFailed,
-    SpawnFailed,
-    Internal,
-}
-
-impl Reason {
-    /// As it is written in a report.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Reason::ExitCode => "exit_code",
-            Reason::Signal => "signal",
-            Reason::TimedOut => "timed_out",
-            Reason::Refused => "refused",
-            Reason::ToolMissing => "tool_missing",
-            Reason::ArtifactUnavailable => "artifact_unavailable",
-            Reason::PlanIsStale => "plan_is_stale",
-            Reason::PluginFailed => "plugin_failed",
-            Reason::SpawnFailed => "spawn_failed",
-            Reason::Internal => "internal",
-        }
-    }
 }
 
 /// Why a plugin could not do its part.
@@ -201,16 +158,16 @@ pub enum PluginError {
 
 impl PluginError {
     /// What to report.
-    pub fn reason(&self) -> Reason {
+    pub fn reason(&self) -> FailureReason {
         match self {
-            PluginError::Refused(_) => Reason::Refused,
-            PluginError::ToolMissing(_) => Reason::ToolMissing,
-            PluginError::ArtifactUnavailable(_) => Reason::ArtifactUnavailable,
-            PluginError::PlanIsStale(_) => Reason::PlanIsStale,
-            PluginError::PluginFailed(_) => Reason::PluginFailed,
-            PluginError::SpawnFailed { .. } => Reason::SpawnFailed,
-            PluginError::TimedOut(_) => Reason::TimedOut,
-            PluginError::Io { .. } => Reason::Internal,
+            PluginError::Refused(_) => FailureReason::Refused,
+            PluginError::ToolMissing(_) => FailureReason::ToolMissing,
+            PluginError::ArtifactUnavailable(_) => FailureReason::ArtifactUnavailable,
+            PluginError::PlanIsStale(_) => FailureReason::PlanIsStale,
+            PluginError::PluginFailed(_) => FailureReason::PluginFailed,
+            PluginError::SpawnFailed { .. } => FailureReason::SpawnFailed,
+            PluginError::TimedOut(_) => FailureReason::TimedOut,
+            PluginError::Io { .. } => FailureReason::Internal,
         }
     }
 }

@@ -14,7 +14,7 @@ mod contract;
 mod dispatch;
 
 pub use contract::{
-    Artifact, Cancel, JobContext, Outcome, PlanRecord, PluginError, Reason, Registry, Sink, Stream,
+    Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Sink, Stream,
 };
 
 use schemas::manifest::Manifest;
