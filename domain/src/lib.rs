@@ -3,3 +3,5 @@ pub mod actor;
 pub mod decider;
 pub mod digest;
 pub mod ids;
+pub mod install;
+pub mod run;

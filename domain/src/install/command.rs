@@ -1,0 +1,153 @@
+//! What can be asked of an install.
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Outputs;
+use crate::{
+    actor::Actor,
+    digest::Digest,
+    ids::{AppId, BuildId, ComponentId, RunId, RunnerId, StepId},
+    run::{Outcome, RunKind},
+};
+
+/// A request that may be refused.
+#[derive(Debug, Clone, PartialEq)]
+pub enum InstallCommand {
+    /// One copy of an app is to be in one account.
+    Create {
+        /// Of which app.
+        app: AppId,
+        /// Its name, unique at this vendor.
+        name: String,
+        /// The config version it follows.
+        config_version: u32,
+        /// The values that were given, by input.
+        inputs: BTreeMap<String, String>,
+        /// Whether plans are applied without a person's word.
+        auto_approve: bool,
+    },
+    /// Give inputs, or take them back.
+    ChangeInputs {
+        /// The values that are given, by input.
+        set: BTreeMap<String, String>,
+        /// The inputs that are taken back.
+        unset: BTreeSet<String>,
+        /// Who does.
+        by: Actor,
+    },
+    /// Follow another config version.
+    PinConfig {
+        /// Which.
+        config_version: u32,
+        /// Who decides.
+        by: Actor,
+    },
+    /// Say whether plans are applied without a person's word.
+    SetAutoApprove {
+        /// Without a person's word.
+        auto_approve: bool,
+        /// Who decides.
+        by: Actor,
+    },
+    /// Bring what the customer's stack gave the runner.
+    ReportStack {
+        /// Which runner.
+        runner: RunnerId,
+        /// Account, region and whatever else the stack names.
+        outputs: Outputs,
+    },
+    /// Let a run change the install.
+    AdmitRun {
+        /// Which run.
+        run: RunId,
+        /// What it does.
+        kind: RunKind,
+        /// Components that it changes; none means all.
+        components: BTreeSet<String>,
+    },
+    /// Nothing of the run will happen any more.
+    CloseRun {
+        /// Which run.
+        run: RunId,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// Hold a resource for a step.
+    Reserve {
+        /// What.
+        resource: Resource,
+        /// Whose step.
+        run: RunId,
+        /// Which step.
+        step: StepId,
+    },
+    /// Let go of what a step holds.
+    Release {
+        /// Whose step.
+        run: RunId,
+        /// Which step.
+        step: StepId,
+    },
+    /// Take in what a step brought about.
+    Record {
+        /// Whose step.
+        run: RunId,
+        /// Which step.
+        step: StepId,
+        /// What it brought about.
+        result: StepResult,
+    },
+}
+
+/// What only one step at a time may change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resource {
+    /// The base infrastructure, and everything on it.
+    Sandbox,
+    /// One component, by name.
+    Component(String),
+}
+
+/// What a step brought about.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StepResult {
+    /// The base infrastructure is there.
+    SandboxProvisioned {
+        /// What was brought.
+        build: BuildId,
+        /// What decided the result.
+        fingerprint: Digest,
+        /// What templates may read of it.
+        outputs: Outputs,
+    },
+    /// The base infrastructure is gone.
+    SandboxDestroyed,
+    /// A component is there.
+    ComponentDeployed {
+        /// By name.
+        name: String,
+        /// Which.
+        component: ComponentId,
+        /// What was brought.
+        build: BuildId,
+        /// The config version it was brought by.
+        config_version: u32,
+        /// What decided the result.
+        fingerprint: Digest,
+        /// Components that it needs.
+        needs: BTreeSet<String>,
+        /// What templates may read of it.
+        outputs: Outputs,
+    },
+    /// A component is gone.
+    ComponentDestroyed {
+        /// By name.
+        name: String,
+    },
+    /// A script ended well.
+    ActionCompleted {
+        /// By name.
+        name: String,
+        /// What templates may read of it.
+        outputs: Outputs,
+    },
+}

@@ -1,0 +1,201 @@
+//! What can have happened to an install. The names are on disk: add, never rename.
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    actor::Actor,
+    decider::Event,
+    digest::Digest,
+    ids::{AppId, BuildId, ComponentId, RunId, RunnerId, StepId},
+    run::{Outcome, RunKind},
+};
+
+/// Values by name, as a plugin, a script or the customer's stack reported them.
+pub type Outputs = BTreeMap<String, Value>;
+
+/// A fact about an install.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum InstallEvent {
+    /// One copy of an app is to be in one account.
+    Created {
+        /// Of which app.
+        app: AppId,
+        /// Its name, unique at this vendor.
+        name: String,
+        /// The config version it is pinned to.
+        config_version: u32,
+        /// The values that were given, by input.
+        inputs: BTreeMap<String, String>,
+        /// Whether plans are applied without a person's word.
+        auto_approve: bool,
+    },
+    /// Inputs were given, or taken back.
+    InputsChanged {
+        /// The values that were given, by input.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        set: BTreeMap<String, String>,
+        /// The inputs that were taken back.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        unset: BTreeSet<String>,
+        /// Who did.
+        by: Actor,
+    },
+    /// The install is to follow another config version.
+    ConfigPinned {
+        /// Which.
+        config_version: u32,
+        /// Who decided.
+        by: Actor,
+    },
+    /// Whether plans are applied without a person's word.
+    ApprovalChanged {
+        /// Without a person's word.
+        auto_approve: bool,
+        /// Who decided.
+        by: Actor,
+    },
+    /// The runner that the customer started brought what the stack gave it.
+    StackReported {
+        /// Which runner.
+        runner: RunnerId,
+        /// Account, region and whatever else the stack names.
+        outputs: Outputs,
+    },
+    /// A run may change the install. In the commit of `run.requested`.
+    RunAdmitted {
+        /// Which run.
+        run: RunId,
+        /// What it does.
+        kind: RunKind,
+        /// Components that it changes; none means all.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        components: BTreeSet<String>,
+    },
+    /// Nothing of the run will happen any more. In the commit of `run.finished`.
+    RunClosed {
+        /// Which run.
+        run: RunId,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// One step may change a component, and no other step.
+    ComponentReserved {
+        /// By name.
+        component: String,
+        /// Whose step.
+        run: RunId,
+        /// Which step.
+        step: StepId,
+    },
+    /// The component is free.
+    ComponentReleased {
+        /// By name.
+        component: String,
+        /// Whose step held it.
+        run: RunId,
+        /// Which step held it.
+        step: StepId,
+    },
+    /// One step may change the sandbox, and no other step anything.
+    SandboxReserved {
+        /// Whose step.
+        run: RunId,
+        /// Which step.
+        step: StepId,
+    },
+    /// The sandbox is free.
+    SandboxReleased {
+        /// Whose step held it.
+        run: RunId,
+        /// Which step held it.
+        step: StepId,
+    },
+    /// The base infrastructure is there.
+    SandboxProvisioned {
+        /// Whose step.
+        run: RunId,
+        /// What was brought.
+        build: BuildId,
+        /// What decided the result.
+        fingerprint: Digest,
+        /// What templates may read of it.
+        outputs: Outputs,
+    },
+    /// The base infrastructure is gone.
+    SandboxDestroyed {
+        /// Whose step.
+        run: RunId,
+    },
+    /// A component is there.
+    ComponentDeployed {
+        /// By name.
+        name: String,
+        /// Which.
+        component: ComponentId,
+        /// Whose step.
+        run: RunId,
+        /// What was brought.
+        build: BuildId,
+        /// The config version it was brought by.
+        config_version: u32,
+        /// What decided the result.
+        fingerprint: Digest,
+        /// Components that it needs.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        needs: BTreeSet<String>,
+        /// What templates may read of it.
+        outputs: Outputs,
+    },
+    /// A component is gone.
+    ComponentDestroyed {
+        /// By name.
+        name: String,
+        /// Whose step.
+        run: RunId,
+    },
+    /// A script ended well.
+    ActionCompleted {
+        /// By name.
+        name: String,
+        /// Whose step.
+        run: RunId,
+        /// What templates may read of it.
+        outputs: Outputs,
+    },
+    /// Nothing of the app is in the account any more.
+    Deprovisioned {
+        /// By which run.
+        run: RunId,
+    },
+}
+
+impl Event for InstallEvent {
+    fn name(&self) -> &'static str {
+        match self {
+            InstallEvent::Created { .. } => "install.created",
+            InstallEvent::InputsChanged { .. } => "install.inputs_changed",
+            InstallEvent::ConfigPinned { .. } => "install.config_pinned",
+            InstallEvent::ApprovalChanged { .. } => "install.approval_changed",
+            InstallEvent::StackReported { .. } => "install.stack_reported",
+            InstallEvent::RunAdmitted { .. } => "install.run_admitted",
+            InstallEvent::RunClosed { .. } => "install.run_closed",
+            InstallEvent::ComponentReserved { .. } => "install.component_reserved",
+            InstallEvent::ComponentReleased { .. } => "install.component_released",
+            InstallEvent::SandboxReserved { .. } => "install.sandbox_reserved",
+            InstallEvent::SandboxReleased { .. } => "install.sandbox_released",
+            InstallEvent::SandboxProvisioned { .. } => "install.sandbox_provisioned",
+            InstallEvent::SandboxDestroyed { .. } => "install.sandbox_destroyed",
+            InstallEvent::ComponentDeployed { .. } => "install.component_deployed",
+            InstallEvent::ComponentDestroyed { .. } => "install.component_destroyed",
+            InstallEvent::ActionCompleted { .. } => "install.action_completed",
+            InstallEvent::Deprovisioned { .. } => "install.deprovisioned",
+        }
+    }
+
+    fn version(&self) -> &'static str {
+        "1"
+    }
+}

@@ -1,0 +1,91 @@
+//! Who may change what: one step at a time, from its plan to its end.
+use super::{Decision, Holder, Install, InstallError, InstallEvent, Resource, StepResult};
+use crate::ids::{RunId, StepId};
+
+impl Install {
+    /// The sandbox's reservation excludes every component's, and the reverse.
+    pub(super) fn reserve(&self, resource: Resource, run: RunId, step: StepId) -> Decision {
+        let by = Holder { run, step };
+        if !self.runs.contains_key(&run) {
+            return Err(InstallError::NotAdmitted);
+        }
+        let other = |holder: &&Holder| **holder != by;
+        match resource {
+            Resource::Sandbox => {
+                let held = self.sandbox_holder.iter().chain(self.holders.values()).find(other);
+                match held {
+                    Some(by) => Err(InstallError::Held { by: *by }),
+                    None if self.sandbox_holder == Some(by) => Ok(vec![]),
+                    None => Ok(vec![InstallEvent::SandboxReserved { run, step }]),
+                }
+            }
+            Resource::Component(component) => {
+                let held = self.sandbox_holder.iter().chain(self.holders.get(&component));
+                match held.clone().find(other) {
+                    Some(by) => Err(InstallError::Held { by: *by }),
+                    None if held.count() > 0 => Ok(vec![]),
+                    None => Ok(vec![InstallEvent::ComponentReserved { component, run, step }]),
+                }
+            }
+        }
+    }
+
+    pub(super) fn release(&self, run: RunId, step: StepId) -> Vec<InstallEvent> {
+        let by = Holder { run, step };
+        let mut facts = vec![];
+        if self.sandbox_holder == Some(by) {
+            facts.push(InstallEvent::SandboxReleased { run, step });
+        }
+        for (component, _) in self.holders.iter().filter(|(_, holder)| **holder == by) {
+            let component = component.clone();
+            facts.push(InstallEvent::ComponentReleased { component, run, step });
+        }
+        facts
+    }
+
+    /// Only who holds a thing may say that it changed; scripts hold nothing.
+    pub(super) fn record(&self, run: RunId, step: StepId, result: StepResult) -> Decision {
+        let by = Some(Holder { run, step });
+        let holds = match &result {
+            StepResult::SandboxProvisioned { .. } | StepResult::SandboxDestroyed => {
+                self.sandbox_holder == by
+            }
+            StepResult::ComponentDeployed { name, .. }
+            | StepResult::ComponentDestroyed { name } => self.holders.get(name).copied() == by,
+            StepResult::ActionCompleted { .. } => self.runs.contains_key(&run),
+        };
+        if !holds {
+            return Err(InstallError::NotHolding);
+        }
+        Ok(vec![match result {
+            StepResult::SandboxProvisioned { build, fingerprint, outputs } => {
+                InstallEvent::SandboxProvisioned { run, build, fingerprint, outputs }
+            }
+            StepResult::SandboxDestroyed => InstallEvent::SandboxDestroyed { run },
+            StepResult::ComponentDeployed {
+                name,
+                component,
+                build,
+                config_version,
+                fingerprint,
+                needs,
+                outputs,
+            } => InstallEvent::ComponentDeployed {
+                name,
+                component,
+                run,
+                build,
+                config_version,
+                fingerprint,
+                needs,
+                outputs,
+            },
+            StepResult::ComponentDestroyed { name } => {
+                InstallEvent::ComponentDestroyed { name, run }
+            }
+            StepResult::ActionCompleted { name, outputs } => {
+                InstallEvent::ActionCompleted { name, run, outputs }
+            }
+        }])
+    }
+}

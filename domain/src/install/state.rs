@@ -1,0 +1,183 @@
+//! What we know of an install, and how a fact changes it.
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::{InstallEvent, Outputs};
+use crate::{
+    digest::Digest,
+    ids::{AppId, BuildId, ComponentId, RunId, RunnerId, StepId},
+    run::{
+        RunKind,
+        plan::{Present, PresentComponent},
+    },
+};
+
+/// One copy of an app in one customer's account.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Install {
+    /// Of which app; nothing before the install is created.
+    pub app: Option<AppId>,
+    /// Its name, unique at this vendor.
+    pub name: String,
+    /// The config version it is pinned to.
+    pub config_version: u32,
+    /// The values that were given, by input.
+    pub inputs: BTreeMap<String, String>,
+    /// Whether plans are applied without a person's word.
+    pub auto_approve: bool,
+    /// What the customer's stack gave its runner.
+    pub stack: Option<Stack>,
+    /// The base infrastructure, where it is there.
+    pub sandbox: Option<Sandbox>,
+    /// What is deployed, by name.
+    pub components: BTreeMap<String, Deployed>,
+    /// What scripts left behind, by action.
+    pub actions: BTreeMap<String, Outputs>,
+    /// Runs that may change the install now.
+    pub runs: BTreeMap<RunId, Admitted>,
+    /// Who may change the sandbox now.
+    pub sandbox_holder: Option<Holder>,
+    /// Who may change a component now, by name.
+    pub holders: BTreeMap<String, Holder>,
+    /// Whether it was provisioned and is gone again.
+    pub deprovisioned: bool,
+}
+
+/// What the customer's stack gave its runner.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stack {
+    /// Which runner reported it.
+    pub runner: RunnerId,
+    /// Account, region and whatever else the stack names.
+    pub outputs: Outputs,
+}
+
+/// The base infrastructure of an install.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sandbox {
+    /// What was brought.
+    pub build: BuildId,
+    /// What decided the result.
+    pub fingerprint: Digest,
+    /// What templates may read of it.
+    pub outputs: Outputs,
+}
+
+/// A component that is there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Deployed {
+    /// Which.
+    pub component: ComponentId,
+    /// What was brought.
+    pub build: BuildId,
+    /// The config version it was brought by.
+    pub config_version: u32,
+    /// What decided the result.
+    pub fingerprint: Digest,
+    /// Components that it needs.
+    pub needs: BTreeSet<String>,
+    /// What templates may read of it.
+    pub outputs: Outputs,
+}
+
+/// A run that may change the install now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Admitted {
+    /// What it does.
+    pub kind: RunKind,
+    /// Components that it changes; none means all.
+    pub components: BTreeSet<String>,
+}
+
+/// The step that holds something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// Whose step.
+    pub run: RunId,
+    /// Which.
+    pub step: StepId,
+}
+
+impl Install {
+    /// What is there, as the planner of a run sees it.
+    pub fn present(&self) -> Present {
+        let component = |(name, has): (&String, &Deployed)| {
+            let Deployed { component, build, fingerprint, needs, .. } = has.clone();
+            (name.clone(), PresentComponent { component, build, fingerprint, needs })
+        };
+        Present {
+            sandbox: self.sandbox.as_ref().map(|has| (has.build, has.fingerprint.clone())),
+            components: self.components.iter().map(component).collect(),
+        }
+    }
+
+    pub(super) fn apply(&mut self, event: InstallEvent) {
+        match event {
+            InstallEvent::Created { app, name, config_version, inputs, auto_approve } => {
+                *self = Install {
+                    app: Some(app),
+                    name,
+                    config_version,
+                    inputs,
+                    auto_approve,
+                    ..Install::default()
+                };
+            }
+            InstallEvent::InputsChanged { set, unset, .. } => {
+                self.inputs.extend(set);
+                self.inputs.retain(|name, _| !unset.contains(name));
+            }
+            InstallEvent::ConfigPinned { config_version, .. } => {
+                self.config_version = config_version;
+            }
+            InstallEvent::ApprovalChanged { auto_approve, .. } => self.auto_approve = auto_approve,
+            InstallEvent::StackReported { runner, outputs } => {
+                self.stack = Some(Stack { runner, outputs });
+            }
+            InstallEvent::RunAdmitted { run, kind, components } => {
+                self.runs.insert(run, Admitted { kind, components });
+            }
+            InstallEvent::RunClosed { run, .. } => {
+                self.runs.remove(&run);
+            }
+            InstallEvent::ComponentReserved { component, run, step } => {
+                self.holders.insert(component, Holder { run, step });
+            }
+            InstallEvent::ComponentReleased { component, .. } => {
+                self.holders.remove(&component);
+            }
+            InstallEvent::SandboxReserved { run, step } => {
+                self.sandbox_holder = Some(Holder { run, step });
+            }
+            InstallEvent::SandboxReleased { .. } => self.sandbox_holder = None,
+            InstallEvent::SandboxProvisioned { build, fingerprint, outputs, .. } => {
+                self.deprovisioned = false;
+                self.sandbox = Some(Sandbox { build, fingerprint, outputs });
+            }
+            InstallEvent::SandboxDestroyed { .. } => self.sandbox = None,
+            InstallEvent::ComponentDeployed {
+                name,
+                component,
+                build,
+                config_version,
+                fingerprint,
+                needs,
+                outputs,
+                ..
+            } => {
+                let deployed =
+                    Deployed { component, build, config_version, fingerprint, needs, outputs };
+                self.deprovisioned = false;
+                self.components.insert(name, deployed);
+            }
+            InstallEvent::ComponentDestroyed { name, .. } => {
+                self.components.remove(&name);
+            }
+            InstallEvent::ActionCompleted { name, outputs, .. } => {
+                self.actions.insert(name, outputs);
+            }
+            InstallEvent::Deprovisioned { .. } => self.deprovisioned = true,
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! When an install's runner has brought what the stack gave it, the install provisions itself.
+use super::{Fact, Reaction};
+use crate::install::InstallEvent;
+
+pub(super) fn react(fact: &Fact) -> Option<Reaction> {
+    match fact {
+        Fact::Install(install, InstallEvent::StackReported { .. }) => {
+            Some(Reaction::Provision(*install))
+        }
+        Fact::Build(..) | Fact::Install(..) | Fact::Job(..) | Fact::Run(..) => None,
+    }
+}

@@ -1,0 +1,10 @@
+//! When a build is requested, its job is queued.
+use super::{Fact, Reaction};
+use crate::build::BuildEvent;
+
+pub(super) fn react(fact: &Fact) -> Option<Reaction> {
+    match fact {
+        Fact::Build(build, BuildEvent::Requested { .. }) => Some(Reaction::QueueBuild(*build)),
+        Fact::Build(..) | Fact::Install(..) | Fact::Job(..) | Fact::Run(..) => None,
+    }
+}

@@ -1,0 +1,25 @@
+//! When something of a run has changed, what it wants now is done.
+use super::{Fact, Reaction};
+use crate::run::RunEvent;
+
+pub(super) fn react(fact: &Fact) -> Option<Reaction> {
+    let Fact::Run(run, event) = fact else { return None };
+    match event {
+        RunEvent::Planned { .. }
+        | RunEvent::Approved { .. }
+        | RunEvent::PlanVoided { .. }
+        | RunEvent::StepSucceeded { .. }
+        | RunEvent::StepRetried { .. }
+        | RunEvent::CancelRequested { .. } => Some(Reaction::GoOn(*run)),
+        RunEvent::Requested { .. }
+        | RunEvent::StepStarted { .. }
+        | RunEvent::PlanProduced { .. }
+        | RunEvent::ApprovalRequested { .. }
+        | RunEvent::Denied { .. }
+        | RunEvent::ApprovalExpired { .. }
+        | RunEvent::ApplyStarted { .. }
+        | RunEvent::StepFailed { .. }
+        | RunEvent::StepSkipped { .. }
+        | RunEvent::Finished { .. } => None,
+    }
+}

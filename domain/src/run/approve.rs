@@ -1,0 +1,146 @@
+//! What an apply would change, and who says yes or no to exactly that.
+use super::{
+    Approval, Decision, PLANS_AT_MOST, PlanFacts, Run, RunError, RunEvent, Skip, Step, StepFailure,
+    StepState, Word,
+};
+use crate::{
+    actor::Actor,
+    digest::Digest,
+    ids::{JobId, StepId},
+};
+
+impl Run {
+    pub(super) fn record(&self, job: JobId, plan: PlanFacts, approval: Approval) -> Decision {
+        let at = match self.working(job)? {
+            Some(at) => at,
+            None => return Ok(vec![]),
+        };
+        if !matches!(at.state, StepState::Planning { .. }) {
+            return Err(RunError::NotWaitingForThat);
+        }
+        let (step, digest, noop) = (at.spec.step, plan.digest.clone(), plan.noop);
+        let mut facts = vec![RunEvent::PlanProduced { step, job, plan }];
+        if noop {
+            facts.push(RunEvent::StepSucceeded { step, noop });
+        } else {
+            facts.push(match approval {
+                Approval::Principal { expires_at } => {
+                    RunEvent::ApprovalRequested { step, digest, expires_at }
+                }
+                Approval::Automatic => {
+                    let by = Actor::Policy("auto_approve".into());
+                    let reason = "the install approves plans by itself".into();
+                    RunEvent::Approved { step, digest, by, reason }
+                }
+            });
+        }
+        self.and_then(facts)
+    }
+
+    pub(super) fn approve(&self, word: Word) -> Decision {
+        let at = self.open(word.step)?;
+        if let StepState::Approved { plan } | StepState::Applying { plan, .. } = &at.state
+            && plan.digest == word.digest
+        {
+            return Ok(vec![]);
+        }
+        self.spoken(at, &word)?;
+        let Word { step, digest, by, reason } = word;
+        Ok(vec![RunEvent::Approved { step, digest, by, reason }])
+    }
+
+    pub(super) fn deny(&self, word: Word) -> Decision {
+        let at = self.open(word.step)?;
+        self.spoken(at, &word)?;
+        let Word { step, digest, by, reason } = word;
+        self.and_then(vec![
+            RunEvent::Denied { step, digest, by, reason },
+            RunEvent::StepSkipped { step, reason: Skip::Denied },
+        ])
+    }
+
+    pub(super) fn expire(&self, step: StepId, digest: Digest) -> Decision {
+        match &self.open(step)?.state {
+            StepState::AwaitingApproval { plan, .. } if plan.digest == digest => {
+                self.and_then(vec![
+                    RunEvent::ApprovalExpired { step, digest },
+                    RunEvent::StepSkipped { step, reason: Skip::Expired },
+                ])
+            }
+            StepState::AwaitingApproval { .. }
+            | StepState::Waiting
+            | StepState::Planning { .. }
+            | StepState::Approved { .. }
+            | StepState::Applying { .. }
+            | StepState::Executing { .. }
+            | StepState::Succeeded { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => Ok(vec![]),
+        }
+    }
+
+    pub(super) fn start_apply(&self, step: StepId, job: JobId) -> Decision {
+        let at = self.open(step)?;
+        match &at.state {
+            StepState::Applying { job: by, .. } if *by == job => Ok(vec![]),
+            StepState::Approved { .. } if self.cancel.is_some() => Err(RunError::Cancelling),
+            StepState::Approved { .. } => Ok(vec![RunEvent::ApplyStarted { step, job }]),
+            StepState::Waiting
+            | StepState::Planning { .. }
+            | StepState::AwaitingApproval { .. }
+            | StepState::Applying { .. }
+            | StepState::Executing { .. }
+            | StepState::Succeeded { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => Err(RunError::NotWaitingForThat),
+        }
+    }
+
+    /// A plan that cannot be applied voids its approval: the step plans again, a few times.
+    pub(super) fn void(&self, job: JobId, reason: String) -> Decision {
+        let Some(at) = self.working(job)? else { return Ok(vec![]) };
+        let StepState::Applying { plan, .. } = &at.state else {
+            return Err(RunError::NotWaitingForThat);
+        };
+        let (step, digest) = (at.spec.step, plan.digest.clone());
+        let voided = RunEvent::PlanVoided { step, digest, reason: reason.clone() };
+        if at.voided + 1 < PLANS_AT_MOST {
+            return self.and_then(vec![voided]);
+        }
+        let failed =
+            RunEvent::StepFailed { step, reason: StepFailure::PlanUnstable, detail: reason };
+        self.and_then(vec![voided, failed])
+    }
+
+    fn spoken(&self, at: &Step, word: &Word) -> Result<(), RunError> {
+        if word.reason.trim().is_empty() {
+            return Err(RunError::NoReason);
+        }
+        match &at.state {
+            StepState::AwaitingApproval { plan, .. } if plan.digest == word.digest => Ok(()),
+            StepState::AwaitingApproval { plan, .. } => {
+                Err(RunError::AnotherPlan { waiting: plan.digest.clone() })
+            }
+            StepState::Waiting
+            | StepState::Planning { .. }
+            | StepState::Approved { .. }
+            | StepState::Applying { .. }
+            | StepState::Executing { .. }
+            | StepState::Succeeded { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => Err(RunError::NothingToApprove),
+        }
+    }
+
+    /// The step that a job works on. `None`: it did, and the run has moved on since.
+    pub(super) fn working(&self, job: JobId) -> Result<Option<&Step>, RunError> {
+        if self.request.is_none() {
+            return Err(RunError::NotFound);
+        }
+        if let Some(at) = self.step_of(job) {
+            return Ok(Some(at));
+        }
+        let worked = self.steps.iter().any(|step| step.jobs.contains(&job));
+        if worked { Ok(None) } else { Err(RunError::NotItsJob) }
+    }
+}

@@ -1,0 +1,159 @@
+//! How steps end, and the run with them.
+use super::{Decision, Outcome, Run, RunError, RunEvent, Skip, Step, StepFailure, StepState};
+use crate::{
+    actor::Actor,
+    decider::Decider,
+    ids::{JobId, StepId},
+};
+
+impl Run {
+    pub(super) fn complete(&self, job: JobId) -> Decision {
+        let Some(at) = self.working(job)? else { return Ok(vec![]) };
+        match at.state {
+            StepState::Applying { .. } | StepState::Executing { .. } => {
+                self.and_then(vec![RunEvent::StepSucceeded { step: at.spec.step, noop: false }])
+            }
+            StepState::Waiting
+            | StepState::Planning { .. }
+            | StepState::AwaitingApproval { .. }
+            | StepState::Approved { .. }
+            | StepState::Succeeded { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => Err(RunError::NotWaitingForThat),
+        }
+    }
+
+    pub(super) fn fail(
+        &self,
+        step: StepId,
+        job: Option<JobId>,
+        reason: StepFailure,
+        detail: String,
+    ) -> Decision {
+        if let Some(job) = job {
+            match self.working(job)? {
+                None => return Ok(vec![]),
+                Some(at) if at.spec.step != step => return Err(RunError::NotItsJob),
+                Some(_) => {}
+            }
+        } else if self.step(step).is_some_and(|at| at.state.is_over()) {
+            return Ok(vec![]);
+        } else {
+            let at = self.open(step)?;
+            // A job that works on the step is the only one that may say that it failed.
+            if at.state.job().is_some() {
+                return Err(RunError::NotWaitingForThat);
+            }
+        }
+        self.and_then(vec![RunEvent::StepFailed { step, reason, detail }])
+    }
+
+    pub(super) fn retry(&self, step: StepId, by: Actor) -> Decision {
+        let at = self.open(step)?;
+        if self.cancel.is_some() {
+            return Err(RunError::Cancelling);
+        }
+        match at.state {
+            StepState::Failed { .. } => Ok(vec![RunEvent::StepRetried { step, by }]),
+            StepState::Waiting
+            | StepState::Planning { .. }
+            | StepState::AwaitingApproval { .. }
+            | StepState::Approved { .. }
+            | StepState::Applying { .. }
+            | StepState::Executing { .. }
+            | StepState::Succeeded { .. }
+            | StepState::Skipped { .. } => Err(RunError::NotFailed),
+        }
+    }
+
+    /// These facts, and what they entail: steps that will not be done, and the end of the run.
+    pub(super) fn and_then(&self, mut facts: Vec<RunEvent>) -> Decision {
+        let mut after = self.clone();
+        facts.iter().cloned().for_each(|fact| after.evolve(fact));
+        if after.cancel.is_some() {
+            for step in after.steps.iter().filter(|at| at.can_be_skipped()) {
+                let (step, reason) = (step.spec.step, Skip::Cancelled);
+                facts.push(RunEvent::StepSkipped { step, reason });
+            }
+        }
+        let mut after = self.clone();
+        facts.iter().cloned().for_each(|fact| after.evolve(fact));
+        if after.goes_on() {
+            return Ok(facts);
+        }
+        for step in after.steps.iter().filter(|at| !at.state.is_over()) {
+            facts.push(RunEvent::StepSkipped { step: step.spec.step, reason: Skip::Blocked });
+        }
+        facts.push(RunEvent::Finished { outcome: after.verdict() });
+        Ok(facts)
+    }
+
+    /// Whether a step works, waits for a word, or can still begin.
+    fn goes_on(&self) -> bool {
+        self.steps.iter().any(|at| match at.state {
+            StepState::Waiting => !self.is_blocked(at),
+            StepState::Planning { .. }
+            | StepState::AwaitingApproval { .. }
+            | StepState::Approved { .. }
+            | StepState::Applying { .. }
+            | StepState::Executing { .. } => true,
+            StepState::Succeeded { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {
+                false
+            }
+        })
+    }
+
+    /// Whether a step that it needs, directly or not, has ended without success.
+    fn is_blocked(&self, at: &Step) -> bool {
+        let states = self.states();
+        at.spec.needs.iter().any(|need| match states.get(need) {
+            Some(StepState::Failed { .. } | StepState::Skipped { .. }) => true,
+            Some(StepState::Waiting) => self.step(*need).is_some_and(|at| self.is_blocked(at)),
+            Some(
+                StepState::Planning { .. }
+                | StepState::AwaitingApproval { .. }
+                | StepState::Approved { .. }
+                | StepState::Applying { .. }
+                | StepState::Executing { .. }
+                | StepState::Succeeded { .. },
+            )
+            | None => false,
+        })
+    }
+
+    fn verdict(&self) -> Outcome {
+        let any = |wanted: fn(&StepState) -> bool| self.steps.iter().any(|at| wanted(&at.state));
+        let cancelled = |state: &StepState| {
+            matches!(state, StepState::Failed { reason: StepFailure::JobCancelled, .. })
+        };
+        let failed = |state: &StepState| matches!(state, StepState::Failed { .. });
+        if self.steps.iter().any(|at| failed(&at.state) && !cancelled(&at.state)) {
+            Outcome::Failed
+        } else if self.cancel.is_some() {
+            Outcome::Cancelled
+        } else if any(|state| matches!(state, StepState::Failed { .. })) {
+            Outcome::Cancelled
+        } else if any(|state| matches!(state, StepState::Skipped { .. })) {
+            Outcome::Denied
+        } else {
+            Outcome::Succeeded
+        }
+    }
+}
+
+impl Step {
+    /// Whether a cancel ends it at once: nothing works on it.
+    fn can_be_skipped(&self) -> bool {
+        match self.state {
+            StepState::Waiting
+            | StepState::AwaitingApproval { .. }
+            | StepState::Approved { .. } => true,
+            StepState::Planning { .. }
+            | StepState::Applying { .. }
+            | StepState::Executing { .. }
+            | StepState::Succeeded { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => false,
+        }
+    }
+}

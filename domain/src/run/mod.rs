@@ -1,0 +1,139 @@
+//! A run is one orchestrated operation on an install: a graph of steps.
+//!
+//! ```text
+//! step: waiting ─start─▶ planning ─plan─┬─ no changes ────────────────────────▶ succeeded
+//!          ▲                            ├─ awaiting approval ─approve─▶ approved
+//!          │                            └─ automatic ─────────────────────┤
+//!          └───────────── plan voided ◀────────── applying ◀─start apply──┘
+//!                                                    └─ complete | fail ─▶ succeeded | failed
+//! ```
+//! A step begins when the steps that it needs have succeeded; a failed step blocks only the steps
+//! that need it. The run ends when nothing of it can go on, and says in one word how.
+use crate::{
+    actor::Actor,
+    decider::{Decider, Timestamp},
+};
+
+mod approve;
+mod command;
+mod error;
+mod event;
+mod finish;
+mod next;
+pub mod plan;
+mod state;
+#[cfg(test)]
+mod tests;
+pub use command::{Approval, RunCommand, Word};
+pub use error::RunError;
+pub use event::RunEvent;
+pub use next::Next;
+pub use state::{
+    Cause, Operation, Outcome, PlanFacts, Request, Run, RunKind, Skip, Step, StepFailure, StepSpec,
+    StepState, Target,
+};
+
+type Decision = Result<Vec<RunEvent>, RunError>;
+
+/// How often a step plans again because its plan went stale under the approval.
+pub const PLANS_AT_MOST: u32 = 3;
+
+impl Decider for Run {
+    const NAME: &'static str = "run";
+    type Command = RunCommand;
+    type Event = RunEvent;
+    type Error = RunError;
+
+    fn decide(&self, command: RunCommand, _now: Timestamp) -> Decision {
+        match command {
+            RunCommand::Request { request, steps, position } => {
+                self.request(request, steps, position)
+            }
+            RunCommand::StartStep { step, job } => self.start(step, job),
+            RunCommand::RecordPlan { job, plan, approval } => self.record(job, plan, approval),
+            RunCommand::Approve(word) => self.approve(word),
+            RunCommand::Deny(word) => self.deny(word),
+            RunCommand::ExpireApproval { step, digest } => self.expire(step, digest),
+            RunCommand::StartApply { step, job } => self.start_apply(step, job),
+            RunCommand::VoidPlan { job, reason } => self.void(job, reason),
+            RunCommand::CompleteStep { job } => self.complete(job),
+            RunCommand::FailStep { step, job, reason, detail } => {
+                self.fail(step, job, reason, detail)
+            }
+            RunCommand::RetryStep { step, by } => self.retry(step, by),
+            RunCommand::RequestCancel { by, reason } => self.cancel(by, reason),
+        }
+    }
+
+    fn evolve(&mut self, event: RunEvent) {
+        self.apply(event);
+    }
+}
+
+impl Run {
+    fn request(&self, request: Request, steps: Vec<StepSpec>, position: u64) -> Decision {
+        if let Some(known) = &self.request {
+            return if *known == request { Ok(vec![]) } else { Err(RunError::AlreadyRequested) };
+        }
+        if steps.is_empty() {
+            return Err(RunError::NoSteps);
+        }
+        let in_order = |at: usize| {
+            let before = &steps[..at];
+            let is_there = |need| before.iter().any(|step| step.step == need);
+            steps[at].needs.iter().all(|need| is_there(*need)) && !is_there(steps[at].step)
+        };
+        if !(0..steps.len()).all(in_order) {
+            return Err(RunError::StepsOutOfOrder);
+        }
+        let Request { install, kind, cause, by, config_version } = request;
+        let requested = RunEvent::Requested { install, kind, cause, by, config_version };
+        Ok(vec![requested, RunEvent::Planned { steps, position }])
+    }
+
+    fn start(&self, step: crate::ids::StepId, job: crate::ids::JobId) -> Decision {
+        let at = self.open(step)?;
+        match &at.state {
+            StepState::Planning { job: by } | StepState::Executing { job: by } if *by == job => {
+                Ok(vec![])
+            }
+            StepState::Waiting if self.cancel.is_some() => Err(RunError::Cancelling),
+            StepState::Waiting if !self.is_ready(at) => Err(RunError::NotReady),
+            StepState::Waiting => Ok(vec![RunEvent::StepStarted { step, job }]),
+            StepState::Planning { .. }
+            | StepState::AwaitingApproval { .. }
+            | StepState::Approved { .. }
+            | StepState::Applying { .. }
+            | StepState::Executing { .. }
+            | StepState::Succeeded { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => Err(RunError::NotWaitingForThat),
+        }
+    }
+
+    fn cancel(&self, by: Actor, reason: String) -> Decision {
+        self.live()?;
+        if self.cancel.is_some() {
+            return Ok(vec![]);
+        }
+        if reason.trim().is_empty() {
+            return Err(RunError::NoReason);
+        }
+        self.and_then(vec![RunEvent::CancelRequested { by, reason }])
+    }
+
+    /// The run, while something of it can still happen.
+    fn live(&self) -> Result<(), RunError> {
+        match (&self.request, self.outcome) {
+            (None, _) => Err(RunError::NotFound),
+            (Some(_), Some(outcome)) => Err(RunError::AlreadyEnded { outcome }),
+            (Some(_), None) => Ok(()),
+        }
+    }
+
+    /// A step of a run that still goes on.
+    fn open(&self, step: crate::ids::StepId) -> Result<&Step, RunError> {
+        self.live()?;
+        self.step(step).ok_or(RunError::NoSuchStep)
+    }
+}

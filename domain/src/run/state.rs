@@ -1,0 +1,373 @@
+//! What we know of a run, and how a fact changes it.
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::RunEvent;
+use crate::{
+    actor::Actor,
+    decider::Timestamp,
+    digest::Digest,
+    ids::{BuildId, ComponentId, InstallId, JobId, RunId, StepId},
+};
+
+/// One orchestrated operation on an install.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// What was asked; nothing before the run is requested.
+    pub request: Option<Request>,
+    /// In an order in which each step comes after the steps it needs.
+    pub steps: Vec<Step>,
+    /// Who wants the run to end, and why.
+    pub cancel: Option<(Actor, String)>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+}
+
+/// What was asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Whose install is to be changed.
+    pub install: InstallId,
+    /// What is to be done.
+    pub kind: RunKind,
+    /// Why.
+    pub cause: Cause,
+    /// Who asked.
+    pub by: Actor,
+    /// Which published config the run is planned from.
+    pub config_version: u32,
+}
+
+/// What a run does to an install.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunKind {
+    /// Bring sandbox and components into being.
+    Provision,
+    /// Plan and apply sandbox and components again.
+    Reprovision,
+    /// Bring components to the pinned config.
+    Deploy,
+    /// Bring to the install what its changed inputs reach.
+    InputUpdate,
+    /// Go back to an earlier config version.
+    Rollback,
+    /// Destroy the components.
+    Teardown,
+    /// Destroy the components and the sandbox.
+    Deprovision,
+    /// Run one action.
+    Action,
+}
+
+/// Why a run was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Cause {
+    /// A person or a service asked through the Control API.
+    Asked,
+    /// The runner enrolled, so the install sets itself up.
+    RunnerEnrolled,
+    /// The steps that an earlier run left undone.
+    Retry {
+        /// The run that is tried again.
+        of: RunId,
+    },
+}
+
+/// One node of a run's graph, as it was planned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepSpec {
+    /// Its id.
+    pub step: StepId,
+    /// What it changes.
+    pub target: Target,
+    /// What it does to it.
+    pub operation: Operation,
+    /// Steps that must have succeeded before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<StepId>,
+    /// What is brought: everything that decides the result, but outputs of others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<Digest>,
+}
+
+/// What a step changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Target {
+    /// The base infrastructure.
+    Sandbox {
+        /// Where its artifact comes from.
+        build: BuildId,
+    },
+    /// One component.
+    Component {
+        /// Which.
+        component: ComponentId,
+        /// By the name that templates use.
+        name: String,
+        /// Where its artifact comes from.
+        build: BuildId,
+    },
+    /// Nothing of ours: a vendor's script.
+    Action {
+        /// The action's name.
+        name: String,
+    },
+}
+
+/// What a step does to its target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// Plan, approve and apply.
+    Apply,
+    /// Plan the destruction, approve and destroy.
+    Destroy,
+    /// Run the script.
+    Execute,
+}
+
+/// What an apply would change, in numbers, and the digest that an approval speaks of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlanFacts {
+    /// The plan digest (design: signed by the runner, approved by people).
+    pub digest: Digest,
+    /// The redacted summary, a blob.
+    pub summary: Digest,
+    /// Whether nothing would change.
+    pub noop: bool,
+    /// Resources to be made.
+    pub add: u64,
+    /// Resources to be changed.
+    pub change: u64,
+    /// Resources to be destroyed.
+    pub destroy: u64,
+}
+
+/// One node of a run's graph, and where it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// As it was planned.
+    pub spec: StepSpec,
+    /// Where it is.
+    pub state: StepState,
+    /// Plans that could no longer be applied.
+    pub voided: u32,
+    /// Every job that was made for it, in order.
+    pub jobs: Vec<JobId>,
+}
+
+/// Where a step is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum StepState {
+    /// For other steps, or for what it must hold.
+    Waiting,
+    /// A job plans it.
+    Planning {
+        /// Which job.
+        job: JobId,
+    },
+    /// A person must say yes.
+    AwaitingApproval {
+        /// To this plan.
+        plan: PlanFacts,
+        /// Before this moment.
+        expires_at: Timestamp,
+    },
+    /// Somebody said yes; the apply is not queued yet.
+    Approved {
+        /// To this plan.
+        plan: PlanFacts,
+    },
+    /// A job applies the plan.
+    Applying {
+        /// Which job.
+        job: JobId,
+        /// Exactly this plan.
+        plan: PlanFacts,
+    },
+    /// A job runs the script.
+    Executing {
+        /// Which job.
+        job: JobId,
+    },
+    /// It did what it was for.
+    Succeeded {
+        /// Whether there was nothing to change.
+        noop: bool,
+    },
+    /// It did not.
+    Failed {
+        /// What kind of failure.
+        reason: StepFailure,
+        /// In words.
+        detail: String,
+    },
+    /// It will not be done in this run.
+    Skipped {
+        /// Why not.
+        reason: Skip,
+    },
+}
+
+/// What kind of failure ended a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepFailure {
+    /// The work said so.
+    JobFailed,
+    /// The work was cancelled, and its runner confirmed.
+    JobCancelled,
+    /// Nobody can say what became of the work, and it was safe to give up.
+    JobLost,
+    /// The artifact could not be built.
+    BuildFailed,
+    /// What the work needs could not be put together: a template, an input.
+    NotComposed,
+    /// The plan changed under the approval, again and again.
+    PlanUnstable,
+}
+
+/// Why a step is not done in this run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Skip {
+    /// Its plan was denied.
+    Denied,
+    /// Nobody approved in time.
+    Expired,
+    /// The run was cancelled.
+    Cancelled,
+    /// A step that it needs did not succeed.
+    Blocked,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Every step did what it was for.
+    Succeeded,
+    /// A step failed.
+    Failed,
+    /// Somebody asked, and what ran has ended.
+    Cancelled,
+    /// A plan was denied, or nobody approved in time.
+    Denied,
+}
+
+impl StepState {
+    /// Whether nothing of this step will happen any more.
+    pub fn is_over(&self) -> bool {
+        match self {
+            StepState::Succeeded { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {
+                true
+            }
+            StepState::Waiting
+            | StepState::Planning { .. }
+            | StepState::AwaitingApproval { .. }
+            | StepState::Approved { .. }
+            | StepState::Applying { .. }
+            | StepState::Executing { .. } => false,
+        }
+    }
+
+    /// The job that works on the step now.
+    pub fn job(&self) -> Option<JobId> {
+        match self {
+            StepState::Planning { job }
+            | StepState::Applying { job, .. }
+            | StepState::Executing { job } => Some(*job),
+            StepState::Waiting
+            | StepState::AwaitingApproval { .. }
+            | StepState::Approved { .. }
+            | StepState::Succeeded { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => None,
+        }
+    }
+}
+
+impl Run {
+    /// The step of this id.
+    pub fn step(&self, id: StepId) -> Option<&Step> {
+        self.steps.iter().find(|step| step.spec.step == id)
+    }
+
+    /// The step that this job works on now.
+    pub fn step_of(&self, job: JobId) -> Option<&Step> {
+        self.steps.iter().find(|step| step.state.job() == Some(job))
+    }
+
+    pub(super) fn apply(&mut self, event: RunEvent) {
+        match event {
+            RunEvent::Requested { install, kind, cause, by, config_version } => {
+                self.request = Some(Request { install, kind, cause, by, config_version });
+            }
+            RunEvent::Planned { steps, .. } => {
+                let step = |spec| Step { spec, state: StepState::Waiting, voided: 0, jobs: vec![] };
+                self.steps = steps.into_iter().map(step).collect();
+            }
+            RunEvent::StepStarted { step, job } => self.set(step, |at| {
+                at.jobs.push(job);
+                at.state = match at.spec.operation {
+                    Operation::Apply | Operation::Destroy => StepState::Planning { job },
+                    Operation::Execute => StepState::Executing { job },
+                };
+            }),
+            RunEvent::PlanProduced { step, plan, .. } => {
+                self.set(step, |at| at.state = StepState::Approved { plan });
+            }
+            RunEvent::ApprovalRequested { step, expires_at, .. } => self.set(step, |at| {
+                if let StepState::Approved { plan } = at.state.clone() {
+                    at.state = StepState::AwaitingApproval { plan, expires_at };
+                }
+            }),
+            RunEvent::Approved { step, .. } => self.set(step, |at| {
+                if let StepState::AwaitingApproval { plan, .. } = at.state.clone() {
+                    at.state = StepState::Approved { plan };
+                }
+            }),
+            // What follows from a no, or from silence, is the next event.
+            RunEvent::Denied { .. } | RunEvent::ApprovalExpired { .. } => {}
+            RunEvent::PlanVoided { step, .. } => self.set(step, |at| {
+                at.voided += 1;
+                at.state = StepState::Waiting;
+            }),
+            RunEvent::ApplyStarted { step, job } => self.set(step, |at| {
+                at.jobs.push(job);
+                if let StepState::Approved { plan } = at.state.clone() {
+                    at.state = StepState::Applying { job, plan };
+                }
+            }),
+            RunEvent::StepSucceeded { step, noop } => {
+                self.set(step, |at| at.state = StepState::Succeeded { noop });
+            }
+            RunEvent::StepFailed { step, reason, detail } => {
+                self.set(step, |at| at.state = StepState::Failed { reason, detail });
+            }
+            RunEvent::StepSkipped { step, reason } => {
+                self.set(step, |at| at.state = StepState::Skipped { reason });
+            }
+            RunEvent::StepRetried { step, .. } => {
+                self.set(step, |at| at.state = StepState::Waiting);
+            }
+            RunEvent::CancelRequested { by, reason } => self.cancel = Some((by, reason)),
+            RunEvent::Finished { outcome } => self.outcome = Some(outcome),
+        }
+    }
+
+    fn set(&mut self, id: StepId, change: impl FnOnce(&mut Step)) {
+        if let Some(step) = self.steps.iter_mut().find(|step| step.spec.step == id) {
+            change(step);
+        }
+    }
+
+    pub(super) fn states(&self) -> BTreeMap<StepId, &StepState> {
+        self.steps.iter().map(|step| (step.spec.step, &step.state)).collect()
+    }
+}
