@@ -1,0 +1,74 @@
+//! The public keys of a server, and how a runner comes to trust them.
+//!
+//! `GET /.well-known/stead-keys` answers a DSSE envelope around a [`KeyList`], signed by a manifest key. The
+//! enrol command names that key by its [`fingerprint`]; from then on a runner takes a new key only from a
+//! list that is signed by a manifest key it already has.
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::moment;
+
+/// Where both listeners serve the list.
+pub const KEYS_PATH: &str = "/.well-known/stead-keys";
+/// DSSE payload type of the list.
+pub const KEYS_TYPE: &str = "application/vnd.stead.keys.v1+json";
+
+/// Every key that a runner may meet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct KeyList {
+    /// 1.
+    pub version: u32,
+    /// The ULID of the log that these keys speak for.
+    pub log_id: String,
+    /// When the list was signed.
+    #[serde(with = "moment")]
+    pub issued_at: DateTime<Utc>,
+    /// In no particular order; several of one use while keys rotate.
+    pub keys: Vec<ServerKey>,
+}
+
+/// One Ed25519 public key and what it signs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ServerKey {
+    /// What it signs. A key signs nothing else.
+    #[serde(rename = "use")]
+    pub usage: KeyUse,
+    /// The 32 bytes, 64 hexadecimal digits.
+    pub key: String,
+    /// From when on.
+    #[serde(with = "moment")]
+    pub not_before: DateTime<Utc>,
+    /// Until when; absent: until a list without it.
+    #[serde(default, with = "moment::maybe", skip_serializing_if = "Option::is_none")]
+    pub not_after: Option<DateTime<Utc>>,
+}
+
+/// What a server's key signs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyUse {
+    /// Access tokens and job tokens.
+    Tokens,
+    /// Manifests, grants and this list.
+    Manifests,
+    /// Checkpoints of the log.
+    Checkpoints,
+    /// A use of a later version; such a key is kept and never used.
+    #[serde(other)]
+    Other,
+}
+
+impl KeyList {
+    /// The keys of one use, as their 32 bytes; a malformed key is left out.
+    pub fn of(&self, usage: KeyUse) -> Vec<[u8; 32]> {
+        let of_use = self.keys.iter().filter(|key| key.usage == usage);
+        of_use.filter_map(|key| hex::decode(&key.key).ok()?.try_into().ok()).collect()
+    }
+}
+
+/// What the enrol command prints: `sha256:` and the SHA-256 of the key's 32 bytes.
+pub fn fingerprint(key: &[u8; 32]) -> String {
+    use sha2::{Digest as _, Sha256};
+    format!("sha256:{}", hex::encode(Sha256::digest(key)))
+}

@@ -1,0 +1,52 @@
+//! How a moment is written on every wire: RFC 3339, UTC, always six digits of a second.
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Deserializer, Serializer};
+
+/// The one spelling of a moment.
+pub fn text(moment: &DateTime<Utc>) -> String {
+    moment.to_rfc3339_opts(SecondsFormat::Micros, true)
+}
+
+/// For `#[serde(with = "moment")]`.
+pub fn serialize<S: Serializer>(moment: &DateTime<Utc>, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(&text(moment))
+}
+
+/// For `#[serde(with = "moment")]`. Other offsets are read too.
+pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<DateTime<Utc>, D::Error> {
+    DateTime::<Utc>::deserialize(from)
+}
+
+/// The same for a moment that may be absent.
+pub mod maybe {
+    use super::{DateTime, Deserialize, Deserializer, Serializer, Utc};
+
+    /// For `#[serde(with = "moment::maybe")]`.
+    pub fn serialize<S: Serializer>(
+        moment: &Option<DateTime<Utc>>,
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
+        match moment {
+            Some(moment) => super::serialize(moment, out),
+            None => out.serialize_none(),
+        }
+    }
+
+    /// For `#[serde(with = "moment::maybe", default)]`.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<DateTime<Utc>>, D::Error> {
+        Option::<DateTime<Utc>>::deserialize(from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_has_six_digits_also_when_they_are_zero() {
+        let moment = DateTime::from_timestamp_micros(1_700_000_000_000_000).unwrap();
+        assert_eq!(text(&moment), "2023-11-14T22:13:20.000000Z");
+    }
+}
