@@ -1,7 +1,19 @@
 //! The rules of Stead. No I/O, no clock, no async.
+pub mod access;
 pub mod actor;
+pub mod app;
+pub mod artifact;
+pub mod build;
+pub mod component;
 pub mod decider;
 pub mod digest;
+pub mod enrolment;
 pub mod ids;
 pub mod install;
+pub mod job;
+pub mod moment;
+pub mod name;
 pub mod run;
+pub mod runner;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

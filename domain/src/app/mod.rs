@@ -1,0 +1,52 @@
+//! An app is a product that a vendor installs at customers: a name, and config versions 1, 2, 3 …
+//! A published version never changes, and a component keeps its id through all of them.
+use crate::decider::{Decider, Timestamp};
+
+mod command;
+mod error;
+mod event;
+mod state;
+#[cfg(test)]
+mod tests;
+pub use command::AppCommand;
+pub use error::AppError;
+pub use event::AppEvent;
+pub use state::{App, Published, PublishedComponent};
+
+impl Decider for App {
+    const NAME: &'static str = "app";
+    type Command = AppCommand;
+    type Event = AppEvent;
+    type Error = AppError;
+
+    fn decide(&self, command: AppCommand, _now: Timestamp) -> Result<Vec<AppEvent>, AppError> {
+        match command {
+            AppCommand::Create { name } => match &self.name {
+                None => Ok(vec![AppEvent::Created { name }]),
+                Some(known) if *known == name => Ok(vec![]),
+                Some(known) => Err(AppError::AlreadyCreated { name: known.clone() }),
+            },
+            AppCommand::Publish { .. } if self.name.is_none() => Err(AppError::NotFound),
+            AppCommand::Publish { bundle, components } => {
+                if self.latest.as_ref().is_some_and(|latest| latest.bundle == bundle) {
+                    return Ok(vec![]);
+                }
+                self.check(&components)?;
+                let version = self.version() + 1;
+                Ok(vec![AppEvent::ConfigPublished(Published { version, bundle, components })])
+            }
+        }
+    }
+
+    fn evolve(&mut self, event: AppEvent) {
+        match event {
+            AppEvent::Created { name } => self.name = Some(name),
+            AppEvent::ConfigPublished(published) => {
+                for part in &published.components {
+                    self.components.insert(part.name.clone(), part.component);
+                }
+                self.latest = Some(published);
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What can have happened to a build. The names are on disk: add, never rename.
+use serde::{Deserialize, Serialize};
+
+use super::{BuildFailure, Order};
+use crate::{artifact::Artifact, decider::Event, ids::JobId};
+
+/// A fact about a build.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum BuildEvent {
+    /// Somebody wants an artifact.
+    Requested(Order),
+    /// A job makes it.
+    JobQueued {
+        /// Which job.
+        job: JobId,
+    },
+    /// It is made.
+    Succeeded {
+        /// What was made.
+        artifact: Artifact,
+    },
+    /// It will not be made.
+    Failed {
+        /// What kind of failure.
+        reason: BuildFailure,
+        /// In words.
+        detail: String,
+    },
+}
+
+impl Event for BuildEvent {
+    fn name(&self) -> &'static str {
+        match self {
+            BuildEvent::Requested(_) => "build.requested",
+            BuildEvent::JobQueued { .. } => "build.job_queued",
+            BuildEvent::Succeeded { .. } => "build.succeeded",
+            BuildEvent::Failed { .. } => "build.failed",
+        }
+    }
+
+    fn version(&self) -> &'static str {
+        "1"
+    }
+}

@@ -1,0 +1,68 @@
+//! A build is one attempt to turn a component's source into an artifact. One job does it.
+//!
+//! ```text
+//! unborn ─request─▶ requested ─attach job─▶ building ─▶ succeeded | failed
+//!                       └───────────── fail ──────────────────────────┘
+//! ```
+use crate::decider::{Decider, Timestamp};
+
+mod command;
+mod error;
+mod event;
+mod state;
+#[cfg(test)]
+mod tests;
+pub use command::BuildCommand;
+pub use error::BuildError;
+pub use event::BuildEvent;
+pub use state::{Build, BuildFailure, Order, State};
+
+impl Decider for Build {
+    const NAME: &'static str = "build";
+    type Command = BuildCommand;
+    type Event = BuildEvent;
+    type Error = BuildError;
+
+    fn decide(
+        &self,
+        command: BuildCommand,
+        _now: Timestamp,
+    ) -> Result<Vec<BuildEvent>, BuildError> {
+        use {BuildCommand::*, State::*};
+        match command {
+            Request(order) => match &self.order {
+                None => Ok(vec![BuildEvent::Requested(order)]),
+                Some(known) if *known == order => Ok(vec![]),
+                Some(_) => Err(BuildError::AlreadyRequested),
+            },
+            QueueJob { job } => match &self.state {
+                Requested => Ok(vec![BuildEvent::JobQueued { job }]),
+                Building { job: known } if *known == job => Ok(vec![]),
+                Building { job } => Err(BuildError::HasAJob { job: *job }),
+                Unborn | Succeeded { .. } | Failed { .. } => Err(self.refusal()),
+            },
+            Succeed { artifact } => match &self.state {
+                Building { .. } => Ok(vec![BuildEvent::Succeeded { artifact }]),
+                Succeeded { artifact: known } if *known == artifact => Ok(vec![]),
+                Unborn | Requested | Succeeded { .. } | Failed { .. } => Err(self.refusal()),
+            },
+            Fail { reason, detail } => match &self.state {
+                Requested | Building { .. } => Ok(vec![BuildEvent::Failed { reason, detail }]),
+                Failed { .. } => Ok(vec![]),
+                Unborn | Succeeded { .. } => Err(self.refusal()),
+            },
+        }
+    }
+
+    fn evolve(&mut self, event: BuildEvent) {
+        match event {
+            BuildEvent::Requested(order) => {
+                self.order = Some(order);
+                self.state = State::Requested;
+            }
+            BuildEvent::JobQueued { job } => self.state = State::Building { job },
+            BuildEvent::Succeeded { artifact } => self.state = State::Succeeded { artifact },
+            BuildEvent::Failed { reason, detail } => self.state = State::Failed { reason, detail },
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What can be asked of an enrolment.
+use super::{Issue, Use};
+
+/// A request that may be refused.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EnrolmentCommand {
+    /// Give out a token.
+    Issue(Issue),
+    /// Let a runner in with it.
+    Use(Use),
+    /// Let nobody in with it.
+    Revoke {
+        /// Why.
+        reason: String,
+    },
+}

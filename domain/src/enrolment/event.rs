@@ -1,0 +1,34 @@
+//! What can have happened to an enrolment. The names are on disk: add, never rename.
+use serde::{Deserialize, Serialize};
+
+use super::{Issue, Use};
+use crate::decider::Event;
+
+/// A fact about an enrolment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum EnrolmentEvent {
+    /// A token was given out.
+    Issued(Issue),
+    /// A runner came in with it.
+    Used(Use),
+    /// Nobody comes in with it.
+    Revoked {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Event for EnrolmentEvent {
+    fn name(&self) -> &'static str {
+        match self {
+            EnrolmentEvent::Issued(_) => "enrolment.issued",
+            EnrolmentEvent::Used(_) => "enrolment.used",
+            EnrolmentEvent::Revoked { .. } => "enrolment.revoked",
+        }
+    }
+
+    fn version(&self) -> &'static str {
+        "1"
+    }
+}

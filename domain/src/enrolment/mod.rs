@@ -1,0 +1,57 @@
+//! An enrolment lets one runner in, once: a token that lives an hour and is bound to its purpose.
+//! The same key again before the end is the same runner, whose answer was lost; another is refused.
+use crate::decider::{Decider, Timestamp};
+
+mod command;
+mod error;
+mod event;
+mod state;
+#[cfg(test)]
+mod tests;
+pub use command::EnrolmentCommand;
+pub use error::EnrolmentError;
+pub use event::EnrolmentEvent;
+pub use state::{Enrolment, Issue, Purpose, Use};
+
+impl Decider for Enrolment {
+    const NAME: &'static str = "enrolment";
+    type Command = EnrolmentCommand;
+    type Event = EnrolmentEvent;
+    type Error = EnrolmentError;
+
+    fn decide(
+        &self,
+        command: EnrolmentCommand,
+        now: Timestamp,
+    ) -> Result<Vec<EnrolmentEvent>, EnrolmentError> {
+        use EnrolmentCommand::*;
+        let Some(issue) = &self.issue else {
+            return match command {
+                Issue(issue) => Ok(vec![EnrolmentEvent::Issued(issue)]),
+                Use(_) | Revoke { .. } => Err(EnrolmentError::NotFound),
+            };
+        };
+        match command {
+            Issue(again) if again == *issue => Ok(vec![]),
+            Issue(_) => Err(EnrolmentError::AlreadyIssued),
+            Use(_) if self.revoked => Err(EnrolmentError::Revoked),
+            Use(_) if now >= issue.expires_at => Err(EnrolmentError::Expired),
+            Use(asked) => match &self.used {
+                None => Ok(vec![EnrolmentEvent::Used(asked)]),
+                Some(known) if known.identity_key == asked.identity_key => Ok(vec![]),
+                Some(_) => Err(EnrolmentError::AlreadyUsed),
+            },
+            Revoke { .. } if self.revoked => Ok(vec![]),
+            Revoke { .. } if self.used.is_some() => Err(EnrolmentError::AlreadyUsed),
+            Revoke { reason } => Ok(vec![EnrolmentEvent::Revoked { reason }]),
+        }
+    }
+
+    fn evolve(&mut self, event: EnrolmentEvent) {
+        match event {
+            EnrolmentEvent::Issued(issue) => self.issue = Some(issue),
+            EnrolmentEvent::Used(by) => self.used = Some(by),
+            EnrolmentEvent::Revoked { .. } => self.revoked = true,
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What can be asked of a job, in the order of its life.
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Outcome, PlanReport, SealedLog, Work};
+use crate::{
+    actor::Actor,
+    artifact::Artifact,
+    ids::{ExecutionId, RunnerId, SessionId},
+};
+
+/// A request that may be refused.
+#[derive(Debug, Clone, PartialEq)]
+pub enum JobCommand {
+    /// Put the work where runners find it.
+    Queue(Work),
+    /// Take the job. The same session and claim id again mean the same claim.
+    Claim {
+        /// The execution to be, unless this claim already has one.
+        execution: ExecutionId,
+        /// Who takes it.
+        runner: RunnerId,
+        /// In which life.
+        session: SessionId,
+        /// The runner's own name for this claim.
+        claim_id: String,
+    },
+    /// What the runner says while it works, in its order.
+    Report {
+        /// Who speaks.
+        execution: ExecutionId,
+        /// The place of this report among those of its execution, 1 first.
+        seq: u64,
+        /// What it says.
+        report: Report,
+    },
+    /// The runner has not called for a while.
+    Disconnect {
+        /// Whose runner.
+        execution: ExecutionId,
+    },
+    /// The runner called again.
+    Reattach {
+        /// Whose runner.
+        execution: ExecutionId,
+    },
+    /// Give up on an execution.
+    DeclareLost {
+        /// Which.
+        execution: ExecutionId,
+        /// Why.
+        proof: Proof,
+    },
+    /// Say what became of an execution whose outcome nobody knows.
+    Resolve {
+        /// Which.
+        execution: ExecutionId,
+        /// Who says so.
+        by: Actor,
+        /// What became of it.
+        verdict: Verdict,
+        /// Why.
+        reason: String,
+    },
+    /// Ask for the end.
+    RequestCancel {
+        /// Who asks.
+        by: Actor,
+        /// Why.
+        reason: String,
+        /// Whether to leave the work no time to end by itself.
+        force: bool,
+    },
+    /// The runner had long enough to confirm a cancel, and did not.
+    DeclareCancelUnconfirmed {
+        /// Which.
+        execution: ExecutionId,
+    },
+    /// Nobody took the job in time.
+    Expire {
+        /// The attempt that was waited for.
+        attempt: u32,
+    },
+    /// The log of an execution is complete, or nobody waits for it any longer.
+    SealLog(SealedLog),
+}
+
+/// What a runner says of its work.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Report {
+    /// The child is about to run.
+    Started,
+    /// The work is in another phase.
+    Phase {
+        /// Its name.
+        phase: String,
+    },
+    /// What an apply would change.
+    Plan(PlanReport),
+    /// What the work gives to others.
+    Outputs {
+        /// By name.
+        outputs: BTreeMap<String, Value>,
+    },
+    /// What a build made.
+    Artifact(Artifact),
+    /// It is over.
+    Finished(Ending),
+}
+
+/// How the runner says that it ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ending {
+    /// It did what it was for.
+    Succeeded {
+        /// Of the child, where there was one.
+        exit_code: Option<i32>,
+    },
+    /// It did not.
+    Failed {
+        /// What kind of failure.
+        reason: FailureReason,
+        /// In words.
+        detail: String,
+        /// Of the child, if it exited.
+        exit_code: Option<i32>,
+        /// That killed the child, if one did.
+        signal: Option<i32>,
+    },
+    /// It was stopped because somebody asked.
+    Cancelled {
+        /// Whether it had to be killed.
+        forced: bool,
+    },
+}
+
+/// Why the server gives up on an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Proof {
+    /// The runner is back, and knows nothing of it.
+    RunnerRestartedWithoutIt,
+    /// It had to be over by now.
+    DeadlinePassed,
+    /// No word for longer than safe work is waited for.
+    SilentTooLong,
+    /// The runner's own journal shows that the claim never led to a child.
+    NeverSpawned,
+}
+
+/// What somebody makes of an unknown outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It did what it was for.
+    Succeeded,
+    /// It did not.
+    Failed,
+    /// It is to be done again.
+    Retry,
+}
+
+/// What kind of failure. Closed: what is new goes into the detail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureReason {
+    /// The child exited with another code than 0.
+    ExitCode,
+    /// A signal that nobody of us sent ended the child.
+    Signal,
+    /// The deadline passed, or the child was silent for too long.
+    TimedOut,
+    /// The runner, or its customer, will not do it.
+    Refused,
+    /// A program that the work needs is not on the machine.
+    ToolMissing,
+    /// The artifact could not be had.
+    ArtifactUnavailable,
+    /// What the plan had read has changed since.
+    PlanIsStale,
+    /// The plugin broke its contract.
+    PluginFailed,
+    /// The child could not be started.
+    SpawnFailed,
+    /// The agent was told to stop its children.
+    AgentStopped,
+    /// Nobody took the job in time. Said by the server only.
+    QueueExpired,
+    /// Somebody resolved it as failed. Said by the server only.
+    Resolved,
+    /// A bug of ours.
+    Internal,
+}
+
+impl Verdict {
+    /// The outcome it leads to; none when the work is to be done again.
+    pub fn outcome(self) -> Option<Outcome> {
+        match self {
+            Verdict::Succeeded => Some(Outcome::Succeeded),
+            Verdict::Failed => Some(Outcome::Failed),
+            Verdict::Retry => None,
+        }
+    }
+}
+
+impl FailureReason {
+    /// Whether a runner may give it as the reason of its own failure.
+    pub fn is_the_runners(self) -> bool {
+        use FailureReason::*;
+        match self {
+            ExitCode | Signal | TimedOut | Refused | ToolMissing | ArtifactUnavailable
+            | PlanIsStale | PluginFailed | SpawnFailed | AgentStopped | Internal => true,
+            QueueExpired | Resolved => false,
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What can have happened to a job. The names are on disk: add, never rename.
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{FailureReason, PlanReport, Proof, SealedLog, Verdict, Work};
+use crate::{
+    actor::Actor,
+    artifact::Artifact,
+    decider::{Event, Timestamp},
+    ids::{ExecutionId, RunnerId, SessionId},
+};
+
+/// A fact about a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum JobEvent {
+    /// It waits for a runner.
+    Queued(Work),
+    /// A runner has it.
+    Claimed {
+        /// The attempt, and the fencing token that proves it.
+        execution: ExecutionId,
+        /// Who has it.
+        runner: RunnerId,
+        /// In which life.
+        session: SessionId,
+        /// The runner's own name for the claim.
+        claim_id: String,
+        /// 1 first.
+        attempt: u32,
+        /// It must be over by then.
+        #[serde(with = "crate::moment")]
+        deadline: Timestamp,
+    },
+    /// The child runs.
+    Started {
+        /// Which attempt.
+        execution: ExecutionId,
+        /// The place among its reports.
+        seq: u64,
+    },
+    /// The work is in another phase.
+    PhaseEntered {
+        /// Which attempt.
+        execution: ExecutionId,
+        /// The place among its reports.
+        seq: u64,
+        /// Its name.
+        phase: String,
+    },
+    /// What an apply would change.
+    PlanProduced {
+        /// Which attempt.
+        execution: ExecutionId,
+        /// The place among its reports.
+        seq: u64,
+        /// The plan.
+        plan: PlanReport,
+    },
+    /// What the work gives to others.
+    OutputsReported {
+        /// Which attempt.
+        execution: ExecutionId,
+        /// The place among its reports.
+        seq: u64,
+        /// By name.
+        outputs: BTreeMap<String, Value>,
+    },
+    /// What a build made.
+    ArtifactPushed {
+        /// Which attempt.
+        execution: ExecutionId,
+        /// The place among its reports.
+        seq: u64,
+        /// The artifact.
+        artifact: Artifact,
+    },
+    /// No word from its runner.
+    Disconnected {
+        /// Which attempt.
+        execution: ExecutionId,
+    },
+    /// Its runner is back, and goes on with it.
+    Reattached {
+        /// Which attempt.
+        execution: ExecutionId,
+    },
+    /// It waits for a runner again. Without proof when a verdict asked for it.
+    Requeued {
+        /// The attempt that is over.
+        lost: ExecutionId,
+        /// The attempt to come.
+        attempt: u32,
+        /// Why it is over.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        proof: Option<Proof>,
+    },
+    /// Nobody can say what became of it, and somebody must decide.
+    OutcomeUnknown {
+        /// Which attempt.
+        execution: ExecutionId,
+        /// Why nobody can say.
+        proof: Proof,
+    },
+    /// Who decided and why; what follows from it is the next event.
+    OutcomeResolved {
+        /// Which attempt.
+        execution: ExecutionId,
+        /// Who decided.
+        by: Actor,
+        /// What became of it.
+        verdict: Verdict,
+        /// Why.
+        reason: String,
+    },
+    /// Somebody wants it to end.
+    CancelRequested {
+        /// Who.
+        by: Actor,
+        /// Why.
+        reason: String,
+        /// Whether to leave the work no time to end by itself.
+        force: bool,
+    },
+    /// Its runner did not confirm the cancel in time; it may still do so.
+    CancelUnconfirmed {
+        /// Which attempt.
+        execution: ExecutionId,
+    },
+    /// It did what it was for. Without a place among the reports when somebody decided so.
+    Succeeded {
+        /// Which attempt.
+        execution: ExecutionId,
+        /// The place among its reports.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seq: Option<u64>,
+        /// Of the child, where there was one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit_code: Option<i32>,
+    },
+    /// It did not. Without an execution when nobody took it in time.
+    Failed {
+        /// Which attempt.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        execution: Option<ExecutionId>,
+        /// The place among its reports.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seq: Option<u64>,
+        /// What kind of failure.
+        reason: FailureReason,
+        /// In words.
+        detail: String,
+        /// Of the child, if it exited.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit_code: Option<i32>,
+        /// That killed the child, if one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signal: Option<i32>,
+    },
+    /// Somebody asked, and it ended. Without an execution when nobody had taken it.
+    Cancelled {
+        /// Which attempt.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        execution: Option<ExecutionId>,
+        /// The place among its reports.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seq: Option<u64>,
+        /// Whether it had to be killed.
+        forced: bool,
+    },
+    /// Nobody can say what became of it, and it was safe to give up.
+    Lost {
+        /// Which attempt.
+        execution: ExecutionId,
+        /// Why.
+        proof: Proof,
+    },
+    /// Nothing is added to the log of this execution any more.
+    LogSealed(SealedLog),
+}
+
+impl Event for JobEvent {
+    fn name(&self) -> &'static str {
+        match self {
+            JobEvent::Queued(_) => "job.queued",
+            JobEvent::Claimed { .. } => "job.claimed",
+            JobEvent::Started { .. } => "job.started",
+            JobEvent::PhaseEntered { .. } => "job.phase_entered",
+            JobEvent::PlanProduced { .. } => "job.plan_produced",
+            JobEvent::OutputsReported { .. } => "job.outputs_reported",
+            JobEvent::ArtifactPushed { .. } => "job.artifact_pushed",
+            JobEvent::Disconnected { .. } => "job.disconnected",
+            JobEvent::Reattached { .. } => "job.reattached",
+            JobEvent::Requeued { .. } => "job.requeued",
+            JobEvent::OutcomeUnknown { .. } => "job.outcome_unknown",
+            JobEvent::OutcomeResolved { .. } => "job.outcome_resolved",
+            JobEvent::CancelRequested { .. } => "job.cancel_requested",
+            JobEvent::CancelUnconfirmed { .. } => "job.cancel_unconfirmed",
+            JobEvent::Succeeded { .. } => "job.succeeded",
+            JobEvent::Failed { .. } => "job.failed",
+            JobEvent::Cancelled { .. } => "job.cancelled",
+            JobEvent::Lost { .. } => "job.lost",
+            JobEvent::LogSealed(_) => "job.log_sealed",
+        }
+    }
+
+    fn version(&self) -> &'static str {
+        "1"
+    }
+}

@@ -1,0 +1,39 @@
+//! The log of an execution: sealed once, when nothing can be added to it.
+use serde::{Deserialize, Serialize};
+
+use super::{Decision, Job, JobError, JobEvent, State};
+use crate::{digest::Digest, ids::ExecutionId};
+
+/// What a log is, for good.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealedLog {
+    /// Whose log.
+    pub execution: ExecutionId,
+    /// As sent.
+    pub length_bytes: u64,
+    /// Of the bytes as sent.
+    pub sha256: Digest,
+    /// Written by the work, but not kept.
+    pub omitted_bytes: u64,
+    /// Whether its end is there.
+    pub complete: bool,
+}
+
+impl Job {
+    /// A lost execution still has a log, and it is worth the most to whoever has to resolve it.
+    pub(super) fn seal(&self, log: SealedLog) -> Decision {
+        if !self.has_lost(log.execution) {
+            match self.fence(log.execution)? {
+                State::OutcomeUnknown(_) | State::Ended { .. } => {}
+                State::Claimed(_) => return Err(JobError::NotStarted),
+                State::Running(_) => return Err(JobError::StillRunning),
+                State::Unborn | State::Queued { .. } => return Err(self.refusal()),
+            }
+        }
+        match self.logs.iter().find(|kept| kept.execution == log.execution) {
+            None => Ok(vec![JobEvent::LogSealed(log)]),
+            Some(kept) if *kept == log => Ok(vec![]),
+            Some(_) => Err(JobError::AlreadySealed),
+        }
+    }
+}

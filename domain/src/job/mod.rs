@@ -1,0 +1,167 @@
+//! A job is one unit of work for one runner.
+//!
+//! ```text
+//! unborn ─queue─▶ queued ─claim─▶ claimed ─started─▶ running ─finished─▶ succeeded | failed | cancelled
+//!                  ▲ ▲ │             └──────┬──────────┘                             ▲
+//!                  │ │ └─ expire ─▶ failed  │ declare lost                           │
+//!                  │ └── attempts left ─────┤ pure, or claimed and never spawned     │
+//!                  │                        ├─ none left ─▶ lost                     │
+//!                  │                        └─ mutating, unsafe ─▶ outcome unknown   │
+//!                  └────────────────────────────── retry ───────────┴─ resolve | finished
+//! ```
+//! Pure work is safe to repeat. Other work is started again only when it provably never spawned,
+//! or somebody decides so; for unsafe work, a principal. An execution that is over seals its log.
+//! Leases live in the server's memory: a job hears of their edges only, disconnected, back, lost.
+//! Reports are numbered by the runner, so that each is heard once and in order, whatever is re-sent.
+use crate::decider::{Decider, Timestamp};
+
+mod command;
+mod error;
+mod event;
+mod log;
+mod losing;
+mod reports;
+mod state;
+#[cfg(test)]
+mod tests;
+mod work;
+pub use command::{Ending, FailureReason, JobCommand, Proof, Report, Verdict};
+pub use error::JobError;
+pub use event::JobEvent;
+pub use log::SealedLog;
+pub use reports::PHASES;
+pub use state::{CancelRequest, Contact, Execution, Job, Outcome, State};
+pub use work::{Class, JobKind, Origin, PlanReport, Work};
+
+type Decision = Result<Vec<JobEvent>, JobError>;
+
+impl Decider for Job {
+    const NAME: &'static str = "job";
+    type Command = JobCommand;
+    type Event = JobEvent;
+    type Error = JobError;
+
+    fn decide(&self, command: JobCommand, now: Timestamp) -> Decision {
+        use {JobCommand::*, State::*};
+        match command {
+            Queue(work) => match &self.work {
+                None if work.attempts == 0 => Err(JobError::NoAttempts),
+                None => Ok(vec![JobEvent::Queued(work)]),
+                Some(known) if *known == work => Ok(vec![]),
+                Some(_) => Err(JobError::AlreadyQueued),
+            },
+
+            Claim { execution, session, claim_id, .. }
+                if self.lost.iter().any(|lost| {
+                    lost.id == execution || (lost.session, &lost.claim_id) == (session, &claim_id)
+                }) =>
+            {
+                Err(self.refusal())
+            }
+            Claim { execution, runner, session, claim_id } => match &self.state {
+                Queued { attempt } => {
+                    let (attempt, deadline) = (*attempt, self.deadline(now));
+                    Ok(vec![JobEvent::Claimed {
+                        execution,
+                        runner,
+                        session,
+                        claim_id,
+                        attempt,
+                        deadline,
+                    }])
+                }
+                Claimed(by) | Running(by)
+                    if (by.runner, by.session, &by.claim_id) == (runner, session, &claim_id) =>
+                {
+                    Ok(vec![])
+                }
+                Unborn | Claimed(_) | Running(_) | OutcomeUnknown(_) | Ended { .. } => {
+                    Err(self.refusal())
+                }
+            },
+
+            Report { execution, seq, report } => self.hear(execution, seq, report),
+
+            Disconnect { execution } => match self.fence(execution)? {
+                Claimed(held) | Running(held) => Ok(match held.contact {
+                    Contact::Connected => vec![JobEvent::Disconnected { execution }],
+                    Contact::Disconnected => vec![],
+                }),
+                Unborn | Queued { .. } | OutcomeUnknown(_) | Ended { .. } => Err(self.refusal()),
+            },
+            Reattach { execution } => match self.fence(execution)? {
+                Claimed(held) | Running(held) => Ok(match held.contact {
+                    Contact::Connected => vec![],
+                    Contact::Disconnected => vec![JobEvent::Reattached { execution }],
+                }),
+                Unborn | Queued { .. } | OutcomeUnknown(_) | Ended { .. } => Err(self.refusal()),
+            },
+
+            DeclareLost { execution, .. } if self.has_lost(execution) => Ok(vec![]),
+            DeclareLost { execution, proof } => match self.fence(execution)? {
+                Claimed(held) | Running(held) => self.lose(held, proof, now),
+                OutcomeUnknown(held) if proof == Proof::NeverSpawned => self.lose(held, proof, now),
+                OutcomeUnknown(_) | Ended { outcome: Outcome::Lost, .. } => Ok(vec![]),
+                Unborn | Queued { .. } | Ended { .. } => Err(self.refusal()),
+            },
+
+            Resolve { execution, verdict: Verdict::Retry, .. } if self.has_lost(execution) => {
+                Ok(vec![])
+            }
+            Resolve { execution, by, verdict, reason } => match self.fence(execution)? {
+                Claimed(_) | Running(_) => Err(JobError::NotInDoubt),
+                OutcomeUnknown(held) => self.resolve(held, by, verdict, reason),
+                Ended { outcome, .. } if verdict.outcome() == Some(*outcome) => Ok(vec![]),
+                Unborn | Queued { .. } | Ended { .. } => Err(self.refusal()),
+            },
+
+            RequestCancel { by, reason, force } => match &self.state {
+                Queued { .. } => Ok(vec![
+                    JobEvent::CancelRequested { by, reason, force },
+                    JobEvent::Cancelled { execution: None, seq: None, forced: false },
+                ]),
+                Claimed(held) | Running(held) => Ok(match &held.cancel {
+                    Some(asked) if asked.force || !force => vec![],
+                    Some(_) | None => vec![JobEvent::CancelRequested { by, reason, force }],
+                }),
+                Ended { outcome: Outcome::Cancelled, .. } => Ok(vec![]),
+                Unborn | OutcomeUnknown(_) | Ended { .. } => Err(self.refusal()),
+            },
+
+            DeclareCancelUnconfirmed { execution } => match self.fence(execution)? {
+                Claimed(held) | Running(held) => match &held.cancel {
+                    None => Err(JobError::CancelNotRequested),
+                    Some(cancel) if cancel.unconfirmed => Ok(vec![]),
+                    Some(_) => Ok(vec![JobEvent::CancelUnconfirmed { execution }]),
+                },
+                Unborn | Queued { .. } | OutcomeUnknown(_) | Ended { .. } => Err(self.refusal()),
+            },
+
+            Expire { attempt } => match &self.state {
+                Queued { attempt: waited } if *waited == attempt => Ok(vec![expired()]),
+                Queued { attempt } => Err(JobError::AnotherAttempt { attempt: *attempt }),
+                Ended { outcome: Outcome::Failed, execution: None } => Ok(vec![]),
+                Unborn | Claimed(_) | Running(_) | OutcomeUnknown(_) | Ended { .. } => {
+                    Err(self.refusal())
+                }
+            },
+
+            SealLog(log) => self.seal(log),
+        }
+    }
+
+    fn evolve(&mut self, event: JobEvent) {
+        self.apply(event);
+    }
+}
+
+fn expired() -> JobEvent {
+    JobEvent::Failed {
+        execution: None,
+        seq: None,
+        reason: FailureReason::QueueExpired,
+        detail: "no runner took the job in time".into(),
+        exit_code: None,
+        signal: None,
+    }
+}

@@ -1,0 +1,111 @@
+//! What a runner says while it works: heard in its order, each word once.
+use super::{
+    Decision, Ending, Execution, Job, JobError, JobEvent, JobKind, Outcome, Report, State,
+};
+use crate::ids::ExecutionId;
+
+/// How many phases of one execution are kept.
+pub const PHASES: usize = 64;
+
+impl Job {
+    pub(super) fn hear(&self, execution: ExecutionId, seq: u64, report: Report) -> Decision {
+        let state = self.fence(execution)?;
+        let fact = report.clone().fact(execution, seq);
+        let before = usize::try_from(seq).ok().and_then(|seq| seq.checked_sub(1));
+        if let Some(said) = before.and_then(|before| self.heard.get(before)) {
+            return if *said == fact { Ok(vec![]) } else { Err(JobError::SeqConflict { seq }) };
+        }
+        match state {
+            // Also in doubt: what was said before the end has to be heard before the end.
+            State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => {
+                let expected = self.heard.len() as u64 + 1;
+                if seq != expected {
+                    return Err(JobError::SeqGap { expected });
+                }
+                self.accepts(held, &report)?;
+                Ok(vec![fact])
+            }
+            // Somebody decided before the runner could say, and it says the same.
+            State::Ended { outcome, .. } if report.outcome() == Some(*outcome) => Ok(vec![]),
+            State::Unborn | State::Queued { .. } | State::Ended { .. } => Err(self.refusal()),
+        }
+    }
+
+    fn accepts(&self, held: &Execution, report: &Report) -> Result<(), JobError> {
+        let ensure = |holds: bool, error| if holds { Ok(()) } else { Err(error) };
+        let is = |kind| self.work.as_ref().is_some_and(|work| work.kind == kind);
+        let said = |known: fn(&JobEvent) -> bool| self.heard.iter().filter(|f| known(f)).count();
+        match report {
+            Report::Started => ensure(!held.started, JobError::AlreadyStarted),
+            Report::Finished(Ending::Failed { reason, .. }) => {
+                ensure(reason.is_the_runners(), JobError::NotARunnersReason)
+            }
+            Report::Finished(Ending::Cancelled { .. }) => {
+                ensure(held.cancel.is_some(), JobError::CancelNotRequested)
+            }
+            Report::Finished(Ending::Succeeded { .. }) | Report::Outputs { .. } => {
+                ensure(held.started, JobError::NotStarted)
+            }
+            Report::Phase { .. } => {
+                ensure(held.started, JobError::NotStarted)?;
+                let entered = said(|fact| matches!(fact, JobEvent::PhaseEntered { .. }));
+                ensure(entered < PHASES, JobError::TooManyPhases { most: PHASES })
+            }
+            Report::Plan(_) => {
+                let what = "a plan";
+                ensure(held.started, JobError::NotStarted)?;
+                ensure(is(JobKind::Plan), JobError::NotThisKind { what })?;
+                let plans = said(|fact| matches!(fact, JobEvent::PlanProduced { .. }));
+                ensure(plans == 0, JobError::AlreadyReported { what })
+            }
+            Report::Artifact(_) => {
+                let what = "an artifact";
+                ensure(held.started, JobError::NotStarted)?;
+                ensure(is(JobKind::Build), JobError::NotThisKind { what })?;
+                let made = said(|fact| matches!(fact, JobEvent::ArtifactPushed { .. }));
+                ensure(made == 0, JobError::AlreadyReported { what })
+            }
+        }
+    }
+}
+
+impl Report {
+    fn fact(self, execution: ExecutionId, seq: u64) -> JobEvent {
+        match self {
+            Report::Started => JobEvent::Started { execution, seq },
+            Report::Phase { phase } => JobEvent::PhaseEntered { execution, seq, phase },
+            Report::Plan(plan) => JobEvent::PlanProduced { execution, seq, plan },
+            Report::Outputs { outputs } => JobEvent::OutputsReported { execution, seq, outputs },
+            Report::Artifact(artifact) => JobEvent::ArtifactPushed { execution, seq, artifact },
+            Report::Finished(ending) => ending.fact(execution, Some(seq)),
+        }
+    }
+
+    fn outcome(&self) -> Option<Outcome> {
+        match self {
+            Report::Finished(Ending::Succeeded { .. }) => Some(Outcome::Succeeded),
+            Report::Finished(Ending::Failed { .. }) => Some(Outcome::Failed),
+            Report::Finished(Ending::Cancelled { .. }) => Some(Outcome::Cancelled),
+            Report::Started
+            | Report::Phase { .. }
+            | Report::Plan(_)
+            | Report::Outputs { .. }
+            | Report::Artifact(_) => None,
+        }
+    }
+}
+
+impl Ending {
+    fn fact(self, execution: ExecutionId, seq: Option<u64>) -> JobEvent {
+        match self {
+            Ending::Succeeded { exit_code } => JobEvent::Succeeded { execution, seq, exit_code },
+            Ending::Failed { reason, detail, exit_code, signal } => {
+                let execution = Some(execution);
+                JobEvent::Failed { execution, seq, reason, detail, exit_code, signal }
+            }
+            Ending::Cancelled { forced } => {
+                JobEvent::Cancelled { execution: Some(execution), seq, forced }
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What can be asked of a name.
+
+/// A request that may be refused.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NameCommand {
+    /// Have it, alone.
+    Take {
+        /// The id of the thing.
+        by: String,
+    },
+    /// Leave it to others.
+    Release {
+        /// The id of the thing.
+        by: String,
+    },
+}

@@ -1,0 +1,50 @@
+//! What can be asked of a runner.
+use super::{Identity, Refusal, Side};
+use crate::decider::Timestamp;
+
+/// A request that may be refused.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RunnerCommand {
+    /// Let it in.
+    Enrol(Identity),
+    /// It signs with another key from now on.
+    Rekey {
+        /// The public key, hexadecimal.
+        identity_key: String,
+    },
+    /// It has not called for minutes.
+    Disconnect {
+        /// Its last call.
+        silent_since: Timestamp,
+    },
+    /// It called again.
+    Return,
+    /// Let it finish, and give it nothing more.
+    Drain,
+    /// Give it work again.
+    Resume,
+    /// Turn a switch off.
+    Disable {
+        /// Whose switch.
+        by: Side,
+        /// Why.
+        reason: String,
+    },
+    /// Turn a switch on.
+    Enable {
+        /// Whose switch.
+        by: Side,
+    },
+    /// Never hear it again.
+    Revoke {
+        /// Why.
+        reason: String,
+    },
+    /// It will not do a job.
+    Refuse(Refusal),
+    /// Its credential is used by more than one agent.
+    SuspectClone {
+        /// How many sessions it opened in a short time.
+        sessions: u32,
+    },
+}

@@ -1,0 +1,33 @@
+//! Why a runner says no, in the words of the business.
+use super::{Identity, Mode};
+
+/// Why a runner says no.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum RunnerError {
+    /// Nothing enrolled under this id.
+    #[error("runner does not exist")]
+    NotFound,
+    /// The same id for another agent.
+    #[error("runner is already enrolled, with other values")]
+    AlreadyEnrolled,
+    /// It is bound to exactly one.
+    #[error("a runner of installs belongs to one install and has its sealing key")]
+    NeedsAnInstall,
+    /// It is bound to none.
+    #[error("a build runner belongs to no install and has no sealing key")]
+    BelongsToNoInstall,
+    /// It is never heard again.
+    #[error("runner was revoked")]
+    Revoked,
+}
+
+impl Identity {
+    pub(super) fn check(&self) -> Result<(), RunnerError> {
+        let bound = (self.install.is_some(), self.sealing_key.is_some());
+        match (self.mode, bound) {
+            (Mode::Install, (true, true)) | (Mode::Build, (false, false)) => Ok(()),
+            (Mode::Install, (_, _)) => Err(RunnerError::NeedsAnInstall),
+            (Mode::Build, (_, _)) => Err(RunnerError::BelongsToNoInstall),
+        }
+    }
+}

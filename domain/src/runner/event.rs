@@ -1,0 +1,76 @@
+//! What can have happened to a runner. The names are on disk: add, never rename.
+use serde::{Deserialize, Serialize};
+
+use super::{Identity, Refusal, Side};
+use crate::decider::{Event, Timestamp};
+
+/// A fact about a runner.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum RunnerEvent {
+    /// It is known.
+    Enrolled(Identity),
+    /// It signs with another key from now on.
+    Rekeyed {
+        /// The public key, hexadecimal.
+        identity_key: String,
+    },
+    /// No call for minutes.
+    Disconnected {
+        /// Its last call.
+        #[serde(with = "crate::moment")]
+        silent_since: Timestamp,
+    },
+    /// It called again.
+    Returned,
+    /// It finishes what it has, and gets nothing more.
+    Drained,
+    /// It gets work again.
+    Resumed,
+    /// A switch is off.
+    Disabled {
+        /// Whose switch.
+        by: Side,
+        /// Why.
+        reason: String,
+    },
+    /// A switch is on.
+    Enabled {
+        /// Whose switch.
+        by: Side,
+    },
+    /// It is never heard again.
+    Revoked {
+        /// Why.
+        reason: String,
+    },
+    /// It will not do a job.
+    Refused(Refusal),
+    /// Its credential is used by more than one agent.
+    CloneSuspected {
+        /// How many sessions it opened in a short time.
+        sessions: u32,
+    },
+}
+
+impl Event for RunnerEvent {
+    fn name(&self) -> &'static str {
+        match self {
+            RunnerEvent::Enrolled(_) => "runner.enrolled",
+            RunnerEvent::Rekeyed { .. } => "runner.rekeyed",
+            RunnerEvent::Disconnected { .. } => "runner.disconnected",
+            RunnerEvent::Returned => "runner.returned",
+            RunnerEvent::Drained => "runner.drained",
+            RunnerEvent::Resumed => "runner.resumed",
+            RunnerEvent::Disabled { .. } => "runner.disabled",
+            RunnerEvent::Enabled { .. } => "runner.enabled",
+            RunnerEvent::Revoked { .. } => "runner.revoked",
+            RunnerEvent::Refused(_) => "runner.refused",
+            RunnerEvent::CloneSuspected { .. } => "runner.clone_suspected",
+        }
+    }
+
+    fn version(&self) -> &'static str {
+        "1"
+    }
+}

@@ -1,0 +1,108 @@
+//! A runner is one agent: who it is, what it is for, and whether it may take work.
+//!
+//! It takes work when it is not revoked, neither side has disabled it, and it does not drain. The
+//! vendor and the customer each have their own switch, and neither can turn the other's. Polls and
+//! sessions are not facts; that it fell silent, and that it came back, are.
+use crate::decider::{Decider, Timestamp};
+
+mod command;
+mod error;
+mod event;
+mod state;
+#[cfg(test)]
+mod tests;
+pub use command::RunnerCommand;
+pub use error::RunnerError;
+pub use event::RunnerEvent;
+pub use state::{Host, Identity, Mode, Refusal, RefusedBy, Runner, Side};
+
+type Decision = Result<Vec<RunnerEvent>, RunnerError>;
+
+impl Decider for Runner {
+    const NAME: &'static str = "runner";
+    type Command = RunnerCommand;
+    type Event = RunnerEvent;
+    type Error = RunnerError;
+
+    fn decide(&self, command: RunnerCommand, _now: Timestamp) -> Decision {
+        use RunnerCommand::*;
+        let Some(identity) = &self.identity else {
+            return match command {
+                Enrol(identity) => {
+                    identity.check()?;
+                    Ok(vec![RunnerEvent::Enrolled(identity)])
+                }
+                Rekey { .. }
+                | Disconnect { .. }
+                | Return
+                | Drain
+                | Resume
+                | Disable { .. }
+                | Enable { .. }
+                | Revoke { .. }
+                | Refuse(_)
+                | SuspectClone { .. } => Err(RunnerError::NotFound),
+            };
+        };
+        let once = |already: bool, fact| Ok(if already { vec![] } else { vec![fact] });
+        match command {
+            Enrol(again) if again == *identity => Ok(vec![]),
+            Enrol(_) => Err(RunnerError::AlreadyEnrolled),
+            Revoke { reason } => once(self.revoked, RunnerEvent::Revoked { reason }),
+            // Whoever lost its trust may still go silent, but says nothing that counts.
+            Disconnect { silent_since } => {
+                once(self.silent_since.is_some(), RunnerEvent::Disconnected { silent_since })
+            }
+            Rekey { .. }
+            | Return
+            | Drain
+            | Resume
+            | Disable { .. }
+            | Enable { .. }
+            | Refuse(_)
+            | SuspectClone { .. }
+                if self.revoked =>
+            {
+                Err(RunnerError::Revoked)
+            }
+            Rekey { identity_key } => {
+                once(self.key() == Some(&identity_key), RunnerEvent::Rekeyed { identity_key })
+            }
+            Return => once(self.silent_since.is_none(), RunnerEvent::Returned),
+            Drain => once(self.draining, RunnerEvent::Drained),
+            Resume => once(!self.draining, RunnerEvent::Resumed),
+            Disable { by, reason } => {
+                once(self.disabled.contains(&by), RunnerEvent::Disabled { by, reason })
+            }
+            Enable { by } => once(!self.disabled.contains(&by), RunnerEvent::Enabled { by }),
+            Refuse(refusal) => {
+                once(self.refusals.contains(&refusal), RunnerEvent::Refused(refusal))
+            }
+            SuspectClone { sessions } => Ok(vec![RunnerEvent::CloneSuspected { sessions }]),
+        }
+    }
+
+    fn evolve(&mut self, event: RunnerEvent) {
+        match event {
+            RunnerEvent::Enrolled(identity) => self.identity = Some(identity),
+            RunnerEvent::Rekeyed { identity_key } => {
+                if let Some(identity) = &mut self.identity {
+                    identity.identity_key = identity_key;
+                }
+            }
+            RunnerEvent::Disconnected { silent_since } => self.silent_since = Some(silent_since),
+            RunnerEvent::Returned => self.silent_since = None,
+            RunnerEvent::Drained => self.draining = true,
+            RunnerEvent::Resumed => self.draining = false,
+            RunnerEvent::Disabled { by, .. } => {
+                self.disabled.insert(by);
+            }
+            RunnerEvent::Enabled { by } => {
+                self.disabled.remove(&by);
+            }
+            RunnerEvent::Revoked { .. } => self.revoked = true,
+            RunnerEvent::Refused(refusal) => self.remember(refusal),
+            RunnerEvent::CloneSuspected { .. } => {}
+        }
+    }
+}

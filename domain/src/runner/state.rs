@@ -1,0 +1,131 @@
+//! What we know of a runner.
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    decider::Timestamp,
+    ids::{ExecutionId, InstallId, JobId, TokenId},
+};
+
+/// One agent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Runner {
+    /// Who it is. Nothing before it enrolled.
+    pub identity: Option<Identity>,
+    /// The switches that are off.
+    pub disabled: BTreeSet<Side>,
+    /// Whether it finishes what it has, and gets nothing more.
+    pub draining: bool,
+    /// Whether it is never heard again.
+    pub revoked: bool,
+    /// Its last call, if it is silent.
+    pub silent_since: Option<Timestamp>,
+    /// The last refusals, to know a repeated one.
+    pub refusals: Vec<Refusal>,
+}
+
+/// Who a runner is, as it said when it enrolled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// What it is for.
+    pub mode: Mode,
+    /// Its install, and no other; none for a build runner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install: Option<InstallId>,
+    /// The public key that it signs with, hexadecimal.
+    pub identity_key: String,
+    /// The install's public key that secrets are sealed to, hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealing_key: Option<String>,
+    /// Of the program.
+    pub version: String,
+    /// Where it runs.
+    pub host: Host,
+    /// The token that let it in.
+    pub enrolment: TokenId,
+}
+
+/// What a runner is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// One install.
+    Install,
+    /// Artifacts.
+    Build,
+}
+
+/// Where a runner runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// `linux`, …
+    pub os: String,
+    /// `x86_64`, `aarch64`, …
+    pub arch: String,
+    /// If it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+}
+
+/// Whose switch it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// Ours.
+    Vendor,
+    /// That of whose account it is.
+    Customer,
+}
+
+/// A job that a runner will not do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Which.
+    pub job: JobId,
+    /// In which attempt, if it had claimed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<ExecutionId>,
+    /// Who or what says no.
+    pub by: RefusedBy,
+    /// The rule that says no.
+    pub rule: String,
+    /// In words.
+    pub detail: String,
+}
+
+/// Who or what says no to a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusedBy {
+    /// The policy file of whose account it is.
+    CustomerPolicy,
+    /// A signature, a digest or a proof that is wrong.
+    Verification,
+    /// The agent cannot do such work.
+    Capability,
+    /// The customer's hook, asked for this job.
+    Veto,
+}
+
+/// How many refusals are remembered.
+const REFUSALS: usize = 32;
+
+impl Runner {
+    /// Whether it may be given a job.
+    pub fn takes_work(&self) -> bool {
+        self.identity.is_some() && !self.revoked && self.disabled.is_empty() && !self.draining
+    }
+
+    /// The public key that it signs with now, hexadecimal.
+    pub fn key(&self) -> Option<&String> {
+        self.identity.as_ref().map(|identity| &identity.identity_key)
+    }
+
+    pub(super) fn remember(&mut self, refusal: Refusal) {
+        if self.refusals.len() >= REFUSALS {
+            self.refusals.remove(0);
+        }
+        self.refusals.push(refusal);
+    }
+}
