@@ -1,0 +1,137 @@
+//! Counters and gauges of this process, as Prometheus reads them. Names end in their unit.
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use axum::{
+    extract::{MatchedPath, Request, State},
+    middleware::Next,
+    response::Response,
+};
+
+use crate::state::App;
+
+/// Upper bounds of the request durations, seconds.
+const BOUNDS: [f64; 9] = [0.001, 0.0025, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 60.0];
+
+/// What is counted. Cheap enough for every call; not for every row.
+#[derive(Default)]
+pub struct Metrics(Mutex<BTreeMap<&'static str, Family>>);
+
+#[derive(Default)]
+struct Family {
+    gauge: bool,
+    samples: BTreeMap<String, f64>,
+}
+
+impl Metrics {
+    /// Add one to a counter with these labels.
+    pub fn count(&self, name: &'static str, labels: &[(&str, &str)]) {
+        self.add(name, labels, 1.0);
+    }
+
+    /// Add to a counter with these labels.
+    pub fn add(&self, name: &'static str, labels: &[(&str, &str)], by: f64) {
+        let key = text_of(labels);
+        self.change(name, false, |samples| *samples.entry(key).or_default() += by);
+    }
+
+    /// Set a gauge.
+    pub fn set(&self, name: &'static str, labels: &[(&str, &str)], value: f64) {
+        let key = text_of(labels);
+        self.change(name, true, |samples| {
+            samples.insert(key, value);
+        });
+    }
+
+    /// Count one duration in buckets.
+    pub fn observe(&self, name: &'static str, labels: &[(&str, &str)], took: Duration) {
+        let seconds = took.as_secs_f64();
+        self.change(name, false, |samples| {
+            for bound in BOUNDS.iter().filter(|bound| seconds <= **bound) {
+                let bound = bound.to_string();
+                *samples.entry(bucket(labels, &bound)).or_default() += 1.0;
+            }
+            *samples.entry(bucket(labels, "+Inf")).or_default() += 1.0;
+        });
+    }
+
+    fn change(
+        &self,
+        name: &'static str,
+        gauge: bool,
+        how: impl FnOnce(&mut BTreeMap<String, f64>),
+    ) {
+        let mut families = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let family = families.entry(name).or_default();
+        family.gauge = gauge;
+        how(&mut family.samples);
+    }
+
+    /// Everything, in the text format.
+    pub fn text(&self) -> String {
+        let families = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = String::new();
+        for (name, family) in families.iter() {
+            let kind = if family.gauge { "gauge" } else { "counter" };
+            let _ = writeln!(text, "# TYPE {name} {kind}");
+            for (labels, value) in &family.samples {
+                let _ = writeln!(text, "{name}{labels} {value}");
+            }
+        }
+        text
+    }
+}
+
+fn bucket(labels: &[(&str, &str)], bound: &str) -> String {
+    let mut labels = labels.to_vec();
+    labels.push(("le", bound));
+    text_of(&labels)
+}
+
+fn text_of(labels: &[(&str, &str)]) -> String {
+    if labels.is_empty() {
+        return String::new();
+    }
+    let quoted = labels.iter().map(|(key, value)| {
+        format!("{key}=\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', " "))
+    });
+    format!("{{{}}}", quoted.collect::<Vec<_>>().join(","))
+}
+
+/// Counts every call by route, method and status.
+pub async fn measure(State(app): State<App>, request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_string());
+    let route = route.unwrap_or_else(|| "none".into());
+    let method = request.method().clone();
+    let started = Instant::now();
+    let response = next.run(request).await;
+    let status = response.status();
+    let labels = [("route", route.as_str()), ("method", method.as_str())];
+    app.metrics.observe("stead_http_request_seconds_bucket", &labels, started.elapsed());
+    let labels = [labels[0], labels[1], ("status", status.as_str())];
+    app.metrics.count("stead_http_requests_total", &labels);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_is_written_as_prometheus_reads_it() {
+        let metrics = Metrics::default();
+        metrics.count("stead_claims_total", &[("outcome", "a\"b")]);
+        metrics.count("stead_claims_total", &[("outcome", "a\"b")]);
+        metrics.set("stead_runners_parked", &[], 3.0);
+        metrics.observe("stead_x_seconds_bucket", &[], Duration::from_millis(30));
+        let text = metrics.text();
+        assert!(text.contains("# TYPE stead_claims_total counter\n"), "{text}");
+        assert!(text.contains("stead_claims_total{outcome=\"a\\\"b\"} 2\n"), "{text}");
+        assert!(text.contains("stead_runners_parked 3\n"), "{text}");
+        assert!(text.contains("{le=\"0.1\"} 1\n") && !text.contains("le=\"0.025\""), "{text}");
+    }
+}

@@ -1,0 +1,52 @@
+//! What operators and probes ask: is it alive, does it work, what has it done, which keys does it use.
+use std::time::Duration;
+
+use axum::{Json, Router, extract::State, http::header, response::IntoResponse, routing::get};
+use proof::dsse::Envelope;
+use schemas::keys::KEYS_PATH;
+use serde_json::{Value, json};
+
+use crate::{
+    problem::{Answer, Code, Problem},
+    state::App,
+};
+
+/// Alive and ready, on both doors; the metrics on the people's door only.
+pub fn routes(metrics: bool) -> Router<App> {
+    let both = Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route(KEYS_PATH, get(key_list));
+    if metrics { both.route("/metrics", get(exposition)) } else { both }
+}
+
+/// The process answers.
+async fn healthz() -> Json<Value> {
+    Json(json!({"status": "alive"}))
+}
+
+/// The process can do its work: the database answers within a second, and nobody asked it to stop.
+async fn readyz(State(app): State<App>) -> Answer<Value> {
+    if app.stopping.is_cancelled() {
+        return Err(Problem::new(Code::Stopping, "the server is stopping").retry_after(5));
+    }
+    let asked = sqlx::query("select 1").execute(&app.pool);
+    match tokio::time::timeout(Duration::from_secs(1), asked).await {
+        Ok(Ok(_)) => Ok(Json(json!({"status": "ready"}))),
+        Ok(Err(reason)) => Err(reason.into()),
+        Err(_) => {
+            let detail = "the database did not answer within a second";
+            Err(Problem::new(Code::Unavailable, detail).retry_after(2))
+        }
+    }
+}
+
+async fn exposition(State(app): State<App>) -> impl IntoResponse {
+    app.metrics.set("stead_database_connections", &[], f64::from(app.pool.size()));
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.metrics.text())
+}
+
+/// The server's public keys, signed by the key that the enrol command names.
+async fn key_list(State(app): State<App>) -> Answer<Envelope> {
+    app.keys.list("", app.now()).map(Json).map_err(Problem::internal)
+}

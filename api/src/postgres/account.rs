@@ -1,0 +1,84 @@
+//! Who runs Postgres: we ourselves, or an ordinary user when we are root.
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::Path,
+};
+
+use nix::unistd::{Gid, Uid, User, geteuid};
+use tokio::process::Command;
+
+use super::{EmbeddedError, about};
+
+/// Who runs Postgres.
+#[derive(Debug, Clone)]
+pub(super) enum Account {
+    /// The user who runs the server.
+    Ourselves,
+    /// Another, because the server runs as root.
+    Other { uid: Uid, gid: Gid, name: String },
+}
+
+impl Account {
+    /// `postgres`, else `nobody`, when we are root.
+    pub(super) fn choose() -> Result<Account, EmbeddedError> {
+        if !geteuid().is_root() {
+            return Ok(Account::Ourselves);
+        }
+        let known =
+            ["postgres", "nobody"].into_iter().find_map(|name| User::from_name(name).ok()?);
+        let user = known.ok_or(EmbeddedError::NoAccount)?;
+        Ok(Account::Other { uid: user.uid, gid: user.gid, name: user.name })
+    }
+
+    /// The same command, run by this account, away from our terminal's signals.
+    pub(super) fn command(&self, binary: &Path) -> Command {
+        let mut command = Command::new(binary);
+        command.process_group(0).env_remove("PGDATA").env("LC_ALL", "C").current_dir("/");
+        if let Account::Other { uid, gid, .. } = self {
+            command.uid(uid.as_raw()).gid(gid.as_raw());
+        }
+        command
+    }
+
+    /// Give a path to this account.
+    pub(super) fn own(&self, path: &Path) -> Result<(), EmbeddedError> {
+        match self {
+            Account::Ourselves => Ok(()),
+            Account::Other { uid, gid, .. } => nix::unistd::chown(path, Some(*uid), Some(*gid))
+                .map_err(|why| about(path.display())(why.into())),
+        }
+    }
+
+    /// Whether this account gets to the data directory. The directory itself is ours and is opened for
+    /// passing through; what is above it is somebody else's decision.
+    pub(super) fn can_enter(&self, data: &Path) -> Result<(), EmbeddedError> {
+        let Account::Other { name, .. } = self else { return Ok(()) };
+        let data = fs::canonicalize(data).map_err(about(data.display()))?;
+        for above in data.ancestors().skip(1) {
+            if !self.passes(above)? {
+                let (blocked, user) = (above.display().to_string(), name.clone());
+                return Err(EmbeddedError::Unreachable { blocked, user });
+            }
+        }
+        if !self.passes(&data)? {
+            let mut mode = fs::metadata(&data).map_err(about(data.display()))?.permissions();
+            mode.set_mode(mode.mode() | 0o011);
+            fs::set_permissions(&data, mode).map_err(about(data.display()))?;
+        }
+        Ok(())
+    }
+
+    fn passes(&self, directory: &Path) -> Result<bool, EmbeddedError> {
+        let Account::Other { uid, gid, .. } = self else { return Ok(true) };
+        let found = fs::metadata(directory).map_err(about(directory.display()))?;
+        let bit = if found.uid() == uid.as_raw() {
+            0o100
+        } else if found.gid() == gid.as_raw() {
+            0o010
+        } else {
+            0o001
+        };
+        Ok(found.mode() & bit != 0)
+    }
+}

@@ -1,0 +1,152 @@
+//! A private Postgres, for whoever brought none: found on the machine, owned by one data directory.
+//!
+//! ```text
+//! DATA/            0711, held by a lock that names its holder
+//!   postgres/      the cluster, owned by an ordinary user (Postgres refuses to run as root)
+//!   postgres.log   what it says
+//!   run/           0700, its socket; nothing listens on a port
+//! ```
+//!
+//! A start finds the binaries, makes the cluster once, adopts a postgres that a killed server left behind
+//! (or stops one that does not answer), and waits until it takes connections. A stop ends it cleanly.
+mod account;
+mod binaries;
+mod cluster;
+mod lock;
+mod postmaster;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use sqlx::postgres::PgConnectOptions;
+
+use self::{account::Account, binaries::Binaries, cluster::Cluster, postmaster::Postmaster};
+pub use self::{binaries::BIN_ENV, lock::DataLock};
+
+/// A postgres that runs for this process.
+pub struct Embedded {
+    cluster: Cluster,
+    postmaster: Postmaster,
+}
+
+/// Why there is no private Postgres. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum EmbeddedError {
+    /// The machine has none.
+    #[error(
+        "no Postgres found (looked at {BIN_ENV}, PATH and {looked}): apt-get install postgresql, or \
+         set DATABASE_URL to use one that runs elsewhere"
+    )]
+    NotInstalled { looked: String },
+    /// A binary does not say what it is.
+    #[error("{binary} did not tell its version: {said}")]
+    NoVersion { binary: String, said: String },
+    /// Too old to be asked.
+    #[error("{binary} is Postgres {found}; 14 or newer is needed")]
+    TooOld { binary: String, found: u32 },
+    /// The cluster was made by another major version.
+    #[error(
+        "{data} was made by Postgres {made_by}, and {binary} is Postgres {found}: set {BIN_ENV} to the \
+         directory of the Postgres {made_by} binaries"
+    )]
+    OtherVersion { data: String, made_by: u32, binary: String, found: u32 },
+    /// Root may not run it, and nobody else may see the directory.
+    #[error(
+        "{blocked} cannot be entered by the user {user}, who must run Postgres because root may not: \
+         chmod o+x {blocked}, or choose another directory with --data"
+    )]
+    Unreachable { blocked: String, user: String },
+    /// There is no ordinary user to run it.
+    #[error("there is neither a user postgres nor a user nobody to run Postgres, and root may not")]
+    NoAccount,
+    /// `initdb` said no.
+    #[error("the database cluster could not be made: {said}")]
+    Initdb { said: String },
+    /// It ended before it took a connection.
+    #[error("Postgres ended while starting; the end of {log}: {tail}")]
+    Ended { log: String, tail: String },
+    /// It runs and does not answer.
+    #[error("Postgres did not take connections within {seconds} s; see {log}")]
+    Slow { seconds: u64, log: String },
+    /// It does not end.
+    #[error(
+        "process {pid}, the Postgres of this data directory, does not end: kill it and start again"
+    )]
+    Stuck { pid: i32 },
+    /// It runs and refuses what we ask.
+    #[error("Postgres refused to be set up: {0}")]
+    Setup(#[from] sqlx::Error),
+    /// A file or a process could not be dealt with.
+    #[error("{what}: {reason}")]
+    Io { what: String, reason: io::Error },
+}
+
+/// An I/O error with what it was about.
+fn about(what: impl std::fmt::Display) -> impl FnOnce(io::Error) -> EmbeddedError {
+    let what = what.to_string();
+    move |reason| EmbeddedError::Io { what, reason }
+}
+
+impl Embedded {
+    /// Start the Postgres of a data directory, whatever state the last server left it in. The caller
+    /// holds the directory's [`DataLock`].
+    ///
+    /// # Errors
+    /// [`EmbeddedError`].
+    pub async fn start(data: &Path) -> Result<Embedded, EmbeddedError> {
+        let account = Account::choose()?;
+        account.can_enter(data)?;
+        let binaries = Binaries::find().await?;
+        let cluster = Cluster::open(data, binaries, account).await?;
+        let postmaster = match Postmaster::left_behind(&cluster).await? {
+            Some(running) => running,
+            None => Postmaster::start(&cluster).await?,
+        };
+        cluster.set_up().await?;
+        Ok(Embedded { cluster, postmaster })
+    }
+
+    /// How the server connects: may insert and select events, never change them.
+    pub fn app(&self) -> PgConnectOptions {
+        self.cluster.connect_as(cluster::APP)
+    }
+
+    /// How migrations and rebuilds connect.
+    pub fn owner(&self) -> PgConnectOptions {
+        self.cluster.connect_as(cluster::OWNER)
+    }
+
+    /// The same two as a person would write them, app first.
+    pub fn urls(&self) -> (String, String) {
+        (self.cluster.url(cluster::APP), self.cluster.url(cluster::OWNER))
+    }
+
+    /// The process id of the postmaster.
+    pub fn pid(&self) -> i32 {
+        self.postmaster.pid()
+    }
+
+    /// Comes back when Postgres has ended though nobody asked it to.
+    pub async fn ended(&mut self) {
+        self.postmaster.ended().await;
+    }
+
+    /// End it: open transactions are rolled back, what is committed is on disk.
+    ///
+    /// # Errors
+    /// [`EmbeddedError::Stuck`].
+    pub async fn stop(mut self) -> Result<(), EmbeddedError> {
+        self.postmaster.stop(Duration::from_secs(30)).await
+    }
+}
+
+/// Where the pieces are inside a data directory.
+fn part(data: &Path, name: &str) -> PathBuf {
+    data.join(name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! The postgres process: started, adopted, stopped.
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::{process::Child, time::sleep};
+use tracing::{info, warn};
+
+use super::{Cluster, EmbeddedError, about};
+
+/// Crash recovery replays what was not checkpointed; minutes at the very worst.
+const START: Duration = Duration::from_secs(300);
+/// How long a postgres that was left behind may take to answer before it is stopped.
+const ADOPT: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The parent of all Postgres processes of one cluster.
+pub(super) struct Postmaster {
+    pid: Pid,
+    /// Absent when a former server started it.
+    child: Option<Child>,
+    /// Where its cluster is, and so where it works.
+    directory: PathBuf,
+}
+
+impl Postmaster {
+    /// The postgres that a killed server left running, if it still answers; one that does not is stopped.
+    pub(super) async fn left_behind(cluster: &Cluster) -> Result<Option<Self>, EmbeddedError> {
+        let file = cluster.directory.join("postmaster.pid");
+        let Some(pid) = pid_in(&file) else { return Ok(None) };
+        if !is_postgres_of(pid, &cluster.directory) {
+            // The machine was restarted, or Postgres was killed too: another process may have its number
+            // now, and Postgres would believe that it is still there.
+            info!(pid = pid.as_raw(), "Removing postmaster.pid of a Postgres that is gone");
+            fs::remove_file(&file).map_err(about(file.display()))?;
+            return Ok(None);
+        }
+        let mut found = Postmaster { pid, child: None, directory: cluster.directory.clone() };
+        let since = Instant::now();
+        while since.elapsed() < ADOPT && found.runs() {
+            if cluster.answers().await {
+                info!(pid = pid.as_raw(), "Using the Postgres that the last server left running");
+                return Ok(Some(found));
+            }
+            sleep(LOOK * 5).await;
+        }
+        warn!(pid = pid.as_raw(), "Stopping a Postgres that was left running and does not answer");
+        found.stop(Duration::from_secs(10)).await?;
+        Ok(None)
+    }
+
+    /// Start one and wait until it takes connections.
+    pub(super) async fn start(cluster: &Cluster) -> Result<Self, EmbeddedError> {
+        let opened = fs::OpenOptions::new().create(true).append(true).open(&cluster.log);
+        let log = opened.map_err(about(cluster.log.display()))?;
+        let mut command = cluster.account.command(&cluster.binaries.postgres);
+        command.arg("-D").arg(&cluster.directory).arg("-k").arg(&cluster.sockets);
+        let settings = ["listen_addresses=", "port=5432", "unix_socket_permissions=0700"];
+        for setting in settings.into_iter().chain(["logging_collector=off", "max_connections=64"]) {
+            command.arg("-c").arg(setting);
+        }
+        command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null()).stderr(log);
+        let child = command.spawn().map_err(about(cluster.binaries.postgres.display()))?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+        let pid = pid.ok_or_else(|| ended(cluster))?;
+        let mut started =
+            Postmaster { pid, child: Some(child), directory: cluster.directory.clone() };
+        let since = Instant::now();
+        while since.elapsed() < START {
+            if !started.runs() {
+                return Err(ended(cluster));
+            }
+            if cluster.answers().await {
+                return Ok(started);
+            }
+            sleep(LOOK).await;
+        }
+        let log = cluster.log.display().to_string();
+        started.stop(Duration::from_secs(5)).await?;
+        Err(EmbeddedError::Slow { seconds: START.as_secs(), log })
+    }
+
+    pub(super) fn pid(&self) -> i32 {
+        self.pid.as_raw()
+    }
+
+    fn runs(&mut self) -> bool {
+        match &mut self.child {
+            // A child that nobody waits for stays in the process table.
+            Some(child) => matches!(child.try_wait(), Ok(None)),
+            None => is_postgres_of(self.pid, &self.directory),
+        }
+    }
+
+    pub(super) async fn ended(&mut self) {
+        match &mut self.child {
+            Some(child) => {
+                let _ = child.wait().await;
+            }
+            None => {
+                while self.runs() {
+                    sleep(Duration::from_millis(500)).await;
+                }
+            }
+        }
+    }
+
+    /// Fast shutdown; after `patience` an immediate one, from which the next start recovers.
+    pub(super) async fn stop(&mut self, patience: Duration) -> Result<(), EmbeddedError> {
+        for signal in [Signal::SIGINT, Signal::SIGQUIT] {
+            if !self.runs() {
+                return Ok(());
+            }
+            // Gone meanwhile is what we want.
+            let _ = kill(self.pid, signal);
+            let since = Instant::now();
+            while since.elapsed() < patience {
+                if !self.runs() {
+                    return Ok(());
+                }
+                sleep(LOOK).await;
+            }
+            warn!(pid = self.pid.as_raw(), "Postgres does not end after {signal}");
+        }
+        Err(EmbeddedError::Stuck { pid: self.pid.as_raw() })
+    }
+}
+
+fn ended(cluster: &Cluster) -> EmbeddedError {
+    let text = fs::read(&cluster.log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<_> = text.lines().rev().take(3).collect();
+    let tail = lines.into_iter().rev().collect::<Vec<_>>().join(" · ");
+    EmbeddedError::Ended { log: cluster.log.display().to_string(), tail }
+}
+
+fn pid_in(file: &Path) -> Option<Pid> {
+    let text = fs::read_to_string(file).ok()?;
+    let pid: i32 = text.lines().next()?.trim().parse().ok()?;
+    // A negative number means a single-user backend, which nobody here starts.
+    (pid > 0).then(|| Pid::from_raw(pid))
+}
+
+/// A postmaster works in its cluster's directory.
+fn is_postgres_of(pid: Pid, directory: &Path) -> bool {
+    let process = Path::new("/proc").join(pid.to_string());
+    let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+    let at = fs::read_link(process.join("cwd"));
+    name.trim() == "postgres" && at.is_ok_and(|at| at == directory)
+}

@@ -1,0 +1,103 @@
+//! On a real Postgres, killed for real.
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use sqlx::{Connection as _, PgConnection, Row as _};
+
+use super::*;
+
+async fn owner(running: &Embedded) -> PgConnection {
+    PgConnection::connect_with(&running.owner()).await.unwrap()
+}
+
+/// A data directory that the postgres user may enter; `tempdir` makes one that only we may.
+fn data() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o711))
+        .unwrap();
+    dir
+}
+
+#[tokio::test]
+async fn what_was_committed_is_there_after_a_clean_stop_and_after_kill_9() {
+    let dir = data();
+    let data = dir.path().join("data");
+    let _held = DataLock::take(&data).unwrap();
+
+    let running = Embedded::start(&data).await.unwrap();
+    let mut db = owner(&running).await;
+    sqlx::query("create table kept (n int)").execute(&mut db).await.unwrap();
+    sqlx::query("insert into kept values (1)").execute(&mut db).await.unwrap();
+    db.close().await.unwrap();
+    let first = running.pid();
+    running.stop().await.unwrap();
+    assert!(!data.join("postgres/postmaster.pid").exists(), "a clean stop leaves no pid");
+
+    // The next start uses the same cluster.
+    let running = Embedded::start(&data).await.unwrap();
+    assert_ne!(running.pid(), first);
+    let mut db = owner(&running).await;
+    sqlx::query("insert into kept values (2)").execute(&mut db).await.unwrap();
+    drop(db);
+
+    // Postgres itself is killed: its pid file is stale, its shared memory is in the way.
+    let killed = running.pid();
+    let mut running = running;
+    kill(Pid::from_raw(killed), Signal::SIGKILL).unwrap();
+    running.ended().await;
+    assert!(data.join("postgres/postmaster.pid").exists());
+    let running = Embedded::start(&data).await.unwrap();
+    let mut db = owner(&running).await;
+    let count = sqlx::query("select count(*) from kept").fetch_one(&mut db).await.unwrap();
+    assert_eq!(count.get::<i64, _>(0), 2);
+    db.close().await.unwrap();
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_postgres_that_a_killed_server_left_behind_is_adopted_and_stopped() {
+    let dir = data();
+    let data = dir.path().join("data");
+    let _held = DataLock::take(&data).unwrap();
+    let left = Embedded::start(&data).await.unwrap();
+    let pid = left.pid();
+    // As kill -9 of the server leaves it: nobody waits for the child, and it runs on.
+    std::mem::forget(left);
+    let adopted = Embedded::start(&data).await.unwrap();
+    assert_eq!(adopted.pid(), pid);
+    owner(&adopted).await.close().await.unwrap();
+    adopted.stop().await.unwrap();
+    assert!(!data.join("postgres/postmaster.pid").exists());
+}
+
+#[tokio::test]
+async fn a_cluster_of_another_version_is_refused_by_name() {
+    let dir = data();
+    let data = dir.path().join("data");
+    let _held = DataLock::take(&data).unwrap();
+    Embedded::start(&data).await.unwrap().stop().await.unwrap();
+    std::fs::write(data.join("postgres/PG_VERSION"), "9\n").unwrap();
+    let refusal = Embedded::start(&data).await.err().unwrap().to_string();
+    assert!(refusal.contains("was made by Postgres 9") && refusal.contains(BIN_ENV), "{refusal}");
+}
+
+#[test]
+fn a_directory_that_the_postgres_user_cannot_enter_is_named() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("SKIPPED: only root drops to another user");
+        return;
+    }
+    let dir = data();
+    let closed = dir.path().join("closed");
+    std::fs::create_dir_all(closed.join("data")).unwrap();
+    std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let account = Account::choose().unwrap();
+    let refusal = account.can_enter(&closed.join("data")).unwrap_err().to_string();
+    assert!(refusal.contains(&format!("{} cannot be entered", closed.display())), "{refusal}");
+    // The data directory itself is ours to open.
+    std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
+    let data = closed.join("data");
+    std::fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    account.can_enter(&data).unwrap();
+}

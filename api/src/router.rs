@@ -1,0 +1,73 @@
+//! Which routes are behind which door.
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    http::{Method, Uri},
+    middleware::from_fn_with_state,
+    response::{IntoResponse, Response},
+};
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::{
+    docs, metrics, ops,
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// The most bytes of a body, where a route says nothing else.
+const BODY_BYTES: usize = 2 * 1024 * 1024;
+
+/// The Control API with its OpenAPI document: people and services.
+pub fn control_api() -> (Router<App>, OpenApi) {
+    let about = "For people and services. Every call carries `Authorization: Bearer stead_…`; every \
+                 refusal is an RFC 9457 problem with a stable `code`.";
+    OpenApiRouter::with_openapi(document("Stead Control API", about)).split_for_parts()
+}
+
+/// The Runner API with its OpenAPI document: agents.
+pub fn runner_api() -> (Router<App>, OpenApi) {
+    let about = "For runners. Every call may be repeated; what belongs to an execution carries its id in \
+                 the header `Execution`.";
+    OpenApiRouter::with_openapi(document("Stead Runner API", about)).split_for_parts()
+}
+
+fn document(title: &str, about: &str) -> OpenApi {
+    let info = InfoBuilder::new().title(title).version("1").description(Some(about)).build();
+    OpenApiBuilder::new().info(info).build()
+}
+
+/// Everything behind the people's door.
+pub fn control(app: &App) -> Router {
+    let (api, document) = control_api();
+    finish(app, api.merge(docs::routes(document)).merge(ops::routes(true)))
+}
+
+/// Everything behind the runners' door.
+pub fn runner(app: &App) -> Router {
+    let (api, document) = runner_api();
+    finish(app, api.merge(docs::routes(document)).merge(ops::routes(false)))
+}
+
+fn finish(app: &App, routes: Router<App>) -> Router {
+    routes
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(not_so)
+        .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .layer(from_fn_with_state(app.clone(), metrics::measure))
+        .layer(CatchPanicLayer::custom(panicked))
+        .with_state(app.clone())
+}
+
+async fn nothing_here(uri: Uri) -> Problem {
+    Problem::not_found(uri.path())
+}
+
+async fn not_so(method: Method, uri: Uri) -> Problem {
+    Problem::new(Code::MethodNotAllowed, format!("{} does not take {method}", uri.path()))
+}
+
+fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
+    Problem::internal("a handler panicked").into_response()
+}

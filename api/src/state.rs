@@ -1,0 +1,70 @@
+//! What every handler and every loop shares.
+use std::{ops::Deref, path::PathBuf, sync::Arc};
+
+use chrono::SubsecRound as _;
+use domain::decider::Timestamp;
+use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
+
+use crate::{keys::Keys, metrics::Metrics};
+
+/// The server, by reference: cloning is a counter.
+#[derive(Clone)]
+pub struct App(Arc<Inner>);
+
+/// The parts of the server.
+pub struct Inner {
+    /// Connections to the database.
+    pub pool: PgPool,
+    /// The server's signing keys.
+    pub keys: Keys,
+    /// What was said at the start.
+    pub config: Config,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Where time comes from.
+    pub clock: Clock,
+    /// Cancelled once: parked polls and streams answer and end.
+    pub stopping: CancellationToken,
+}
+
+/// Where time comes from; tests bring their own.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// What was said at the start.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The data directory: keys, registry, owner token.
+    pub data: PathBuf,
+    /// How people reach the Control API.
+    pub control_url: String,
+    /// How runners reach the Runner API; the enrol command prints it.
+    pub runner_url: String,
+    /// The most bytes of one blob of an artifact.
+    pub max_blob_bytes: u64,
+}
+
+impl App {
+    /// Put the parts together.
+    pub fn new(inner: Inner) -> Self {
+        App(Arc::new(inner))
+    }
+
+    /// The moment, to the microsecond: what events and rules know.
+    pub fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+}
+
+impl Deref for App {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+/// The machine's clock.
+pub fn system_clock() -> Clock {
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that everybody else is given")]
+    Arc::new(|| chrono::Utc::now().trunc_subsecs(6))
+}
