@@ -13,6 +13,7 @@ pub mod install;
 pub mod job;
 pub mod moment;
 pub mod name;
+pub mod policy;
 pub mod run;
 pub mod runner;
 #[cfg(any(test, feature = "testing"))]

@@ -168,8 +168,18 @@ pub fn examples<D: Decider>(first: D::Event, after: impl Fn(&D::Event) -> Option
 }
 
 /// Numbers that count or order; every other number says its unit.
-const PLAIN: [&str; 7] =
-    ["attempt", "attempts", "version", "config_version", "seq", "position", "sessions"];
+const PLAIN: [&str; 10] = [
+    "attempt",
+    "attempts",
+    "version",
+    "config_version",
+    "seq",
+    "position",
+    "sessions",
+    "add",
+    "change",
+    "destroy",
+];
 const CODES: [&str; 2] = ["exit_code", "signal"];
 
 #[track_caller]

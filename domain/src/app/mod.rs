@@ -28,7 +28,7 @@ impl Decider for App {
             },
             AppCommand::Publish { .. } if self.name.is_none() => Err(AppError::NotFound),
             AppCommand::Publish { bundle, components } => {
-                if self.latest.as_ref().is_some_and(|latest| latest.bundle == bundle) {
+                if self.latest().is_some_and(|latest| latest.bundle == bundle) {
                     return Ok(vec![]);
                 }
                 self.check(&components)?;
@@ -45,7 +45,7 @@ impl Decider for App {
                 for part in &published.components {
                     self.components.insert(part.name.clone(), part.component);
                 }
-                self.latest = Some(published);
+                self.versions.insert(published.version, published);
             }
         }
     }

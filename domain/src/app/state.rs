@@ -3,15 +3,18 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{digest::Digest, ids::ComponentId};
+use crate::{
+    digest::Digest,
+    ids::{BuildId, ComponentId},
+};
 
 /// A product that a vendor installs at customers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct App {
     /// By which people call it. Nothing before it is created.
     pub name: Option<String>,
-    /// The config version that was published last.
-    pub latest: Option<Published>,
+    /// Every config version, by its number.
+    pub versions: BTreeMap<u32, Published>,
     /// Every component there ever was, by name.
     pub components: BTreeMap<String, ComponentId>,
 }
@@ -38,11 +41,18 @@ pub struct PublishedComponent {
     pub kind: String,
     /// Of its source.
     pub digest: Digest,
+    /// The build whose artifact serves this version; the earlier one where nothing changed.
+    pub build: BuildId,
 }
 
 impl App {
-    /// The config version that was published last; 0 before the first.
+    /// The newest config version.
+    pub fn latest(&self) -> Option<&Published> {
+        self.versions.last_key_value().map(|(_, latest)| latest)
+    }
+
+    /// Its number; 0 before the first.
     pub fn version(&self) -> u32 {
-        self.latest.as_ref().map_or(0, |latest| latest.version)
+        self.latest().map_or(0, |latest| latest.version)
     }
 }

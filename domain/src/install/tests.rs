@@ -1,0 +1,259 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::{
+    actor::Actor,
+    digest::Digest,
+    ids::{AppId, BuildId, ComponentId, PrincipalId, RunnerId},
+    run::Outcome,
+    testing::{Given, given},
+};
+
+mod examples;
+
+const ANN: Actor = Actor::Principal(PrincipalId(ulid::Ulid(9)));
+const APP: AppId = AppId(ulid::Ulid(1));
+const RUNNER: RunnerId = RunnerId(ulid::Ulid(2));
+const ONE: RunId = RunId(ulid::Ulid(11));
+const TWO: RunId = RunId(ulid::Ulid(12));
+const S1: StepId = StepId(ulid::Ulid(21));
+const S2: StepId = StepId(ulid::Ulid(22));
+const COMPONENT: ComponentId = ComponentId(ulid::Ulid(31));
+const BUILD: BuildId = BuildId(ulid::Ulid(41));
+
+fn digest(n: u8) -> Digest {
+    format!("sha256:{n:064x}").parse().unwrap()
+}
+
+fn text(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+}
+
+fn names(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| name.to_string()).collect()
+}
+
+fn outputs(value: &str) -> Outputs {
+    [("region".to_string(), serde_json::json!(value))].into()
+}
+
+fn create() -> InstallCommand {
+    InstallCommand::Create {
+        app: APP,
+        name: "acme".into(),
+        config_version: 1,
+        inputs: text(&[("size", "3")]),
+        auto_approve: false,
+    }
+}
+
+fn created() -> Vec<InstallEvent> {
+    vec![InstallEvent::Created {
+        app: APP,
+        name: "acme".into(),
+        config_version: 1,
+        inputs: text(&[("size", "3")]),
+        auto_approve: false,
+    }]
+}
+
+fn and<const N: usize>(history: Vec<InstallEvent>, then: [InstallEvent; N]) -> Vec<InstallEvent> {
+    [history, then.to_vec()].concat()
+}
+
+fn ready() -> Vec<InstallEvent> {
+    let outputs = outputs("eu-1");
+    and(created(), [InstallEvent::StackReported { runner: RUNNER, outputs }])
+}
+
+fn admitted(run: RunId, kind: RunKind, components: &[&str]) -> InstallEvent {
+    InstallEvent::RunAdmitted { run, kind, components: names(components) }
+}
+
+fn admit(run: RunId, kind: RunKind, components: &[&str]) -> InstallCommand {
+    InstallCommand::AdmitRun { run, kind, components: names(components) }
+}
+
+fn deploying() -> Vec<InstallEvent> {
+    and(ready(), [admitted(ONE, RunKind::Deploy, &["api"])])
+}
+
+fn component_reserved(component: &str, run: RunId, step: StepId) -> InstallEvent {
+    InstallEvent::ComponentReserved { component: component.into(), run, step }
+}
+
+fn reserve(component: &str, run: RunId, step: StepId) -> InstallCommand {
+    InstallCommand::Reserve { resource: Resource::Component(component.into()), run, step }
+}
+
+fn deployed() -> (StepResult, InstallEvent) {
+    let (name, needs) = ("api".to_string(), names(&["net"]));
+    let result = StepResult::ComponentDeployed {
+        name: name.clone(),
+        component: COMPONENT,
+        build: BUILD,
+        config_version: 1,
+        fingerprint: digest(1),
+        needs: needs.clone(),
+        outputs: outputs("x"),
+    };
+    let event = InstallEvent::ComponentDeployed {
+        name,
+        component: COMPONENT,
+        run: ONE,
+        build: BUILD,
+        config_version: 1,
+        fingerprint: digest(1),
+        needs,
+        outputs: outputs("x"),
+    };
+    (result, event)
+}
+
+fn install(history: Vec<InstallEvent>) -> Given<Install> {
+    given(history)
+}
+
+#[test]
+fn an_install_is_created_once() {
+    install(vec![]).when(create()).then(created());
+    install(created()).when(create()).nothing();
+    let changed =
+        InstallEvent::InputsChanged { set: text(&[("size", "4")]), unset: names(&[]), by: ANN };
+    install(and(created(), [changed])).when(create()).refused(InstallError::AlreadyCreated);
+    let release = InstallCommand::Release { run: ONE, step: S1 };
+    install(vec![]).when(release).refused(InstallError::NotFound);
+}
+
+#[test]
+fn only_inputs_that_differ_are_a_change() {
+    let change = |set: &[(&str, &str)], unset: &[&str]| InstallCommand::ChangeInputs {
+        set: text(set),
+        unset: names(unset),
+        by: ANN,
+    };
+    install(created()).when(change(&[("size", "3")], &["zone"])).nothing();
+    let set = text(&[("zone", "b")]);
+    let event = InstallEvent::InputsChanged { set, unset: names(&["size"]), by: ANN };
+    install(created()).when(change(&[("zone", "b")], &["size"])).then([event]);
+    install(vec![]).when(change(&[], &[])).refused(InstallError::NotFound);
+}
+
+#[test]
+fn an_install_follows_one_config_version() {
+    let pin = |config_version| InstallCommand::PinConfig { config_version, by: ANN };
+    install(created()).when(pin(1)).nothing();
+    let pinned = InstallEvent::ConfigPinned { config_version: 2, by: ANN };
+    install(created()).when(pin(2)).then([pinned]);
+    install(vec![]).when(pin(2)).refused(InstallError::NotFound);
+}
+
+#[test]
+fn an_install_approves_by_itself_or_not() {
+    let set = |auto_approve| InstallCommand::SetAutoApprove { auto_approve, by: ANN };
+    install(created()).when(set(false)).nothing();
+    let changed = InstallEvent::ApprovalChanged { auto_approve: true, by: ANN };
+    install(created()).when(set(true)).then([changed]);
+    install(vec![]).when(set(true)).refused(InstallError::NotFound);
+}
+
+#[test]
+fn an_install_has_one_runner() {
+    let report = |runner, value| InstallCommand::ReportStack { runner, outputs: outputs(value) };
+    let other = RunnerId(ulid::Ulid(3));
+    install(created()).when(report(RUNNER, "eu-1")).then([ready().remove(1)]);
+    install(ready()).when(report(RUNNER, "eu-1")).nothing();
+    install(ready()).when(report(other, "eu-1")).refused(InstallError::HasARunner);
+    install(vec![]).when(report(RUNNER, "eu-1")).refused(InstallError::NotFound);
+}
+
+#[test]
+fn runs_exclude_each_other_by_rule() {
+    use RunKind::*;
+    let busy = |kind, components: &[&str]| install(and(ready(), [admitted(ONE, kind, components)]));
+    let excluded = |kind| InstallError::Excluded { run: ONE, kind };
+    install(ready()).when(admit(TWO, Deploy, &["api"])).then([admitted(TWO, Deploy, &["api"])]);
+    install(created()).when(admit(ONE, Deploy, &[])).refused(InstallError::NoRunner);
+    busy(Deploy, &["api"]).when(admit(ONE, Deploy, &["api"])).nothing();
+    busy(Deploy, &["api"]).when(admit(TWO, Deploy, &["web"])).then([admitted(
+        TWO,
+        Deploy,
+        &["web"],
+    )]);
+    busy(Deploy, &["api"]).when(admit(TWO, Deploy, &["api"])).refused(excluded(Deploy));
+    busy(Deploy, &["api"]).when(admit(TWO, Rollback, &[])).refused(excluded(Deploy));
+    busy(Deploy, &["api"]).when(admit(TWO, Teardown, &[])).refused(excluded(Deploy));
+    busy(Teardown, &[]).when(admit(TWO, Deploy, &["api"])).refused(excluded(Teardown));
+    busy(Provision, &[]).when(admit(TWO, Action, &[])).refused(excluded(Provision));
+    busy(Action, &[]).when(admit(TWO, Deploy, &[])).then([admitted(TWO, Deploy, &[])]);
+    busy(Deploy, &[]).when(admit(TWO, Action, &[])).then([admitted(TWO, Action, &[])]);
+}
+
+#[test]
+fn a_run_is_closed_once() {
+    let outcome = Outcome::Succeeded;
+    let close = |run| InstallCommand::CloseRun { run, outcome };
+    let closed = InstallEvent::RunClosed { run: ONE, outcome };
+    install(deploying()).when(close(ONE)).then([closed.clone()]);
+    install(and(deploying(), [closed])).when(close(ONE)).nothing();
+    install(vec![]).when(close(ONE)).refused(InstallError::NotFound);
+}
+
+#[test]
+fn an_install_is_deprovisioned_when_nothing_of_it_is_left() {
+    let outcome = Outcome::Succeeded;
+    let close = InstallCommand::CloseRun { run: ONE, outcome };
+    let closed = InstallEvent::RunClosed { run: ONE, outcome };
+    let going = and(ready(), [admitted(ONE, RunKind::Deprovision, &[])]);
+    let gone = InstallEvent::Deprovisioned { run: ONE };
+    install(going.clone()).when(close.clone()).then([closed.clone(), gone]);
+    install(and(going, [deployed().1])).when(close).then([closed]);
+}
+
+#[test]
+fn a_component_is_held_by_one_step() {
+    let held = and(deploying(), [component_reserved("api", ONE, S1)]);
+    let by = Holder { run: ONE, step: S1 };
+    install(deploying()).when(reserve("api", ONE, S1)).then([component_reserved("api", ONE, S1)]);
+    install(held.clone()).when(reserve("api", ONE, S1)).nothing();
+    install(held.clone()).when(reserve("api", ONE, S2)).refused(InstallError::Held { by });
+    install(held.clone()).when(reserve("web", ONE, S2)).then([component_reserved("web", ONE, S2)]);
+    install(held).when(reserve("api", TWO, S2)).refused(InstallError::NotAdmitted);
+}
+
+#[test]
+fn the_sandbox_excludes_every_component() {
+    let sandbox = InstallCommand::Reserve { resource: Resource::Sandbox, run: ONE, step: S2 };
+    let reserved = InstallEvent::SandboxReserved { run: ONE, step: S2 };
+    let held = and(deploying(), [component_reserved("api", ONE, S1)]);
+    let by = |step| InstallError::Held { by: Holder { run: ONE, step } };
+    install(deploying()).when(sandbox.clone()).then([reserved.clone()]);
+    install(held).when(sandbox.clone()).refused(by(S1));
+    let sandbox_held = and(deploying(), [reserved]);
+    install(sandbox_held.clone()).when(sandbox).nothing();
+    install(sandbox_held).when(reserve("api", ONE, S1)).refused(by(S2));
+}
+
+#[test]
+fn what_is_held_is_let_go_once() {
+    let release = InstallCommand::Release { run: ONE, step: S1 };
+    let held = and(deploying(), [component_reserved("api", ONE, S1)]);
+    let (component, run, step) = ("api".to_string(), ONE, S1);
+    let released = InstallEvent::ComponentReleased { component, run, step };
+    install(held.clone()).when(release.clone()).then([released.clone()]);
+    install(and(held, [released])).when(release).nothing();
+    let sandbox = and(deploying(), [InstallEvent::SandboxReserved { run: ONE, step: S1 }]);
+    let release = InstallCommand::Release { run: ONE, step: S1 };
+    let released = InstallEvent::SandboxReleased { run: ONE, step: S1 };
+    install(sandbox).when(release).then([released]);
+}
+
+#[test]
+fn only_who_holds_a_component_says_that_it_is_there() {
+    let (result, event) = deployed();
+    let record = |step| InstallCommand::Record { run: ONE, step, result: result.clone() };
+    let held = and(deploying(), [component_reserved("api", ONE, S1)]);
+    install(held.clone()).when(record(S1)).then([event]);
+    install(held).when(record(S2)).refused(InstallError::NotHolding);
+    install(deploying()).when(record(S1)).refused(InstallError::NotHolding);
+}

@@ -181,6 +181,33 @@ pub enum JobEvent {
     LogSealed(SealedLog),
 }
 
+impl JobEvent {
+    /// Whether the job has an outcome with this.
+    pub fn is_end(&self) -> bool {
+        match self {
+            JobEvent::Succeeded { .. }
+            | JobEvent::Failed { .. }
+            | JobEvent::Cancelled { .. }
+            | JobEvent::Lost { .. } => true,
+            JobEvent::Queued(_)
+            | JobEvent::Claimed { .. }
+            | JobEvent::Started { .. }
+            | JobEvent::PhaseEntered { .. }
+            | JobEvent::PlanProduced { .. }
+            | JobEvent::OutputsReported { .. }
+            | JobEvent::ArtifactPushed { .. }
+            | JobEvent::Disconnected { .. }
+            | JobEvent::Reattached { .. }
+            | JobEvent::Requeued { .. }
+            | JobEvent::OutcomeUnknown { .. }
+            | JobEvent::OutcomeResolved { .. }
+            | JobEvent::CancelRequested { .. }
+            | JobEvent::CancelUnconfirmed { .. }
+            | JobEvent::LogSealed(_) => false,
+        }
+    }
+}
+
 impl Event for JobEvent {
     fn name(&self) -> &'static str {
         match self {

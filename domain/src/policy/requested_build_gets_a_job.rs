@@ -4,7 +4,7 @@ use crate::build::BuildEvent;
 
 pub(super) fn react(fact: &Fact) -> Option<Reaction> {
     match fact {
-        Fact::Build(build, BuildEvent::Requested { .. }) => Some(Reaction::QueueBuild(*build)),
+        Fact::Build(build, BuildEvent::Requested(_)) => Some(Reaction::QueueBuild(*build)),
         Fact::Build(..) | Fact::Install(..) | Fact::Job(..) | Fact::Run(..) => None,
     }
 }

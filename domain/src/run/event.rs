@@ -25,6 +25,9 @@ pub enum RunEvent {
         by: Actor,
         /// Which published config the run is planned from.
         config_version: u32,
+        /// In the words of who asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// The steps, and the position of the log that they were planned at.
     Planned {
@@ -57,6 +60,7 @@ pub enum RunEvent {
         /// The plan that is to be approved.
         digest: Digest,
         /// After this moment the request is void.
+        #[serde(with = "crate::moment")]
         expires_at: Timestamp,
     },
     /// Somebody said yes to exactly this plan.

@@ -86,8 +86,8 @@ impl Run {
         if !(0..steps.len()).all(in_order) {
             return Err(RunError::StepsOutOfOrder);
         }
-        let Request { install, kind, cause, by, config_version } = request;
-        let requested = RunEvent::Requested { install, kind, cause, by, config_version };
+        let Request { install, kind, cause, by, config_version, reason } = request;
+        let requested = RunEvent::Requested { install, kind, cause, by, config_version, reason };
         Ok(vec![requested, RunEvent::Planned { steps, position }])
     }
 

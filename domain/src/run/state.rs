@@ -1,5 +1,5 @@
 //! What we know of a run, and how a fact changes it.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +37,8 @@ pub struct Request {
     pub by: Actor,
     /// Which published config the run is planned from.
     pub config_version: u32,
+    /// In the words of who asked.
+    pub reason: Option<String>,
 }
 
 /// What a run does to an install.
@@ -110,6 +112,9 @@ pub enum Target {
         name: String,
         /// Where its artifact comes from.
         build: BuildId,
+        /// Names of the components that it needs.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        needs: BTreeSet<String>,
     },
     /// Nothing of ours: a vendor's script.
     Action {
@@ -305,8 +310,9 @@ impl Run {
 
     pub(super) fn apply(&mut self, event: RunEvent) {
         match event {
-            RunEvent::Requested { install, kind, cause, by, config_version } => {
-                self.request = Some(Request { install, kind, cause, by, config_version });
+            RunEvent::Requested { install, kind, cause, by, config_version, reason } => {
+                let request = Request { install, kind, cause, by, config_version, reason };
+                self.request = Some(request);
             }
             RunEvent::Planned { steps, .. } => {
                 let step = |spec| Step { spec, state: StepState::Waiting, voided: 0, jobs: vec![] };

@@ -1,0 +1,49 @@
+//! One kept example of every event, as it is on disk.
+use super::*;
+
+/// Says which example comes after this one: a new event has no place until it is named here.
+fn after(fact: &InstallEvent) -> Option<InstallEvent> {
+    let (run, step, by) = (ONE, S1, ANN);
+    let component = "api".to_string();
+    Some(match fact {
+        InstallEvent::Created { .. } => {
+            InstallEvent::InputsChanged { set: text(&[("size", "4")]), unset: names(&["zone"]), by }
+        }
+        InstallEvent::InputsChanged { .. } => InstallEvent::ConfigPinned { config_version: 2, by },
+        InstallEvent::ConfigPinned { .. } => {
+            InstallEvent::ApprovalChanged { auto_approve: true, by }
+        }
+        InstallEvent::ApprovalChanged { .. } => ready().remove(1),
+        InstallEvent::StackReported { .. } => admitted(ONE, RunKind::Deploy, &["api"]),
+        InstallEvent::RunAdmitted { .. } => {
+            InstallEvent::RunClosed { run, outcome: Outcome::Succeeded }
+        }
+        InstallEvent::RunClosed { .. } => component_reserved("api", ONE, S1),
+        InstallEvent::ComponentReserved { .. } => {
+            InstallEvent::ComponentReleased { component, run, step }
+        }
+        InstallEvent::ComponentReleased { .. } => InstallEvent::SandboxReserved { run, step },
+        InstallEvent::SandboxReserved { .. } => InstallEvent::SandboxReleased { run, step },
+        InstallEvent::SandboxReleased { .. } => InstallEvent::SandboxProvisioned {
+            run,
+            build: BUILD,
+            fingerprint: digest(1),
+            outputs: outputs("x"),
+        },
+        InstallEvent::SandboxProvisioned { .. } => InstallEvent::SandboxDestroyed { run },
+        InstallEvent::SandboxDestroyed { .. } => deployed().1,
+        InstallEvent::ComponentDeployed { .. } => {
+            InstallEvent::ComponentDestroyed { name: component, run }
+        }
+        InstallEvent::ComponentDestroyed { .. } => {
+            InstallEvent::ActionCompleted { name: "seed".into(), run, outputs: outputs("x") }
+        }
+        InstallEvent::ActionCompleted { .. } => InstallEvent::Deprovisioned { run },
+        InstallEvent::Deprovisioned { .. } => return None,
+    })
+}
+
+#[test]
+fn every_event_has_an_example_and_no_example_is_dropped() {
+    crate::testing::examples::<Install>(created().remove(0), after);
+}

@@ -1,0 +1,34 @@
+//! One kept example of every event, as it is on disk.
+use super::*;
+
+/// Says which example comes after this one: a new event has no place until it is named here.
+fn after(fact: &RunEvent) -> Option<RunEvent> {
+    let (step, by, reason) = (SANDBOX, ANN, "looks right".to_string());
+    let digest = digest(1);
+    Some(match fact {
+        RunEvent::Requested { .. } => {
+            let action = plan::action(TOP, "seed".into(), vec![SANDBOX]);
+            RunEvent::Planned { steps: vec![super::step(SANDBOX, &[]), action], position: 7 }
+        }
+        RunEvent::Planned { .. } => started(SANDBOX, J1),
+        RunEvent::StepStarted { .. } => produced(SANDBOX, J1, 1),
+        RunEvent::PlanProduced { .. } => asked(SANDBOX, 1),
+        RunEvent::ApprovalRequested { .. } => approved(SANDBOX, 1),
+        RunEvent::Approved { .. } => RunEvent::Denied { step, digest, by, reason },
+        RunEvent::Denied { .. } => RunEvent::ApprovalExpired { step, digest },
+        RunEvent::ApprovalExpired { .. } => RunEvent::PlanVoided { step, digest, reason },
+        RunEvent::PlanVoided { .. } => RunEvent::ApplyStarted { step, job: J2 },
+        RunEvent::ApplyStarted { .. } => done(SANDBOX),
+        RunEvent::StepSucceeded { .. } => failed(SANDBOX),
+        RunEvent::StepFailed { .. } => skipped(SANDBOX, Skip::Blocked),
+        RunEvent::StepSkipped { .. } => RunEvent::StepRetried { step, by },
+        RunEvent::StepRetried { .. } => RunEvent::CancelRequested { by, reason },
+        RunEvent::CancelRequested { .. } => ended(Outcome::Succeeded),
+        RunEvent::Finished { .. } => return None,
+    })
+}
+
+#[test]
+fn every_event_has_an_example_and_no_example_is_dropped() {
+    crate::testing::examples::<Run>(planned(diamond()).remove(0), after);
+}

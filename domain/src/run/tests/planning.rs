@@ -1,0 +1,139 @@
+//! Only what is reached is planned.
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::digest;
+use crate::{
+    ids::{BuildId, ComponentId, StepId},
+    run::{Operation, StepSpec, Target, plan::*},
+};
+
+/// a ◀ b, a ◀ c, b+c ◀ d, and e alone; b reads the sandbox.
+fn wanted() -> Wanted {
+    let component = |n: u8, needs: &[&str]| WantedComponent {
+        component: ComponentId(ulid::Ulid(u128::from(n))),
+        build: BuildId(ulid::Ulid(u128::from(n))),
+        needs: needs.iter().map(|need| need.to_string()).collect(),
+        reads_sandbox: n == 2,
+        fingerprint: digest(n),
+    };
+    let all = [
+        ("a", component(1, &[])),
+        ("b", component(2, &["a"])),
+        ("c", component(3, &["a"])),
+        ("d", component(4, &["b", "c"])),
+        ("e", component(5, &[])),
+    ];
+    Wanted {
+        sandbox: Some(WantedSandbox { build: BuildId(ulid::Ulid(9)), fingerprint: digest(9) }),
+        components: all.into_iter().map(|(name, c)| (name.to_string(), c)).collect(),
+        after: vec!["seed".into()],
+    }
+}
+
+fn deployed(wanted: &Wanted) -> Present {
+    let has = |c: &WantedComponent| PresentComponent {
+        component: c.component,
+        build: c.build,
+        fingerprint: c.fingerprint.clone(),
+        needs: c.needs.clone(),
+    };
+    Present {
+        sandbox: wanted.sandbox.as_ref().map(|s| (s.build, s.fingerprint.clone())),
+        components: wanted.components.iter().map(|(n, c)| (n.clone(), has(c))).collect(),
+    }
+}
+
+fn ids() -> impl FnMut() -> StepId {
+    let mut last = 0;
+    move || {
+        last += 1;
+        StepId(ulid::Ulid(last))
+    }
+}
+
+fn words(steps: &[StepSpec]) -> String {
+    let name = |step: &StepSpec| match &step.target {
+        Target::Sandbox { .. } => "sandbox".to_string(),
+        Target::Component { name, .. } => name.clone(),
+        Target::Action { name } => name.clone(),
+    };
+    let names: BTreeMap<_, _> = steps.iter().map(|step| (step.step, name(step))).collect();
+    let line = |step: &StepSpec| {
+        let needs: BTreeSet<_> = step.needs.iter().map(|need| names[need].clone()).collect();
+        let needs: Vec<_> = needs.into_iter().collect();
+        let sign = match step.operation {
+            Operation::Apply => "+",
+            Operation::Destroy => "-",
+            Operation::Execute => "!",
+        };
+        format!("{sign}{}({})", name(step), needs.join(" "))
+    };
+    steps.iter().map(line).collect::<Vec<_>>().join(", ")
+}
+
+fn bring_words(wanted: &Wanted, present: &Present, scope: Scope) -> String {
+    words(&bring(wanted, present, &scope, ids()).unwrap())
+}
+
+#[test]
+fn an_empty_install_gets_everything_in_order() {
+    let all = "+sandbox(), +a(sandbox), +e(sandbox), +b(a sandbox), +c(a sandbox), \
+               +d(b c sandbox), !seed(a b c d e sandbox)";
+    assert_eq!(bring_words(&wanted(), &Present::default(), Scope::Reached), all);
+    let has = deployed(&wanted());
+    assert_eq!(bring_words(&wanted(), &has, Scope::Everything), all);
+}
+
+#[test]
+fn what_is_there_as_wanted_is_not_planned() {
+    assert_eq!(bring_words(&wanted(), &deployed(&wanted()), Scope::Reached), "");
+}
+
+#[test]
+fn a_change_reaches_what_reads_from_it() {
+    let has = deployed(&wanted());
+    let mut now = wanted();
+    now.components.get_mut("b").unwrap().fingerprint = digest(77);
+    assert_eq!(bring_words(&now, &has, Scope::Reached), "+b(), +d(b), !seed(b d)");
+    let mut now = wanted();
+    now.components.get_mut("e").unwrap().fingerprint = digest(77);
+    assert_eq!(bring_words(&now, &has, Scope::Reached), "+e(), !seed(e)");
+    let mut now = wanted();
+    now.sandbox.as_mut().unwrap().fingerprint = digest(77);
+    let reached = "+sandbox(), +b(sandbox), +d(b sandbox), !seed(b d sandbox)";
+    assert_eq!(bring_words(&now, &has, Scope::Reached), reached);
+}
+
+#[test]
+fn a_component_that_the_config_no_longer_has_goes_first() {
+    let mut now = wanted();
+    let has = deployed(&now);
+    now.components.remove("d");
+    now.components.remove("c");
+    let gone = "-d(), -c(d), !seed(c d)";
+    assert_eq!(bring_words(&now, &has, Scope::Reached), gone);
+}
+
+#[test]
+fn named_components_are_planned_changed_or_not() {
+    let has = deployed(&wanted());
+    let names: BTreeSet<String> = [String::from("b")].into();
+    let alone = Scope::Named { names: names.clone(), dependents: false };
+    assert_eq!(bring_words(&wanted(), &has, alone), "+b(), !seed(b)");
+    let with = Scope::Named { names, dependents: true };
+    assert_eq!(bring_words(&wanted(), &has, with), "+b(), +d(b), !seed(b d)");
+    let unknown = Scope::Named { names: [String::from("x")].into(), dependents: false };
+    let refused = bring(&wanted(), &has, &unknown, ids()).unwrap_err();
+    assert_eq!(refused, NoSuchComponent("x".into()));
+}
+
+#[test]
+fn a_teardown_goes_backwards() {
+    let has = deployed(&wanted());
+    let down = "-d(), -c(d), -b(d), -e(), -a(b c)";
+    let steps = words(&teardown(&has, ids()));
+    assert_eq!(steps, down);
+    let steps = words(&deprovision(&has, ids()));
+    assert_eq!(steps, format!("{down}, -sandbox(a b c d e)"));
+    assert_eq!(words(&deprovision(&Present::default(), ids())), "");
+}
