@@ -1,0 +1,293 @@
+//! Every job that is not over yet, as its events have it: what can be offered, who holds what.
+//!
+//! The board copies the log, in its order, and decides nothing: an offer is only an offer, and the
+//! job itself answers every claim and every report.
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use domain::{
+    decider::{Decider as _, Timestamp},
+    ids::{ExecutionId, InstallId, JobId, RunnerId},
+    job::{Contact, Execution, Job, JobEvent, JobKind, Origin, State, Work},
+};
+use tokio::time::Instant;
+
+/// Which runners may have a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// The runner of one install.
+    Install(InstallId),
+    /// Any build runner.
+    Build,
+}
+
+/// A job and what the server remembers beside its events.
+#[derive(Debug)]
+pub struct Tracked {
+    /// The fold of its events.
+    pub job: Job,
+    /// The last of them.
+    pub sequence: u64,
+    /// Its place among those that wait: the position at which it was queued.
+    pub order: u64,
+    /// Since when it waits, on the log's clock.
+    pub queued_at: Timestamp,
+    /// The last word of the runner that holds it; ahead of now after a takeover.
+    pub heard: Instant,
+    /// When the cancel that waits was asked for.
+    pub cancel_since: Option<Instant>,
+    /// Executions that are over and whose log is not sealed, and since when.
+    pub unsealed: Vec<(ExecutionId, Instant)>,
+}
+
+/// One event of a job, where it stands in the log.
+#[derive(Debug, Clone)]
+pub struct Fact {
+    /// Whose.
+    pub job: JobId,
+    /// Its place in the job's stream.
+    pub sequence: u64,
+    /// Its place in the log.
+    pub position: u64,
+    /// When it was recorded.
+    pub recorded_at: Timestamp,
+    /// What happened.
+    pub event: JobEvent,
+}
+
+/// The jobs, by what can be asked of them.
+#[derive(Debug, Default)]
+pub struct Board {
+    jobs: HashMap<JobId, Tracked>,
+    queued: HashMap<Target, BTreeMap<u64, JobId>>,
+    held: HashMap<RunnerId, BTreeSet<JobId>>,
+}
+
+impl Tracked {
+    /// A job as it was loaded when the server started, heard of `heard`.
+    pub fn loaded(
+        job: Job,
+        sequence: u64,
+        order: u64,
+        queued_at: Timestamp,
+        heard: Instant,
+    ) -> Self {
+        let mut tracked = Tracked {
+            job,
+            sequence,
+            order,
+            queued_at,
+            heard,
+            cancel_since: None,
+            unsealed: Vec::new(),
+        };
+        let cancel = tracked.held().and_then(|held| held.cancel.as_ref());
+        tracked.cancel_since = cancel.filter(|cancel| !cancel.unconfirmed).map(|_| heard);
+        let over = tracked.job.lost.iter().map(|lost| lost.id).chain(match &tracked.job.state {
+            State::OutcomeUnknown(held) => Some(held.id),
+            State::Ended { execution, .. } => *execution,
+            State::Unborn | State::Queued { .. } | State::Claimed(_) | State::Running(_) => None,
+        });
+        let unsealed: Vec<_> = over.filter(|over| !tracked.is_sealed(*over)).collect();
+        tracked.unsealed = unsealed.into_iter().map(|over| (over, heard)).collect();
+        tracked
+    }
+
+    /// What is to be done.
+    pub fn work(&self) -> Option<&Work> {
+        self.job.work.as_ref()
+    }
+
+    /// The execution that has the job and may still report.
+    pub fn held(&self) -> Option<&Execution> {
+        self.job.execution()
+    }
+
+    /// The execution whose silence counts: it was not given up.
+    pub fn alive(&self) -> Option<&Execution> {
+        match &self.job.state {
+            State::Claimed(held) | State::Running(held) => Some(held),
+            State::OutcomeUnknown(_)
+            | State::Unborn
+            | State::Queued { .. }
+            | State::Ended { .. } => None,
+        }
+    }
+
+    /// Which runners may have it.
+    pub fn target(&self) -> Option<Target> {
+        self.work().map(|work| match work.origin {
+            Origin::Build { .. } => Target::Build,
+            Origin::Step { install, .. } => Target::Install(install),
+        })
+    }
+
+    fn is_sealed(&self, execution: ExecutionId) -> bool {
+        self.job.logs.iter().any(|log| log.execution == execution)
+    }
+
+    fn is_over(&self) -> bool {
+        match &self.job.state {
+            State::Unborn | State::Ended { .. } => self.unsealed.is_empty(),
+            State::Queued { .. }
+            | State::Claimed(_)
+            | State::Running(_)
+            | State::OutcomeUnknown(_) => false,
+        }
+    }
+}
+
+impl Board {
+    /// Put a job up that was loaded when the server started.
+    pub fn put(&mut self, id: JobId, tracked: Tracked) {
+        let known = self.jobs.get(&id).is_some_and(|known| known.sequence >= tracked.sequence);
+        if !known && !tracked.is_over() {
+            self.unlist(id);
+            self.jobs.insert(id, tracked);
+            self.list(id);
+        }
+    }
+
+    /// Take in an event. Events that are known, or of jobs that were over before, change nothing.
+    pub fn apply(&mut self, fact: Fact, now: Instant) {
+        let id = fact.job;
+        if !self.jobs.contains_key(&id) && matches!(fact.event, JobEvent::Queued(_)) {
+            let new = Tracked::loaded(Job::default(), 0, fact.position, fact.recorded_at, now);
+            self.jobs.insert(id, new);
+        }
+        self.unlist(id);
+        if let Some(tracked) = self.jobs.get_mut(&id).filter(|known| known.sequence < fact.sequence)
+        {
+            tracked.take(fact, now);
+        }
+        self.list(id);
+        if self.jobs.get(&id).is_some_and(Tracked::is_over) {
+            self.jobs.remove(&id);
+        }
+    }
+
+    /// A job that is not over.
+    pub fn get(&self, job: JobId) -> Option<&Tracked> {
+        self.jobs.get(&job)
+    }
+
+    /// Every job that is not over.
+    pub fn all(&self) -> impl Iterator<Item = (JobId, &Tracked)> {
+        self.jobs.iter().map(|(id, tracked)| (*id, tracked))
+    }
+
+    /// The jobs that wait for such a runner, the first one first.
+    pub fn queued(&self, target: Target) -> impl Iterator<Item = (JobId, &Tracked)> {
+        let ids = self.queued.get(&target).into_iter().flat_map(BTreeMap::values);
+        ids.filter_map(|id| Some((*id, self.jobs.get(id)?)))
+    }
+
+    /// Which kinds of runner have work waiting.
+    pub fn wanted(&self) -> Vec<Target> {
+        self.queued.keys().copied().collect()
+    }
+
+    /// The jobs that a runner holds.
+    pub fn held_by(&self, runner: RunnerId) -> impl Iterator<Item = (JobId, &Tracked)> {
+        let ids = self.held.get(&runner).into_iter().flatten();
+        ids.filter_map(|id| Some((*id, self.jobs.get(id)?)))
+    }
+
+    /// How many slots of a runner its jobs fill: operations, and everything else.
+    pub fn load(&self, runner: RunnerId) -> (u32, u32) {
+        self.held_by(runner).filter(|(_, tracked)| tracked.alive().is_some()).fold(
+            (0, 0),
+            |(operations, others), (_, tracked)| match tracked.work().map(|work| work.kind) {
+                Some(JobKind::Action) => (operations + 1, others),
+                Some(JobKind::Build | JobKind::Plan | JobKind::Apply) | None => {
+                    (operations, others + 1)
+                }
+            },
+        )
+    }
+
+    /// The runner of an execution spoke: its lease is whole again. Answers whether the job was told
+    /// that it is disconnected, and must now hear that it is not; `None` when it does not hold it.
+    pub fn renew(&mut self, job: JobId, execution: ExecutionId, now: Instant) -> Option<bool> {
+        let tracked = self.jobs.get_mut(&job)?;
+        let contact = tracked.held().filter(|held| held.id == execution)?.contact;
+        tracked.heard = tracked.heard.max(now);
+        Some(tracked.alive().is_some() && contact == Contact::Disconnected)
+    }
+
+    fn list(&mut self, id: JobId) {
+        let Some(tracked) = self.jobs.get(&id) else { return };
+        match (&tracked.job.state, tracked.target()) {
+            (State::Queued { .. }, Some(target)) => {
+                self.queued.entry(target).or_default().insert(tracked.order, id);
+            }
+            (State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held), _) => {
+                self.held.entry(held.runner).or_default().insert(id);
+            }
+            (State::Queued { .. } | State::Unborn | State::Ended { .. }, _) => {}
+        }
+    }
+
+    fn unlist(&mut self, id: JobId) {
+        let Some(tracked) = self.jobs.get(&id) else { return };
+        if let Some(target) = tracked.target()
+            && let Some(waiting) = self.queued.get_mut(&target)
+        {
+            waiting.remove(&tracked.order);
+            if waiting.is_empty() {
+                self.queued.remove(&target);
+            }
+        }
+        if let Some(runner) = tracked.held().map(|held| held.runner)
+            && let Some(jobs) = self.held.get_mut(&runner)
+        {
+            jobs.remove(&id);
+            if jobs.is_empty() {
+                self.held.remove(&runner);
+            }
+        }
+    }
+}
+
+impl Tracked {
+    fn take(&mut self, fact: Fact, now: Instant) {
+        self.sequence = fact.sequence;
+        match &fact.event {
+            JobEvent::Queued(_) => {}
+            JobEvent::Claimed { .. } => self.heard = now,
+            JobEvent::Requeued { lost, .. } => {
+                (self.order, self.queued_at) = (fact.position, fact.recorded_at);
+                self.leave(Some(*lost), now);
+            }
+            JobEvent::OutcomeUnknown { execution, .. }
+            | JobEvent::Succeeded { execution, .. }
+            | JobEvent::Lost { execution, .. } => self.leave(Some(*execution), now),
+            JobEvent::Failed { execution, .. } | JobEvent::Cancelled { execution, .. } => {
+                self.leave(*execution, now);
+            }
+            // A second request, with force, is given its own time.
+            JobEvent::CancelRequested { .. } => self.cancel_since = Some(now),
+            JobEvent::CancelUnconfirmed { .. } => self.cancel_since = None,
+            JobEvent::LogSealed(log) => {
+                self.unsealed.retain(|(execution, _)| *execution != log.execution);
+            }
+            JobEvent::Started { .. }
+            | JobEvent::PhaseEntered { .. }
+            | JobEvent::PlanProduced { .. }
+            | JobEvent::OutputsReported { .. }
+            | JobEvent::ArtifactPushed { .. }
+            | JobEvent::Disconnected { .. }
+            | JobEvent::Reattached { .. }
+            | JobEvent::OutcomeResolved { .. } => {}
+        }
+        self.job.evolve(fact.event);
+    }
+
+    /// An execution is over: its log is what is left of it.
+    fn leave(&mut self, execution: Option<ExecutionId>, now: Instant) {
+        self.cancel_since = None;
+        let known = |execution| self.unsealed.iter().any(|(known, _)| *known == execution);
+        if let Some(execution) = execution.filter(|over| !self.is_sealed(*over) && !known(*over)) {
+            self.unsealed.push((execution, now));
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The state of the dispatcher, behind one lock that is never held over an await.
+use domain::{
+    decider::Timestamp,
+    ids::{JobId, RunnerId},
+    job::{JobEvent, JobKind},
+    runner::RunnerEvent,
+};
+use schemas::runner::Directive;
+use tokio::time::Instant;
+
+use super::{
+    Timing,
+    board::{Board, Fact, Target},
+    offers::{Offer, Offers, Room},
+    outbox::About,
+    session::{Known, Roster, Session, Wake},
+    words,
+};
+
+/// A moment on both clocks: ours for waits, the world's for what others read.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// Never jumps.
+    pub instant: Instant,
+    /// What people and runners are told.
+    pub wall: Timestamp,
+}
+
+/// Everything that the dispatcher knows.
+#[derive(Debug, Default)]
+pub struct Desk {
+    /// The jobs.
+    pub board: Board,
+    /// The runners.
+    pub roster: Roster,
+    /// What is on offer.
+    pub offers: Offers,
+    /// The server stops: no poll is parked any more.
+    pub stopping: bool,
+}
+
+impl Desk {
+    /// Take in an event of a job and wake who has to know.
+    pub fn on_job(&mut self, fact: Fact, now: Moment, timing: &Timing) {
+        let job = fact.job;
+        let before = self.board.get(job).and_then(|tracked| Some(tracked.held()?.runner));
+        let event = fact.event.clone();
+        self.board.apply(fact, now.instant);
+        match event {
+            JobEvent::Queued(_) | JobEvent::Requeued { .. } => {
+                self.withdraw_offer(job);
+                if let Some(target) = self.board.get(job).and_then(|tracked| tracked.target()) {
+                    self.offer_to_all(target, now, timing);
+                }
+            }
+            JobEvent::CancelRequested { .. } => self.say_cancel(job),
+            JobEvent::Claimed { .. }
+            | JobEvent::Succeeded { .. }
+            | JobEvent::Failed { .. }
+            | JobEvent::Cancelled { .. }
+            | JobEvent::OutcomeUnknown { .. }
+            | JobEvent::Lost { .. } => self.withdraw_offer(job),
+            JobEvent::Started { .. }
+            | JobEvent::PhaseEntered { .. }
+            | JobEvent::PlanProduced { .. }
+            | JobEvent::OutputsReported { .. }
+            | JobEvent::ArtifactPushed { .. }
+            | JobEvent::Disconnected { .. }
+            | JobEvent::Reattached { .. }
+            | JobEvent::OutcomeResolved { .. }
+            | JobEvent::CancelUnconfirmed { .. }
+            | JobEvent::LogSealed(_) => {}
+        }
+        // A slot may have become free: whoever held the job may get another one.
+        let after = self.board.get(job).and_then(|tracked| Some(tracked.held()?.runner));
+        if let Some(runner) = before.filter(|_| after.is_none()) {
+            self.offer_to(runner, now, timing);
+        }
+    }
+
+    /// Take in an event of a runner and wake it when its standing changed.
+    pub fn on_runner(
+        &mut self,
+        id: RunnerId,
+        sequence: u64,
+        event: RunnerEvent,
+        now: Moment,
+        timing: &Timing,
+    ) {
+        let Some(known) = self.roster.apply(id, sequence, event) else { return };
+        let (works, drained) = (known.takes_work(), known.runner.draining);
+        if let Some(session) = &mut known.session {
+            say_intake(session, drained);
+            if known.runner.revoked {
+                session.wake(Wake::News);
+            }
+        }
+        if works {
+            self.offer_to(id, now, timing);
+        } else {
+            for job in self.offers.withdraw(id) {
+                self.forget_offer(id, job);
+            }
+        }
+    }
+
+    /// Take back offers whose time is over and make them again, to whoever is there.
+    pub fn on_tick(&mut self, now: Moment, timing: &Timing) {
+        for (job, offer) in self.offers.expired(now.instant) {
+            self.forget_offer(offer.runner, job);
+        }
+        for target in self.board.wanted() {
+            self.offer_to_all(target, now, timing);
+        }
+    }
+
+    /// Offer what waits for such runners: the first job to the runner with most room.
+    pub fn offer_to_all(&mut self, target: Target, now: Moment, timing: &Timing) {
+        let mut runners = self.roster.of(target).to_vec();
+        // A parked poll hears at once; of those, the one with most room.
+        runners.sort_by_cached_key(|id| {
+            let parked = self.roster.get(*id).and_then(|known| known.session.as_ref());
+            let parked = parked.is_some_and(Session::is_parked);
+            std::cmp::Reverse((parked, self.room(*id, now, timing).map_or(0, |room| room.free)))
+        });
+        for runner in runners {
+            self.offer_to(runner, now, timing);
+        }
+    }
+
+    /// Offer a runner what waits for it and fits. True when there is something new to say.
+    pub fn offer_to(&mut self, runner: RunnerId, now: Moment, timing: &Timing) -> bool {
+        let Some(mut room) = self.room(runner, now, timing) else { return false };
+        let Some(known) = self.roster.get(runner) else { return false };
+        let Some(session) = &known.session else { return false };
+        let mut chosen: Vec<(JobId, JobKind)> = Vec::new();
+        for (job, tracked) in self.board.queued(known.target()) {
+            if room.free == 0 {
+                break;
+            }
+            let Some(kind) = tracked.work().map(|work| work.kind) else { continue };
+            let able = session.capabilities.contains(&kind);
+            if able && !self.offers.stands(job, now.instant) && room.take(kind) {
+                chosen.push((job, kind));
+            }
+        }
+        let deadline = now.wall + timing.offer;
+        let mut news = false;
+        for (job, kind) in chosen {
+            self.offers.make(job, Offer { runner, kind, until: now.instant + timing.offer });
+            let directive = Directive::Offer { job, kind: words::kind(kind), deadline };
+            news |= self.say(runner, About::Offer(job), directive);
+        }
+        news
+    }
+
+    /// Say something to a runner: kept until it is heard, and its parked poll goes on.
+    pub fn say(&mut self, runner: RunnerId, about: About, directive: Directive) -> bool {
+        let session = self.roster.get_mut(runner).and_then(|known| known.session.as_mut());
+        session.is_some_and(|session| {
+            let news = session.outbox.push(about, directive);
+            if news {
+                session.wake(Wake::News);
+            }
+            news
+        })
+    }
+
+    /// Tell the runner that holds a job that somebody wants it to end.
+    pub fn say_cancel(&mut self, job: JobId) {
+        let Some(tracked) = self.board.get(job) else { return };
+        let (Some(held), Some(pending)) = (tracked.held(), words::pending_cancel(tracked)) else {
+            return;
+        };
+        let (execution, runner) = (held.id, held.runner);
+        let directive = Directive::Cancel {
+            job,
+            execution,
+            reason: pending.reason,
+            grace_s: pending.grace_s,
+            force: pending.force,
+        };
+        self.say(runner, About::Cancel(execution, pending.force), directive);
+    }
+
+    /// How much more a runner can take; nothing when it is not there or not to get anything.
+    fn room(&self, runner: RunnerId, now: Moment, timing: &Timing) -> Option<Room> {
+        let known = self.roster.get(runner)?;
+        let session = known.session.as_ref()?;
+        let present = session.is_parked()
+            || now.instant.saturating_duration_since(known.heard) < timing.lease;
+        if !known.takes_work() || !present {
+            return None;
+        }
+        let (held, offered) = (self.board.load(runner), self.offers.load(runner));
+        let free = session.free.min(session.slots.saturating_sub(held.0 + held.1));
+        let operates = session.capabilities.contains(&JobKind::Action);
+        Some(Room::of(session.slots, free, operates, held, offered))
+    }
+
+    fn withdraw_offer(&mut self, job: JobId) {
+        if let Some(offer) = self.offers.take(job) {
+            self.forget_offer(offer.runner, job);
+        }
+    }
+
+    fn forget_offer(&mut self, runner: RunnerId, job: JobId) {
+        let session = self.roster.get_mut(runner).and_then(|known| known.session.as_mut());
+        if let Some(session) = session {
+            session.outbox.withdraw(About::Offer(job));
+        }
+    }
+
+    /// Open a session for a runner that is known. The former one, if any, hears of it: its parked
+    /// poll goes on and is refused.
+    pub fn seat(
+        &mut self,
+        runner: RunnerId,
+        session: Session,
+        heard: Instant,
+    ) -> Option<&mut Known> {
+        for job in self.offers.withdraw(runner) {
+            self.forget_offer(runner, job);
+        }
+        let held: Vec<_> = self.board.held_by(runner).map(|(job, _)| job).collect();
+        let known = self.roster.get_mut(runner)?;
+        if let Some(mut former) = known.session.take() {
+            former.wake(Wake::News);
+        }
+        known.heard = known.heard.max(heard);
+        let drained = known.runner.draining;
+        let session = known.session.insert(session);
+        if drained {
+            say_intake(session, true);
+        }
+        for job in held {
+            self.say_cancel(job);
+        }
+        self.roster.get_mut(runner)
+    }
+}
+
+/// Tell a session whether it may take new work, when that changed.
+fn say_intake(session: &mut Session, drained: bool) {
+    let directive = if drained {
+        Directive::Drain { reason: "the runner was drained at the control plane".into() }
+    } else {
+        Directive::Resume
+    };
+    // Only a change is said: who was never drained need not be told to go on.
+    let changed = session.drained != drained;
+    session.drained = drained;
+    if changed {
+        session.outbox.withdraw(About::Intake);
+        session.outbox.push(About::Intake, directive);
+        session.wake(Wake::News);
+    }
+}

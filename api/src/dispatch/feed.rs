@@ -1,0 +1,101 @@
+//! Follows the log and keeps the desk up with it.
+use std::sync::Arc;
+
+use domain::decider::Decider as _;
+use domain::{job::Job, runner::Runner};
+use event_log::{EventLog, LogError, Stored};
+use tokio::sync::broadcast::{Receiver, error::RecvError};
+use tokio_util::sync::CancellationToken;
+
+use super::{Dispatch, board::Fact};
+
+/// How many events one read brings when the tail is not enough.
+const PAGE: usize = 1_000;
+
+impl Dispatch {
+    /// Take in events, in the order of the log.
+    pub fn take(&self, events: &[Stored]) {
+        for stored in events {
+            if let Err(error) = self.take_one(stored) {
+                let position = stored.position;
+                tracing::error!(position, reason = %error, "Event {position} cannot be read: {error}");
+            }
+        }
+    }
+
+    fn take_one(&self, stored: &Stored) -> Result<(), LogError> {
+        let (kind, sequence) = (stored.stream.aggregate_type.as_str(), stored.sequence);
+        let id = &stored.stream.aggregate_id;
+        let unreadable = |what: String| LogError::Damaged { position: stored.position, what };
+        if kind == Job::NAME {
+            let job = id.parse().map_err(|error| unreadable(format!("{error}")))?;
+            let (position, recorded_at) = (stored.position, stored.recorded_at);
+            let fact = Fact { job, sequence, position, recorded_at, event: stored.decode()? };
+            let now = self.moment();
+            self.desk().on_job(fact, now, self.timing());
+        } else if kind == Runner::NAME {
+            let runner = id.parse().map_err(|error| unreadable(format!("{error}")))?;
+            let (event, now) = (stored.decode()?, self.moment());
+            self.desk().on_runner(runner, sequence, event, now, self.timing());
+        }
+        Ok(())
+    }
+}
+
+/// Keep the desk up with the log from `position` on, until the server stops. What this server
+/// appends comes through memory; what others append is read.
+pub async fn follow(
+    dispatch: Dispatch,
+    log: EventLog,
+    mut tail: Receiver<Arc<[Stored]>>,
+    mut position: u64,
+    stopping: CancellationToken,
+) {
+    let mut positions = log.positions();
+    loop {
+        let read = tokio::select! {
+            // The tail first: what it brings need not be read.
+            biased;
+            () = stopping.cancelled() => return,
+            batch = tail.recv() => match batch {
+                Ok(batch) => match batch.first().map(|first| first.position) {
+                    Some(first) if first == position + 1 => {
+                        dispatch.take(&batch);
+                        position += batch.len() as u64;
+                        false
+                    }
+                    Some(first) => first > position + 1,
+                    None => false,
+                },
+                Err(RecvError::Lagged(_)) => true,
+                Err(RecvError::Closed) => return,
+            },
+            changed = positions.changed() => match changed {
+                Ok(()) => *positions.borrow_and_update() > position,
+                Err(_) => return,
+            },
+        };
+        if read {
+            position = catch_up(&dispatch, &log, position).await;
+        }
+    }
+}
+
+async fn catch_up(dispatch: &Dispatch, log: &EventLog, mut position: u64) -> u64 {
+    loop {
+        match log.read(position, PAGE).await {
+            Ok(events) => {
+                dispatch.take(&events);
+                position += events.len() as u64;
+                if events.len() < PAGE {
+                    return position;
+                }
+            }
+            Err(error) => {
+                // The next append, or the next look at the head, tries again.
+                tracing::warn!(reason = %error, "The dispatcher cannot read the log: {error}");
+                return position;
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! From a queued job to a waiting runner, and who is still there.
+//!
+//! ```text
+//! the log ─tail─▶ feed ─▶ board (jobs) ─▶ offers ─▶ outbox ─wakes─▶ parked poll
+//!                    └──▶ roster (runners) ◀─ sessions ◀─ polls, reports, log chunks: every call is a sign of life
+//!                                     clockwork ◀─ lease (the ladder of silence)
+//! ```
+//! All of it is memory, a copy of the log and of the `runner_session` rows, made again when the
+//! server starts. It decides nothing: an offer is a hint, and the job answers the claim. A parked
+//! runner is one entry in a map; no query is made for it.
+mod board;
+mod desk;
+mod feed;
+mod lease;
+mod offers;
+mod outbox;
+mod poll;
+mod session;
+mod start;
+mod timing;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use domain::ids::{ExecutionId, JobId, RunnerId, SessionId};
+use schemas::runner::PendingCancel;
+use tokio::time::Instant;
+
+pub use board::{Board, Fact, Target, Tracked};
+pub use desk::{Desk, Moment};
+pub use feed::follow;
+pub use lease::{Edge, Silence, edge, is_suspect};
+pub use poll::{Polled, SessionRefusal, Touched};
+pub use session::{Known, Session};
+pub use start::load;
+pub use timing::Timing;
+pub use words::{grace_s, kind, kind_of, plan_of, reason_of, state};
+
+use crate::state::Clock;
+
+/// The dispatcher of this server. Cheap to clone.
+#[derive(Clone)]
+pub struct Dispatch(Arc<Inner>);
+
+struct Inner {
+    desk: Mutex<Desk>,
+    timing: Timing,
+    server: String,
+    clock: Clock,
+}
+
+impl Dispatch {
+    /// An empty one. `server` is this server's name in the `runner_session` rows: the same after a
+    /// restart, another one for each server on one database.
+    pub fn new(server: impl Into<String>, timing: Timing, clock: Clock) -> Self {
+        let (desk, server) = (Mutex::default(), server.into());
+        Dispatch(Arc::new(Inner { desk, timing, server, clock }))
+    }
+
+    /// How long the server waits for what.
+    pub fn timing(&self) -> &Timing {
+        &self.0.timing
+    }
+
+    /// This server's name in the `runner_session` rows.
+    pub fn server(&self) -> &str {
+        &self.0.server
+    }
+
+    /// Now.
+    pub fn moment(&self) -> Moment {
+        Moment { instant: Instant::now(), wall: (self.0.clock)() }
+    }
+
+    /// The state, for a moment. Never held over an await.
+    pub fn desk(&self) -> MutexGuard<'_, Desk> {
+        // A panic while it was held has left a copy of the log that is at worst late.
+        self.0.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this execution holds this job for this runner, as far as this server has heard.
+    pub fn holds(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
+        let desk = self.desk();
+        let held = desk.board.get(job).and_then(Tracked::held);
+        held.is_some_and(|held| held.id == execution && held.runner == runner)
+    }
+
+    /// The cancel that waits for an execution. Every answer to its runner carries it.
+    pub fn pending_cancel(&self, job: JobId, execution: ExecutionId) -> Option<PendingCancel> {
+        let desk = self.desk();
+        let tracked = desk.board.get(job)?;
+        let current = tracked.held().is_some_and(|held| held.id == execution);
+        current.then(|| words::pending_cancel(tracked)).flatten()
+    }
+
+    /// Whether nobody has heard of an execution for so long that it is shown.
+    pub fn is_suspect(&self, job: JobId) -> bool {
+        let (desk, now) = (self.desk(), Instant::now());
+        let tracked = desk.board.get(job).filter(|tracked| tracked.alive().is_some());
+        tracked.is_some_and(|tracked| {
+            is_suspect(now.saturating_duration_since(tracked.heard), &self.0.timing)
+        })
+    }
+
+    /// The name of a runner's session, as far as this server knows.
+    pub fn session_of(&self, runner: RunnerId) -> Option<SessionId> {
+        Some(self.desk().roster.get(runner)?.session.as_ref()?.id)
+    }
+
+    /// Somebody reads a job's log along, or no longer does: its runner sends more or less often.
+    pub fn tail(&self, job: JobId, on: bool) {
+        let mut desk = self.desk();
+        let Some(runner) = desk.board.get(job).and_then(|tracked| Some(tracked.alive()?.runner))
+        else {
+            return;
+        };
+        let session = desk.roster.get_mut(runner).and_then(|known| known.session.as_mut());
+        if let Some(session) = session {
+            session.outbox.withdraw(outbox::About::Tail(job));
+        }
+        desk.say(runner, outbox::About::Tail(job), schemas::runner::Directive::Tail { job, on });
+    }
+
+    /// The server stops: every parked poll is answered, and none is parked any more.
+    pub fn stop(&self) {
+        let mut desk = self.desk();
+        desk.stopping = true;
+        for (_, known) in desk.roster.all_mut() {
+            if let Some(session) = &mut known.session {
+                session.wake(session::Wake::Stop);
+            }
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! Sentences about parked polls, offers and sessions. Time is paused: a wait costs nothing.
+use std::{sync::Arc, time::Duration};
+
+use domain::{
+    actor::Actor,
+    decider::Timestamp,
+    ids::{ExecutionId, InstallId, JobId, RunnerId, SessionId},
+    job::{Class, JobEvent, JobKind, Origin, Work},
+    runner::{Host, Identity, Mode, Runner, RunnerEvent},
+};
+use schemas::runner::{Directive, Poll, Running};
+use ulid::Ulid;
+
+use super::{
+    Dispatch, Fact, Polled, SessionRefusal, Timing,
+    session::{Session, Wake},
+};
+
+const LONG: Duration = Duration::from_secs(50);
+
+fn id(number: u128) -> Ulid {
+    Ulid(number)
+}
+
+fn runner(number: u128) -> RunnerId {
+    RunnerId(id(number))
+}
+
+fn job(number: u128) -> JobId {
+    JobId(id(number))
+}
+
+fn execution(number: u128) -> ExecutionId {
+    ExecutionId(id(number))
+}
+
+fn dispatch() -> Dispatch {
+    Dispatch::new("here", Timing::default(), Arc::new(|| Timestamp::UNIX_EPOCH))
+}
+
+fn enrolled(install: u128) -> Runner {
+    let identity = Identity {
+        mode: Mode::Install,
+        install: Some(InstallId(id(install))),
+        identity_key: "00".repeat(32),
+        sealing_key: Some("00".repeat(32)),
+        version: "1.0.0".into(),
+        host: Host { os: "linux".into(), arch: "x86_64".into(), hostname: None },
+        enrolment: "tok_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap(),
+    };
+    Runner { identity: Some(identity), ..Runner::default() }
+}
+
+/// Runner `n` of install `n` opens session `generation` with so many slots.
+fn arrives(dispatch: &Dispatch, n: u128, generation: u64, slots: u32) {
+    let now = dispatch.moment().instant;
+    let mut desk = dispatch.desk();
+    desk.roster.meet(runner(n), enrolled(n), 1, now);
+    let capabilities = vec![JobKind::Plan, JobKind::Apply, JobKind::Action];
+    let session = SessionId(id(u128::from(generation)));
+    let session = Session { capabilities, slots, ..Session::new(session, generation, 1) };
+    desk.seat(runner(n), session, now);
+}
+
+fn ask(generation: u64, free_slots: u32) -> Poll {
+    Poll {
+        session_id: SessionId(id(u128::from(generation))),
+        generation,
+        free_slots,
+        ack: vec![],
+        running: vec![],
+        pressure: None,
+        disabled: None,
+    }
+}
+
+async fn poll(dispatch: &Dispatch, n: u128, ask: &Poll) -> Result<Polled, SessionRefusal> {
+    dispatch.touch(runner(n), ask)?;
+    dispatch.park(runner(n), ask, LONG).await
+}
+
+fn happens(dispatch: &Dispatch, n: u128, sequence: u64, event: JobEvent) {
+    let position = u64::try_from(n).unwrap() * 100 + sequence;
+    let recorded_at = Timestamp::UNIX_EPOCH;
+    let fact = Fact { job: job(n), sequence, position, recorded_at, event };
+    let now = dispatch.moment();
+    dispatch.desk().on_job(fact, now, dispatch.timing());
+}
+
+fn queued(kind: JobKind, install: u128) -> JobEvent {
+    let step = "stp_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
+    let run = "run_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
+    JobEvent::Queued(Work {
+        kind,
+        class: Class::Mutating,
+        attempts: 1,
+        manifest: format!("sha256:{:064x}", 1).parse().unwrap(),
+        origin: Origin::Step { install: InstallId(id(install)), run, step },
+        deadline_ms: 60_000,
+        queue_ttl_ms: 60_000,
+    })
+}
+
+fn claimed(number: u128, by: u128) -> JobEvent {
+    JobEvent::Claimed {
+        execution: execution(number),
+        runner: runner(by),
+        session: SessionId(id(1)),
+        claim_id: "c".into(),
+        attempt: 1,
+        deadline: Timestamp::UNIX_EPOCH + Duration::from_secs(60),
+    }
+}
+
+fn directives(polled: Polled) -> Vec<Directive> {
+    match polled {
+        Polled::News { directives, .. } => {
+            directives.into_iter().map(|sent| sent.directive).collect()
+        }
+        Polled::Nothing => vec![],
+    }
+}
+
+fn offered(polled: Polled) -> Vec<JobId> {
+    let of = |directive| match directive {
+        Directive::Offer { job, .. } => Some(job),
+        _ => None,
+    };
+    directives(polled).into_iter().filter_map(of).collect()
+}
+
+/// Let the spawned polls park.
+async fn settle() {
+    for _ in 0..8 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn parked(
+    dispatch: &Dispatch,
+    n: u128,
+    ask: Poll,
+) -> tokio::task::JoinHandle<Result<Polled, SessionRefusal>> {
+    let dispatch = dispatch.clone();
+    tokio::spawn(async move { poll(&dispatch, n, &ask).await })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_poll_hears_of_a_job_at_once() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    let waiting = parked(&dispatch, 1, ask(1, 2));
+    settle().await;
+    let before = tokio::time::Instant::now();
+    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
+    assert_eq!(offered(waiting.await.unwrap().unwrap()), [job(7)]);
+    assert_eq!(tokio::time::Instant::now(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_of_another_install_is_not_offered() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    happens(&dispatch, 7, 1, queued(JobKind::Plan, 2));
+    assert_eq!(poll(&dispatch, 1, &ask(1, 2)).await, Ok(Polled::Nothing));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_to_say_is_said_after_the_wait() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    let before = tokio::time::Instant::now();
+    assert_eq!(poll(&dispatch, 1, &ask(1, 2)).await, Ok(Polled::Nothing));
+    assert_eq!(before.elapsed(), LONG);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_running_work_is_parked_for_a_third_of_its_lease() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    let running = Running { job: job(7), execution: execution(1), phase: None, log_len: 0 };
+    let before = tokio::time::Instant::now();
+    let busy = Poll { running: vec![running], ..ask(1, 1) };
+    assert_eq!(poll(&dispatch, 1, &busy).await, Ok(Polled::Nothing));
+    assert_eq!(before.elapsed(), Duration::from_secs(20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_poll_of_a_session_releases_the_first() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    let first = parked(&dispatch, 1, ask(1, 2));
+    settle().await;
+    let second = parked(&dispatch, 1, ask(1, 2));
+    settle().await;
+    assert_eq!(first.await.unwrap(), Ok(Polled::Nothing));
+    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
+    assert_eq!(offered(second.await.unwrap().unwrap()), [job(7)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offer_is_sent_again_until_it_is_heard_and_made_again_when_nobody_claims() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
+    let Ok(Polled::News { directives: first, .. }) = poll(&dispatch, 1, &ask(1, 2)).await else {
+        panic!("no offer")
+    };
+    let Ok(Polled::News { directives: again, .. }) = poll(&dispatch, 1, &ask(1, 2)).await else {
+        panic!("no offer")
+    };
+    assert_eq!(first, again, "it was not acknowledged");
+    let heard = Poll { ack: vec![first[0].id.clone()], ..ask(1, 2) };
+    let waiting = parked(&dispatch, 1, heard);
+    settle().await;
+    assert!(!waiting.is_finished());
+    tokio::time::advance(Duration::from_secs(16)).await;
+    dispatch.desk().on_tick(dispatch.moment(), dispatch.timing());
+    let anew = waiting.await.unwrap().unwrap();
+    assert_eq!(offered(anew), [job(7)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claimed_job_is_not_offered_any_more() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
+    assert_eq!(offered(poll(&dispatch, 1, &ask(1, 2)).await.unwrap()), [job(7)]);
+    happens(&dispatch, 7, 2, claimed(1, 1));
+    assert_eq!(poll(&dispatch, 1, &ask(1, 1)).await, Ok(Polled::Nothing));
+    assert!(dispatch.holds(runner(1), job(7), execution(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_is_offered_than_there_is_room() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 3);
+    for n in 7..12 {
+        happens(&dispatch, n, 1, queued(JobKind::Plan, 1));
+    }
+    // The third slot is for operations.
+    assert_eq!(offered(poll(&dispatch, 1, &ask(1, 3)).await.unwrap()), [job(7), job(8)]);
+    happens(&dispatch, 12, 1, queued(JobKind::Action, 1));
+    assert!(offered(poll(&dispatch, 1, &ask(1, 3)).await.unwrap()).contains(&job(12)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drained_runner_is_told_and_gets_nothing_until_it_resumes() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    let waiting = parked(&dispatch, 1, ask(1, 2));
+    settle().await;
+    let change = |sequence, event| {
+        let now = dispatch.moment();
+        dispatch.desk().on_runner(runner(1), sequence, event, now, dispatch.timing());
+    };
+    change(2, RunnerEvent::Drained);
+    let Ok(Polled::News { directives: told, .. }) = waiting.await.unwrap() else { panic!() };
+    assert!(matches!(told[0].directive, Directive::Drain { .. }));
+    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
+    let heard = Poll { ack: vec![told[0].id.clone()], ..ask(1, 2) };
+    assert_eq!(poll(&dispatch, 1, &heard).await, Ok(Polled::Nothing));
+    change(3, RunnerEvent::Resumed);
+    let told = directives(poll(&dispatch, 1, &ask(1, 2)).await.unwrap());
+    assert!(told.contains(&Directive::Resume));
+    assert!(matches!(told[1], Directive::Offer { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_runner_is_refused_at_once() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    let waiting = parked(&dispatch, 1, ask(1, 2));
+    settle().await;
+    let (now, reason) = (dispatch.moment(), "stolen".into());
+    dispatch.desk().on_runner(
+        runner(1),
+        2,
+        RunnerEvent::Revoked { reason },
+        now,
+        dispatch.timing(),
+    );
+    assert_eq!(waiting.await.unwrap(), Err(SessionRefusal::Revoked));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_reaches_the_parked_poll_and_waits_in_every_answer() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    happens(&dispatch, 7, 1, queued(JobKind::Apply, 1));
+    happens(&dispatch, 7, 2, claimed(1, 1));
+    let waiting = parked(&dispatch, 1, ask(1, 1));
+    settle().await;
+    let by: Actor = "prn_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
+    let (reason, force) = ("wrong version".to_string(), false);
+    happens(&dispatch, 7, 3, JobEvent::CancelRequested { by, reason: reason.clone(), force });
+    let told = directives(waiting.await.unwrap().unwrap());
+    let (job, execution, grace_s) = (job(7), execution(1), 300);
+    assert_eq!(told, [Directive::Cancel { job, execution, reason, grace_s, force }]);
+    assert!(dispatch.pending_cancel(job, execution).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_newest_session_wins() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    let waiting = parked(&dispatch, 1, ask(1, 2));
+    settle().await;
+    arrives(&dispatch, 1, 2, 2);
+    assert_eq!(waiting.await.unwrap(), Err(SessionRefusal::Superseded));
+    assert_eq!(poll(&dispatch, 1, &ask(1, 2)).await, Err(SessionRefusal::Superseded));
+    assert_eq!(poll(&dispatch, 1, &ask(3, 2)).await, Err(SessionRefusal::Unknown));
+    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
+    assert_eq!(offered(poll(&dispatch, 1, &ask(2, 2)).await.unwrap()), [job(7)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_answers_every_parked_poll_and_spreads_the_return() {
+    let dispatch = dispatch();
+    for n in 1..=1_000 {
+        arrives(&dispatch, n, 1, 1);
+    }
+    let waiting: Vec<_> = (1..=1_000).map(|n| parked(&dispatch, n, ask(1, 1))).collect();
+    settle().await;
+    dispatch.stop();
+    let mut delays = vec![];
+    for poll in waiting {
+        let Ok(Polled::News { directives, delay_ms, .. }) = poll.await.unwrap() else { panic!() };
+        assert!(directives.is_empty());
+        delays.push(delay_ms);
+    }
+    assert!(delays.iter().all(|delay| *delay < 5_000));
+    assert!(delays.iter().max() > delays.iter().min());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_went_away_is_not_counted_as_parked() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    let waiting = parked(&dispatch, 1, ask(1, 2));
+    settle().await;
+    waiting.abort();
+    settle().await;
+    let mut desk = dispatch.desk();
+    let known = desk.roster.get_mut(runner(1)).unwrap();
+    let session = known.session.as_mut().unwrap();
+    assert!(!session.is_parked());
+    assert!(!session.wake(Wake::News), "nobody heard it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_was_told_to_be_disconnected_is_to_be_reattached_by_its_next_word() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    happens(&dispatch, 7, 1, queued(JobKind::Apply, 1));
+    happens(&dispatch, 7, 2, claimed(1, 1));
+    assert_eq!(dispatch.touch_execution(runner(1), job(7), execution(1)).reattach, []);
+    happens(&dispatch, 7, 3, JobEvent::Disconnected { execution: execution(1) });
+    let touched = dispatch.touch_execution(runner(1), job(7), execution(1));
+    assert_eq!(touched.reattach, [(job(7), execution(1))]);
+    assert_eq!(dispatch.touch_execution(runner(1), job(7), execution(2)).reattach, []);
+}

@@ -1,0 +1,101 @@
+//! One task that makes chunks durable: whatever waits goes into one INSERT, one fsync.
+use bytes::Bytes;
+use domain::ids::ExecutionId;
+use sha2::{Digest as _, Sha256};
+use sqlx::PgPool;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{codec, store::LogError};
+
+/// How many chunks may wait. More than that is back-pressure: 503 and `Retry-After`.
+const WAITING_MAX: usize = 1024;
+/// How much goes into one statement.
+const GROUP_MAX: usize = 128;
+
+/// New bytes of a stream.
+pub(super) struct Chunk {
+    pub execution: ExecutionId,
+    pub start: u64,
+    pub bytes: Bytes,
+    pub done: oneshot::Sender<Result<(), LogError>>,
+}
+
+/// Start the task. It ends when all senders are gone.
+pub(super) fn start(pool: PgPool) -> mpsc::Sender<Chunk> {
+    let (sender, mut waiting) = mpsc::channel::<Chunk>(WAITING_MAX);
+    tokio::spawn(async move {
+        let mut group = Vec::with_capacity(GROUP_MAX);
+        // Chunks that come while a group is on its way to the disk make the next group, so nobody
+        // waits longer than for two writes.
+        while waiting.recv_many(&mut group, GROUP_MAX).await > 0 {
+            commit(&pool, std::mem::take(&mut group)).await;
+        }
+    });
+    sender
+}
+
+async fn commit(pool: &PgPool, group: Vec<Chunk>) {
+    match insert(pool, &group).await {
+        Ok(()) => {
+            for chunk in group {
+                // A caller that went away will ask again and be told that we have it.
+                let _ = chunk.done.send(Ok(()));
+            }
+        }
+        // One stale chunk must not fail its neighbours: each is tried alone.
+        Err(error) if is_duplicate(&error) && group.len() > 1 => {
+            for chunk in group {
+                let answer = insert(pool, std::slice::from_ref(&chunk)).await;
+                let _ = chunk.done.send(answer.map_err(refusal));
+            }
+        }
+        Err(error) => {
+            let stale = is_duplicate(&error);
+            let text = error.to_string();
+            for chunk in group {
+                let answer =
+                    if stale { LogError::Moved } else { LogError::Unwritten(text.clone()) };
+                let _ = chunk.done.send(Err(answer));
+            }
+        }
+    }
+}
+
+fn refusal(error: sqlx::Error) -> LogError {
+    if is_duplicate(&error) { LogError::Moved } else { LogError::Database(error) }
+}
+
+fn is_duplicate(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|error| error.is_unique_violation())
+}
+
+async fn insert(pool: &PgPool, group: &[Chunk]) -> Result<(), sqlx::Error> {
+    let mut executions = Vec::with_capacity(group.len());
+    let mut starts = Vec::with_capacity(group.len());
+    let mut ends = Vec::with_capacity(group.len());
+    let mut codecs = Vec::with_capacity(group.len());
+    let mut packed = Vec::with_capacity(group.len());
+    let mut digests = Vec::with_capacity(group.len());
+    for chunk in group {
+        let (coding, bytes) = codec::pack(&chunk.bytes);
+        executions.push(chunk.execution.to_string());
+        starts.push(chunk.start.cast_signed());
+        ends.push((chunk.start + chunk.bytes.len() as u64).cast_signed());
+        codecs.push(coding.number());
+        packed.push(bytes);
+        digests.push(Sha256::digest(&chunk.bytes).to_vec());
+    }
+    sqlx::query(
+        "insert into job_log (execution, start_offset, end_offset, codec, bytes, sha256) \
+         select * from unnest($1::text[], $2::int8[], $3::int8[], $4::int2[], $5::bytea[], $6::bytea[])",
+    )
+    .bind(executions)
+    .bind(starts)
+    .bind(ends)
+    .bind(codecs)
+    .bind(packed)
+    .bind(digests)
+    .execute(pool)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! Where a chunk lies in a stream of which we have the first bytes.
+use std::ops::Range;
+
+/// How a chunk meets the stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// Bytes of the stream that we have already: they must be equal. Empty for most chunks.
+    pub overlap: Range<u64>,
+    /// How many of the chunk's first bytes that is; what follows is new.
+    pub known: usize,
+}
+
+/// The chunk starts after the end of what we have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gap {
+    /// How many bytes we have: where to go on.
+    pub have: u64,
+}
+
+/// Place a chunk of `length` bytes at offset `start` in a stream of which we have `have` bytes.
+pub fn place(have: u64, start: u64, length: usize) -> Result<Placement, Gap> {
+    if start > have {
+        return Err(Gap { have });
+    }
+    let known = usize::try_from(have - start).unwrap_or(usize::MAX).min(length);
+    Ok(Placement { overlap: start..start + known as u64, known })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_chunk_that_starts_where_the_stream_ends_is_new() {
+        assert_eq!(place(10, 10, 5), Ok(Placement { overlap: 10..10, known: 0 }));
+    }
+
+    #[test]
+    fn a_chunk_after_the_end_leaves_a_gap() {
+        assert_eq!(place(10, 11, 5), Err(Gap { have: 10 }));
+    }
+
+    #[test]
+    fn a_chunk_that_was_sent_before_has_nothing_new() {
+        assert_eq!(place(10, 2, 5), Ok(Placement { overlap: 2..7, known: 5 }));
+    }
+
+    #[test]
+    fn a_chunk_over_the_end_has_both() {
+        assert_eq!(place(10, 8, 5), Ok(Placement { overlap: 8..10, known: 2 }));
+    }
+
+    /// Chunks of one text, in any order, cut anywhere, some of them spoiled.
+    fn chunks() -> impl Strategy<Value = Vec<(usize, usize, bool)>> {
+        prop::collection::vec((0..64usize, 0..24usize, prop::bool::weighted(0.2)), 0..80)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_kept_is_a_prefix_of_what_was_written(chunks in chunks()) {
+            let written: Vec<u8> = (0..64).collect();
+            let mut kept: Vec<u8> = vec![];
+            for (start, length, spoiled) in chunks {
+                let mut chunk = written[start..(start + length).min(64)].to_vec();
+                let before = kept.clone();
+                match place(kept.len() as u64, start as u64, chunk.len()) {
+                    Err(gap) => prop_assert_eq!(gap.have as usize, kept.len()),
+                    Ok(placement) => {
+                        let (from, to) = (placement.overlap.start, placement.overlap.end);
+                        if spoiled && placement.known > 0 {
+                            chunk[placement.known - 1] ^= 1;
+                        }
+                        let equal = kept[from as usize..to as usize] == chunk[..placement.known];
+                        prop_assert_eq!(equal, !(spoiled && placement.known > 0));
+                        if equal {
+                            kept.extend(&chunk[placement.known..]);
+                        }
+                    }
+                }
+                prop_assert_eq!(&written[..kept.len()], &kept[..]);
+                prop_assert!(kept.starts_with(&before));
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Reading a stream: any range, or its end as it grows.
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use domain::ids::ExecutionId;
+use sqlx::Row;
+use tokio::sync::watch;
+
+use super::{
+    codec::{Coding, decode},
+    store::{LogError, LogStore},
+};
+
+impl LogStore {
+    /// The durable bytes in a range of offsets: fewer than asked for where the stream ends.
+    pub async fn read(&self, execution: ExecutionId, range: Range<u64>) -> Result<Bytes, LogError> {
+        let (from, to) = (clamp(range.start), clamp(range.end));
+        let rows = sqlx::query(
+            "select start_offset, codec, bytes from job_log \
+             where execution = $1 and end_offset > $2 and start_offset < $3 order by start_offset",
+        )
+        .bind(execution.to_string())
+        .bind(from)
+        .bind(to)
+        .fetch_all(&self.pool)
+        .await?;
+        let mut bytes = BytesMut::new();
+        for row in rows {
+            let start: i64 = row.try_get("start_offset")?;
+            let packed: Vec<u8> = row.try_get("bytes")?;
+            let coding = Coding::numbered(row.try_get("codec")?)?;
+            let chunk = decode(coding, packed.into())?.ok_or(LogError::TooLarge)?;
+            let skip = usize::try_from(from - start).unwrap_or(0).min(chunk.len());
+            let keep = usize::try_from(to - start).unwrap_or(0).clamp(skip, chunk.len());
+            bytes.extend_from_slice(&chunk[skip..keep]);
+        }
+        Ok(bytes.freeze())
+    }
+
+    /// A watch on how many bytes are durable. While it lives, the runner sends more often.
+    pub async fn follow(&self, execution: ExecutionId) -> Result<watch::Receiver<u64>, LogError> {
+        let receiver = self.stream(execution).have.subscribe();
+        self.length(execution).await?;
+        Ok(receiver)
+    }
+}
+
+/// Offsets are kept as signed numbers; no stream is that long.
+fn clamp(offset: u64) -> i64 {
+    i64::try_from(offset).unwrap_or(i64::MAX)
+}
