@@ -33,9 +33,10 @@ pub fn pack(dir: &Path, into: impl Write) -> Result<(), ArtifactError> {
         header.set_mtime(0);
         header.set_uid(0);
         header.set_gid(0);
-        header
-            .set_path(&path)
-            .map_err(|_| ArtifactError::Unpackable { path: path.clone(), why: "too long a path" })?;
+        header.set_path(&path).map_err(|_| ArtifactError::Unpackable {
+            path: path.clone(),
+            why: "too long a path",
+        })?;
         header.set_cksum();
         tar.append(&header, bytes.as_slice()).context(|| format!("cannot pack {path}"))?;
     }

@@ -48,7 +48,8 @@ pub fn unpack(tar: impl Read, dir: &Path, limits: Limits) -> Result<(), Artifact
         let mode = if header.mode().unwrap_or(0) & 0o100 != 0 { 0o755 } else { 0o644 };
         match header.entry_type() {
             tar::EntryType::Directory => {
-                fs::create_dir_all(&target).context(|| format!("cannot make {}", path.display()))?;
+                fs::create_dir_all(&target)
+                    .context(|| format!("cannot make {}", path.display()))?;
             }
             tar::EntryType::Regular => {
                 if let Some(parent) = target.parent() {
@@ -97,8 +98,7 @@ mod tests {
         let outside = tempfile::tempdir().unwrap();
         let dir = outside.path().join("in");
         fs::create_dir(&dir).unwrap();
-        let refusal =
-            unpack(tar, &dir, Limits { bytes: 100, entries: 3 }).unwrap_err().to_string();
+        let refusal = unpack(tar, &dir, Limits { bytes: 100, entries: 3 }).unwrap_err().to_string();
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1, "nothing beside it");
         refusal
     }

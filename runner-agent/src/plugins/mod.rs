@@ -10,12 +10,20 @@
 //! A plugin runs in the shim's process, is given a [`JobContext`] and speaks to a [`Sink`]. What it
 //! spawns gets a process group of its own; a cancel is TERM to that group, patience, then KILL.
 
+mod action;
 mod contract;
 mod dispatch;
+mod external;
+mod lines;
+mod plans;
+mod plugin;
+mod process;
 
-pub use contract::{
-    Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Sink, Stream,
-};
+mod source;
+mod terraform;
+mod work;
+
+pub use contract::{Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Sink, Stream};
 
 use schemas::manifest::Manifest;
 

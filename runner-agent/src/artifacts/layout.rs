@@ -1,0 +1,260 @@
+//! An OCI image layout on disk: `oci-layout`, `index.json`, `blobs/sha256/…`.
+//!
+//! Several shims use one layout at a time. A blob appears under its name whole and verified, by a
+//! rename; the index is rewritten under a lock, by a rename.
+
+use std::{
+    fs::{self, File},
+    io::{Read, Seek, Write},
+    path::{Path, PathBuf},
+};
+
+use domain::digest::Digest;
+use tempfile::NamedTempFile;
+
+use super::{
+    ArtifactError, Context, Descriptor, Hasher, ImageManifest, LAYER_TYPE,
+    digest::hex_of,
+    image::{INDEX_TYPE, Index},
+    pack,
+};
+
+/// A layout that exists.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    dir: PathBuf,
+}
+
+/// A blob that is arriving.
+pub(crate) struct Incoming {
+    file: NamedTempFile,
+    hasher: Hasher,
+}
+
+impl Layout {
+    /// Open the layout in `dir`, made if there is none.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn open(dir: &Path) -> Result<Self, ArtifactError> {
+        let layout = Layout { dir: dir.to_owned() };
+        fs::create_dir_all(layout.blobs()).context(|| format!("cannot make {}", dir.display()))?;
+        if !dir.join("oci-layout").exists() {
+            layout.replace("oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#)?;
+        }
+        Ok(layout)
+    }
+
+    /// Is this blob here?
+    pub fn has(&self, digest: &Digest) -> bool {
+        self.path(digest).is_file()
+    }
+
+    /// Keep these bytes; kept already is fine.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn put(&self, bytes: &[u8]) -> Result<Digest, ArtifactError> {
+        let mut incoming = self.incoming()?;
+        incoming.write_all(bytes).context(|| "cannot write a blob".into())?;
+        self.keep(incoming, None)
+    }
+
+    /// Keep a directory as one layer of a component's artifact.
+    ///
+    /// # Errors
+    /// As [`pack`](super::pack()), or when the disk refuses.
+    pub fn put_packed(&self, dir: &Path) -> Result<Descriptor, ArtifactError> {
+        let mut incoming = self.incoming()?;
+        pack(dir, &mut incoming)?;
+        let mut layer = Descriptor::of(LAYER_TYPE, b"");
+        layer.size = incoming.length();
+        layer.digest = self.keep(incoming, None)?;
+        Ok(layer)
+    }
+
+    /// A blob, open at its first byte, after all its bytes were hashed again: a layout is a directory
+    /// like any other, and somebody may have been in it.
+    ///
+    /// # Errors
+    /// [`ArtifactError::WrongDigest`], or when the disk refuses.
+    pub fn verified(&self, digest: &Digest) -> Result<File, ArtifactError> {
+        let read = || format!("cannot read the blob {digest}");
+        let mut file = File::open(self.path(digest)).context(read)?;
+        let mut hasher = Hasher::default();
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            match file.read(&mut buffer).context(read)? {
+                0 => break,
+                length => hasher.update(&buffer[..length]),
+            }
+        }
+        check(digest, hasher.finish())?;
+        file.rewind().context(read)?;
+        Ok(file)
+    }
+
+    /// A manifest that is here, verified.
+    ///
+    /// # Errors
+    /// As [`Layout::verified`]; and when it is no manifest.
+    pub fn manifest(&self, digest: &Digest) -> Result<ImageManifest, ArtifactError> {
+        let mut bytes = Vec::new();
+        self.verified(digest)?
+            .read_to_end(&mut bytes)
+            .context(|| format!("cannot read the blob {digest}"))?;
+        ImageManifest::read(digest, &bytes)
+    }
+
+    /// Is this artifact here with all that it names?
+    pub fn complete(&self, digest: &Digest) -> bool {
+        self.has(digest)
+            && self.manifest(digest).is_ok_and(|m| m.blobs().all(|blob| self.has(&blob.digest)))
+    }
+
+    /// Put an artifact that is complete into the index, so that any OCI tool finds it.
+    ///
+    /// # Errors
+    /// When the disk refuses, or the index is not one.
+    pub fn list(&self, manifest: Descriptor) -> Result<(), ArtifactError> {
+        let lock = File::create(self.dir.join("index.lock"));
+        let lock = lock.context(|| "cannot lock the index of the layout".into())?;
+        lock.lock().context(|| "cannot lock the index of the layout".into())?;
+        let mut index = self.index()?;
+        if !index.manifests.contains(&manifest) {
+            index.manifests.push(manifest);
+            let bytes = serde_json::to_vec(&index).map_err(std::io::Error::from);
+            self.replace("index.json", &bytes.context(|| "cannot write the index".into())?)?;
+        }
+        Ok(())
+    }
+
+    /// Start a blob.
+    pub(crate) fn incoming(&self) -> Result<Incoming, ArtifactError> {
+        let file = NamedTempFile::new_in(&self.dir).context(|| "cannot begin a blob".into())?;
+        Ok(Incoming { file, hasher: Hasher::default() })
+    }
+
+    /// End a blob; `expected` is what it has to be.
+    pub(crate) fn keep(
+        &self,
+        incoming: Incoming,
+        expected: Option<&Digest>,
+    ) -> Result<Digest, ArtifactError> {
+        let found = incoming.hasher.finish();
+        if let Some(expected) = expected {
+            check(expected, found.clone())?;
+        }
+        let kept = || format!("cannot keep the blob {found}");
+        incoming.file.as_file().sync_data().context(kept)?;
+        incoming.file.persist(self.path(&found)).map_err(|e| e.error).context(kept)?;
+        Ok(found)
+    }
+
+    /// Where a blob is.
+    pub(crate) fn path(&self, digest: &Digest) -> PathBuf {
+        self.blobs().join(hex_of(digest))
+    }
+
+    fn blobs(&self) -> PathBuf {
+        self.dir.join("blobs").join("sha256")
+    }
+
+    fn index(&self) -> Result<Index, ArtifactError> {
+        let path = self.dir.join("index.json");
+        if !path.exists() {
+            let media_type = Some(INDEX_TYPE.to_owned());
+            return Ok(Index { schema_version: 2, media_type, manifests: Vec::new() });
+        }
+        let bytes = fs::read(&path).context(|| format!("cannot read {}", path.display()))?;
+        let read = serde_json::from_slice(&bytes).map_err(std::io::Error::from);
+        read.context(|| format!("{} is no index", path.display()))
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
+        let write = || format!("cannot write {name}");
+        let mut file = NamedTempFile::new_in(&self.dir).context(write)?;
+        file.write_all(bytes).context(write)?;
+        file.as_file().sync_data().context(write)?;
+        file.persist(self.dir.join(name)).map_err(|e| e.error).context(write)?;
+        Ok(())
+    }
+}
+
+impl Incoming {
+    pub(crate) fn length(&self) -> u64 {
+        self.hasher.length()
+    }
+}
+
+impl Write for Incoming {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn check(expected: &Digest, found: Digest) -> Result<(), ArtifactError> {
+    if found == *expected {
+        return Ok(());
+    }
+    Err(ArtifactError::WrongDigest { expected: expected.clone(), found })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::artifacts::MANIFEST_TYPE;
+
+    #[test]
+    fn many_at_once_lose_nothing_from_the_index() {
+        let dir = tempfile::tempdir().unwrap();
+        let threads: Vec<_> = (0..8_u8)
+            .map(|n| {
+                let dir = dir.path().to_owned();
+                std::thread::spawn(move || {
+                    let layout = Layout::open(&dir).unwrap();
+                    layout.put(&[n]).unwrap();
+                    layout.list(Descriptor::of(MANIFEST_TYPE, &[n])).unwrap();
+                    layout.list(Descriptor::of(MANIFEST_TYPE, &[n])).unwrap();
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let layout = Layout::open(dir.path()).unwrap();
+        let index = layout.index().unwrap();
+        assert_eq!(index.manifests.len(), 8);
+        assert!(index.manifests.iter().all(|manifest| layout.has(&manifest.digest)));
+        assert_eq!(
+            fs::read(dir.path().join("oci-layout")).unwrap(),
+            br#"{"imageLayoutVersion":"1.0.0"}"#
+        );
+    }
+
+    #[test]
+    fn a_blob_that_was_changed_on_disk_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::open(dir.path()).unwrap();
+        let digest = layout.put(b"good").unwrap();
+        fs::write(layout.path(&digest), b"evil").unwrap();
+        assert!(matches!(layout.verified(&digest), Err(ArtifactError::WrongDigest { .. })));
+    }
+
+    #[test]
+    fn an_artifact_is_complete_with_its_last_blob() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::open(dir.path()).unwrap();
+        let image = ImageManifest::component(Descriptor::of(LAYER_TYPE, b"tar"));
+        let digest = layout.put(&serde_json::to_vec(&image).unwrap()).unwrap();
+        layout.put(b"tar").unwrap();
+        assert!(!layout.complete(&digest), "its config is missing");
+        layout.put(b"{}").unwrap();
+        assert!(layout.complete(&digest));
+        assert_eq!(layout.manifest(&digest).unwrap(), image);
+    }
+}

@@ -1,0 +1,224 @@
+//! The Runner listener's OCI endpoint, as a client: exactly the digests that a job may have.
+
+use std::{io::Write, time::Duration};
+
+use domain::digest::Digest;
+use rand::Rng;
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, header};
+use tokio_util::io::ReaderStream;
+
+use super::{
+    ArtifactError, Context, Descriptor, ImageManifest, Layout,
+    image::{EMPTY, MANIFEST_TYPE},
+    sha256,
+};
+use crate::plugins::Registry;
+
+/// A manifest is a page, not a book.
+const MANIFEST_LIMIT: u64 = 4 << 20;
+/// The first wait after a failure that may pass.
+const BACKOFF: Duration = Duration::from_millis(200);
+/// The longest.
+const BACKOFF_CAP: Duration = Duration::from_secs(30);
+
+/// Bring an artifact and all that it names into the layout, unless it is there.
+///
+/// A registry that is away is waited for: the caller drops this future at the deadline.
+///
+/// # Errors
+/// [`ArtifactError`]: a wrong digest, a refusal, a full disk.
+pub async fn pull(
+    registry: &Registry,
+    layout: &Layout,
+    repository: &str,
+    digest: &Digest,
+) -> Result<ImageManifest, ArtifactError> {
+    if layout.complete(digest) {
+        return layout.manifest(digest);
+    }
+    let from = format!("{repository}/manifests/{digest}");
+    fetch(registry, layout, &from, digest, MANIFEST_LIMIT).await?;
+    let manifest = layout.manifest(digest)?;
+    for blob in manifest.blobs() {
+        if !layout.has(&blob.digest) {
+            pull_blob(registry, layout, repository, &blob.digest, blob.size).await?;
+        }
+    }
+    let mut listed = Descriptor::of(MANIFEST_TYPE, b"");
+    listed.digest = digest.clone();
+    listed.size = layout.verified(digest)?.metadata().map(|meta| meta.len()).unwrap_or(0);
+    listed.artifact_type = manifest.artifact_type.clone();
+    listed.annotations.insert("dev.stead.repository".into(), repository.into());
+    layout.list(listed)?;
+    Ok(manifest)
+}
+
+/// Bring one blob of at most `limit` bytes into the layout.
+///
+/// # Errors
+/// As [`pull`].
+pub async fn pull_blob(
+    registry: &Registry,
+    layout: &Layout,
+    repository: &str,
+    digest: &Digest,
+    limit: u64,
+) -> Result<(), ArtifactError> {
+    fetch(registry, layout, &format!("{repository}/blobs/{digest}"), digest, limit).await
+}
+
+/// Push a component's artifact of one layer, which is in the layout. Returns its digest and the bytes
+/// of manifest, config and layer together.
+///
+/// # Errors
+/// As [`pull`].
+pub async fn push(
+    registry: &Registry,
+    layout: &Layout,
+    repository: &str,
+    layer: Descriptor,
+) -> Result<(Digest, u64), ArtifactError> {
+    let image = ImageManifest::component(layer);
+    layout.put(EMPTY)?;
+    for blob in image.blobs() {
+        push_blob(registry, layout, repository, &blob.digest).await?;
+    }
+    let bytes = serde_json::to_vec(&image).map_err(std::io::Error::from);
+    let bytes = bytes.context(|| "cannot write a manifest".into())?;
+    let digest = sha256(&bytes);
+    let path = format!("{repository}/manifests/{digest}");
+    let answer = answered(&format!("PUT {path}"), || {
+        let put = request(registry, Method::PUT, &path);
+        Ok(put.header(header::CONTENT_TYPE, MANIFEST_TYPE).body(bytes.clone()))
+    })
+    .await?;
+    accepted(&format!("PUT {path}"), &answer)?;
+    let size = bytes.len() as u64 + image.blobs().map(|blob| blob.size).sum::<u64>();
+    Ok((digest, size))
+}
+
+async fn push_blob(
+    registry: &Registry,
+    layout: &Layout,
+    repository: &str,
+    digest: &Digest,
+) -> Result<(), ArtifactError> {
+    let path = format!("{repository}/blobs/{digest}");
+    let what = format!("HEAD {path}");
+    let there = answered(&what, || Ok(request(registry, Method::HEAD, &path))).await?;
+    if there.status().is_success() {
+        return Ok(());
+    }
+    let begin = format!("{repository}/blobs/uploads/");
+    let begun = answered(&format!("POST {begin}"), || {
+        Ok(request(registry, Method::POST, &begin).header(header::CONTENT_LENGTH, 0))
+    })
+    .await?;
+    accepted(&format!("POST {begin}"), &begun)?;
+    let upload = upload_url(registry, &begun, digest).ok_or_else(|| ArtifactError::Registry {
+        request: format!("POST {begin} without a location of its own"),
+        status: begun.status().as_u16(),
+    })?;
+    let what = format!("PUT {path}");
+    let answer = answered(&what, || {
+        let file = layout.verified(digest)?;
+        let length = file.metadata().map(|meta| meta.len());
+        let length = length.context(|| format!("cannot read the blob {digest}"))?;
+        let body = reqwest::Body::wrap_stream(ReaderStream::new(tokio::fs::File::from_std(file)));
+        Ok(registry
+            .http
+            .put(upload.clone())
+            .bearer_auth(&registry.token)
+            .header(header::CONTENT_TYPE, "application/octet-stream")
+            .header(header::CONTENT_LENGTH, length)
+            .body(body))
+    })
+    .await?;
+    accepted(&what, &answer)
+}
+
+/// Where the registry wants the bytes; the token goes nowhere but to the registry itself.
+fn upload_url(registry: &Registry, begun: &Response, digest: &Digest) -> Option<Url> {
+    let base = Url::parse(&registry.base_url).ok()?;
+    let location = begun.headers().get(header::LOCATION)?.to_str().ok()?;
+    let mut url = base.join(location).ok()?;
+    url.query_pairs_mut().append_pair("digest", &digest.to_string());
+    (url.origin() == base.origin()).then_some(url)
+}
+
+async fn fetch(
+    registry: &Registry,
+    layout: &Layout,
+    path: &str,
+    digest: &Digest,
+    limit: u64,
+) -> Result<(), ArtifactError> {
+    let what = format!("GET {path}");
+    let mut wait = BACKOFF;
+    loop {
+        let mut answer = answered(&what, || Ok(request(registry, Method::GET, path))).await?;
+        if answer.status() == StatusCode::NOT_FOUND {
+            return Err(ArtifactError::Missing { digest: digest.clone() });
+        }
+        accepted(&what, &answer)?;
+        let mut incoming = layout.incoming()?;
+        loop {
+            match answer.chunk().await {
+                Ok(Some(bytes)) => incoming
+                    .write_all(&bytes)
+                    .context(|| format!("cannot write the blob {digest}"))?,
+                Ok(None) => return layout.keep(incoming, Some(digest)).map(drop),
+                Err(_) => break,
+            }
+            if incoming.length() > limit {
+                return Err(ArtifactError::TooLarge { limit, unit: "bytes" });
+            }
+        }
+        // The connection broke in the middle: from the start, after a while.
+        pause(&mut wait).await;
+    }
+}
+
+fn request(registry: &Registry, method: Method, path: &str) -> RequestBuilder {
+    let url = format!("{}/v2/{path}", registry.base_url);
+    registry
+        .http
+        .request(method, url)
+        .bearer_auth(&registry.token)
+        .header(header::ACCEPT, format!("{MANIFEST_TYPE}, application/octet-stream;q=0.9"))
+}
+
+/// Ask until there is an answer that is about the request and not about the network.
+async fn answered(
+    what: &str,
+    build: impl Fn() -> Result<RequestBuilder, ArtifactError>,
+) -> Result<Response, ArtifactError> {
+    let mut wait = BACKOFF;
+    loop {
+        match build()?.send().await {
+            Ok(answer) if !passing(answer.status()) => return Ok(answer),
+            Err(source) if source.is_builder() => {
+                return Err(ArtifactError::Unreachable { request: what.into(), source });
+            }
+            Ok(_) | Err(_) => pause(&mut wait).await,
+        }
+    }
+}
+
+fn passing(status: StatusCode) -> bool {
+    status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429)
+}
+
+async fn pause(wait: &mut Duration) {
+    let jitter = rand::thread_rng().gen_range(0.1..1.0);
+    tokio::time::sleep(wait.mul_f64(jitter)).await;
+    *wait = (*wait * 2).min(BACKOFF_CAP);
+}
+
+fn accepted(request: &str, answer: &Response) -> Result<(), ArtifactError> {
+    let status = answer.status();
+    if status.is_success() {
+        return Ok(());
+    }
+    Err(ArtifactError::Registry { request: request.into(), status: status.as_u16() })
+}

@@ -1,0 +1,160 @@
+//! `action`: a vendor's scripts, one step after the other, each in a process of its own.
+//!
+//! A step sees, beside the job's environment: `STEAD_ACTION`, `STEAD_TRIGGER`, `STEAD_STEP`, and the path
+//! of a file that it may write outputs into, as `STEAD_OUTPUT_FILE` and, for scripts that were written for
+//! it, `NUON_ACTIONS_OUTPUT_FILEPATH`. The first step that fails is the last.
+
+mod output_file;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use domain::digest::Digest;
+use nix::sys::signal::Signal;
+use schemas::runner::{FailureReason, JobKind};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{
+    contract::{Outcome, PluginError, Sink, Stream},
+    plugin::{Description, Doing, Halt, Outputs, Plugin, Work},
+    process::{self, Spec},
+    source,
+    work::write_private,
+};
+
+/// The plugin has nothing of its own.
+pub(crate) struct Scripts;
+
+#[derive(Deserialize)]
+struct Inputs {
+    #[serde(default)]
+    trigger: String,
+    steps: Vec<Step>,
+}
+
+#[derive(Deserialize)]
+struct Step {
+    name: String,
+    #[serde(default)]
+    command: Option<String>,
+    #[serde(default)]
+    inline_contents: Option<String>,
+    #[serde(default)]
+    env_vars: BTreeMap<String, String>,
+    /// Which of the manifest's artifacts the step runs in; absent: the only one, or an empty directory.
+    #[serde(default)]
+    artifact: Option<Digest>,
+    #[serde(default)]
+    timeout_ms: Option<u64>,
+}
+
+impl Plugin for Scripts {
+    fn describe(&self) -> Description {
+        Description { name: "action".into(), kinds: vec![JobKind::Action] }
+    }
+
+    async fn health(&mut self, work: &Work<'_>, _: &mut dyn Sink) -> Result<(), Halt> {
+        read(work).map(drop)
+    }
+
+    async fn act(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<Outputs, Halt> {
+        let inputs = read(work)?;
+        let (mut merged, mut by_step) = (Map::new(), Map::new());
+        for (place, step) in inputs.steps.iter().enumerate() {
+            sink.phase(&step.name);
+            let output = run(work, &inputs, place, step, sink).await?;
+            by_step.insert(step.name.clone(), Value::Object(output.clone()));
+            merged.extend(output);
+        }
+        merged.insert("steps".into(), Value::Object(by_step));
+        Ok(Outputs { plain: merged, withheld: Vec::new() })
+    }
+}
+
+/// Everything is checked before the first step has done anything.
+fn read(work: &Work<'_>) -> Result<Inputs, Halt> {
+    let refused = |why: String| Halt::from(PluginError::Refused(format!("the action {why}")));
+    let inputs: Inputs = serde_json::from_value(work.manifest.inputs.clone())
+        .map_err(|e| refused(format!("is malformed: {e}")))?;
+    let mut names = std::collections::BTreeSet::new();
+    for step in &inputs.steps {
+        if !names.insert(&step.name) {
+            return Err(refused(format!("has two steps named {}", step.name)));
+        }
+        if step.command.is_some() == step.inline_contents.is_some() {
+            let why = "needs either a command or contents";
+            return Err(refused(format!("is malformed: step {} {why}", step.name)));
+        }
+        if step.artifact.as_ref().is_some_and(|digest| source::dir_of(work, digest).is_none()) {
+            return Err(refused(format!("has no artifact for step {}", step.name)));
+        }
+    }
+    Ok(inputs)
+}
+
+async fn run(
+    work: &Work<'_>,
+    inputs: &Inputs,
+    place: usize,
+    step: &Step,
+    sink: &mut dyn Sink,
+) -> Result<Map<String, Value>, Halt> {
+    let at = |kind: &str| work.job.work_dir.join(format!("step-{}.{kind}", place + 1));
+    let output = at("out");
+    write_private(&output, b"")?;
+    let (program, args) = program(step, &at("script"))?;
+    let file = output.display().to_string();
+    let mut env = step.env_vars.clone();
+    for (name, value) in [
+        ("STEAD_ACTION", work.name),
+        ("STEAD_TRIGGER", &inputs.trigger),
+        ("STEAD_STEP", &step.name),
+        ("STEAD_OUTPUT_FILE", &file),
+        ("TRIGGER_TYPE", &inputs.trigger),
+        ("NUON_ACTIONS_OUTPUT_FILEPATH", &file),
+    ] {
+        env.insert(name.to_owned(), value.to_owned());
+    }
+    let dir = step.artifact.as_ref().and_then(|digest| source::dir_of(work, digest));
+    let dir = dir.unwrap_or_else(|| work.source.clone());
+    let spec = Spec { program, args, dir, env, stop: Signal::SIGTERM };
+    let what = format!("step {}", step.name);
+    let ended = process::run(&spec, work, sink, |sink, stream, line| sink.line(stream, line));
+    let ended = match step.timeout_ms {
+        None => ended.await,
+        Some(limit) => match tokio::time::timeout(Duration::from_millis(limit), ended).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                let detail = format!("{what} took longer than {limit} ms");
+                sink.line(Stream::Runner, detail.as_bytes());
+                let reason = FailureReason::TimedOut;
+                let outcome = Outcome::Failed { reason, exit_code: None, signal: None, detail };
+                return Err(Halt::Outcome(outcome));
+            }
+        },
+    };
+    ended?.well(&what)?;
+    output_file::read(&output)
+        .map_err(|why| PluginError::PluginFailed(format!("the outputs of {what}: {why}")).into())
+}
+
+fn program(step: &Step, script: &Path) -> Result<(PathBuf, Vec<std::ffi::OsString>), Halt> {
+    let shell = PathBuf::from("/bin/sh");
+    if let Some(command) = &step.command {
+        return Ok((shell, vec!["-c".into(), command.into()]));
+    }
+    let contents = step.inline_contents.as_deref().unwrap_or_default();
+    write_private(script, contents.as_bytes())?;
+    if !contents.starts_with("#!") {
+        return Ok((shell, vec![script.into()]));
+    }
+    fs::set_permissions(script, fs::Permissions::from_mode(0o700))
+        .doing(|| "cannot make a script executable".into())?;
+    Ok((script.to_owned(), Vec::new()))
+}

@@ -1,0 +1,68 @@
+//! What a script leaves behind for others: lines of `name=value`, or JSON objects, in any mixture. What
+//! comes later wins.
+
+use std::{fs::File, io::Read, path::Path};
+
+use serde_json::{Map, Value};
+
+/// More than any report may carry.
+const LIMIT: u64 = 256 * 1024;
+
+pub(super) fn read(path: &Path) -> Result<Map<String, Value>, String> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|_| "the file is gone".to_owned())?;
+    file.take(LIMIT + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    if bytes.len() as u64 > LIMIT {
+        return Err(format!("more than {LIMIT} bytes"));
+    }
+    parse(&String::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())?)
+}
+
+fn parse(text: &str) -> Result<Map<String, Value>, String> {
+    let mut outputs = Map::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let line = text.len() - rest.len();
+        let line = text[..line].lines().count() + usize::from(text[..line].ends_with('\n'));
+        if rest.starts_with('{') {
+            let mut objects = serde_json::Deserializer::from_str(rest).into_iter();
+            match objects.next() {
+                Some(Ok(Value::Object(object))) => outputs.extend(object),
+                _ => return Err(format!("line {} begins an object that is not JSON", line.max(1))),
+            }
+            rest = rest[objects.byte_offset()..].trim_start();
+            continue;
+        }
+        let (first, after) = rest.split_once('\n').unwrap_or((rest, ""));
+        let (name, value) = first
+            .split_once('=')
+            .filter(|(name, _)| !name.trim().is_empty())
+            .ok_or_else(|| format!("line {} is neither name=value nor JSON", line.max(1)))?;
+        outputs.insert(name.trim().into(), Value::String(value.trim_end_matches('\r').into()));
+        rest = after.trim_start();
+    }
+    Ok(outputs)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lines_and_objects_are_merged_in_order() {
+        let text = "a=1\nurl=http://x/?y=z\r\n{\"b\": {\"c\": [1]},\n \"a\": 2}\n\n{\"d\":true}{\"e\":1}\n";
+        let expected =
+            json!({ "a": 2, "url": "http://x/?y=z", "b": { "c": [1] }, "d": true, "e": 1 });
+        assert_eq!(Value::Object(parse(text).unwrap()), expected);
+        assert_eq!(parse("").unwrap(), Map::new());
+    }
+
+    #[test]
+    fn what_is_neither_is_refused_with_its_line() {
+        assert_eq!(parse("a=1\nhello\n").unwrap_err(), "line 2 is neither name=value nor JSON");
+        assert_eq!(parse("=1").unwrap_err(), "line 1 is neither name=value nor JSON");
+        assert_eq!(parse("a=1\n{b}").unwrap_err(), "line 2 begins an object that is not JSON");
+    }
+}

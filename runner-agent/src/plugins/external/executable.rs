@@ -1,0 +1,70 @@
+//! Which file is executed, and why that one.
+
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::PathBuf,
+};
+
+use crate::{
+    artifacts::Hasher,
+    plugins::{
+        contract::PluginError,
+        plugin::{Doing, Work},
+    },
+};
+
+/// Larger than any plugin that somebody means to run.
+const LIMIT: u64 = 512 << 20;
+
+/// A copy of the plugin in the work directory that has the manifest's digest.
+pub(super) fn checked(work: &Work<'_>) -> Result<PathBuf, PluginError> {
+    let plugin = &work.manifest.plugin;
+    let name = &plugin.name;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if name.is_empty() || !name.bytes().all(plain) {
+        return Err(PluginError::Refused(format!("{name:?} is no name of a plugin")));
+    }
+    let Some(expected) = &plugin.digest else {
+        return Err(PluginError::Refused(format!(
+            "{name} is not built into this runner, and the manifest names no digest of an executable"
+        )));
+    };
+    let file = format!("stead-plugin-{name}");
+    let installed = work.job.plugin_dir.join(&file);
+    let mut from = match File::open(&installed) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            return Err(PluginError::ToolMissing(format!(
+                "this runner does not know {name}; install {file} {} as {}",
+                plugin.version,
+                installed.display()
+            )));
+        }
+        from => from.doing(|| format!("cannot read {}", installed.display()))?,
+    };
+    let copy = || format!("cannot copy {}", installed.display());
+    let path = work.job.work_dir.join(&file);
+    let mut to = fs::OpenOptions::new();
+    let mut to = to.write(true).create_new(true).mode(0o500).open(&path).doing(copy)?;
+    let mut hasher = Hasher::default();
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let read = from.read(&mut buffer).doing(copy)?;
+        if read == 0 {
+            break;
+        }
+        hasher.update(&buffer[..read]);
+        if hasher.length() > LIMIT {
+            let refusal = format!("{} is larger than {LIMIT} bytes", installed.display());
+            return Err(PluginError::Refused(refusal));
+        }
+        to.write_all(&buffer[..read]).doing(copy)?;
+    }
+    let found = hasher.finish();
+    if found != *expected {
+        let refusal = format!("{file} is {found}, the manifest wants {expected}");
+        return Err(PluginError::Refused(refusal));
+    }
+    Ok(path)
+}

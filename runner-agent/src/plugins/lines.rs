@@ -1,0 +1,80 @@
+//! A child's stream, line by line, whatever it sends.
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// Splits a stream at newlines, and at `limit` bytes where there are none.
+pub(crate) struct Lines<R> {
+    stream: R,
+    waiting: Vec<u8>,
+    limit: usize,
+    ended: bool,
+}
+
+/// One line, without its newline.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub bytes: Vec<u8>,
+    /// Cut at the limit: the line goes on in the next one.
+    pub cut: bool,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    pub(crate) fn new(stream: R, limit: usize) -> Self {
+        Lines { stream, waiting: Vec::new(), limit, ended: false }
+    }
+
+    /// The stream is at its end and every line was taken.
+    pub(crate) fn is_done(&self) -> bool {
+        self.ended && self.waiting.is_empty()
+    }
+
+    /// The next line; `None` at the end. Dropping the future loses nothing.
+    pub(crate) async fn next(&mut self) -> Option<Line> {
+        let mut seen = 0;
+        loop {
+            if let Some(at) = self.waiting[seen..].iter().position(|byte| *byte == b'\n') {
+                let mut bytes: Vec<u8> = self.waiting.drain(..=seen + at).collect();
+                bytes.pop();
+                return Some(Line { bytes, cut: false });
+            }
+            if self.waiting.len() >= self.limit {
+                return Some(Line { bytes: self.waiting.drain(..self.limit).collect(), cut: true });
+            }
+            if self.ended {
+                let bytes = std::mem::take(&mut self.waiting);
+                return (!bytes.is_empty()).then_some(Line { bytes, cut: false });
+            }
+            seen = self.waiting.len();
+            let room = (self.limit - seen).min(16 * 1024);
+            // A pipe that breaks has ended.
+            let read = (&mut self.stream).take(room as u64).read_buf(&mut self.waiting).await;
+            self.ended = read.is_err() || read.is_ok_and(|length| length == 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn lines(text: &[u8], limit: usize) -> Vec<(String, bool)> {
+        let mut lines = Lines::new(text, limit);
+        let mut all = Vec::new();
+        while let Some(line) = lines.next().await {
+            all.push((String::from_utf8(line.bytes).unwrap(), line.cut));
+        }
+        assert!(lines.is_done());
+        all
+    }
+
+    #[tokio::test]
+    async fn lines_end_at_newlines_at_the_limit_and_at_the_end() {
+        let whole = |text: &str| (text.to_owned(), false);
+        assert_eq!(lines(b"a\n\nbc\nd", 8).await, [whole("a"), whole(""), whole("bc"), whole("d")]);
+        assert_eq!(
+            lines(b"abcdefgh", 3).await,
+            [("abc".into(), true), ("def".into(), true), whole("gh")]
+        );
+        assert_eq!(lines(b"", 3).await, []);
+    }
+}

@@ -1,0 +1,179 @@
+//! A child in a process group of its own: its lines, its end, and how it is stopped.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+use tokio::{
+    process::{Child, Command},
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    contract::{PluginError, Sink, Stream},
+    lines::Lines,
+    plugin::{Doing, Halt, Work},
+};
+
+/// A line longer than this comes in pieces.
+const LINE_LIMIT: usize = 1 << 20;
+/// How long the pipes of a child that has ended are still read.
+const DRAIN: Duration = Duration::from_secs(2);
+/// A program that was just written may be open for writing in a child that is being forked.
+const BUSY_RETRIES: u32 = 20;
+
+/// What to start.
+pub(crate) struct Spec {
+    pub program: PathBuf,
+    pub args: Vec<OsString>,
+    pub dir: PathBuf,
+    /// On top of the job's and the manifest's.
+    pub env: BTreeMap<String, String>,
+    /// What asks this program to stop and still write down what it has done.
+    pub stop: Signal,
+}
+
+/// How a child ended by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Exit(i32),
+    Signal(i32),
+}
+
+impl Ended {
+    /// Anything but 0 ends the work.
+    pub(crate) fn well(self, what: &str) -> Result<(), Halt> {
+        match self {
+            Ended::Exit(0) => Ok(()),
+            other => Err(other.badly(what)),
+        }
+    }
+
+    /// This ends the work.
+    pub(crate) fn badly(self, what: &str) -> Halt {
+        match self {
+            Ended::Exit(code) => Halt::exit(code, format!("{what} ended with exit code {code}")),
+            Ended::Signal(number) => {
+                Halt::signal(number, format!("{what} was ended by signal {number}"))
+            }
+        }
+    }
+}
+
+/// Start a child with an environment of exactly the job's, the manifest's and the spec's.
+pub(crate) async fn spawn(
+    spec: &Spec,
+    work: &Work<'_>,
+    stdin: Stdio,
+    sink: &mut dyn Sink,
+) -> Result<(Child, Pid), Halt> {
+    if work.job.cancel.asked.is_cancelled() {
+        return Err(Halt::cancelled(false));
+    }
+    let mut words: Vec<OsString> = work.job.wrapper.iter().map(OsString::from).collect();
+    words.push(spec.program.clone().into_os_string());
+    words.extend(spec.args.iter().cloned());
+    let name = spec.program.file_name().unwrap_or(spec.program.as_os_str());
+    let name = name.to_string_lossy().into_owned();
+    let mut command = Command::new(&words[0]);
+    command
+        .args(&words[1..])
+        .current_dir(&spec.dir)
+        .env_clear()
+        .envs(work.environment())
+        .envs(&spec.env)
+        .stdin(stdin)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    let mut tries = 0;
+    let child = loop {
+        match command.spawn() {
+            Ok(child) => break child,
+            Err(e) if e.raw_os_error() == Some(nix::libc::ETXTBSY) && tries < BUSY_RETRIES => {
+                tries += 1;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Err(source) => return Err(PluginError::SpawnFailed { command: name, source }.into()),
+        }
+    };
+    let number = child.id().unwrap_or_default();
+    sink.child(number).doing(|| format!("cannot journal the child {name}"))?;
+    Ok((child, Pid::from_raw(i32::try_from(number).unwrap_or_default())))
+}
+
+/// Send a signal to all that a child has started. One that is gone already is fine.
+pub(crate) fn signal(group: Pid, signal: Signal) {
+    // 0 would be our own group.
+    if group.as_raw() > 0 {
+        let _gone = killpg(group, signal);
+    }
+}
+
+/// Run to the end, every line to `each`. A child that ends well although it was asked to stop has
+/// ended well.
+pub(crate) async fn run(
+    spec: &Spec,
+    work: &Work<'_>,
+    sink: &mut dyn Sink,
+    mut each: impl FnMut(&mut dyn Sink, Stream, &[u8]),
+) -> Result<Ended, Halt> {
+    let (mut child, group) = spawn(spec, work, Stdio::null(), sink).await?;
+    let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(PluginError::PluginFailed("a child has no pipes".into()).into());
+    };
+    let (mut out, mut err) = (Lines::new(out, LINE_LIMIT), Lines::new(err, LINE_LIMIT));
+    let cancel = &work.job.cancel;
+    let mut ended: Option<ExitStatus> = None;
+    let (mut asked, mut forced) = (false, false);
+    let mut until = Instant::now();
+    while ended.is_none() || !out.is_done() || !err.is_done() {
+        tokio::select! {
+            line = out.next(), if !out.is_done() => {
+                if let Some(line) = line { each(sink, Stream::Out, &line.bytes); }
+            }
+            line = err.next(), if !err.is_done() => {
+                if let Some(line) = line { each(sink, Stream::Err, &line.bytes); }
+            }
+            status = child.wait(), if ended.is_none() => {
+                ended = Some(status.doing(|| "cannot wait for a child".into())?);
+                // What it left behind holds the pipes, and would outlive the job.
+                signal(group, Signal::SIGKILL);
+                until = Instant::now() + DRAIN;
+            }
+            () = cancel.asked.cancelled(), if !asked && ended.is_none() => {
+                asked = true;
+                until = Instant::now() + work.grace();
+                sink.line(Stream::Runner, format!("stopping: {}", spec.stop).as_bytes());
+                signal(group, spec.stop);
+            }
+            () = cancel.forced.cancelled(), if !forced && ended.is_none() => {
+                forced = true;
+                signal(group, Signal::SIGKILL);
+            }
+            () = sleep_until(until), if ended.is_some() || (asked && !forced) => {
+                if ended.is_some() { break; }
+                forced = true;
+                sink.line(Stream::Runner, b"stopping: SIGKILL, the grace is over");
+                signal(group, Signal::SIGKILL);
+            }
+        }
+    }
+    use std::os::unix::process::ExitStatusExt;
+    match ended.map(|status| (status.code(), status.signal())) {
+        Some((Some(0), _)) => Ok(Ended::Exit(0)),
+        _ if asked || forced => Err(Halt::cancelled(forced)),
+        Some((Some(code), _)) => Ok(Ended::Exit(code)),
+        Some((None, number)) => Ok(Ended::Signal(number.unwrap_or_default())),
+        None => Err(PluginError::PluginFailed("a child has no end".into()).into()),
+    }
+}

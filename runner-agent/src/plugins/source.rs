@@ -1,0 +1,115 @@
+//! The files of a job: artifacts come into the install's own layout first, and are opened from there.
+
+use std::{future::Future, path::PathBuf};
+
+use domain::digest::Digest;
+
+use super::{
+    contract::{PluginError, Sink, Stream},
+    plugin::{Halt, Work},
+    work::private_dir,
+};
+use crate::artifacts::{ArtifactError, Layout, Limits, pull, pull_blob, push as push_to, unpack};
+
+/// The largest source that a build takes.
+const SOURCE_LIMIT: u64 = 2 << 30;
+
+/// Every artifact of the manifest, unpacked: the only one in [`Work::source`], of several each in
+/// `<source>/<n>` by its place in the manifest.
+pub(crate) async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
+    let artifacts = &work.manifest.artifacts;
+    if artifacts.is_empty() {
+        return Ok(());
+    }
+    sink.phase("sync");
+    let layout = Layout::open(&work.job.artifacts_dir).map_err(failed)?;
+    for (place, artifact) in artifacts.iter().enumerate() {
+        let here = layout.complete(&artifact.digest);
+        let pulled = pull(&work.job.registry, &layout, &artifact.repository, &artifact.digest);
+        let image = or_cancelled(work, pulled).await?;
+        let told = match here {
+            true => format!("{} is here already", artifact.digest),
+            false => format!("pulled {}@{}", artifact.repository, artifact.digest),
+        };
+        sink.line(Stream::Runner, told.as_bytes());
+        let layer = image.component_layer(&artifact.digest).map_err(failed)?;
+        let tar = layout.verified(&layer.digest).map_err(failed)?;
+        let dir = at(work, place);
+        private_dir(&dir)?;
+        unpack(tar, &dir, Limits::default()).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Where the artifact with this digest was unpacked.
+pub(crate) fn dir_of(work: &Work<'_>, digest: &Digest) -> Option<PathBuf> {
+    let place = work.manifest.artifacts.iter().position(|artifact| artifact.digest == *digest)?;
+    Some(at(work, place))
+}
+
+/// A build's source, unpacked into [`Work::source`]. Returns the repository of the component.
+pub(crate) async fn fetch(work: &Work<'_>, sink: &mut dyn Sink) -> Result<String, Halt> {
+    sink.phase("sync");
+    let malformed = |what: &str| PluginError::Refused(format!("a build without its {what}"));
+    let digest: Digest = work
+        .input("source")
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| malformed("source's digest"))?;
+    let repository = work.input("repository").ok_or_else(|| malformed("repository"))?;
+    let layout = Layout::open(&work.job.artifacts_dir).map_err(failed)?;
+    if !layout.has(&digest) {
+        let registry = &work.job.registry;
+        let pulled = pull_blob(registry, &layout, repository, &digest, SOURCE_LIMIT);
+        or_cancelled(work, pulled).await?;
+    }
+    let tar = layout.verified(&digest).map_err(failed)?;
+    unpack(tar, &work.source, Limits::default()).map_err(failed)?;
+    sink.line(Stream::Runner, format!("source {digest}").as_bytes());
+    Ok(repository.to_owned())
+}
+
+/// Pack [`Work::source`] and push it as the component's artifact.
+pub(crate) async fn push(
+    work: &Work<'_>,
+    repository: &str,
+    sink: &mut dyn Sink,
+) -> Result<(Digest, u64), Halt> {
+    sink.phase("push");
+    let layout = Layout::open(&work.job.artifacts_dir).map_err(failed)?;
+    let layer = layout.put_packed(&work.source).map_err(failed)?;
+    or_cancelled(work, push_to(&work.job.registry, &layout, repository, layer)).await
+}
+
+fn at(work: &Work<'_>, place: usize) -> PathBuf {
+    match work.manifest.artifacts.len() {
+        1 => work.source.clone(),
+        _ => work.source.join(place.to_string()),
+    }
+}
+
+async fn or_cancelled<T>(
+    work: &Work<'_>,
+    doing: impl Future<Output = Result<T, ArtifactError>>,
+) -> Result<T, Halt> {
+    tokio::select! {
+        biased;
+        () = work.job.cancel.asked.cancelled() => Err(Halt::cancelled(false)),
+        done = doing => done.map_err(failed),
+    }
+}
+
+fn failed(error: ArtifactError) -> Halt {
+    match error {
+        ArtifactError::Io { context, source } => PluginError::Io { context, source }.into(),
+        other @ (ArtifactError::Unpackable { .. }
+        | ArtifactError::Hostile { .. }
+        | ArtifactError::TooLarge { .. }
+        | ArtifactError::WrongDigest { .. }
+        | ArtifactError::BadManifest { .. }
+        | ArtifactError::Missing { .. }
+        | ArtifactError::Registry { .. }
+        | ArtifactError::Unreachable { .. }) => {
+            PluginError::ArtifactUnavailable(other.to_string()).into()
+        }
+    }
+}

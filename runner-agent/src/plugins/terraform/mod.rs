@@ -1,0 +1,205 @@
+//! `terraform_module`: a component, or the sandbox, that is a Terraform module.
+//!
+//! ```text
+//! plan   sync ─▶ init ─▶ plan -out ─▶ show -json ─▶ redacted summary, plan digest
+//! apply  sync ─▶ init ─▶ apply -json <that file> ─▶ output -json
+//! ```
+//!
+//! The tool is terraform or tofu from PATH; nothing is downloaded but what `init` needs, from where the
+//! customer's CLI configuration says. State is a local file of this component, mode 0600.
+
+mod progress;
+mod summary;
+mod tool;
+mod workspace;
+
+use std::fs;
+
+use schemas::runner::JobKind;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use self::{progress::Progress, tool::Tool, workspace::Workspace};
+use super::{
+    contract::{PluginError, Sink, Stream},
+    plans::Approved,
+    plugin::{
+        Changes, Description, Doing, Halt, Operation, Outputs, Planned, Plugin, StateMark, Work,
+    },
+    process::{self, Ended},
+};
+
+/// What a plan says in full, at most: it is read into memory.
+const SHOWN_LIMIT: usize = 256 << 20;
+/// What `plan -detailed-exitcode` says when something would change.
+const CHANGES: i32 = 2;
+
+/// The plugin; it knows its tool after `health`.
+#[derive(Default)]
+pub(crate) struct Terraform {
+    tool: Option<Tool>,
+}
+
+impl Terraform {
+    fn workspace<'w>(&'w self, work: &'w Work<'w>) -> Result<Workspace<'w>, Halt> {
+        let missing = || PluginError::ToolMissing(tool::REMEDY.into());
+        Ok(Workspace { work, tool: self.tool.as_ref().ok_or_else(missing)? })
+    }
+}
+
+impl Plugin for Terraform {
+    fn describe(&self) -> Description {
+        let kinds = vec![JobKind::Build, JobKind::Plan, JobKind::Apply];
+        Description { name: "terraform_module".into(), kinds }
+    }
+
+    async fn health(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
+        // A build packs; it runs nothing.
+        if work.manifest.kind == JobKind::Build {
+            return Ok(());
+        }
+        let tool = tool::find(work, sink).await?;
+        sink.line(Stream::Runner, format!("{} at {}", tool.name(), tool.path.display()).as_bytes());
+        if let Some(wanted) = work.input("terraform_version").filter(|v| *v != tool.version) {
+            let told =
+                format!("the app asks for version {wanted}, this runner has {}", tool.version);
+            sink.line(Stream::Runner, told.as_bytes());
+        }
+        self.tool = Some(tool);
+        Ok(())
+    }
+
+    async fn build(&mut self, work: &Work<'_>, _: &mut dyn Sink) -> Result<(), Halt> {
+        let files = fs::read_dir(&work.source).doing(|| "cannot list the source".into())?;
+        let is_module = files.flatten().any(|file| {
+            let name = file.file_name().to_string_lossy().into_owned();
+            name.ends_with(".tf") || name.ends_with(".tf.json") || name.ends_with(".tofu")
+        });
+        if is_module {
+            return Ok(());
+        }
+        let refusal = format!("the source of {} has no .tf file at its root", work.name);
+        Err(PluginError::Refused(refusal).into())
+    }
+
+    async fn state(&mut self, work: &Work<'_>, _: &mut dyn Sink) -> Result<StateMark, Halt> {
+        let path = workspace::state_file(work);
+        if !path.exists() {
+            return Ok(StateMark::default());
+        }
+        let read = || format!("cannot read the state of {}", work.name);
+        let bytes = fs::read(&path).doing(read)?;
+        Ok(serde_json::from_slice(&bytes).map_err(std::io::Error::from).doing(read)?)
+    }
+
+    async fn plan(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<Planned, Halt> {
+        let workspace = self.workspace(work)?;
+        workspace.init(sink).await?;
+        sink.phase("plan");
+        let file = work.job.work_dir.join("tfplan");
+        let mut args = vec!["plan".into(), "-input=false".into(), "-no-color".into()];
+        args.extend(["-detailed-exitcode".into(), "-lock-timeout=60s".into()]);
+        args.push(format!("-out={}", file.display()));
+        args.extend(workspace.write_variables()?);
+        if work.operation == Operation::Destroy {
+            args.push("-destroy".into());
+        }
+        let spec = workspace.spec(args);
+        let ended = process::run(&spec, work, sink, |sink, stream, line| sink.line(stream, line));
+        let noop = match ended.await? {
+            Ended::Exit(0) => true,
+            Ended::Exit(CHANGES) => false,
+            other => return Err(other.badly("plan")),
+        };
+        let shown = captured(
+            &workspace,
+            sink,
+            vec!["show".into(), "-json".into(), file.display().to_string()],
+        );
+        let changes = Changes { noop, ..summary::of(&shown.await?)? };
+        let lock = work.source.join(workspace::LOCK_FILE);
+        let beside = lock.exists().then(|| (workspace::LOCK_FILE.to_owned(), lock));
+        let beside = beside.into_iter().collect();
+        Ok(Planned { file, beside, tool: workspace.tool.name(), changes })
+    }
+
+    async fn apply(
+        &mut self,
+        work: &Work<'_>,
+        plan: &Approved,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Halt> {
+        let workspace = self.workspace(work)?;
+        let tool = workspace.tool.name();
+        if plan.tool != tool {
+            let stale = format!("it was made by {}, and this runner has {tool}", plan.tool);
+            return Err(PluginError::PlanIsStale(stale).into());
+        }
+        if let Some(lock) = plan.beside.get(workspace::LOCK_FILE) {
+            // The very providers that made the plan.
+            fs::copy(lock, work.source.join(workspace::LOCK_FILE))
+                .doing(|| "cannot restore the dependency lock file".into())?;
+        }
+        workspace.init(sink).await?;
+        sink.phase("apply");
+        let spec = workspace.spec(vec![
+            "apply".into(),
+            "-json".into(),
+            "-input=false".into(),
+            "-lock-timeout=60s".into(),
+            plan.file.display().to_string(),
+        ]);
+        let mut progress = Progress::default();
+        let ended = process::run(&spec, work, sink, |sink, stream, line| match stream {
+            Stream::Out => progress.line(line, sink),
+            Stream::Err | Stream::Runner => sink.line(stream, line),
+        });
+        let ended = ended.await?;
+        ended.well(&progress.named("apply"))
+    }
+
+    async fn outputs(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<Outputs, Halt> {
+        #[derive(Deserialize)]
+        struct Output {
+            #[serde(default)]
+            sensitive: bool,
+            value: Value,
+        }
+        let workspace = self.workspace(work)?;
+        let said = captured(&workspace, sink, vec!["output".into(), "-json".into()]).await?;
+        let said: std::collections::BTreeMap<String, Output> = serde_json::from_slice(&said)
+            .map_err(|e| PluginError::PluginFailed(format!("its outputs are not JSON: {e}")))?;
+        let mut outputs = Outputs { plain: Map::new(), withheld: Vec::new() };
+        for (name, output) in said {
+            if output.sensitive {
+                outputs.withheld.push(name);
+            } else {
+                outputs.plain.insert(name, output.value);
+            }
+        }
+        Ok(outputs)
+    }
+}
+
+/// What a command writes to its standard output; not a byte of it is logged.
+async fn captured(
+    workspace: &Workspace<'_>,
+    sink: &mut dyn Sink,
+    args: Vec<String>,
+) -> Result<Vec<u8>, Halt> {
+    let what = args.first().cloned().unwrap_or_default();
+    let (mut all, mut too_much) = (Vec::new(), false);
+    let spec = workspace.spec(args);
+    let ended = process::run(&spec, workspace.work, sink, |sink, stream, line| match stream {
+        // One JSON value has no newline that means anything.
+        Stream::Out if all.len() + line.len() <= SHOWN_LIMIT => all.extend_from_slice(line),
+        Stream::Out => too_much = true,
+        Stream::Err | Stream::Runner => sink.line(stream, line),
+    });
+    ended.await?.well(&what)?;
+    if too_much {
+        let refusal = format!("{what} said more than {SHOWN_LIMIT} bytes");
+        return Err(PluginError::PluginFailed(refusal).into());
+    }
+    Ok(all)
+}

@@ -1,0 +1,91 @@
+//! `apply -json` for people: one line for a message, one phase for a resource, no value of an output.
+
+use serde::Deserialize;
+
+use crate::plugins::contract::{Sink, Stream};
+
+/// With the phases around it this stays below what a job may have.
+const PHASES: usize = 50;
+/// A resource's address can be as long as its author likes.
+const NAME_LIMIT: usize = 120;
+/// What is carried from the first error into the report.
+const DETAIL_LIMIT: usize = 300;
+
+/// What an apply has said so far.
+#[derive(Default)]
+pub(super) struct Progress {
+    phases: usize,
+    first_error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    #[serde(rename = "@message")]
+    message: String,
+    #[serde(rename = "type", default)]
+    kind: String,
+    hook: Option<Hook>,
+    diagnostic: Option<Diagnostic>,
+}
+
+#[derive(Deserialize)]
+struct Hook {
+    resource: Option<Resource>,
+}
+
+#[derive(Deserialize)]
+struct Resource {
+    addr: String,
+}
+
+#[derive(Deserialize)]
+struct Diagnostic {
+    severity: String,
+    summary: String,
+    #[serde(default)]
+    detail: String,
+}
+
+impl Progress {
+    pub(super) fn line(&mut self, line: &[u8], sink: &mut dyn Sink) {
+        let Ok(said) = serde_json::from_slice::<Message>(line) else {
+            // Broken JSON could be the values of outputs; a provider's own chatter is not JSON at all.
+            if !line.starts_with(b"{") {
+                sink.line(Stream::Out, line);
+            }
+            return;
+        };
+        match said.kind.as_str() {
+            "version" | "outputs" => return,
+            "apply_start" => self.resource(said.hook, sink),
+            _ => {}
+        }
+        sink.line(Stream::Out, said.message.as_bytes());
+        if let Some(diagnostic) = said.diagnostic {
+            for line in diagnostic.detail.lines() {
+                sink.line(Stream::Out, format!("  {line}").as_bytes());
+            }
+            if diagnostic.severity == "error" {
+                let short = diagnostic.summary.chars().take(DETAIL_LIMIT).collect();
+                self.first_error.get_or_insert(short);
+            }
+        }
+    }
+
+    /// The command, and its first error if it had one.
+    pub(super) fn named(&self, command: &str) -> String {
+        match &self.first_error {
+            Some(error) => format!("{command} ({error})"),
+            None => command.to_owned(),
+        }
+    }
+
+    fn resource(&mut self, hook: Option<Hook>, sink: &mut dyn Sink) {
+        let Some(resource) = hook.and_then(|hook| hook.resource) else { return };
+        if self.phases < PHASES {
+            self.phases += 1;
+            let name: String = resource.addr.chars().take(NAME_LIMIT).collect();
+            sink.phase(&name);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What Terraform is given beside the module: its backend, its variables, its environment.
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::tool::Tool;
+use crate::plugins::{
+    contract::{PluginError, Sink},
+    plugin::{Halt, Work},
+    process::{self, Spec},
+    work::write_private,
+};
+
+/// Which providers a plan was made with.
+pub(super) const LOCK_FILE: &str = ".terraform.lock.hcl";
+/// Overrides are read in order of their names, and the last one wins.
+const OVERRIDE_FILE: &str = "zzzz_stead_override.tf.json";
+/// State and plan are nobody else's, whatever the tool thinks of modes.
+const PRIVATE: &str = r#"umask 077; exec "$0" "$@""#;
+
+/// A module that is about to be planned or applied.
+pub(super) struct Workspace<'w> {
+    pub work: &'w Work<'w>,
+    pub tool: &'w Tool,
+}
+
+/// Where the state of this component is.
+pub(super) fn state_file(work: &Work<'_>) -> PathBuf {
+    work.state_dir.join("terraform.tfstate")
+}
+
+impl Workspace<'_> {
+    /// `terraform init` with our backend instead of whatever the module says.
+    pub(super) async fn init(&self, sink: &mut dyn Sink) -> Result<(), Halt> {
+        sink.phase("init");
+        let state = state_file(self.work).display().to_string();
+        let backend = json!({ "terraform": { "backend": { "local": { "path": state } } } });
+        write_private(&self.work.source.join(OVERRIDE_FILE), backend.to_string().as_bytes())?;
+        let spec = self.spec(vec!["init".into(), "-input=false".into(), "-no-color".into()]);
+        let ended = process::run(&spec, self.work, sink, |sink, stream, line| {
+            sink.line(stream, line);
+        });
+        ended.await?.well("init")?;
+        self.check_backend(&state)
+    }
+
+    /// A module can have an override of its own that is read after ours; then its state would go where
+    /// nobody looks for it.
+    fn check_backend(&self, state: &str) -> Result<(), Halt> {
+        let path = self.data_dir().join("terraform.tfstate");
+        let read: Value = fs::read(&path)
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .unwrap_or_default();
+        let backend = &read["backend"];
+        if backend["type"] == "local" && backend["config"]["path"] == state {
+            return Ok(());
+        }
+        let refusal = format!("the module of {} overrides where its state is kept", self.work.name);
+        Err(PluginError::Refused(refusal).into())
+    }
+
+    /// The arguments that name the variables' files. The app's files come first, then its variables.
+    pub(super) fn write_variables(&self) -> Result<Vec<String>, Halt> {
+        let inputs = &self.work.manifest.inputs;
+        let mut args = Vec::new();
+        let files = inputs["var_files"].as_array().map(Vec::as_slice).unwrap_or_default();
+        for (place, file) in files.iter().enumerate() {
+            let text = file.as_str().ok_or_else(|| {
+                PluginError::Refused(format!("variable file {} is no text", place + 1))
+            })?;
+            let kind = if text.trim_start().starts_with('{') { ".json" } else { "" };
+            args.push(self.variable_file(&format!("{place}.tfvars{kind}"), text)?);
+        }
+        if let Some(vars) = inputs["vars"].as_object().filter(|vars| !vars.is_empty()) {
+            let text = Value::Object(vars.clone()).to_string();
+            args.push(self.variable_file("vars.tfvars.json", &text)?);
+        }
+        Ok(args)
+    }
+
+    fn variable_file(&self, name: &str, text: &str) -> Result<String, Halt> {
+        let path = self.work.job.work_dir.join(name);
+        write_private(&path, text.as_bytes())?;
+        Ok(format!("-var-file={}", path.display()))
+    }
+
+    /// A command of the tool, in the module's directory.
+    pub(super) fn spec(&self, args: Vec<String>) -> Spec {
+        let mut env: BTreeMap<String, String> = [
+            ("TF_IN_AUTOMATION", "1"),
+            ("TF_INPUT", "0"),
+            ("CHECKPOINT_DISABLE", "1"),
+            // These could make a plan that is not the one of this manifest.
+            ("TF_WORKSPACE", "default"),
+            ("TF_CLI_ARGS", ""),
+            ("TF_CLI_ARGS_init", ""),
+            ("TF_CLI_ARGS_plan", ""),
+            ("TF_CLI_ARGS_apply", ""),
+            ("TF_CLI_ARGS_show", ""),
+            ("TF_CLI_ARGS_output", ""),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+        env.insert("TF_DATA_DIR".into(), self.data_dir().display().to_string());
+        // The customer's own configuration (mirrors, credentials) is taken as it is; without one, the
+        // tool would look into a home directory that is not ours.
+        if !self.work.environment().contains_key("TF_CLI_CONFIG_FILE") {
+            env.insert("TF_CLI_CONFIG_FILE".into(), "/dev/null".into());
+        }
+        let mut words = vec!["-c".into(), PRIVATE.into(), self.tool.path.clone().into_os_string()];
+        words.extend(args.into_iter().map(Into::into));
+        Spec {
+            program: "/bin/sh".into(),
+            args: words,
+            dir: self.work.source.clone(),
+            env,
+            // As from a keyboard: providers ignore it, so that Terraform can end what it has begun.
+            stop: Signal::SIGINT,
+        }
+    }
+
+    fn data_dir(&self) -> PathBuf {
+        self.work.job.work_dir.join("terraform-data")
+    }
+}

@@ -1,0 +1,113 @@
+//! A manifest read as work: names that are safe as paths, directories that exist, an environment.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, OpenOptions},
+    io::Write,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::Path,
+    time::Duration,
+};
+
+use schemas::{manifest::Manifest, runner::JobKind};
+use serde_json::Value;
+
+use super::{
+    contract::{JobContext, PluginError},
+    plugin::{Doing, Operation, Work},
+};
+
+/// Where tools are looked for when the runner's operator says nothing.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+impl<'a> Work<'a> {
+    /// # Errors
+    /// [`PluginError::Refused`] if the manifest is malformed.
+    pub(crate) fn new(manifest: &'a Manifest, job: &'a JobContext) -> Result<Self, PluginError> {
+        let key = if manifest.kind == JobKind::Action { "action" } else { "component" };
+        let name = text(&manifest.inputs, key)
+            .ok_or_else(|| PluginError::Refused(format!("the manifest's inputs have no {key}")))?;
+        if manifest.kind != JobKind::Action && !is_safe(name) {
+            let refusal = format!("{name:?} is no name for a component's directory");
+            return Err(PluginError::Refused(refusal));
+        }
+        let operation = match text(&manifest.inputs, "operation") {
+            None | Some("apply") => Operation::Apply,
+            Some("destroy") => Operation::Destroy,
+            Some(other) => {
+                return Err(PluginError::Refused(format!("{other:?} is no operation")));
+            }
+        };
+        let state_dir = match manifest.kind {
+            JobKind::Plan | JobKind::Apply => job.state_dir.join(name),
+            JobKind::Build | JobKind::Action => job.work_dir.join("state"),
+        };
+        private_dir(&state_dir)?;
+        private_dir(&job.work_dir.join("home"))?;
+        let source = job.work_dir.join("source");
+        private_dir(&source)?;
+        Ok(Work { manifest, job, name, operation, state_dir, source })
+    }
+
+    /// From the polite signal to the other one.
+    pub(crate) fn grace(&self) -> Duration {
+        Duration::from_millis(self.manifest.timeouts.grace_ms)
+    }
+
+    /// What every child of this job has in its environment.
+    pub(crate) fn environment(&self) -> BTreeMap<String, String> {
+        let home = self.job.work_dir.join("home").display().to_string();
+        let mut env: BTreeMap<String, String> =
+            [("PATH".into(), PATH.into()), ("HOME".into(), home)].into();
+        env.extend(self.job.env.clone());
+        env.extend(self.manifest.env.clone());
+        env.insert("STEAD_JOB_ID".into(), self.job.job.to_string());
+        env.insert("STEAD_EXECUTION_ID".into(), self.job.execution.to_string());
+        env
+    }
+
+    /// An input that is a text.
+    pub(crate) fn input(&self, key: &str) -> Option<&'a str> {
+        text(&self.manifest.inputs, key)
+    }
+}
+
+/// A directory that only the runner's user can enter.
+pub(crate) fn private_dir(dir: &Path) -> Result<(), PluginError> {
+    let make = || format!("cannot make {}", dir.display());
+    fs::create_dir_all(dir).doing(make)?;
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).doing(make)
+}
+
+/// A new file that only the runner's user can read, on disk when this returns.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), PluginError> {
+    let write = || format!("cannot write {}", path.display());
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(path).doing(write)?;
+    file.write_all(bytes).doing(write)?;
+    file.sync_data().doing(write)
+}
+
+fn text<'v>(inputs: &'v Value, key: &str) -> Option<&'v str> {
+    inputs.get(key).and_then(Value::as_str)
+}
+
+fn is_safe(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !name.starts_with('.') && (1..=128).contains(&name.len()) && name.bytes().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_safe;
+
+    #[test]
+    fn a_component_is_never_a_path() {
+        for name in ["", ".", "..", ".x", "a/b", "a\0", "ä", &"a".repeat(129)] {
+            assert!(!is_safe(name), "{name:?}");
+        }
+        for name in ["sandbox", "whoami-2", "certificate_0.1"] {
+            assert!(is_safe(name), "{name:?}");
+        }
+    }
+}
