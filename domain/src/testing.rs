@@ -65,22 +65,23 @@ where
     }
 }
 
-/// Every history that at most `depth` of these commands can make, and the state it left behind.
-/// Each command comes with the moment at which it is asked. One that makes no fact leads nowhere
-/// new, so it is asked but not followed.
-pub fn walk<D>(commands: &[(D::Command, Timestamp)], depth: usize) -> Vec<(Vec<D::Event>, D)>
-where
-    D: Decider,
-    D::Command: Clone,
-{
+/// Every history that at most `depth` of these words can make, and the state it left behind. A word
+/// becomes a command, and the moment at which it is asked, in the state that hears it. One that makes
+/// no fact leads nowhere new, so it is asked but not followed.
+pub fn walk<D: Decider, W>(
+    words: &[W],
+    depth: usize,
+    ask: impl Fn(&W, &D) -> (D::Command, Timestamp),
+) -> Vec<(Vec<D::Event>, D)> {
     let mut walked = vec![(vec![], D::default())];
     let mut from = 0;
     for _ in 0..depth {
         let to = walked.len();
         for at in from..to {
-            for (command, now) in commands {
+            for word in words {
                 let (mut history, mut state) = walked[at].clone();
-                let facts = state.decide(command.clone(), *now).unwrap_or_default();
+                let (command, now) = ask(word, &state);
+                let facts = state.decide(command, now).unwrap_or_default();
                 if !facts.is_empty() {
                     facts.iter().cloned().for_each(|fact| state.evolve(fact));
                     history.extend(facts);
@@ -93,26 +94,23 @@ where
     walked
 }
 
-/// One row of a transition table: its name, the command, and when it is asked.
-pub type Row<D> = (&'static str, <D as Decider>::Command, Timestamp);
-
-/// What every command answers in every state; `refusal` puts an error into a few words.
-pub fn table<D>(
+/// What every word is answered in every state. `refusal` puts an error into a few words.
+pub fn table<D: Decider, W>(
     states: &[(&str, D)],
-    commands: &[Row<D>],
+    words: &[(&str, W)],
+    ask: impl Fn(&W, &D) -> (D::Command, Timestamp),
     refusal: impl Fn(D::Error) -> String,
-) -> String
-where
-    D: Decider,
-    D::Command: Clone,
-{
-    let names = [""].into_iter().chain(commands.iter().map(|c| c.0)).map(String::from);
+) -> String {
+    let names = [""].into_iter().chain(words.iter().map(|word| word.0)).map(String::from);
     let mut columns = vec![names.collect::<Vec<_>>()];
     for (name, state) in states {
-        let answers = commands.iter().map(|(_, c, now)| state.decide(c.clone(), *now));
+        let answers = words.iter().map(|(_, word)| {
+            let (command, now) = ask(word, state);
+            state.decide(command, now)
+        });
         let cells = answers.map(|answer| match answer {
             Ok(facts) if facts.is_empty() => "·".into(),
-            Ok(facts) => facts.iter().map(|f| verb::<D>(f)).collect::<Vec<_>>().join(" + "),
+            Ok(facts) => facts.iter().map(verb::<D>).collect::<Vec<_>>().join(" + "),
             Err(error) => format!("✗ {}", refusal(error)),
         });
         columns.push([name.to_string()].into_iter().chain(cells).collect());
@@ -122,7 +120,23 @@ where
         let cells = columns.iter().map(|c| format!("{:<1$}", c[row], width(c) + 2));
         cells.collect::<String>().trim_end().to_string() + "\n"
     };
-    (0..=commands.len()).map(line).collect()
+    (0..=words.len()).map(line).collect()
+}
+
+/// The transition table of a small aggregate, kept as a golden: what every command is answered in the
+/// state after each of these histories. A refusal is written as it is said.
+#[track_caller]
+pub fn transitions<D: Decider>(
+    histories: Vec<(&str, Vec<D::Event>)>,
+    commands: Vec<(&str, D::Command)>,
+) where
+    D::Command: Clone,
+{
+    let states: Vec<(&str, D)> =
+        histories.into_iter().map(|(name, history)| (name, replay(history))).collect();
+    let ask = |command: &D::Command, _: &D| (command.clone(), NOW);
+    let text = table(&states, &commands, ask, |error| error.to_string());
+    golden(&format!("transitions/{}.txt", D::NAME), &format!("· already so   ✗ refused\n\n{text}"));
 }
 
 fn verb<D: Decider>(fact: &D::Event) -> &'static str {

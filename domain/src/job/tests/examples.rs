@@ -1,0 +1,48 @@
+//! What a job puts on disk: one example of every event, kept for whoever has to read it in ten years.
+use super::{walk::reread, *};
+
+/// Says which example comes after this one: a new event has no place until it is named here.
+fn after(fact: &JobEvent) -> Option<JobEvent> {
+    let (execution, proof, seq) = (A, DeadlinePassed, 2);
+    let outputs = || [("bucket_arn".into(), "arn:aws:s3:::shop".into())].into();
+    Some(match fact {
+        JobEvent::Queued(_) => claimed_by(A, 1),
+        JobEvent::Claimed { .. } => JobEvent::Started { execution, seq: 1 },
+        JobEvent::Started { .. } => phase_at(seq, "init"),
+        JobEvent::PhaseEntered { .. } => JobEvent::PlanProduced { execution, seq, plan: plan() },
+        JobEvent::PlanProduced { .. } => {
+            JobEvent::OutputsReported { execution, seq, outputs: outputs() }
+        }
+        JobEvent::OutputsReported { .. } => {
+            JobEvent::ArtifactPushed { execution, seq, artifact: artifact() }
+        }
+        JobEvent::ArtifactPushed { .. } => JobEvent::Disconnected { execution },
+        JobEvent::Disconnected { .. } => JobEvent::Reattached { execution },
+        JobEvent::Reattached { .. } => again(Some(NeverSpawned)),
+        JobEvent::Requeued { .. } => JobEvent::OutcomeUnknown { execution, proof },
+        JobEvent::OutcomeUnknown { .. } => decided(execution, ANN, Verdict::Failed),
+        JobEvent::OutcomeResolved { .. } => cancel_requested(true),
+        JobEvent::CancelRequested { .. } => JobEvent::CancelUnconfirmed { execution },
+        JobEvent::CancelUnconfirmed { .. } => succeeded_at(3),
+        JobEvent::Succeeded { .. } => failed_at(3),
+        JobEvent::Failed { .. } => cancelled_at(3),
+        JobEvent::Cancelled { .. } => JobEvent::Lost { execution, proof },
+        JobEvent::Lost { .. } => JobEvent::LogSealed(log(execution)),
+        JobEvent::LogSealed(_) => return None,
+    })
+}
+
+#[test]
+fn every_event_has_an_example_and_no_example_is_dropped() {
+    crate::testing::examples::<Job>(JobEvent::Queued(work(Mutating)), after);
+}
+
+#[test]
+fn what_is_not_there_is_absent_and_not_null() {
+    let unclaimed = JobEvent::Cancelled { execution: None, seq: None, forced: false };
+    let asked_for = format!(r#"{{"type":"requeued","lost":"{A}","attempt":2}}"#);
+    let text = r#"{"type":"cancelled","forced":false}"#;
+    assert_eq!(serde_json::to_string(&unclaimed).unwrap(), text);
+    assert_eq!(serde_json::to_string(&again(None)).unwrap(), asked_for);
+    assert_eq!([reread(&unclaimed), reread(&again(None))], [unclaimed, again(None)]);
+}

@@ -1,0 +1,185 @@
+//! The words the sentences are made of.
+use chrono::TimeDelta;
+
+use super::*;
+use crate::{
+    actor::Actor,
+    artifact::Artifact,
+    digest::Digest,
+    ids::{AppId, BuildId, ComponentId, ExecutionId, PrincipalId, RunnerId, SessionId},
+    testing::{self, Given},
+};
+
+pub const A: ExecutionId = ExecutionId(ulid::Ulid(1));
+pub const B: ExecutionId = ExecutionId(ulid::Ulid(2));
+pub const RUNNER: RunnerId = RunnerId(ulid::Ulid(8));
+pub const ANN: Actor = Actor::Principal(PrincipalId(ulid::Ulid(9)));
+pub const CLASSES: [Class; 3] = [Pure, Mutating, Unsafe];
+pub const DEADLINE_MS: u64 = 60_000;
+
+pub fn policy() -> Actor {
+    Actor::Policy("retry".into())
+}
+pub fn late() -> Timestamp {
+    Timestamp::UNIX_EPOCH + TimeDelta::milliseconds(DEADLINE_MS as i64)
+}
+
+pub fn given(history: impl IntoIterator<Item = JobEvent>) -> Given<Job> {
+    testing::given(history)
+}
+
+pub fn digest(n: u8) -> Digest {
+    format!("sha256:{n:064x}").parse().unwrap()
+}
+
+pub fn work(class: Class) -> Work {
+    let origin = Origin::Build {
+        app: AppId(ulid::Ulid(4)),
+        component: ComponentId(ulid::Ulid(5)),
+        build: BuildId(ulid::Ulid(6)),
+    };
+    Work {
+        kind: JobKind::Plan,
+        class,
+        attempts: 2,
+        manifest: digest(1),
+        origin,
+        deadline_ms: DEADLINE_MS,
+        queue_ttl_ms: 1000,
+    }
+}
+
+pub fn queue(class: Class) -> JobCommand {
+    JobCommand::Queue(work(class))
+}
+/// Each execution has a session and a claim of its own.
+pub fn claim(execution: ExecutionId) -> JobCommand {
+    let (session, claim_id) = (SessionId(execution.0), execution.0.to_string());
+    JobCommand::Claim { execution, runner: RUNNER, session, claim_id }
+}
+pub fn report(execution: ExecutionId, seq: u64, report: Report) -> JobCommand {
+    JobCommand::Report { execution, seq, report }
+}
+pub fn start(execution: ExecutionId) -> JobCommand {
+    report(execution, 1, Report::Started)
+}
+pub fn finish(execution: ExecutionId, seq: u64, ending: Ending) -> JobCommand {
+    report(execution, seq, Report::Finished(ending))
+}
+pub fn disconnect(execution: ExecutionId) -> JobCommand {
+    JobCommand::Disconnect { execution }
+}
+pub fn reattach(execution: ExecutionId) -> JobCommand {
+    JobCommand::Reattach { execution }
+}
+pub fn lose(execution: ExecutionId, proof: Proof) -> JobCommand {
+    JobCommand::DeclareLost { execution, proof }
+}
+pub fn resolve(execution: ExecutionId, verdict: Verdict) -> JobCommand {
+    decide(execution, ANN, verdict)
+}
+pub fn decide(execution: ExecutionId, by: Actor, verdict: Verdict) -> JobCommand {
+    JobCommand::Resolve { execution, by, verdict, reason: "seen".into() }
+}
+pub fn cancel(force: bool) -> JobCommand {
+    JobCommand::RequestCancel { by: ANN, reason: "wrong branch".into(), force }
+}
+pub fn unconfirmed(execution: ExecutionId) -> JobCommand {
+    JobCommand::DeclareCancelUnconfirmed { execution }
+}
+pub fn seal(execution: ExecutionId) -> JobCommand {
+    JobCommand::SealLog(log(execution))
+}
+pub fn log(execution: ExecutionId) -> SealedLog {
+    let (length_bytes, omitted_bytes) = (4096, 0);
+    SealedLog { execution, length_bytes, sha256: digest(2), omitted_bytes, complete: true }
+}
+pub fn done() -> Ending {
+    Ending::Succeeded { exit_code: Some(0) }
+}
+pub fn broken() -> Ending {
+    let (reason, detail) = (FailureReason::ExitCode, "exit 1".into());
+    Ending::Failed { reason, detail, exit_code: Some(1), signal: None }
+}
+pub fn stopped() -> Ending {
+    Ending::Cancelled { forced: false }
+}
+pub fn plan() -> PlanReport {
+    PlanReport {
+        digest: digest(3),
+        file: digest(4),
+        summary: digest(5),
+        noop: false,
+        add: 2,
+        change: 1,
+        destroy: 0,
+        tool: "terraform 1.9.0".into(),
+        signature: "c2lnbmF0dXJl".into(),
+    }
+}
+pub fn artifact() -> Artifact {
+    Artifact { repository: "shop/web".into(), digest: digest(6), size_bytes: 1024 }
+}
+
+pub fn queued(class: Class) -> Vec<JobEvent> {
+    vec![JobEvent::Queued(work(class))]
+}
+pub fn claimed_by(execution: ExecutionId, attempt: u32) -> JobEvent {
+    let (session, claim_id) = (SessionId(execution.0), execution.0.to_string());
+    JobEvent::Claimed { execution, runner: RUNNER, session, claim_id, attempt, deadline: late() }
+}
+pub fn claimed(class: Class) -> Vec<JobEvent> {
+    and(queued(class), [claimed_by(A, 1)])
+}
+pub fn running(class: Class) -> Vec<JobEvent> {
+    and(claimed(class), [JobEvent::Started { execution: A, seq: 1 }])
+}
+pub fn silent(class: Class) -> Vec<JobEvent> {
+    and(running(class), [JobEvent::Disconnected { execution: A }])
+}
+pub fn cancelling(force: bool) -> Vec<JobEvent> {
+    and(running(Pure), [cancel_requested(force)])
+}
+pub fn requeued() -> Vec<JobEvent> {
+    and(silent(Pure), [again(Some(SilentTooLong))])
+}
+pub fn unknown(class: Class) -> Vec<JobEvent> {
+    and(running(class), [JobEvent::OutcomeUnknown { execution: A, proof: DeadlinePassed }])
+}
+pub fn succeeded() -> Vec<JobEvent> {
+    and(running(Pure), [succeeded_at(2)])
+}
+pub fn succeeded_at(seq: u64) -> JobEvent {
+    JobEvent::Succeeded { execution: A, seq: Some(seq), exit_code: Some(0) }
+}
+pub fn failed_at(seq: u64) -> JobEvent {
+    JobEvent::Failed {
+        execution: Some(A),
+        seq: Some(seq),
+        reason: FailureReason::ExitCode,
+        detail: "exit 1".into(),
+        exit_code: Some(1),
+        signal: None,
+    }
+}
+pub fn cancelled_at(seq: u64) -> JobEvent {
+    JobEvent::Cancelled { execution: Some(A), seq: Some(seq), forced: false }
+}
+pub fn phase_at(seq: u64, phase: &str) -> JobEvent {
+    JobEvent::PhaseEntered { execution: A, seq, phase: phase.into() }
+}
+pub fn and<const N: usize>(history: Vec<JobEvent>, then: [JobEvent; N]) -> Vec<JobEvent> {
+    [history, then.to_vec()].concat()
+}
+pub fn again(proof: Option<Proof>) -> JobEvent {
+    JobEvent::Requeued { lost: A, attempt: 2, proof }
+}
+pub fn cancel_requested(force: bool) -> JobEvent {
+    JobEvent::CancelRequested { by: ANN, reason: "wrong branch".into(), force }
+}
+pub fn resolved(verdict: Verdict) -> JobEvent {
+    decided(A, ANN, verdict)
+}
+pub fn decided(execution: ExecutionId, by: Actor, verdict: Verdict) -> JobEvent {
+    JobEvent::OutcomeResolved { execution, by, verdict, reason: "seen".into() }
+}

@@ -1,0 +1,121 @@
+//! Who may say that work is gone, what became of it, and that it is to be done again.
+use super::*;
+
+#[test]
+fn a_lost_pure_job_is_tried_again_while_attempts_are_left() {
+    given(silent(Pure)).when(lose(A, SilentTooLong)).then([again(Some(SilentTooLong))]);
+    given(running(Pure)).when(lose(B, DeadlinePassed)).refused(Fenced { held: Some(A) });
+    given(requeued()).when(lose(A, SilentTooLong)).nothing();
+    given(succeeded()).when(lose(A, SilentTooLong)).refused(TOO_LATE);
+
+    let last = and(requeued(), [claimed_by(B, 2)]);
+    let lost = JobEvent::Lost { execution: B, proof: DeadlinePassed };
+    given(last.clone()).at(late()).when(lose(B, DeadlinePassed)).then([lost.clone()]);
+    given(and(last, [lost])).when(lose(B, SilentTooLong)).nothing();
+}
+
+#[test]
+fn a_deadline_that_is_ahead_has_not_passed() {
+    let before = late() - chrono::TimeDelta::microseconds(1);
+    for class in CLASSES {
+        let ahead = DeadlineAhead { deadline: late() };
+        given(running(class)).at(before).when(lose(A, DeadlinePassed)).refused(ahead);
+    }
+}
+
+#[test]
+fn unreachable_is_not_dead() {
+    for class in [Mutating, Unsafe] {
+        given(silent(class)).when(lose(A, SilentTooLong)).refused(UnreachableIsNotDead);
+        for proof in [RunnerRestartedWithoutIt, DeadlinePassed] {
+            let unknown = JobEvent::OutcomeUnknown { execution: A, proof };
+            given(silent(class)).at(late()).when(lose(A, proof)).then([unknown]);
+        }
+    }
+    given(unknown(Mutating)).when(lose(A, RunnerRestartedWithoutIt)).nothing();
+}
+
+#[test]
+fn somebody_decides_what_became_of_an_unknown_outcome() {
+    use Verdict::{Failed, Retry, Succeeded};
+    let succeeded = JobEvent::Succeeded { execution: A, seq: None, exit_code: None };
+    let failed = JobEvent::Failed {
+        execution: Some(A),
+        seq: None,
+        reason: FailureReason::Resolved,
+        detail: "seen".into(),
+        exit_code: None,
+        signal: None,
+    };
+    let retried = and(unknown(Mutating), [resolved(Retry), again(None)]);
+    given(unknown(Mutating)).when(resolve(A, Succeeded)).then([resolved(Succeeded), succeeded]);
+    given(unknown(Mutating)).when(resolve(A, Failed)).then([resolved(Failed), failed]);
+    given(unknown(Mutating)).when(resolve(A, Retry)).then([resolved(Retry), again(None)]);
+    given(running(Mutating)).when(resolve(A, Retry)).refused(NotInDoubt);
+    given(retried.clone()).when(resolve(A, Retry)).nothing();
+    given(retried).when(resolve(A, Succeeded)).refused(Fenced { held: None });
+    given(super::succeeded()).when(resolve(A, Succeeded)).nothing();
+    given(super::succeeded()).when(resolve(A, Failed)).refused(TOO_LATE);
+}
+
+#[test]
+fn unsafe_work_is_resolved_by_a_principal_only() {
+    for verdict in [Verdict::Succeeded, Verdict::Failed, Verdict::Retry] {
+        let by_policy = decide(A, policy(), verdict);
+        given(unknown(Unsafe)).when(by_policy.clone()).refused(OnlyAPrincipalMayResolve);
+        given(running(Unsafe)).when(by_policy).refused(NotInDoubt);
+        for class in CLASSES {
+            let by_runner = decide(A, crate::actor::Actor::Runner(RUNNER), verdict);
+            given(unknown(class)).when(by_runner).refused(ARunnerMayNotResolve);
+        }
+    }
+    let retried = |by| [decided(A, by, Verdict::Retry), again(None)];
+    given(unknown(Unsafe)).when(resolve(A, Verdict::Retry)).then(retried(ANN));
+    given(unknown(Mutating)).when(resolve(A, Verdict::Retry)).then(retried(ANN));
+    given(unknown(Mutating)).when(decide(A, policy(), Verdict::Retry)).then(retried(policy()));
+}
+
+#[test]
+fn work_that_never_spawned_is_tried_again_whatever_its_class() {
+    for class in CLASSES {
+        let back = and(claimed(class), [again(Some(NeverSpawned))]);
+        given(claimed(class)).when(lose(A, NeverSpawned)).then([again(Some(NeverSpawned))]);
+        given(back.clone()).when(lose(A, NeverSpawned)).nothing();
+
+        let last = and(back, [claimed_by(B, 2)]);
+        let lost = JobEvent::Lost { execution: B, proof: NeverSpawned };
+        given(last.clone()).when(lose(B, NeverSpawned)).then([lost.clone()]);
+        given(and(last, [lost])).when(lose(B, NeverSpawned)).nothing();
+    }
+}
+
+#[test]
+fn started_work_may_have_spawned() {
+    for class in CLASSES {
+        given(running(class)).when(lose(A, NeverSpawned)).refused(AlreadyStarted);
+        given(silent(class)).when(lose(A, NeverSpawned)).refused(AlreadyStarted);
+        given(running(class)).when(lose(B, NeverSpawned)).refused(Fenced { held: Some(A) });
+    }
+    given(unknown(Mutating)).when(lose(A, NeverSpawned)).refused(AlreadyStarted);
+    given(succeeded()).when(lose(A, NeverSpawned)).refused(TOO_LATE);
+}
+
+#[test]
+fn a_journal_that_shows_no_child_settles_the_doubt() {
+    let doubt = JobEvent::OutcomeUnknown { execution: A, proof: DeadlinePassed };
+    for class in [Mutating, Unsafe] {
+        let in_doubt = and(claimed(class), [doubt.clone()]);
+        given(in_doubt).when(lose(A, NeverSpawned)).then([again(Some(NeverSpawned))]);
+    }
+}
+
+#[test]
+fn a_job_to_be_cancelled_is_not_tried_again() {
+    let lost = JobEvent::Lost { execution: A, proof: DeadlinePassed };
+    given(cancelling(false)).at(late()).when(lose(A, DeadlinePassed)).then([lost]);
+    for class in CLASSES {
+        let lost = JobEvent::Lost { execution: A, proof: NeverSpawned };
+        let cancelling = and(claimed(class), [cancel_requested(false)]);
+        given(cancelling).when(lose(A, NeverSpawned)).then([lost]);
+    }
+}

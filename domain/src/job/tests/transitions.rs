@@ -1,0 +1,136 @@
+//! The whole machine in one table a reviewer can read.
+use super::{
+    walk::{ask, every_history},
+    *,
+};
+use crate::{
+    actor::Actor,
+    ids::ExecutionId,
+    testing::{golden, table},
+};
+
+/// Names a command, and says which comes after it: a new one has no place until it is named here.
+fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobCommand>) {
+    let next = |report: Report| Some(JobCommand::Report { execution: by, seq: 0, report });
+    let end = |ending| next(Report::Finished(ending));
+    let phase = || Report::Phase { phase: "init".into() };
+    match command {
+        JobCommand::Queue(_) => ("queue", Some(claim(by))),
+        JobCommand::Claim { .. } => ("claim", next(Report::Started)),
+        JobCommand::Report { report, .. } => match report {
+            Report::Started => ("report: started", next(phase())),
+            Report::Phase { .. } => ("report: phase", next(Report::Plan(plan()))),
+            Report::Plan(_) => {
+                ("report: plan", next(Report::Outputs { outputs: Default::default() }))
+            }
+            Report::Outputs { .. } => ("report: outputs", next(Report::Artifact(artifact()))),
+            Report::Artifact(_) => ("report: artifact", end(done())),
+            Report::Finished(Ending::Succeeded { .. }) => ("report: succeeded", end(broken())),
+            Report::Finished(Ending::Failed { .. }) => ("report: failed", end(stopped())),
+            Report::Finished(Ending::Cancelled { .. }) => {
+                ("report: cancelled", Some(disconnect(by)))
+            }
+        },
+        JobCommand::Disconnect { .. } => ("disconnect", Some(reattach(by))),
+        JobCommand::Reattach { .. } => ("reattach", Some(lose(by, RunnerRestartedWithoutIt))),
+        JobCommand::DeclareLost { proof, .. } => match proof {
+            RunnerRestartedWithoutIt => ("lost: restarted", Some(lose(by, DeadlinePassed))),
+            DeadlinePassed => ("lost: deadline", Some(lose(by, SilentTooLong))),
+            SilentTooLong => ("lost: silent", Some(lose(by, NeverSpawned))),
+            NeverSpawned => ("lost: never spawned", Some(resolve(by, Verdict::Succeeded))),
+        },
+        JobCommand::Resolve { by: Actor::Principal(_), verdict, .. } => match verdict {
+            Verdict::Succeeded => ("resolve: succeeded", Some(resolve(by, Verdict::Failed))),
+            Verdict::Failed => ("resolve: failed", Some(resolve(by, Verdict::Retry))),
+            Verdict::Retry => ("resolve: retry", Some(decide(by, policy(), Verdict::Retry))),
+        },
+        JobCommand::Resolve {
+            by: Actor::Policy(_) | Actor::Runner(_) | Actor::Timer(_) | Actor::System,
+            ..
+        } => ("policy: retry", Some(cancel(false))),
+        JobCommand::RequestCancel { force: false, .. } => ("cancel", Some(cancel(true))),
+        JobCommand::RequestCancel { force: true, .. } => ("cancel: force", Some(unconfirmed(by))),
+        JobCommand::DeclareCancelUnconfirmed { .. } => {
+            ("cancel unconfirmed", Some(JobCommand::Expire { attempt: 1 }))
+        }
+        JobCommand::Expire { .. } => ("expire: first", Some(seal(by))),
+        JobCommand::SealLog(_) => ("seal log", None),
+    }
+}
+
+pub fn commands(class: Class, by: ExecutionId) -> impl Iterator<Item = JobCommand> {
+    std::iter::successors(Some(queue(class)), move |command| line(command, by).1)
+}
+
+fn state(job: &Job) -> &'static str {
+    match &job.state {
+        State::Unborn => "unborn",
+        State::Queued { attempt: 1 } => "queued",
+        State::Queued { .. } => "requeued",
+        State::Claimed(held) if held.attempt == job.attempts() => "claimed, last",
+        State::Claimed(_) => "claimed",
+        State::Running(held) => match (held.contact, &held.cancel) {
+            (Contact::Connected, None) => "running",
+            (Contact::Disconnected, None) => "silent",
+            (Contact::Connected | Contact::Disconnected, Some(_)) => "cancelling",
+        },
+        State::OutcomeUnknown(_) => "outcome unknown",
+        State::Ended { outcome, execution } => match outcome {
+            Succeeded => "succeeded",
+            Failed if execution.is_none() => "expired",
+            Failed => "failed",
+            Cancelled => "cancelled",
+            Lost => "lost",
+        },
+    }
+}
+
+fn refusal(error: JobError) -> String {
+    match error {
+        NotFound => "not found",
+        NoAttempts => "no attempts",
+        AlreadyQueued => "queued",
+        AlreadyClaimed { .. } => "claimed",
+        Fenced { .. } => "fenced",
+        NotStarted => "not started",
+        AlreadyStarted => "started",
+        SeqConflict { .. } => "said else",
+        SeqGap { .. } => "gap",
+        TooManyPhases { .. } => "too many",
+        NotThisKind { .. } => "not this kind",
+        AlreadyReported { .. } => "reported",
+        NotARunnersReason => "not a runner's reason",
+        StillConnected => "connected",
+        DeadlineAhead { .. } => "deadline ahead",
+        UnreachableIsNotDead => "not dead",
+        NotInDoubt => "not in doubt",
+        OnlyAPrincipalMayResolve => "only a principal",
+        ARunnerMayNotResolve => "not a runner",
+        CancelNotRequested => "not asked",
+        OutcomeUnknown => "unknown",
+        AnotherAttempt { .. } => "another attempt",
+        StillRunning => "running",
+        AlreadySealed => "sealed",
+        AlreadyEnded { .. } => "ended",
+    }
+    .into()
+}
+
+/// The states are those a walk finds, the plainest of each name, held by A or by nobody.
+#[test]
+fn the_whole_machine_fits_in_a_table() {
+    let mut text = String::from("· already so   ✗ refused   A speaks, and may hold the job\n");
+    for class in CLASSES {
+        let mut states: Vec<(&str, Job)> = vec![];
+        for (_, job) in every_history(class) {
+            let known = states.iter().any(|(name, _)| *name == state(&job));
+            if !known && job.fence(B).is_err() {
+                states.push((state(&job), job));
+            }
+        }
+        states.sort_by_key(|(_, job)| matches!(job.state, State::Ended { .. }));
+        let rows: Vec<_> = commands(class, A).map(|c| (line(&c, A).0, c)).collect();
+        text += &format!("\n{class:?}, 2 attempts\n{}", table(&states, &rows, ask, refusal));
+    }
+    golden("transitions/job.txt", &text);
+}
