@@ -1,0 +1,101 @@
+//! A commit as the appender wants it: checked, serialised and hashed in its caller's task.
+use std::{borrow::Cow, collections::HashSet, sync::Arc};
+
+use proof::{
+    Hash,
+    leaf::{Salt, metadata_hash, payload_hash},
+};
+use ulid::Ulid;
+
+use crate::{AppendError, CommandKey, Commit, ConsumerMove, SessionGuard, StreamId};
+
+/// The most bytes of one event, payload and metadata together.
+pub(crate) const EVENT_BYTES: usize = 64 * 1024;
+/// The most events of one batch, and so of one commit.
+pub(crate) const BATCH_EVENTS: usize = 1_024;
+/// The most bytes of one batch, and so of one commit.
+pub(crate) const BATCH_BYTES: usize = 1024 * 1024;
+
+/// A commit, ready to be numbered.
+pub(crate) struct Intake {
+    pub writes: Vec<IntakeWrite>,
+    pub metadata: Arc<str>,
+    pub key: Option<CommandKey>,
+    pub consumers: Vec<ConsumerMove>,
+    pub sessions: Vec<SessionGuard>,
+    pub events: usize,
+    pub bytes: usize,
+}
+
+/// The events for one stream.
+pub(crate) struct IntakeWrite {
+    pub stream: StreamId,
+    pub expected: u64,
+    pub events: Vec<IntakeEvent>,
+}
+
+/// An event that lacks only its position and its time.
+pub(crate) struct IntakeEvent {
+    pub event_id: Ulid,
+    pub event_type: Cow<'static, str>,
+    pub event_version: Cow<'static, str>,
+    pub version: u16,
+    pub payload: Arc<str>,
+    pub salt: Salt,
+    pub payload_hash: Hash,
+    pub metadata_hash: Hash,
+}
+
+impl Intake {
+    /// Check a commit against the limits and do all the work that needs no position.
+    pub(crate) fn of(commit: Commit) -> Result<Intake, AppendError> {
+        let Commit { writes, meta, key, consumers, sessions } = commit;
+        let metadata: Arc<str> = serde_json::to_string(&meta)
+            .map_err(|_| AppendError::Invalid("its metadata is not text"))?
+            .into();
+        let mut streams = HashSet::new();
+        if !writes.iter().all(|write| streams.insert(&write.stream)) {
+            return Err(AppendError::Invalid("it writes to a stream twice"));
+        }
+        let mut intake = Intake {
+            writes: Vec::with_capacity(writes.len()),
+            metadata,
+            key,
+            consumers,
+            sessions,
+            events: 0,
+            bytes: 0,
+        };
+        for write in writes {
+            let mut events = Vec::with_capacity(write.events.len());
+            for event in write.events {
+                let size = event.payload.len() + intake.metadata.len();
+                within("an event", size, EVENT_BYTES)?;
+                intake.events += 1;
+                intake.bytes += size;
+                let version = event.event_version.parse();
+                let salt = rand::random();
+                events.push(IntakeEvent {
+                    event_id: Ulid::new(),
+                    version: version
+                        .map_err(|_| AppendError::Invalid("an event's version is no number"))?,
+                    payload_hash: payload_hash(&salt, event.payload.as_bytes()),
+                    metadata_hash: metadata_hash(&salt, intake.metadata.as_bytes()),
+                    event_type: event.event_type,
+                    event_version: event.event_version,
+                    payload: event.payload.into(),
+                    salt,
+                });
+            }
+            let (stream, expected) = (write.stream, write.expected);
+            intake.writes.push(IntakeWrite { stream, expected, events });
+        }
+        within("a commit's events", intake.events, BATCH_EVENTS)?;
+        within("a commit", intake.bytes, BATCH_BYTES)?;
+        Ok(intake)
+    }
+}
+
+fn within(what: &'static str, size: usize, limit: usize) -> Result<(), AppendError> {
+    if size <= limit { Ok(()) } else { Err(AppendError::TooLarge { what, size, limit }) }
+}

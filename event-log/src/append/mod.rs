@@ -1,0 +1,261 @@
+//! One task per process and log writes whatever is waiting, one statement at a time.
+//!
+//! ```text
+//!  queue ─▶ batch (numbered, hashed) ─▶ statement ─┬─ committed ─▶ answer, publish
+//!                                                  ├─ culprits  ─▶ answer those, send the rest
+//!                                                  ├─ moved     ─▶ read the head, number again, send again
+//!                                                  ├─ refused   ─▶ halve until the one to blame is alone
+//!                                                  └─ in doubt  ─▶ raise the turn, look, then one of the above
+//! ```
+pub(crate) mod batch;
+mod culprits;
+mod doubt;
+mod head;
+mod intake;
+mod queue;
+mod statement;
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use sqlx::{PgConnection, postgres::PgConnectOptions};
+use tokio::{
+    sync::{broadcast, watch},
+    time::sleep,
+};
+use tracing::{info, warn};
+
+use crate::{AppendError, Appended, Clock, Forget, Stored, SyncView};
+
+use batch::Batch;
+pub(crate) use head::connect as connection;
+pub(crate) use head::{Head, Seen};
+pub(crate) use intake::Intake;
+pub(crate) use queue::{Pending, Queue};
+use statement::Sent;
+pub(crate) use statement::Statement;
+
+/// How often the same commits are sent again when the database asks for it (deadlock, lock time-out).
+const RETRIES: u32 = 20;
+/// How often a new connection is tried before the callers are told that the database is away.
+const RECONNECTS: u32 = 3;
+
+/// What the appender tells the rest of the program.
+pub(crate) struct Outlet {
+    pub seen: watch::Sender<Seen>,
+    pub positions: watch::Sender<u64>,
+    pub tail: broadcast::Sender<Arc<[Stored]>>,
+}
+
+/// The one writer of this process.
+pub(crate) struct Appender {
+    pub options: PgConnectOptions,
+    pub clock: Clock,
+    pub layout: i32,
+    pub key_ttl: Duration,
+    pub views: Vec<Arc<dyn SyncView>>,
+    pub statement: Statement,
+    pub outlet: Outlet,
+    pub connection: Option<PgConnection>,
+    pub head: Head,
+    /// Whether the head has to be read before the next statement is sent.
+    pub stale: bool,
+}
+
+impl Appender {
+    /// Write until nobody can ask any more.
+    pub(crate) async fn run(mut self, mut queue: Queue, watch_others: Option<Duration>) {
+        loop {
+            let batch = match watch_others {
+                None => queue.next().await,
+                Some(period) => match tokio::time::timeout(period, queue.arrival()).await {
+                    Ok(()) => queue.next().await,
+                    Err(_) => {
+                        self.look_around().await;
+                        continue;
+                    }
+                },
+            };
+            let Some(batch) = batch else { return };
+            self.write(batch).await;
+        }
+    }
+
+    /// Bring a batch to its end: every commit in it is answered when this returns.
+    async fn write(&mut self, commits: Vec<Pending>) {
+        let mut parts = VecDeque::from([commits]);
+        let mut tries = 0;
+        while let Some(mut part) = parts.pop_front() {
+            if part.is_empty() {
+                continue;
+            }
+            match self.try_once(&mut part).await {
+                Ok(true) => tries = 0,
+                Ok(false) => parts.push_front(part),
+                Err(error) if statement::is_transient(&error) && tries < RETRIES => {
+                    // Nothing was written: the database chose us to give way.
+                    tries += 1;
+                    sleep(Duration::from_millis(u64::from(tries) * 2)).await;
+                    parts.push_front(part);
+                }
+                Err(error) if part.len() > 1 && statement::is_refusal(&error) => {
+                    // One of them is to blame; the others must not suffer more than a round trip.
+                    let rest = part.split_off(part.len() / 2);
+                    parts.push_front(rest);
+                    parts.push_front(part);
+                }
+                Err(error) if !statement::is_refusal(&error) && tries < RECONNECTS => {
+                    // Nothing was sent: only the way to the database is broken.
+                    self.connection = None;
+                    tries += 1;
+                    sleep(Duration::from_millis(u64::from(tries) * 20)).await;
+                    parts.push_front(part);
+                }
+                Err(error) => {
+                    warn!("{} commits were not written: {error}", part.len());
+                    tries = 0;
+                    let error = Arc::new(error);
+                    for pending in part {
+                        pending.answer(Err(AppendError::Database(error.clone())));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Send what is left of a batch once. True: all answered. False: send again. Culprits are answered and taken
+    /// out.
+    async fn try_once(&mut self, part: &mut Vec<Pending>) -> Result<bool, sqlx::Error> {
+        self.ready().await?;
+        if self.head.layout != self.layout {
+            let (known, found) = (self.layout, self.head.layout);
+            for pending in part.drain(..) {
+                pending.answer(Err(AppendError::Layout { known, found }));
+            }
+            return Ok(true);
+        }
+        let batch = Batch::number(&self.head, part, self.clock.now(), self.key_ttl);
+        let Some(connection) = self.connection.as_mut() else { return Ok(false) };
+        let rides = batch.rides(&self.views, connection).await?;
+        let sent = self.statement.send(connection, &self.head, &batch, rides, self.layout).await;
+        match sent {
+            Sent::Committed => {
+                self.committed(batch, part);
+                Ok(true)
+            }
+            Sent::Culprits(culprits) => {
+                culprits.take_out(part);
+                Ok(part.is_empty())
+            }
+            Sent::Moved => {
+                self.stale = true;
+                Ok(false)
+            }
+            Sent::Refused(error) => Err(error),
+            Sent::InDoubt(error) => {
+                warn!("The log does not know whether its last batch was written, asking: {error}");
+                self.connection = None;
+                if self.settle(&batch).await {
+                    info!("The batch in doubt was written");
+                    self.committed(batch, part);
+                    // Others may have written since.
+                    self.stale = true;
+                    Ok(true)
+                } else {
+                    info!("The batch in doubt was not written, sending it again");
+                    self.stale = true;
+                    Ok(false)
+                }
+            }
+        }
+    }
+
+    /// Take in what is durable now and answer everyone.
+    fn committed(&mut self, batch: Batch, part: &mut Vec<Pending>) {
+        let Batch { head, events, spans, writes, .. } = batch;
+        let recorded_at = head.recorded_at;
+        if writes {
+            self.head = head;
+        }
+        let commit_no = self.head.commit_no;
+        if !events.is_empty() {
+            for view in &self.views {
+                view.committed(&events);
+            }
+            self.publish(events);
+        }
+        for (pending, (first, last)) in part.drain(..).zip(spans) {
+            pending.answer(Ok(Appended { first, last, commit_no, recorded_at }));
+        }
+    }
+
+    /// Tell the program where the log is now.
+    fn publish(&mut self, events: Vec<Stored>) {
+        self.outlet.seen.send_replace(self.head.seen());
+        if !events.is_empty() {
+            // Nobody listening is fine.
+            let _ = self.outlet.tail.send(events.into());
+        }
+        self.outlet.positions.send_replace(self.head.position);
+    }
+
+    /// A connection, and a head that was read after whatever made it stale.
+    async fn ready(&mut self) -> Result<(), sqlx::Error> {
+        if self.connection.is_none() {
+            self.connection = Some(head::connect(&self.options).await?);
+            self.stale = true;
+        }
+        if self.stale {
+            self.reload().await?;
+        }
+        Ok(())
+    }
+
+    /// Read the head again; what others wrote goes to the listeners and out of the views' caches.
+    async fn reload(&mut self) -> Result<(), sqlx::Error> {
+        let Some(connection) = self.connection.as_mut() else { return Ok(()) };
+        let result = self.head.advance(connection).await;
+        let others = match result {
+            Ok(others) => others,
+            Err(error) => {
+                self.connection = None;
+                return Err(error);
+            }
+        };
+        self.stale = false;
+        match others {
+            head::Others::Nothing => self.publish(Vec::new()),
+            head::Others::Unknown => {
+                self.views.iter().for_each(|view| view.forget(Forget::All));
+                self.publish(Vec::new());
+            }
+            head::Others::Wrote(events) => {
+                let streams: Vec<_> = events.iter().map(|event| event.stream.clone()).collect();
+                self.views.iter().for_each(|view| view.forget(Forget::Streams(&streams)));
+                self.publish(events);
+            }
+        }
+        Ok(())
+    }
+
+    /// See whether another server wrote while we had nothing to write.
+    async fn look_around(&mut self) {
+        if let Err(error) = self.ready().await {
+            warn!("Cannot see what other servers wrote: {error}");
+            return;
+        }
+        let Some(connection) = self.connection.as_mut() else { return };
+        match head::position(connection).await {
+            Ok(position) if position == self.head.position => {}
+            Ok(_) => {
+                self.stale = true;
+                if let Err(error) = self.ready().await {
+                    warn!("Cannot read what other servers wrote: {error}");
+                }
+            }
+            Err(error) => {
+                warn!("Cannot see what other servers wrote: {error}");
+                self.connection = None;
+            }
+        }
+    }
+}

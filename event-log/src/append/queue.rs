@@ -1,0 +1,126 @@
+//! What is waiting, and which of it can go together.
+use std::collections::{HashMap, VecDeque};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::intake::{BATCH_BYTES, BATCH_EVENTS, Intake};
+use crate::{AppendError, Appended, StreamId};
+
+/// How often others get a turn to join a batch, at most, before it is sent.
+const TURNS: u32 = 32;
+/// How many turns in a row may bring nothing before it is sent.
+const IDLE_TURNS: u32 = 2;
+
+/// A commit and whoever waits for its answer.
+pub(crate) struct Pending {
+    pub intake: Intake,
+    pub answer: oneshot::Sender<Result<Appended, AppendError>>,
+}
+
+impl Pending {
+    /// Answer; a caller that has gone away does not hear it, and what was written stays.
+    pub(crate) fn answer(self, answer: Result<Appended, AppendError>) {
+        let _ = self.answer.send(answer);
+    }
+}
+
+/// What is waiting, in order of arrival.
+pub(crate) struct Queue {
+    arrivals: mpsc::Receiver<Pending>,
+    waiting: VecDeque<Pending>,
+}
+
+/// What at most one commit of a batch may change.
+#[derive(PartialEq, Eq, Hash)]
+enum Resource {
+    Stream(StreamId),
+    Key(String, String),
+    Consumer(String, i32, i32),
+}
+
+/// How a batch uses a resource.
+#[derive(PartialEq, Eq, Clone, Copy)]
+enum Use {
+    /// It must be there, and stays: several may ask for the same.
+    Guard(u64),
+    /// It changes, or somebody who came first waits for it.
+    Taken,
+}
+
+impl Queue {
+    pub(crate) fn new(arrivals: mpsc::Receiver<Pending>) -> Queue {
+        Queue { arrivals, waiting: VecDeque::new() }
+    }
+
+    /// Wait until there is something to write or nobody can ask any more.
+    pub(crate) async fn arrival(&mut self) {
+        if self.waiting.is_empty() {
+            if let Some(first) = self.arrivals.recv().await {
+                self.waiting.push_back(first);
+            }
+        }
+    }
+
+    /// The next batch. `None`: nobody can ask any more, and nothing waits.
+    pub(crate) async fn next(&mut self) -> Option<Vec<Pending>> {
+        self.arrival().await;
+        let (mut turns, mut idle) = (0, 0);
+        while turns < TURNS && idle < IDLE_TURNS && self.waiting.len() < BATCH_EVENTS {
+            let before = self.waiting.len();
+            while let Ok(pending) = self.arrivals.try_recv() {
+                self.waiting.push_back(pending);
+            }
+            idle = if self.waiting.len() == before { idle + 1 } else { 0 };
+            turns += 1;
+            tokio::task::yield_now().await;
+        }
+        let batch = self.select();
+        (!batch.is_empty()).then_some(batch)
+    }
+
+    /// Take out what can go together. Whoever asks for something that somebody before them changes waits.
+    fn select(&mut self) -> Vec<Pending> {
+        let mut used: HashMap<Resource, Use> = HashMap::new();
+        let (mut events, mut bytes) = (0, 0);
+        let (mut batch, mut later) = (Vec::new(), VecDeque::new());
+        for pending in self.waiting.drain(..) {
+            let wanted = uses(&pending.intake);
+            let free = wanted.iter().all(|(resource, wants)| match used.get(resource) {
+                None => true,
+                Some(Use::Taken) => false,
+                Some(Use::Guard(_)) => used.get(resource) == Some(wants),
+            });
+            let fits = batch.is_empty()
+                || (events + pending.intake.events <= BATCH_EVENTS
+                    && bytes + pending.intake.bytes <= BATCH_BYTES
+                    && batch.len() < BATCH_EVENTS);
+            if free && fits {
+                events += pending.intake.events;
+                bytes += pending.intake.bytes;
+                used.extend(wanted);
+                batch.push(pending);
+            } else {
+                used.extend(wanted.into_iter().map(|(resource, _)| (resource, Use::Taken)));
+                later.push_back(pending);
+            }
+        }
+        self.waiting = later;
+        batch
+    }
+}
+
+fn uses(intake: &Intake) -> Vec<(Resource, Use)> {
+    let streams = intake.writes.iter().map(|write| {
+        let wants = if write.events.is_empty() { Use::Guard(write.expected) } else { Use::Taken };
+        (Resource::Stream(write.stream.clone()), wants)
+    });
+    let key = intake
+        .key
+        .iter()
+        .map(|key| (Resource::Key(key.principal.clone(), key.key.clone()), Use::Taken));
+    let consumers = intake
+        .consumers
+        .iter()
+        .map(|of| (Resource::Consumer(of.name.clone(), of.version, of.shard), Use::Taken));
+    streams.chain(key).chain(consumers).collect()
+}

@@ -1,0 +1,66 @@
+//! Bytes by digest: manifests, grants, bundles, large payloads. Written before the event that names them.
+use domain::digest::Digest;
+use sqlx::{PgExecutor, PgPool, Row};
+
+use crate::Clock;
+
+/// Why bytes were not kept or found.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobError {
+    /// The database does not answer.
+    #[error("the database does not answer: {0}")]
+    Database(#[from] sqlx::Error),
+    /// Somebody changed them: they are not what their digest says.
+    #[error("the bytes of {0} are not what they were")]
+    Damaged(Digest),
+    /// The hash has no text, which cannot be.
+    #[error(transparent)]
+    Digest(#[from] domain::digest::DigestError),
+}
+
+/// The digest of some bytes.
+///
+/// # Errors
+/// None in practice; the digest's text is checked like any other.
+pub fn digest(bytes: &[u8]) -> Result<Digest, domain::digest::DigestError> {
+    proof::digest_text(&proof::sha256(bytes)).parse()
+}
+
+/// Keep these bytes, durably, and say what they are called. Keeping them twice is keeping them once.
+///
+/// # Errors
+/// [`BlobError`].
+pub async fn put(pool: &PgPool, bytes: &[u8]) -> Result<Digest, BlobError> {
+    let digest = digest(bytes)?;
+    sqlx::query(
+        "insert into blob (digest, bytes, created_at) values ($1, $2, $3) \
+         on conflict (digest) do nothing",
+    )
+    .bind(digest.to_string())
+    .bind(bytes)
+    .bind(Clock::system().now())
+    .execute(pool)
+    .await?;
+    Ok(digest)
+}
+
+/// The bytes of that digest, checked, or `None` if nobody kept them.
+///
+/// # Errors
+/// [`BlobError`].
+pub async fn get(
+    executor: impl PgExecutor<'_>,
+    digest: &Digest,
+) -> Result<Option<Vec<u8>>, BlobError> {
+    let row = sqlx::query("select bytes from blob where digest = $1")
+        .bind(digest.to_string())
+        .fetch_optional(executor)
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    let bytes: Vec<u8> = row.try_get("bytes")?;
+    if self::digest(&bytes)? == *digest {
+        Ok(Some(bytes))
+    } else {
+        Err(BlobError::Damaged(digest.clone()))
+    }
+}

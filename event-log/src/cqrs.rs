@@ -1,0 +1,54 @@
+//! The one place where the domain meets `cqrs-es`. Its own stores, snapshots, views and replay are not used.
+use cqrs_es::{Aggregate, DomainEvent, event_sink::EventSink};
+use domain::decider::{Decider, Event, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// An [`Event`] dressed as a `cqrs-es` event: same JSON, same name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(transparent, bound = "")]
+pub struct Fact<E: Event>(pub E);
+
+impl<E: Event> DomainEvent for Fact<E> {
+    fn event_type(&self) -> String {
+        self.0.name().into()
+    }
+    fn event_version(&self) -> String {
+        self.0.version().into()
+    }
+}
+
+/// A [`Decider`] dressed as a `cqrs-es` aggregate.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(transparent, bound = "")]
+pub struct Root<D: Decider>(pub D);
+
+impl<D: Decider> Aggregate for Root<D>
+where
+    D::Event: Unpin + 'static,
+    D::Command: Sync + 'static,
+{
+    const TYPE: &'static str = D::NAME;
+    type Command = D::Command;
+    type Event = Fact<D::Event>;
+    type Error = D::Error;
+    type Services = Now;
+
+    async fn handle(
+        &mut self,
+        command: D::Command,
+        now: &Now,
+        sink: &EventSink<Self>,
+    ) -> Result<(), D::Error> {
+        for event in self.0.decide(command, (now.0)())? {
+            sink.write(Fact(event), self).await;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, Fact(event): Fact<D::Event>) {
+        self.0.evolve(event);
+    }
+}
+
+/// The only door through which time enters a decision made by `cqrs-es`.
+pub struct Now(pub fn() -> Timestamp);

@@ -1,0 +1,186 @@
+//! The log as the program holds it.
+use std::{sync::Arc, time::Duration};
+
+use sqlx::{PgPool, Row};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+
+use crate::{
+    AppendError, Appended, Clock, Commit, LogError, Stored, SyncView,
+    append::{Appender, Head, Intake, Outlet, Pending, Queue, Seen, Statement, connection},
+    cache::Cache,
+    migrate::LAYOUT,
+};
+
+/// How the log is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// Views that are written by the append statement, in this order.
+    pub sync_views: Vec<Arc<dyn SyncView>>,
+    /// The layout this program knows. Another one is for tests.
+    pub layout: i32,
+    /// Where time comes from.
+    pub clock: Clock,
+    /// How many commits may wait before callers are told to come back later.
+    pub queue: usize,
+    /// How long an idempotency key is remembered.
+    pub key_ttl: Duration,
+    /// How often to look whether another server wrote, while this one writes nothing. `None`: it is alone.
+    pub watch_others: Option<Duration>,
+    /// How many aggregates' states are kept in memory.
+    pub cached_states: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            sync_views: Vec::new(),
+            layout: LAYOUT,
+            clock: Clock::system(),
+            queue: 4_096,
+            key_ttl: Duration::from_secs(24 * 60 * 60),
+            watch_others: Some(Duration::from_millis(250)),
+            cached_states: 20_000,
+        }
+    }
+}
+
+/// The log: append, read, follow, prove. Cheap to clone; all clones are one writer.
+#[derive(Clone)]
+pub struct EventLog {
+    pub(crate) shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub pool: PgPool,
+    pub log_id: String,
+    pub clock: Clock,
+    pub arrivals: mpsc::Sender<Pending>,
+    pub positions: watch::Receiver<u64>,
+    pub seen: watch::Receiver<Seen>,
+    pub tail: broadcast::WeakSender<Arc<[Stored]>>,
+    pub cache: Cache,
+}
+
+/// How long a caller should stay away from a full queue.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How many batches a slow listener of [`EventLog::tail`] may be behind.
+const TAIL: usize = 1_024;
+
+impl EventLog {
+    /// Open the log and start its writer, which ends when the last clone is gone and everything is answered.
+    ///
+    /// # Errors
+    /// [`LogError`]: no log, another layout, a database that does not answer or does not keep texts as they are.
+    pub async fn open(pool: PgPool, options: Options) -> Result<EventLog, LogError> {
+        let connect = (*pool.connect_options()).clone();
+        let mut connection = connection(&connect).await?;
+        let row = sqlx::query("select current_setting('server_encoding')")
+            .fetch_one(&mut connection)
+            .await?;
+        let encoding: String = row.try_get(0)?;
+        if encoding != "UTF8" {
+            return Err(LogError::Encoding(encoding));
+        }
+        let there = sqlx::query("select to_regclass('log_head') is not null");
+        if !there.fetch_one(&mut connection).await?.try_get::<bool, _>(0)? {
+            return Err(LogError::NoLog);
+        }
+        let head = Head::read(&mut connection).await?.ok_or(LogError::NoLog)?;
+        if head.layout != options.layout {
+            return Err(LogError::Layout { known: options.layout, found: head.layout });
+        }
+        let (arrivals, queue) = mpsc::channel(options.queue);
+        let (positions, watched_positions) = watch::channel(head.position);
+        let (seen, watched) = watch::channel(head.seen());
+        let tail = broadcast::Sender::new(TAIL);
+        let shared = Shared {
+            pool,
+            log_id: head.log_id.clone(),
+            clock: options.clock.clone(),
+            arrivals,
+            positions: watched_positions,
+            seen: watched,
+            tail: tail.downgrade(),
+            cache: Cache::of(options.cached_states),
+        };
+        let appender = Appender {
+            options: connect,
+            clock: options.clock,
+            layout: options.layout,
+            key_ttl: options.key_ttl,
+            statement: Statement::of(&options.sync_views),
+            views: options.sync_views,
+            outlet: Outlet { seen, positions, tail },
+            connection: Some(connection),
+            head,
+            stale: false,
+        };
+        tokio::spawn(appender.run(Queue::new(queue), options.watch_others));
+        Ok(EventLog { shared: Arc::new(shared) })
+    }
+
+    /// Write a commit, all or nothing. When this returns `Ok`, it is durable. A commit without events is
+    /// checked at the database all the same. If the caller goes away, the commit may still be written.
+    ///
+    /// # Errors
+    /// [`AppendError`]; nothing of the commit was written.
+    pub async fn append(&self, commit: Commit) -> Result<Appended, AppendError> {
+        let intake = Intake::of(commit)?;
+        let (answer, answered) = oneshot::channel();
+        self.shared.arrivals.try_send(Pending { intake, answer }).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => AppendError::Full { retry_after: RETRY_AFTER },
+            mpsc::error::TrySendError::Closed(_) => AppendError::Closed,
+        })?;
+        answered.await.map_err(|_| AppendError::Closed)?
+    }
+
+    /// The ULID that was made with the database.
+    pub fn log_id(&self) -> &str {
+        &self.shared.log_id
+    }
+
+    /// How often an operator declared that history may have been lost.
+    pub fn epoch(&self) -> u64 {
+        self.shared.seen.borrow().epoch
+    }
+
+    /// The position of the last event that this process knows of; 0: there is none.
+    pub fn position(&self) -> u64 {
+        *self.shared.positions.borrow()
+    }
+
+    /// The position as it grows.
+    pub fn positions(&self) -> watch::Receiver<u64> {
+        self.shared.positions.clone()
+    }
+
+    /// Wait until this process knows of a position.
+    ///
+    /// # Errors
+    /// [`LogError::NoLog`] if the writer has ended first.
+    pub async fn reached(&self, position: u64) -> Result<(), LogError> {
+        let mut positions = self.positions();
+        positions.wait_for(|at| *at >= position).await.map_err(|_| LogError::NoLog)?;
+        Ok(())
+    }
+
+    /// The batches from now on, as they become durable, in order. A listener that falls behind, or that sees a
+    /// first position that is not the one after its last, reads the gap with [`EventLog::read`].
+    pub fn tail(&self) -> broadcast::Receiver<Arc<[Stored]>> {
+        match self.shared.tail.upgrade() {
+            Some(tail) => tail.subscribe(),
+            // The writer has ended: a channel that is closed already.
+            None => broadcast::channel(1).1,
+        }
+    }
+
+    /// The connections that reads use.
+    pub fn pool(&self) -> &PgPool {
+        &self.shared.pool
+    }
+
+    /// The clock that the log was opened with.
+    pub fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+}

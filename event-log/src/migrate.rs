@@ -1,0 +1,114 @@
+//! The one place that makes and changes tables. Forward only; every file runs once, in one transaction.
+use proof::chain;
+use sqlx::{PgConnection, PgPool, Row};
+use ulid::Ulid;
+
+use crate::{Clock, connect::SCHEMA};
+
+include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
+
+/// The layout of tables and event vocabulary that this program knows. Raised only with a migration that an
+/// older program must not write beside.
+pub const LAYOUT: i32 = 1;
+
+/// What an application's role may do, if there is one of that name: never change or remove an event.
+const APPLICATION_ROLE: &str = "stead_app";
+const GRANTS: &str = "
+    grant usage on schema stead to stead_app;
+    grant select, insert, update, delete on all tables in schema stead to stead_app;
+    revoke update, delete on log_event, log_node, log_seal, blob, migration from stead_app;
+    revoke insert on migration from stead_app;
+    revoke insert, delete on log_head from stead_app";
+
+/// Why the tables are not as this program needs them.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    /// The database does not answer or refused.
+    #[error("the database refused the migration: {0}")]
+    Database(#[from] sqlx::Error),
+    /// A file was changed after it ran somewhere.
+    #[error("migration {0} is not the one that ran on this database")]
+    Changed(String),
+    /// The database was made by a newer program.
+    #[error("the database knows migration {0}, this program does not")]
+    Unknown(String),
+}
+
+/// Bring the tables up to date and make the log if there is none. Safe to call from several programs at once
+/// and as often as one likes. Returns the names of the migrations that ran.
+///
+/// # Errors
+/// [`MigrateError`].
+pub async fn migrate(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
+    let ran = tables(pool).await?;
+    found(pool).await?;
+    Ok(ran)
+}
+
+/// Only the tables, without a log in them.
+pub(crate) async fn tables(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
+    let mut tx = pool.begin().await?;
+    prepare(&mut tx).await?;
+    let known =
+        sqlx::query("select name, sha256 from migration order by name").fetch_all(&mut *tx).await?;
+    let mut ran = Vec::new();
+    for row in &known {
+        let (name, sha256): (String, Vec<u8>) = (row.try_get("name")?, row.try_get("sha256")?);
+        match MIGRATIONS.iter().find(|(ours, _)| **ours == name) {
+            None => return Err(MigrateError::Unknown(name)),
+            Some((_, sql)) if proof::sha256(sql.as_bytes())[..] != sha256[..] => {
+                return Err(MigrateError::Changed(name));
+            }
+            Some(_) => ran.push(name),
+        }
+    }
+    let mut new = Vec::new();
+    for (name, sql) in MIGRATIONS.iter().filter(|(name, _)| ran.iter().all(|old| old != name)) {
+        sqlx::raw_sql(sql).execute(&mut *tx).await?;
+        sqlx::query("insert into migration (name, sha256, ran_at) values ($1, $2, now())")
+            .bind(name)
+            .bind(&proof::sha256(sql.as_bytes())[..])
+            .execute(&mut *tx)
+            .await?;
+        new.push((*name).to_owned());
+    }
+    let role = sqlx::query("select 1 from pg_roles where rolname = $1").bind(APPLICATION_ROLE);
+    if role.fetch_optional(&mut *tx).await?.is_some() {
+        sqlx::raw_sql(GRANTS).execute(&mut *tx).await?;
+    }
+    tx.commit().await?;
+    Ok(new)
+}
+
+/// The schema and the list of migrations, and nobody else at work on them until this transaction ends.
+async fn prepare(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let schema = sqlx::query("select 1 from pg_namespace where nspname = $1").bind(SCHEMA);
+    // Asked first: `create … if not exists` needs the right to create even when there is nothing to do.
+    if schema.fetch_optional(&mut *connection).await?.is_none() {
+        let create = format!("create schema if not exists {SCHEMA}");
+        sqlx::raw_sql(&create).execute(&mut *connection).await?;
+    }
+    let list = "create table if not exists migration (name text not null primary key, \
+                sha256 bytea not null, ran_at timestamptz not null); \
+                lock table migration in exclusive mode";
+    sqlx::raw_sql(list).execute(connection).await?;
+    Ok(())
+}
+
+/// Make the log of this database, if it has none.
+pub(crate) async fn found(pool: &PgPool) -> Result<(), sqlx::Error> {
+    let mut tx = pool.begin().await?;
+    sqlx::raw_sql("lock table migration in exclusive mode").execute(&mut *tx).await?;
+    let log_id = Ulid::new().to_string();
+    sqlx::query(
+        "insert into log_head (log_id, position, commit_no, turn, epoch, layout, chain, recorded_at) \
+         select $1, 0, 0, 0, 1, $2, $3, $4 where not exists (select 1 from log_head)",
+    )
+    .bind(&log_id)
+    .bind(LAYOUT)
+    .bind(&chain::genesis(&log_id)[..])
+    .bind(Clock::system().now())
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await
+}

@@ -1,0 +1,69 @@
+//! Nodes of the tree from what is stored: leaves and every eighth level.
+use proof::{
+    Hash,
+    tree::{self, Node},
+};
+use sqlx::{PgConnection, Row};
+
+use crate::stored::bigint;
+
+/// The hashes of perfect subtrees that are complete in the log, each computed from at most 128 stored ones.
+pub(crate) async fn fetch(
+    connection: &mut PgConnection,
+    nodes: Vec<Node>,
+) -> Result<Vec<Hash>, sqlx::Error> {
+    let (mut level, mut first, mut last) = (Vec::new(), Vec::new(), Vec::new());
+    for node in &nodes {
+        let stored = node.level / 8 * 8;
+        let above = node.level - stored;
+        level.push(i32::from(stored));
+        first.push(bigint(node.index << above));
+        last.push(bigint(((node.index + 1) << above) - 1));
+    }
+    if nodes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = sqlx::query(
+        "select n, hash from ( \
+           select w.n, e.position as place, e.leaf as hash \
+             from unnest($1::integer[], $2::bigint[], $3::bigint[]) \
+               with ordinality as w(level, first, last, n) \
+             join log_event e on e.position between w.first + 1 and w.last + 1 \
+            where w.level = 0 \
+           union all \
+           select w.n, o.index, o.hash \
+             from unnest($1::integer[], $2::bigint[], $3::bigint[]) \
+               with ordinality as w(level, first, last, n) \
+             join log_node o on o.level = w.level and o.index between w.first and w.last \
+            where w.level > 0) as found \
+         order by n, place",
+    )
+    .bind(&level)
+    .bind(&first)
+    .bind(&last)
+    .fetch_all(connection)
+    .await?;
+    let mut found: Vec<Vec<Hash>> = vec![Vec::new(); nodes.len()];
+    for row in &rows {
+        let n = usize::try_from(row.try_get::<i64, _>("n")?).unwrap_or(0);
+        let hash: Vec<u8> = row.try_get("hash")?;
+        let hash: Hash =
+            hash.try_into().map_err(|_| sqlx::Error::Decode("a hash is not 32 bytes".into()))?;
+        if let Some(hashes) = n.checked_sub(1).and_then(|at| found.get_mut(at)) {
+            hashes.push(hash);
+        }
+    }
+    nodes
+        .iter()
+        .zip(&found)
+        .map(|(node, hashes)| {
+            let whole = hashes.len() == 1 << (node.level % 8);
+            let hash = if whole { tree::perfect(hashes) } else { None };
+            hash.ok_or_else(|| {
+                let what =
+                    format!("the tree's node {} of level {} is gone", node.index, node.level);
+                sqlx::Error::Decode(what.into())
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,79 @@
+//! What the log can prove about itself.
+use ed25519_dalek::SigningKey;
+use proof::{
+    Hash,
+    checkpoint::Checkpoint,
+    tree::{self, ProofPlan},
+};
+
+use crate::{EventLog, LogError, nodes};
+
+impl EventLog {
+    /// The tree head that this process knows: it covers everything that was acknowledged here.
+    pub fn head(&self) -> Checkpoint {
+        let seen = self.shared.seen.borrow();
+        Checkpoint {
+            log_id: self.shared.log_id.clone(),
+            size: seen.position,
+            root: seen.root,
+            epoch: seen.epoch,
+        }
+    }
+
+    /// The chain's link at [`EventLog::head`].
+    pub fn chain(&self) -> Hash {
+        self.shared.seen.borrow().chain
+    }
+
+    /// [`EventLog::head`] as a signed note.
+    pub fn checkpoint(&self, key: &SigningKey) -> String {
+        self.head().sign(key)
+    }
+
+    /// The root of the first `size` events.
+    ///
+    /// # Errors
+    /// [`LogError::Proof`] if the log is not that long.
+    pub async fn root(&self, size: u64) -> Result<Hash, LogError> {
+        if size == 0 {
+            return Ok(tree::empty_root());
+        }
+        self.within(size)?;
+        let hashes = self.prove(tree::root(size)).await?;
+        hashes.first().copied().ok_or(LogError::NoLog)
+    }
+
+    /// The proof that the event at `position` is among the first `size`.
+    ///
+    /// # Errors
+    /// [`LogError::Proof`] if it is not, or the log is not that long.
+    pub async fn inclusion(&self, position: u64, size: u64) -> Result<Vec<Hash>, LogError> {
+        self.within(size)?;
+        let index = position.checked_sub(1);
+        let index = index.ok_or(tree::TreeError::NoSuchLeaf { index: position, size })?;
+        self.prove(tree::inclusion(index, size)?).await
+    }
+
+    /// The proof that the log of `new` events begins with the log of `old` events.
+    ///
+    /// # Errors
+    /// [`LogError::Proof`] if it cannot, or the log is not that long.
+    pub async fn consistency(&self, old: u64, new: u64) -> Result<Vec<Hash>, LogError> {
+        self.within(new)?;
+        self.prove(tree::consistency(old, new)?).await
+    }
+
+    fn within(&self, size: u64) -> Result<(), LogError> {
+        let position = self.position();
+        if size <= position {
+            return Ok(());
+        }
+        Err(tree::TreeError::Shrunk { old: size, new: position }.into())
+    }
+
+    async fn prove(&self, plan: ProofPlan) -> Result<Vec<Hash>, LogError> {
+        let mut connection = self.pool().acquire().await?;
+        let hashes = nodes::fetch(&mut connection, plan.nodes().collect()).await?;
+        Ok(plan.fold(&hashes)?)
+    }
+}

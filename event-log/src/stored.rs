@@ -1,0 +1,133 @@
+//! An event as the log holds it.
+use std::{borrow::Cow, sync::Arc};
+
+use domain::decider::{Event, Timestamp};
+use proof::{
+    Hash,
+    leaf::{Leaf, Salt, metadata_hash, payload_hash},
+};
+use sqlx::{Row, postgres::PgRow};
+use ulid::Ulid;
+use uuid::Uuid;
+
+use crate::{LogError, Meta, StreamId};
+
+/// The columns that [`Stored::read`] wants.
+pub(crate) const COLUMNS: &str = "position, event_id, aggregate_type, aggregate_id, sequence, \
+    event_type, event_version, payload::text as payload, metadata::text as metadata, salt, leaf, \
+    chain, commit_no, recorded_at";
+
+/// An event as the log holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// The place in the whole log; 1 first, without gaps.
+    pub position: u64,
+    /// Which event, everywhere.
+    pub event_id: Ulid,
+    /// Whose event.
+    pub stream: StreamId,
+    /// The place in its stream; 1 first.
+    pub sequence: u64,
+    /// `aggregate.verb_past`.
+    pub event_type: Cow<'static, str>,
+    /// Which shape the payload has.
+    pub event_version: Cow<'static, str>,
+    /// JSON, byte for byte as it was hashed.
+    pub payload: Arc<str>,
+    /// A flat JSON map of texts ([`Meta`]), byte for byte as it was hashed.
+    pub metadata: Arc<str>,
+    /// What keeps the payload's hash from being guessed. Never in a proof.
+    pub salt: Salt,
+    /// The hash in the tree.
+    pub leaf: Hash,
+    /// The hash over everything up to here.
+    pub chain: Hash,
+    /// Which batch it was in.
+    pub commit_no: u64,
+    /// When it was recorded; never before an earlier position's.
+    pub recorded_at: Timestamp,
+}
+
+impl Stored {
+    /// What happened.
+    ///
+    /// # Errors
+    /// [`LogError::Damaged`] if the payload is not an event of that kind.
+    pub fn decode<E: Event>(&self) -> Result<E, LogError> {
+        serde_json::from_str(&self.payload).map_err(|error| self.damaged(&error))
+    }
+
+    /// Who asked, and why.
+    ///
+    /// # Errors
+    /// [`LogError::Damaged`] if the metadata is not what we write.
+    pub fn meta(&self) -> Result<Meta, LogError> {
+        serde_json::from_str(&self.metadata).map_err(|error| self.damaged(&error))
+    }
+
+    /// The leaf's hash, computed from everything else. `None` if the version is no number.
+    pub fn computed_leaf(&self) -> Option<Hash> {
+        let leaf = Leaf {
+            position: self.position,
+            event_id: self.event_id.to_bytes(),
+            aggregate_type: &self.stream.aggregate_type,
+            aggregate_id: &self.stream.aggregate_id,
+            sequence: self.sequence,
+            event_type: &self.event_type,
+            event_version: self.event_version.parse().ok()?,
+            recorded_at_us: self.recorded_at.timestamp_micros(),
+            payload_hash: payload_hash(&self.salt, self.payload.as_bytes()),
+            metadata_hash: metadata_hash(&self.salt, self.metadata.as_bytes()),
+        };
+        Some(leaf.hash())
+    }
+
+    fn damaged(&self, error: &serde_json::Error) -> LogError {
+        let what = format!("{} {}: {error}", self.event_type, self.event_version);
+        LogError::Damaged { position: self.position, what }
+    }
+
+    pub(crate) fn read(row: &PgRow) -> Result<Stored, LogError> {
+        let position = number(row.try_get("position")?);
+        let bytes = |column: &str| -> Result<Vec<u8>, LogError> { Ok(row.try_get(column)?) };
+        Ok(Stored {
+            position,
+            event_id: Ulid::from_bytes(*row.try_get::<Uuid, _>("event_id")?.as_bytes()),
+            stream: StreamId {
+                aggregate_type: row.try_get("aggregate_type")?,
+                aggregate_id: row.try_get("aggregate_id")?,
+            },
+            sequence: number(row.try_get("sequence")?),
+            event_type: Cow::Owned(row.try_get("event_type")?),
+            event_version: Cow::Owned(row.try_get("event_version")?),
+            payload: row.try_get::<String, _>("payload")?.into(),
+            metadata: row.try_get::<String, _>("metadata")?.into(),
+            salt: fixed(bytes("salt")?, position, "salt")?,
+            leaf: fixed(bytes("leaf")?, position, "leaf")?,
+            chain: fixed(bytes("chain")?, position, "chain")?,
+            commit_no: number(row.try_get("commit_no")?),
+            recorded_at: row.try_get("recorded_at")?,
+        })
+    }
+}
+
+/// A position or version as we count: the tables hold no negative ones.
+pub(crate) fn number(value: i64) -> u64 {
+    value.max(0).cast_unsigned()
+}
+
+/// A position or version as the database counts. We come nowhere near 2^63.
+pub(crate) fn bigint(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn fixed<const N: usize>(
+    bytes: Vec<u8>,
+    position: u64,
+    what: &str,
+) -> Result<[u8; N], LogError> {
+    bytes.try_into().map_err(|bytes: Vec<u8>| LogError::Damaged {
+        position,
+        what: format!("{what} has {} bytes, not {N}", bytes.len()),
+    })
+}

@@ -1,0 +1,171 @@
+//! A private Postgres on a socket of its own.
+use std::{
+    env, fs,
+    fs::File,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use sqlx::{Connection, PgConnection};
+
+use super::{Binaries, TestingError, io};
+
+/// How a cluster is run.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Whether what is committed survives the machine. Off for tests, on for benchmarks.
+    pub fsync: bool,
+    /// `name=value`, as for `postgres -c`.
+    pub more: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { fsync: false, more: Vec::new() }
+    }
+}
+
+/// A running Postgres.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    binaries: Binaries,
+    directory: PathBuf,
+}
+
+impl Cluster {
+    /// Start the cluster in that directory, or find it running. Several processes may do so at once.
+    ///
+    /// # Errors
+    /// [`TestingError`].
+    pub async fn start(directory: &Path, settings: &Settings) -> Result<Cluster, TestingError> {
+        let binaries = Binaries::find()?;
+        binaries.make_directory(directory)?;
+        let cluster = Cluster { binaries, directory: directory.to_owned() };
+        let lock = cluster.lock()?;
+        if !cluster.answers().await {
+            let cluster = cluster.clone();
+            let settings = settings.clone();
+            let started = tokio::task::spawn_blocking(move || cluster.launch(&settings));
+            started.await.map_err(|error| io("starting PostgreSQL")(error.into()))??;
+        }
+        drop(lock);
+        Ok(cluster)
+    }
+
+    /// Whoever holds this makes or removes things that all share. Released when dropped.
+    pub(super) fn lock(&self) -> Result<File, TestingError> {
+        let path = self.directory.join("lock");
+        let what = path.display().to_string();
+        let file = File::options().create(true).append(true).open(&path).map_err(io(&what))?;
+        file.lock().map_err(io(what))?;
+        Ok(file)
+    }
+
+    async fn answers(&self) -> bool {
+        if !self.data().join("postmaster.pid").exists() {
+            return false;
+        }
+        match PgConnection::connect(&self.url("postgres")).await {
+            Ok(connection) => connection.close().await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    fn launch(&self, settings: &Settings) -> Result<(), TestingError> {
+        if !self.data().join("PG_VERSION").exists() {
+            let mut initdb = self.binaries.command("initdb");
+            initdb.arg("-D").arg(self.data()).args(["-U", "stead", "-A", "trust", "-E", "UTF8"]);
+            initdb.args(["--locale=C", "--no-instructions", "--no-sync"]);
+            Binaries::run(initdb)?;
+        }
+        let onoff = if settings.fsync { "on" } else { "off" };
+        let mut options = format!("-c listen_addresses='' -k {}", self.directory.display());
+        let mut with = |setting: &str| options.push_str(&format!(" -c {setting}"));
+        with(&format!("fsync={onoff}"));
+        with(&format!("full_page_writes={onoff}"));
+        with("max_connections=400");
+        with("shared_buffers=256MB");
+        with("autovacuum_naptime=10s");
+        settings.more.iter().for_each(|setting| with(setting));
+        let mut start = self.binaries.command("pg_ctl");
+        start
+            .arg("start")
+            .arg("-D")
+            .arg(self.data())
+            .args(["-w", "-s", "-t", "60", "-o", &options]);
+        start.arg("-l").arg(self.directory.join("log"));
+        // Not captured: the server would inherit the pipe and keep it open for as long as it runs.
+        start.stdout(Stdio::null()).stderr(Stdio::null());
+        let status = start.status().map_err(io("pg_ctl"))?;
+        if status.success() {
+            return Ok(());
+        }
+        let output = fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+        Err(TestingError::Failed { program: "pg_ctl start".into(), output })
+    }
+
+    /// Stop it at once; what was not written is lost, which is what a test of recovery may want.
+    ///
+    /// # Errors
+    /// [`TestingError`].
+    pub fn stop(&self) -> Result<(), TestingError> {
+        let mut stop = self.binaries.command("pg_ctl");
+        stop.arg("stop").arg("-D").arg(self.data()).args(["-m", "immediate", "-s"]);
+        Binaries::run(stop).map(drop)
+    }
+
+    /// Stop it and remove everything.
+    ///
+    /// # Errors
+    /// [`TestingError`].
+    pub fn remove(self) -> Result<(), TestingError> {
+        self.stop()?;
+        fs::remove_dir_all(&self.directory).map_err(io(self.directory.display().to_string()))
+    }
+
+    /// The URL of one of its databases.
+    pub fn url(&self, database: &str) -> String {
+        let mut host = String::new();
+        for byte in self.directory.to_string_lossy().bytes() {
+            if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
+                host.push(char::from(byte));
+            } else {
+                host.push_str(&format!("%{byte:02X}"));
+            }
+        }
+        format!("postgresql://stead@{host}/{database}")
+    }
+
+    /// The directory of its socket.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The programs it runs from.
+    pub fn binaries(&self) -> &Binaries {
+        &self.binaries
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.join("data")
+    }
+}
+
+/// Where the cluster of this checkout's tests lives. Short, because a socket's path must be.
+pub fn shared_directory() -> PathBuf {
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let hash = hex::encode(&proof::sha256(checkout.to_string_lossy().as_bytes())[..4]);
+    env::temp_dir().join(format!("stead-test-{hash}-{}", nix::unistd::geteuid()))
+}
+
+/// Stop the cluster of this checkout's tests, if it runs, and remove it.
+///
+/// # Errors
+/// [`TestingError`].
+pub fn stop_shared() -> Result<(), TestingError> {
+    let directory = shared_directory();
+    if !directory.join("data/postmaster.pid").exists() {
+        return Ok(());
+    }
+    Cluster { binaries: Binaries::find()?, directory }.remove()
+}

@@ -1,0 +1,151 @@
+//! A fresh database per test, copied from a template with all migrations.
+use std::{env, time::Duration};
+
+use sqlx::{Connection, Executor, PgConnection, PgPool, Row};
+use ulid::Ulid;
+
+use super::{Cluster, Settings, TestingError, shared_directory};
+use crate::{
+    Clock, EventLog, LogError, Options, connect,
+    migrate::{MIGRATIONS, found, tables},
+};
+
+/// How long a test's database is kept, for whoever wants to look at it.
+const KEPT: Duration = Duration::from_secs(10 * 60);
+/// How many connections a test's pool has.
+const CONNECTIONS: u32 = 8;
+
+/// A test's own database.
+#[derive(Debug, Clone)]
+pub struct Database {
+    /// For programs that connect by themselves.
+    pub url: String,
+    /// Connections to it.
+    pub pool: PgPool,
+}
+
+impl Database {
+    /// The log of this database.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn log(&self) -> Result<EventLog, LogError> {
+        self.log_with(Options::default()).await
+    }
+
+    /// The log of this database, opened in a special way.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn log_with(&self, options: Options) -> Result<EventLog, LogError> {
+        EventLog::open(self.pool.clone(), options).await
+    }
+}
+
+/// A database with all tables and an empty log.
+///
+/// # Errors
+/// [`TestingError`].
+pub async fn fresh_database() -> Result<Database, TestingError> {
+    let server = Server::find().await?;
+    let database = server.copy_of_template().await?;
+    found(&database.pool).await?;
+    Ok(database)
+}
+
+/// A database without anything in it, for tests of migrations.
+///
+/// # Errors
+/// [`TestingError`].
+pub async fn fresh_empty_database() -> Result<Database, TestingError> {
+    Server::find().await?.create("template0").await
+}
+
+/// A database with all tables and an empty log in another cluster than the shared one.
+///
+/// # Errors
+/// [`TestingError`].
+pub async fn fresh_in(cluster: &Cluster) -> Result<Database, TestingError> {
+    let server = Server { admin: cluster.url("postgres"), cluster: Some(cluster.clone()) };
+    let database = server.create("template0").await?;
+    crate::migrate(&database.pool).await?;
+    Ok(database)
+}
+
+struct Server {
+    admin: String,
+    /// `None`: somebody else's.
+    cluster: Option<Cluster>,
+}
+
+impl Server {
+    async fn find() -> Result<Server, TestingError> {
+        if let Ok(admin) = env::var("TEST_DATABASE_URL") {
+            return Ok(Server { admin, cluster: None });
+        }
+        let cluster = Cluster::start(&shared_directory(), &Settings::default()).await?;
+        Ok(Server { admin: cluster.url("postgres"), cluster: Some(cluster) })
+    }
+
+    async fn copy_of_template(&self) -> Result<Database, TestingError> {
+        let mut all = Vec::new();
+        for (name, sql) in MIGRATIONS {
+            all.extend_from_slice(name.as_bytes());
+            all.extend_from_slice(sql.as_bytes());
+        }
+        let template = format!("stead_template_{}", hex::encode(&proof::sha256(&all)[..6]));
+        let lock = self.cluster.as_ref().map(Cluster::lock).transpose()?;
+        let mut admin = PgConnection::connect(&self.admin).await?;
+        let there = sqlx::query("select 1 from pg_database where datname = $1").bind(&template);
+        if there.fetch_optional(&mut admin).await?.is_none() {
+            // Renamed when it is whole, so that nobody copies half of it.
+            let making = format!("{template}_new");
+            admin.execute(&*format!("drop database if exists {making} with (force)")).await?;
+            admin.execute(&*format!("create database {making} template template0")).await?;
+            let pool = connect(&self.url(&making), 1).await?;
+            tables(&pool).await?;
+            pool.close().await;
+            admin.execute(&*format!("alter database {making} rename to {template}")).await?;
+        }
+        sweep(&mut admin).await?;
+        admin.close().await?;
+        drop(lock);
+        self.create(&template).await
+    }
+
+    async fn create(&self, template: &str) -> Result<Database, TestingError> {
+        let name = format!("t_{}", Ulid::new()).to_lowercase();
+        let mut admin = PgConnection::connect(&self.admin).await?;
+        admin.execute(&*format!("create database {name} template {template}")).await?;
+        admin.close().await?;
+        let url = self.url(&name);
+        Ok(Database { pool: connect(&url, CONNECTIONS).await?, url })
+    }
+
+    /// The admin's URL with another database.
+    fn url(&self, database: &str) -> String {
+        let (before, query) = match self.admin.split_once('?') {
+            Some((before, query)) => (before, format!("?{query}")),
+            None => (&*self.admin, String::new()),
+        };
+        let server = before.rsplit_once('/').map_or(before, |(server, _)| server);
+        format!("{server}/{database}{query}")
+    }
+}
+
+/// Remove what earlier tests left behind.
+async fn sweep(admin: &mut PgConnection) -> Result<(), TestingError> {
+    let rows = sqlx::query("select datname from pg_database where datname like 't\\_%'")
+        .fetch_all(&mut *admin)
+        .await?;
+    let now = Clock::system().now().timestamp_millis().cast_unsigned();
+    for row in rows {
+        let name: String = row.try_get(0)?;
+        let made = name.strip_prefix("t_").and_then(|id| Ulid::from_string(id).ok());
+        let kept = u64::try_from(KEPT.as_millis()).unwrap_or(u64::MAX);
+        if made.is_some_and(|made| made.timestamp_ms() + kept < now) {
+            admin.execute(&*format!("drop database if exists {name} with (force)")).await?;
+        }
+    }
+    Ok(())
+}
