@@ -1,0 +1,53 @@
+//! From a build to its manifest: pack one directory of the bundle.
+use domain::{
+    build::Order,
+    ids::{BuildId, JobId},
+    job::{Origin, Work},
+};
+use schemas::{
+    manifest::{Manifest, PluginRef},
+    runner::{JobClass, JobKind},
+};
+use serde_json::json;
+
+use super::manifest::{self, DEADLINE_MS};
+use crate::{problem::Problem, state::App};
+
+/// The version of the plugin contract.
+pub const CONTRACT: &str = "1";
+
+/// What the build runner is to do.
+pub async fn work(
+    app: &App,
+    build: BuildId,
+    order: &Order,
+    app_name: &str,
+    job: JobId,
+) -> Result<Work, Problem> {
+    let kind = JobKind::Build;
+    let manifest = Manifest {
+        version: 1,
+        job,
+        kind,
+        class: JobClass::Pure,
+        plugin: PluginRef { name: order.kind.clone(), version: CONTRACT.into(), digest: None },
+        artifacts: vec![],
+        inputs: json!({
+            "component": order.component_name,
+            "repository": repository(app_name, &order.component_name),
+            "source": order.source,
+        }),
+        env: Default::default(),
+        role: None,
+        limits: manifest::limits(),
+        timeouts: manifest::timeouts(kind, DEADLINE_MS),
+        plan: None,
+    };
+    let origin = Origin::Build { app: order.app, component: order.component, build };
+    manifest::keep(app, &manifest, origin).await
+}
+
+/// Where a component's artifacts are, below `/v2/`.
+pub fn repository(app_name: &str, component: &str) -> String {
+    format!("{app_name}/{component}")
+}

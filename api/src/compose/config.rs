@@ -1,0 +1,91 @@
+//! Published configs, read once and kept: a bundle's digest says everything about it.
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use app_config::{AppConfig, Diagnostic, Graph, Limits, Tree};
+use domain::{app::App as AppState, app::Published, digest::Digest};
+use schemas::problem::FieldProblem;
+use sqlx::PgPool;
+
+use crate::problem::{Code, Problem};
+
+/// How many configs are kept; more than that and all are read again.
+const KEPT: usize = 64;
+
+/// A bundle, read.
+#[derive(Debug)]
+pub struct Config {
+    /// What the app directory says.
+    pub app: AppConfig,
+    /// Who reads whom.
+    pub graph: Graph,
+    /// What is worth knowing and forbids nothing.
+    pub warnings: Vec<Diagnostic>,
+    /// The bundle itself.
+    pub tree: Tree,
+}
+
+/// The configs that were read.
+#[derive(Clone, Default)]
+pub struct Configs(Arc<Mutex<HashMap<Digest, Arc<Config>>>>);
+
+impl Configs {
+    /// The config of a published bundle.
+    pub async fn get(&self, pool: &PgPool, bundle: &Digest) -> Result<Arc<Config>, Problem> {
+        if let Some(kept) = self.lock().get(bundle) {
+            return Ok(kept.clone());
+        }
+        let bytes = event_log::blob::get(pool, bundle).await?;
+        let bytes = bytes.ok_or_else(|| Problem::internal(format!("no blob {bundle}")))?;
+        let config = Arc::new(read(&bytes)?);
+        let mut kept = self.lock();
+        if kept.len() >= KEPT {
+            kept.clear();
+        }
+        kept.insert(bundle.clone(), config.clone());
+        Ok(config)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Digest, Arc<Config>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Read a bundle's tar; what forbids its use is in the problem, with file and line.
+pub fn read(bytes: &[u8]) -> Result<Config, Problem> {
+    let tree = Tree::decode(bytes, Limits::default())
+        .map_err(|error| Problem::new(Code::Invalid, format!("not a bundle: {error}")))?;
+    match app_config::read(&tree) {
+        Ok(reading) => {
+            let graph = app_config::graph(&reading.config);
+            Ok(Config { app: reading.config, graph, warnings: reading.warnings, tree })
+        }
+        Err(diagnostics) => {
+            let errors = diagnostics.iter().map(field_problem).collect();
+            Err(Problem::invalid("the app directory has errors; nothing was changed", errors))
+        }
+    }
+}
+
+/// A diagnostic as the wire says it.
+pub fn field_problem(diagnostic: &Diagnostic) -> FieldProblem {
+    FieldProblem {
+        field: diagnostic.field.clone(),
+        file: Some(diagnostic.file.clone()),
+        line: Some(diagnostic.line),
+        column: Some(diagnostic.column),
+        message: diagnostic.message.clone(),
+        remedy: diagnostic.remedy.clone(),
+    }
+}
+
+/// A config version of an app.
+pub fn published(app: &AppState, version: u32) -> Result<&Published, Problem> {
+    app.versions.get(&version).ok_or_else(|| {
+        let newest = app.version();
+        let detail = format!("the app has no config version {version}; its newest is {newest}");
+        Problem::new(Code::NotFound, detail)
+    })
+}

@@ -1,0 +1,67 @@
+//! A manifest becomes bytes once: canonical, and kept by digest before the event that names it.
+//!
+//! The blob holds the payload. Its envelope is signed when a claim hands it out: Ed25519 gives the
+//! same signature for the same bytes and key each time.
+use domain::job::{Class, JobKind, Origin, Work};
+use event_log::blob;
+use schemas::{
+    manifest::{Limits, Manifest, Timeouts},
+    runner,
+};
+
+use crate::{problem::Problem, state::App};
+
+/// How long a job waits for a runner: a day.
+const QUEUE_TTL_MS: u64 = 24 * 60 * 60 * 1000;
+/// How often pure work is tried.
+const ATTEMPTS: u32 = 3;
+/// Log bytes that are kept of an execution: the first 48 MiB and the last 16.
+const OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
+/// How long work may take unless its config says otherwise: an hour.
+pub const DEADLINE_MS: u64 = 60 * 60 * 1000;
+
+/// What every child may use.
+pub fn limits() -> Limits {
+    Limits { memory_bytes: None, output_bytes: OUTPUT_BYTES }
+}
+
+/// How long a child may take; whatever keeps state gets five minutes to write it when it is stopped.
+pub fn timeouts(kind: runner::JobKind, deadline_ms: u64) -> Timeouts {
+    let grace_ms = match kind {
+        runner::JobKind::Apply => 300_000,
+        runner::JobKind::Build | runner::JobKind::Plan | runner::JobKind::Action => 30_000,
+    };
+    Timeouts { deadline_ms, grace_ms, no_output_ms: None }
+}
+
+/// Keep a manifest, and say what is to be queued.
+pub async fn keep(app: &App, manifest: &Manifest, origin: Origin) -> Result<Work, Problem> {
+    let payload = proof::canonical::json(manifest).map_err(Problem::internal)?;
+    let digest = blob::put(&app.pool, &payload).await?;
+    Ok(Work {
+        kind: kind(manifest.kind),
+        class: class(manifest.class),
+        attempts: ATTEMPTS,
+        manifest: digest,
+        origin,
+        deadline_ms: manifest.timeouts.deadline_ms,
+        queue_ttl_ms: QUEUE_TTL_MS,
+    })
+}
+
+fn kind(kind: runner::JobKind) -> JobKind {
+    match kind {
+        runner::JobKind::Build => JobKind::Build,
+        runner::JobKind::Plan => JobKind::Plan,
+        runner::JobKind::Apply => JobKind::Apply,
+        runner::JobKind::Action => JobKind::Action,
+    }
+}
+
+fn class(class: runner::JobClass) -> Class {
+    match class {
+        runner::JobClass::Pure => Class::Pure,
+        runner::JobClass::Mutating => Class::Mutating,
+        runner::JobClass::Unsafe => Class::Unsafe,
+    }
+}

@@ -1,0 +1,101 @@
+//! An install's state as templates read it: `.nuon…`, and the same as `.stead…`.
+use std::collections::BTreeMap;
+
+use app_config::tree::SANDBOX;
+use domain::{
+    app::App as AppState,
+    ids::{AppId, InstallId},
+    install::{Install, Outputs},
+};
+use serde_json::{Map, Value, json};
+
+use super::config::Config;
+
+/// What templates see. Inputs are those of the config, given or by default.
+pub fn nuon(
+    app: (AppId, &AppState),
+    install: (InstallId, &Install),
+    config: &Config,
+    inputs: &BTreeMap<String, Value>,
+) -> Value {
+    let (app_id, app) = app;
+    let (install_id, install) = install;
+    let name = app.name.clone().unwrap_or_default();
+    let sandbox = sandbox(install, config);
+    let components: Map<String, Value> =
+        config.app.components.iter().map(|c| (c.name.clone(), component(install, c))).collect();
+    let workflows: Map<String, Value> =
+        config.app.actions.iter().map(|a| (a.name.clone(), action(install, &a.name))).collect();
+    let stack = install.stack.as_ref().map(|stack| stack.outputs.clone()).unwrap_or_default();
+    let stack_status = if install.stack.is_some() { "active" } else { "pending" };
+    let runner = install.stack.as_ref().map(|stack| stack.runner.to_string());
+    let domain = |key: &str| read(&sandbox, &["outputs", "nuon_dns", key, "name"]);
+    let nuon = json!({
+        "id": install_id.to_string(),
+        "name": install.name,
+        "app": { "id": app_id.to_string(), "name": name, "status": "active", "variables": {} },
+        "org": { "id": "", "name": "", "status": "active" },
+        "install": {
+            "id": install_id.to_string(),
+            "name": install.name,
+            "public_domain": domain("public_domain"),
+            "internal_domain": domain("internal_domain"),
+            "inputs": inputs,
+            "sandbox": sandbox,
+        },
+        "inputs": { "inputs": inputs },
+        "sandbox": sandbox,
+        "components": components,
+        "actions": { "workflows": workflows },
+        "install_stack": { "status": stack_status, "outputs": stack },
+        "cloud_account": cloud_account(&stack),
+        "domain": {
+            "public_domain": domain("public_domain"),
+            "internal_domain": domain("internal_domain"),
+        },
+        "secrets": {},
+        "runner": { "id": runner.unwrap_or_default(), "status": stack_status },
+    });
+    json!({ "nuon": nuon, "stead": nuon })
+}
+
+fn sandbox(install: &Install, config: &Config) -> Value {
+    let kind = config.app.sandbox.as_ref().map_or("", |sandbox| sandbox.module.kind.as_str());
+    let (status, outputs, build) = match &install.sandbox {
+        Some(has) => ("active", has.outputs.clone(), has.build.to_string()),
+        None => ("pending", Outputs::new(), String::new()),
+    };
+    json!({ "name": SANDBOX, "type": kind, "version": build, "status": status, "outputs": outputs })
+}
+
+fn component(install: &Install, component: &app_config::model::Component) -> Value {
+    match install.components.get(&component.name) {
+        Some(has) => json!({
+            "id": has.component.to_string(),
+            "component_id": has.component.to_string(),
+            "build_id": has.build.to_string(),
+            "status": "active",
+            "outputs": has.outputs,
+        }),
+        None => json!({ "status": "pending", "outputs": {} }),
+    }
+}
+
+fn action(install: &Install, name: &str) -> Value {
+    match install.actions.get(name) {
+        Some(outputs) => json!({ "status": "active", "outputs": outputs }),
+        None => json!({ "status": "pending", "outputs": {} }),
+    }
+}
+
+fn cloud_account(stack: &Outputs) -> Value {
+    match stack.get("region") {
+        Some(region) => json!({ "aws": { "region": region } }),
+        None => json!({}),
+    }
+}
+
+fn read(value: &Value, path: &[&str]) -> Value {
+    let found = path.iter().try_fold(value, |at, key| at.get(key));
+    found.cloned().unwrap_or_else(|| Value::String(String::new()))
+}

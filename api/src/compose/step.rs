@@ -1,0 +1,253 @@
+//! From a step of a run to the manifest of its job.
+//!
+//! `Err` of the outer result is ours (the database); the inner one is the vendor's: a template that
+//! cannot be rendered, in words.
+use std::{collections::BTreeMap, sync::Arc};
+
+use app_config::{
+    Text,
+    model::{Module, RolePurpose, TERRAFORM_MODULE},
+    tree::SANDBOX,
+};
+use domain::{
+    app::App as AppState,
+    artifact::Artifact,
+    ids::{InstallId, JobId, RunId},
+    install::Install,
+    job::{Origin, Work},
+    run::{Operation, PlanFacts, Request, Run, Step, Target},
+};
+use schemas::{
+    manifest::{ArtifactRef, Manifest, PluginRef},
+    runner::{JobClass, JobKind},
+};
+use serde_json::{Value, json};
+
+use super::{
+    build::CONTRACT,
+    config::{Config, published},
+    manifest::{self, DEADLINE_MS},
+    state,
+};
+use crate::{execute::Unit, problem::Problem, state::App};
+
+/// Why a manifest could not be put together, in words for the vendor.
+pub type Composed = Result<Work, String>;
+
+/// The job that plans a step, or runs its script.
+pub async fn first(
+    app: &App,
+    unit: &mut Unit,
+    run: RunId,
+    step: &Step,
+    job: JobId,
+    artifact: Option<Artifact>,
+) -> Result<Composed, Problem> {
+    let scene = Scene::load(app, unit, run).await?;
+    let (kind, class) = match step.spec.operation {
+        Operation::Apply | Operation::Destroy => (JobKind::Plan, JobClass::Pure),
+        Operation::Execute => (JobKind::Action, JobClass::Unsafe),
+    };
+    scene.work(app, step, job, artifact, kind, class, None).await
+}
+
+/// The job that applies exactly the plan that was approved.
+pub async fn apply(
+    app: &App,
+    unit: &mut Unit,
+    run: RunId,
+    step: &Step,
+    job: JobId,
+    artifact: Option<Artifact>,
+    plan: &PlanFacts,
+) -> Result<Composed, Problem> {
+    let scene = Scene::load(app, unit, run).await?;
+    let (kind, class) = (JobKind::Apply, JobClass::Mutating);
+    scene.work(app, step, job, artifact, kind, class, Some(plan)).await
+}
+
+/// Everything that a step's manifest is put together from.
+struct Scene {
+    run: RunId,
+    install: InstallId,
+    request: Request,
+    config: Arc<Config>,
+    nuon: Value,
+}
+
+impl Scene {
+    async fn load(app: &App, unit: &mut Unit, run: RunId) -> Result<Scene, Problem> {
+        let request = unit.load::<Run>(run).await?.request.clone();
+        let request = request.ok_or_else(|| Problem::not_found(run))?;
+        let install_id = request.install;
+        let install = unit.load::<Install>(install_id).await?.clone();
+        let app_id = install.app.ok_or_else(|| Problem::not_found(install_id))?;
+        let app_state = unit.load::<AppState>(app_id).await?.clone();
+        let bundle = &published(&app_state, request.config_version)?.bundle;
+        let config = app.configs.get(&app.pool, bundle).await?;
+        let inputs = crate::usecases::installs::resolved(&config, &install.inputs)?;
+        let nuon = state::nuon((app_id, &app_state), (install_id, &install), &config, &inputs);
+        Ok(Scene { run, install: install_id, request, config, nuon })
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "each is another part of one manifest")]
+    async fn work(
+        &self,
+        app: &App,
+        step: &Step,
+        job: JobId,
+        artifact: Option<Artifact>,
+        kind: JobKind,
+        class: JobClass,
+        plan: Option<&PlanFacts>,
+    ) -> Result<Composed, Problem> {
+        let parts = match self.parts(step) {
+            Ok(parts) => parts,
+            Err(detail) => return Ok(Err(detail)),
+        };
+        let artifacts = artifact.into_iter().map(|artifact| ArtifactRef {
+            repository: artifact.repository,
+            digest: artifact.digest,
+            size: artifact.size_bytes,
+        });
+        let manifest = Manifest {
+            version: 1,
+            job,
+            kind,
+            class,
+            plugin: parts.plugin,
+            artifacts: artifacts.collect(),
+            inputs: parts.inputs,
+            env: parts.env,
+            role: parts.role,
+            limits: manifest::limits(),
+            timeouts: manifest::timeouts(kind, parts.deadline_ms),
+            plan: plan.map(|plan| plan.digest.clone()),
+        };
+        let origin = Origin::Step { install: self.install, run: self.run, step: step.spec.step };
+        Ok(Ok(manifest::keep(app, &manifest, origin).await?))
+    }
+
+    fn parts(&self, step: &Step) -> Result<Parts, String> {
+        let operation = step.spec.operation;
+        match &step.spec.target {
+            Target::Sandbox { .. } => {
+                let sandbox = self.config.app.sandbox.as_ref();
+                let sandbox = sandbox.ok_or("the config has no sandbox")?;
+                self.module(SANDBOX, &sandbox.module, operation)
+            }
+            Target::Component { name, .. } => match self.config.app.component(name) {
+                Some(component) => self.module(name, &component.module, operation),
+                // The config no longer has it: what destroys it needs its state, not its inputs.
+                None => Ok(self.gone(name)),
+            },
+            Target::Action { name } => self.action(name),
+        }
+    }
+
+    fn module(&self, name: &str, module: &Module, operation: Operation) -> Result<Parts, String> {
+        let mut env = self.runner_env()?;
+        env.extend(self.texts(&module.env_vars)?);
+        let vars = self.texts(&module.vars)?;
+        let var_files: Vec<String> =
+            module.var_files.iter().map(|text| self.text(text)).collect::<Result<_, _>>()?;
+        let inputs = json!({
+            "component": name,
+            "operation": word(operation),
+            "vars": vars,
+            "var_files": var_files,
+            "terraform_version": module.terraform_version.clone().unwrap_or_default(),
+        });
+        let purpose = match (name, operation) {
+            (_, Operation::Destroy) => RolePurpose::Deprovision,
+            (SANDBOX, _) => RolePurpose::Provision,
+            (_, _) => RolePurpose::Maintenance,
+        };
+        let (plugin, role) = (self.plugin(&module.kind), self.role(purpose)?);
+        Ok(Parts { plugin, inputs, env, role, deadline_ms: DEADLINE_MS })
+    }
+
+    fn gone(&self, name: &str) -> Parts {
+        let inputs = json!({
+            "component": name,
+            "operation": word(Operation::Destroy),
+            "vars": {},
+            "var_files": [],
+        });
+        let plugin = self.plugin(TERRAFORM_MODULE);
+        Parts { plugin, inputs, env: BTreeMap::new(), role: None, deadline_ms: DEADLINE_MS }
+    }
+
+    fn action(&self, name: &str) -> Result<Parts, String> {
+        let action = self.config.app.action(name);
+        let action = action.ok_or_else(|| format!("the config has no action {name}"))?;
+        let mut steps = vec![];
+        for step in &action.steps {
+            let command = step.command.as_ref().map(|text| self.text(text)).transpose()?;
+            let inline = step.inline_contents.as_ref().map(|text| self.text(text)).transpose()?;
+            steps.push(json!({
+                "name": step.name,
+                "command": command,
+                "inline_contents": inline,
+                "env_vars": self.texts(&step.env_vars)?,
+            }));
+        }
+        let trigger = match self.request.kind {
+            domain::run::RunKind::Action => "manual",
+            _ => "post-provision",
+        };
+        let inputs = json!({ "action": name, "trigger": trigger, "steps": steps });
+        let role = match &action.role {
+            Some(role) => Some(self.text(role)?),
+            None => self.role(RolePurpose::Maintenance)?,
+        };
+        let plugin = self.plugin("action");
+        let env = self.runner_env()?;
+        Ok(Parts { plugin, inputs, env, role, deadline_ms: action.timeout_ms.max(1000) })
+    }
+
+    fn runner_env(&self) -> Result<BTreeMap<String, String>, String> {
+        match &self.config.app.runner {
+            Some(runner) => self.texts(&runner.env_vars),
+            None => Ok(BTreeMap::new()),
+        }
+    }
+
+    fn plugin(&self, kind: &str) -> PluginRef {
+        let pinned = self.config.app.plugin(kind);
+        PluginRef {
+            name: kind.into(),
+            version: pinned.map_or_else(|| CONTRACT.into(), |pin| pin.version.clone()),
+            digest: pinned.map(|pin| pin.digest.clone()),
+        }
+    }
+
+    fn role(&self, purpose: RolePurpose) -> Result<Option<String>, String> {
+        let role = self.config.app.roles.iter().find(|role| role.purpose == purpose);
+        role.map(|role| self.text(&role.name)).transpose()
+    }
+
+    fn texts(&self, texts: &BTreeMap<String, Text>) -> Result<BTreeMap<String, String>, String> {
+        texts.iter().map(|(name, text)| Ok((name.clone(), self.text(text)?))).collect()
+    }
+
+    fn text(&self, text: &Text) -> Result<String, String> {
+        text.render(&self.nuon).map_err(|error| error.to_string())
+    }
+}
+
+struct Parts {
+    plugin: PluginRef,
+    inputs: Value,
+    env: BTreeMap<String, String>,
+    role: Option<String>,
+    deadline_ms: u64,
+}
+
+fn word(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Apply => "apply",
+        Operation::Destroy => "destroy",
+        Operation::Execute => "execute",
+    }
+}

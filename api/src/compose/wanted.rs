@@ -1,0 +1,84 @@
+//! What a config version wants of an install, with a fingerprint of everything that decides the
+//! result but outputs of others: the module, its settings, and the inputs that it reads.
+use std::collections::{BTreeMap, BTreeSet};
+
+use app_config::model::{Module, TriggerKind};
+use domain::{
+    app::{Published, PublishedComponent},
+    digest::Digest,
+    run::plan::{Wanted, WantedComponent, WantedSandbox},
+};
+use serde_json::{Value, json};
+
+use super::config::Config;
+use crate::problem::Problem;
+
+/// What a config version wants, with these inputs.
+pub fn wanted(
+    config: &Config,
+    published: &Published,
+    inputs: &BTreeMap<String, Value>,
+    after: TriggerKind,
+) -> Result<Wanted, Problem> {
+    let part =
+        |name: &str| {
+            published.components.iter().find(|part| part.name == name).ok_or_else(|| {
+                Problem::internal(format!("{name} is in the bundle and not published"))
+            })
+        };
+    let mut wanted = Wanted::default();
+    if let Some(sandbox) = &config.app.sandbox {
+        let part = part(app_config::tree::SANDBOX)?;
+        let fingerprint = fingerprint(config, part, &sandbox.module, inputs)?;
+        wanted.sandbox = Some(WantedSandbox { build: part.build, fingerprint });
+    }
+    for component in &config.app.components {
+        let part = part(&component.name)?;
+        let reads = config.graph.reads(&component.name);
+        wanted.components.insert(
+            component.name.clone(),
+            WantedComponent {
+                component: part.component,
+                build: part.build,
+                needs: needs(config, &component.name),
+                reads_sandbox: reads.is_some_and(|reads| reads.sandbox),
+                fingerprint: fingerprint(config, part, &component.module, inputs)?,
+            },
+        );
+    }
+    let mut triggered: Vec<(i64, &str)> = config
+        .app
+        .actions
+        .iter()
+        .flat_map(|action| action.triggers.iter().map(move |trigger| (action, trigger)))
+        .filter(|(_, trigger)| trigger.kind == after)
+        .map(|(action, trigger)| (trigger.index, action.name.as_str()))
+        .collect();
+    triggered.sort_unstable();
+    wanted.after = triggered.into_iter().map(|(_, name)| name.to_string()).collect();
+    Ok(wanted)
+}
+
+/// The names of the components that a component needs.
+pub fn needs(config: &Config, name: &str) -> BTreeSet<String> {
+    config.graph.dependencies(name).cloned().unwrap_or_default()
+}
+
+fn fingerprint(
+    config: &Config,
+    part: &PublishedComponent,
+    module: &Module,
+    inputs: &BTreeMap<String, Value>,
+) -> Result<Digest, Problem> {
+    let read: BTreeMap<&str, &Value> = config
+        .graph
+        .reads(&part.name)
+        .into_iter()
+        .flat_map(|reads| reads.inputs.iter())
+        .filter_map(|name| inputs.get(name).map(|value| (name.as_str(), value)))
+        .collect();
+    let env = config.app.runner.as_ref().map(|runner| &runner.env_vars);
+    let decides = json!({ "module": module.digest, "inputs": read, "env": env });
+    let bytes = proof::canonical::json(&decides).map_err(Problem::internal)?;
+    event_log::blob::digest(&bytes).map_err(Problem::internal)
+}

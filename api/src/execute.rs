@@ -1,0 +1,209 @@
+//! The only writer: load, tell, save, over as many streams as the use case needs, in one commit.
+//!
+//! A use case tells aggregates through a [`Unit`]. What they decided is appended at once with the
+//! versions that the decisions were made on; if any of them moved in the meantime, nothing was
+//! written and the whole use case is done again from what is true now.
+use std::{any::Any, collections::HashMap};
+
+use domain::decider::{Decider, Timestamp};
+use event_log::{
+    AppendError, CommandKey, Commit, ConsumerMove, EventLog, Meta, NewEvent, SessionGuard,
+    StreamId, Write,
+};
+use futures::future::BoxFuture;
+
+use crate::{
+    problem::{Code, Problem},
+    state::Clock,
+};
+
+/// How often a use case is done again because something that it read has moved.
+const TRIES: usize = 3;
+
+/// Where commands go in.
+#[derive(Clone)]
+pub struct Engine {
+    log: EventLog,
+    clock: Clock,
+}
+
+/// Who commands, and what rides in the same commit.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// What the log says beside each event.
+    pub meta: Meta,
+    /// Makes a repeated command harmless.
+    pub key: Option<CommandKey>,
+    /// Consumer positions that move with what the command causes.
+    pub consumers: Vec<ConsumerMove>,
+    /// Runners' sessions that must still be this server's.
+    pub sessions: Vec<SessionGuard>,
+}
+
+impl Call {
+    /// A command of this actor, as part of nothing else.
+    pub fn of(meta: Meta) -> Call {
+        Call { meta, key: None, consumers: vec![], sessions: vec![] }
+    }
+}
+
+/// What a use case came to.
+#[derive(Debug, Clone)]
+pub struct Done<T> {
+    /// What it answers.
+    pub answer: T,
+    /// The last position that the answer knows of; a view that has it shows the result.
+    pub position: u64,
+    /// How many events it appended.
+    pub events: usize,
+}
+
+impl Engine {
+    /// The engine of this log.
+    pub fn new(log: EventLog, clock: Clock) -> Engine {
+        Engine { log, clock }
+    }
+
+    /// The log that it appends to.
+    pub fn log(&self) -> &EventLog {
+        &self.log
+    }
+
+    /// What time it is.
+    pub fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// Do a use case: everything it tells is appended in one commit, or nothing is.
+    pub async fn transact<T, F>(&self, call: &Call, use_case: F) -> Result<Done<T>, Problem>
+    where
+        T: Send,
+        F: for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Problem>> + Send + Sync,
+    {
+        for _ in 0..TRIES {
+            let mut unit = Unit::new(self.log.clone(), self.now());
+            let answer = use_case(&mut unit).await?;
+            match unit.save(call).await {
+                Ok((position, events)) => return Ok(Done { answer, position, events }),
+                Err(AppendError::Conflict { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let detail = "others kept changing the same thing at the same moment; try again";
+        Err(Problem::new(Code::Conflict, detail))
+    }
+
+    /// The state of an aggregate as it is now, for an answer, never for a decision.
+    pub async fn load<D: Decider>(&self, id: impl ToString) -> Result<D, Problem> {
+        Ok(self.log.load::<D>(&id.to_string()).await?.state)
+    }
+}
+
+/// The streams that one use case read and wrote.
+pub struct Unit {
+    log: EventLog,
+    now: Timestamp,
+    streams: HashMap<StreamId, Stream>,
+    order: Vec<StreamId>,
+}
+
+struct Stream {
+    state: Box<dyn Any + Send + Sync>,
+    version: u64,
+    events: Vec<NewEvent>,
+}
+
+impl Unit {
+    fn new(log: EventLog, now: Timestamp) -> Unit {
+        Unit { log, now, streams: HashMap::new(), order: vec![] }
+    }
+
+    /// What time it is, the same throughout a use case.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// The log, for what is not an aggregate.
+    pub fn log(&self) -> &EventLog {
+        &self.log
+    }
+
+    /// The state of an aggregate with everything that this use case has told it. Reading it guards
+    /// it: the commit fails if its stream has moved.
+    pub async fn load<D: Decider>(&mut self, id: impl ToString) -> Result<&D, Problem> {
+        let stream = self.stream::<D>(id).await?;
+        stream.state.downcast_ref::<D>().ok_or_else(missing)
+    }
+
+    /// Ask an aggregate; what it decides is appended when the use case is done. Answers with how
+    /// many facts it decided: none means that it is already so.
+    pub async fn tell<D: Decider>(
+        &mut self,
+        id: impl ToString,
+        command: D::Command,
+    ) -> Result<usize, Problem>
+    where
+        Problem: From<D::Error>,
+    {
+        Ok(self.ask::<D>(id, command).await??)
+    }
+
+    /// The same, where a refusal is not the end of the use case.
+    pub async fn ask<D: Decider>(
+        &mut self,
+        id: impl ToString,
+        command: D::Command,
+    ) -> Result<Result<usize, D::Error>, Problem> {
+        let now = self.now;
+        let stream = self.stream::<D>(id).await?;
+        let state = stream.state.downcast_mut::<D>().ok_or_else(missing)?;
+        let facts = match state.decide(command, now) {
+            Ok(facts) => facts,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let decided = facts.len();
+        for fact in facts {
+            stream.events.push(NewEvent::of(&fact).map_err(Problem::internal)?);
+            state.evolve(fact);
+        }
+        Ok(Ok(decided))
+    }
+
+    async fn stream<D: Decider>(&mut self, id: impl ToString) -> Result<&mut Stream, Problem> {
+        let key = StreamId::new(D::NAME, id.to_string());
+        if !self.streams.contains_key(&key) {
+            let loaded = self.log.load::<D>(&key.aggregate_id).await?;
+            let (state, version) = (Box::new(loaded.state), loaded.version);
+            self.streams.insert(key.clone(), Stream { state, version, events: vec![] });
+            self.order.push(key.clone());
+        }
+        self.streams.get_mut(&key).ok_or_else(missing)
+    }
+
+    async fn save(mut self, call: &Call) -> Result<(u64, usize), AppendError> {
+        let mut writes = vec![];
+        for stream in self.order {
+            if let Some(kept) = self.streams.remove(&stream) {
+                writes.push(Write { stream, expected: kept.version, events: kept.events });
+            }
+        }
+        let events = writes.iter().map(|write| write.events.len()).sum();
+        if writes.is_empty() && call.consumers.is_empty() {
+            return Ok((self.log.position(), 0));
+        }
+        let commit = Commit {
+            writes,
+            meta: call.meta.clone(),
+            key: call.key.clone(),
+            consumers: call.consumers.clone(),
+            sessions: call.sessions.clone(),
+        };
+        let appended = self.log.append(commit).await?;
+        Ok((appended.last, events))
+    }
+}
+
+/// The map holds what was just put in, of the type that the key names.
+fn missing() -> Problem {
+    Problem::internal("a unit of work lost one of its streams")
+}

@@ -1,0 +1,251 @@
+//! A bundle becomes a config version: components are defined, what changed is built.
+use std::{collections::BTreeMap, sync::Arc};
+
+use app_config::tree::SANDBOX;
+use domain::{
+    app::{App as AppState, AppCommand, Published, PublishedComponent},
+    build::{Build, BuildCommand, Order, State as BuildState},
+    component::{Component, ComponentCommand, Definition},
+    digest::Digest,
+    ids::{AppId, BuildId, ComponentId},
+    name::{Name, NameCommand},
+};
+use futures::FutureExt as _;
+
+use crate::{
+    compose::config::{self, Config},
+    execute::{Call, Done, Unit},
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// What a sync came to, or would come to.
+#[derive(Debug, Clone)]
+pub struct Synced {
+    /// The app; absent when a dry run met a name that nobody has.
+    pub app: Option<AppId>,
+    /// The config version that has the bundle, or would have it.
+    pub version: u32,
+    /// What the bundle is called.
+    pub bundle: Digest,
+    /// The newest version already was this bundle.
+    pub unchanged: bool,
+    /// Builds that were requested, by component.
+    pub builds: Vec<(String, BuildId)>,
+    /// The version before, if there was one.
+    pub before: Option<Arc<Config>>,
+    /// The number of the version before.
+    pub before_version: Option<u32>,
+    /// The bundle, read.
+    pub config: Arc<Config>,
+}
+
+/// Publish a bundle (its tar, not compressed) under an app's name.
+pub async fn sync(
+    app: &App,
+    call: &Call,
+    name: &str,
+    tar: Vec<u8>,
+    dry_run: bool,
+) -> Result<Done<Synced>, Problem> {
+    if !domain::name::is_valid(name) {
+        let detail = format!(
+            "{name:?} is no app name: lower-case letters, digits, - and _, at most {} characters",
+            domain::name::LONGEST
+        );
+        return Err(Problem::new(Code::Invalid, detail));
+    }
+    let config = Arc::new(config::read(&tar)?);
+    let bundle = event_log::blob::digest(&tar).map_err(Problem::internal)?;
+    if dry_run {
+        let mut plan = Plan::load(app, name).await?;
+        let position = app.engine.log().position();
+        let answer = plan.synced(app, config, bundle).await?;
+        return Ok(Done { answer, position, events: 0 });
+    }
+    // Blobs before the event that names them.
+    event_log::blob::put(&app.pool, &tar).await?;
+    for (_, source) in sources(&config)? {
+        event_log::blob::put(&app.pool, &source.tar).await?;
+    }
+    let (owned, engine, name) = (app.clone(), app.engine.clone(), name.to_string());
+    engine
+        .transact(call, move |unit| {
+            let (app, name) = (owned.clone(), name.clone());
+            let (config, bundle) = (config.clone(), bundle.clone());
+            async move { publish(&app, unit, &name, config, bundle).await }.boxed()
+        })
+        .await
+}
+
+/// The app of this name.
+pub async fn find(app: &App, name: &str) -> Result<AppId, Problem> {
+    if let Ok(id) = name.parse::<AppId>() {
+        return Ok(id);
+    }
+    let taken = app.engine.load::<Name>(domain::name::stream("app", name)).await?;
+    let by = taken.by.and_then(|by| by.parse().ok());
+    by.ok_or_else(|| Problem::not_found(format!("the app {name:?}")))
+}
+
+struct Plan {
+    id: Option<AppId>,
+    state: AppState,
+}
+
+impl Plan {
+    async fn load(app: &App, name: &str) -> Result<Plan, Problem> {
+        let taken = app.engine.load::<Name>(domain::name::stream("app", name)).await?;
+        let id: Option<AppId> = taken.by.and_then(|by| by.parse().ok());
+        let state = match id {
+            Some(id) => app.engine.load::<AppState>(id).await?,
+            None => AppState::default(),
+        };
+        Ok(Plan { id, state })
+    }
+
+    async fn synced(
+        &mut self,
+        app: &App,
+        config: Arc<Config>,
+        bundle: Digest,
+    ) -> Result<Synced, Problem> {
+        let latest = self.state.latest();
+        let unchanged = latest.is_some_and(|latest| latest.bundle == bundle);
+        let before = match latest {
+            Some(latest) => Some(app.configs.get(&app.pool, &latest.bundle).await?),
+            None => None,
+        };
+        Ok(Synced {
+            app: self.id,
+            version: self.state.version() + u32::from(!unchanged),
+            bundle,
+            unchanged,
+            builds: vec![],
+            before,
+            before_version: latest.map(|latest| latest.version),
+            config,
+        })
+    }
+}
+
+async fn publish(
+    app: &App,
+    unit: &mut Unit,
+    name: &str,
+    config: Arc<Config>,
+    bundle: Digest,
+) -> Result<Synced, Problem> {
+    let stream = domain::name::stream("app", name);
+    let taken = unit.load::<Name>(&stream).await?.by.clone();
+    let id: AppId = match taken.and_then(|by| by.parse().ok()) {
+        Some(id) => id,
+        None => {
+            let id = AppId(ulid::Ulid::new());
+            let take = NameCommand::Take { by: id.to_string() };
+            unit.tell::<Name>(&stream, take).await?;
+            unit.tell::<AppState>(id, AppCommand::Create { name: name.into() }).await?;
+            id
+        }
+    };
+    let state = unit.load::<AppState>(id).await?.clone();
+    let mut plan = Plan { id: Some(id), state };
+    let mut synced = plan.synced(app, config.clone(), bundle.clone()).await?;
+    if synced.unchanged {
+        return Ok(synced);
+    }
+    let (version, before) = (synced.version, plan.state.latest().cloned());
+    let mut components = vec![];
+    for (name, source) in sources(&config)? {
+        let part = part(unit, id, &plan.state, before.as_ref(), version, &name, source).await?;
+        if part.is_new_build {
+            synced.builds.push((name, part.published.build));
+        }
+        components.push(part.published);
+    }
+    for gone in before.iter().flat_map(|before| &before.components) {
+        if !components.iter().any(|kept| kept.name == gone.name) {
+            let retire = ComponentCommand::Retire { version };
+            unit.tell::<Component>(gone.component, retire).await?;
+        }
+    }
+    unit.tell::<AppState>(id, AppCommand::Publish { bundle, components }).await?;
+    Ok(synced)
+}
+
+struct Part {
+    published: PublishedComponent,
+    is_new_build: bool,
+}
+
+/// One component of the new version: defined or changed, and built where its source changed or its
+/// last build failed.
+async fn part(
+    unit: &mut Unit,
+    app: AppId,
+    state: &AppState,
+    before: Option<&Published>,
+    version: u32,
+    name: &str,
+    source: SourceTar,
+) -> Result<Part, Problem> {
+    let known = state.components.get(name).copied();
+    let component = known.unwrap_or_else(|| ComponentId(ulid::Ulid::new()));
+    let SourceTar { kind, digest, source, .. } = source;
+    let definition =
+        Definition { app, name: name.into(), kind: kind.clone(), digest: digest.clone(), version };
+    unit.tell::<Component>(component, ComponentCommand::Publish(definition)).await?;
+    let earlier = before
+        .and_then(|before| before.components.iter().find(|part| part.name == name))
+        .map(|part| part.build);
+    let mut kept = None;
+    if let Some(build) = earlier {
+        let build_state = unit.load::<Build>(build).await?;
+        let same = build_state
+            .order
+            .as_ref()
+            .is_some_and(|order| order.source == source && order.kind == kind);
+        let failed = matches!(build_state.state, BuildState::Failed { .. });
+        kept = (same && !failed).then_some(build);
+    }
+    let build = match kept {
+        Some(build) => build,
+        None => {
+            let build = BuildId(ulid::Ulid::new());
+            let order = Order {
+                app,
+                component,
+                component_name: name.into(),
+                config_version: version,
+                source,
+                kind: kind.clone(),
+            };
+            unit.tell::<Build>(build, BuildCommand::Request(order)).await?;
+            build
+        }
+    };
+    let published = PublishedComponent { component, name: name.into(), kind, digest, build };
+    Ok(Part { published, is_new_build: kept.is_none() })
+}
+
+struct SourceTar {
+    kind: String,
+    digest: Digest,
+    source: Digest,
+    tar: Vec<u8>,
+}
+
+/// The module directories of a bundle, by component, the sandbox among them.
+fn sources(config: &Config) -> Result<BTreeMap<String, SourceTar>, Problem> {
+    let sandbox = config.app.sandbox.iter().map(|s| (SANDBOX, &s.module));
+    let components = config.app.components.iter().map(|c| (c.name.as_str(), &c.module));
+    let mut sources = BTreeMap::new();
+    for (name, module) in sandbox.chain(components) {
+        let tar = config.tree.source(name).encode().map_err(Problem::internal)?;
+        let source = event_log::blob::digest(&tar).map_err(Problem::internal)?;
+        let digest = module.digest.clone().unwrap_or_else(|| source.clone());
+        let kind = module.kind.clone();
+        sources.insert(name.to_string(), SourceTar { kind, digest, source, tar });
+    }
+    Ok(sources)
+}

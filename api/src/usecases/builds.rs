@@ -1,0 +1,86 @@
+//! How a component's source becomes an artifact.
+use domain::{
+    app::App as AppState,
+    build::{Build, BuildCommand, BuildFailure, State as BuildState},
+    ids::{BuildId, JobId},
+    job::{Job, JobCommand, JobEvent, Origin, Outcome, State as JobState},
+};
+use futures::FutureExt as _;
+
+use crate::{
+    compose,
+    execute::{Call, Done, Unit},
+    problem::Problem,
+    state::App,
+};
+
+/// Queue the job that makes the artifact. Asking twice is harmless.
+pub async fn queue(app: &App, call: &Call, build: BuildId) -> Result<Done<()>, Problem> {
+    let app = app.clone();
+    let engine = app.engine.clone();
+    engine
+        .transact(call, move |unit| {
+            let app = app.clone();
+            async move { queue_job(&app, unit, build).await }.boxed()
+        })
+        .await
+}
+
+/// Tell the build what its job came to.
+pub async fn settle(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
+    app.engine.transact(call, move |unit| settle_job(unit, job).boxed()).await
+}
+
+async fn queue_job(app: &App, unit: &mut Unit, build: BuildId) -> Result<(), Problem> {
+    let state = unit.load::<Build>(build).await?.clone();
+    let (Some(order), BuildState::Requested) = (&state.order, &state.state) else {
+        return Ok(());
+    };
+    let name = unit.load::<AppState>(order.app).await?.name.clone().unwrap_or_default();
+    let job = JobId(ulid::Ulid::new());
+    let work = compose::build::work(app, build, order, &name, job).await?;
+    unit.tell::<Job>(job, JobCommand::Queue(work)).await?;
+    unit.tell::<Build>(build, BuildCommand::QueueJob { job }).await?;
+    Ok(())
+}
+
+async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
+    let job = unit.load::<Job>(id).await?.clone();
+    let Some(Origin::Build { build, .. }) = job.work.as_ref().map(|work| work.origin.clone())
+    else {
+        return Ok(());
+    };
+    let JobState::Ended { outcome, .. } = job.state else { return Ok(()) };
+    if unit.load::<Build>(build).await?.state != (BuildState::Building { job: id }) {
+        return Ok(());
+    }
+    let detail = || {
+        let said = job.heard.iter().rev().find_map(|event| match event {
+            JobEvent::Failed { detail, .. } => Some(detail.clone()),
+            _ => None,
+        });
+        said.unwrap_or_else(|| format!("the job was {outcome}"))
+    };
+    let pushed = job.heard.iter().rev().find_map(|event| match event {
+        JobEvent::ArtifactPushed { artifact, .. } => Some(artifact.clone()),
+        _ => None,
+    });
+    let told = match (outcome, pushed) {
+        (Outcome::Succeeded, Some(artifact)) => BuildCommand::Succeed { artifact },
+        (Outcome::Succeeded, None) => BuildCommand::Fail {
+            reason: BuildFailure::NoArtifact,
+            detail: "the job succeeded and pushed no artifact".into(),
+        },
+        (Outcome::Failed, _) => {
+            BuildCommand::Fail { reason: BuildFailure::JobFailed, detail: detail() }
+        }
+        (Outcome::Cancelled, _) => {
+            BuildCommand::Fail { reason: BuildFailure::JobCancelled, detail: detail() }
+        }
+        (Outcome::Lost, _) => {
+            BuildCommand::Fail { reason: BuildFailure::JobLost, detail: detail() }
+        }
+    };
+    unit.tell::<Build>(build, told).await?;
+    Ok(())
+}

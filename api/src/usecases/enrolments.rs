@@ -1,0 +1,83 @@
+//! Single-use tokens that let one runner in.
+//!
+//! The text is `stead_enrol_<ULID>_<64 hexadecimal digits>`: the ULID names the enrolment's stream,
+//! so that no table of tokens is needed, and the digits are 256 random bits. The log keeps the
+//! SHA-256 of the text only.
+use domain::{
+    digest::Digest,
+    enrolment::{Enrolment, EnrolmentCommand, Issue, Purpose},
+    ids::TokenId,
+};
+use futures::FutureExt as _;
+use rand::RngCore as _;
+
+use crate::{
+    execute::{Call, Done, Unit},
+    problem::Problem,
+    state::App,
+};
+
+/// What every enrolment token starts with.
+const PREFIX: &str = "stead_enrol_";
+/// How long an enrolment token can be used.
+pub const TTL: chrono::TimeDelta = chrono::TimeDelta::hours(1);
+
+/// A token that was just made. Its text is shown once and kept nowhere.
+#[derive(Debug, Clone)]
+pub struct Issued {
+    /// Names the enrolment.
+    pub id: TokenId,
+    /// The secret.
+    pub token: String,
+    /// After this moment it lets nobody in.
+    pub expires_at: domain::decider::Timestamp,
+}
+
+/// Make a token.
+pub async fn issue(app: &App, call: &Call, purpose: Purpose) -> Result<Done<Issued>, Problem> {
+    let engine = &app.engine;
+    engine.transact(call, move |unit| tell(unit, purpose).boxed()).await
+}
+
+/// Make a token as a part of something larger.
+pub async fn tell(unit: &mut Unit, purpose: Purpose) -> Result<Issued, Problem> {
+    let (id, token) = fresh();
+    let expires_at = unit.now() + TTL;
+    let issue = Issue { purpose, sha256: hash(&token)?, expires_at };
+    unit.tell::<Enrolment>(id, EnrolmentCommand::Issue(issue)).await?;
+    Ok(Issued { id, token, expires_at })
+}
+
+/// Which enrolment a token names; nothing if it is no enrolment token.
+pub fn id_of(token: &str) -> Option<TokenId> {
+    let (ulid, secret) = token.strip_prefix(PREFIX)?.split_once('_')?;
+    let plain = secret.len() == 64 && secret.bytes().all(|b| b.is_ascii_hexdigit());
+    plain.then(|| format!("{}{ulid}", TokenId::PREFIX).parse().ok()).flatten()
+}
+
+/// What the log keeps of a token.
+pub fn hash(token: &str) -> Result<Digest, Problem> {
+    event_log::blob::digest(token.as_bytes()).map_err(Problem::internal)
+}
+
+fn fresh() -> (TokenId, String) {
+    let id = ulid::Ulid::new();
+    let mut secret = [0; 32];
+    rand::rngs::OsRng.fill_bytes(&mut secret);
+    (TokenId(id), format!("{PREFIX}{id}_{}", hex::encode(secret)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_names_its_enrolment() {
+        let (id, token) = fresh();
+        assert_eq!(id_of(&token), Some(id));
+        assert_ne!(fresh().1, token);
+        for other in ["", "stead_enrol_", "stead_x", &token[..40], &format!("{token}0")] {
+            assert_eq!(id_of(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What can be done: load, tell, save. Handlers and policies call these and nothing else writes.
+pub mod apps;
+pub mod builds;
+pub mod enrolments;
+pub mod installs;
+pub mod jobs;
+pub mod runs;
+pub mod steps;

@@ -1,0 +1,313 @@
+//! Runs: asked for, approved, denied, cancelled, tried again.
+use std::collections::BTreeSet;
+
+use app_config::model::TriggerKind;
+use domain::{
+    actor::Actor,
+    app::App as AppState,
+    ids::{InstallId, RunId, StepId},
+    install::{Install, InstallCommand},
+    run::{
+        Cause, Request, Run, RunCommand, RunKind, StepSpec, StepState, Target, Word,
+        plan::{self, Scope},
+    },
+};
+use futures::FutureExt as _;
+
+use super::{installs::resolved, steps};
+use crate::{
+    compose::{config::published, wanted},
+    execute::{Call, Done, Unit},
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// What is wished of an install.
+#[derive(Debug, Clone)]
+pub struct Wish {
+    /// What is to be done.
+    pub kind: RunKind,
+    /// Which components it is about.
+    pub scope: Scope,
+    /// The script, where the wish is one.
+    pub action: Option<String>,
+    /// Why.
+    pub cause: Cause,
+    /// In the words of who asked.
+    pub reason: Option<String>,
+}
+
+/// Ask for a run. Nothing to do is an answer, not an error.
+pub async fn request(
+    app: &App,
+    call: &Call,
+    install: InstallId,
+    wish: Wish,
+) -> Result<Done<Option<RunId>>, Problem> {
+    let (owned, engine) = (app.clone(), app.engine.clone());
+    let by = call.meta.actor.clone();
+    engine
+        .transact(call, move |unit| {
+            let (app, wish, by) = (owned.clone(), wish.clone(), by.clone());
+            async move { tell(&app, unit, install, wish, by).await }.boxed()
+        })
+        .await
+}
+
+/// The install provisions itself when its runner has enrolled, once.
+pub async fn provision(app: &App, call: &Call, install: InstallId) -> Result<Done<()>, Problem> {
+    let (owned, engine) = (app.clone(), app.engine.clone());
+    let by = call.meta.actor.clone();
+    engine
+        .transact(call, move |unit| {
+            let (app, by) = (owned.clone(), by.clone());
+            async move {
+                let state = unit.load::<Install>(install).await?;
+                let untouched = state.sandbox.is_none() && state.components.is_empty();
+                if untouched && state.runs.is_empty() && !state.deprovisioned {
+                    let wish = Wish {
+                        kind: RunKind::Provision,
+                        scope: Scope::Everything,
+                        action: None,
+                        cause: Cause::RunnerEnrolled,
+                        reason: None,
+                    };
+                    tell(&app, unit, install, wish, by).await?;
+                }
+                Ok(())
+            }
+            .boxed()
+        })
+        .await
+}
+
+/// Plan a run at what is true now, and have the install admit it, in one commit.
+pub async fn tell(
+    app: &App,
+    unit: &mut Unit,
+    install: InstallId,
+    wish: Wish,
+    by: Actor,
+) -> Result<Option<RunId>, Problem> {
+    let state = unit.load::<Install>(install).await?.clone();
+    let app_id = state.app.ok_or_else(|| Problem::not_found(install))?;
+    let steps = steps_of(app, unit, app_id, &state, &wish).await?;
+    if steps.is_empty() {
+        return Ok(None);
+    }
+    let run = RunId(ulid::Ulid::new());
+    let position = unit.log().position();
+    let named = |step: &StepSpec| match &step.target {
+        Target::Component { name, .. } => Some(name.clone()),
+        Target::Sandbox { .. } | Target::Action { .. } => None,
+    };
+    let components: BTreeSet<String> = steps.iter().filter_map(named).collect();
+    let admit = InstallCommand::AdmitRun { run, kind: wish.kind, components };
+    unit.tell::<Install>(install, admit).await?;
+    let request = Request {
+        install,
+        kind: wish.kind,
+        cause: wish.cause,
+        by,
+        config_version: state.config_version,
+        reason: wish.reason,
+    };
+    unit.tell::<Run>(run, RunCommand::Request { request, steps, position }).await?;
+    Ok(Some(run))
+}
+
+async fn steps_of(
+    app: &App,
+    unit: &mut Unit,
+    app_id: domain::ids::AppId,
+    install: &Install,
+    wish: &Wish,
+) -> Result<Vec<StepSpec>, Problem> {
+    let fresh = || StepId(ulid::Ulid::new());
+    let present = install.present();
+    let after = match wish.kind {
+        RunKind::Teardown => return Ok(plan::teardown(&present, fresh)),
+        RunKind::Deprovision => return Ok(plan::deprovision(&present, fresh)),
+        RunKind::Provision => TriggerKind::PostProvision,
+        RunKind::Reprovision => TriggerKind::PostReprovision,
+        RunKind::Deploy | RunKind::Rollback => TriggerKind::PostDeployAllComponents,
+        RunKind::InputUpdate => TriggerKind::PostUpdateInputs,
+        RunKind::Action => TriggerKind::Manual,
+    };
+    let state = unit.load::<AppState>(app_id).await?.clone();
+    let published = published(&state, install.config_version)?;
+    let config = app.configs.get(&app.pool, &published.bundle).await?;
+    if wish.kind == RunKind::Action {
+        let name = wish.action.clone().unwrap_or_default();
+        if config.app.action(&name).is_none() {
+            let known: Vec<&str> = config.app.actions.iter().map(|a| a.name.as_str()).collect();
+            let detail =
+                format!("the app has no action {name:?}; its actions are: {}", known.join(", "));
+            return Err(Problem::new(Code::NotFound, detail));
+        }
+        return Ok(vec![plan::action(fresh(), name, vec![])]);
+    }
+    let inputs = resolved(&config, &install.inputs)?;
+    let wanted = wanted::wanted(&config, published, &inputs, after)?;
+    Ok(plan::bring(&wanted, &present, &wish.scope, fresh)?)
+}
+
+/// Say yes to exactly the plan of this digest.
+pub async fn approve(app: &App, call: &Call, run: RunId, word: Word) -> Result<Done<()>, Problem> {
+    say(app, call, run, RunCommand::Approve(word)).await
+}
+
+/// Say no to the plan that waits; without a digest, to whichever waits.
+pub async fn deny(
+    app: &App,
+    call: &Call,
+    run: RunId,
+    step: StepId,
+    reason: String,
+) -> Result<Done<()>, Problem> {
+    let by = call.meta.actor.clone();
+    let engine = app.engine.clone();
+    engine
+        .transact(call, move |unit| {
+            let (by, reason) = (by.clone(), reason.clone());
+            async move {
+                let state = unit.load::<Run>(run).await?;
+                let digest = match state.step(step).map(|step| &step.state) {
+                    Some(StepState::AwaitingApproval { plan, .. }) => plan.digest.clone(),
+                    Some(_) => return Err(domain::run::RunError::NothingToApprove.into()),
+                    None => return Err(domain::run::RunError::NoSuchStep.into()),
+                };
+                let word = Word { step, digest, by, reason };
+                unit.tell::<Run>(run, RunCommand::Deny(word)).await?;
+                ended(unit, run).await
+            }
+            .boxed()
+        })
+        .await
+}
+
+/// End a run: what has not begun is skipped, what has is asked to stop.
+pub async fn cancel(
+    app: &App,
+    call: &Call,
+    run: RunId,
+    reason: String,
+) -> Result<Done<()>, Problem> {
+    let by = call.meta.actor.clone();
+    say(app, call, run, RunCommand::RequestCancel { by, reason }).await
+}
+
+/// Nobody answered in time.
+pub async fn expire_approval(
+    app: &App,
+    call: &Call,
+    run: RunId,
+    step: StepId,
+    digest: domain::digest::Digest,
+) -> Result<Done<()>, Problem> {
+    say(app, call, run, RunCommand::ExpireApproval { step, digest }).await
+}
+
+/// Try again what failed: the step while the run goes on, else what the run left undone, as a run
+/// of its own.
+pub async fn retry(
+    app: &App,
+    call: &Call,
+    run: RunId,
+    step: Option<StepId>,
+) -> Result<Done<RunId>, Problem> {
+    let (owned, engine) = (app.clone(), app.engine.clone());
+    let by = call.meta.actor.clone();
+    engine
+        .transact(call, move |unit| {
+            let (app, by) = (owned.clone(), by.clone());
+            async move {
+                let state = unit.load::<Run>(run).await?.clone();
+                let request = state.request.clone().ok_or_else(|| Problem::not_found(run))?;
+                if state.outcome.is_none() {
+                    let failed = |at: &&domain::run::Step| {
+                        matches!(at.state, StepState::Failed { .. })
+                            && step.is_none_or(|step| step == at.spec.step)
+                    };
+                    let steps: Vec<StepId> =
+                        state.steps.iter().filter(failed).map(|at| at.spec.step).collect();
+                    if steps.is_empty() {
+                        return Err(domain::run::RunError::NotFailed.into());
+                    }
+                    for step in steps {
+                        let retry = RunCommand::RetryStep { step, by: by.clone() };
+                        unit.tell::<Run>(run, retry).await?;
+                    }
+                    return Ok(run);
+                }
+                again(&app, unit, run, &state, request, by).await
+            }
+            .boxed()
+        })
+        .await
+}
+
+async fn again(
+    app: &App,
+    unit: &mut Unit,
+    run: RunId,
+    state: &Run,
+    request: Request,
+    by: Actor,
+) -> Result<RunId, Problem> {
+    let undone = |at: &&domain::run::Step| !matches!(at.state, StepState::Succeeded { .. });
+    let mut names = BTreeSet::new();
+    let mut action = None;
+    let mut sandbox = false;
+    for at in state.steps.iter().filter(undone) {
+        match &at.spec.target {
+            Target::Component { name, .. } => {
+                names.insert(name.clone());
+            }
+            Target::Action { name } => action = Some(name.clone()),
+            Target::Sandbox { .. } => sandbox = true,
+        }
+    }
+    // A sandbox that did not come about reaches everything, as the first time.
+    let scope = match request.kind {
+        _ if sandbox => Scope::Everything,
+        RunKind::Teardown | RunKind::Deprovision | RunKind::Action => Scope::Everything,
+        RunKind::Provision
+        | RunKind::Reprovision
+        | RunKind::Deploy
+        | RunKind::InputUpdate
+        | RunKind::Rollback => Scope::Named { names: names.clone(), dependents: false },
+    };
+    let kind = match request.kind {
+        _ if names.is_empty() && !sandbox && action.is_some() => RunKind::Action,
+        kind => kind,
+    };
+    let cause = Cause::Retry { of: run };
+    let wish = Wish { kind, scope, action, cause, reason: request.reason };
+    let again = tell(app, unit, request.install, wish, by).await?;
+    again.ok_or_else(|| {
+        Problem::new(Code::Refused, "everything that the run was to do is done by now")
+    })
+}
+
+async fn say(app: &App, call: &Call, run: RunId, command: RunCommand) -> Result<Done<()>, Problem> {
+    let engine = app.engine.clone();
+    engine
+        .transact(call, move |unit| {
+            let command = command.clone();
+            async move {
+                unit.tell::<Run>(run, command).await?;
+                ended(unit, run).await
+            }
+            .boxed()
+        })
+        .await
+}
+
+async fn ended(unit: &mut Unit, run: RunId) -> Result<(), Problem> {
+    let request = unit.load::<Run>(run).await?.request.clone();
+    match request {
+        Some(request) => steps::tidy(unit, request.install, run).await,
+        None => Ok(()),
+    }
+}
