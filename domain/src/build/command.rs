@@ -1,6 +1,9 @@
 //! What can be asked of a build, in the order of its life.
 use super::{BuildFailure, Order};
-use crate::{artifact::Artifact, ids::JobId};
+use crate::{
+    artifact::Artifact,
+    ids::{JobId, RunId},
+};
 
 /// A request that may be refused.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,5 +26,10 @@ pub enum BuildCommand {
         reason: BuildFailure,
         /// In words.
         detail: String,
+    },
+    /// A run waits for the artifact.
+    Await {
+        /// Which.
+        run: RunId,
     },
 }

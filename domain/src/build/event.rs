@@ -2,7 +2,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{BuildFailure, Order};
-use crate::{artifact::Artifact, decider::Event, ids::JobId};
+use crate::{
+    artifact::Artifact,
+    decider::Event,
+    ids::{JobId, RunId},
+};
 
 /// A fact about a build.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,6 +31,11 @@ pub enum BuildEvent {
         /// In words.
         detail: String,
     },
+    /// A run waits for the artifact; it goes on when the build has ended.
+    Awaited {
+        /// Which.
+        run: RunId,
+    },
 }
 
 impl Event for BuildEvent {
@@ -36,6 +45,7 @@ impl Event for BuildEvent {
             BuildEvent::JobQueued { .. } => "build.job_queued",
             BuildEvent::Succeeded { .. } => "build.succeeded",
             BuildEvent::Failed { .. } => "build.failed",
+            BuildEvent::Awaited { .. } => "build.awaited",
         }
     }
 

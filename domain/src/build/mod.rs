@@ -51,6 +51,11 @@ impl Decider for Build {
                 Failed { .. } => Ok(vec![]),
                 Unborn | Succeeded { .. } => Err(self.refusal()),
             },
+            Await { run } => match &self.state {
+                Requested | Building { .. } if self.awaited_by.contains(&run) => Ok(vec![]),
+                Requested | Building { .. } => Ok(vec![BuildEvent::Awaited { run }]),
+                Unborn | Succeeded { .. } | Failed { .. } => Err(self.refusal()),
+            },
         }
     }
 
@@ -63,6 +68,7 @@ impl Decider for Build {
             BuildEvent::JobQueued { job } => self.state = State::Building { job },
             BuildEvent::Succeeded { artifact } => self.state = State::Succeeded { artifact },
             BuildEvent::Failed { reason, detail } => self.state = State::Failed { reason, detail },
+            BuildEvent::Awaited { run } => self.awaited_by.push(run),
         }
     }
 }

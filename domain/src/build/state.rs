@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     artifact::Artifact,
     digest::Digest,
-    ids::{AppId, ComponentId, JobId},
+    ids::{AppId, ComponentId, JobId, RunId},
 };
 
 /// One attempt to turn a component's source into an artifact.
@@ -14,6 +14,8 @@ pub struct Build {
     pub order: Option<Order>,
     /// Where it is.
     pub state: State,
+    /// Runs that wait for the artifact.
+    pub awaited_by: Vec<RunId>,
 }
 
 /// What is to be made.
