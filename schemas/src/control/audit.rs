@@ -1,20 +1,20 @@
 //! The log as an auditor reads it: events, states of then, checkpoints and proofs.
-use std::collections::BTreeMap;
-
 use chrono::{DateTime, Utc};
+use domain::ids::EventId;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::moment;
 
-/// One event, as it was written.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+/// One event, as it was written: with what it takes to compute its leaf again.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct EventRecord {
     /// Its place in the whole log, from 1, without a gap.
     pub position: u64,
     /// Its id.
-    pub event_id: String,
+    #[schema(value_type = String)]
+    pub event_id: EventId,
     /// `<aggregate type>/<aggregate id>`.
     pub stream: String,
     /// Its place in the stream, from 1.
@@ -29,10 +29,14 @@ pub struct EventRecord {
     pub recorded_at: DateTime<Utc>,
     /// Who: a principal, a runner, a policy or a timer.
     pub actor: String,
-    /// What.
-    pub payload: Value,
-    /// Why and through what: command, causation, correlation, route.
-    pub metadata: BTreeMap<String, String>,
+    /// What, byte for byte.
+    #[schema(value_type = Object)]
+    pub payload: Box<RawValue>,
+    /// Why and through what, byte for byte: command, causation, correlation, route.
+    #[schema(value_type = Object)]
+    pub metadata: Box<RawValue>,
+    /// The random bytes that hide the payload in a proof, hexadecimal.
+    pub salt: String,
     /// Its leaf in the tree, hexadecimal.
     pub leaf: String,
     /// The chain up to it, hexadecimal.
@@ -72,7 +76,7 @@ pub struct EventsQuery {
 }
 
 /// Some events, and up to where the log was searched for them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Events {
     /// In the order of their positions.
     pub items: Vec<EventRecord>,
@@ -89,8 +93,8 @@ pub struct Checkpoint {
     pub note: String,
     /// How many events it covers.
     pub size: u64,
-    /// The public key that verifies it, as a C2SP note verifier key.
-    pub verifier: String,
+    /// The Ed25519 public key that verifies it: 64 hexadecimal digits, one of the server's key list.
+    pub key: String,
 }
 
 /// Which proof.

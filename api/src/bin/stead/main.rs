@@ -1,1 +1,46 @@
-fn main() {}
+//! `stead`: the server's roles, and everything that a person asks of a server.
+mod apps;
+mod audit;
+mod builds;
+mod failure;
+mod installs;
+mod jobs;
+mod login;
+mod projections;
+mod render;
+mod runners;
+mod runs;
+mod settings;
+mod tokens;
+mod verbs;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// Run your app in your customers' cloud accounts, without access to them
+#[derive(Debug, Parser)]
+#[command(name = "stead", version, after_help = failure::EXIT_CODES, max_term_width = 100)]
+struct Stead {
+    #[command(flatten)]
+    settings: settings::Settings,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Verb(verbs::Verb),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Stead { settings, command } = Stead::parse();
+    match command {
+        Command::Verb(verb) => verbs::run(verb, &settings, Stead::command()).await,
+    }
+}
+
+#[cfg(test)]
+mod help;

@@ -1,0 +1,273 @@
+//! `stead apps`: products, and the config versions that their directories become.
+mod directory;
+mod pack;
+mod plugin;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use schemas::control::{
+    Diagnostic, Listing,
+    apps::{Change, Diff, DiffQuery, Synced},
+    builds::BuildsQuery,
+};
+
+use crate::{
+    failure::{Failure, place},
+    render::{Screen, Table, Tone, moment, moment_or_dash},
+    settings::{Desk, Settings},
+};
+
+#[derive(Debug, Subcommand)]
+pub enum Apps {
+    /// Publish an app directory as the next config version, and build what is new in it
+    #[command(after_help = "\
+Examples:
+  stead apps sync ./shop
+  stead apps sync ./shop --dry-run
+  stead apps sync ./shop --repo acme/modules=../modules --wait
+  stead apps sync ./shop --plugin files=./target/release/stead-plugin-files
+Syncing the same directory again does nothing and says so.")]
+    Sync(Sync),
+    /// Show what a sync would change, or what differs between two config versions
+    #[command(after_help = "\
+Examples:
+  stead apps diff ./shop                  the directory against the newest version
+  stead apps diff shop --from 1 --to 2    two versions that are published")]
+    Diff {
+        #[command(flatten)]
+        source: Source,
+        /// The version before; DIR is then the app's name
+        #[arg(long, value_name = "N")]
+        from: Option<u32>,
+        /// The version after; DIR is then the app's name
+        #[arg(long, value_name = "N")]
+        to: Option<u32>,
+    },
+    /// List apps
+    List,
+    /// Show an app and the components of its newest version
+    Show {
+        /// The app's name or id
+        app: String,
+    },
+    /// List the config versions of an app, the newest first
+    Versions {
+        /// The app's name or id
+        app: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Source {
+    /// The app directory
+    dir: PathBuf,
+    /// The app's name; without it the directory's
+    #[arg(long)]
+    name: Option<String>,
+    /// Where a repository that components name lies on this machine; may be repeated
+    #[arg(long = "repo", value_name = "OWNER/NAME=PATH", value_parser = pack::named_path)]
+    repos: Vec<(String, PathBuf)>,
+    /// The executable of a plugin that components name as their type; may be repeated
+    #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pack::named_path)]
+    plugins: Vec<(String, PathBuf)>,
+}
+
+#[derive(Debug, Args)]
+pub struct Sync {
+    #[command(flatten)]
+    source: Source,
+    /// Check everything and say what would change; change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Wait until the builds are over; exit code 1 when one fails
+    #[arg(long)]
+    wait: bool,
+}
+
+pub async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> {
+    let desk = settings.desk()?;
+    match verb {
+        Apps::Sync(ask) => sync(&desk, ask).await,
+        Apps::Diff { source, from: None, to: None } => {
+            let synced = send(&desk, &source, true).await?;
+            desk.screen.one(&synced.diff, |screen| diff_text(&synced.diff, screen))
+        }
+        Apps::Diff { source, from, to } => {
+            let app = source.dir.to_string_lossy();
+            let diff = desk.client.diff(&app, &DiffQuery { from, to }).await?;
+            desk.screen.one(&diff, |screen| diff_text(&diff, screen))
+        }
+        Apps::List => list(&desk).await,
+        Apps::Show { app } => show(&desk, &app).await,
+        Apps::Versions { app } => versions(&desk, &app).await,
+    }
+}
+
+/// Pack the directory and send it.
+async fn send(desk: &Desk, source: &Source, dry_run: bool) -> Result<Synced, Failure> {
+    let packed = pack::pack(source).await?;
+    for warning in &packed.warnings {
+        desk.screen.remark(&warning_text(warning, &desk.screen));
+    }
+    let size = crate::render::size(packed.bytes.len() as u64);
+    let bar = desk.screen.spinner(&format!("sending {} ({size})", packed.name));
+    let sent = desk.client.sync(&packed.name, packed.bytes, dry_run).await;
+    bar.finish_and_clear();
+    Ok(sent?)
+}
+
+async fn sync(desk: &Desk, ask: Sync) -> Result<(), Failure> {
+    let synced = send(desk, &ask.source, ask.dry_run).await?;
+    desk.screen.one(&synced, |screen| synced_text(&synced, screen))?;
+    if ask.wait && !synced.dry_run { wait(desk, &synced).await } else { Ok(()) }
+}
+
+fn synced_text(synced: &Synced, screen: &Screen) -> String {
+    let Synced { name, version, .. } = synced;
+    if synced.unchanged {
+        return format!("{name} is at version {version} already: nothing to do.\n");
+    }
+    let verb = if synced.dry_run { "would become" } else { "is now at" };
+    let mut text = format!("{name} {verb} version {version} ({}).\n", synced.bundle);
+    text += &diff_text(&synced.diff, screen);
+    if synced.dry_run {
+        return text;
+    }
+    for build in &synced.builds {
+        text += &format!("  building {}: {}\n", build.component, build.id);
+    }
+    if synced.builds.is_empty() {
+        text += "  nothing to build\n";
+    }
+    text
+}
+
+/// Until every build of the version is over.
+async fn wait(desk: &Desk, synced: &Synced) -> Result<(), Failure> {
+    let wanted = synced.builds.len();
+    let bar = desk.screen.bar(wanted as u64, "builds");
+    loop {
+        let app = Some(synced.name.clone());
+        let query = BuildsQuery { app, limit: Some(200), ..BuildsQuery::default() };
+        let all = desk.client.builds(&query).await?.items;
+        let ours = all.iter().filter(|b| synced.builds.iter().any(|asked| asked.id == b.id));
+        let over: Vec<_> = ours.filter(|b| b.ended_at.is_some()).collect();
+        bar.set_position(over.len() as u64);
+        if over.len() < wanted {
+            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+            continue;
+        }
+        bar.finish_and_clear();
+        let failed: Vec<_> = over.iter().filter(|b| b.state != "succeeded").collect();
+        let names: Vec<_> = failed
+            .iter()
+            .map(|b| format!("{} (stead builds show {})", b.component_name, b.id))
+            .collect();
+        return match names.is_empty() {
+            true => {
+                desk.screen.remark(&format!("{wanted} builds succeeded."));
+                Ok(())
+            }
+            false => Err(Failure::Outcome(format!("builds failed: {}", names.join(", ")))),
+        };
+    }
+}
+
+async fn list(desk: &Desk) -> Result<(), Failure> {
+    let page = desk.client.apps(&Listing { limit: Some(200), ..Listing::default() }).await?;
+    desk.screen.many(&page.items, "No apps. Publish one: stead apps sync DIR", |_| {
+        let mut table = Table::new(["APP", "VERSION", "COMPONENTS", "INSTALLS", "PUBLISHED", "ID"]);
+        for app in &page.items {
+            table.row([
+                app.name.clone(),
+                app.version.to_string(),
+                app.components.to_string(),
+                app.installs.to_string(),
+                moment_or_dash(app.published_at.as_ref()),
+                app.id.to_string(),
+            ]);
+        }
+        table
+    })?;
+    desk.more(page.next.as_deref());
+    Ok(())
+}
+
+async fn show(desk: &Desk, named: &str) -> Result<(), Failure> {
+    let app = desk.client.app(named).await?;
+    let newest = Listing { limit: Some(1), ..Listing::default() };
+    let versions = desk.client.versions(named, &newest).await?;
+    desk.screen.one(&app, |screen| {
+        let mut text = format!("{}  {} at version {}\n", app.id, app.name, app.version);
+        text += &format!("  installs   {}\n", app.installs);
+        for version in &versions.items {
+            text += &format!("  bundle     {}\n", version.bundle);
+            let published = moment(&version.published_at);
+            text += &format!("  published  {published} by {}\n\n", version.published_by);
+            let mut table = Table::new(["COMPONENT", "TYPE", "DIGEST"]);
+            for c in &version.components {
+                table.row([c.name.clone(), c.kind.clone(), c.digest.to_string()]);
+            }
+            text += &table.text(screen);
+        }
+        text
+    })
+}
+
+async fn versions(desk: &Desk, app: &str) -> Result<(), Failure> {
+    let all = Listing { limit: Some(200), ..Listing::default() };
+    let page = desk.client.versions(app, &all).await?;
+    desk.screen.many(&page.items, "No versions.", |_| {
+        let mut table = Table::new(["VERSION", "PUBLISHED", "BY", "COMPONENTS", "BUNDLE"]);
+        for version in &page.items {
+            table.row([
+                version.version.to_string(),
+                moment(&version.published_at),
+                version.published_by.clone(),
+                version.components.len().to_string(),
+                version.bundle.to_string(),
+            ]);
+        }
+        table
+    })?;
+    desk.more(page.next.as_deref());
+    Ok(())
+}
+
+/// What is different, one thing per line, its fields under it.
+pub fn diff_text(diff: &Diff, screen: &Screen) -> String {
+    let version =
+        |v: Option<u32>, none: &str| v.map_or(none.to_owned(), |v| format!("version {v}"));
+    let (from, to) = (version(diff.from, "nothing"), version(diff.to, "this directory"));
+    if diff.changes.is_empty() {
+        return format!("No difference from {from} to {to}.\n");
+    }
+    let mut text = format!("From {from} to {to}:\n");
+    for change in &diff.changes {
+        text += &change_text(change, screen);
+    }
+    text
+}
+
+fn change_text(change: &Change, screen: &Screen) -> String {
+    let (sign, tone) = match change.change.as_str() {
+        "added" => ("+", Tone::Good),
+        "removed" => ("-", Tone::Bad),
+        _ => ("~", Tone::Ask),
+    };
+    let what = if change.what == change.name { "" } else { &change.what };
+    let mut text =
+        format!("  {} {what} {}\n", screen.paint(tone, sign), change.name).replace("  \n", "\n");
+    for field in &change.fields {
+        let value = |v: &Option<String>| v.clone().unwrap_or_else(|| "(absent)".into());
+        let (before, after) = (value(&field.before), value(&field.after));
+        text += &format!("      {}: {before} → {after}\n", field.field);
+    }
+    text
+}
+
+fn warning_text(warning: &Diagnostic, screen: &Screen) -> String {
+    let text = place(&pack::as_field(warning));
+    format!("{}{}", screen.paint(Tone::Ask, "warning:"), text.trim_end())
+}

@@ -1,0 +1,199 @@
+//! Events on the terminal or in a file.
+use std::{
+    fs::OpenOptions,
+    io::{BufWriter, Write},
+    path::PathBuf,
+    time::Duration,
+};
+
+use api::client::{ClientError, lines, server_events};
+use chrono::{DateTime, Utc};
+use clap::Args;
+use futures::{StreamExt, pin_mut};
+use schemas::control::audit::{ChangesQuery, EventRecord, EventsQuery};
+
+use crate::{
+    failure::Failure,
+    render::{Output, Table, moment, write},
+    settings::Desk,
+};
+
+#[derive(Debug, Args)]
+pub struct Events {
+    /// Of one stream, `install/ins_01JD…`, or of all of a type, `install`
+    #[arg(long)]
+    stream: Option<String>,
+    /// Of one type, `run.approved`, or of all of an aggregate, `run.`
+    #[arg(long = "type")]
+    event_type: Option<String>,
+    /// By one actor: prn_…, rnr_…, policy:…, timer:…, system
+    #[arg(long)]
+    actor: Option<String>,
+    /// Not before this moment (RFC 3339)
+    #[arg(long, value_name = "TIME")]
+    since: Option<DateTime<Utc>>,
+    /// Before this moment (RFC 3339)
+    #[arg(long, value_name = "TIME")]
+    until: Option<DateTime<Utc>>,
+    /// After this position
+    #[arg(long, value_name = "POSITION", default_value_t = 0)]
+    after: u64,
+    /// How many at most; without it all of them
+    #[arg(long)]
+    limit: Option<u64>,
+    /// Go on printing what happens
+    #[arg(long, short)]
+    follow: bool,
+}
+
+pub async fn print(desk: &Desk, ask: Events) -> Result<(), Failure> {
+    let mut printer = Printer { desk, left: ask.limit, all: Vec::new() };
+    let mut query = EventsQuery {
+        after: Some(ask.after),
+        stream: ask.stream,
+        event_type: ask.event_type,
+        actor: ask.actor,
+        since: ask.since,
+        until: ask.until,
+        limit: Some(200),
+        min_position: None,
+    };
+    if ask.follow {
+        return follow(desk, &mut printer, query).await;
+    }
+    page(desk, &mut printer, &mut query).await?;
+    printer.table()
+}
+
+/// Everything up to the head, page by page.
+async fn page(
+    desk: &Desk,
+    printer: &mut Printer<'_>,
+    query: &mut EventsQuery,
+) -> Result<(), Failure> {
+    loop {
+        let page = desk.client.events(query).await?;
+        for event in page.items {
+            if !printer.event(event)? {
+                return Ok(());
+            }
+        }
+        query.after = Some(page.searched);
+        if page.searched >= page.head {
+            return Ok(());
+        }
+    }
+}
+
+/// Listen first, then read: what happens in between is heard.
+async fn follow(
+    desk: &Desk,
+    printer: &mut Printer<'_>,
+    mut query: EventsQuery,
+) -> Result<(), Failure> {
+    loop {
+        match desk.client.changes(&ChangesQuery::default()).await {
+            Ok(answer) => {
+                let changes = server_events(answer);
+                pin_mut!(changes);
+                loop {
+                    page(desk, printer, &mut query).await?;
+                    printer.table()?;
+                    if printer.left == Some(0) {
+                        return Ok(());
+                    }
+                    match changes.next().await {
+                        Some(Ok(_)) => {}
+                        Some(Err(_)) | None => break,
+                    }
+                }
+            }
+            Err(ClientError::Unreachable { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// Write the export, as it comes, with a bar.
+pub async fn export(desk: &Desk, to: Option<PathBuf>) -> Result<(), Failure> {
+    let head = desk.client.whoami().await?.position;
+    let events = lines(desk.client.export(&EventsQuery::default()).await?);
+    pin_mut!(events);
+    let bar = desk.screen.bar(head, "export");
+    let mut out: Box<dyn Write> = match &to {
+        Some(path) => {
+            let file = OpenOptions::new().write(true).create_new(true).open(path);
+            let file = file
+                .map_err(|e| Failure::Usage(format!("{} cannot be made: {e}", path.display())))?;
+            Box::new(BufWriter::new(file))
+        }
+        None => Box::new(BufWriter::new(std::io::stdout())),
+    };
+    let mut count = 0u64;
+    while let Some(event) = events.next().await {
+        writeln!(out, "{}", event?)?;
+        count += 1;
+        bar.set_position(count);
+    }
+    out.flush()?;
+    bar.finish_and_clear();
+    if let Some(path) = to {
+        desk.screen.remark(&format!("{count} events are in {}.", path.display()));
+    }
+    Ok(())
+}
+
+struct Printer<'d> {
+    desk: &'d Desk,
+    left: Option<u64>,
+    all: Vec<EventRecord>,
+}
+
+impl Printer<'_> {
+    /// False: enough.
+    fn event(&mut self, event: EventRecord) -> Result<bool, Failure> {
+        if self.left == Some(0) {
+            return Ok(false);
+        }
+        self.left = self.left.map(|left| left - 1);
+        match self.desk.screen.output {
+            Output::Ndjson => write(&format!("{}\n", serde_json::to_string(&event)?))?,
+            Output::Table | Output::Json => self.all.push(event),
+        }
+        Ok(true)
+    }
+
+    /// What was held back for a table.
+    fn table(&mut self) -> Result<(), Failure> {
+        if self.desk.screen.output == Output::Ndjson || self.all.is_empty() {
+            return Ok(());
+        }
+        let all = std::mem::take(&mut self.all);
+        self.desk.screen.many(&all, "No events.", |_| {
+            let mut table =
+                Table::new(["POSITION", "RECORDED", "EVENT", "STREAM", "ACTOR", "PAYLOAD"]);
+            for event in &all {
+                table.row([
+                    event.position.to_string(),
+                    moment(&event.recorded_at),
+                    event.event_type.clone(),
+                    event.stream.clone(),
+                    event.actor.clone(),
+                    short(event.payload.get()),
+                ]);
+            }
+            table
+        })
+    }
+}
+
+/// The beginning of a payload: the rest is in the JSON.
+fn short(payload: &str) -> String {
+    let body = payload.split_once(',').map_or("", |(_, rest)| rest.trim_end_matches('}'));
+    let mut text: String = body.chars().take(72).collect();
+    if text.len() < body.len() {
+        text.push('…');
+    }
+    text
+}

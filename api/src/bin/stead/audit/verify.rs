@@ -1,0 +1,144 @@
+//! Verification on this side: the server is asked for bytes, never for an opinion.
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::PathBuf,
+};
+
+use api::client::{Fault, Verifier, lines};
+use clap::Args;
+use ed25519_dalek::VerifyingKey;
+use futures::{Stream, StreamExt, pin_mut, stream};
+use proof::{Hash, checkpoint::Checkpoint, tree::verify_inclusion};
+use schemas::control::audit::{EventRecord, EventsQuery, Proof};
+use serde_json::json;
+
+use super::tell;
+use crate::{failure::Failure, settings::Settings};
+
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// A signed checkpoint that was kept: the log must still begin with what it covers
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
+    /// The checkpoint key to believe, 64 hexadecimal digits; without it the one that the server names
+    #[arg(long)]
+    key: Vec<String>,
+    /// Verify an exported file instead of the server's log
+    #[arg(long, value_name = "FILE", requires = "against", requires = "key")]
+    export: Option<PathBuf>,
+}
+
+pub async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure> {
+    let note = match &ask.against {
+        Some(path) => Some(
+            fs::read_to_string(path)
+                .map_err(|e| Failure::Usage(format!("the checkpoint {}: {e}", path.display())))?,
+        ),
+        None => None,
+    };
+    if let (Some(path), Some(note)) = (&ask.export, &note) {
+        let kept = open(note, &ask.key)?;
+        let file = BufReader::new(fs::File::open(path)?);
+        let events = stream::iter(file.lines().map(|line| line.map_err(Failure::from)));
+        return check(settings, events, None, Some(kept)).await;
+    }
+    let desk = settings.desk()?;
+    let now = desk.client.checkpoint().await?;
+    let keys = if ask.key.is_empty() { vec![now.key.clone()] } else { ask.key };
+    let today = open(&now.note, &keys)?;
+    let kept = note.as_deref().map(|note| open(note, &keys)).transpose()?;
+    let export = desk.client.export(&EventsQuery::default()).await?;
+    let events = lines(export).map(|line| line.map_err(Failure::from));
+    check(settings, events, Some(today), kept).await
+}
+
+/// Take every event in, and compare at the sizes of the checkpoints.
+async fn check(
+    settings: &Settings,
+    events: impl Stream<Item = Result<String, Failure>>,
+    today: Option<Checkpoint>,
+    kept: Option<Checkpoint>,
+) -> Result<(), Failure> {
+    let screen = settings.screen();
+    let Some(any) = today.as_ref().or(kept.as_ref()) else {
+        return Err(Failure::Usage("there is no checkpoint to verify against".into()));
+    };
+    if let (Some(today), Some(kept)) = (&today, &kept)
+        && today.log_id != kept.log_id
+    {
+        return Err(Failure::Outcome(format!(
+            "the kept checkpoint is of {}, this server's log is {}",
+            kept.origin(),
+            today.origin()
+        )));
+    }
+    let bar = screen.bar(any.size, "verify");
+    let mut verifier = Verifier::new(&any.log_id);
+    let compare = |verifier: &Verifier, checkpoint: &Option<Checkpoint>| match checkpoint {
+        Some(checkpoint) if checkpoint.size == verifier.size() => verifier.agrees(checkpoint),
+        Some(_) | None => Ok(()),
+    };
+    pin_mut!(events);
+    let mut faults: Result<(), Fault> =
+        compare(&verifier, &kept).and_then(|()| compare(&verifier, &today));
+    while let (Ok(()), Some(line)) = (&faults, events.next().await) {
+        let event: EventRecord = serde_json::from_str(&line?)?;
+        faults = verifier.take(&event);
+        faults = faults.and_then(|()| compare(&verifier, &kept));
+        faults = faults.and_then(|()| compare(&verifier, &today));
+        bar.set_position(verifier.size());
+        if today.as_ref().is_some_and(|today| today.size == verifier.size()) {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    for checkpoint in [&today, &kept].into_iter().flatten() {
+        if faults.is_ok() && verifier.size() < checkpoint.size {
+            faults = verifier.agrees(checkpoint);
+        }
+    }
+    if let Err(fault) = faults {
+        return Err(Failure::Outcome(fault.to_string()));
+    }
+    let (size, root) = (verifier.size(), hex::encode(verifier.root()));
+    let mut text = format!("Verified {size} events of {}: leaves, chain and tree.\n", any.origin());
+    text += &format!("  root      {root}\n");
+    if let Some(kept) = &kept {
+        text += &format!("  unchanged since the kept checkpoint at {}\n", kept.size);
+    }
+    let said = json!({
+        "verified": size, "log": any.origin(), "root": root,
+        "unchanged_since": kept.as_ref().map(|k| k.size),
+    });
+    tell(&screen, &said, &text)
+}
+
+/// A checkpoint that one of these keys signed.
+pub fn open(note: &str, keys: &[String]) -> Result<Checkpoint, Failure> {
+    let mut known = Vec::new();
+    for key in keys {
+        let bytes: Option<[u8; 32]> = hex::decode(key).ok().and_then(|b| b.try_into().ok());
+        let read = bytes.and_then(|b| VerifyingKey::from_bytes(&b).ok());
+        known.push(read.ok_or_else(|| {
+            Failure::Usage(format!("{key:?} is no checkpoint key: expected 64 hexadecimal digits"))
+        })?);
+    }
+    Checkpoint::open(note, &known).map_err(|e| Failure::Outcome(e.to_string()))
+}
+
+/// That the proof leads from the position's leaf to the signed root.
+pub fn included(proof: &Proof, position: u64, signed: &Checkpoint) -> Result<(), Failure> {
+    let wrong = |said: &dyn std::fmt::Display| {
+        Failure::Outcome(format!("the proof for position {position} does not hold: {said}"))
+    };
+    let leaf = proof.leaf.as_deref().and_then(hash).ok_or_else(|| wrong(&"it has no leaf"))?;
+    let hashes: Option<Vec<Hash>> = proof.hashes.iter().map(|h| hash(h)).collect();
+    let hashes = hashes.ok_or_else(|| wrong(&"a hash cannot be read"))?;
+    let index = position.checked_sub(1).ok_or_else(|| wrong(&"positions start at 1"))?;
+    verify_inclusion(&leaf, index, signed.size, &hashes, &signed.root).map_err(|e| wrong(&e))
+}
+
+fn hash(text: &str) -> Option<Hash> {
+    hex::decode(text).ok()?.try_into().ok()
+}

@@ -1,0 +1,63 @@
+//! What `--help` says is a contract with people: a golden per command, changed on purpose.
+use std::{fs, path::Path};
+
+use clap::CommandFactory;
+
+use crate::Stead;
+
+#[test]
+fn the_command_line_is_well_formed() {
+    Stead::command().debug_assert();
+}
+
+/// `UPDATE_GOLDEN=1` writes what is true now; then read the difference as a customer would.
+#[test]
+fn the_help_of_every_command_is_what_was_agreed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/cli");
+    let mut root = Stead::command().term_width(100);
+    root.build();
+    let mut differing = Vec::new();
+    let mut expected = vec!["stead.txt".to_owned()];
+    check(&folder, "stead", &root.render_help().to_string(), &mut differing);
+    for noun in root.get_subcommands() {
+        if noun.get_name() == "help" {
+            continue;
+        }
+        let mut text = String::new();
+        whole(noun, &mut text);
+        expected.push(format!("{}.txt", noun.get_name()));
+        check(&folder, noun.get_name(), &text, &mut differing);
+    }
+    assert!(differing.is_empty(), "other than agreed: {differing:?}");
+    for kept in fs::read_dir(&folder).unwrap() {
+        let name = kept.unwrap().file_name().to_string_lossy().into_owned();
+        assert!(expected.contains(&name), "schemas/cli/{name} belongs to no command");
+    }
+}
+
+/// The help of a command and of everything under it.
+fn whole(command: &clap::Command, text: &mut String) {
+    let mut shown = command.clone().term_width(100);
+    // The options that every command has are in the golden of `stead` itself.
+    for global in ["server", "token_file", "ca_file", "output", "no_color", "quiet"] {
+        if shown.get_arguments().any(|a| a.get_id() == global) {
+            shown = shown.mut_arg(global, |arg| arg.hide(true));
+        }
+    }
+    *text += &format!("{}\n", shown.render_help().to_string().trim_end());
+    for below in command.get_subcommands().filter(|c| c.get_name() != "help") {
+        *text += &format!("\n{}\n", "-".repeat(60));
+        whole(below, text);
+    }
+}
+
+fn check(folder: &Path, name: &str, text: &str, differing: &mut Vec<String>) {
+    let path = folder.join(format!("{name}.txt"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::create_dir_all(folder).unwrap();
+        fs::write(&path, text).unwrap();
+    }
+    if fs::read_to_string(&path).unwrap_or_default() != text {
+        differing.push(name.to_owned());
+    }
+}

@@ -1,0 +1,202 @@
+//! `stead installs`: copies of an app in customers' accounts.
+mod change;
+mod picture;
+
+use clap::{Args, Subcommand};
+use schemas::control::{
+    installs::{CreateInstall, InstallsQuery, StateQuery},
+    runs::RunAsked,
+};
+
+pub use picture::enrolment;
+
+use crate::{
+    failure::Failure,
+    render::{Table, moment},
+    settings::{Desk, Settings},
+};
+
+#[derive(Debug, Subcommand)]
+pub enum Installs {
+    /// Make an install, and print what its customer has to run, once
+    #[command(after_help = "\
+Examples:
+  stead installs create shop acme --input domain=acme.example.com --input size=2
+  stead installs create shop acme --inputs-file acme.toml --auto-approve
+The file holds `name = \"value\"` lines; --input wins over it.")]
+    Create(Create),
+    /// List installs
+    List {
+        /// Of one app: its name or id
+        #[arg(long)]
+        app: Option<String>,
+        /// Where to go on: `next` of the list before
+        #[arg(long)]
+        cursor: Option<String>,
+    },
+    /// Show an install: its components, inputs, runner, and what it waits for
+    Show {
+        /// The install's name or id
+        install: String,
+    },
+    /// Print what templates see of an install, now or then
+    #[command(after_help = "\
+Examples:
+  stead installs state acme
+  stead installs state acme --at 2026-11-20T12:00:00Z
+  stead installs state acme --at 1841")]
+    State {
+        /// The install's name or id
+        install: String,
+        /// As of a position or a moment (RFC 3339)
+        #[arg(long, value_name = "TIME|POSITION")]
+        at: Option<crate::audit::At>,
+    },
+    /// Give inputs new values; only what they reach is planned
+    #[command(after_help = "Example:\n  stead installs set-inputs acme --input size=3 --wait")]
+    SetInputs(change::SetInputs),
+    /// Move to another config version; only what differs is planned
+    #[command(after_help = "Example:\n  stead installs upgrade acme --to 2 --wait")]
+    Upgrade(change::Move),
+    /// Move back to an earlier config version, showing what that changes
+    #[command(after_help = "\
+Examples:
+  stead installs rollback acme            to the version before
+  stead installs rollback acme --to 1 --reason 'p99 doubled' --wait")]
+    Rollback(change::Rollback),
+    /// Deploy some components, or all, with what depends on them
+    #[command(after_help = "Example:\n  stead installs deploy acme --component service --wait")]
+    Deploy {
+        #[command(flatten)]
+        operation: change::Operation,
+        /// A component's name; may be repeated; without it all
+        #[arg(long = "component")]
+        components: Vec<String>,
+    },
+    /// Apply sandbox and components again, on what is there
+    Reprovision(change::Operation),
+    /// Destroy the components, in reverse order of their dependencies
+    Teardown(change::Operation),
+    /// Destroy the components and the sandbox
+    Deprovision(change::Operation),
+    /// Run an action now
+    #[command(after_help = "Example:\n  stead installs action acme smoke-test --wait")]
+    Action {
+        #[command(flatten)]
+        operation: change::Operation,
+        /// The action's name
+        action: String,
+    },
+    /// Apply plans without asking, or ask again
+    #[command(
+        after_help = "Example:\n  stead installs auto-approve acme off --reason 'change freeze'"
+    )]
+    AutoApprove(change::AutoApprove),
+    /// Make a new enrolment token; the unused ones before it are revoked
+    EnrolToken {
+        /// The install's name or id
+        install: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Create {
+    /// The app's name or id
+    app: String,
+    /// The name of the install: lower case letters, digits and hyphens
+    name: String,
+    #[command(flatten)]
+    inputs: change::Inputs,
+    /// Apply each plan without asking
+    #[arg(long)]
+    auto_approve: bool,
+    /// Which config version; without it the newest
+    #[arg(long, value_name = "N")]
+    version: Option<u32>,
+}
+
+pub async fn run(verb: Installs, settings: &Settings) -> Result<(), Failure> {
+    let desk = settings.desk()?;
+    match verb {
+        Installs::Create(create) => self::create(&desk, create).await,
+        Installs::List { app, cursor } => list(&desk, app, cursor).await,
+        Installs::Show { install } => {
+            let install = desk.client.install(&install).await?;
+            desk.screen.one(&install, |screen| picture::of(&install, screen))
+        }
+        Installs::State { install, at } => {
+            let (position, time) = at.map_or((None, None), |at| at.parts());
+            let when = StateQuery { position, time };
+            let state = desk.client.install_state(&install, &when).await?;
+            desk.screen.one(&state.state, |_| {
+                let text = serde_json::to_string_pretty(&state.state).unwrap_or_default();
+                format!("{text}\n")
+            })
+        }
+        Installs::SetInputs(ask) => change::set_inputs(&desk, ask).await,
+        Installs::Upgrade(ask) => change::upgrade(&desk, ask).await,
+        Installs::Rollback(ask) => change::rollback(&desk, ask).await,
+        Installs::Deploy { operation, components } => {
+            change::operate(&desk, operation, RunAsked::Deploy, components, None).await
+        }
+        Installs::Reprovision(ask) => {
+            change::operate(&desk, ask, RunAsked::Reprovision, vec![], None).await
+        }
+        Installs::Teardown(ask) => {
+            change::operate(&desk, ask, RunAsked::Teardown, vec![], None).await
+        }
+        Installs::Deprovision(ask) => {
+            change::operate(&desk, ask, RunAsked::Deprovision, vec![], None).await
+        }
+        Installs::Action { operation, action } => {
+            change::operate(&desk, operation, RunAsked::Action, vec![], Some(action)).await
+        }
+        Installs::AutoApprove(ask) => change::auto_approve(&desk, ask).await,
+        Installs::EnrolToken { install } => {
+            let issued = desk.client.enrol_token(&install).await?;
+            desk.screen.one(&issued, |screen| enrolment(&issued.enrolment, screen))
+        }
+    }
+}
+
+async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
+    let Create { app, name, inputs, auto_approve, version } = create;
+    let inputs = inputs.read()?;
+    let ask = CreateInstall { app, name, inputs, auto_approve, config_version: version };
+    let made = desk.client.create_install(&ask).await?;
+    desk.screen.one(&made, |screen| {
+        let mut text = format!(
+            "Made the install {} ({}) of {} at version {}.\n",
+            made.name, made.id, ask.app, made.config_version
+        );
+        match &made.enrolment {
+            Some(enrolment) => text += &picture::enrolment(enrolment, screen),
+            None => text += &format!("Enrol: stead installs enrol-token {}\n", made.name),
+        }
+        text
+    })
+}
+
+async fn list(desk: &Desk, app: Option<String>, cursor: Option<String>) -> Result<(), Failure> {
+    let query = InstallsQuery { app, limit: Some(200), cursor, min_position: None };
+    let page = desk.client.installs(&query).await?;
+    desk.screen.many(&page.items, "No installs.", |screen| {
+        let mut table =
+            Table::new(["INSTALL", "APP", "VERSION", "STATE", "DEPLOYED", "RUNNER", "CREATED"]);
+        for install in &page.items {
+            let deployed = install.components.iter().filter(|c| c.state == "deployed").count();
+            table.row([
+                install.name.clone(),
+                install.app_name.clone(),
+                install.config_version.to_string(),
+                screen.state(&install.state),
+                format!("{deployed}/{}", install.components.len()),
+                install.runner.map(|r| r.to_string()).unwrap_or_default(),
+                moment(&install.created_at),
+            ]);
+        }
+        table
+    })?;
+    desk.more(page.next.as_deref());
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! Changes of an install: each tells what it led to, and follows it when asked to.
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use clap::{Args, ValueEnum};
+use schemas::control::{
+    apps::DiffQuery,
+    installs::UpdateInstall,
+    runs::{RequestRun, RunAsked},
+};
+
+use crate::{
+    apps::diff_text,
+    failure::Failure,
+    render::Output,
+    runs::{announce, or_nothing},
+    settings::Desk,
+};
+
+#[derive(Debug, Args)]
+pub struct Inputs {
+    /// An input and its value; may be repeated
+    #[arg(long = "input", value_name = "NAME=VALUE", value_parser = pair)]
+    inputs: Vec<(String, String)>,
+    /// A TOML file of inputs: `name = "value"` lines
+    #[arg(long, value_name = "FILE")]
+    inputs_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct SetInputs {
+    /// The install's name or id
+    install: String,
+    #[command(flatten)]
+    inputs: Inputs,
+    #[command(flatten)]
+    then: Then,
+}
+
+#[derive(Debug, Args)]
+pub struct Move {
+    /// The install's name or id
+    install: String,
+    /// The config version to move to
+    #[arg(long, value_name = "N")]
+    to: u32,
+    #[command(flatten)]
+    then: Then,
+}
+
+#[derive(Debug, Args)]
+pub struct Rollback {
+    /// The install's name or id
+    install: String,
+    /// An earlier config version; without it the one before
+    #[arg(long, value_name = "N")]
+    to: Option<u32>,
+    #[command(flatten)]
+    then: Then,
+}
+
+#[derive(Debug, Args)]
+pub struct Operation {
+    /// The install's name or id
+    install: String,
+    #[command(flatten)]
+    then: Then,
+}
+
+#[derive(Debug, Args)]
+pub struct AutoApprove {
+    /// The install's name or id
+    install: String,
+    /// Whether plans are applied without asking
+    #[arg(value_enum)]
+    to: Switch,
+    /// Why, for the log
+    #[arg(long)]
+    reason: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+#[derive(Debug, Args)]
+struct Then {
+    /// Why, for the log
+    #[arg(long)]
+    reason: Option<String>,
+    /// Follow the run until it finishes
+    #[arg(long)]
+    wait: bool,
+}
+
+impl Inputs {
+    /// The file's, and over them those of the command line.
+    pub fn read(self) -> Result<BTreeMap<String, String>, Failure> {
+        let mut inputs = BTreeMap::new();
+        if let Some(path) = &self.inputs_file {
+            let wrong = |said: String| Failure::Usage(format!("{}: {said}", path.display()));
+            let text = fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+            let table: toml::Table = toml::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+            for (name, value) in table {
+                inputs.insert(
+                    name.clone(),
+                    text_of(value).map_err(|e| wrong(format!("{name} {e}")))?,
+                );
+            }
+        }
+        inputs.extend(self.inputs);
+        Ok(inputs)
+    }
+}
+
+fn text_of(value: toml::Value) -> Result<String, &'static str> {
+    match value {
+        toml::Value::String(text) => Ok(text),
+        toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_) => {
+            Ok(value.to_string())
+        }
+        toml::Value::Datetime(_) | toml::Value::Array(_) | toml::Value::Table(_) => Err(
+            "is neither a text nor a number nor a boolean\n  try: write a list or an object as JSON in quotes",
+        ),
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+        Some(_) | None => Err(format!("{text:?} is not NAME=VALUE")),
+    }
+}
+
+pub async fn set_inputs(desk: &Desk, ask: SetInputs) -> Result<(), Failure> {
+    let inputs = ask.inputs.read()?;
+    if inputs.is_empty() {
+        return Err(Failure::Usage("no inputs are given\n  try: --input NAME=VALUE".into()));
+    }
+    let reason = ask.then.reason;
+    let change = UpdateInstall { inputs: Some(inputs), reason, ..UpdateInstall::default() };
+    let done = desk.client.update_install(&ask.install, &change).await?;
+    let nothing = match done.changed {
+        true => "Changed; no component reads them, so nothing has to be planned.",
+        false => "The inputs have these values already.",
+    };
+    or_nothing(desk, &done, done.run, nothing, ask.then.wait).await
+}
+
+pub async fn upgrade(desk: &Desk, ask: Move) -> Result<(), Failure> {
+    to_version(desk, &ask.install, ask.to, ask.then).await
+}
+
+pub async fn rollback(desk: &Desk, ask: Rollback) -> Result<(), Failure> {
+    let install = desk.client.install(&ask.install).await?;
+    let now = install.config_version;
+    let to = ask.to.unwrap_or(now.saturating_sub(1));
+    if to == 0 || to >= now {
+        let name = &install.name;
+        return Err(Failure::Usage(format!(
+            "{name} is at version {now}: version {to} is not before it\n  try: `stead apps versions {}`",
+            install.app_name
+        )));
+    }
+    let which = DiffQuery { from: Some(now), to: Some(to) };
+    let diff = desk.client.diff(&install.app.to_string(), &which).await?;
+    if desk.screen.output == Output::Table {
+        desk.screen.one(&diff, |screen| diff_text(&diff, screen))?;
+    }
+    to_version(desk, &ask.install, to, ask.then).await
+}
+
+async fn to_version(desk: &Desk, install: &str, to: u32, then: Then) -> Result<(), Failure> {
+    let change =
+        UpdateInstall { config_version: Some(to), reason: then.reason, ..UpdateInstall::default() };
+    let done = desk.client.update_install(install, &change).await?;
+    let nothing = match done.changed {
+        true => format!("{install} is at version {to} now; nothing that it has is different."),
+        false => format!("{install} is at version {to} already."),
+    };
+    or_nothing(desk, &done, done.run, &nothing, then.wait).await
+}
+
+pub async fn operate(
+    desk: &Desk,
+    ask: Operation,
+    kind: RunAsked,
+    components: Vec<String>,
+    action: Option<String>,
+) -> Result<(), Failure> {
+    let request = RequestRun { kind, components, action, reason: ask.then.reason };
+    let requested = desk.client.request_run(&ask.install, &request).await?;
+    announce(desk, &requested, requested.run, "Requested", ask.then.wait).await
+}
+
+pub async fn auto_approve(desk: &Desk, ask: AutoApprove) -> Result<(), Failure> {
+    let on = ask.to == Switch::On;
+    let change =
+        UpdateInstall { auto_approve: Some(on), reason: ask.reason, ..UpdateInstall::default() };
+    let done = desk.client.update_install(&ask.install, &change).await?;
+    desk.screen.one(&done, |_| {
+        let how = if on { "are applied without asking" } else { "wait for a person" };
+        format!("Plans of {} {how}.\n", ask.install)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_of_the_command_line_win_over_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("inputs.toml");
+        fs::write(&path, "a = \"1\"\nb = 2\nc = true\n").unwrap();
+        let inputs = Inputs { inputs: vec![("b".into(), "x=y".into())], inputs_file: Some(path) };
+        let read: Vec<_> = inputs.read().unwrap().into_iter().collect();
+        let expected = [("a", "1"), ("b", "x=y"), ("c", "true")];
+        assert_eq!(read, expected.map(|(k, v)| (k.to_owned(), v.to_owned())));
+    }
+
+    #[test]
+    fn an_input_needs_a_name_and_may_have_an_empty_value() {
+        assert_eq!(pair("a="), Ok(("a".into(), String::new())));
+        assert!(pair("=a").is_err());
+        assert!(pair("a").is_err());
+    }
+}

@@ -1,0 +1,129 @@
+//! `stead projections`: the read side, rebuilt and verified while the server runs.
+use api::client::server_events;
+use clap::Subcommand;
+use futures::{StreamExt, pin_mut};
+use schemas::control::projections::Progress;
+
+use crate::{
+    failure::Failure,
+    render::{Output, Table, write},
+    settings::{Desk, Settings},
+};
+
+#[derive(Debug, Subcommand)]
+pub enum Projections {
+    /// List projections and how far they are
+    List,
+    /// Replay the log into fresh tables and swap them in
+    #[command(after_help = "\
+Examples:
+  stead projections rebuild jobs
+  stead projections rebuild all")]
+    Rebuild {
+        /// Its name, or `all`
+        name: String,
+    },
+    /// Replay the log beside the tables in use and compare every row
+    #[command(after_help = "Example:\n  stead projections verify all")]
+    Verify {
+        /// Its name, or `all`
+        name: String,
+    },
+}
+
+pub async fn run(verb: Projections, settings: &Settings) -> Result<(), Failure> {
+    let desk = settings.desk()?;
+    match verb {
+        Projections::List => list(&desk).await,
+        Projections::Rebuild { name } => work(&desk, &name, "rebuild").await,
+        Projections::Verify { name } => work(&desk, &name, "verify").await,
+    }
+}
+
+async fn list(desk: &Desk) -> Result<(), Failure> {
+    let page = desk.client.projections().await?;
+    desk.screen.many(&page.items, "No projections.", |_| {
+        let mut table = Table::new(["PROJECTION", "CLASS", "VERSION", "POSITION", "BEHIND"]);
+        for p in &page.items {
+            table.row([
+                p.name.clone(),
+                p.class.clone(),
+                p.version.to_string(),
+                p.position.to_string(),
+                p.lag.to_string(),
+            ]);
+        }
+        table
+    })
+}
+
+async fn work(desk: &Desk, name: &str, verb: &str) -> Result<(), Failure> {
+    let names = match name {
+        "all" => desk.client.projections().await?.items.into_iter().map(|p| p.name).collect(),
+        one => vec![one.to_owned()],
+    };
+    let mut bad = Vec::new();
+    for name in names {
+        let last = follow(desk, &name, verb).await?;
+        if last.state != "done" || !last.differences.is_empty() {
+            bad.push(name);
+        }
+    }
+    if bad.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Outcome(format!("{verb} ended badly for {}", bad.join(", "))))
+}
+
+/// Draw the progress until it is over; the last word is printed.
+async fn follow(desk: &Desk, name: &str, verb: &str) -> Result<Progress, Failure> {
+    let events = server_events(desk.client.work_on_projection(name, verb).await?);
+    pin_mut!(events);
+    let bar = desk.screen.bar(0, name);
+    let mut last: Option<Progress> = None;
+    while let Some(event) = events.next().await {
+        let progress: Progress = serde_json::from_str(&event?.data)?;
+        bar.set_length(progress.total);
+        bar.set_position(progress.events);
+        last = Some(progress);
+    }
+    bar.finish_and_clear();
+    let last = last.filter(|p| matches!(p.state.as_str(), "done" | "failed"));
+    let last = last.ok_or_else(|| {
+        Failure::Unreachable(format!(
+            "the server stopped while it worked on {name}; nothing was swapped, try again"
+        ))
+    })?;
+    match desk.screen.output {
+        Output::Table => write(&said(&last, verb))?,
+        Output::Json | Output::Ndjson => write(&format!("{}\n", serde_json::to_string(&last)?))?,
+    }
+    Ok(last)
+}
+
+fn said(last: &Progress, verb: &str) -> String {
+    let mut text = match (last.state.as_str(), verb) {
+        ("done", "verify") if last.differences.is_empty() => {
+            format!("{}: identical after {} events", last.projection, last.events)
+        }
+        ("done", "verify") => {
+            format!("{}: {} rows differ", last.projection, last.differences.len())
+        }
+        ("done", _) => format!("{}: rebuilt from {} events", last.projection, last.events),
+        (_, _) => {
+            format!(
+                "{}: failed: {}",
+                last.projection,
+                last.detail.as_deref().unwrap_or("no reason")
+            )
+        }
+    };
+    if let Some(rows) = last.rows {
+        text += &format!(", {rows} rows");
+    }
+    text.push('\n');
+    for difference in &last.differences {
+        text += &format!("  {difference}\n");
+    }
+    text
+}

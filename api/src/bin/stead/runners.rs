@@ -1,0 +1,117 @@
+//! `stead runners`: the agents in the accounts, and the build runners.
+use clap::{Args, Subcommand};
+use domain::ids::RunnerId;
+use schemas::control::{Because, Listing, runners::Runner};
+
+use crate::{
+    failure::Failure,
+    render::{Screen, Table, moment},
+    settings::{Desk, Settings},
+};
+
+#[derive(Debug, Subcommand)]
+pub enum Runners {
+    /// List runners
+    #[command(after_help = "Example:\n  stead runners list")]
+    List,
+    /// Show one runner: its state, its host, its jobs
+    #[command(after_help = "Example:\n  stead runners show rnr_01JD…")]
+    Show {
+        /// The runner's id
+        runner: RunnerId,
+    },
+    /// Give it no more work until it is enabled again; running jobs go on
+    #[command(after_help = "Example:\n  stead runners disable rnr_01JD… --reason 'change freeze'")]
+    Disable(Order),
+    /// Give it work again
+    Enable(Order),
+    /// Let it finish what it has and take no more, until resumed
+    Drain(Order),
+    /// Take work again after a drain
+    Resume(Order),
+    /// Never let it call again; its install needs a new runner
+    #[command(after_help = "Example:\n  stead runners revoke rnr_01JD… --reason 'host was lost'")]
+    Revoke(Order),
+    /// Make an enrolment token for one more build runner
+    #[command(after_help = "Example:\n  stead runners enrol-token")]
+    EnrolToken,
+}
+
+#[derive(Debug, Args)]
+pub struct Order {
+    /// The runner's id
+    runner: RunnerId,
+    /// Why, for the log
+    #[arg(long)]
+    reason: Option<String>,
+}
+
+pub async fn run(verb: Runners, settings: &Settings) -> Result<(), Failure> {
+    let desk = settings.desk()?;
+    match verb {
+        Runners::List => list(&desk).await,
+        Runners::Show { runner } => {
+            let runner = desk.client.runner(runner).await?;
+            desk.screen.one(&runner, |screen| show(&runner, screen))
+        }
+        Runners::Disable(order) => send(&desk, order, "disable", "disabled").await,
+        Runners::Enable(order) => send(&desk, order, "enable", "enabled").await,
+        Runners::Drain(order) => send(&desk, order, "drain", "draining").await,
+        Runners::Resume(order) => send(&desk, order, "resume", "taking work").await,
+        Runners::Revoke(order) => send(&desk, order, "revoke", "revoked").await,
+        Runners::EnrolToken => {
+            let issued = desk.client.build_enrol_token().await?;
+            desk.screen.one(&issued, |screen| super::installs::enrolment(&issued.enrolment, screen))
+        }
+    }
+}
+
+async fn send(desk: &Desk, order: Order, verb: &str, state: &str) -> Result<(), Failure> {
+    let why = Because { reason: order.reason };
+    let done = desk.client.order_runner(order.runner, verb, &why).await?;
+    let already = if done.changed { "is" } else { "was already" };
+    desk.screen.one(&done, |_| format!("{} {already} {state}.\n", order.runner))
+}
+
+async fn list(desk: &Desk) -> Result<(), Failure> {
+    let page = desk.client.runners(&Listing { limit: Some(200), ..Listing::default() }).await?;
+    desk.screen.many(&page.items, "No runners.", |screen| {
+        let mut table =
+            Table::new(["RUNNER", "MODE", "INSTALL", "STATE", "JOBS", "HOST", "ENROLLED"]);
+        for runner in &page.items {
+            table.row([
+                runner.id.to_string(),
+                runner.mode.clone(),
+                runner.install_name.clone().unwrap_or_default(),
+                screen.state(&runner.state),
+                runner.jobs.len().to_string(),
+                runner.host.clone(),
+                moment(&runner.enrolled_at),
+            ]);
+        }
+        table
+    })?;
+    desk.more(page.next.as_deref());
+    Ok(())
+}
+
+fn show(runner: &Runner, screen: &Screen) -> String {
+    let mut text = format!("{}  {}\n", runner.id, screen.state(&runner.state));
+    let mut line = |name: &str, value: &str| {
+        if !value.is_empty() {
+            text += &format!("  {name:<9}  {value}\n");
+        }
+    };
+    line("mode", &runner.mode);
+    line("install", runner.install_name.as_deref().unwrap_or_default());
+    line("disabled", &runner.disabled_by.join(" and "));
+    line("reason", runner.reason.as_deref().unwrap_or_default());
+    line("version", &runner.version);
+    line("host", &runner.host);
+    line("enrolled", &moment(&runner.enrolled_at));
+    line("silent", &crate::render::moment_or_dash(runner.silent_since.as_ref()));
+    for job in &runner.jobs {
+        line("job", &job.to_string());
+    }
+    text
+}

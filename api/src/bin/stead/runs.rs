@@ -1,0 +1,241 @@
+//! `stead runs`: what is being done to an install, and the plans that wait for a word.
+mod decide;
+mod picture;
+mod watch;
+
+use clap::{Args, Subcommand};
+use domain::ids::RunId;
+use schemas::control::{
+    Because,
+    jobs::Cancel,
+    runs::{Run, RunsQuery},
+};
+
+pub use watch::until_finished;
+
+use crate::{
+    failure::Failure,
+    render::{Table, moment, write},
+    settings::{Desk, Settings},
+};
+
+#[derive(Debug, Subcommand)]
+pub enum Runs {
+    /// List runs, the newest first
+    #[command(after_help = "\
+Examples:
+  stead runs list
+  stead runs list --install acme --state waiting_for_approval")]
+    List(List),
+    /// Show a run: its steps as layers, their plans, and why each one waits
+    #[command(after_help = "\
+Examples:
+  stead runs show run_01JD…
+  stead runs show acme            the newest run of the install acme
+  stead runs show acme --plans    with what each plan would change")]
+    Show {
+        /// The run's id, or an install's name for its newest run
+        run: String,
+        /// Print the summary of each plan too
+        #[arg(long)]
+        plans: bool,
+    },
+    /// Follow a run until it finishes; exit code 1 when it does not succeed
+    #[command(after_help = "\
+Examples:
+  stead runs watch acme
+  stead runs watch acme --until-approval    return as soon as somebody must decide")]
+    Watch {
+        /// The run's id, or an install's name for its newest run
+        run: String,
+        /// Return as soon as a plan waits for a decision
+        #[arg(long)]
+        until_approval: bool,
+    },
+    /// Say yes to the plans that wait, each by the digest that is shown
+    #[command(after_help = "\
+Examples:
+  stead runs approve acme --reason 'read it, looks right'
+  stead runs approve run_01JD… --step network --digest sha256:… --reason 'CHG-1204'")]
+    Approve(decide::Approve),
+    /// Say no to a plan; what depends on its step is skipped
+    #[command(
+        after_help = "Example:\n  stead runs deny acme --step network --reason 'destroys the bucket'"
+    )]
+    Deny(decide::Deny),
+    /// Stop a run: running jobs are asked to stop, nothing more is started
+    #[command(after_help = "Example:\n  stead runs cancel acme --reason 'wrong version'")]
+    Cancel {
+        /// The run's id, or an install's name for its newest run
+        run: String,
+        /// Why, for the log
+        #[arg(long)]
+        reason: String,
+        /// Do not wait for the grace period
+        #[arg(long)]
+        force: bool,
+    },
+    /// Do again what failed, was cancelled or was skipped, as a new run
+    #[command(after_help = "Example:\n  stead runs retry acme --reason 'quota was raised' --wait")]
+    Retry {
+        /// The run's id, or an install's name for its newest run
+        run: String,
+        /// Why, for the log
+        #[arg(long)]
+        reason: Option<String>,
+        /// Follow the new run until it finishes
+        #[arg(long)]
+        wait: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct List {
+    /// On one install: its name or id
+    #[arg(long)]
+    install: Option<String>,
+    /// In one state: running, waiting_for_approval, succeeded, failed, cancelled …
+    #[arg(long)]
+    state: Option<String>,
+    /// How many at most
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
+    limit: u32,
+    /// Where to go on: `next` of the list before
+    #[arg(long)]
+    cursor: Option<String>,
+}
+
+pub async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> {
+    let desk = settings.desk()?;
+    match verb {
+        Runs::List(list) => self::list(&desk, list).await,
+        Runs::Show { run, plans } => show(&desk, &run, plans).await,
+        Runs::Watch { run, until_approval } => {
+            let run = find(&desk, &run).await?;
+            watch::watch(&desk, run, until_approval).await
+        }
+        Runs::Approve(approve) => decide::approve(&desk, approve).await,
+        Runs::Deny(deny) => decide::deny(&desk, deny).await,
+        Runs::Cancel { run, reason, force } => {
+            let run = find(&desk, &run).await?;
+            let done = desk.client.cancel_run(run, &Cancel { reason, force }).await?;
+            desk.screen.one(&done, |_| match done.changed {
+                true => format!("Asked {run} to stop. Follow it: stead runs watch {run}\n"),
+                false => format!("{run} was asked to stop already, or is over.\n"),
+            })
+        }
+        Runs::Retry { run, reason, wait } => {
+            let run = find(&desk, &run).await?;
+            let again = desk.client.retry_run(run, &Because { reason }).await?;
+            announce(&desk, &again, again.run, "Retrying as", wait).await
+        }
+    }
+}
+
+/// Tell of a new run, and follow it when asked to.
+pub async fn announce(
+    desk: &Desk,
+    answer: &impl serde::Serialize,
+    run: RunId,
+    what: &str,
+    wait: bool,
+) -> Result<(), Failure> {
+    desk.screen.one(answer, |_| match wait {
+        true => format!("{what} {run}.\n"),
+        false => format!("{what} {run}. Follow it: stead runs watch {run}\n"),
+    })?;
+    if wait { until_finished(desk, run).await } else { Ok(()) }
+}
+
+/// A run by its id, or the newest one of the install of this name.
+pub async fn find(desk: &Desk, named: &str) -> Result<RunId, Failure> {
+    if let Ok(id) = named.parse() {
+        return Ok(id);
+    }
+    let install = Some(named.to_owned());
+    let query = RunsQuery { install, limit: Some(1), ..RunsQuery::default() };
+    let page = desk.client.runs(&query).await?;
+    page.items.first().map(|run| run.id).ok_or_else(|| {
+        Failure::NotFound(format!(
+            "the install {named} has had no run yet\n  try: `stead installs show {named}` says what it waits for"
+        ))
+    })
+}
+
+async fn list(desk: &Desk, list: List) -> Result<(), Failure> {
+    let List { install, state, limit, cursor } = list;
+    let query = RunsQuery { install, state, limit: Some(limit), cursor, ..RunsQuery::default() };
+    let page = desk.client.runs(&query).await?;
+    desk.screen.many(&page.items, "No runs.", |screen| {
+        let mut table =
+            Table::new(["RUN", "INSTALL", "KIND", "STATE", "STEPS", "REQUESTED", "REASON"]);
+        for run in &page.items {
+            table.row([
+                run.id.to_string(),
+                run.install_name.clone(),
+                run.kind.replace('_', " "),
+                screen.state(&run.state),
+                format!("{}/{}", run.steps_ended, run.steps),
+                moment(&run.requested_at),
+                run.reason.clone().unwrap_or_default(),
+            ]);
+        }
+        table
+    })?;
+    desk.more(page.next.as_deref());
+    Ok(())
+}
+
+async fn show(desk: &Desk, named: &str, plans: bool) -> Result<(), Failure> {
+    let run = desk.client.run(find(desk, named).await?).await?;
+    desk.screen.one(&run, |screen| picture::of(&run, screen))?;
+    if plans {
+        for step in run.dag.iter().filter(|s| s.plan.is_some()) {
+            let summary = desk.client.plan(run.run.id, step.id).await?;
+            desk.screen.one(&summary, |screen| picture::plan(&step.name, &summary, screen))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the run is over, and how.
+fn outcome(run: &Run) -> Option<Result<(), Failure>> {
+    match run.run.state.as_str() {
+        "succeeded" => Some(Ok(())),
+        "failed" | "cancelled" => {
+            let bad = run.dag.iter().filter(|s| s.state == "failed");
+            let names: Vec<_> = bad
+                .map(|s| format!("{} ({})", s.name, s.reason.as_deref().unwrap_or("no reason")))
+                .collect();
+            let id = run.run.id;
+            let state = &run.run.state;
+            Some(Err(Failure::Outcome(match names.is_empty() {
+                true => format!("{id} was {state}"),
+                false => format!(
+                    "{id} {state}: {}\n  try: `stead runs show {id}`, then `stead runs retry {id}`",
+                    names.join(", ")
+                ),
+            })))
+        }
+        _ => None,
+    }
+}
+
+/// The answer of a command that leads to a run, or to none.
+pub async fn or_nothing(
+    desk: &Desk,
+    answer: &impl serde::Serialize,
+    run: Option<RunId>,
+    nothing: &str,
+    wait: bool,
+) -> Result<(), Failure> {
+    match run {
+        Some(run) => announce(desk, answer, run, "Requested", wait).await,
+        None => match desk.screen.output {
+            crate::render::Output::Table => write(&format!("{nothing}\n")),
+            crate::render::Output::Json | crate::render::Output::Ndjson => {
+                desk.screen.one(answer, |_| String::new())
+            }
+        },
+    }
+}

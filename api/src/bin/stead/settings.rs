@@ -1,0 +1,162 @@
+//! Which server, as whom: options win over the environment, that wins over the file of `stead login`.
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use api::client::{Client, Target};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    failure::Failure,
+    render::{Output, Screen},
+};
+
+/// Options of every command that talks to a server.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Server and output")]
+pub struct Settings {
+    /// Address of the Control API
+    #[arg(long, global = true, env = "STEAD_SERVER", value_name = "URL", hide_env_values = true)]
+    pub server: Option<String>,
+    /// File that holds the token (else STEAD_TOKEN, else what `stead login` kept)
+    #[arg(
+        long,
+        global = true,
+        env = "STEAD_TOKEN_FILE",
+        value_name = "FILE",
+        hide_env_values = true
+    )]
+    pub token_file: Option<PathBuf>,
+    /// Private certificate authority of the server, PEM
+    #[arg(long, global = true, env = "STEAD_CA_FILE", value_name = "FILE", hide_env_values = true)]
+    pub ca_file: Option<PathBuf>,
+    /// How to print the answer: for people, as one JSON document, or one document per line
+    #[arg(long, short, global = true, value_enum, default_value_t)]
+    pub output: Output,
+    /// No colours (also NO_COLOR=1)
+    #[arg(long, global = true)]
+    pub no_color: bool,
+    /// No progress and no remarks
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+}
+
+/// What `stead login` keeps.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Kept {
+    /// Address of the Control API.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// The token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// Private certificate authority, PEM file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
+}
+
+/// What a command works with.
+pub struct Desk {
+    /// The server.
+    pub client: Client,
+    /// The person.
+    pub screen: Screen,
+}
+
+impl Settings {
+    /// How to print.
+    pub fn screen(&self) -> Screen {
+        Screen::new(self.output, self.no_color, self.quiet)
+    }
+
+    /// Ready to call the server.
+    pub fn desk(&self) -> Result<Desk, Failure> {
+        Ok(Desk { client: Client::new(&self.target()?)?, screen: self.screen() })
+    }
+
+    /// Which server, as whom.
+    pub fn target(&self) -> Result<Target, Failure> {
+        let kept = Kept::read()?;
+        let named = self.server.clone();
+        let same = named.is_none() || named == kept.server;
+        let server = named.or_else(|| kept.server.clone()).ok_or_else(|| {
+            Failure::Usage(
+                "no server is named\n  try: `stead login --server URL --token-file FILE`, \
+                 `--server URL`, or STEAD_SERVER"
+                    .into(),
+            )
+        })?;
+        let token = match (&self.token_file, std::env::var("STEAD_TOKEN").ok()) {
+            (Some(file), _) => Some(read_token(file)?),
+            (None, Some(token)) if !token.trim().is_empty() => Some(token.trim().into()),
+            // A kept token is for the kept server only: it must not be shown to another one.
+            (None, _) => kept.token.filter(|_| same),
+        };
+        let ca = self.ca_file.clone().or(kept.ca_file.filter(|_| same));
+        Ok(Target { server, token, ca })
+    }
+}
+
+impl Kept {
+    /// `$XDG_CONFIG_HOME/stead/cli.toml`, `~/.config/stead/cli.toml`.
+    pub fn path() -> Result<PathBuf, Failure> {
+        let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let base = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
+        let missing = || Failure::Usage("neither HOME nor XDG_CONFIG_HOME is set".into());
+        Ok(base.ok_or_else(missing)?.join("stead/cli.toml"))
+    }
+
+    /// Nothing kept is nothing wrong.
+    pub fn read() -> Result<Self, Failure> {
+        let Ok(path) = Kept::path() else { return Ok(Kept::default()) };
+        match fs::read_to_string(&path) {
+            Ok(text) => toml::from_str(&text)
+                .map_err(|e| Failure::Usage(format!("{}: {e}", path.display()))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Kept::default()),
+            Err(error) => Err(Failure::Usage(format!("{}: {error}", path.display()))),
+        }
+    }
+
+    /// Keep it for this user only.
+    pub fn write(&self) -> Result<PathBuf, Failure> {
+        let path = Kept::path()?;
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let text = toml::to_string(self).map_err(|e| Failure::Usage(e.to_string()))?;
+        // A file of its own, then a rename: a token is never in a file that others may read.
+        let fresh = path.with_extension("toml.new");
+        let _ = fs::remove_file(&fresh);
+        let mut file =
+            fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+        file.write_all(text.as_bytes())?;
+        fs::rename(&fresh, &path)?;
+        Ok(path)
+    }
+}
+
+/// The first line of a token file.
+pub fn read_token(file: &Path) -> Result<String, Failure> {
+    let text = fs::read_to_string(file)
+        .map_err(|e| Failure::Usage(format!("the token file {}: {e}", file.display())))?;
+    match text.lines().next().map(str::trim) {
+        Some(token) if !token.is_empty() => Ok(token.into()),
+        Some(_) | None => {
+            Err(Failure::Usage(format!("the token file {} is empty", file.display())))
+        }
+    }
+}
+
+impl Desk {
+    /// Say that a list goes on, and how to read on.
+    pub fn more(&self, next: Option<&str>) {
+        if let Some(cursor) = next {
+            self.screen.remark(&format!("There is more: --cursor {cursor}"));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! `stead tokens`: who may do what.
+use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+use domain::ids::TokenId;
+use schemas::control::{
+    Listing,
+    tokens::{CreateToken, Role},
+};
+
+use crate::{
+    failure::Failure,
+    render::{Table, moment, moment_or_dash},
+    settings::{Desk, Settings},
+};
+
+#[derive(Debug, Subcommand)]
+pub enum Tokens {
+    /// Make a principal with one role, and a token for it
+    #[command(after_help = "\
+Examples:
+  stead tokens create --role approver --to-file ann.token
+  stead tokens create --role auditor --expires-in 30d")]
+    Create(Create),
+    /// List tokens
+    List,
+    /// Make a token useless, at once
+    #[command(after_help = "Example:\n  stead tokens revoke tok_01JD…")]
+    Revoke {
+        /// The token's id (not the token)
+        token: TokenId,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Create {
+    /// What it may do
+    #[arg(long, value_enum)]
+    role: Named,
+    /// For how long: 90m, 12h, 30d; without it until revoked
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    expires_in: Option<u64>,
+    /// Write the token to this new file (mode 0600) instead of the terminal
+    #[arg(long, value_name = "FILE")]
+    to_file: Option<PathBuf>,
+}
+
+/// The roles, as the command line spells them.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Named {
+    /// Everything
+    Owner,
+    /// Read everything; approve and deny
+    Approver,
+    /// Read everything, the log included
+    Auditor,
+    /// Read apps, installs, runs, jobs and runners
+    Viewer,
+}
+
+impl From<Named> for Role {
+    fn from(named: Named) -> Self {
+        match named {
+            Named::Owner => Role::Owner,
+            Named::Approver => Role::Approver,
+            Named::Auditor => Role::Auditor,
+            Named::Viewer => Role::Viewer,
+        }
+    }
+}
+
+pub async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure> {
+    let desk = settings.desk()?;
+    match verb {
+        Tokens::Create(create) => self::create(&desk, create).await,
+        Tokens::List => list(&desk).await,
+        Tokens::Revoke { token } => {
+            let done = desk.client.revoke_token(token).await?;
+            let already = if done.changed { "is" } else { "was already" };
+            desk.screen.one(&done, |_| format!("{token} {already} revoked.\n"))
+        }
+    }
+}
+
+async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
+    // The file first: a token that cannot be kept must not be made.
+    let file =
+        match &create.to_file {
+            Some(path) => Some(
+                OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(
+                    |e| Failure::Usage(format!("{} cannot be made: {e}", path.display())),
+                )?,
+            ),
+            None => None,
+        };
+    let ask = CreateToken { role: create.role.into(), expires_in_s: create.expires_in };
+    let mut made = desk.client.create_token(&ask).await?;
+    if let (Some(mut file), Some(token)) = (file, made.token.take()) {
+        writeln!(file, "{token}")?;
+    }
+    let kept = create.to_file.map(|p| p.display().to_string());
+    desk.screen.one(&made, |_| {
+        let mut text = format!("{} for {}\n", made.id, made.principal);
+        match (&made.token, kept) {
+            (Some(token), _) => text += &format!("{token}\nIt is shown only now: keep it.\n"),
+            (None, Some(file)) => text += &format!("The token is in {file}.\n"),
+            (None, None) => {}
+        }
+        text
+    })
+}
+
+async fn list(desk: &Desk) -> Result<(), Failure> {
+    let page = desk.client.tokens(&Listing { limit: Some(200), ..Listing::default() }).await?;
+    desk.screen.many(&page.items, "No tokens.", |screen| {
+        let mut table = Table::new(["TOKEN", "PRINCIPAL", "ROLES", "STATE", "ISSUED", "EXPIRES"]);
+        for token in &page.items {
+            table.row([
+                token.id.to_string(),
+                token.principal.to_string(),
+                token.roles.join(","),
+                screen.state(&token.state),
+                moment(&token.issued_at),
+                moment_or_dash(token.expires_at.as_ref()),
+            ]);
+        }
+        table
+    })?;
+    desk.more(page.next.as_deref());
+    Ok(())
+}
+
+/// `90m`, `12h`, `30d` as seconds.
+fn seconds(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no time: expected a number and s, m, h or d, as in 30d");
+    let unit = match text.chars().last().ok_or_else(wrong)? {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+    number.checked_mul(unit).filter(|s| *s > 0).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seconds;
+
+    #[test]
+    fn a_time_is_a_number_and_a_unit() {
+        assert_eq!(
+            ["90s", "2m", "12h", "30d"].map(|t| seconds(t).unwrap()),
+            [90, 120, 43_200, 2_592_000]
+        );
+        for wrong in ["", "d", "5", "0d", "-1d", "1w", "é", "99999999999999999999d"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! The Control API from the other side: what the CLI and the tests call.
+//!
+//! Every change carries an idempotency key, so that it can be sent again when the connection broke
+//! before the answer. The client remembers the highest position that it was told and asks for reads
+//! at least as fresh, so nobody misses their own write.
+mod calls;
+mod stream;
+mod verify;
+
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
+use schemas::problem::Problem;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use ulid::Ulid;
+
+pub use stream::{ServerEvent, lines, server_events};
+pub use verify::{Fault, Verifier};
+
+/// How often a call is sent at most when the server cannot be reached or asks to wait.
+const TRIES: u32 = 4;
+/// The longest wait between two tries.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// No answer in this time: the server counts as unreachable. Streams are exempt.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Where the server is and who is asking.
+#[derive(Debug, Clone, Default)]
+pub struct Target {
+    /// `http://` or `https://`, host and port.
+    pub server: String,
+    /// The bearer token.
+    pub token: Option<String>,
+    /// A private certificate authority, PEM.
+    pub ca: Option<PathBuf>,
+}
+
+/// A connection to one server as one principal.
+#[derive(Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    server: String,
+    token: Option<String>,
+    seen: AtomicU64,
+}
+
+/// Why a call gave nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The server refused.
+    #[error("{0}")]
+    Problem(Box<Problem>),
+    /// Nobody answered.
+    #[error("{server} cannot be reached: {reason}")]
+    Unreachable {
+        /// Who was called.
+        server: String,
+        /// The innermost cause.
+        reason: String,
+    },
+    /// What answered does not speak the Control API.
+    #[error("{server} answered {status} with something that is not ours: {reason}")]
+    Undecodable {
+        /// Who was called.
+        server: String,
+        /// The HTTP status.
+        status: u16,
+        /// What was expected.
+        reason: String,
+    },
+    /// The client cannot be set up as asked.
+    #[error("{0}")]
+    Setup(String),
+}
+
+impl ClientError {
+    /// The stable code of a refusal.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            ClientError::Problem(problem) => Some(&problem.code),
+            ClientError::Unreachable { .. }
+            | ClientError::Undecodable { .. }
+            | ClientError::Setup(_) => None,
+        }
+    }
+}
+
+impl Client {
+    /// Prepare to call a server. Nothing is sent yet.
+    pub fn new(target: &Target) -> Result<Self, ClientError> {
+        // A second call of this in one process finds the first one's choice in place: no matter.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut http = reqwest::Client::builder()
+            .connect_timeout(Duration::from_secs(5))
+            .tcp_keepalive(Duration::from_secs(15))
+            .user_agent(concat!("stead/", env!("CARGO_PKG_VERSION")));
+        if let Some(path) = &target.ca {
+            let setup = |e: &dyn std::fmt::Display| {
+                ClientError::Setup(format!("the CA file {} cannot be used: {e}", path.display()))
+            };
+            let pem = std::fs::read(path).map_err(|e| setup(&e))?;
+            for authority in reqwest::Certificate::from_pem_bundle(&pem).map_err(|e| setup(&e))? {
+                http = http.add_root_certificate(authority);
+            }
+        }
+        let server = target.server.trim_end_matches('/').to_owned();
+        if !(server.starts_with("http://") || server.starts_with("https://")) {
+            return Err(ClientError::Setup(format!(
+                "{server:?} is no address of a server: expected http:// or https://, host and port"
+            )));
+        }
+        let http = http.build().map_err(|e| ClientError::Setup(innermost(&e)))?;
+        Ok(Client { http, server, token: target.token.clone(), seen: AtomicU64::new(0) })
+    }
+
+    /// Who is called.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The highest position that an answer told.
+    pub fn seen(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    /// Read: `path` below the server, with a query.
+    pub async fn get<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &impl Serialize,
+    ) -> Result<A, ClientError> {
+        let answer = self.retrying(|| self.request(Method::GET, path).query(query)).await?;
+        self.decode(answer).await
+    }
+
+    /// Read something that must include what this client was told before.
+    pub async fn fresh<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &impl Serialize,
+    ) -> Result<A, ClientError> {
+        let fresh = match self.seen() {
+            0 => Vec::new(),
+            seen => vec![("min_position", seen)],
+        };
+        let ask = || self.request(Method::GET, path).query(query).query(&fresh);
+        let answer = self.retrying(ask).await?;
+        self.decode(answer).await
+    }
+
+    /// Change: sent again with the same key until there is an answer.
+    pub async fn change<A: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<A, ClientError> {
+        let key = Ulid::new().to_string();
+        let ask = || {
+            let method = method.clone();
+            self.request(method, path).header("idempotency-key", &key).json(body)
+        };
+        let answer = self.retrying(ask).await?;
+        self.note_position(answer).await
+    }
+
+    /// Change with bytes that are not JSON.
+    pub async fn upload<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &impl Serialize,
+        kind: &str,
+        body: bytes::Bytes,
+    ) -> Result<A, ClientError> {
+        let key = Ulid::new().to_string();
+        let ask = || {
+            self.request(Method::POST, path)
+                .query(query)
+                .header("idempotency-key", &key)
+                .header(header::CONTENT_TYPE, kind)
+                .body(body.clone())
+        };
+        let answer = self.retrying(ask).await?;
+        self.note_position(answer).await
+    }
+
+    /// A stream that lasts: only the beginning of the answer is waited for.
+    pub async fn open(
+        &self,
+        method: Method,
+        path: &str,
+        query: &impl Serialize,
+        accept: &str,
+        last_event: Option<&str>,
+    ) -> Result<Response, ClientError> {
+        let mut ask = self.authorised(self.http.request(method, format!("{}{path}", self.server)));
+        ask = ask.query(query).header(header::ACCEPT, accept);
+        if let Some(id) = last_event {
+            ask = ask.header("last-event-id", id);
+        }
+        let answer = ask.send().await.map_err(|e| self.unreachable(&e))?;
+        self.accepted(answer).await
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let ask = self.http.request(method, format!("{}{path}", self.server)).timeout(TIMEOUT);
+        self.authorised(ask)
+    }
+
+    fn authorised(&self, ask: RequestBuilder) -> RequestBuilder {
+        match &self.token {
+            Some(token) => ask.bearer_auth(token),
+            None => ask,
+        }
+    }
+
+    /// Send, and send again where that cannot do harm and may help.
+    async fn retrying(&self, ask: impl Fn() -> RequestBuilder) -> Result<Response, ClientError> {
+        let mut wait = Duration::from_millis(200);
+        for _ in 1..TRIES {
+            match ask().send().await {
+                Ok(answer) if answer.status() == StatusCode::SERVICE_UNAVAILABLE => {
+                    tokio::time::sleep(retry_after(&answer).unwrap_or(wait).min(PATIENCE)).await;
+                }
+                Ok(answer) => return self.accepted(answer).await,
+                // A refused connection will not change its mind within seconds: say so at once.
+                Err(error) if error.is_connect() || error.is_builder() => {
+                    return Err(self.unreachable(&error));
+                }
+                Err(_) => tokio::time::sleep(wait).await,
+            }
+            wait = (wait * 2).min(PATIENCE);
+        }
+        let answer = ask().send().await.map_err(|e| self.unreachable(&e))?;
+        self.accepted(answer).await
+    }
+
+    async fn accepted(&self, answer: Response) -> Result<Response, ClientError> {
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let bytes = answer.bytes().await.map_err(|e| self.unreachable(&e))?;
+        match serde_json::from_slice::<Problem>(&bytes) {
+            Ok(problem) if !problem.code.is_empty() => Err(ClientError::Problem(Box::new(problem))),
+            Ok(_) | Err(_) => Err(self.undecodable(status, "a refusal without problem details")),
+        }
+    }
+
+    async fn note_position<A: DeserializeOwned>(&self, answer: Response) -> Result<A, ClientError> {
+        let value: Value = self.decode(answer).await?;
+        if let Some(position) = value.get("position").and_then(Value::as_u64) {
+            self.seen.fetch_max(position, Ordering::Relaxed);
+        }
+        let read = serde_json::from_value(value);
+        read.map_err(|e| self.undecodable(StatusCode::OK, &e.to_string()))
+    }
+
+    async fn decode<A: DeserializeOwned>(&self, answer: Response) -> Result<A, ClientError> {
+        let status = answer.status();
+        let bytes = answer.bytes().await.map_err(|e| self.unreachable(&e))?;
+        serde_json::from_slice(&bytes).map_err(|e| self.undecodable(status, &e.to_string()))
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> ClientError {
+        let reason = if error.is_timeout() { "no answer in time".into() } else { innermost(error) };
+        ClientError::Unreachable { server: self.server.clone(), reason }
+    }
+
+    fn undecodable(&self, status: StatusCode, reason: &str) -> ClientError {
+        let (server, status) = (self.server.clone(), status.as_u16());
+        ClientError::Undecodable { server, status, reason: reason.into() }
+    }
+}
+
+fn retry_after(answer: &Response) -> Option<Duration> {
+    let seconds = answer.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// The cause at the bottom: reqwest's own texts repeat the address and hide the reason.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}

@@ -1,0 +1,211 @@
+//! Believing nobody: from exported events to leaves, chain and tree, with nothing but their bytes.
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use proof::{Hash, chain, checkpoint::Checkpoint, leaf, tree::Edge};
+use schemas::control::audit::EventRecord;
+
+/// Takes in every event of a log, from the first one on.
+#[derive(Debug)]
+pub struct Verifier {
+    edge: Edge,
+    chain: Hash,
+    last: Option<DateTime<Utc>>,
+    sequences: HashMap<String, u64>,
+}
+
+/// What does not hold, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// A hole, a repetition or another order.
+    #[error("position {expected} is missing: {found} comes after {}", expected - 1)]
+    Position {
+        /// What had to come.
+        expected: u64,
+        /// What came.
+        found: u64,
+    },
+    /// A stream with a hole.
+    #[error("position {position}: {stream} goes on at {found} instead of {expected}")]
+    Sequence {
+        /// Where.
+        position: u64,
+        /// In which stream.
+        stream: String,
+        /// What had to come.
+        expected: u64,
+        /// What came.
+        found: u64,
+    },
+    /// Time ran backwards.
+    #[error("position {0} was recorded before the position before it")]
+    Time(u64),
+    /// A field that is not what it must be.
+    #[error("position {0}: {1} cannot be read")]
+    Field(u64, &'static str),
+    /// The event is not the one that was written.
+    #[error("position {0}: the event is not the one that was written (its leaf is another)")]
+    Leaf(u64),
+    /// The history before it is not the one that was written.
+    #[error("position {0}: what is before it is not what was written (the chain is another)")]
+    Chain(u64),
+    /// The log is not the one that was promised.
+    #[error("the log of the kept checkpoint at {0} is not the log of today: history was rewritten")]
+    Rewritten(u64),
+    /// Events are gone that a checkpoint promised.
+    #[error("the checkpoint covers {promised} events and only {found} are there: history is gone")]
+    Truncated {
+        /// What the checkpoint covers.
+        promised: u64,
+        /// What is there.
+        found: u64,
+    },
+}
+
+impl Verifier {
+    /// Before the first event of this log.
+    pub fn new(log_id: &str) -> Self {
+        let chain = chain::genesis(log_id);
+        Verifier { edge: Edge::default(), chain, last: None, sequences: HashMap::new() }
+    }
+
+    /// How many events were taken in.
+    pub fn size(&self) -> u64 {
+        self.edge.size()
+    }
+
+    /// The root over them.
+    pub fn root(&self) -> Hash {
+        self.edge.root()
+    }
+
+    /// Take the next event in.
+    pub fn take(&mut self, event: &EventRecord) -> Result<(), Fault> {
+        let at = event.position;
+        let expected = self.edge.size() + 1;
+        if at != expected {
+            return Err(Fault::Position { expected, found: at });
+        }
+        let sequence = self.sequences.entry(event.stream.clone()).or_insert(0);
+        *sequence += 1;
+        if event.sequence != *sequence {
+            let (stream, found) = (event.stream.clone(), event.sequence);
+            return Err(Fault::Sequence { position: at, stream, expected: *sequence, found });
+        }
+        if self.last.is_some_and(|last| event.recorded_at < last) {
+            return Err(Fault::Time(at));
+        }
+        let hash = leaf_of(event)?;
+        if hex::encode(hash) != event.leaf {
+            return Err(Fault::Leaf(at));
+        }
+        self.chain = chain::next(&self.chain, &hash);
+        if hex::encode(self.chain) != event.chain {
+            return Err(Fault::Chain(at));
+        }
+        self.edge.push(hash, |_, _| {});
+        self.last = Some(event.recorded_at);
+        Ok(())
+    }
+
+    /// Compare with a checkpoint of exactly this size.
+    pub fn agrees(&self, checkpoint: &Checkpoint) -> Result<(), Fault> {
+        if self.size() < checkpoint.size {
+            let (promised, found) = (checkpoint.size, self.size());
+            return Err(Fault::Truncated { promised, found });
+        }
+        if self.root() == checkpoint.root { Ok(()) } else { Err(Fault::Rewritten(checkpoint.size)) }
+    }
+}
+
+/// The leaf of an event, from its bytes alone.
+fn leaf_of(event: &EventRecord) -> Result<Hash, Fault> {
+    let field = |name| Fault::Field(event.position, name);
+    let salt: leaf::Salt =
+        hex::decode(&event.salt).ok().and_then(|s| s.try_into().ok()).ok_or(field("salt"))?;
+    let (aggregate_type, aggregate_id) = event.stream.split_once('/').ok_or(field("stream"))?;
+    let leaf = leaf::Leaf {
+        position: event.position,
+        event_id: event.event_id.0.to_bytes(),
+        aggregate_type,
+        aggregate_id,
+        sequence: event.sequence,
+        event_type: &event.event_type,
+        event_version: event.version.parse().map_err(|_| field("version"))?,
+        recorded_at_us: event.recorded_at.timestamp_micros(),
+        payload_hash: leaf::payload_hash(&salt, event.payload.get().as_bytes()),
+        metadata_hash: leaf::metadata_hash(&salt, event.metadata.get().as_bytes()),
+    };
+    Ok(leaf.hash())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const LOG: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+
+    /// A log of some events, as an export has it.
+    fn log(payloads: &[&str]) -> Vec<EventRecord> {
+        let mut link = chain::genesis(LOG);
+        let mut events = Vec::new();
+        for (at, payload) in payloads.iter().enumerate() {
+            let mut event: EventRecord = serde_json::from_str(
+                &json!({
+                    "position": at + 1, "event_id": format!("evt_{LOG}"), "stream": "name/install/acme",
+                    "sequence": at + 1, "type": "name.taken", "version": "1", "actor": "system",
+                    "recorded_at": format!("2026-11-21T01:00:0{at}.000000Z"), "payload": {}, "metadata": {},
+                    "salt": "00".repeat(16), "leaf": "", "chain": "",
+                })
+                .to_string(),
+            )
+            .unwrap();
+            event.payload = serde_json::value::RawValue::from_string((*payload).into()).unwrap();
+            let hash = leaf_of(&event).unwrap();
+            link = chain::next(&link, &hash);
+            event.leaf = hex::encode(hash);
+            event.chain = hex::encode(link);
+            events.push(event);
+        }
+        events
+    }
+
+    fn verify(events: &[EventRecord]) -> Result<Verifier, Fault> {
+        let mut verifier = Verifier::new(LOG);
+        events.iter().try_for_each(|e| verifier.take(e))?;
+        Ok(verifier)
+    }
+
+    fn checkpoint(verifier: &Verifier) -> Checkpoint {
+        Checkpoint { log_id: LOG.into(), size: verifier.size(), root: verifier.root(), epoch: 1 }
+    }
+
+    #[test]
+    fn an_untouched_log_verifies_and_every_tampering_is_found() {
+        let good = log(&["{\"a\":1}", "{\"a\":2}", "{\"a\":3}"]);
+        assert_eq!(verify(&good).unwrap().size(), 3);
+
+        let mut flipped = good.clone();
+        flipped[1].payload = serde_json::value::RawValue::from_string("{\"a\":9}".into()).unwrap();
+        assert_eq!(verify(&flipped).unwrap_err(), Fault::Leaf(2));
+
+        let mut gone = good.clone();
+        gone.remove(1);
+        assert_eq!(verify(&gone).unwrap_err(), Fault::Position { expected: 2, found: 3 });
+
+        let mut swapped = good.clone();
+        swapped[1].chain.clone_from(&good[0].chain);
+        assert_eq!(verify(&swapped).unwrap_err(), Fault::Chain(2));
+    }
+
+    #[test]
+    fn a_history_that_was_rewritten_with_its_chain_is_found_by_a_kept_checkpoint_only() {
+        let kept = checkpoint(&verify(&log(&["{\"a\":1}", "{\"a\":2}"])).unwrap());
+        let rewritten = verify(&log(&["{\"a\":1}", "{\"a\":7}"])).unwrap();
+        assert_eq!(rewritten.agrees(&kept), Err(Fault::Rewritten(2)));
+        let shorter = verify(&log(&["{\"a\":1}"])).unwrap();
+        assert_eq!(shorter.agrees(&kept), Err(Fault::Truncated { promised: 2, found: 1 }));
+    }
+}
