@@ -1,0 +1,326 @@
+//! What changed between two configs, and why: which components have to be built again, and what a
+//! changed default reaches.
+use std::{collections::BTreeSet, fmt};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    model::{AppConfig, Input, Module},
+    refs::{Graph, graph},
+};
+
+/// What happened to one part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    Added,
+    Changed,
+    Removed,
+    Unchanged,
+}
+
+/// One reason for a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub enum Why {
+    /// The module directory has other bytes.
+    Source,
+    /// A key of its file; absent values did not exist.
+    Setting { key: String, before: Option<Value>, after: Option<Value> },
+    /// A file that it names has other bytes.
+    File { path: String },
+    /// Its plugin is another executable.
+    Plugin { name: String },
+    /// An input that it reads has another default.
+    InputDefault { input: String, before: Option<String>, after: Option<String> },
+    /// The environment that the runner gives to every job.
+    RunnerEnv,
+}
+
+/// One part of the app and what happened to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PartChange {
+    pub name: String,
+    pub change: Change,
+    pub why: Vec<Why>,
+    /// Whether its digest is another: then it has to be built again. A changed default alone does
+    /// not build, it only plans.
+    pub rebuild: bool,
+}
+
+/// Everything that changed between two configs.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Difference {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<PartChange>,
+    /// Every component of either config, by name, the unchanged ones too.
+    pub components: Vec<PartChange>,
+    pub actions: Vec<PartChange>,
+    pub inputs: Vec<PartChange>,
+}
+
+impl Difference {
+    pub fn is_empty(&self) -> bool {
+        let parts = self.components.iter().chain(&self.actions).chain(&self.inputs);
+        parts.chain(&self.sandbox).all(|part| part.change == Change::Unchanged)
+    }
+
+    /// The names of the components that have to be built.
+    pub fn to_build(&self) -> BTreeSet<String> {
+        self.components.iter().filter(|part| part.rebuild).map(|part| part.name.clone()).collect()
+    }
+
+    /// The components that an install has to plan again when it moves from one to the other.
+    pub fn to_plan(&self) -> BTreeSet<String> {
+        let planned = |part: &&PartChange| matches!(part.change, Change::Added | Change::Changed);
+        self.components.iter().filter(planned).map(|part| part.name.clone()).collect()
+    }
+}
+
+/// What changed from `before` to `after`.
+pub fn diff(before: &AppConfig, after: &AppConfig) -> Difference {
+    let graph = graph(after);
+    let defaults = changed_defaults(before, after);
+    let environment = env_of(before) != env_of(after);
+    let context = Context { before, after, graph: &graph, defaults: &defaults, environment };
+    let names = |config: &AppConfig| -> Vec<String> {
+        config.components.iter().map(|component| component.name.clone()).collect()
+    };
+    let components = both(names(before), names(after))
+        .into_iter()
+        .map(|name| {
+            let find = |config: &'_ AppConfig| config.component(&name).map(|c| c.module.clone());
+            context.module(&name, find(before).as_ref(), find(after).as_ref(), false)
+        })
+        .collect();
+    let base = |config: &AppConfig| config.sandbox.as_ref().map(|sandbox| sandbox.module.clone());
+    let sandbox = match (base(before), base(after)) {
+        (None, None) => None,
+        (old, new) => Some(context.module("sandbox", old.as_ref(), new.as_ref(), true)),
+    };
+    Difference {
+        sandbox,
+        components,
+        actions: actions(before, after),
+        inputs: inputs(before, after),
+    }
+}
+
+struct Context<'c> {
+    before: &'c AppConfig,
+    after: &'c AppConfig,
+    graph: &'c Graph,
+    defaults: &'c [(String, Option<String>, Option<String>)],
+    environment: bool,
+}
+
+impl Context<'_> {
+    fn module(
+        &self,
+        name: &str,
+        old: Option<&Module>,
+        new: Option<&Module>,
+        base: bool,
+    ) -> PartChange {
+        let (old, new) = match (old, new) {
+            (Some(old), Some(new)) => (old, new),
+            (None, _) => return part(name, Change::Added, Vec::new(), true),
+            (_, None) => return part(name, Change::Removed, Vec::new(), false),
+        };
+        let mut why = Vec::new();
+        if old.source_digest != new.source_digest {
+            why.push(Why::Source);
+        }
+        settings("", &old.settings, &new.settings, &mut why);
+        for path in both(old.files.keys().cloned(), new.files.keys().cloned()) {
+            if old.files.get(&path) != new.files.get(&path) {
+                why.push(Why::File { path });
+            }
+        }
+        let pin =
+            |config: &AppConfig, kind: &str| config.plugin(kind).map(|pin| pin.digest.clone());
+        if pin(self.before, &old.kind) != pin(self.after, &new.kind) {
+            why.push(Why::Plugin { name: new.kind.clone() });
+        }
+        let rebuild = old.digest != new.digest;
+        let reads = if base {
+            Some(&self.graph.sandbox)
+        } else {
+            self.graph.components.get(name).map(|node| &node.reads)
+        };
+        for (input, before, after) in self.defaults {
+            let read = |reads: &crate::refs::Reads| reads.reads_input(input);
+            if reads.is_some_and(read) || read(&self.graph.runner) {
+                let (before, after) = (before.clone(), after.clone());
+                why.push(Why::InputDefault { input: input.clone(), before, after });
+            }
+        }
+        if self.environment {
+            why.push(Why::RunnerEnv);
+        }
+        let change = if why.is_empty() && !rebuild { Change::Unchanged } else { Change::Changed };
+        part(name, change, why, rebuild)
+    }
+}
+
+fn part(name: &str, change: Change, why: Vec<Why>, rebuild: bool) -> PartChange {
+    PartChange { name: name.to_string(), change, why, rebuild }
+}
+
+fn env_of(config: &AppConfig) -> Vec<(&String, &String)> {
+    let vars = config.runner.iter().flat_map(|runner| &runner.env_vars);
+    vars.map(|(name, text)| (name, &text.value)).collect()
+}
+
+fn changed_defaults(
+    before: &AppConfig,
+    after: &AppConfig,
+) -> Vec<(String, Option<String>, Option<String>)> {
+    let kept = before.inputs.iter().filter_map(|old| Some((old, after.input(&old.name)?)));
+    kept.filter(|(old, new)| old.default != new.default)
+        .map(|(old, new)| (old.name.clone(), old.default.clone(), new.default.clone()))
+        .collect()
+}
+
+fn actions(before: &AppConfig, after: &AppConfig) -> Vec<PartChange> {
+    let names = |config: &AppConfig| -> Vec<String> {
+        config.actions.iter().map(|action| action.name.clone()).collect()
+    };
+    both(names(before), names(after))
+        .into_iter()
+        .map(|name| match (before.action(&name), after.action(&name)) {
+            (Some(old), Some(new)) => {
+                let mut why = Vec::new();
+                settings("", &old.settings, &new.settings, &mut why);
+                let changed = old.digest != new.digest;
+                let change = if changed { Change::Changed } else { Change::Unchanged };
+                part(&name, change, why, false)
+            }
+            (None, _) => part(&name, Change::Added, Vec::new(), false),
+            (_, None) => part(&name, Change::Removed, Vec::new(), false),
+        })
+        .collect()
+}
+
+fn inputs(before: &AppConfig, after: &AppConfig) -> Vec<PartChange> {
+    let names = |config: &AppConfig| -> Vec<String> {
+        config.inputs.iter().map(|input| input.name.clone()).collect()
+    };
+    both(names(before), names(after))
+        .into_iter()
+        .map(|name| match (before.input(&name), after.input(&name)) {
+            (Some(old), Some(new)) => {
+                let mut why = Vec::new();
+                settings("", &said(old), &said(new), &mut why);
+                let change = if why.is_empty() { Change::Unchanged } else { Change::Changed };
+                part(&name, change, why, false)
+            }
+            (None, _) => part(&name, Change::Added, Vec::new(), false),
+            (_, None) => part(&name, Change::Removed, Vec::new(), false),
+        })
+        .collect()
+}
+
+fn said(input: &Input) -> Value {
+    serde_json::to_value(input).unwrap_or_default()
+}
+
+fn both(
+    old: impl IntoIterator<Item = String>,
+    new: impl IntoIterator<Item = String>,
+) -> BTreeSet<String> {
+    old.into_iter().chain(new).collect()
+}
+
+/// The leaves in which two JSON values differ.
+fn settings(key: &str, old: &Value, new: &Value, why: &mut Vec<Why>) {
+    if old == new {
+        return;
+    }
+    if let (Value::Object(old), Value::Object(new)) = (old, new) {
+        for name in both(old.keys().cloned(), new.keys().cloned()) {
+            let path = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+            match (old.get(&name), new.get(&name)) {
+                (Some(old), Some(new)) => settings(&path, old, new, why),
+                (before, after) => {
+                    let (before, after) = (before.cloned(), after.cloned());
+                    why.push(Why::Setting { key: path, before, after });
+                }
+            }
+        }
+        return;
+    }
+    let (before, after) = (Some(old.clone()), Some(new.clone()));
+    why.push(Why::Setting { key: key.to_string(), before, after });
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Source => f.write_str("its source"),
+            Why::Setting { key, before, after } => {
+                write!(f, "{key}: {} -> {}", short(before), short(after))
+            }
+            Why::File { path } => write!(f, "the file {path}"),
+            Why::Plugin { name } => write!(f, "the plugin {name}"),
+            Why::InputDefault { input, before, after } => {
+                let text = |text: &Option<String>| short(&text.clone().map(Value::String));
+                write!(f, "the default of input {input}: {} -> {}", text(before), text(after))
+            }
+            Why::RunnerEnv => f.write_str("the runner's env_vars"),
+        }
+    }
+}
+
+fn short(value: &Option<Value>) -> String {
+    let Some(value) = value else { return "(none)".to_string() };
+    let text = value.to_string();
+    if text.chars().count() <= 60 {
+        return text;
+    }
+    format!("{}…", text.chars().take(60).collect::<String>())
+}
+
+impl fmt::Display for PartChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = match self.change {
+            Change::Added => '+',
+            Change::Changed => '~',
+            Change::Removed => '-',
+            Change::Unchanged => ' ',
+        };
+        write!(f, "{sign} {}", self.name)?;
+        for why in &self.why {
+            write!(f, "\n      {why}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("nothing changed");
+        }
+        let mut first = true;
+        let sandbox: Vec<PartChange> = self.sandbox.iter().cloned().collect();
+        let groups = [
+            ("sandbox", &sandbox),
+            ("components", &self.components),
+            ("actions", &self.actions),
+            ("inputs", &self.inputs),
+        ];
+        for (title, parts) in groups {
+            if parts.iter().all(|part| part.change == Change::Unchanged) {
+                continue;
+            }
+            write!(f, "{}{title}", if first { "" } else { "\n" })?;
+            first = false;
+            for part in parts {
+                write!(f, "\n  {part}")?;
+            }
+        }
+        Ok(())
+    }
+}

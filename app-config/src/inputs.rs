@@ -1,0 +1,174 @@
+//! What an install was given, held against what the app asks.
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::model::{AppConfig, Input, InputKind};
+
+/// What is wrong with one given input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(tag = "problem", rename_all = "snake_case")]
+pub enum InputProblem {
+    #[error("there is no input `{name}`{}", meant(.nearest))]
+    Unknown {
+        name: String,
+        /// The declared input that is spelled most like it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        nearest: Option<String>,
+    },
+    #[error("the input `{name}` is required and was not given")]
+    Missing { name: String },
+    #[error("the input `{name}` has to be {wanted}, not {found}")]
+    IllTyped { name: String, wanted: &'static str, found: String },
+    #[error("the input `{name}` is sensitive, which comes with a later release")]
+    Sensitive { name: String },
+}
+
+impl InputProblem {
+    /// The input that it is about.
+    pub fn name(&self) -> &str {
+        match self {
+            InputProblem::Unknown { name, .. }
+            | InputProblem::Missing { name }
+            | InputProblem::IllTyped { name, .. }
+            | InputProblem::Sensitive { name } => name,
+        }
+    }
+
+    /// What to do about it.
+    pub fn remedy(&self) -> String {
+        match self {
+            InputProblem::Unknown { nearest: Some(nearest), .. } => {
+                format!("did you mean `{nearest}`?")
+            }
+            InputProblem::Unknown { nearest: None, .. } => "leave it out".to_string(),
+            InputProblem::Missing { name } => format!("give it: --input {name}=…"),
+            InputProblem::IllTyped { name, wanted, .. } => {
+                format!("give {wanted}: --input {name}=…")
+            }
+            InputProblem::Sensitive { .. } => {
+                "take the value in the account, in the module".to_string()
+            }
+        }
+    }
+}
+
+fn meant(nearest: &Option<String>) -> String {
+    nearest.as_ref().map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// Every declared input with its text: as given, else its default, else empty. Templates always see
+/// texts (`"8"`, `"true"`, `["a"]`), and they see every declared input.
+///
+/// # Errors
+/// Everything that is wrong with what was given, by input.
+pub fn resolve_inputs(
+    config: &AppConfig,
+    given: &BTreeMap<String, Value>,
+) -> Result<BTreeMap<String, String>, Vec<InputProblem>> {
+    let mut problems: Vec<InputProblem> = given
+        .keys()
+        .filter(|name| config.input(name).is_none())
+        .map(|name| InputProblem::Unknown { name: name.clone(), nearest: nearest(config, name) })
+        .collect();
+    let mut resolved = BTreeMap::new();
+    for input in &config.inputs {
+        match one(input, given.get(&input.name)) {
+            Ok(text) => {
+                resolved.insert(input.name.clone(), text);
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if problems.is_empty() { Ok(resolved) } else { Err(problems) }
+}
+
+fn one(input: &Input, given: Option<&Value>) -> Result<String, InputProblem> {
+    let name = input.name.clone();
+    let missing = |name| Err(InputProblem::Missing { name });
+    let default = input.default.clone().filter(|text| !text.is_empty());
+    let Some(value) = given.filter(|value| !value.is_null()) else {
+        return match default {
+            Some(default) => Ok(default),
+            None if input.required => missing(name),
+            None => Ok(String::new()),
+        };
+    };
+    if input.sensitive {
+        return Err(InputProblem::Sensitive { name });
+    }
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            value.to_string()
+        }
+    };
+    if text.is_empty() {
+        return if input.required { missing(name) } else { Ok(text) };
+    }
+    let shape = match (input.kind, value) {
+        (_, Value::String(_)) | (InputKind::Json, _) | (InputKind::List, Value::Array(_)) => true,
+        (InputKind::Number | InputKind::String, Value::Number(_)) => true,
+        (InputKind::Bool | InputKind::String, Value::Bool(_)) => true,
+        (
+            _,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_),
+        ) => false,
+    };
+    if shape && accepts(input.kind, &text) {
+        return Ok(text);
+    }
+    let found: String = text.chars().take(60).collect();
+    Err(InputProblem::IllTyped { name, wanted: wanted(input.kind), found: format!("{found:?}") })
+}
+
+/// Whether a text is a value of a kind.
+pub(crate) fn accepts(kind: InputKind, text: &str) -> bool {
+    match kind {
+        InputKind::String => true,
+        // Read as JSON, so that `1e3` is a number, and ` 1`, `0x1` and `NaN` are none.
+        InputKind::Number => {
+            text.trim() == text && serde_json::from_str::<Value>(text).is_ok_and(|v| v.is_number())
+        }
+        InputKind::Bool => matches!(text, "true" | "false"),
+        InputKind::Json => serde_json::from_str::<Value>(text).is_ok(),
+        // Either spelling is found in real configs: JSON, or items with commas between them.
+        InputKind::List => {
+            !text.trim_start().starts_with('[')
+                || serde_json::from_str::<Value>(text).is_ok_and(|value| value.is_array())
+        }
+    }
+}
+
+fn wanted(kind: InputKind) -> &'static str {
+    match kind {
+        InputKind::String => "a string",
+        InputKind::Number => "a number",
+        InputKind::List => "a list",
+        InputKind::Json => "JSON",
+        InputKind::Bool => "true or false",
+    }
+}
+
+fn nearest(config: &AppConfig, name: &str) -> Option<String> {
+    let close = config.inputs.iter().map(|input| (distance(&input.name, name), &input.name));
+    close.filter(|(far, _)| *far <= 2).min().map(|(_, name)| name.clone())
+}
+
+/// How many letters differ, up to a length that is worth it.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) =
+        (a.chars().take(64).collect(), b.chars().take(64).collect());
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut above = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = above + usize::from(x != y);
+            above = row[j + 1];
+            row[j + 1] = replaced.min(above + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

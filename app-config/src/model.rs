@@ -1,0 +1,151 @@
+//! What an app directory says, typed. Everything is in a fixed order (by name, or as written where
+//! order means something), so that two readings of the same bytes are equal.
+use std::collections::BTreeMap;
+
+use domain::digest::Digest;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{text::Text, tree::PluginPin};
+
+mod actions;
+mod inputs;
+mod stack;
+
+pub use self::{
+    actions::{Action, ActionStep, Runbook, RunbookStep, Trigger, TriggerKind},
+    inputs::{Input, InputGroup, InputKind},
+    stack::{InstallFile, Metadata, Policy, Role, RolePolicy, RolePurpose, Runner, Secret, Stack},
+};
+
+/// The kind that this release deploys itself; every other kind is a plugin's name.
+pub const TERRAFORM_MODULE: &str = "terraform_module";
+
+/// One app, as its directory describes it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct AppConfig {
+    pub metadata: Metadata,
+    pub input_groups: Vec<InputGroup>,
+    /// By name.
+    pub inputs: Vec<Input>,
+    pub sandbox: Option<Sandbox>,
+    pub runner: Option<Runner>,
+    pub stack: Option<Stack>,
+    pub roles: Vec<Role>,
+    pub policies: Vec<Policy>,
+    pub secrets: Vec<Secret>,
+    /// By name.
+    pub components: Vec<Component>,
+    /// By name.
+    pub actions: Vec<Action>,
+    pub runbooks: Vec<Runbook>,
+    /// Installs that the directory itself describes.
+    pub installs: Vec<InstallFile>,
+    /// Plugins that the bundle pins, by name.
+    pub plugins: Vec<PluginPin>,
+    /// Every `./file` that a content key names.
+    pub file_refs: Vec<FileRef>,
+}
+
+impl AppConfig {
+    pub fn component(&self, name: &str) -> Option<&Component> {
+        self.components.iter().find(|c| c.name == name)
+    }
+
+    pub fn action(&self, name: &str) -> Option<&Action> {
+        self.actions.iter().find(|a| a.name == name)
+    }
+
+    pub fn input(&self, name: &str) -> Option<&Input> {
+        self.inputs.iter().find(|i| i.name == name)
+    }
+
+    pub fn plugin(&self, name: &str) -> Option<&PluginPin> {
+        self.plugins.iter().find(|p| p.name == name)
+    }
+
+    /// The module directories that a bundle of this config needs, by component name and
+    /// [`crate::tree::SANDBOX`].
+    pub fn sources(&self) -> BTreeMap<&str, &Source> {
+        let sandbox = self.sandbox.iter().map(|s| (crate::tree::SANDBOX, &s.module));
+        let components = self.components.iter().map(|c| (c.name.as_str(), &c.module));
+        sandbox
+            .chain(components)
+            .filter_map(|(name, module)| module.source.as_ref().map(|source| (name, source)))
+            .collect()
+    }
+}
+
+/// What a component and the sandbox have in common: a module and what it is given.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Module {
+    /// [`TERRAFORM_MODULE`], a plugin's name, or a kind that a later release brings.
+    pub kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terraform_version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+    pub vars: BTreeMap<String, Text>,
+    pub env_vars: BTreeMap<String, Text>,
+    /// Contents of variable files, in the order in which later ones win.
+    pub var_files: Vec<Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drift_schedule: Option<String>,
+    /// The whole file as it was written, as JSON, for a plugin and for the diff.
+    pub settings: Value,
+    /// Every text in it that may hold a template, the files it names included.
+    #[serde(skip)]
+    pub texts: Vec<Text>,
+    /// The content files it names, by path, with the digest of their bytes.
+    pub files: BTreeMap<String, Digest>,
+    /// The digest of the module directory; absent when the bundle holds none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_digest: Option<Digest>,
+    /// Changes exactly when something that this config says about the module changes: its source,
+    /// its settings, the files it names, its plugin. Not when an input's value changes.
+    pub digest: Option<Digest>,
+}
+
+/// One deployable part.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Component {
+    pub name: String,
+    /// The file that describes it.
+    pub file: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub var_name: Option<String>,
+    /// As declared; what it depends on by reading is in [`crate::refs::Graph`].
+    pub dependencies: Vec<String>,
+    #[serde(flatten)]
+    pub module: Module,
+}
+
+/// The base under all components.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Sandbox {
+    #[serde(flatten)]
+    pub module: Module,
+}
+
+/// Where a module directory comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Source {
+    /// `OWNER/NAME`, or `.` for the app directory itself.
+    pub repo: String,
+    /// Relative to the top of the repository; `.` is its top.
+    pub directory: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// Whether it needs the vendor's own access (`connected_repo`).
+    pub connected: bool,
+}
+
+/// One content key that names a file of the app directory.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct FileRef {
+    /// The file that names it.
+    pub file: String,
+    pub reference: String,
+    /// Path in the app directory; absent when there is no such file.
+    pub resolved: Option<String>,
+}

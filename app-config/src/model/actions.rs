@@ -1,0 +1,120 @@
+//! Actions (scripts with triggers) and runbooks (ordered actions and deploys).
+use std::collections::BTreeMap;
+
+use domain::digest::Digest;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Source;
+use crate::text::Text;
+
+/// A vendor's script with triggers.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Action {
+    pub name: String,
+    pub file: String,
+    /// Milliseconds that one run of it may take.
+    pub timeout_ms: u64,
+    pub triggers: Vec<Trigger>,
+    pub steps: Vec<ActionStep>,
+    pub dependencies: Vec<String>,
+    /// The role that it asks for, if not the maintenance role.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<Text>,
+    pub settings: Value,
+    #[serde(skip)]
+    pub texts: Vec<Text>,
+    pub digest: Option<Digest>,
+}
+
+/// One script of an action. Exactly one of `command` and `inline_contents` is set.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct ActionStep {
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inline_contents: Option<Text>,
+    pub env_vars: BTreeMap<String, Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+}
+
+/// When an action runs by itself, and that a person may start it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Trigger {
+    pub kind: TriggerKind,
+    /// For the triggers around one component; absent means every component.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub component: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cron_schedule: Option<String>,
+    /// The order among actions with the same trigger, lowest first.
+    pub index: i64,
+}
+
+macro_rules! trigger_kinds {
+    ($($name:ident = $word:literal,)*) => {
+        /// The moments at which an action can run.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+        pub enum TriggerKind { $(#[serde(rename = $word)] $name,)* }
+        impl TriggerKind {
+            /// The word in the config.
+            pub fn name(self) -> &'static str {
+                match self { $(TriggerKind::$name => $word,)* }
+            }
+            /// The trigger of a word, older spellings included.
+            pub fn parse(word: &str) -> Option<Self> {
+                Some(match word {
+                    $($word => TriggerKind::$name,)*
+                    "pre-component-deploy" => TriggerKind::PreDeployComponent,
+                    "post-component-deploy" => TriggerKind::PostDeployComponent,
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
+
+trigger_kinds! {
+    Manual = "manual",
+    Cron = "cron",
+    PreProvision = "pre-provision",
+    PostProvision = "post-provision",
+    PreReprovision = "pre-reprovision",
+    PostReprovision = "post-reprovision",
+    PreDeprovision = "pre-deprovision",
+    PostDeprovision = "post-deprovision",
+    PreDeployComponent = "pre-deploy-component",
+    PostDeployComponent = "post-deploy-component",
+    PreTeardownComponent = "pre-teardown-component",
+    PostTeardownComponent = "post-teardown-component",
+    PreDeployAllComponents = "pre-deploy-all-components",
+    PostDeployAllComponents = "post-deploy-all-components",
+    PreTeardownAllComponents = "pre-teardown-all-components",
+    PostTeardownAllComponents = "post-teardown-all-components",
+    PreDeprovisionSandbox = "pre-deprovision-sandbox",
+    PostDeprovisionSandbox = "post-deprovision-sandbox",
+    PreReprovisionSandbox = "pre-reprovision-sandbox",
+    PostReprovisionSandbox = "post-reprovision-sandbox",
+    PreUpdateInputs = "pre-update-inputs",
+    PostUpdateInputs = "post-update-inputs",
+    PreSecretsSync = "pre-secrets-sync",
+    PostSecretsSync = "post-secrets-sync",
+}
+
+/// An ordered list of actions and deploys. Read and shown; a later release runs them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Runbook {
+    pub name: String,
+    pub file: String,
+    pub description: String,
+    pub readme: Option<Text>,
+    pub steps: Vec<RunbookStep>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct RunbookStep {
+    pub name: String,
+    pub kind: String,
+}

@@ -1,0 +1,116 @@
+//! What surrounds the components: metadata, runner, stack, roles, policies, secrets, installs.
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::text::Text;
+
+/// What the app is called.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Metadata {
+    /// Of the format: `v1` or `v2`.
+    pub version: String,
+    pub display_name: String,
+    pub description: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub readme: Option<Text>,
+}
+
+/// What the runner in the account is given.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Runner {
+    pub runner_type: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub helm_driver: Option<String>,
+    /// In the environment of every job of the install.
+    pub env_vars: BTreeMap<String, Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub init_script_url: Option<String>,
+}
+
+/// What the customer applies once to admit the runner. Read and shown; a later release generates it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Stack {
+    pub stack_type: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vpc_nested_template_url: Option<Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runner_nested_template_url: Option<Text>,
+    pub custom_nested_stacks: usize,
+}
+
+/// For which operations a role is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RolePurpose {
+    Provision,
+    Maintenance,
+    Deprovision,
+    BreakGlass,
+    /// Named by an operation or an action.
+    Custom,
+}
+
+/// What an operation may do in the customer's account.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Role {
+    pub purpose: RolePurpose,
+    pub file: String,
+    pub name: Text,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permissions_boundary: Option<Text>,
+    pub policies: Vec<RolePolicy>,
+}
+
+/// One grant of a role: one managed by the cloud, or a document.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct RolePolicy {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub managed_policy_name: Option<Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contents: Option<Text>,
+}
+
+/// A rule over plans or clusters. Read and shown; a later release evaluates it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Policy {
+    pub kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
+    pub components: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contents: Option<Text>,
+}
+
+/// A secret that the customer gives to the stack. Read and shown; a later release syncs it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Secret {
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<Text>,
+    pub required: bool,
+    pub auto_generate: bool,
+    pub has_default: bool,
+}
+
+/// An install that the app directory itself describes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct InstallFile {
+    pub name: String,
+    pub file: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_option: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    pub inputs: BTreeMap<String, String>,
+}

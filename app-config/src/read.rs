@@ -1,0 +1,111 @@
+//! From files to a typed config. One file here per file kind of the format.
+//!
+//! Reading never stops at the first finding: a person corrects all of them at once. Keys that this
+//! release does not know are warnings, because real directories are full of keys of other versions.
+use crate::{
+    diagnostic::{Diagnostic, Severity},
+    model::AppConfig,
+    tree::{PluginPin, Tree, TreeError},
+};
+
+mod actions;
+mod break_glass;
+mod components;
+mod content;
+mod cross;
+mod inputs;
+mod installs;
+mod kinds;
+mod metadata;
+mod module;
+mod permissions;
+mod policies;
+mod reader;
+mod runbooks;
+mod runner;
+mod sandbox;
+mod secrets;
+mod section;
+mod sources;
+mod stack;
+
+use self::reader::Reader;
+
+/// A config as far as it could be read, and everything there is to say about it.
+#[derive(Debug, Clone, Default)]
+pub struct Reading {
+    pub config: AppConfig,
+    /// Errors first, then by file, line and column.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Reading {
+    /// Whether something stops it from being published.
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+}
+
+/// Reads an app directory whose module directories have not been gathered yet; the tree's top is
+/// the app directory itself. [`AppConfig::sources`] then says what a bundle needs.
+pub fn survey(app: &Tree, plugins: &[PluginPin]) -> Reading {
+    let reader = Reader::new(app, plugins);
+    let mut config = AppConfig {
+        metadata: metadata::read(&reader),
+        sandbox: sandbox::read(&reader),
+        runner: runner::read(&reader),
+        stack: stack::read(&reader),
+        roles: permissions::read(&reader),
+        policies: policies::read(&reader),
+        secrets: secrets::read(&reader),
+        components: components::read(&reader),
+        actions: actions::read(&reader),
+        runbooks: runbooks::read(&reader),
+        installs: installs::read(&reader),
+        plugins: plugins.to_vec(),
+        ..AppConfig::default()
+    };
+    config.plugins.sort_by(|a, b| a.name.cmp(&b.name));
+    (config.input_groups, config.inputs) = inputs::read(&reader);
+    config.roles.extend(break_glass::read(&reader));
+    cross::check(&config, &reader);
+    let (diagnostics, file_refs) = reader.finish();
+    config.file_refs = file_refs;
+    Reading { config, diagnostics }
+}
+
+/// Reads a bundle: `app/**`, `source/<component>/**` and `plugins.json`.
+///
+/// # Errors
+/// Everything that was found, warnings too, when at least one finding stops the config.
+pub fn read(bundle: &Tree) -> Result<(AppConfig, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let plugins = bundle.plugins().map_err(|error| vec![about_bundle(&error)])?;
+    let Reading { mut config, mut diagnostics } = survey(&bundle.app(), &plugins);
+    let gathered = sources::attach(bundle, &mut config);
+    diagnostics.extend(gathered);
+    sort(&mut diagnostics);
+    if diagnostics.iter().any(Diagnostic::is_error) {
+        return Err(diagnostics);
+    }
+    Ok((config, diagnostics))
+}
+
+fn sort(diagnostics: &mut Vec<Diagnostic>) {
+    diagnostics.sort_by(|a, b| {
+        let key = |d: &Diagnostic| (d.severity, d.file.clone(), d.line, d.column, d.code);
+        key(a).cmp(&key(b)).then_with(|| a.message.cmp(&b.message))
+    });
+    diagnostics.dedup();
+}
+
+fn about_bundle(error: &TreeError) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Error,
+        code: "malformed_bundle",
+        file: String::new(),
+        line: 0,
+        column: 0,
+        message: error.to_string(),
+        remedy: "make the bundle with `stead apps sync`".into(),
+    }
+}

@@ -1,0 +1,137 @@
+//! `actions/**/*.toml`: scripts with triggers.
+use super::{content, module::source, reader::Reader, section::Section};
+use crate::{
+    model::{Action, ActionStep, Trigger, TriggerKind},
+    tree::sha256,
+};
+
+const LONGEST_MS: u64 = 60 * 60 * 1000;
+
+pub fn read(reader: &Reader<'_>) -> Vec<Action> {
+    let documents = reader.documents("actions");
+    let mut actions: Vec<Action> =
+        documents.iter().map(|document| action(reader.section(document))).collect();
+    actions.sort_by(|a, b| (&a.name, &a.file).cmp(&(&b.name, &b.file)));
+    actions
+}
+
+fn action(section: Section<'_>) -> Action {
+    let name = section.required("name");
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if !name.chars().all(plain) || name.len() > 128 {
+        let message = format!("{name:?} is no name for an action");
+        section.error("name", "bad_name", message, "use letters, digits, `-`, `_` and `.`");
+    }
+    let (texts, files) = content::every_text(&section);
+    let settings = section.json();
+    let said = serde_json::json!({"files": files, "settings": settings});
+    let action = Action {
+        name,
+        file: section.file().to_string(),
+        timeout_ms: timeout(&section),
+        triggers: section.sections("triggers").into_iter().filter_map(trigger).collect(),
+        steps: section.sections("steps").into_iter().map(step).collect(),
+        dependencies: section.strings("dependencies"),
+        role: section.text("role").or_else(|| section.text("break_glass_role")),
+        settings,
+        texts,
+        digest: Some(sha256(said.to_string().as_bytes())),
+    };
+    if action.steps.is_empty() {
+        let message = "this action has no steps".to_string();
+        section.error("steps", "no_steps", message, "add a [[steps]] table");
+    }
+    section.ignore(&["enable_kube_config", "labels", "label", "description", "inputs"]);
+    section.ignore(&["kubernetes_context", "display_name", "max_auto_retries"]);
+    section.finish();
+    action
+}
+
+fn timeout(section: &Section<'_>) -> u64 {
+    let Some(text) = section.string("timeout") else {
+        return 5 * 60 * 1000;
+    };
+    match duration_ms(&text) {
+        Some(ms) if ms > 0 && ms <= LONGEST_MS => ms,
+        Some(_) | None => {
+            let message = format!("the timeout {text:?} is no duration up to 60m");
+            section.error("timeout", "bad_timeout", message, "write it as 30s, 5m or 1h");
+            LONGEST_MS
+        }
+    }
+}
+
+/// Durations as Go writes them: `1h`, `5m30s`, `250ms`.
+fn duration_ms(text: &str) -> Option<u64> {
+    let mut rest = text.trim();
+    let mut total = 0u64;
+    while !rest.is_empty() {
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let (number, after) = rest.split_at(digits);
+        let letters =
+            after.len() - after.trim_start_matches(|c: char| c.is_ascii_alphabetic()).len();
+        let (unit, after) = after.split_at(letters);
+        let unit_ms = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            _ => return None,
+        };
+        total = total.checked_add(number.parse::<u64>().ok()?.checked_mul(unit_ms)?)?;
+        rest = after;
+    }
+    Some(total)
+}
+
+fn trigger(section: Section<'_>) -> Option<Trigger> {
+    let word = section.required("type");
+    let cron_schedule = section.string("cron_schedule");
+    let component = section.string("component_name").or_else(|| section.string("component"));
+    let index = section.table.get("index").and_then(|_| section.integer("index"));
+    let Some(kind) = TriggerKind::parse(&word) else {
+        if !word.is_empty() {
+            let message = format!("the trigger `{word}` is not known and never fires");
+            section.warning("type", "unknown_trigger", message, "check its spelling");
+        }
+        return None;
+    };
+    if kind == TriggerKind::Cron && cron_schedule.is_none() {
+        let message = "this cron trigger has no schedule and never fires".to_string();
+        section.warning("type", "no_schedule", message, "add cron_schedule = \"0 3 * * *\"");
+    }
+    section.finish();
+    Some(Trigger { kind, component, cron_schedule, index: index.unwrap_or_default() })
+}
+
+fn step(section: Section<'_>) -> ActionStep {
+    let step = ActionStep {
+        name: section.required("name"),
+        command: section.text("command"),
+        inline_contents: section.content("inline_contents"),
+        env_vars: section.texts("env_vars"),
+        source: source(&section),
+    };
+    let written = section.text("inline_contents").is_some();
+    if step.command.is_none() && !written {
+        let message = format!("the step `{}` has nothing to run", step.name);
+        section.error("name", "no_script", message, "add `command` or `inline_contents`");
+    }
+    section.ignore(&["enable_kube_config", "labels", "description"]);
+    section.finish();
+    step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_those_of_the_format() {
+        assert_eq!(duration_ms("1h"), Some(3_600_000));
+        assert_eq!(duration_ms("5m30s"), Some(330_000));
+        for bad in ["5", "m", "5 m", "-5m", "1.5h", "99999999999999999999h"] {
+            assert_eq!(duration_ms(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Content keys: a text, or `./file` for the text of a file. Which directory a `./file` is relative
+//! to depends on the kind of the file that names it, not on where that file lies.
+use std::collections::BTreeMap;
+
+use domain::digest::Digest;
+
+use super::{reader::Reader, section::Section};
+use crate::{
+    diagnostic::{Diagnostic, Severity},
+    document::{Document, Node, Spot, Table},
+    model::FileRef,
+    text::{Origin, Text},
+    tree::sha256,
+};
+
+/// The keys whose `./file` is followed. `command` is not: it names a file of the step's own source.
+const CONTENT_KEYS: [&str; 5] =
+    ["contents", "manifest", "inline_contents", "permissions_boundary", "readme"];
+
+/// Never templates: they are names that other files use, or places.
+const NEVER_TEMPLATES: [&str; 6] =
+    ["name", "type", "dependencies", "connected_repo", "public_repo", "helm_repo"];
+
+impl Section<'_> {
+    /// A content key's text.
+    pub fn content(&self, key: &str) -> Option<Text> {
+        let written = self.text(key)?;
+        follow(self.reader, self.document, written)
+    }
+}
+
+/// Every text of a file that may hold a template, and the content files it names.
+pub fn every_text(section: &Section<'_>) -> (Vec<Text>, BTreeMap<String, Digest>) {
+    let mut found = Found { section, texts: Vec::new(), files: BTreeMap::new() };
+    found.table(section.table, "", true);
+    (found.texts, found.files)
+}
+
+struct Found<'a> {
+    section: &'a Section<'a>,
+    texts: Vec<Text>,
+    files: BTreeMap<String, Digest>,
+}
+
+impl Found<'_> {
+    fn table(&mut self, table: &Table, path: &str, top: bool) {
+        for (key, entry) in table {
+            if top && NEVER_TEMPLATES.contains(&key.as_str()) {
+                continue;
+            }
+            let followed = CONTENT_KEYS.contains(&key.as_str())
+                || (key == "source" && path.starts_with("values_file."));
+            self.spot(&entry.spot, &format!("{path}{key}"), followed);
+        }
+    }
+
+    fn spot(&mut self, spot: &Spot, path: &str, followed: bool) {
+        match &spot.node {
+            Node::Text(_) => {
+                let Some(written) = self.section.text_of(path, spot) else { return };
+                let (reader, document) = (self.section.reader, self.section.document);
+                let text = if followed { follow(reader, document, written) } else { Some(written) };
+                let Some(text) = text else { return };
+                if text.origin.key.is_empty() {
+                    self.files.insert(text.origin.file.clone(), sha256(text.value.as_bytes()));
+                }
+                self.texts.push(text);
+            }
+            Node::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.spot(item, &format!("{path}.{index}"), followed);
+                }
+            }
+            Node::Table(table) => self.table(table, &format!("{path}."), false),
+            Node::Integer(_) | Node::Bool(_) | Node::Other(_) => {}
+        }
+    }
+}
+
+/// The text itself, or the text of the file that it names. `None` after a finding.
+fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Text> {
+    let value = written.value.trim();
+    if value.contains('\n') {
+        return Some(written);
+    }
+    let remote = ["http://", "https://", "git::", "git@", "file:"];
+    if remote.iter().any(|prefix| value.starts_with(prefix)) {
+        let message = format!("{value:?} is a remote content, which is not fetched");
+        let remedy = "save it in the app directory and name it as ./file";
+        finding(reader, &written.origin, "remote_content", message, remedy);
+        return None;
+    }
+    if !value.starts_with("./") && !value.starts_with("../") {
+        return Some(written);
+    }
+    let file = document.file.clone();
+    let Some(path) = join(base(&file), value) else {
+        let message = format!("{value:?} leaves the app directory");
+        finding(reader, &written.origin, "path_escape", message, "name a file inside it");
+        return None;
+    };
+    let found = reader.app.text(&path).map(str::to_string);
+    let resolved = found.is_some().then(|| path.clone());
+    reader.refers(FileRef { file, reference: value.to_string(), resolved });
+    let Some(text) = found else {
+        let there = reader.app.get(&path).is_some();
+        let message = if there {
+            format!("the file {path} is not UTF-8 text")
+        } else {
+            format!("{value:?} names the file {path}, which does not exist")
+        };
+        finding(
+            reader,
+            &written.origin,
+            "missing_file",
+            message,
+            "add the file or correct its path",
+        );
+        return None;
+    };
+    Some(Text { value: text, origin: Origin::file(path) })
+}
+
+fn finding(reader: &Reader<'_>, at: &Origin, code: &'static str, message: String, remedy: &str) {
+    reader.note(Diagnostic {
+        severity: Severity::Error,
+        code,
+        file: at.file.clone(),
+        line: at.line,
+        column: at.column,
+        message,
+        remedy: remedy.to_string(),
+    });
+}
+
+fn base(file: &str) -> &'static str {
+    match file.split('/').next().unwrap_or_default() {
+        "components" => "components",
+        "actions" => "actions",
+        "permissions" | "permissions.toml" | "break_glass" | "break_glass.toml" => "permissions",
+        "policies" => "policies",
+        _ => "",
+    }
+}
+
+/// `base` and `relative` as one path; `None` when it leaves the tree.
+pub fn join(base: &str, relative: &str) -> Option<String> {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in base.split('/').chain(relative.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            name => parts.push(name),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_found_by_the_kind_of_the_file_that_names_it() {
+        assert_eq!(
+            join(base("components/images/a.toml"), "./v.yaml").unwrap(),
+            "components/v.yaml"
+        );
+        assert_eq!(join(base("break_glass.toml"), "./b.json").unwrap(), "permissions/b.json");
+        assert_eq!(join(base("policies.toml"), "./policies/a.rego").unwrap(), "policies/a.rego");
+        assert_eq!(join(base("components/a.toml"), "../x"), Some("x".into()));
+        assert_eq!(join(base("components/a.toml"), "../../x"), None);
+    }
+}

@@ -1,0 +1,87 @@
+//! `inputs.toml`, or `inputs/**` with `input_groups/**`: what every install is asked.
+use super::{reader::Reader, section::Section};
+use crate::{
+    inputs::accepts,
+    model::{Input, InputGroup, InputKind},
+};
+
+pub fn read(reader: &Reader<'_>) -> (Vec<InputGroup>, Vec<Input>) {
+    let (single, many) = reader.either("inputs");
+    let (mut groups, mut inputs) = (Vec::new(), Vec::new());
+    if let Some(document) = single {
+        let section = reader.section(&document);
+        groups.extend(section.sections("group").into_iter().map(group));
+        inputs.extend(section.sections("input").into_iter().map(input));
+        section.finish();
+    }
+    inputs.extend(many.iter().map(|document| input(reader.section(document))));
+    let more = reader.documents("input_groups");
+    groups.extend(more.iter().map(|document| group(reader.section(document))));
+    groups.sort_by(|a, b| a.name.cmp(&b.name));
+    inputs.sort_by(|a, b| a.name.cmp(&b.name));
+    (groups, inputs)
+}
+
+fn group(section: Section<'_>) -> InputGroup {
+    let group = InputGroup {
+        name: section.required("name"),
+        display_name: section.string("display_name").unwrap_or_default(),
+        description: section.string("description").unwrap_or_default(),
+    };
+    section.ignore(&["index", "labels"]);
+    section.finish();
+    group
+}
+
+fn input(section: Section<'_>) -> Input {
+    let word = section.string("type").unwrap_or_else(|| "string".into());
+    let kind = InputKind::parse(&word).unwrap_or_else(|| {
+        let message = format!("there is no input type `{word}`");
+        section.error(
+            "type",
+            "unknown_input_type",
+            message,
+            "use string, number, list, json or bool",
+        );
+        InputKind::String
+    });
+    let input = Input {
+        name: section.required("name"),
+        display_name: section.string("display_name").unwrap_or_default(),
+        description: section.string("description").unwrap_or_default(),
+        group: section.string("group"),
+        kind,
+        required: section.flag("required").unwrap_or_default(),
+        default: section.scalar("default").map(|text| text.value),
+        sensitive: section.flag("sensitive").unwrap_or_default(),
+        internal: section.flag("internal").unwrap_or_default(),
+        user_configurable: section.flag("user_configurable").unwrap_or_default(),
+    };
+    if !input.name.is_empty() && !is_name(&input.name) {
+        let message = format!("{:?} is no name for an input", input.name);
+        section.error("name", "bad_name", message, "use letters, digits, `-` and `_`");
+    }
+    if input.sensitive {
+        let message =
+            format!("the input `{}` is sensitive, which this release cannot keep", input.name);
+        let remedy = "a later release seals sensitive inputs for the install's runner; until then take \
+                      the value in the account, in the module";
+        section.error("sensitive", "not_yet", message, remedy);
+    }
+    if let Some(default) = input.default.as_deref().filter(|text| !text.is_empty())
+        && !default.contains("{{")
+        && !accepts(kind, default)
+    {
+        let message = format!("the default {default:?} of `{}` is no {}", input.name, kind.name());
+        section.error("default", "bad_default", message, "correct the default or the type");
+    }
+    section.ignore(&["index", "labels"]);
+    section.finish();
+    input
+}
+
+fn is_name(name: &str) -> bool {
+    let start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    let rest = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    start && rest && name.len() <= 128
+}

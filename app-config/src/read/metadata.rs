@@ -1,0 +1,26 @@
+//! `metadata.toml`: the one file that every app directory has.
+use super::reader::Reader;
+use crate::{diagnostic::Severity, model::Metadata};
+
+const FILE: &str = "metadata.toml";
+
+pub fn read(reader: &Reader<'_>) -> Metadata {
+    let Some(document) = reader.document(FILE) else {
+        if reader.app.get(FILE).is_none() {
+            let says =
+                ("there is no metadata.toml".into(), "this is the wrong directory, or add one");
+            reader.about(Severity::Error, "no_metadata", FILE, says);
+        }
+        return Metadata::default();
+    };
+    let section = reader.section(&document);
+    let metadata = Metadata {
+        version: section.required("version"),
+        display_name: section.string("display_name").unwrap_or_default(),
+        description: section.string("description").unwrap_or_default(),
+        readme: section.content("readme"),
+    };
+    section.ignore(&["slack_webhook_url", "onboarding", "labels"]);
+    section.finish();
+    metadata
+}

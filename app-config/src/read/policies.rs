@@ -1,0 +1,32 @@
+//! `policies.toml` or `policies/*.toml`: rules over plans and clusters.
+use super::{reader::Reader, section::Section};
+use crate::{diagnostic::Severity, model::Policy};
+
+pub fn read(reader: &Reader<'_>) -> Vec<Policy> {
+    let (single, many) = reader.either("policies");
+    let mut policies = Vec::new();
+    if let Some(document) = single {
+        let section = reader.section(&document);
+        policies.extend(section.sections("policy").into_iter().map(policy));
+        section.finish();
+    }
+    policies.extend(many.iter().map(|document| policy(reader.section(document))));
+    if !policies.is_empty() {
+        let message = "policies are read but not enforced by this release".to_string();
+        let says = (message, "look at plans yourself; approvals are on the plan");
+        reader.about(Severity::Warning, "not_enforced", "policies.toml", says);
+    }
+    policies
+}
+
+fn policy(section: Section<'_>) -> Policy {
+    let policy = Policy {
+        kind: section.required("type"),
+        engine: section.string("engine"),
+        components: section.strings("components"),
+        contents: section.content("contents"),
+    };
+    section.ignore(&["name", "description", "labels", "mode"]);
+    section.finish();
+    policy
+}

@@ -1,0 +1,238 @@
+//! One table of a file, being read: takes keys by type and remembers which it took.
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use super::reader::Reader;
+use crate::{
+    diagnostic::{Diagnostic, Severity},
+    document::{Document, Entry, Node, Spot, Table, json},
+    text::Text,
+};
+
+pub struct Section<'d> {
+    pub reader: &'d Reader<'d>,
+    pub document: &'d Document,
+    pub table: &'d Table,
+    /// Where the table is in the file: empty at the top, else `steps.0.`.
+    pub path: String,
+    /// Byte offset of the table, for findings about a key that is not there.
+    at: usize,
+    seen: RefCell<BTreeSet<String>>,
+}
+
+impl<'d> Section<'d> {
+    pub fn root(reader: &'d Reader<'d>, document: &'d Document) -> Self {
+        Section::of(reader, document, &document.root, String::new(), 0)
+    }
+
+    fn of(
+        reader: &'d Reader<'d>,
+        document: &'d Document,
+        table: &'d Table,
+        path: String,
+        at: usize,
+    ) -> Self {
+        Section { reader, document, table, path, at, seen: RefCell::default() }
+    }
+
+    pub fn file(&self) -> &str {
+        &self.document.file
+    }
+
+    pub fn entry(&self, key: &str) -> Option<&'d Entry> {
+        self.seen.borrow_mut().insert(key.to_string());
+        self.table.get(key)
+    }
+
+    /// A scalar. Numbers and bools become texts; an empty text counts as absent.
+    pub fn text(&self, key: &str) -> Option<Text> {
+        self.scalar(key).filter(|text| !text.value.is_empty())
+    }
+
+    /// A scalar, the empty one too.
+    pub fn scalar(&self, key: &str) -> Option<Text> {
+        let entry = self.entry(key)?;
+        let text = self.text_of(key, &entry.spot);
+        if text.is_none() {
+            self.mistyped(key, entry, "a string");
+        }
+        text
+    }
+
+    pub fn string(&self, key: &str) -> Option<String> {
+        self.text(key).map(|text| text.value)
+    }
+
+    /// A text that has to be there. An absent one is an error and reads as empty.
+    pub fn required(&self, key: &str) -> String {
+        if let Some(text) = self.string(key) {
+            return text;
+        }
+        if self.table.get(key).is_none_or(|entry| entry.spot.node.scalar().is_some()) {
+            let message = format!("`{}{key}` is missing", self.path);
+            self.finding(
+                Severity::Error,
+                "missing_key",
+                self.at,
+                message,
+                &format!("add {key} = \"…\""),
+            );
+        }
+        String::new()
+    }
+
+    pub fn flag(&self, key: &str) -> Option<bool> {
+        let entry = self.entry(key)?;
+        let flag = match &entry.spot.node {
+            Node::Bool(flag) => Some(*flag),
+            Node::Text(text) => text.parse().ok(),
+            Node::Integer(_) | Node::Other(_) | Node::Array(_) | Node::Table(_) => None,
+        };
+        if flag.is_none() {
+            self.mistyped(key, entry, "true or false");
+        }
+        flag
+    }
+
+    pub fn integer(&self, key: &str) -> Option<i64> {
+        let entry = self.entry(key)?;
+        let number = entry.spot.node.scalar().and_then(|text| text.parse().ok());
+        if number.is_none() {
+            self.mistyped(key, entry, "an integer");
+        }
+        number
+    }
+
+    pub fn strings(&self, key: &str) -> Vec<String> {
+        let Some(entry) = self.entry(key) else { return Vec::new() };
+        let strings = match &entry.spot.node {
+            Node::Array(items) => items.iter().map(|item| item.node.scalar()).collect(),
+            Node::Text(_) | Node::Integer(_) | Node::Bool(_) | Node::Other(_) | Node::Table(_) => {
+                None
+            }
+        };
+        strings.unwrap_or_else(|| {
+            self.mistyped(key, entry, "a list of strings");
+            Vec::new()
+        })
+    }
+
+    /// A table of scalars.
+    pub fn texts(&self, key: &str) -> BTreeMap<String, Text> {
+        let Some(section) = self.section(key) else { return BTreeMap::new() };
+        section.scalars()
+    }
+
+    /// This table as a table of scalars.
+    pub fn scalars(&self) -> BTreeMap<String, Text> {
+        self.table
+            .keys()
+            .filter_map(|name| self.scalar(name).map(|text| (name.clone(), text)))
+            .collect()
+    }
+
+    pub fn section(&self, key: &str) -> Option<Section<'d>> {
+        let entry = self.entry(key)?;
+        match &entry.spot.node {
+            Node::Table(table) => Some(self.inner(format!("{key}."), table, entry.key_at)),
+            Node::Text(_) | Node::Integer(_) | Node::Bool(_) | Node::Other(_) | Node::Array(_) => {
+                self.mistyped(key, entry, "a table");
+                None
+            }
+        }
+    }
+
+    /// The tables of `[[key]]`; a single `[key]` counts as one.
+    pub fn sections(&self, key: &str) -> Vec<Section<'d>> {
+        let Some(entry) = self.entry(key) else { return Vec::new() };
+        let items = match &entry.spot.node {
+            Node::Table(table) => return vec![self.inner(format!("{key}."), table, entry.key_at)],
+            Node::Array(items) => items,
+            Node::Text(_) | Node::Integer(_) | Node::Bool(_) | Node::Other(_) => {
+                self.mistyped(key, entry, "a list of tables");
+                return Vec::new();
+            }
+        };
+        let mut sections = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            match &item.node {
+                Node::Table(table) => {
+                    sections.push(self.inner(format!("{key}.{index}."), table, item.at));
+                }
+                Node::Text(_)
+                | Node::Integer(_)
+                | Node::Bool(_)
+                | Node::Other(_)
+                | Node::Array(_) => {
+                    self.mistyped(key, entry, "a list of tables");
+                }
+            }
+        }
+        sections
+    }
+
+    fn inner(&self, step: String, table: &'d Table, at: usize) -> Section<'d> {
+        let path = format!("{}{step}", self.path);
+        Section::of(self.reader, self.document, table, path, at)
+    }
+
+    pub fn text_of(&self, key: &str, spot: &Spot) -> Option<Text> {
+        let origin = self.document.content(&format!("{}{key}", self.path), spot);
+        spot.node.scalar().map(|value| Text { value, origin })
+    }
+
+    /// The table as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        json(self.table)
+    }
+
+    /// Keys of the format that this release reads without acting on them.
+    pub fn ignore(&self, keys: &[&str]) {
+        self.seen.borrow_mut().extend(keys.iter().map(|key| key.to_string()));
+    }
+
+    /// Says which keys nobody took.
+    pub fn finish(self) {
+        let seen = self.seen.borrow();
+        for (key, entry) in self.table.iter().filter(|(key, _)| !seen.contains(*key)) {
+            let message =
+                format!("the key `{}{key}` is not known here and has no effect", self.path);
+            let remedy = "remove it, or check its spelling";
+            self.finding(Severity::Warning, "unknown_key", entry.key_at, message, remedy);
+        }
+    }
+
+    /// An error at a key, or at the table when the key is absent.
+    pub fn error(&self, key: &str, code: &'static str, message: String, remedy: &str) {
+        self.finding(Severity::Error, code, self.at_key(key), message, remedy);
+    }
+
+    pub fn warning(&self, key: &str, code: &'static str, message: String, remedy: &str) {
+        self.finding(Severity::Warning, code, self.at_key(key), message, remedy);
+    }
+
+    fn at_key(&self, key: &str) -> usize {
+        self.table.get(key).map_or(self.at, |entry| entry.key_at)
+    }
+
+    fn mistyped(&self, key: &str, entry: &Entry, wanted: &str) {
+        let found = entry.spot.node.kind();
+        let message = format!("`{}{key}` is {found}, but has to be {wanted}", self.path);
+        self.finding(Severity::Error, "wrong_type", entry.key_at, message, "change its value");
+    }
+
+    fn finding(
+        &self,
+        severity: Severity,
+        code: &'static str,
+        at: usize,
+        message: String,
+        remedy: &str,
+    ) {
+        let (line, column) = self.document.place(at);
+        let (file, remedy) = (self.document.file.clone(), remedy.to_string());
+        self.reader.note(Diagnostic { severity, code, file, line, column, message, remedy });
+    }
+}

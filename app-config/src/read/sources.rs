@@ -1,0 +1,121 @@
+//! The module directories of a bundle: are they there, and what are their digests.
+use serde_json::json;
+
+use crate::{
+    diagnostic::{Diagnostic, Severity},
+    model::{AppConfig, Module, TERRAFORM_MODULE},
+    tree::{PluginPin, SANDBOX, SOURCE, Tree, sha256},
+};
+
+pub fn attach(bundle: &Tree, config: &mut AppConfig) -> Vec<Diagnostic> {
+    let plugins = config.plugins.clone();
+    let mut findings = Vec::new();
+    for component in &mut config.components {
+        let (name, file) = (component.name.clone(), component.file.clone());
+        one(bundle, &name, &file, &mut component.module, &plugins, &mut findings);
+    }
+    if let Some(sandbox) = &mut config.sandbox {
+        one(bundle, SANDBOX, "sandbox.toml", &mut sandbox.module, &plugins, &mut findings);
+    }
+    findings.extend(strangers(bundle, config));
+    findings
+}
+
+fn one(
+    bundle: &Tree,
+    name: &str,
+    file: &str,
+    module: &mut Module,
+    plugins: &[PluginPin],
+    findings: &mut Vec<Diagnostic>,
+) {
+    let source = bundle.source(name);
+    if let Some((message, remedy)) = missing(name, module, &source) {
+        findings.push(finding("missing_module", file, message, remedy));
+    }
+    if !source.is_empty() {
+        match source.digest() {
+            Ok(digest) => module.source_digest = Some(digest),
+            Err(error) => findings.push(finding(
+                "malformed_bundle",
+                file,
+                format!("the module directory of `{name}` cannot be packed: {error}"),
+                "shorten the path".into(),
+            )),
+        }
+    }
+    let plugin = plugins.iter().find(|plugin| plugin.name == module.kind);
+    let said = json!({
+        "files": module.files,
+        "kind": module.kind,
+        "plugin": plugin.map(|plugin| &plugin.digest),
+        "settings": module.settings,
+        "source": module.source_digest,
+    });
+    module.digest = Some(sha256(said.to_string().as_bytes()));
+}
+
+fn missing(name: &str, module: &Module, source: &Tree) -> Option<(String, String)> {
+    let Some(place) = &module.source else {
+        let needed = module.kind == TERRAFORM_MODULE;
+        return needed.then(|| {
+            let message = format!("`{name}` does not say where its module is");
+            (message, "add [public_repo] with repo and directory (repo = \".\" is this one)".into())
+        });
+    };
+    let (repo, directory) = (&place.repo, &place.directory);
+    if source.is_empty() {
+        let message = format!("the module of `{name}` ({directory} in {repo}) is missing");
+        let remedy = if repo == "." {
+            "check that the directory exists in the app directory".to_string()
+        } else {
+            format!("check the directory, or say where the repository is: --repo {repo}=PATH")
+        };
+        return Some((message, remedy));
+    }
+    let terraform = |path: &str| path.ends_with(".tf") || path.ends_with(".tf.json");
+    let top = |path: &str| !path.contains('/');
+    let has_module = source.iter().any(|(path, _)| top(path) && terraform(path));
+    (module.kind == TERRAFORM_MODULE && !has_module).then(|| {
+        let message = format!("the module of `{name}` ({directory} in {repo}) has no .tf file");
+        (message, "check that the directory is the module's own".to_string())
+    })
+}
+
+/// Sources that belong to nobody: a bundle says nothing that it does not mean.
+fn strangers(bundle: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
+    let mut names: Vec<String> = bundle
+        .subtree(SOURCE)
+        .iter()
+        .map(|(path, _)| path.split('/').next().unwrap_or_default().to_string())
+        .collect();
+    names.dedup();
+    let known = |name: &str| {
+        config.component(name).is_some() || (name == SANDBOX && config.sandbox.is_some())
+    };
+    names
+        .into_iter()
+        .filter(|name| !known(name))
+        .map(|name| {
+            let message = format!("the bundle holds a module for `{name}`, which is no component");
+            finding(
+                "malformed_bundle",
+                "",
+                message,
+                "make the bundle with `stead apps sync`".into(),
+            )
+        })
+        .collect()
+}
+
+fn finding(code: &'static str, file: &str, message: String, remedy: String) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Error,
+        code,
+        file: file.to_string(),
+        line: 0,
+        column: 0,
+        message,
+        remedy,
+    }
+}

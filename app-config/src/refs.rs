@@ -1,0 +1,240 @@
+//! Who reads whom: what each part's templates read from an install's state, what depends on what,
+//! and in which layers components can be deployed.
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::{
+    graph::{Edges, layers},
+    model::AppConfig,
+    template::{
+        Template, TemplateError, is_template,
+        reads::{ANY, Path},
+    },
+    text::Text,
+};
+
+/// What some texts read from an install's state.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Reads {
+    /// By component, the outputs that are read; a name here without outputs is read otherwise.
+    pub components: BTreeMap<String, BTreeSet<String>>,
+    /// Some template goes over all components.
+    pub all_components: bool,
+    pub inputs: BTreeSet<String>,
+    pub all_inputs: bool,
+    /// Outputs of the sandbox; `*` for all of them.
+    pub sandbox: BTreeSet<String>,
+    /// Outputs of the stack; `*` for all of them.
+    pub stack: BTreeSet<String>,
+    pub secrets: BTreeSet<String>,
+    pub actions: BTreeSet<String>,
+}
+
+impl Reads {
+    /// What these texts read; those that do not parse are left out.
+    pub fn of<'t>(texts: impl IntoIterator<Item = &'t Text>) -> Reads {
+        let mut reads = Reads::default();
+        for text in texts {
+            // What does not parse is reported where the config is read.
+            if let Ok(more) = Reads::of_one(text) {
+                reads.merge(more);
+            }
+        }
+        reads
+    }
+
+    /// What one text reads.
+    ///
+    /// # Errors
+    /// When it is a template and does not parse.
+    pub fn of_one(text: &Text) -> Result<Reads, TemplateError> {
+        let mut reads = Reads::default();
+        if is_template(&text.value) {
+            let template = Template::parse(&text.value, &text.origin)?;
+            for path in crate::template::reads::reads(template.parsed()) {
+                reads.take(&path);
+            }
+        }
+        Ok(reads)
+    }
+
+    pub fn reads_input(&self, name: &str) -> bool {
+        self.all_inputs || self.inputs.contains(name)
+    }
+
+    pub fn reads_component(&self, name: &str) -> bool {
+        self.all_components || self.components.contains_key(name)
+    }
+
+    pub fn merge(&mut self, other: Reads) {
+        for (name, outputs) in other.components {
+            self.components.entry(name).or_default().extend(outputs);
+        }
+        self.all_components |= other.all_components;
+        self.inputs.extend(other.inputs);
+        self.all_inputs |= other.all_inputs;
+        self.sandbox.extend(other.sandbox);
+        self.stack.extend(other.stack);
+        self.secrets.extend(other.secrets);
+        self.actions.extend(other.actions);
+    }
+
+    fn take(&mut self, path: &Path) {
+        let parts: Vec<&str> = path.iter().map(String::as_str).collect();
+        match parts.as_slice() {
+            ["components"] | ["components", ANY, ..] => self.all_components = true,
+            ["components", name, rest @ ..] => {
+                let outputs = self.components.entry(name.to_string()).or_default();
+                if let ["outputs", output, ..] = rest {
+                    outputs.insert(output.to_string());
+                }
+            }
+            ["inputs"] | ["inputs", "inputs"] | ["install", "inputs"] => self.all_inputs = true,
+            ["inputs", "inputs", name, ..] | ["install", "inputs", name, ..] => {
+                if *name == ANY {
+                    self.all_inputs = true;
+                } else {
+                    self.inputs.insert(name.to_string());
+                }
+            }
+            ["sandbox"] | ["sandbox", "outputs"] | ["install", "sandbox"] => {
+                self.sandbox.insert(ANY.to_string());
+            }
+            ["install", "sandbox", "outputs"] => {
+                self.sandbox.insert(ANY.to_string());
+            }
+            ["sandbox", "outputs", name, ..] | ["install", "sandbox", "outputs", name, ..] => {
+                self.sandbox.insert(name.to_string());
+            }
+            ["install"] => {
+                self.all_inputs = true;
+                self.sandbox.insert(ANY.to_string());
+            }
+            ["install_stack"] | ["install_stack", "outputs"] => {
+                self.stack.insert(ANY.to_string());
+            }
+            ["install_stack", "outputs", name, ..] => {
+                self.stack.insert(name.to_string());
+            }
+            ["secrets", name, ..] | ["install", "secrets", name, ..] => {
+                self.secrets.insert(name.to_string());
+            }
+            ["actions", "workflows", name, ..] => {
+                self.actions.insert(name.to_string());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// One component among the others.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Node {
+    /// Declared and read, both.
+    pub dependencies: BTreeSet<String>,
+    pub reads: Reads,
+}
+
+/// Everything of a config that reads something.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Graph {
+    pub components: BTreeMap<String, Node>,
+    pub sandbox: Reads,
+    /// By action.
+    pub actions: BTreeMap<String, Reads>,
+    /// The runner's `env_vars`, which are in every job.
+    pub runner: Reads,
+    /// Components in the order of a deploy; each layer depends on layers before it only. Empty when
+    /// there is a cycle.
+    pub layers: Vec<Vec<String>>,
+    /// A cycle, with its first component repeated at its end.
+    pub cycle: Option<Vec<String>>,
+}
+
+/// Who reads whom in a config.
+pub fn graph(config: &AppConfig) -> Graph {
+    let mut graph = Graph {
+        sandbox: config
+            .sandbox
+            .iter()
+            .map(|s| Reads::of(&s.module.texts))
+            .next()
+            .unwrap_or_default(),
+        runner: Reads::of(config.runner.iter().flat_map(|runner| runner.env_vars.values())),
+        ..Graph::default()
+    };
+    for component in &config.components {
+        let reads = Reads::of(&component.module.texts);
+        let known = |name: &&String| config.component(name).is_some();
+        let read = reads.components.keys().filter(known).filter(|name| **name != component.name);
+        let dependencies = component.dependencies.iter().chain(read).cloned().collect();
+        graph.components.insert(component.name.clone(), Node { dependencies, reads });
+    }
+    for action in &config.actions {
+        graph.actions.insert(action.name.clone(), Reads::of(&action.texts));
+    }
+    match layers(&graph.edges()) {
+        Ok(layers) => graph.layers = layers,
+        Err(cycle) => graph.cycle = Some(cycle),
+    }
+    graph
+}
+
+impl Graph {
+    fn edges(&self) -> Edges {
+        let edge = |(name, node): (&String, &Node)| (name.clone(), node.dependencies.clone());
+        self.components.iter().map(edge).collect()
+    }
+
+    /// What a component needs deployed before it.
+    pub fn dependencies(&self, component: &str) -> BTreeSet<String> {
+        self.components.get(component).map(|node| node.dependencies.clone()).unwrap_or_default()
+    }
+
+    /// Everything above these components, themselves included: what may have to follow when they
+    /// change.
+    pub fn with_dependents(&self, components: &BTreeSet<String>) -> BTreeSet<String> {
+        let mut reached = components.clone();
+        loop {
+            let above: Vec<String> = self
+                .components
+                .iter()
+                .filter(|(name, node)| {
+                    !reached.contains(*name) && !node.dependencies.is_disjoint(&reached)
+                })
+                .map(|(name, _)| name.clone())
+                .collect();
+            if above.is_empty() {
+                return reached;
+            }
+            reached.extend(above);
+        }
+    }
+
+    /// Whether the sandbox's own templates read one of these inputs.
+    pub fn sandbox_reads(&self, inputs: &BTreeSet<String>) -> bool {
+        inputs.iter().any(|name| self.sandbox.reads_input(name) || self.runner.reads_input(name))
+    }
+
+    /// The components whose own templates read one of these inputs.
+    pub fn readers_of_inputs(&self, inputs: &BTreeSet<String>) -> BTreeSet<String> {
+        let reads = |node: &Node| {
+            inputs.iter().any(|name| node.reads.reads_input(name) || self.runner.reads_input(name))
+        };
+        self.components
+            .iter()
+            .filter(|(_, node)| reads(node))
+            .map(|(name, _)| name.clone())
+            .collect()
+    }
+
+    /// The components whose own templates read outputs of the sandbox.
+    pub fn readers_of_sandbox(&self) -> BTreeSet<String> {
+        self.components
+            .iter()
+            .filter(|(_, node)| !node.reads.sandbox.is_empty())
+            .map(|(name, _)| name.clone())
+            .collect()
+    }
+}

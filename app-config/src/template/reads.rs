@@ -1,0 +1,235 @@
+//! What a template reads, found without rendering it: follows the dot and the variables through
+//! `with`, `range`, `index` and `dig`, so that `(index .nuon.components "db").outputs.url` counts
+//! as a read of that output.
+use std::collections::BTreeSet;
+
+use super::ast::{Base, Command, Node, Operand, Parsed, Pipe};
+
+/// A path from the top of the state, without `nuon`; [`ANY`] where a template decides at run time.
+pub type Path = Vec<String>;
+
+/// Stands for every key.
+pub const ANY: &str = "*";
+
+const DEEPEST: usize = 20;
+/// Templates that call each other are not followed for ever.
+const BUDGET: usize = 200_000;
+/// A value that may come from more places than this comes from anywhere.
+const PLACES: usize = 64;
+
+/// Every path that a template may read.
+pub(crate) fn reads(parsed: &Parsed) -> BTreeSet<Path> {
+    let mut walk =
+        Walk { parsed, vars: Vec::new(), found: BTreeSet::new(), depth: 0, left: BUDGET };
+    walk.vars.push(("$".into(), vec![Vec::new()]));
+    walk.nodes(&parsed.body, &vec![Vec::new()]);
+    let state = |path: &Path| matches!(path.first().map(String::as_str), Some("nuon" | "stead"));
+    walk.found.into_iter().filter(state).map(|path| path[1..].to_vec()).collect()
+}
+
+/// The places a value may come from; empty when it comes from none.
+type Places = Vec<Path>;
+
+struct Walk<'t> {
+    parsed: &'t Parsed,
+    vars: Vec<(String, Places)>,
+    found: BTreeSet<Path>,
+    depth: usize,
+    left: usize,
+}
+
+impl<'t> Walk<'t> {
+    fn nodes(&mut self, nodes: &'t [Node], dot: &Places) {
+        for node in nodes {
+            if self.left == 0 {
+                return;
+            }
+            self.left -= 1;
+            self.node(node, dot);
+        }
+    }
+
+    fn node(&mut self, node: &'t Node, dot: &Places) {
+        let outer = self.vars.len();
+        match node {
+            Node::Text(_) => {}
+            Node::Output(pipe) => {
+                let places = self.pipe(pipe, dot);
+                if pipe.sets.is_empty() {
+                    self.read(&places);
+                }
+                // What is declared here lives on behind it.
+                return;
+            }
+            Node::If { pipe, body, otherwise } => {
+                let places = self.pipe(pipe, dot);
+                self.read(&places);
+                self.nodes(body, dot);
+                self.nodes(otherwise, dot);
+            }
+            Node::With { pipe, body, otherwise } => {
+                let places = self.pipe(pipe, dot);
+                self.read(&places);
+                self.nodes(body, &places);
+                self.nodes(otherwise, dot);
+            }
+            Node::Range { pipe, body, otherwise } => {
+                let places = self.pipe(pipe, dot);
+                self.read(&places);
+                let items: Places = places.iter().map(|path| below(path, ANY)).collect();
+                if let Some(name) = pipe.sets.last() {
+                    self.set(name, items.clone());
+                }
+                self.nodes(body, &items);
+                self.nodes(otherwise, dot);
+            }
+            Node::Call { name, pipe, .. } => {
+                let places = pipe.as_ref().map(|pipe| self.pipe(pipe, dot)).unwrap_or_default();
+                self.read(&places);
+                let parsed = self.parsed;
+                if let Some(body) = parsed.defines.get(name)
+                    && self.depth < DEEPEST
+                {
+                    self.depth += 1;
+                    let vars =
+                        std::mem::replace(&mut self.vars, vec![("$".into(), places.clone())]);
+                    self.nodes(body, &places);
+                    self.vars = vars;
+                    self.depth -= 1;
+                }
+            }
+        }
+        self.vars.truncate(outer);
+    }
+
+    fn pipe(&mut self, pipe: &'t Pipe, dot: &Places) -> Places {
+        let mut places = None;
+        for command in &pipe.commands {
+            places = Some(self.command(command, places, dot));
+        }
+        let places = places.unwrap_or_default();
+        for name in &pipe.sets {
+            if pipe.assigns {
+                let mut both = self.get(name);
+                both.extend(places.iter().cloned());
+                self.set(name, distinct(both));
+            } else {
+                self.vars.push((name.clone(), places.clone()));
+            }
+        }
+        places
+    }
+
+    fn command(&mut self, command: &'t Command, piped: Option<Places>, dot: &Places) -> Places {
+        let Some((first, rest)) = command.operands.split_first() else { return Places::new() };
+        if let Base::Function(name) = &first.base {
+            let places = self.call(name, rest, piped, dot);
+            return fields(places, &first.fields);
+        }
+        self.operand(first, dot)
+    }
+
+    fn operand(&mut self, operand: &'t Operand, dot: &Places) -> Places {
+        let base = match &operand.base {
+            Base::Dot => dot.clone(),
+            Base::Variable(name) => self.get(name),
+            Base::Paren(pipe) => self.pipe(pipe, dot),
+            Base::Function(name) => self.call(name, &[], None, dot),
+            Base::Text(_) | Base::Int(_) | Base::Float(_) | Base::Bool(_) | Base::Nil => {
+                Places::new()
+            }
+        };
+        fields(base, &operand.fields)
+    }
+
+    fn call(
+        &mut self,
+        name: &str,
+        operands: &'t [Operand],
+        piped: Option<Places>,
+        dot: &Places,
+    ) -> Places {
+        let mut arguments: Vec<Places> =
+            operands.iter().map(|operand| self.operand(operand, dot)).collect();
+        arguments.extend(piped);
+        match name {
+            "index" => {
+                let keys = operands.get(1..).unwrap_or_default();
+                let places = arguments.first().cloned().unwrap_or_default();
+                arguments.iter().skip(1).for_each(|key| self.read(key));
+                keys.iter().fold(places, |places, key| step(&places, &key.base))
+            }
+            "dig" => {
+                let count = arguments.len();
+                let places = arguments.last().cloned().unwrap_or_default();
+                let keys = operands.get(..count.saturating_sub(2)).unwrap_or_default();
+                let mut dug = keys.iter().fold(places, |places, key| step(&places, &key.base));
+                dug.extend(arguments.get(count.saturating_sub(2)).cloned().unwrap_or_default());
+                distinct(dug)
+            }
+            // These give back one of their arguments.
+            "and" | "coalesce" | "default" | "or" | "ternary" => {
+                arguments.iter().for_each(|places| self.read(places));
+                distinct(arguments.concat())
+            }
+            "slice" | "append" => {
+                arguments.iter().for_each(|places| self.read(places));
+                arguments.into_iter().next().unwrap_or_default()
+            }
+            "values" => {
+                arguments.iter().for_each(|places| self.read(places));
+                arguments.into_iter().next().unwrap_or_default()
+            }
+            _ => {
+                arguments.iter().for_each(|places| self.read(places));
+                Places::new()
+            }
+        }
+    }
+
+    fn read(&mut self, places: &Places) {
+        self.found.extend(places.iter().filter(|path| !path.is_empty()).cloned());
+    }
+
+    fn get(&self, name: &str) -> Places {
+        let found = self.vars.iter().rev().find(|(known, _)| known == name);
+        found.map(|(_, places)| places.clone()).unwrap_or_default()
+    }
+
+    fn set(&mut self, name: &str, places: Places) {
+        if let Some(slot) = self.vars.iter_mut().rev().find(|(known, _)| known == name) {
+            slot.1 = places;
+        }
+    }
+}
+
+fn distinct(mut places: Places) -> Places {
+    places.sort();
+    places.dedup();
+    places.truncate(PLACES);
+    places
+}
+
+fn step(places: &Places, key: &Base) -> Places {
+    let key = match key {
+        Base::Text(key) => key.as_str(),
+        Base::Dot | Base::Variable(_) | Base::Function(_) | Base::Paren(_) | Base::Nil => ANY,
+        Base::Int(_) | Base::Float(_) | Base::Bool(_) => ANY,
+    };
+    places.iter().map(|path| below(path, key)).collect()
+}
+
+fn fields(places: Places, fields: &[String]) -> Places {
+    fields
+        .iter()
+        .fold(places, |places, field| places.iter().map(|path| below(path, field)).collect())
+}
+
+fn below(path: &Path, key: &str) -> Path {
+    let mut path = path.clone();
+    // Longer paths than the state is deep say nothing more.
+    if path.len() < 32 {
+        path.push(key.to_string());
+    }
+    path
+}

@@ -1,0 +1,123 @@
+//! The one encoding of a tree: ustar, sorted, no owner, no time, regular files only.
+use std::io::Read;
+
+use tar::{Archive, Builder, EntryType, Header};
+
+use super::{File, Tree, path};
+
+/// How large a tree may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub files: usize,
+    pub file_bytes: u64,
+    /// Of the whole archive, headers included.
+    pub archive_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { files: 20_000, file_bytes: 16 << 20, archive_bytes: 64 << 20 }
+    }
+}
+
+/// Why bytes are no bundle, or files make none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TreeError {
+    #[error("the path {path:?} {why}")]
+    Path { path: String, why: &'static str },
+    #[error("{0:?} is both a file and a directory")]
+    FileAndDirectory(String),
+    #[error("the path {0:?} is too long for an archive")]
+    PathTooLong(String),
+    #[error("{path:?} is a {kind}; a bundle holds regular files only")]
+    NotAFile { path: String, kind: &'static str },
+    #[error("the archive has more than {limit} files")]
+    TooManyFiles { limit: usize },
+    #[error("{path:?} is larger than {limit_bytes} bytes")]
+    FileTooLarge { path: String, limit_bytes: u64 },
+    #[error("the archive is larger than {limit_bytes} bytes")]
+    TooLarge { limit_bytes: u64 },
+    #[error("these bytes are no tar archive: {0}")]
+    Malformed(String),
+    #[error("the archive is not in the one form of a bundle (sorted paths, no owner, no time)")]
+    NotCanonical,
+    #[error("{path} is not what it should be: {detail}")]
+    Content { path: &'static str, detail: String },
+}
+
+impl Tree {
+    /// The archive.
+    ///
+    /// # Errors
+    /// When a path cannot be said in a ustar header (no `/` where it would have to be split).
+    pub fn encode(&self) -> Result<Vec<u8>, TreeError> {
+        let mut builder = Builder::new(Vec::new());
+        for (path, file) in self.iter() {
+            let mut header = Header::new_ustar();
+            header.set_path(path).map_err(|_| TreeError::PathTooLong(path::shown(path)))?;
+            header.set_entry_type(EntryType::Regular);
+            header.set_mode(if file.executable { 0o755 } else { 0o644 });
+            header.set_uid(0);
+            header.set_gid(0);
+            header.set_mtime(0);
+            header.set_size(file.bytes.len() as u64);
+            header.set_cksum();
+            builder.append(&header, file.bytes.as_slice()).map_err(malformed)?;
+        }
+        builder.into_inner().map_err(malformed)
+    }
+
+    /// The tree of an archive.
+    ///
+    /// # Errors
+    /// When the archive is too large, is malformed, has a path that leaves it or is given twice,
+    /// anything but regular files, or is not byte for byte what [`Tree::encode`] would give.
+    pub fn decode(bytes: &[u8], limits: Limits) -> Result<Tree, TreeError> {
+        if bytes.len() as u64 > limits.archive_bytes {
+            return Err(TreeError::TooLarge { limit_bytes: limits.archive_bytes });
+        }
+        let mut tree = Tree::default();
+        let mut archive = Archive::new(bytes);
+        for entry in archive.entries().map_err(malformed)?.raw(true) {
+            let mut entry = entry.map_err(malformed)?;
+            let path = String::from_utf8(entry.path_bytes().into_owned())
+                .map_err(|_| TreeError::Malformed("a path is not UTF-8".into()))?;
+            let shown = path::shown(&path);
+            if let Some(kind) = other_than_file(entry.header().entry_type()) {
+                return Err(TreeError::NotAFile { path: shown, kind });
+            }
+            if tree.len() >= limits.files {
+                return Err(TreeError::TooManyFiles { limit: limits.files });
+            }
+            if entry.size() > limits.file_bytes {
+                return Err(TreeError::FileTooLarge {
+                    path: shown,
+                    limit_bytes: limits.file_bytes,
+                });
+            }
+            let executable = entry.header().mode().map_err(malformed)? & 0o100 != 0;
+            // Not sized from the header: it may promise more than the archive holds.
+            let mut content = Vec::new();
+            entry.read_to_end(&mut content).map_err(malformed)?;
+            tree.insert(&path, File { bytes: content, executable })?;
+        }
+        // Also catches duplicates, trailing bytes, odd modes, owners and an unsorted order.
+        if tree.encode()? == bytes { Ok(tree) } else { Err(TreeError::NotCanonical) }
+    }
+}
+
+fn other_than_file(kind: EntryType) -> Option<&'static str> {
+    if kind == EntryType::Regular {
+        None
+    } else if kind.is_symlink() || kind.is_hard_link() {
+        Some("link")
+    } else if kind.is_dir() {
+        Some("directory entry")
+    } else {
+        Some("special entry")
+    }
+}
+
+fn malformed(error: std::io::Error) -> TreeError {
+    TreeError::Malformed(error.to_string())
+}
