@@ -35,9 +35,9 @@ impl<D: Decider> Loaded<D> {
 
     /// The state after these events.
     pub fn evolve(&mut self, events: impl IntoIterator<Item = D::Event>) {
-        let state = Arc::make_mut(&mut self.state);
         for event in events {
-            state.evolve(event);
+            // Copies only the first time, and not at all if there are none.
+            Arc::make_mut(&mut self.state).evolve(event);
             self.version += 1;
         }
     }

@@ -49,10 +49,16 @@ pub(crate) enum Others {
 impl Head {
     /// Read the head and put the edge together from stored nodes and at most 255 leaves. `None`: no log.
     pub(crate) async fn read(connection: &mut PgConnection) -> Result<Option<Head>, sqlx::Error> {
-        let Some(row) = row(connection).await? else { return Ok(None) };
-        let mut head = Head::of(&row)?;
+        let Some(mut head) = Head::read_row(connection).await? else { return Ok(None) };
         head.edge = edge(connection, head.position).await?;
         Ok(Some(head))
+    }
+
+    /// Only the row, for whoever computes the tree from the events.
+    pub(crate) async fn read_row(
+        connection: &mut PgConnection,
+    ) -> Result<Option<Head>, sqlx::Error> {
+        row(connection).await?.as_ref().map(Head::of).transpose()
     }
 
     /// Read it again, after others may have written.

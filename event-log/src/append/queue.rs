@@ -54,10 +54,10 @@ impl Queue {
 
     /// Wait until there is something to write or nobody can ask any more.
     pub(crate) async fn arrival(&mut self) {
-        if self.waiting.is_empty() {
-            if let Some(first) = self.arrivals.recv().await {
-                self.waiting.push_back(first);
-            }
+        if self.waiting.is_empty()
+            && let Some(first) = self.arrivals.recv().await
+        {
+            self.waiting.push_back(first);
         }
     }
 

@@ -11,18 +11,12 @@ use sqlx::{Connection, PgConnection};
 use super::{Binaries, TestingError, io};
 
 /// How a cluster is run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// Whether what is committed survives the machine. Off for tests, on for benchmarks.
     pub fsync: bool,
     /// `name=value`, as for `postgres -c`.
     pub more: Vec<String>,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings { fsync: false, more: Vec::new() }
-    }
 }
 
 /// A running Postgres.

@@ -1,0 +1,178 @@
+//! Connections that break at the worst moment: every answer stays true.
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use event_log::{AppendError, Commit, EventLog, Options, consumer, testing::Database};
+use support::{
+    checked, commit, count, database, event, keyed, meta, pause,
+    proxy::{Fault, LATE, Proxy},
+    server, stream,
+};
+
+async fn behind(proxy: &Proxy, database: &Database) -> EventLog {
+    let pool = event_log::connect(&proxy.url(&database.url), 2).await.unwrap();
+    let options = Options { watch_others: None, ..Options::default() };
+    let log = EventLog::open(pool, options).await.unwrap();
+    // The statement is known to the server from here on: one exchange per batch.
+    for n in 0..3 {
+        log.append(commit("warm", n, 1)).await.unwrap();
+        log.append(commit("warm", n + 1, 0)).await.unwrap();
+    }
+    log
+}
+
+async fn one_fault(fault: Fault) {
+    let database = database().await;
+    let proxy = Proxy::before(&database.url);
+    let log = behind(&proxy, &database).await;
+    proxy.arm(fault);
+    let (a, b, stale) = tokio::join!(
+        log.append(keyed("a", 1, commit("a", 0, 2))),
+        log.append(commit("b", 0, 1)),
+        log.append(commit("warm", 0, 1)),
+    );
+    assert_eq!(proxy.hits(), 1);
+    assert!(matches!(stale, Err(AppendError::Conflict { .. })), "{stale:?}");
+    let (a, b) = (a.unwrap(), b.unwrap());
+    pause(2 * LATE.as_millis() as u64).await;
+    let after = log.append(commit("b", 1, 1)).await.unwrap();
+    assert_eq!(after.first, 7);
+    let (_, events) = checked(&database).await;
+    assert_eq!(events.len(), 7);
+    let of = |id: &str| events.iter().filter(|event| event.stream == stream(id)).count();
+    assert_eq!((of("a"), of("b"), of("warm")), (2, 2, 3));
+    assert_eq!(events[a.first as usize - 1].stream, stream("a"));
+    assert_eq!(events[b.first as usize - 1].stream, stream("b"));
+    assert_eq!(events[b.first as usize - 1].commit_no, b.commit_no);
+    assert_eq!(count(&database, "select turn from log_head").await, 1);
+}
+
+#[tokio::test]
+async fn a_request_that_was_lost_is_sent_again() {
+    one_fault(Fault::RequestLost).await;
+}
+
+#[tokio::test]
+async fn a_request_that_was_torn_is_sent_again() {
+    one_fault(Fault::RequestTorn).await;
+}
+
+#[tokio::test]
+async fn a_request_whose_answer_was_lost_is_not_carried_out_twice() {
+    one_fault(Fault::ReplyLost).await;
+}
+
+/// It arrives when the batch has been sent a second time, and must find the head moved.
+#[tokio::test]
+async fn a_request_that_comes_late_writes_nothing() {
+    one_fault(Fault::RequestLate).await;
+}
+
+/// The batch wrote nothing but a consumer's step or a key: no event can tell.
+#[tokio::test]
+async fn a_batch_without_events_is_settled_too() {
+    for fault in [Fault::RequestLost, Fault::ReplyLost, Fault::RequestLate] {
+        let database = database().await;
+        let proxy = Proxy::before(&database.url);
+        let log = behind(&proxy, &database).await;
+        let (name, lease) = (("policy/x", 1, 0), Duration::from_secs(60));
+        let held = consumer::acquire(&database.pool, log.clock(), name, "me", lease);
+        let held = held.await.unwrap().unwrap();
+        let mut step = Commit::of(meta(), Vec::new());
+        step.consumers = vec![event_log::ConsumerMove {
+            name: held.name,
+            version: 1,
+            shard: 0,
+            expected: 0,
+            owner_epoch: held.owner_epoch,
+            to: 3,
+        }];
+        proxy.arm(fault);
+        log.append(step).await.unwrap();
+        assert_eq!(consumer::position(&database.pool, name).await.unwrap(), Some(3));
+        proxy.arm(fault);
+        log.append(keyed("k", 1, commit("warm", 3, 0))).await.unwrap();
+        assert_eq!(count(&database, "select count(*) from log_command").await, 1);
+        assert_eq!(proxy.hits(), 2);
+    }
+}
+
+/// Two servers, many callers, and somebody who ends the servers' connections all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_breaks_the_log_is_dense_and_every_answer_true() {
+    const CALLERS: u64 = 12;
+    const EACH: u64 = 40;
+    let database = database().await;
+    let logs = [server(&database).await, server(&database).await];
+    let stop = Arc::new(AtomicBool::new(false));
+    let nemesis = {
+        let (pool, stop) = (database.pool.clone(), stop.clone());
+        tokio::spawn(async move {
+            let mut killed = 0i64;
+            while !stop.load(Ordering::SeqCst) {
+                let kill = "select count(pg_terminate_backend(pid)) from pg_stat_activity \
+                     where datname = current_database() and query like 'with%' and pid <> pg_backend_pid()";
+                killed += sqlx::query_scalar::<_, i64>(kill).fetch_one(&pool).await.unwrap_or(0);
+                pause(3 + killed.cast_unsigned() % 11).await;
+            }
+            killed
+        })
+    };
+    let callers = (0..CALLERS).map(|caller| {
+        let log = logs[caller as usize % 2].clone();
+        tokio::spawn(async move {
+            let mut answers = Vec::new();
+            for n in 0..EACH {
+                let number = caller * EACH + n;
+                // Every fifth wants the stream that everybody wants.
+                let shared = number % 5 == 0;
+                let mut one = commit(&number.to_string(), 0, 1);
+                if shared {
+                    one.writes[0].stream = stream("shared");
+                    one.writes[0].expected = log.version(&stream("shared")).await.unwrap_or(0);
+                }
+                one.writes[0].events[0] = event(number);
+                answers.push((number, log.append(one).await));
+            }
+            answers
+        })
+    });
+    let mut answers = BTreeMap::new();
+    for caller in futures::future::join_all(callers).await {
+        answers.extend(caller.unwrap());
+    }
+    stop.store(true, Ordering::SeqCst);
+    let killed = nemesis.await.unwrap();
+    let (_, events) = checked(&database).await;
+    let mut found = BTreeMap::new();
+    for event in &events {
+        let payload: serde_json::Value = serde_json::from_str(&event.payload).unwrap();
+        let number = payload["n"].as_u64().unwrap();
+        assert_eq!(found.insert(number, event.position), None, "{number} was written twice");
+    }
+    let (mut written, mut refused) = (0, 0);
+    for (number, answer) in answers {
+        match answer {
+            Ok(appended) => {
+                assert_eq!(found.get(&number), Some(&appended.first));
+                written += 1;
+            }
+            Err(AppendError::Conflict { .. } | AppendError::Database(_)) => {
+                assert_eq!(found.get(&number), None);
+                refused += 1;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(written, events.len());
+    assert!(killed > 5, "only {killed} connections were ended");
+    assert!(written > 300, "{written} written, {refused} refused");
+}

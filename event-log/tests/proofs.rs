@@ -1,0 +1,146 @@
+//! What the log proves about itself, and what it cannot hide.
+mod support;
+
+use ed25519_dalek::SigningKey;
+use event_log::{
+    EventLog,
+    testing::Database,
+    verify::{VerifyError, verify},
+};
+use proof::{
+    checkpoint::Checkpoint,
+    tree::{verify_consistency, verify_inclusion},
+};
+use support::{checked, commit, database, run, server};
+
+/// A log over several nodes of level 8, written in batches of odd sizes.
+async fn grown(database: &Database) -> EventLog {
+    let log = server(database).await;
+    for (n, size) in [1, 254, 3, 511, 7, 300].into_iter().enumerate() {
+        log.append(commit(&n.to_string(), 0, size)).await.unwrap();
+    }
+    assert_eq!(log.position(), 1_076);
+    log
+}
+
+#[tokio::test]
+async fn everything_can_be_proven_from_stored_nodes() {
+    let database = database().await;
+    let log = grown(&database).await;
+    let (verified, events) = checked(&database).await;
+    assert_eq!((log.head().root, log.chain()), (verified.root, verified.chain));
+    let (mut old, mut old_root) = (0, proof::tree::empty_root());
+    for size in [1, 2, 255, 256, 257, 511, 512, 513, 1_000, 1_024, 1_076] {
+        let root = log.root(size).await.unwrap();
+        for position in [1, 2, 200, 256, 257, 512, 900, size] {
+            if position > size {
+                assert!(log.inclusion(position, size).await.is_err());
+                continue;
+            }
+            let path = log.inclusion(position, size).await.unwrap();
+            let leaf = events[position as usize - 1].leaf;
+            verify_inclusion(&leaf, position - 1, size, &path, &root).unwrap();
+        }
+        let path = log.consistency(old, size).await.unwrap();
+        verify_consistency(old, &old_root, size, &root, &path).unwrap();
+        (old, old_root) = (size, root);
+    }
+    assert!(log.root(1_077).await.is_err());
+    assert!(log.inclusion(0, 5).await.is_err());
+    assert!(log.consistency(5, 1_077).await.is_err());
+    // A server that starts puts the same edge together.
+    assert_eq!(server(&database).await.head(), log.head());
+}
+
+#[tokio::test]
+async fn a_checkpoint_covers_what_was_acknowledged() {
+    let database = database().await;
+    let log = grown(&database).await;
+    let key = SigningKey::from_bytes(&[7; 32]);
+    let note = log.checkpoint(&key);
+    let checkpoint = Checkpoint::open(&note, &[key.verifying_key()]).unwrap();
+    assert_eq!((checkpoint.size, checkpoint.epoch), (1_076, 1));
+    assert_eq!(checkpoint.log_id, log.log_id());
+    assert_eq!(checkpoint.root, log.root(1_076).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_part_can_be_verified_from_any_position() {
+    let database = database().await;
+    let log = grown(&database).await;
+    for from in [1, 255, 256, 700, 1_075, 1_076] {
+        let verified = verify(&database.pool, from, |_| {}).await.unwrap();
+        assert_eq!((verified.checked, verified.root), (1_076 - from, log.head().root));
+    }
+}
+
+/// What somebody with all rights does to the tables, and where it is seen.
+#[tokio::test]
+async fn whatever_is_tampered_with_is_found_where_it_is() {
+    let swap = "update log_event set position = -1 where position = 300; \
+         update log_event set position = 300 where position = 301; \
+         update log_event set position = 301 where position = -1";
+    for (what, tampering, position) in [
+        (
+            "a flipped byte",
+            "update log_event set payload = '{\"type\":\"queuer\"}' where position = 300",
+            300,
+        ),
+        ("metadata", "update log_event set metadata = '{}' where position = 300", 300),
+        (
+            "a time",
+            "update log_event set recorded_at = recorded_at + interval '1 us' where position = 300",
+            300,
+        ),
+        ("a type", "update log_event set event_type = 'job.failed' where position = 300", 300),
+        ("a stream", "update log_event set aggregate_id = 'x' where position = 300", 300),
+        ("a salt", "update log_event set salt = '\\x00' where position = 300", 300),
+        ("a leaf", "update log_event set leaf = sha256('x') where position = 300", 300),
+        ("a link", "update log_event set chain = sha256('x') where position = 300", 300),
+        ("a deleted row", "delete from log_event where position = 300", 300),
+        ("swapped rows", swap, 300),
+        ("a truncated tail", "delete from log_event where position > 1000", 1_001),
+        ("a head set back", "update log_head set position = 1000", 1_001),
+        ("a head's chain", "update log_head set chain = sha256('x')", 1_077),
+        (
+            "an inserted row",
+            "insert into log_event select 1077, gen_random_uuid(), 'job', 'y', 1, event_type, event_version, payload, \
+             metadata, salt, leaf, chain, commit_no, recorded_at from log_event where position = 1076",
+            1_077,
+        ),
+        ("a node", "update log_node set hash = sha256('x') where index = 1", 512),
+        ("a missing node", "delete from log_node where index = 2", 768),
+        ("a stream's version", "update log_stream set version = 500 where aggregate_id = '3'", 769),
+    ] {
+        let database = database().await;
+        drop(grown(&database).await);
+        run(&database, tampering).await;
+        let found = verify(&database.pool, 0, |_| {}).await;
+        match found {
+            Err(VerifyError::Differs(difference)) => {
+                assert_eq!(difference.position, position, "{what}: {difference}");
+            }
+            // Bytes of another length are not even an event.
+            Err(VerifyError::Log(event_log::LogError::Damaged { position: at, .. })) => {
+                assert_eq!(at, position, "{what}");
+            }
+            other => panic!("{what}: {other:?}"),
+        }
+    }
+}
+
+/// Who computes everything anew deceives the chain, but not somebody who kept a checkpoint.
+#[tokio::test]
+async fn rewritten_history_is_seen_by_whoever_kept_a_checkpoint() {
+    let (honest, forged) = (database().await, database().await);
+    let log = grown(&honest).await;
+    let kept = log.head();
+    let other = server(&forged).await;
+    for id in ["other", "history"] {
+        other.append(commit(id, 0, 600)).await.unwrap();
+    }
+    checked(&forged).await;
+    let path = other.consistency(kept.size, 1_200).await.unwrap();
+    let root = other.root(1_200).await.unwrap();
+    assert!(verify_consistency(kept.size, &kept.root, 1_200, &root, &path).is_err());
+}

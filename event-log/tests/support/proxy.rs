@@ -1,0 +1,155 @@
+//! A socket between the log and Postgres that can lose what passes through it.
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{UnixListener, UnixStream, unix::OwnedReadHalf, unix::OwnedWriteHalf},
+};
+
+/// What happens to the next exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Fault {
+    None = 0,
+    /// The request never arrives.
+    RequestLost = 1,
+    /// The request is carried out, its answer never arrives.
+    ReplyLost = 2,
+    /// The caller's connection breaks at once; the request arrives a while later.
+    RequestLate = 3,
+    /// Half of the request arrives.
+    RequestTorn = 4,
+}
+
+/// How late a late request is.
+pub const LATE: Duration = Duration::from_millis(150);
+
+pub struct Proxy {
+    directory: PathBuf,
+    fault: Arc<AtomicU8>,
+    hit: Arc<AtomicU32>,
+}
+
+impl Proxy {
+    /// A proxy before the socket of that database URL.
+    pub fn before(url: &str) -> Proxy {
+        let directory = std::env::temp_dir().join(format!("p{}", ulid::Ulid::new()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let host = url.split_once('@').unwrap().1.rsplit_once('/').unwrap().0;
+        let server = PathBuf::from(host.replace("%2F", "/")).join(".s.PGSQL.5432");
+        let listener = UnixListener::bind(directory.join(".s.PGSQL.5432")).unwrap();
+        let (fault, hit) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicU32::new(0)));
+        let proxy = Proxy { directory, fault: fault.clone(), hit: hit.clone() };
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (fault, hit, server) = (fault.clone(), hit.clone(), server.clone());
+                tokio::spawn(relay(client, server, fault, hit));
+            }
+        });
+        proxy
+    }
+
+    /// The database's URL through this proxy.
+    pub fn url(&self, url: &str) -> String {
+        let database = url.rsplit_once('/').unwrap().1;
+        format!("postgresql://stead@{}/{database}", host(&self.directory))
+    }
+
+    pub fn arm(&self, fault: Fault) {
+        self.fault.store(fault as u8, Ordering::SeqCst);
+    }
+
+    /// How many faults have happened.
+    pub fn hits(&self) -> u32 {
+        self.hit.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn host(directory: &Path) -> String {
+    directory.to_str().unwrap().replace('/', "%2F")
+}
+
+fn take(fault: &AtomicU8, of: Fault) -> bool {
+    fault.compare_exchange(of as u8, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+}
+
+async fn relay(client: UnixStream, server: PathBuf, fault: Arc<AtomicU8>, hit: Arc<AtomicU32>) {
+    let Ok(server) = UnixStream::connect(server).await else { return };
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let up = upstream(from_client, to_server, fault.clone(), hit.clone());
+    let down = downstream(from_server, to_client, fault, hit);
+    // Either end going away cuts both.
+    tokio::select! { () = up => {}, () = down => {} }
+}
+
+async fn upstream(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    fault: Arc<AtomicU8>,
+    hit: Arc<AtomicU32>,
+) {
+    let mut buffer = vec![0; 1 << 22];
+    while let Ok(n @ 1..) = from.read(&mut buffer).await {
+        let half = n / 2;
+        if take(&fault, Fault::RequestLost) {
+            hit.fetch_add(1, Ordering::SeqCst);
+            return;
+        }
+        if take(&fault, Fault::RequestTorn) {
+            hit.fetch_add(1, Ordering::SeqCst);
+            let _ = to.write_all(&buffer[..half]).await;
+            return;
+        }
+        if take(&fault, Fault::RequestLate) {
+            hit.fetch_add(1, Ordering::SeqCst);
+            let request = buffer[..n].to_vec();
+            tokio::spawn(async move {
+                tokio::time::sleep(LATE).await;
+                let _ = to.write_all(&request).await;
+                tokio::time::sleep(LATE).await;
+            });
+            return;
+        }
+        if to.write_all(&buffer[..n]).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn downstream(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    fault: Arc<AtomicU8>,
+    hit: Arc<AtomicU32>,
+) {
+    let mut buffer = vec![0; 1 << 20];
+    let mut lost = Vec::new();
+    while let Ok(n @ 1..) = from.read(&mut buffer).await {
+        if fault.load(Ordering::SeqCst) == Fault::ReplyLost as u8 {
+            lost.extend_from_slice(&buffer[..n]);
+            // The answer is whole when the server is ready for the next question, idle.
+            if lost.ends_with(b"Z\0\0\0\x05I") && take(&fault, Fault::ReplyLost) {
+                hit.fetch_add(1, Ordering::SeqCst);
+                return;
+            }
+            continue;
+        }
+        if to.write_all(&buffer[..n]).await.is_err() {
+            return;
+        }
+    }
+}
