@@ -11,7 +11,7 @@ use super::{
     external::External,
     plans,
     plugin::{Doing, Halt, Operation, Outputs, Plugin, Work},
-    source,
+    source::{self, AsItIs},
     terraform::Terraform,
 };
 
@@ -35,6 +35,10 @@ async fn work(manifest: &Manifest, job: &JobContext, sink: &mut dyn Sink) -> Res
     match manifest.plugin.name.as_str() {
         "terraform_module" => drive(&mut Terraform::default(), &work, sink).await,
         "action" => drive(&mut Scripts, &work, sink).await,
+        // A vendor's plugin may check its source; without one, the source is packed as it is.
+        _ if manifest.kind == JobKind::Build && manifest.plugin.digest.is_none() => {
+            drive(&mut AsItIs, &work, sink).await
+        }
         _ => {
             let mut plugin = External::start(&work, sink).await?;
             let ended = drive(&mut plugin, &work, sink).await;

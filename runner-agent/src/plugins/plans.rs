@@ -83,6 +83,7 @@ pub(crate) fn keep(
     forget_old(plans);
     let keep = || "cannot keep a plan".to_owned();
     let arriving = tempfile::Builder::new().prefix(".arriving-").tempdir_in(plans).doing(keep)?;
+    private_dir(arriving.path())?;
     private_dir(&arriving.path().join("beside"))?;
     let file = copy_private(&planned.file, &arriving.path().join("plan"))?;
     let mut beside = BTreeMap::new();

@@ -68,13 +68,32 @@ impl Ended {
     }
 }
 
+/// All that a child has started. Whoever stops looking after it ends it.
+pub(crate) struct Group(Pid);
+
+impl Group {
+    /// One that is gone already is fine.
+    pub(crate) fn signal(&self, signal: Signal) {
+        // 0 would be our own group.
+        if self.0.as_raw() > 0 {
+            let _gone = killpg(self.0, signal);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+    }
+}
+
 /// Start a child with an environment of exactly the job's, the manifest's and the spec's.
 pub(crate) async fn spawn(
     spec: &Spec,
     work: &Work<'_>,
     stdin: Stdio,
     sink: &mut dyn Sink,
-) -> Result<(Child, Pid), Halt> {
+) -> Result<(Child, Group), Halt> {
     if work.job.cancel.asked.is_cancelled() {
         return Err(Halt::cancelled(false));
     }
@@ -107,16 +126,9 @@ pub(crate) async fn spawn(
         }
     };
     let number = child.id().unwrap_or_default();
+    let group = Group(Pid::from_raw(i32::try_from(number).unwrap_or_default()));
     sink.child(number).doing(|| format!("cannot journal the child {name}"))?;
-    Ok((child, Pid::from_raw(i32::try_from(number).unwrap_or_default())))
-}
-
-/// Send a signal to all that a child has started. One that is gone already is fine.
-pub(crate) fn signal(group: Pid, signal: Signal) {
-    // 0 would be our own group.
-    if group.as_raw() > 0 {
-        let _gone = killpg(group, signal);
-    }
+    Ok((child, group))
 }
 
 /// Run to the end, every line to `each`. A child that ends well although it was asked to stop has
@@ -147,24 +159,24 @@ pub(crate) async fn run(
             status = child.wait(), if ended.is_none() => {
                 ended = Some(status.doing(|| "cannot wait for a child".into())?);
                 // What it left behind holds the pipes, and would outlive the job.
-                signal(group, Signal::SIGKILL);
+                group.signal(Signal::SIGKILL);
                 until = Instant::now() + DRAIN;
             }
             () = cancel.asked.cancelled(), if !asked && ended.is_none() => {
                 asked = true;
                 until = Instant::now() + work.grace();
                 sink.line(Stream::Runner, format!("stopping: {}", spec.stop).as_bytes());
-                signal(group, spec.stop);
+                group.signal(spec.stop);
             }
             () = cancel.forced.cancelled(), if !forced && ended.is_none() => {
                 forced = true;
-                signal(group, Signal::SIGKILL);
+                group.signal(Signal::SIGKILL);
             }
             () = sleep_until(until), if ended.is_some() || (asked && !forced) => {
                 if ended.is_some() { break; }
                 forced = true;
                 sink.line(Stream::Runner, b"stopping: SIGKILL, the grace is over");
-                signal(group, Signal::SIGKILL);
+                group.signal(Signal::SIGKILL);
             }
         }
     }

@@ -3,10 +3,11 @@
 use std::{future::Future, path::PathBuf};
 
 use domain::digest::Digest;
+use schemas::runner::JobKind;
 
 use super::{
     contract::{PluginError, Sink, Stream},
-    plugin::{Halt, Work},
+    plugin::{Description, Halt, Plugin, Work},
     work::private_dir,
 };
 use crate::artifacts::{ArtifactError, Layout, Limits, pull, pull_blob, push as push_to, unpack};
@@ -78,6 +79,23 @@ pub(crate) async fn push(
     let layout = Layout::open(&work.job.artifacts_dir).map_err(failed)?;
     let layer = layout.put_packed(&work.source).map_err(failed)?;
     or_cancelled(work, push_to(&work.job.registry, &layout, repository, layer)).await
+}
+
+/// Builds what nobody here knows: the artifact is the source.
+pub(crate) struct AsItIs;
+
+impl Plugin for AsItIs {
+    fn describe(&self) -> Description {
+        Description { name: "source".into(), kinds: vec![JobKind::Build] }
+    }
+
+    async fn health(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<(), Halt> {
+        Ok(())
+    }
+
+    async fn build(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<(), Halt> {
+        Ok(())
+    }
 }
 
 fn at(work: &Work<'_>, place: usize) -> PathBuf {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, future::pending, path::PathBuf, process::Stdio, time::Duration};
 
-use nix::{sys::signal::Signal, unistd::Pid};
+use nix::sys::signal::Signal;
 use serde::de::DeserializeOwned;
 use tokio::{
     io::AsyncWriteExt,
@@ -15,7 +15,7 @@ use crate::plugins::{
     contract::{PluginError, Sink, Stream},
     lines::Lines,
     plugin::{Doing, Halt, Work},
-    process::{self, Spec},
+    process::{self, Group, Spec},
 };
 
 /// The largest message, either way.
@@ -27,18 +27,12 @@ const LEAVE: Duration = Duration::from_secs(5);
 
 pub(super) struct Channel {
     child: Child,
-    group: Pid,
+    group: Group,
     to: Option<ChildStdin>,
     from: Lines<ChildStdout>,
     complaints: Lines<ChildStderr>,
     last: u64,
     phases: usize,
-}
-
-impl Drop for Channel {
-    fn drop(&mut self) {
-        process::signal(self.group, Signal::SIGKILL);
-    }
 }
 
 impl Channel {
@@ -98,12 +92,12 @@ impl Channel {
                     let _heard = self.send(Call::Cancel { of: id }).await;
                 }
                 () = cancel.forced.cancelled() => {
-                    process::signal(self.group, Signal::SIGKILL);
+                    self.group.signal(Signal::SIGKILL);
                     return Err(Halt::cancelled(true));
                 }
                 () = at(kill_at) => {
                     sink.line(Stream::Runner, b"stopping: SIGKILL, the grace is over");
-                    process::signal(self.group, Signal::SIGKILL);
+                    self.group.signal(Signal::SIGKILL);
                     return Err(Halt::cancelled(true));
                 }
                 () = at(too_late) => {

@@ -17,7 +17,7 @@ use self::{
     protocol::{Call, Described, Given, OutputsValue, PROTOCOL, PlanValue},
 };
 use super::{
-    contract::{PluginError, Sink},
+    contract::{PluginError, Sink, Stream},
     plans::Approved,
     plugin::{Description, Halt, Outputs, Planned, Plugin, StateMark, Work},
 };
@@ -46,13 +46,14 @@ impl External {
             let failed = format!("it speaks protocol {spoken}, this runner speaks {PROTOCOL}");
             return Err(PluginError::PluginFailed(failed).into());
         }
-        if (&described.name, &described.version) != (&wanted.name, &wanted.version) {
-            let refusal = format!(
-                "it says that it is {} {}, the manifest wants {} {}",
-                described.name, described.version, wanted.name, wanted.version
-            );
+        if described.name != wanted.name {
+            let (found, wanted) = (&described.name, &wanted.name);
+            let refusal = format!("it says that it is {found}, the manifest wants {wanted}");
             return Err(PluginError::Refused(refusal).into());
         }
+        // The digest says which executable it is; the version is for people.
+        let told = format!("{} {}", described.name, described.version);
+        sink.line(Stream::Runner, told.as_bytes());
         Ok(External { channel, described })
     }
 

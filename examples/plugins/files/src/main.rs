@@ -1,0 +1,85 @@
+//! `stead-plugin-files`: a component type in a few hundred lines. A component is a set of files in a
+//! directory of the account; deploying it makes the directory have exactly those.
+//!
+//! It shows what a plugin of one's own needs and nothing else: the protocol of `docs/plugins.md`
+//! (`protocol.rs`), a state with lineage and serial (`state.rs`), a plan that says everything that the apply
+//! will do (`plan.rs`), and an apply that does that and nothing else (`apply.rs`).
+//!
+//! The wanted files are those of the component's source, and its `vars` as path and content. They go to
+//! `$STEAD_FILES_ROOT/<component>`, or into the state directory when the runner's operator names no root.
+
+mod apply;
+mod plan;
+mod protocol;
+mod state;
+
+use std::{
+    io::{self, BufRead},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+};
+
+use protocol::{Call, Refusal, Request};
+use serde_json::{Value, json};
+
+fn main() -> io::Result<()> {
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let requests = listen(cancelled.clone());
+    // The channel ends with our input: then the runner needs us no more.
+    while let Ok(request) = requests.recv() {
+        let answer = request.and_then(|request| {
+            answer(&request.call, &cancelled)
+                .map(|value| (request.id, value))
+                .map_err(|refusal| (request.id, refusal))
+        });
+        match answer {
+            Ok((id, value)) => {
+                protocol::say(&json!({ "type": "result", "id": id, "value": value }))?
+            }
+            Err((id, refusal)) => protocol::refuse(id, &refusal)?,
+        }
+    }
+    Ok(())
+}
+
+fn answer(call: &Call, cancelled: &AtomicBool) -> Result<Value, Refusal> {
+    match call {
+        Call::Describe { .. } => Ok(json!({
+            "protocol": protocol::VERSION,
+            "name": "files",
+            "version": env!("CARGO_PKG_VERSION"),
+            "kinds": ["build", "plan", "apply"],
+        })),
+        Call::Health(given) => plan::wanted(given).map(|_| json!({})),
+        Call::Build(given) => plan::wanted(given).map(|files| json!({ "files": files.len() })),
+        Call::State(given) => Ok(json!(state::load(given)?.mark())),
+        Call::Plan { given, plan_file } => plan::make(given, plan_file),
+        Call::Apply { given, plan_file, state } | Call::Destroy { given, plan_file, state } => {
+            apply::apply(given, plan_file, state, cancelled).map(|()| json!({}))
+        }
+        Call::Outputs(given) => Ok(json!({ "outputs": state::load(given)?.outputs(given) })),
+        // It was handled when it was heard.
+        Call::Cancel { .. } => Ok(json!({})),
+    }
+}
+
+/// Requests in order; a cancel is heard while something else is being done.
+fn listen(cancelled: Arc<AtomicBool>) -> mpsc::Receiver<Result<Request, (u64, Refusal)>> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            let request = serde_json::from_str::<Request>(&line)
+                .map_err(|e| (0, Refusal::Refused(format!("a call that is not understood: {e}"))));
+            if let Ok(Request { call: Call::Cancel { .. }, .. }) = &request {
+                cancelled.store(true, Ordering::SeqCst);
+            }
+            if sender.send(request).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}

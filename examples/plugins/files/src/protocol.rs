@@ -1,0 +1,133 @@
+//! What is said, as `docs/plugins.md` has it.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The version of the protocol.
+pub const VERSION: u32 = 1;
+
+#[derive(Deserialize)]
+pub struct Request {
+    pub id: u64,
+    #[serde(flatten)]
+    pub call: Call,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "call", rename_all = "snake_case")]
+pub enum Call {
+    Describe {},
+    Health(Given),
+    Build(Given),
+    State(Given),
+    Plan {
+        #[serde(flatten)]
+        given: Given,
+        plan_file: PathBuf,
+    },
+    Apply {
+        #[serde(flatten)]
+        given: Given,
+        plan_file: PathBuf,
+        state: Mark,
+    },
+    Destroy {
+        #[serde(flatten)]
+        given: Given,
+        plan_file: PathBuf,
+        state: Mark,
+    },
+    Outputs(Given),
+    Cancel {},
+}
+
+/// What every call about a component says of it.
+#[derive(Deserialize)]
+pub struct Given {
+    pub component: String,
+    pub operation: Operation,
+    pub inputs: Inputs,
+    pub source_dir: PathBuf,
+    pub state_dir: PathBuf,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    Apply,
+    Destroy,
+}
+
+#[derive(Deserialize)]
+pub struct Inputs {
+    #[serde(default)]
+    pub vars: BTreeMap<String, String>,
+}
+
+/// Which state something was made from.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Mark {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lineage: Option<String>,
+    #[serde(default)]
+    pub serial: u64,
+}
+
+/// Why something is not done.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    #[error("{0}")]
+    Refused(String),
+    #[error("{0}")]
+    Stale(String),
+    #[error("stopped before everything was done")]
+    Cancelled,
+    #[error("{0}: {1}")]
+    Disk(String, io::Error),
+}
+
+impl Refusal {
+    fn code(&self) -> &'static str {
+        match self {
+            Refusal::Refused(_) => "refused",
+            Refusal::Stale(_) => "plan_is_stale",
+            Refusal::Cancelled => "cancelled",
+            Refusal::Disk(..) => "failed",
+        }
+    }
+}
+
+/// One message is one line.
+pub fn say(message: &Value) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{message}")?;
+    out.flush()
+}
+
+/// The answer that is a refusal.
+pub fn refuse(id: u64, refusal: &Refusal) -> io::Result<()> {
+    let (code, message) = (refusal.code(), refusal.to_string());
+    say(&json!({ "type": "error", "id": id, "code": code, "message": message }))
+}
+
+/// A line for the job's log.
+pub fn log(line: String) -> Result<(), Refusal> {
+    say(&json!({ "type": "log", "line": line })).on("the log")
+}
+
+/// What the disk was asked for when it said no.
+pub trait On<T> {
+    fn on(self, what: &str) -> Result<T, Refusal>;
+}
+
+impl<T> On<T> for io::Result<T> {
+    fn on(self, what: &str) -> Result<T, Refusal> {
+        self.map_err(|e| Refusal::Disk(what.to_owned(), e))
+    }
+}

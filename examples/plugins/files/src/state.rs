@@ -1,0 +1,85 @@
+//! What this plugin has made, so that it can tell its own files from others' and an old plan from a new one.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tempfile::NamedTempFile;
+use ulid::Ulid;
+
+use crate::protocol::{Given, Mark, On, Refusal};
+
+/// The files of one component in one install.
+#[derive(Default, Serialize, Deserialize)]
+pub struct State {
+    #[serde(flatten)]
+    mark: Mark,
+    /// SHA-256 of the content, by path.
+    pub files: BTreeMap<String, String>,
+}
+
+impl State {
+    pub fn mark(&self) -> &Mark {
+        &self.mark
+    }
+
+    /// From now on no plan that was made before is right.
+    pub fn begin(&mut self) {
+        self.mark.lineage.get_or_insert_with(|| Ulid::new().to_string());
+        self.mark.serial += 1;
+    }
+
+    pub fn outputs(&self, given: &Given) -> Value {
+        match self.files.is_empty() {
+            true => json!({}),
+            false => json!({ "root": root(given), "files": self.files }),
+        }
+    }
+
+    pub fn save(&self, given: &Given) -> Result<(), Refusal> {
+        let text = serde_json::to_vec(self).map_err(io::Error::from).on("the state")?;
+        replace(&path(given), &text).on("the state")
+    }
+}
+
+pub fn load(given: &Given) -> Result<State, Refusal> {
+    match fs::read(path(given)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(State::default()),
+        text => {
+            serde_json::from_slice(&text.on("the state")?).map_err(io::Error::from).on("the state")
+        }
+    }
+}
+
+fn path(given: &Given) -> PathBuf {
+    given.state_dir.join("files.json")
+}
+
+/// Where the component's files go.
+pub fn root(given: &Given) -> PathBuf {
+    match env::var_os("STEAD_FILES_ROOT") {
+        Some(root) => PathBuf::from(root).join(&given.component),
+        None => given.state_dir.join("files"),
+    }
+}
+
+/// SHA-256 as this plugin writes it.
+pub fn digest(content: &[u8]) -> String {
+    format!("sha256:{}", hex::encode(Sha256::digest(content)))
+}
+
+/// A file that is there whole or not at all.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let dir = path.parent().ok_or_else(|| io::Error::other("a file without a directory"))?;
+    fs::create_dir_all(dir)?;
+    let mut file = NamedTempFile::new_in(dir)?;
+    file.write_all(content)?;
+    file.as_file().sync_data()?;
+    file.persist(path).map(drop).map_err(|e| e.error)
+}

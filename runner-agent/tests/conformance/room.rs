@@ -1,0 +1,222 @@
+//! A runner's directories, one job after the other, and a sink that keeps everything.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use domain::{
+    digest::Digest,
+    ids::{ExecutionId, JobId},
+};
+use runner_agent::{
+    artifacts::{ARTIFACT_TYPE, Descriptor, ImageManifest, LAYER_TYPE, Layout, pack, sha256},
+    plugins::{Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Sink, Stream, run},
+};
+use schemas::{
+    manifest::{ArtifactRef, Limits, Manifest, PluginRef, Timeouts},
+    runner::{ArtifactReport, JobClass, JobKind},
+};
+use serde_json::{Map, Value};
+use tempfile::TempDir;
+use ulid::Ulid;
+
+pub struct Room {
+    dir: TempDir,
+    pub env: BTreeMap<String, String>,
+    pub grace_ms: u64,
+}
+
+/// What to do, but for what is the same for all.
+#[derive(Clone)]
+pub struct Ask {
+    pub kind: JobKind,
+    pub plugin: PluginRef,
+    pub artifacts: Vec<ArtifactRef>,
+    pub inputs: Value,
+    pub plan: Option<Digest>,
+}
+
+/// All that was said.
+#[derive(Default)]
+pub struct Heard {
+    pub phases: Vec<String>,
+    pub lines: Vec<(Stream, String)>,
+    pub children: Vec<u32>,
+    pub plan: Option<PlanRecord>,
+    pub outputs: Option<Map<String, Value>>,
+    pub artifact: Option<ArtifactReport>,
+    /// Raised when a line has this in it.
+    pub cancel_at: Option<(String, Cancel)>,
+}
+
+impl Sink for Heard {
+    fn phase(&mut self, name: &str) {
+        self.phases.push(name.into());
+    }
+
+    fn line(&mut self, stream: Stream, bytes: &[u8]) {
+        let line = String::from_utf8_lossy(bytes).into_owned();
+        if let Some((word, cancel)) = &self.cancel_at
+            && line.contains(word)
+        {
+            cancel.asked.cancel();
+        }
+        self.lines.push((stream, line));
+    }
+
+    fn child(&mut self, pid: u32) -> io::Result<()> {
+        self.children.push(pid);
+        Ok(())
+    }
+
+    fn plan(&mut self, plan: PlanRecord) -> io::Result<()> {
+        self.plan = Some(plan);
+        Ok(())
+    }
+
+    fn outputs(&mut self, outputs: Map<String, Value>) -> io::Result<()> {
+        self.outputs = Some(outputs);
+        Ok(())
+    }
+
+    fn artifact(&mut self, artifact: ArtifactReport) -> io::Result<()> {
+        self.artifact = Some(artifact);
+        Ok(())
+    }
+}
+
+impl Heard {
+    pub fn has(&self, word: &str) -> bool {
+        self.lines.iter().any(|(_, line)| line.contains(word))
+    }
+}
+
+impl Room {
+    pub fn new() -> Self {
+        let room =
+            Room { dir: tempfile::tempdir().unwrap(), env: BTreeMap::new(), grace_ms: 20_000 };
+        for name in ["state", "artifacts", "plugins", "plans"] {
+            fs::create_dir(room.at(name)).unwrap();
+        }
+        room
+    }
+
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Put a component's source into the install's layout, as a deploy finds it.
+    pub fn artifact(&self, files: &[(&str, &str)]) -> ArtifactRef {
+        let source = tempfile::tempdir().unwrap();
+        for (path, content) in files {
+            let path = source.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        let mut tar = Vec::new();
+        pack(source.path(), &mut tar).unwrap();
+        let layout = Layout::open(&self.at("artifacts")).unwrap();
+        layout.put(&tar).unwrap();
+        layout.put(b"{}").unwrap();
+        let image = ImageManifest::component(Descriptor::of(LAYER_TYPE, &tar));
+        assert_eq!(image.artifact_type.as_deref(), Some(ARTIFACT_TYPE));
+        let digest = layout.put(&serde_json::to_vec(&image).unwrap()).unwrap();
+        ArtifactRef { repository: "shop/web".into(), digest, size: tar.len() as u64 }
+    }
+
+    /// Install an executable as a plugin; what the manifest has to say of it.
+    pub fn plugin(&self, name: &str, executable: &Path) -> PluginRef {
+        let bytes = fs::read(executable).unwrap();
+        let path = self.at("plugins").join(format!("stead-plugin-{name}"));
+        fs::write(path, &bytes).unwrap();
+        PluginRef { name: name.into(), version: "1".into(), digest: Some(sha256(&bytes)) }
+    }
+
+    pub async fn job(&self, ask: &Ask) -> (Result<Outcome, PluginError>, Heard) {
+        self.job_until(ask, None).await
+    }
+
+    /// The same, cancelled when a line with this word is heard.
+    pub async fn job_until(
+        &self,
+        ask: &Ask,
+        word: Option<&str>,
+    ) -> (Result<Outcome, PluginError>, Heard) {
+        let work = tempfile::tempdir().unwrap();
+        let manifest = self.manifest(ask);
+        let bytes = proof::canonical::json(&manifest).unwrap();
+        let context = JobContext {
+            work_dir: work.path().into(),
+            state_dir: self.at("state"),
+            artifacts_dir: self.at("artifacts"),
+            plugin_dir: self.at("plugins"),
+            plans_dir: self.at("plans"),
+            env: self.env.clone(),
+            wrapper: Vec::new(),
+            cancel: Cancel::default(),
+            registry: Registry {
+                base_url: "http://127.0.0.1:9".into(),
+                token: "none".into(),
+                http: client(),
+            },
+            job: manifest.job,
+            execution: ExecutionId(Ulid::new()),
+            manifest_digest: sha256(&bytes),
+        };
+        let cancel_at = word.map(|word| (word.to_owned(), context.cancel.clone()));
+        let mut heard = Heard { cancel_at, ..Heard::default() };
+        let ended = run(&manifest, &context, &mut heard).await;
+        (ended, heard)
+    }
+
+    fn manifest(&self, ask: &Ask) -> Manifest {
+        Manifest {
+            version: 1,
+            job: JobId(Ulid::new()),
+            kind: ask.kind,
+            class: JobClass::Mutating,
+            plugin: ask.plugin.clone(),
+            artifacts: ask.artifacts.clone(),
+            inputs: ask.inputs.clone(),
+            env: BTreeMap::new(),
+            role: None,
+            limits: Limits { memory_bytes: None, output_bytes: 1 << 20 },
+            timeouts: Timeouts {
+                deadline_ms: 600_000,
+                grace_ms: self.grace_ms,
+                no_output_ms: None,
+            },
+            plan: ask.plan.clone(),
+        }
+    }
+}
+
+fn client() -> reqwest::Client {
+    // The first test of a process wins; they all want the same one.
+    let _first = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::new()
+}
+
+/// Nobody of that process group is alive, soon.
+pub async fn all_gone(group: u32) {
+    for _ in 0..100 {
+        if !alive(group) {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("somebody of process group {group} is still there");
+}
+
+/// A process that waits for a parent to ask after it is dead enough.
+fn alive(group: u32) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let stats = processes.filter_map(|dir| fs::read_to_string(dir.path().join("stat")).ok());
+    stats.into_iter().any(|stat| {
+        let after_name: Vec<&str> = stat[stat.rfind(')').unwrap() + 1..].split(' ').collect();
+        let (state, of) = (after_name[1], after_name[3]);
+        of == group.to_string() && !matches!(state, "Z" | "X")
+    })
+}

@@ -1,0 +1,199 @@
+//! Plan, approve, apply; and everything that must not pass for it.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use domain::digest::Digest;
+use runner_agent::plugins::{Outcome, PlanRecord, PluginError};
+use schemas::runner::JobKind;
+use serde_json::{Value, json};
+
+use crate::{
+    room::{Ask, Heard, Room},
+    subjects::{Subject, files, terraform},
+};
+
+struct Stage {
+    room: Room,
+    subject: Subject,
+}
+
+impl Stage {
+    fn ask(&self, kind: JobKind, inputs: Value, plan: Option<Digest>) -> Ask {
+        let (plugin, artifacts) =
+            (self.subject.plugin.clone(), vec![self.subject.artifact.clone()]);
+        Ask { kind, plugin, artifacts, inputs, plan }
+    }
+
+    fn inputs(&self, text: &str) -> Value {
+        (self.subject.inputs)(text)
+    }
+
+    fn removal(&self) -> Value {
+        let mut inputs = self.inputs("one");
+        inputs["operation"] = json!("destroy");
+        inputs
+    }
+
+    async fn plan(&self, inputs: Value) -> PlanRecord {
+        let (ended, heard) = self.room.job(&self.ask(JobKind::Plan, inputs, None)).await;
+        assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
+        heard.plan.unwrap()
+    }
+
+    async fn apply(&self, inputs: Value, plan: &Digest) -> Heard {
+        let (ended, heard) =
+            self.room.job(&self.ask(JobKind::Apply, inputs, Some(plan.clone()))).await;
+        assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
+        heard
+    }
+
+    async fn stale(&self, inputs: Value, plan: &Digest) -> String {
+        let (ended, heard) =
+            self.room.job(&self.ask(JobKind::Apply, inputs, Some(plan.clone()))).await;
+        match ended {
+            Err(PluginError::PlanIsStale(why)) => why,
+            other => panic!("{other:?} {:?}", heard.lines),
+        }
+    }
+
+    fn brought(&self, heard: &Heard) -> Option<String> {
+        (self.subject.brought)(heard.outputs.as_ref().unwrap())
+    }
+}
+
+async fn exactly_what_was_approved(stage: &Stage) {
+    let inputs = stage.inputs("one");
+    let plan = stage.plan(inputs.clone()).await;
+    assert!(!plan.noop);
+    assert!(plan.add >= 1, "{plan:?}");
+    assert!(!plan.summary.to_string().contains("one\""), "a value: {}", plan.summary);
+
+    let applied = stage.apply(inputs.clone(), &plan.digest).await;
+    assert_eq!(stage.brought(&applied).as_deref(), Some("one"));
+    assert!(applied.phases.iter().any(|phase| phase == "apply"), "{:?}", applied.phases);
+
+    let again = stage.plan(inputs.clone()).await;
+    assert!(again.noop, "{:?}", again.summary);
+    assert_eq!((again.add, again.change, again.destroy), (0, 0, 0));
+
+    // An applied plan is spent.
+    stage.stale(inputs, &plan.digest).await;
+
+    let first = stage.plan(stage.inputs("two")).await;
+    let second = stage.plan(stage.inputs("three")).await;
+    let applied = stage.apply(stage.inputs("three"), &second.digest).await;
+    assert_eq!(stage.brought(&applied).as_deref(), Some("three"));
+    let why = stage.stale(stage.inputs("two"), &first.digest).await;
+    assert!(why.starts_with("the state was lineage"), "{why}");
+
+    let removal = stage.plan(stage.removal()).await;
+    assert!(removal.destroy >= 1 && removal.add == 0, "{removal:?}");
+    let removed = stage.apply(stage.removal(), &removal.digest).await;
+    assert_eq!(removed.outputs, Some(serde_json::Map::new()));
+    assert!(stage.plan(stage.removal()).await.noop);
+}
+
+async fn nothing_else(stage: &Stage) {
+    let inputs = stage.inputs("one");
+    let plan = stage.plan(inputs.clone()).await;
+    let kept = stage.room.at("plans").join(&plan.digest.to_string()[7..]);
+    for private in [kept.clone(), kept.join("plan"), kept.join("record.json")] {
+        let mode = fs::metadata(&private).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{}", private.display());
+    }
+
+    let why = stage.stale(stage.inputs("other"), &plan.digest).await;
+    assert_eq!(why, "the inputs have changed");
+    let why = stage.stale(stage.removal(), &plan.digest).await;
+    assert_eq!(why, "it was made for another component or operation");
+    let mut other = stage.ask(JobKind::Apply, inputs.clone(), Some(plan.digest.clone()));
+    other.artifacts = vec![stage.room.artifact(&[("main.tf", ""), ("motd.txt", "")])];
+    let (ended, _) = stage.room.job(&other).await;
+    assert_eq!(ended.unwrap_err().to_string(), "the plan is stale: the artifact has changed");
+    other.plan = None;
+    let (ended, _) = stage.room.job(&other).await;
+    assert_eq!(ended.unwrap_err().to_string(), "an apply without an approved plan");
+
+    let record = fs::read_to_string(kept.join("record.json")).unwrap();
+    let fewer = record.replace("\"add\":", "\"add\":1");
+    assert_ne!(record, fewer);
+    fs::write(kept.join("record.json"), fewer).unwrap();
+    let changed = "the plan on this runner is not what was approved";
+    assert_eq!(stage.stale(inputs.clone(), &plan.digest).await, changed);
+    fs::write(kept.join("record.json"), record).unwrap();
+
+    let mut file = fs::read(kept.join("plan")).unwrap();
+    *file.last_mut().unwrap() ^= 1;
+    fs::write(kept.join("plan"), &file).unwrap();
+    assert_eq!(stage.stale(inputs.clone(), &plan.digest).await, changed);
+
+    fs::remove_dir_all(&kept).unwrap();
+    let why = stage.stale(inputs.clone(), &plan.digest).await;
+    assert_eq!(why, "this runner has no plan file of that digest");
+
+    // After all that, nothing has been brought.
+    let (plan, whole) = (stage.plan(inputs).await, plan);
+    assert_eq!((plan.add, plan.noop), (whole.add, false));
+}
+
+async fn stops_when_asked(stage: &Stage, slow: Value) {
+    let plan = stage.plan(slow.clone()).await;
+    let ask = stage.ask(JobKind::Apply, slow.clone(), Some(plan.digest.clone()));
+    let (ended, heard) = stage.room.job_until(&ask, Some(stage.subject.in_the_middle)).await;
+    assert_eq!(ended.unwrap(), Outcome::Cancelled { forced: false }, "{:?}", heard.lines);
+    assert!(heard.outputs.is_none());
+    // What was done before is in the state, so this plan is not applied twice.
+    stage.stale(slow, &plan.digest).await;
+}
+
+#[tokio::test]
+async fn terraform_applies_exactly_what_was_approved() {
+    let mut room = Room::new();
+    let Some(subject) = terraform(&mut room) else { return };
+    exactly_what_was_approved(&Stage { room, subject }).await;
+}
+
+#[tokio::test]
+async fn terraform_applies_nothing_else() {
+    let mut room = Room::new();
+    let Some(subject) = terraform(&mut room) else { return };
+    nothing_else(&Stage { room, subject }).await;
+}
+
+#[tokio::test]
+async fn terraform_stops_when_asked_and_keeps_its_state() {
+    let mut room = Room::new();
+    let Some(subject) = terraform(&mut room) else { return };
+    let mut slow = (subject.inputs)("one");
+    slow["var_files"] = json!(["pause = \"30\""]);
+    stops_when_asked(&Stage { room, subject }, slow).await;
+}
+
+#[tokio::test]
+async fn an_external_plugin_applies_exactly_what_was_approved() {
+    let mut room = Room::new();
+    let subject = files(&mut room);
+    let stage = Stage { room, subject };
+    exactly_what_was_approved(&stage).await;
+    let ledger = stage.room.at("ledger");
+    // Two made, one changed, two removed: each effect once.
+    assert_eq!(fs::read_to_string(ledger).unwrap().lines().count(), 5);
+}
+
+#[tokio::test]
+async fn an_external_plugin_applies_nothing_else() {
+    let mut room = Room::new();
+    let subject = files(&mut room);
+    let stage = Stage { room, subject };
+    nothing_else(&stage).await;
+    assert!(!stage.room.at("account").exists());
+}
+
+#[tokio::test]
+async fn an_external_plugin_stops_when_asked_and_keeps_its_state() {
+    let mut room = Room::new();
+    let subject = files(&mut room);
+    room.env.insert("STEAD_FILES_PAUSE_MS".into(), "30000".into());
+    let slow = (subject.inputs)("one");
+    stops_when_asked(&Stage { room, subject }, slow).await;
+}

@@ -1,0 +1,99 @@
+//! What is peculiar to Terraform: its tool, its state file, its sensitive outputs, its backend.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use runner_agent::plugins::{Outcome, PluginError};
+use schemas::{manifest::PluginRef, runner::JobKind};
+use serde_json::json;
+
+use crate::{
+    room::{Ask, Room},
+    subjects::terraform,
+};
+
+#[tokio::test]
+async fn without_a_tool_the_refusal_says_what_to_install() {
+    let mut room = Room::new();
+    room.env.insert("PATH".into(), "/nonexistent".into());
+    let plugin = PluginRef { name: "terraform_module".into(), version: "1".into(), digest: None };
+    let inputs = json!({ "component": "web", "operation": "apply" });
+    let ask = Ask { kind: JobKind::Plan, plugin, artifacts: vec![], inputs, plan: None };
+    match room.job(&ask).await.0 {
+        Err(PluginError::ToolMissing(remedy)) => assert!(remedy.contains("install Terraform")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn sensitive_outputs_stay_and_the_state_is_nobody_elses() {
+    let mut room = Room::new();
+    let Some(subject) = terraform(&mut room) else { return };
+    let mut ask = Ask {
+        kind: JobKind::Plan,
+        plugin: subject.plugin,
+        artifacts: vec![subject.artifact],
+        inputs: (subject.inputs)("word"),
+        plan: None,
+    };
+    let (ended, planned) = room.job(&ask).await;
+    assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", planned.lines);
+    let plan = planned.plan.as_ref().unwrap();
+    assert!(plan.tool.starts_with("terraform 1."), "{}", plan.tool);
+    assert_eq!(plan.summary["resources"][0]["address"], "terraform_data.web");
+    (ask.kind, ask.plan) = (JobKind::Apply, Some(plan.digest.clone()));
+    let (ended, applied) = room.job(&ask).await;
+    assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", applied.lines);
+    assert!(applied.has("the output password is sensitive"), "{:?}", applied.lines);
+    assert!(!applied.outputs.as_ref().unwrap().contains_key("password"));
+    for said in [&planned, &applied] {
+        assert!(!said.has("hunter2"), "{:?}", said.lines);
+    }
+    assert!(applied.phases.contains(&"terraform_data.web".to_owned()), "{:?}", applied.phases);
+    let state = room.at("state").join("web/terraform.tfstate");
+    assert_eq!(fs::metadata(state).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn the_module_does_not_choose_where_its_state_is() {
+    let mut room = Room::new();
+    let Some(subject) = terraform(&mut room) else { return };
+    let elsewhere =
+        |path: &str| format!("terraform {{\n  backend \"local\" {{ path = \"{path}\" }}\n}}");
+    let mut ask = Ask {
+        kind: JobKind::Plan,
+        plugin: subject.plugin,
+        artifacts: vec![room.artifact(&[("main.tf", &elsewhere("mine.tfstate"))])],
+        inputs: json!({ "component": "web", "operation": "apply" }),
+        plan: None,
+    };
+    let (ended, heard) = room.job(&ask).await;
+    assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
+
+    let last = ("zzzzz_override.tf", elsewhere("mine.tfstate"));
+    ask.artifacts = vec![room.artifact(&[("main.tf", ""), (last.0, &last.1)])];
+    let (ended, heard) = room.job(&ask).await;
+    let refusal = ended.map_err(|e| e.to_string()).unwrap_err();
+    assert_eq!(refusal, "the module of web overrides where its state is kept", "{:?}", heard.lines);
+}
+
+#[tokio::test]
+async fn a_module_that_fails_says_why() {
+    let mut room = Room::new();
+    let Some(subject) = terraform(&mut room) else { return };
+    let broken = "resource \"terraform_data\" \"x\" {\n  provisioner \"local-exec\" {\n    command = \"exit 3\"\n  }\n}";
+    let mut ask = Ask {
+        kind: JobKind::Plan,
+        plugin: subject.plugin,
+        artifacts: vec![room.artifact(&[("main.tf", broken)])],
+        inputs: json!({ "component": "web", "operation": "apply" }),
+        plan: None,
+    };
+    let (ended, planned) = room.job(&ask).await;
+    assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", planned.lines);
+    (ask.kind, ask.plan) = (JobKind::Apply, Some(planned.plan.unwrap().digest));
+    let (ended, applied) = room.job(&ask).await;
+    let Outcome::Failed { exit_code, detail, .. } = ended.unwrap() else { panic!() };
+    assert_eq!(exit_code, Some(1));
+    assert!(detail.starts_with("apply (local-exec provisioner error)"), "{detail}");
+    assert!(applied.has("exit status 3"), "{:?}", applied.lines);
+}
