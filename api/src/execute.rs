@@ -7,7 +7,7 @@ use std::{any::Any, collections::HashMap};
 
 use domain::decider::{Decider, Timestamp};
 use event_log::{
-    AppendError, CommandKey, Commit, ConsumerMove, EventLog, Meta, NewEvent, SessionGuard,
+    AppendError, CommandKey, Commit, ConsumerMove, EventLog, Loaded, Meta, NewEvent, SessionGuard,
     StreamId, Write,
 };
 use futures::future::BoxFuture;
@@ -80,8 +80,9 @@ impl Engine {
         T: Send,
         F: for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Problem>> + Send + Sync,
     {
-        for _ in 0..TRIES {
-            let mut unit = Unit::new(self.log.clone(), self.now());
+        for attempt in 0..TRIES {
+            // What was known is not good enough a second time: ask the database.
+            let mut unit = Unit::new(self.log.clone(), self.now(), attempt > 0);
             let answer = use_case(&mut unit).await?;
             match unit.save(call).await {
                 Ok((position, events)) => return Ok(Done { answer, position, events }),
@@ -95,7 +96,8 @@ impl Engine {
 
     /// The state of an aggregate as it is now, for an answer, never for a decision.
     pub async fn load<D: Decider>(&self, id: impl ToString) -> Result<D, Problem> {
-        Ok(self.log.load::<D>(&id.to_string()).await?.state)
+        let loaded = self.log.load::<D>(&id.to_string()).await?;
+        Ok(D::clone(&loaded.state))
     }
 }
 
@@ -103,19 +105,39 @@ impl Engine {
 pub struct Unit {
     log: EventLog,
     now: Timestamp,
+    fresh: bool,
     streams: HashMap<StreamId, Stream>,
     order: Vec<StreamId>,
 }
 
 struct Stream {
-    state: Box<dyn Any + Send + Sync>,
-    version: u64,
+    state: Box<dyn Held>,
+    expected: u64,
     events: Vec<NewEvent>,
 }
 
+/// The state of an aggregate of whichever type.
+trait Held: Any + Send + Sync {
+    fn any(&self) -> &dyn Any;
+    fn any_mut(&mut self) -> &mut dyn Any;
+    fn remember(&self, log: &EventLog);
+}
+
+impl<D: Decider> Held for Loaded<D> {
+    fn any(&self) -> &dyn Any {
+        self
+    }
+    fn any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+    fn remember(&self, log: &EventLog) {
+        log.remember(self);
+    }
+}
+
 impl Unit {
-    fn new(log: EventLog, now: Timestamp) -> Unit {
-        Unit { log, now, streams: HashMap::new(), order: vec![] }
+    fn new(log: EventLog, now: Timestamp, fresh: bool) -> Unit {
+        Unit { log, now, fresh, streams: HashMap::new(), order: vec![] }
     }
 
     /// What time it is, the same throughout a use case.
@@ -132,7 +154,8 @@ impl Unit {
     /// it: the commit fails if its stream has moved.
     pub async fn load<D: Decider>(&mut self, id: impl ToString) -> Result<&D, Problem> {
         let stream = self.stream::<D>(id).await?;
-        stream.state.downcast_ref::<D>().ok_or_else(missing)
+        let loaded = stream.state.any().downcast_ref::<Loaded<D>>().ok_or_else(missing)?;
+        Ok(&loaded.state)
     }
 
     /// Ask an aggregate; what it decides is appended when the use case is done. Answers with how
@@ -156,25 +179,29 @@ impl Unit {
     ) -> Result<Result<usize, D::Error>, Problem> {
         let now = self.now;
         let stream = self.stream::<D>(id).await?;
-        let state = stream.state.downcast_mut::<D>().ok_or_else(missing)?;
-        let facts = match state.decide(command, now) {
+        let loaded = stream.state.any_mut().downcast_mut::<Loaded<D>>().ok_or_else(missing)?;
+        let facts = match loaded.state.decide(command, now) {
             Ok(facts) => facts,
             Err(refused) => return Ok(Err(refused)),
         };
         let decided = facts.len();
-        for fact in facts {
-            stream.events.push(NewEvent::of(&fact).map_err(Problem::internal)?);
-            state.evolve(fact);
+        for fact in &facts {
+            stream.events.push(NewEvent::of(fact).map_err(Problem::internal)?);
         }
+        loaded.evolve(facts);
         Ok(Ok(decided))
     }
 
     async fn stream<D: Decider>(&mut self, id: impl ToString) -> Result<&mut Stream, Problem> {
         let key = StreamId::new(D::NAME, id.to_string());
         if !self.streams.contains_key(&key) {
-            let loaded = self.log.load::<D>(&key.aggregate_id).await?;
-            let (state, version) = (Box::new(loaded.state), loaded.version);
-            self.streams.insert(key.clone(), Stream { state, version, events: vec![] });
+            let loaded = match self.fresh {
+                true => self.log.reload::<D>(&key.aggregate_id).await?,
+                false => self.log.load::<D>(&key.aggregate_id).await?,
+            };
+            let expected = loaded.version;
+            let stream = Stream { state: Box::new(loaded), expected, events: vec![] };
+            self.streams.insert(key.clone(), stream);
             self.order.push(key.clone());
         }
         self.streams.get_mut(&key).ok_or_else(missing)
@@ -182,9 +209,11 @@ impl Unit {
 
     async fn save(mut self, call: &Call) -> Result<(u64, usize), AppendError> {
         let mut writes = vec![];
+        let mut states = vec![];
         for stream in self.order {
-            if let Some(kept) = self.streams.remove(&stream) {
-                writes.push(Write { stream, expected: kept.version, events: kept.events });
+            if let Some(Stream { state, expected, events }) = self.streams.remove(&stream) {
+                writes.push(Write { stream, expected, events });
+                states.push(state);
             }
         }
         let events = writes.iter().map(|write| write.events.len()).sum();
@@ -199,6 +228,7 @@ impl Unit {
             sessions: call.sessions.clone(),
         };
         let appended = self.log.append(commit).await?;
+        states.iter().for_each(|state| state.remember(&self.log));
         Ok((appended.last, events))
     }
 }

@@ -1,6 +1,17 @@
 //! What the domain refuses, as problems with a stable code: one exhaustive match per aggregate.
-use domain::{install::InstallError, job::JobError, run::RunError, run::plan::NoSuchComponent};
-use event_log::{AppendError, LogError};
+use domain::{
+    access::AccessError,
+    app::AppError,
+    build::BuildError,
+    component::ComponentError,
+    enrolment::EnrolmentError,
+    install::InstallError,
+    job::JobError,
+    name::NameError,
+    run::{RunError, plan::NoSuchComponent},
+    runner::RunnerError,
+};
+use event_log::{AppendError, LogError, blob::BlobError};
 
 use crate::problem::{Code, Problem};
 
@@ -121,5 +132,95 @@ impl From<LogError> for Problem {
             | LogError::Layout { .. }
             | LogError::Damaged { .. } => Problem::internal(error),
         }
+    }
+}
+
+impl From<BlobError> for Problem {
+    fn from(error: BlobError) -> Problem {
+        match error {
+            BlobError::Database(error) => error.into(),
+            BlobError::Damaged(_) | BlobError::Digest(_) => Problem::internal(error),
+        }
+    }
+}
+
+impl From<ComponentError> for Problem {
+    fn from(error: ComponentError) -> Problem {
+        let code = match &error {
+            ComponentError::NotFound => Code::NotFound,
+            ComponentError::AnotherComponent { .. } | ComponentError::NotLater { .. } => {
+                Code::Refused
+            }
+        };
+        Problem::new(code, error.to_string())
+    }
+}
+
+impl From<AppError> for Problem {
+    fn from(error: AppError) -> Problem {
+        let code = match &error {
+            AppError::NotFound => Code::NotFound,
+            AppError::SameName { .. } => Code::Invalid,
+            AppError::AlreadyCreated { .. } | AppError::AnotherComponent { .. } => Code::Refused,
+        };
+        Problem::new(code, error.to_string())
+    }
+}
+
+impl From<BuildError> for Problem {
+    fn from(error: BuildError) -> Problem {
+        let code = match &error {
+            BuildError::NotFound => Code::NotFound,
+            BuildError::AlreadyRequested
+            | BuildError::HasAJob { .. }
+            | BuildError::NoJob
+            | BuildError::AlreadySucceeded
+            | BuildError::AlreadyFailed => Code::Refused,
+        };
+        Problem::new(code, error.to_string())
+    }
+}
+
+impl From<NameError> for Problem {
+    fn from(error: NameError) -> Problem {
+        match &error {
+            NameError::Taken { .. } => Problem::new(Code::NameTaken, error.to_string()),
+        }
+    }
+}
+
+impl From<EnrolmentError> for Problem {
+    fn from(error: EnrolmentError) -> Problem {
+        let code = match &error {
+            EnrolmentError::NotFound => Code::TokenUnknown,
+            EnrolmentError::Expired => Code::TokenExpired,
+            EnrolmentError::Revoked => Code::TokenRevoked,
+            EnrolmentError::AlreadyUsed => Code::EnrolmentUsed,
+            EnrolmentError::AlreadyIssued => Code::Refused,
+        };
+        Problem::new(code, error.to_string())
+    }
+}
+
+impl From<AccessError> for Problem {
+    fn from(error: AccessError) -> Problem {
+        let code = match &error {
+            AccessError::NotFound | AccessError::NoSuchToken => Code::NotFound,
+            AccessError::ExpiresInThePast => Code::Invalid,
+            AccessError::AlreadyAdded { .. } | AccessError::AlreadyIssued => Code::Refused,
+        };
+        Problem::new(code, error.to_string())
+    }
+}
+
+impl From<RunnerError> for Problem {
+    fn from(error: RunnerError) -> Problem {
+        let code = match &error {
+            RunnerError::NotFound => Code::NotFound,
+            RunnerError::Revoked => Code::RunnerRevoked,
+            RunnerError::NeedsAnInstall | RunnerError::BelongsToNoInstall => Code::Invalid,
+            RunnerError::AlreadyEnrolled => Code::Refused,
+        };
+        Problem::new(code, error.to_string())
     }
 }

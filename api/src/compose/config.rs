@@ -5,7 +5,10 @@ use std::{
 };
 
 use app_config::{AppConfig, Diagnostic, Graph, Limits, Tree};
-use domain::{app::App as AppState, app::Published, digest::Digest};
+use domain::{
+    app::{App as AppState, Published},
+    digest::Digest,
+};
 use schemas::problem::FieldProblem;
 use sqlx::PgPool;
 
@@ -58,12 +61,12 @@ pub fn read(bytes: &[u8]) -> Result<Config, Problem> {
     let tree = Tree::decode(bytes, Limits::default())
         .map_err(|error| Problem::new(Code::Invalid, format!("not a bundle: {error}")))?;
     match app_config::read(&tree) {
-        Ok(reading) => {
-            let graph = app_config::graph(&reading.config);
-            Ok(Config { app: reading.config, graph, warnings: reading.warnings, tree })
+        Ok((app, warnings)) => {
+            let graph = app_config::graph(&app);
+            Ok(Config { app, graph, warnings, tree })
         }
         Err(diagnostics) => {
-            let errors = diagnostics.iter().map(field_problem).collect();
+            let errors = diagnostics.iter().filter(|d| d.is_error()).map(field_problem).collect();
             Err(Problem::invalid("the app directory has errors; nothing was changed", errors))
         }
     }
@@ -71,13 +74,14 @@ pub fn read(bytes: &[u8]) -> Result<Config, Problem> {
 
 /// A diagnostic as the wire says it.
 pub fn field_problem(diagnostic: &Diagnostic) -> FieldProblem {
+    let Diagnostic { file, line, column, message, remedy, .. } = diagnostic.clone();
     FieldProblem {
-        field: diagnostic.field.clone(),
-        file: Some(diagnostic.file.clone()),
-        line: Some(diagnostic.line),
-        column: Some(diagnostic.column),
-        message: diagnostic.message.clone(),
-        remedy: diagnostic.remedy.clone(),
+        field: None,
+        file: Some(file).filter(|file| !file.is_empty()),
+        line: Some(line).filter(|line| *line > 0),
+        column: Some(column).filter(|column| *column > 0),
+        message,
+        remedy: Some(remedy).filter(|remedy| !remedy.is_empty()),
     }
 }
 

@@ -16,7 +16,7 @@ pub fn nuon(
     app: (AppId, &AppState),
     install: (InstallId, &Install),
     config: &Config,
-    inputs: &BTreeMap<String, Value>,
+    inputs: &BTreeMap<String, String>,
 ) -> Value {
     let (app_id, app) = app;
     let (install_id, install) = install;

@@ -232,7 +232,7 @@ impl Scene {
     }
 
     fn text(&self, text: &Text) -> Result<String, String> {
-        text.render(&self.nuon).map_err(|error| error.to_string())
+        app_config::template::render_text(text, &self.nuon).map_err(|error| error.to_string())
     }
 }
 

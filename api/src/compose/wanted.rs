@@ -2,13 +2,17 @@
 //! result but outputs of others: the module, its settings, and the inputs that it reads.
 use std::collections::{BTreeMap, BTreeSet};
 
-use app_config::model::{Module, TriggerKind};
+use app_config::{
+    Reads,
+    model::{Module, TriggerKind},
+    tree::SANDBOX,
+};
 use domain::{
     app::{Published, PublishedComponent},
     digest::Digest,
     run::plan::{Wanted, WantedComponent, WantedSandbox},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::config::Config;
 use crate::problem::Problem;
@@ -17,7 +21,7 @@ use crate::problem::Problem;
 pub fn wanted(
     config: &Config,
     published: &Published,
-    inputs: &BTreeMap<String, Value>,
+    inputs: &BTreeMap<String, String>,
     after: TriggerKind,
 ) -> Result<Wanted, Problem> {
     let part =
@@ -28,20 +32,20 @@ pub fn wanted(
         };
     let mut wanted = Wanted::default();
     if let Some(sandbox) = &config.app.sandbox {
-        let part = part(app_config::tree::SANDBOX)?;
+        let part = part(SANDBOX)?;
         let fingerprint = fingerprint(config, part, &sandbox.module, inputs)?;
         wanted.sandbox = Some(WantedSandbox { build: part.build, fingerprint });
     }
     for component in &config.app.components {
         let part = part(&component.name)?;
-        let reads = config.graph.reads(&component.name);
+        let reads = reads(config, &component.name);
         wanted.components.insert(
             component.name.clone(),
             WantedComponent {
                 component: part.component,
                 build: part.build,
                 needs: needs(config, &component.name),
-                reads_sandbox: reads.is_some_and(|reads| reads.sandbox),
+                reads_sandbox: reads.is_some_and(|reads| !reads.sandbox.is_empty()),
                 fingerprint: fingerprint(config, part, &component.module, inputs)?,
             },
         );
@@ -61,22 +65,27 @@ pub fn wanted(
 
 /// The names of the components that a component needs.
 pub fn needs(config: &Config, name: &str) -> BTreeSet<String> {
-    config.graph.dependencies(name).cloned().unwrap_or_default()
+    config.graph.dependencies(name)
+}
+
+fn reads<'c>(config: &'c Config, name: &str) -> Option<&'c Reads> {
+    if name == SANDBOX {
+        return Some(&config.graph.sandbox);
+    }
+    config.graph.components.get(name).map(|node| &node.reads)
 }
 
 fn fingerprint(
     config: &Config,
     part: &PublishedComponent,
     module: &Module,
-    inputs: &BTreeMap<String, Value>,
+    inputs: &BTreeMap<String, String>,
 ) -> Result<Digest, Problem> {
-    let read: BTreeMap<&str, &Value> = config
-        .graph
-        .reads(&part.name)
-        .into_iter()
-        .flat_map(|reads| reads.inputs.iter())
-        .filter_map(|name| inputs.get(name).map(|value| (name.as_str(), value)))
-        .collect();
+    let (own, runner) = (reads(config, &part.name), &config.graph.runner);
+    let is_read =
+        |name: &str| own.is_some_and(|reads| reads.reads_input(name)) || runner.reads_input(name);
+    let read: BTreeMap<&String, &String> =
+        inputs.iter().filter(|(name, _)| is_read(name)).collect();
     let env = config.app.runner.as_ref().map(|runner| &runner.env_vars);
     let decides = json!({ "module": module.digest, "inputs": read, "env": env });
     let bytes = proof::canonical::json(&decides).map_err(Problem::internal)?;

@@ -12,7 +12,6 @@ use domain::{
 };
 use futures::FutureExt as _;
 use schemas::problem::FieldProblem;
-use serde_json::Value;
 
 use super::{
     enrolments::{self, Issued},
@@ -204,15 +203,18 @@ pub async fn find(app: &App, name: &str) -> Result<InstallId, Problem> {
 pub fn resolved(
     config: &Config,
     given: &BTreeMap<String, String>,
-) -> Result<BTreeMap<String, Value>, Problem> {
-    app_config::resolve_inputs(&config.app, given).map_err(|problems| {
+) -> Result<BTreeMap<String, String>, Problem> {
+    let given = given.iter().map(|(name, text)| (name.clone(), text.clone().into())).collect();
+    app_config::resolve_inputs(&config.app, &given).map_err(|problems| {
         let errors = problems
             .iter()
             .map(|problem| FieldProblem {
-                field: format!("inputs.{}", problem.input),
-                message: problem.message.clone(),
-                remedy: problem.remedy.clone(),
-                ..FieldProblem::default()
+                field: Some(format!("inputs.{}", problem.name())),
+                file: None,
+                line: None,
+                column: None,
+                message: problem.to_string(),
+                remedy: Some(problem.remedy()),
             })
             .collect();
         Problem::invalid("the inputs do not fit the app; nothing was changed", errors)

@@ -2,7 +2,7 @@
 use domain::{
     actor::Actor,
     artifact::Artifact,
-    build::Build,
+    build::{Build, BuildCommand},
     ids::{BuildId, InstallId, JobId, RunId, StepId},
     install::{Install, InstallCommand, InstallError, Outputs, Resource, StepResult},
     job::{Job, JobCommand, JobEvent, JobKind, Outcome as JobOutcome, State as JobState},
@@ -44,6 +44,29 @@ pub async fn wake(app: &App, call: &Call, install: InstallId) -> Result<Done<()>
             async move {
                 let runs: Vec<RunId> =
                     unit.load::<Install>(install).await?.runs.keys().copied().collect();
+                for run in runs {
+                    advance(&app, unit, run).await?;
+                }
+                Ok(())
+            }
+            .boxed()
+        })
+        .await
+}
+
+/// Let every run that waits for a build go on, now that the build has ended.
+pub async fn wake_waiters_of_build(
+    app: &App,
+    call: &Call,
+    build: BuildId,
+) -> Result<Done<()>, Problem> {
+    let app = app.clone();
+    let engine = app.engine.clone();
+    engine
+        .transact(call, move |unit| {
+            let app = app.clone();
+            async move {
+                let runs = unit.load::<Build>(build).await?.awaited_by.clone();
                 for run in runs {
                     advance(&app, unit, run).await?;
                 }
@@ -100,7 +123,10 @@ async fn start(
     let artifact = match built(unit, &step.spec.target).await? {
         Built::Yes(artifact) => Some(artifact),
         Built::NotNeeded => None,
-        Built::NotYet => return Ok(()),
+        Built::NotYet(build) => {
+            unit.tell::<Build>(build, BuildCommand::Await { run }).await?;
+            return Ok(());
+        }
         Built::Failed(build) => {
             let detail = format!("{build} failed; see `stead builds show {build}`");
             return fail(unit, run, id, StepFailure::BuildFailed, detail).await;
@@ -137,7 +163,7 @@ async fn apply(
     let id = step.spec.step;
     let artifact = match built(unit, &step.spec.target).await? {
         Built::Yes(artifact) => Some(artifact),
-        Built::NotNeeded | Built::NotYet | Built::Failed(_) => None,
+        Built::NotNeeded | Built::NotYet(_) | Built::Failed(_) => None,
     };
     let job = JobId(ulid::Ulid::new());
     match compose::step::apply(app, unit, run, step, job, artifact, plan).await? {
@@ -334,7 +360,7 @@ fn why(job: &Job) -> (bool, String) {
 enum Built {
     Yes(Artifact),
     NotNeeded,
-    NotYet,
+    NotYet(BuildId),
     Failed(BuildId),
 }
 
@@ -348,7 +374,7 @@ async fn built(unit: &mut Unit, target: &Target) -> Result<Built, Problem> {
         domain::build::State::Failed { .. } => Built::Failed(id),
         domain::build::State::Unborn
         | domain::build::State::Requested
-        | domain::build::State::Building { .. } => Built::NotYet,
+        | domain::build::State::Building { .. } => Built::NotYet(id),
     })
 }
 

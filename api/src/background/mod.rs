@@ -1,0 +1,2 @@
+//! What goes on without being asked: each loop owns a consumer row or nothing at all.
+pub mod policies;
