@@ -16,6 +16,8 @@ use crate::plugins::Registry;
 
 /// A manifest is a page, not a book.
 const MANIFEST_LIMIT: u64 = 4 << 20;
+/// How often bytes of another digest are asked for again.
+const WRONG_RETRIES: u32 = 3;
 /// The first wait after a failure that may pass.
 const BACKOFF: Duration = Duration::from_millis(200);
 /// The longest.
@@ -155,27 +157,44 @@ async fn fetch(
 ) -> Result<(), ArtifactError> {
     let what = format!("GET {path}");
     let mut wait = BACKOFF;
+    let mut wrong = 0;
     loop {
         let mut answer = answered(&what, || Ok(request(registry, Method::GET, path))).await?;
         if answer.status() == StatusCode::NOT_FOUND {
             return Err(ArtifactError::Missing { digest: digest.clone() });
         }
         accepted(&what, &answer)?;
-        let mut incoming = layout.incoming()?;
-        loop {
-            match answer.chunk().await {
-                Ok(Some(bytes)) => incoming
-                    .write_all(&bytes)
-                    .context(|| format!("cannot write the blob {digest}"))?,
-                Ok(None) => return layout.keep(incoming, Some(digest)).map(drop),
-                Err(_) => break,
-            }
-            if incoming.length() > limit {
+        match receive(&mut answer, layout, digest, limit).await {
+            Ok(Some(())) => return Ok(()),
+            // The connection broke in the middle: from the start, after a while.
+            Ok(None) => {}
+            // A proxy can answer 200 with a page of its own, and be well a moment later.
+            Err(ArtifactError::WrongDigest { .. }) if wrong < WRONG_RETRIES => wrong += 1,
+            Err(other) => return Err(other),
+        }
+        pause(&mut wait).await;
+    }
+}
+
+/// `None` when the connection broke.
+async fn receive(
+    answer: &mut Response,
+    layout: &Layout,
+    digest: &Digest,
+    limit: u64,
+) -> Result<Option<()>, ArtifactError> {
+    let mut incoming = layout.incoming()?;
+    loop {
+        match answer.chunk().await {
+            Ok(Some(bytes)) if incoming.length() + bytes.len() as u64 > limit => {
                 return Err(ArtifactError::TooLarge { limit, unit: "bytes" });
             }
+            Ok(Some(bytes)) => {
+                incoming.write_all(&bytes).context(|| format!("cannot write the blob {digest}"))?
+            }
+            Ok(None) => return layout.keep(incoming, Some(digest)).map(|_| Some(())),
+            Err(_) => return Ok(None),
         }
-        // The connection broke in the middle: from the start, after a while.
-        pause(&mut wait).await;
     }
 }
 
@@ -196,7 +215,7 @@ async fn answered(
     let mut wait = BACKOFF;
     loop {
         match build()?.send().await {
-            Ok(answer) if !passing(answer.status()) => return Ok(answer),
+            Ok(answer) if !passing(&answer) => return Ok(answer),
             Err(source) if source.is_builder() => {
                 return Err(ArtifactError::Unreachable { request: what.into(), source });
             }
@@ -205,8 +224,13 @@ async fn answered(
     }
 }
 
-fn passing(status: StatusCode) -> bool {
-    status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429)
+/// Not the registry's own word on the request: it refuses in JSON, proxies in HTML.
+fn passing(answer: &Response) -> bool {
+    let status = answer.status();
+    let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    status.is_server_error()
+        || matches!(status.as_u16(), 408 | 425 | 429)
+        || (!status.is_success() && kind.is_some_and(|kind| kind.starts_with("text/html")))
 }
 
 async fn pause(wait: &mut Duration) {

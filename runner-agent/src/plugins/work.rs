@@ -61,8 +61,8 @@ impl<'a> Work<'a> {
             [("PATH".into(), PATH.into()), ("HOME".into(), home)].into();
         env.extend(self.job.env.clone());
         env.extend(self.manifest.env.clone());
-        env.insert("STEAD_JOB_ID".into(), self.job.job.to_string());
-        env.insert("STEAD_EXECUTION_ID".into(), self.job.execution.to_string());
+        env.insert("STEAD_JOB".into(), self.job.job.to_string());
+        env.insert("STEAD_EXECUTION".into(), self.job.execution.to_string());
         env
     }
 

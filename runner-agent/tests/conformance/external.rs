@@ -125,7 +125,7 @@ async fn its_environment_is_what_the_operator_gave_and_nothing_else() {
     room.env.insert("GIVEN".into(), "yes".into());
     let script = format!("env >&2; echo '{DESCRIBED}'; exit 1");
     let (_, heard) = room.job(&odd(&room, &script)).await;
-    assert!(heard.has("GIVEN=yes") && heard.has("STEAD_EXECUTION_ID=exe_"), "{:?}", heard.lines);
+    assert!(heard.has("GIVEN=yes") && heard.has("STEAD_EXECUTION=exe_"), "{:?}", heard.lines);
     assert!(!heard.has("CARGO_"), "{:?}", heard.lines);
     let copy = room.at("plugins").join("stead-plugin-odd");
     let mode = fs::metadata(copy).unwrap().permissions().mode();

@@ -76,7 +76,7 @@ fn word(action: Action) -> &'static str {
 /// Whoever tests a runner counts them.
 fn note(given: &Given, effect: &Effect) -> io::Result<()> {
     let Some(ledger) = env::var_os("STEAD_LEDGER") else { return Ok(()) };
-    let execution = env::var("STEAD_EXECUTION_ID").unwrap_or_default();
+    let execution = env::var("STEAD_EXECUTION").unwrap_or_default();
     let line = format!("{}/{} {execution}\n", given.component, effect.path);
     OpenOptions::new().append(true).create(true).open(ledger)?.write_all(line.as_bytes())
 }

@@ -1,0 +1,184 @@
+//! Pull and push against a small HTTP server that has bad days: nothing is kept that is not what its digest
+//! says, and the job token goes nowhere but to the registry.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    sync::{Arc, Mutex},
+};
+
+use domain::digest::Digest;
+use runner_agent::{
+    artifacts::{
+        ArtifactError, Descriptor, ImageManifest, LAYER_TYPE, Layout, pull, pull_blob, push, sha256,
+    },
+    plugins::Registry,
+};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+/// Status line, a header, and the body.
+type Answer = (&'static str, &'static str, Vec<u8>);
+
+struct Scripted {
+    registry: Registry,
+    layout: Layout,
+    asked: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+    _dir: TempDir,
+}
+
+impl Scripted {
+    /// Answers one request after the other with these.
+    async fn new(answers: Vec<Answer>) -> Self {
+        let _first = rustls::crypto::ring::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base_url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (kept, mut answers) = (asked.clone(), VecDeque::from(answers));
+        tokio::spawn(async move {
+            while let Some(answer) = answers.pop_front() {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let request = read(&mut stream).await;
+                kept.lock().unwrap().push(request);
+                let (status, header, body) = answer;
+                let head = format!(
+                    "HTTP/1.1 {status}\r\n{header}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+                    body.len()
+                );
+                stream.write_all(head.as_bytes()).await.unwrap();
+                stream.write_all(&body).await.unwrap();
+            }
+        });
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::open(dir.path()).unwrap();
+        let http = reqwest::Client::new();
+        let registry = Registry { base_url, token: "job-token".into(), http };
+        Scripted { registry, layout, asked, _dir: dir }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().map(|(head, _)| head.lines().next().unwrap().to_owned()).collect()
+    }
+}
+
+async fn read(stream: &mut TcpStream) -> (String, Vec<u8>) {
+    let mut bytes = Vec::new();
+    let end = loop {
+        assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0);
+        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end + 4;
+        }
+    };
+    let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let length: usize = length.map_or(0, |length| length.parse().unwrap());
+    while bytes.len() < end + length {
+        assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0);
+    }
+    (head, bytes[end..].to_vec())
+}
+
+fn image() -> (ImageManifest, Vec<u8>, Digest) {
+    let image = ImageManifest::component(Descriptor::of(LAYER_TYPE, b"the layer"));
+    let bytes = serde_json::to_vec(&image).unwrap();
+    let digest = sha256(&bytes);
+    (image, bytes, digest)
+}
+
+const PLAIN: &str = "x-nothing: here";
+
+#[tokio::test]
+async fn an_artifact_is_pulled_whole_over_a_bad_line_and_only_once() {
+    let (image, bytes, digest) = image();
+    let server = Scripted::new(vec![
+        ("502 Bad Gateway", PLAIN, vec![]),
+        ("404 Not Found", "content-type: text/html", b"<html>".to_vec()),
+        ("200 OK", "content-type: text/html", b"<html>please log in</html>".to_vec()),
+        ("200 OK", PLAIN, bytes),
+        ("200 OK", PLAIN, b"{}".to_vec()),
+        ("200 OK", PLAIN, b"the layer".to_vec()),
+    ])
+    .await;
+    let pulled = pull(&server.registry, &server.layout, "shop/web", &digest).await.unwrap();
+    assert_eq!(pulled, image);
+    assert!(server.layout.complete(&digest));
+    let lines = server.lines();
+    assert_eq!(lines[3], format!("get /v2/shop/web/manifests/{digest} http/1.1"));
+    assert_eq!(lines[5], format!("get /v2/shop/web/blobs/{} http/1.1", sha256(b"the layer")));
+    assert!(server.asked.lock().unwrap()[0].0.contains("authorization: bearer job-token"));
+
+    // The server has no more answers: what is here is not asked for.
+    pull(&server.registry, &server.layout, "shop/web", &digest).await.unwrap();
+    let index = fs::read_to_string(server._dir.path().join("index.json")).unwrap();
+    assert_eq!(index.matches(&digest.to_string()).count(), 1);
+}
+
+#[tokio::test]
+async fn what_is_not_what_its_digest_says_is_not_kept() {
+    let wrong = || ("200 OK", PLAIN, b"something else".to_vec());
+    let server = Scripted::new(vec![wrong(), wrong(), wrong(), wrong()]).await;
+    let digest = sha256(b"the layer");
+    let failure = pull_blob(&server.registry, &server.layout, "shop/web", &digest, 100).await;
+    assert!(matches!(failure, Err(ArtifactError::WrongDigest { .. })), "{failure:?}");
+    assert!(!server.layout.has(&digest));
+    let left = fs::read_dir(server._dir.path()).unwrap().count();
+    assert_eq!(left, 2, "blobs, oci-layout and nothing half arrived");
+}
+
+#[tokio::test]
+async fn a_blob_ends_at_its_limit_and_a_refusal_is_a_refusal() {
+    let problem = "content-type: application/problem+json";
+    let server = Scripted::new(vec![
+        ("200 OK", PLAIN, vec![b'x'; 200]),
+        ("404 Not Found", problem, b"{}".to_vec()),
+        ("401 Unauthorized", problem, b"{}".to_vec()),
+    ])
+    .await;
+    let digest = sha256(b"the layer");
+    let get = || pull_blob(&server.registry, &server.layout, "shop/web", &digest, 100);
+    assert!(matches!(get().await, Err(ArtifactError::TooLarge { limit: 100, .. })));
+    assert!(matches!(get().await, Err(ArtifactError::Missing { .. })));
+    assert!(matches!(get().await, Err(ArtifactError::Registry { status: 401, .. })));
+}
+
+#[tokio::test]
+async fn an_artifact_is_pushed_blob_by_blob_and_then_its_manifest() {
+    let (_, bytes, digest) = image();
+    let server = Scripted::new(vec![
+        ("200 OK", PLAIN, vec![]), // the empty config is there
+        ("404 Not Found", PLAIN, vec![]),
+        ("202 Accepted", "location: /v2/shop/web/blobs/uploads/7?state=x", vec![]),
+        ("201 Created", PLAIN, vec![]),
+        ("201 Created", PLAIN, vec![]),
+    ])
+    .await;
+    server.layout.put(b"the layer").unwrap();
+    let layer = Descriptor::of(LAYER_TYPE, b"the layer");
+    let pushed = push(&server.registry, &server.layout, "shop/web", layer).await.unwrap();
+    assert_eq!(pushed, (digest.clone(), bytes.len() as u64 + 2 + 9));
+    let lines = server.lines();
+    assert!(lines[0].starts_with("head /v2/shop/web/blobs/sha256:"), "{lines:?}");
+    assert!(lines[3].starts_with("put /v2/shop/web/blobs/uploads/7?state=x&digest=sha256"));
+    assert_eq!(lines[4], format!("put /v2/shop/web/manifests/{digest} http/1.1"));
+    let asked = server.asked.lock().unwrap();
+    assert_eq!(asked[3].1, b"the layer");
+    assert_eq!(asked[4].1, bytes);
+}
+
+#[tokio::test]
+async fn the_token_goes_to_no_other_host() {
+    let server = Scripted::new(vec![
+        ("404 Not Found", PLAIN, vec![]),
+        ("202 Accepted", "location: http://127.0.0.1:9/elsewhere", vec![]),
+    ])
+    .await;
+    server.layout.put(b"the layer").unwrap();
+    let layer = Descriptor::of(LAYER_TYPE, b"the layer");
+    let refused = push(&server.registry, &server.layout, "shop/web", layer).await.unwrap_err();
+    assert!(refused.to_string().contains("without a location of its own"), "{refused}");
+    assert_eq!(server.lines().len(), 2);
+}
