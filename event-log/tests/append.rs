@@ -1,4 +1,5 @@
 //! What is written, and what is not.
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 mod support;
 
 use std::time::Duration;

@@ -1,4 +1,5 @@
 //! The way out: stock postgres-es reads our table, without a line of ours in between.
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 mod support;
 
 use cqrs_es::{

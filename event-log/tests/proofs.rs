@@ -1,4 +1,5 @@
 //! What the log proves about itself, and what it cannot hide.
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 mod support;
 
 use ed25519_dalek::SigningKey;

@@ -1,4 +1,5 @@
 //! Two servers on one database.
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 mod support;
 
 use std::{sync::Arc, time::Duration};

@@ -1,4 +1,5 @@
 //! A view that rides in the append statement is exact with the log.
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 mod support;
 
 use std::{

@@ -1,0 +1,140 @@
+//! Ours, with everything on.
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use domain::actor::Actor;
+use event_log::{
+    AppendError, Column, CommandKey, Commit, EventLog, Forget, Meta, NewEvent, Options, Stored,
+    StreamId, SyncView, Write, testing::Database, verify::verify,
+};
+use futures::future::BoxFuture;
+use sqlx::PgConnection;
+use ulid::Ulid;
+
+use crate::{payload, report::Figure};
+
+/// Every which command comes too late.
+const CONFLICT: u64 = 20;
+const TAKEN: &str = "job_taken";
+
+pub struct Ours {
+    log: EventLog,
+    numbers: Arc<AtomicU64>,
+    written: Arc<AtomicU64>,
+}
+
+impl Ours {
+    pub async fn open(database: &Database) -> Ours {
+        let table = "create table rm_job (job text collate \"C\" primary key, status text not null, \
+             runner text, position bigint not null) with (fillfactor = 70); \
+             create index on rm_job (runner, position) where status = 'queued'";
+        sqlx::raw_sql(table).execute(&database.pool).await.unwrap();
+        let options = Options { sync_views: vec![Arc::new(Jobs)], ..Options::default() };
+        let log = database.log_with(options).await.unwrap();
+        log.append(commit(TAKEN.into(), 0)).await.unwrap();
+        Ours { log, numbers: Arc::default(), written: Arc::new(1.into()) }
+    }
+
+    pub async fn run(&self, callers: usize, period: Duration) -> Figure {
+        let start = Instant::now();
+        let callers = (0..callers).map(|_| {
+            let (log, numbers, written) =
+                (self.log.clone(), self.numbers.clone(), self.written.clone());
+            tokio::spawn(async move {
+                let mut calls = Vec::new();
+                while start.elapsed() < period {
+                    let number = numbers.fetch_add(1, Ordering::Relaxed);
+                    let late = number.is_multiple_of(CONFLICT);
+                    let id = if late { TAKEN.into() } else { format!("job_{}", Ulid::new()) };
+                    let began = Instant::now();
+                    match log.append(commit(id, number)).await {
+                        Ok(_) => calls.push(began.elapsed()),
+                        Err(AppendError::Conflict { .. }) if late => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                written.fetch_add(calls.len() as u64, Ordering::Relaxed);
+                calls
+            })
+        });
+        let mut calls = Vec::new();
+        for caller in futures::future::join_all(callers).await {
+            calls.extend(caller.unwrap());
+        }
+        Figure::of(calls, start.elapsed())
+    }
+
+    /// Everything that was answered is there, chained, and in the view.
+    pub async fn check(&self, database: &Database) {
+        let written = self.written.load(Ordering::Relaxed);
+        let began = Instant::now();
+        let verified = verify(&database.pool, 0, |_| {}).await.unwrap();
+        let took = began.elapsed().as_secs_f64();
+        eprintln!("  {written} events verified at {:.0}/s", written as f64 / took);
+        assert_eq!((verified.size, verified.root), (written, self.log.head().root));
+        let rows: i64 = sqlx::query_scalar("select count(*) from rm_job")
+            .fetch_one(&database.pool)
+            .await
+            .unwrap();
+        assert_eq!(rows as u64, written);
+    }
+}
+
+fn commit(id: String, number: u64) -> Commit {
+    let event = NewEvent {
+        event_type: "job.queued".into(),
+        event_version: "1".into(),
+        payload: payload(number),
+    };
+    let stream = StreamId::new("job", id);
+    let command = format!("cmd_{}", Ulid::new());
+    let meta = Meta::new(Actor::System, command.clone());
+    let mut commit = Commit::of(meta, vec![Write { stream, expected: 0, events: vec![event] }]);
+    let principal = "prn_01ARZ3NDEKTSV4RRFFQ69G5FAV".into();
+    commit.key = Some(CommandKey { principal, key: command, request_hash: [7; 32], answer: None });
+    commit
+}
+
+/// A queue as the dispatcher reads it.
+struct Jobs;
+
+impl SyncView for Jobs {
+    fn name(&self) -> &'static str {
+        "jobs"
+    }
+
+    fn statements(&self) -> Vec<String> {
+        vec![
+            "insert into rm_job select u.* from head, \
+             unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) as u(job, status, runner, position) \
+             on conflict (job) do update set status = excluded.status, runner = excluded.runner, \
+             position = excluded.position"
+                .into(),
+        ]
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        _: &'a mut PgConnection,
+        events: &'a [Stored],
+    ) -> BoxFuture<'a, Result<Vec<Column>, sqlx::Error>> {
+        Box::pin(async move {
+            let text = |of: fn(&Stored) -> String| events.iter().map(|one| Some(of(one))).collect();
+            Ok(vec![
+                Column::Text(text(|event| event.stream.aggregate_id.clone())),
+                Column::Text(text(|_| "queued".into())),
+                Column::Text(text(|_| "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".into())),
+                Column::Bigint(events.iter().map(|event| Some(event.position as i64)).collect()),
+            ])
+        })
+    }
+
+    fn committed(&self, _: &[Stored]) {}
+
+    fn forget(&self, _: Forget<'_>) {}
+}
