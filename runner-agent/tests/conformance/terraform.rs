@@ -97,3 +97,31 @@ async fn a_module_that_fails_says_why() {
     assert!(detail.starts_with("apply (local-exec provisioner error)"), "{detail}");
     assert!(applied.has("exit status 3"), "{:?}", applied.lines);
 }
+
+#[tokio::test]
+async fn what_the_config_no_longer_has_is_destroyed_from_its_state_alone() {
+    let mut room = Room::new();
+    let Some(subject) = terraform(&mut room) else { return };
+    let mut ask = Ask {
+        kind: JobKind::Plan,
+        plugin: subject.plugin,
+        artifacts: vec![subject.artifact],
+        inputs: (subject.inputs)("word"),
+        plan: None,
+    };
+    for (artifacts, operation, resources) in [(1, "apply", 1), (0, "destroy", 0)] {
+        ask.artifacts.truncate(artifacts);
+        if operation == "destroy" {
+            ask.inputs = json!({ "component": "web", "operation": "destroy", "vars": {} });
+        }
+        (ask.kind, ask.plan) = (JobKind::Plan, None);
+        let (ended, planned) = room.job(&ask).await;
+        assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", planned.lines);
+        (ask.kind, ask.plan) = (JobKind::Apply, Some(planned.plan.unwrap().digest));
+        let (ended, applied) = room.job(&ask).await;
+        assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", applied.lines);
+        let state = fs::read(room.at("state").join("web/terraform.tfstate")).unwrap();
+        let state: serde_json::Value = serde_json::from_slice(&state).unwrap();
+        assert_eq!(state["resources"].as_array().unwrap().len(), resources);
+    }
+}

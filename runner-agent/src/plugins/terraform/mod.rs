@@ -154,8 +154,9 @@ impl Plugin for Terraform {
             Stream::Out => progress.line(line, sink),
             Stream::Err | Stream::Runner => sink.line(stream, line),
         });
-        let ended = ended.await?;
-        ended.well(&progress.named("apply"))
+        let ended = ended.await;
+        workspace.rescue_state(sink)?;
+        ended?.well(&progress.named("apply"))
     }
 
     async fn outputs(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<Outputs, Halt> {

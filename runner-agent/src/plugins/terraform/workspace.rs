@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::tool::Tool;
 use crate::plugins::{
-    contract::{PluginError, Sink},
-    plugin::{Halt, Work},
+    contract::{PluginError, Sink, Stream},
+    plugin::{Doing, Halt, Work},
     process::{self, Spec},
     work::write_private,
 };
@@ -60,6 +60,20 @@ impl Workspace<'_> {
         }
         let refusal = format!("the module of {} overrides where its state is kept", self.work.name);
         Err(PluginError::Refused(refusal).into())
+    }
+
+    /// When Terraform cannot write its state, it leaves what it has done in the module's directory, which is
+    /// thrown away with the job.
+    pub(super) fn rescue_state(&self, sink: &mut dyn Sink) -> Result<(), Halt> {
+        let errored = self.work.source.join("errored.tfstate");
+        if errored.exists() {
+            let kept = format!("errored-{}.tfstate", self.work.job.execution);
+            let kept = self.work.state_dir.join(kept);
+            fs::copy(&errored, &kept).doing(|| "cannot rescue the state".into())?;
+            let told = format!("the state could not be written; it is in {}", kept.display());
+            sink.line(Stream::Runner, told.as_bytes());
+        }
+        Ok(())
     }
 
     /// The arguments that name the variables' files. The app's files come first, then its variables.
