@@ -1,0 +1,34 @@
+terraform {
+  required_version = ">= 1.4"
+}
+
+variable "network_id" {
+  type = string
+}
+
+variable "subnet" {
+  type = string
+}
+
+variable "pace_seconds" {
+  type    = number
+  default = 0
+}
+
+resource "terraform_data" "database" {
+  # Whatever is in here is what the plan shows; a change replaces it, which is a new effect.
+  triggers_replace = {
+    network_id = var.network_id
+    subnet     = var.subnet
+    engine     = local.engine
+  }
+
+  provisioner "local-exec" {
+    command = "sh ${path.module}/effect.sh database ${var.pace_seconds}"
+  }
+
+  provisioner "local-exec" {
+    when    = destroy
+    command = "sh ${path.module}/effect.sh database/destroy 0"
+  }
+}

@@ -1,0 +1,38 @@
+terraform {
+  required_version = ">= 1.4"
+}
+
+variable "install_id" {
+  type = string
+}
+
+variable "region" {
+  type = string
+}
+
+variable "zones" {
+  type = string
+}
+
+variable "pace_seconds" {
+  type    = number
+  default = 0
+}
+
+resource "terraform_data" "network" {
+  # Whatever is in here is what the plan shows; a change replaces it, which is a new effect.
+  triggers_replace = {
+    install_id = var.install_id
+    region     = var.region
+    zones      = var.zones
+  }
+
+  provisioner "local-exec" {
+    command = "sh ${path.module}/effect.sh network ${var.pace_seconds}"
+  }
+
+  provisioner "local-exec" {
+    when    = destroy
+    command = "sh ${path.module}/effect.sh network/destroy 0"
+  }
+}

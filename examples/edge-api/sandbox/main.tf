@@ -1,0 +1,33 @@
+terraform {
+  required_version = ">= 1.4"
+}
+
+variable "install_id" {
+  type = string
+}
+
+variable "region" {
+  type = string
+}
+
+variable "pace_seconds" {
+  type    = number
+  default = 0
+}
+
+resource "terraform_data" "sandbox" {
+  # Whatever is in here is what the plan shows; a change replaces it, which is a new effect.
+  triggers_replace = {
+    install_id = var.install_id
+    region     = var.region
+  }
+
+  provisioner "local-exec" {
+    command = "sh ${path.module}/effect.sh sandbox ${var.pace_seconds}"
+  }
+
+  provisioner "local-exec" {
+    when    = destroy
+    command = "sh ${path.module}/effect.sh sandbox/destroy 0"
+  }
+}
