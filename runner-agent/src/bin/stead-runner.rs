@@ -1,1 +1,27 @@
-fn main() {}
+//! The Stead agent.
+use std::{io, process::ExitCode};
+
+use clap::Parser as _;
+use runner_agent::cli::{self, Cli};
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let runtime =
+        match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                eprintln!("error: the runtime cannot start: {error}");
+                return ExitCode::FAILURE;
+            }
+        };
+    let ended = runtime.block_on(cli::run(cli));
+    // A claim or a report that waits for the server must not hold up the end.
+    runtime.shutdown_timeout(cli::LAST_BREATH);
+    ended.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

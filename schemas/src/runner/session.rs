@@ -161,6 +161,9 @@ pub struct Poll {
     /// How full the host is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pressure: Option<Pressure>,
+    /// Why the customer switched the runner off on the spot; absent: it is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disabled: Option<String>,
 }
 
 /// One execution that runs.

@@ -1,0 +1,243 @@
+//! One way to call the server: with timeouts, a short token, and patience.
+//!
+//! Every call is idempotent, so whatever is not a clear answer is sent again: no connection, a proxy's HTML,
+//! 408, 425, 429, 5xx. A clear answer is a success that can be read, or a refusal that says its code.
+mod answer;
+mod backoff;
+mod token;
+
+use std::{sync::Arc, time::Duration};
+
+use reqwest::{
+    Method, StatusCode,
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
+};
+use schemas::problem::Problem;
+use serde::{Serialize, de::DeserializeOwned};
+use tracing::{debug, warn};
+
+use self::backoff::Backoff;
+pub use self::{answer::Answer, token::Tokens};
+use crate::tls::Trust;
+
+/// Longest wait between two tries while a job is open.
+pub const BUSY_CAP: Duration = Duration::from_secs(30);
+/// Longest wait between two tries of an idle runner.
+pub const IDLE_CAP: Duration = Duration::from_secs(60);
+const TOTAL: Duration = Duration::from_secs(15);
+
+/// A refusal: the same call will not be answered otherwise.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("the server refused: {problem}")]
+pub struct Refused {
+    /// The HTTP status.
+    pub status: u16,
+    /// What it said.
+    pub problem: Problem,
+    /// With 416: how many bytes it has.
+    pub have: Option<u64>,
+}
+
+impl Refused {
+    /// Its word for programs.
+    pub fn code(&self) -> &str {
+        &self.problem.code
+    }
+
+    /// Whether the session is over.
+    pub fn is_superseded(&self) -> bool {
+        self.status == 409 && self.code() == "session_superseded"
+    }
+}
+
+/// What to send.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    method: Method,
+    path: String,
+    headers: HeaderMap,
+    body: bytes::Bytes,
+    wait: Duration,
+    cap: Duration,
+    with_token: bool,
+}
+
+impl Ask {
+    /// A call without a body.
+    pub fn new(method: Method, path: impl Into<String>) -> Self {
+        Ask {
+            method,
+            path: path.into(),
+            headers: HeaderMap::new(),
+            body: bytes::Bytes::new(),
+            wait: Duration::ZERO,
+            cap: BUSY_CAP,
+            with_token: true,
+        }
+    }
+
+    /// A call with JSON.
+    pub fn json<T: Serialize>(
+        method: Method,
+        path: impl Into<String>,
+        body: &T,
+    ) -> serde_json::Result<Self> {
+        let ask = Ask::new(method, path).bytes(serde_json::to_vec(body)?);
+        Ok(ask.header(CONTENT_TYPE, "application/json"))
+    }
+
+    /// With these bytes.
+    pub fn bytes(self, body: impl Into<bytes::Bytes>) -> Self {
+        Ask { body: body.into(), ..self }
+    }
+
+    /// With a header; a value that is none is left out.
+    pub fn header(mut self, name: HeaderName, value: &str) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.insert(name, value);
+        }
+        self
+    }
+
+    /// The server may take this long to answer.
+    pub fn parked(self, wait: Duration) -> Self {
+        Ask { wait, ..self }
+    }
+
+    /// Nothing is open: come back more slowly.
+    pub fn idle(self) -> Self {
+        Ask { cap: IDLE_CAP, ..self }
+    }
+
+    /// Before there is a token.
+    pub fn without_token(self) -> Self {
+        Ask { with_token: false, ..self }
+    }
+}
+
+/// A client of one server.
+#[derive(Debug, Clone)]
+pub struct Client {
+    base: String,
+    http: reqwest::Client,
+    tokens: Option<Arc<Tokens>>,
+}
+
+impl Client {
+    /// A client that nobody knows yet.
+    pub fn new(base: &str, trust: &Trust) -> anyhow::Result<Self> {
+        let http = trust
+            .client()?
+            .user_agent(concat!("stead-runner/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(Duration::from_secs(5))
+            .tcp_keepalive(Duration::from_secs(15))
+            .redirect(reqwest::redirect::Policy::none())
+            .build()?;
+        Ok(Client { base: base.trim_end_matches('/').into(), http, tokens: None })
+    }
+
+    /// A client that gets tokens for itself.
+    pub fn with_tokens(self, tokens: Tokens) -> Self {
+        Client { tokens: Some(Arc::new(tokens)), ..self }
+    }
+
+    /// The same connections for the registry.
+    pub fn http(&self) -> reqwest::Client {
+        self.http.clone()
+    }
+
+    /// Scheme, host and port.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Send until there is a clear answer. Drop the future to give up.
+    pub async fn send<T: DeserializeOwned>(&self, ask: &Ask) -> Result<Answer<T>, Refused> {
+        let mut backoff = Backoff::new(ask.cap);
+        let mut token_renewed = false;
+        loop {
+            let unclear = match self.once(ask).await {
+                Ok(reply) => match answer::read::<T>(reply) {
+                    answer::Read::Clear(answer) => return Ok(answer),
+                    answer::Read::Refused(refused)
+                        if refused.status == 401 && ask.with_token && !token_renewed =>
+                    {
+                        token_renewed = true;
+                        self.forget_token(&refused).await;
+                        continue;
+                    }
+                    answer::Read::Refused(refused) => return Err(refused),
+                    answer::Read::Unclear(unclear) => unclear,
+                },
+                Err(Failed::Refused(refused)) => return Err(refused),
+                Err(Failed::Network(error)) => answer::Unclear { why: chain(&error), after: None },
+            };
+            let pause = backoff.next(unclear.after);
+            let (method, path, why) = (&ask.method, &ask.path, &unclear.why);
+            if backoff.tries() > 3 {
+                warn!(%method, %path, %why, "No clear answer from the server, again in {pause:?}");
+            } else {
+                debug!(%method, %path, %why, "No clear answer from the server, again in {pause:?}");
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// A refusal may say what time it is.
+    fn correct_clock(&self, refused: &Refused) {
+        let said = refused.problem.more.get("server_time").and_then(|time| time.as_str());
+        if let Some(Ok(time)) = said.map(str::parse) {
+            crate::host::server_said(time);
+        }
+    }
+
+    async fn forget_token(&self, refused: &Refused) {
+        self.correct_clock(refused);
+        if let Some(tokens) = &self.tokens {
+            tokens.forget().await;
+        }
+    }
+
+    async fn once(&self, ask: &Ask) -> Result<answer::Reply, Failed> {
+        let mut request = self
+            .http
+            .request(ask.method.clone(), format!("{}{}", self.base, ask.path))
+            .headers(ask.headers.clone())
+            .timeout(ask.wait + TOTAL);
+        if !ask.body.is_empty() || ask.method != Method::GET {
+            request = request.body(ask.body.clone());
+        }
+        if let Some(tokens) = self.tokens.as_ref().filter(|_| ask.with_token) {
+            let token = Box::pin(tokens.current(self)).await.map_err(Failed::Refused)?;
+            request = request.header(AUTHORIZATION, format!("Bearer {}", token.as_str()));
+        }
+        let response = request.send().await.map_err(Failed::Network)?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = response.bytes().await.map_err(Failed::Network)?;
+        Ok(answer::Reply { status, headers, body })
+    }
+}
+
+enum Failed {
+    Network(reqwest::Error),
+    Refused(Refused),
+}
+
+/// An error and its causes in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// What `Retry-After` says, in seconds; a date is not worth a clock.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+}
+
+/// Whether a status says "later" whatever its body says.
+fn is_later(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 408 | 425 | 429) || status.is_server_error()
+}
+
+#[cfg(test)]
+mod tests;

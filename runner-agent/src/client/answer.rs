@@ -1,0 +1,84 @@
+//! Whether what came back is an answer.
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::{
+    StatusCode,
+    header::{HeaderMap, RANGE},
+};
+use schemas::problem::Problem;
+use serde::de::DeserializeOwned;
+
+use super::{Refused, is_later, retry_after};
+
+/// What came back.
+pub struct Reply {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// A success.
+#[derive(Debug)]
+pub struct Answer<T> {
+    /// 200, 201, 202 or 204.
+    pub status: u16,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body; absent with 204.
+    pub body: Option<T>,
+}
+
+impl<T> Answer<T> {
+    /// A header that is a number.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.headers.get(name)?.to_str().ok()?.parse().ok()
+    }
+}
+
+/// What a reply is.
+pub enum Read<T> {
+    Clear(Answer<T>),
+    Refused(Refused),
+    Unclear(Unclear),
+}
+
+/// Not an answer: send again.
+pub struct Unclear {
+    pub why: String,
+    pub after: Option<Duration>,
+}
+
+pub fn read<T: DeserializeOwned>(reply: Reply) -> Read<T> {
+    let Reply { status, headers, body } = reply;
+    let unclear = |why: String, headers: &HeaderMap| {
+        Read::Unclear(Unclear { why: format!("{status}: {why}"), after: retry_after(headers) })
+    };
+    // 507 is a server error by number, and yet an answer: the log's quota is used up.
+    if is_later(status) && status != StatusCode::INSUFFICIENT_STORAGE {
+        let said = serde_json::from_slice::<Problem>(&body);
+        return unclear(said.map_or("later".into(), |problem| problem.to_string()), &headers);
+    }
+    if status == StatusCode::NO_CONTENT {
+        return Read::Clear(Answer { status: 204, headers, body: None });
+    }
+    if status.is_success() {
+        return match serde_json::from_slice(&body) {
+            Ok(body) => Read::Clear(Answer { status: status.as_u16(), headers, body: Some(body) }),
+            Err(error) => unclear(format!("the body cannot be read: {error}"), &headers),
+        };
+    }
+    let have = have(&headers);
+    match serde_json::from_slice::<Problem>(&body) {
+        Ok(problem) if !problem.code.is_empty() => {
+            Read::Refused(Refused { status: status.as_u16(), problem, have })
+        }
+        Ok(_) | Err(_) => unclear("the body is no problem of ours".into(), &headers),
+    }
+}
+
+/// `Range: bytes=0-N` says N + 1 bytes.
+fn have(headers: &HeaderMap) -> Option<u64> {
+    let text = headers.get(RANGE)?.to_str().ok()?.strip_prefix("bytes=0-")?;
+    text.parse::<u64>().ok()?.checked_add(1)
+}

@@ -1,0 +1,99 @@
+//! Access tokens: asked for with the identity key, used for a few minutes, never written down.
+use std::time::{Duration, Instant};
+
+use domain::ids::RunnerId;
+use ed25519_dalek::SigningKey;
+use reqwest::Method;
+use schemas::{
+    problem::Problem,
+    runner::{TokenAnswer, TokenAsk},
+    token::{self, AUD_TOKEN, Assertion},
+};
+use tokio::sync::Mutex;
+use zeroize::Zeroizing;
+
+use super::{Ask, Client, Refused};
+use crate::host;
+
+/// Where a runner's tokens come from.
+pub struct Tokens {
+    runner: RunnerId,
+    identity: SigningKey,
+    held: Mutex<Option<Held>>,
+}
+
+struct Held {
+    token: Zeroizing<String>,
+    renew_at: Instant,
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tokens").field("runner", &self.runner).finish_non_exhaustive()
+    }
+}
+
+impl Tokens {
+    /// The tokens of one runner.
+    pub fn new(runner: RunnerId, identity: SigningKey) -> Self {
+        Tokens { runner, identity, held: Mutex::new(None) }
+    }
+
+    /// Do not use the token again.
+    pub async fn forget(&self) {
+        *self.held.lock().await = None;
+    }
+
+    /// A token that is good for a while yet. Callers that come together share one request.
+    pub async fn current(&self, client: &Client) -> Result<Zeroizing<String>, Refused> {
+        let mut held = self.held.lock().await;
+        if let Some(held) = held.as_ref().filter(|held| Instant::now() < held.renew_at) {
+            return Ok(held.token.clone());
+        }
+        let fresh = self.fetch(client).await?;
+        let token = Zeroizing::new(fresh.access_token);
+        let good_for = Duration::from_secs(fresh.expires_in_s).mul_f32(0.8);
+        *held = Some(Held { token: token.clone(), renew_at: Instant::now() + good_for });
+        Ok(token)
+    }
+
+    async fn fetch(&self, client: &Client) -> Result<TokenAnswer, Refused> {
+        let mut clock_corrected = false;
+        loop {
+            // Signed anew for each round of tries: an assertion is good for 60 s.
+            let asked = tokio::time::timeout(Duration::from_secs(45), self.ask(client)).await;
+            match asked {
+                Ok(Err(refused)) if refused.status == 401 && !clock_corrected => {
+                    clock_corrected = true;
+                    client.correct_clock(&refused);
+                }
+                Ok(answered) => return answered,
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn ask(&self, client: &Client) -> Result<TokenAnswer, Refused> {
+        let now = host::server_now().timestamp();
+        let assertion = Assertion {
+            sub: self.runner,
+            aud: AUD_TOKEN.into(),
+            jti: ulid::Ulid::new().to_string(),
+            iat: now,
+            exp: now + 60,
+        };
+        let assertion = token::sign(&assertion, &self.identity).map_err(|error| ours(&error))?;
+        let ask = Ask::json(Method::POST, "/runner/v1/token", &TokenAsk { assertion });
+        let ask = ask.map_err(|error| ours(&error))?.without_token().idle();
+        let answer = client.send::<TokenAnswer>(&ask).await?;
+        let body = answer.body.ok_or_else(|| ours(&"the answer is empty"))?;
+        host::server_said(body.server_time);
+        Ok(body)
+    }
+}
+
+/// Something that cannot go wrong went wrong on our side.
+fn ours(why: &dyn std::fmt::Display) -> Refused {
+    let problem = Problem::new(0, "internal", "The runner could not ask", why.to_string());
+    Refused { status: 0, problem, have: None }
+}

@@ -1,0 +1,192 @@
+//! The data directory: everything that the runner keeps, readable by its owner only.
+//!
+//! ```text
+//! runner.json        who we are, which server, which log            keys/identity keys/sealing
+//! server-keys.json   the server's keys that we believe              checkpoint   the last one seen
+//! journal.ndjson     what was claimed, started, ended, refused      disabled     the customer's switch
+//! jobs/<execution>/  manifest.json grant.json log.ndjson reports.ndjson cancel.json work/
+//! state/ plans/ artifacts/                                          what belongs to the install
+//! ```
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use domain::ids::ExecutionId;
+use serde::{Serialize, de::DeserializeOwned};
+
+/// Where everything of one runner is.
+#[derive(Debug, Clone)]
+pub struct Data(PathBuf);
+
+impl Data {
+    /// The directory, made if it is not there.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        directory(root)?;
+        let data = Data(fs::canonicalize(root)?);
+        for part in ["keys", "jobs", "state", "plans", "artifacts"] {
+            directory(&data.path(part))?;
+        }
+        Ok(data)
+    }
+
+    /// The directory itself.
+    pub fn root(&self) -> &Path {
+        &self.0
+    }
+
+    /// Something in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// The files of one execution.
+    pub fn job(&self, execution: ExecutionId) -> JobDir {
+        JobDir(self.0.join("jobs").join(execution.to_string()))
+    }
+
+    /// Keep other agents out of this directory for as long as the answer lives; `None`: one is there.
+    pub fn lock(&self) -> io::Result<Option<File>> {
+        let file = options().write(true).create(true).truncate(false).open(self.path("lock"))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+/// The files of one execution.
+#[derive(Debug, Clone)]
+pub struct JobDir(PathBuf);
+
+impl JobDir {
+    /// The directory itself.
+    pub fn root(&self) -> &Path {
+        &self.0
+    }
+    /// The manifest as it was signed.
+    pub fn manifest(&self) -> PathBuf {
+        self.0.join("manifest.json")
+    }
+    /// The grant as it was signed.
+    pub fn grant(&self) -> PathBuf {
+        self.0.join("grant.json")
+    }
+    /// The log as it is sent: only ever appended to.
+    pub fn log(&self) -> PathBuf {
+        self.0.join("log.ndjson")
+    }
+    /// The shim's reports, in order.
+    pub fn reports(&self) -> PathBuf {
+        self.0.join("reports.ndjson")
+    }
+    /// The supervisor's word to the shim.
+    pub fn cancel(&self) -> PathBuf {
+        self.0.join("cancel.json")
+    }
+    /// Report payloads that are too long for a report, by digest.
+    pub fn blobs(&self) -> PathBuf {
+        self.0.join("blobs")
+    }
+    /// Where the child works.
+    pub fn work(&self) -> PathBuf {
+        self.0.join("work")
+    }
+    /// What the shim itself had to say when it could not write a log.
+    pub fn shim_errors(&self) -> PathBuf {
+        self.0.join("shim.stderr")
+    }
+
+    /// Make the directories.
+    pub fn create(&self) -> io::Result<()> {
+        [self.root(), &self.blobs(), &self.work()].into_iter().try_for_each(directory)
+    }
+}
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o600);
+    options
+}
+
+/// A directory that only its owner can look into.
+pub fn directory(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// A file that is only ever appended to, readable by its owner.
+pub fn append(path: &Path) -> io::Result<File> {
+    options().append(true).create(true).read(true).open(path)
+}
+
+/// Replace a file as a whole; after a crash it is the old one or the new one.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let fresh = path.with_file_name(format!(".{name}.{}", ulid::Ulid::new()));
+    let mut file = options().write(true).create_new(true).open(&fresh)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&fresh, path)?;
+    sync_parent(path)
+}
+
+/// Make a name in its directory durable.
+pub fn sync_parent(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+}
+
+/// Replace a file with JSON that people can read.
+pub fn replace_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
+    replace(path, &serde_json::to_vec_pretty(value)?)
+}
+
+/// Read JSON; `None`: there is no such file.
+pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Remove a file, if it is there.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _gone => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn two_agents_do_not_share_a_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Data::open(dir.path()).unwrap();
+        let held = data.lock().unwrap();
+        assert!(held.is_some());
+        assert!(Data::open(dir.path()).unwrap().lock().unwrap().is_none());
+        drop(held);
+        assert!(data.lock().unwrap().is_some());
+    }
+
+    #[test]
+    fn what_is_kept_is_for_its_owner_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Data::open(&dir.path().join("runner")).unwrap();
+        replace(&data.path("keys/identity"), b"x").unwrap();
+        replace(&data.path("keys/identity"), b"y").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&data.path("keys/identity")), 0o600);
+        assert_eq!(mode(data.root()), 0o700);
+        assert_eq!(fs::read(data.path("keys/identity")).unwrap(), b"y");
+        assert_eq!(fs::read_dir(data.path("keys")).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,186 @@
+//! How a runner comes to know its server, and the server its runner: once.
+//!
+//! The customer is told the fingerprint of one key. The list of keys that the server shows must be signed by
+//! that key; only then does the token leave this host.
+use std::{collections::BTreeMap, io};
+
+use anyhow::{Context as _, bail};
+use domain::ids::{InstallId, RunnerId};
+use proof::dsse::{self, Envelope};
+use reqwest::Method;
+use schemas::{
+    keys::{KEYS_PATH, KEYS_TYPE, KeyList, KeyUse, fingerprint},
+    runner::{Enrol, Enrolled, Host, RunnerMode},
+};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use crate::{
+    client::{Ask, Client},
+    data::{self, Data},
+    host,
+    keys::Keys,
+    tls::Trust,
+    witness,
+};
+
+/// Who this runner is, since it enrolled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Its name.
+    pub runner: RunnerId,
+    /// What it is for.
+    pub mode: RunnerMode,
+    /// The install that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install: Option<InstallId>,
+    /// The log that it is a witness of.
+    pub log_id: String,
+    /// Scheme, host and port.
+    pub server: String,
+    /// Whom to believe to be that.
+    pub trust: Trust,
+}
+
+/// What the enrol command carries.
+pub struct Invitation {
+    pub mode: RunnerMode,
+    pub server: String,
+    pub trust: Trust,
+    pub token: Zeroizing<String>,
+    /// Fingerprint of the server's manifest key.
+    pub server_key: String,
+    pub stack_outputs: BTreeMap<String, String>,
+}
+
+/// Who this runner is; `None` before it has enrolled.
+pub fn known(data: &Data) -> io::Result<Option<Identity>> {
+    data::read_json(&data.path("runner.json"))
+}
+
+/// Keep who this runner is.
+pub fn keep(data: &Data, identity: &Identity) -> io::Result<()> {
+    data::replace_json(&data.path("runner.json"), identity)
+}
+
+/// The server's keys that we believe.
+pub fn server_keys(data: &Data) -> anyhow::Result<KeyList> {
+    let keys = data::read_json(&data.path("server-keys.json"))?;
+    keys.context("the server's keys are missing from the data directory")
+}
+
+/// Become known. Asking again with the same token and the same keys is answered in the same way.
+pub async fn enrol(data: &Data, keys: &Keys, ask: &Invitation) -> anyhow::Result<Identity> {
+    let client = Client::new(&ask.server, &ask.trust)?;
+    let list = invited_by(&fetch_keys(&client).await?, &ask.server_key)?;
+    let install = ask.mode == RunnerMode::Install;
+    let body = Enrol {
+        token: ask.token.to_string(),
+        mode: ask.mode,
+        identity_key: keys.identity_hex(),
+        sealing_key: install.then(|| keys.sealing_hex()),
+        version: env!("CARGO_PKG_VERSION").into(),
+        host: this_host(),
+        stack_outputs: ask.stack_outputs.clone(),
+    };
+    let call = Ask::json(Method::POST, "/runner/v1/enrol", &body)?.without_token().idle();
+    let answer = client.send::<Enrolled>(&call).await.context("enrolling")?;
+    let enrolled = answer.body.context("the server's answer is empty")?;
+    host::server_said(enrolled.server_time);
+    if enrolled.log_id != list.log_id {
+        bail!(
+            "the server enrolled us with log {}, its keys are of {}",
+            enrolled.log_id,
+            list.log_id
+        );
+    }
+    let identity = Identity {
+        runner: enrolled.runner,
+        mode: enrolled.mode,
+        install: enrolled.install,
+        log_id: enrolled.log_id,
+        server: ask.server.clone(),
+        trust: ask.trust.clone(),
+    };
+    data::replace_json(&data.path("server-keys.json"), &list)?;
+    keep(data, &identity)?;
+    Ok(identity)
+}
+
+/// Take a newer list, if a manifest key that we have signed it.
+pub async fn renew_keys(data: &Data, client: &Client, held: &KeyList) -> anyhow::Result<KeyList> {
+    let envelope = fetch_keys(client).await?;
+    let signers = witness::of(held, KeyUse::Manifests);
+    let bytes = dsse::verify_as(KEYS_TYPE, &envelope, &signers)?;
+    let list: KeyList = serde_json::from_slice(&bytes)?;
+    if list.log_id != held.log_id || list.issued_at < held.issued_at {
+        bail!("the server shows keys of another log or an older list");
+    }
+    data::replace_json(&data.path("server-keys.json"), &list)?;
+    Ok(list)
+}
+
+async fn fetch_keys(client: &Client) -> anyhow::Result<Envelope> {
+    let ask = Ask::new(Method::GET, KEYS_PATH).without_token().idle();
+    let answer = client.send::<Envelope>(&ask).await.context("asking for the server's keys")?;
+    answer.body.context("the server's keys are empty")
+}
+
+/// The list, if the key with this fingerprint is in it and signed it.
+fn invited_by(envelope: &Envelope, expected: &str) -> anyhow::Result<KeyList> {
+    let expected = expected.trim_start_matches("sha256:").to_lowercase();
+    // Read to find the key, believed only when that key signed it.
+    let unproven = dsse_payload(envelope)?;
+    let list: KeyList = serde_json::from_slice(&unproven).context("reading the server's keys")?;
+    let is_expected = |key: &&[u8; 32]| fingerprint(key).trim_start_matches("sha256:") == expected;
+    let keys = list.of(KeyUse::Manifests);
+    let Some(key) = keys.iter().find(is_expected) else {
+        bail!("the server does not have the key that --server-key names: this is another server");
+    };
+    let key = ed25519_dalek::VerifyingKey::from_bytes(key)?;
+    let bytes = dsse::verify_as(KEYS_TYPE, envelope, &[key])?;
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+fn dsse_payload(envelope: &Envelope) -> anyhow::Result<Vec<u8>> {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    Ok(STANDARD.decode(&envelope.payload)?)
+}
+
+fn this_host() -> Host {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let hostname = name.map(|name| name.trim().to_owned());
+    Host { os: std::env::consts::OS.into(), arch: std::env::consts::ARCH.into(), hostname }
+}
+
+#[cfg(test)]
+mod tests {
+    use ed25519_dalek::SigningKey;
+    use schemas::keys::ServerKey;
+
+    use super::*;
+
+    fn list(key: &SigningKey) -> KeyList {
+        let now = "2026-11-21T12:00:00Z".parse().unwrap();
+        let key = ServerKey {
+            usage: KeyUse::Manifests,
+            key: hex::encode(key.verifying_key().as_bytes()),
+            not_before: now,
+            not_after: None,
+        };
+        KeyList { version: 1, log_id: "L".into(), issued_at: now, keys: vec![key] }
+    }
+
+    #[test]
+    fn only_the_key_that_the_customer_was_told_of_introduces_the_others() {
+        let (ours, other) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
+        let payload = serde_json::to_vec(&list(&ours)).unwrap();
+        let told = fingerprint(ours.verifying_key().as_bytes());
+        let honest = dsse::sign(KEYS_TYPE, &payload, &ours);
+        assert_eq!(invited_by(&honest, &told).unwrap(), list(&ours));
+        assert!(invited_by(&honest, &told.to_uppercase().replace("SHA256:", "")).is_ok());
+        assert!(invited_by(&honest, &fingerprint(other.verifying_key().as_bytes())).is_err());
+        // Naming the key is not enough: it must have signed.
+        assert!(invited_by(&dsse::sign(KEYS_TYPE, &payload, &other), &told).is_err());
+    }
+}

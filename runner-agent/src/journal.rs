@@ -1,0 +1,196 @@
+//! The journal: what this runner was asked, did and refused, one JSON line each, on disk before it counts.
+//!
+//! ```text
+//! claiming ─▶ claimed ─▶ spawning ─▶ spawned ─▶ exited ─▶ reported
+//!     │           └─▶ refused ─▶ reported
+//!     └─▶ not_claimed                        (abandoned: no longer ours)
+//! ```
+//!
+//! The supervisor and each shim append to one file, each line with one write: the kernel keeps such lines whole.
+//! It is the customer's record too: nothing in it is secret.
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    path::{Path, PathBuf},
+};
+
+use chrono::{DateTime, Utc};
+use domain::{
+    digest::Digest,
+    ids::{ExecutionId, JobId, SessionId},
+};
+use schemas::{
+    manifest::Fence,
+    moment,
+    runner::{Exit, JobClass, JobKind, RefusedBy},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    data::{self, Data},
+    host::{self, Process},
+};
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// When, by the host's clock.
+    #[serde(with = "moment")]
+    pub at: DateTime<Utc>,
+    /// What.
+    #[serde(flatten)]
+    pub fact: Fact,
+}
+
+/// What can have happened on this runner.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "entry", rename_all = "snake_case")]
+pub enum Fact {
+    /// The first line: a journal without it, or with another id, is another journal.
+    Opened { journal_id: String },
+    /// A session with the server began.
+    SessionOpened { session: SessionId, generation: u64 },
+    /// A claim is about to be sent.
+    Claiming { job: JobId, claim_id: String },
+    /// The claim was not granted.
+    NotClaimed { job: JobId, claim_id: String, why: String },
+    /// The claim was granted.
+    Claimed { job: JobId, execution: ExecutionId, claim_id: String, attempt: u32 },
+    /// What was claimed was verified, and what it is.
+    Verified {
+        execution: ExecutionId,
+        manifest: Digest,
+        kind: JobKind,
+        class: JobClass,
+        plugin: String,
+        fence: Fence,
+    },
+    /// This runner does not do it.
+    Refused { job: JobId, execution: ExecutionId, by: RefusedBy, rule: String, detail: String },
+    /// A shim is about to be started.
+    Spawning { job: JobId, execution: ExecutionId },
+    /// The shim runs.
+    Spawned { job: JobId, execution: ExecutionId, process: Process },
+    /// The shim's plugin started a child, which leads a process group.
+    Child { execution: ExecutionId, process: Process },
+    /// Somebody asked for an end.
+    Cancelling { execution: ExecutionId, reason: String, force: bool },
+    /// The work ended.
+    Exited { job: JobId, execution: ExecutionId, exit: Exit },
+    /// The server knows.
+    Reported { job: JobId, execution: ExecutionId },
+    /// It is no longer ours; its files are kept.
+    Abandoned { job: JobId, claim_id: String, why: String },
+    /// The log's signed head that this runner has seen and believes.
+    Checkpoint { note: String },
+    /// The customer accepts a log that an operator restored.
+    EpochAccepted { epoch: u64 },
+    /// The customer switched the runner off.
+    Disabled { reason: String },
+    /// The customer switched it on.
+    Enabled {},
+    /// A line of a later version.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A journal that is open for writing.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+}
+
+impl Journal {
+    /// The journal of this directory, begun if there is none.
+    pub fn open(data: &Data) -> io::Result<Self> {
+        let path = data.path("journal.ndjson");
+        let mut file = data::append(&path)?;
+        let length = file.seek(SeekFrom::End(0))?;
+        if length > 0 {
+            // A line that a crash cut short must not swallow the next one.
+            file.seek(SeekFrom::Start(length - 1))?;
+            let mut last = [0];
+            file.read_exact(&mut last)?;
+            if last != [b'\n'] {
+                file.write_all(b"\n")?;
+            }
+        }
+        let journal = Journal { path, file };
+        if length == 0 {
+            journal.write(Fact::Opened { journal_id: ulid::Ulid::new().to_string() })?;
+            data::sync_parent(&journal.path)?;
+        }
+        Ok(journal)
+    }
+
+    /// Write a fact; when this returns it survives any crash.
+    pub fn write(&self, fact: Fact) -> io::Result<()> {
+        let mut line = serde_json::to_vec(&Entry { at: host::now(), fact })?;
+        line.push(b'\n');
+        (&self.file).write_all(&line)?;
+        self.file.sync_data()
+    }
+
+    /// Everything in it.
+    pub fn read(&self) -> io::Result<Vec<Entry>> {
+        read(&self.path)
+    }
+
+    /// Its name: the first line's, which is lost with the journal.
+    pub fn id(&self) -> io::Result<String> {
+        let named = self.read()?.into_iter().find_map(|entry| match entry.fact {
+            Fact::Opened { journal_id } => Some(journal_id),
+            _ => None,
+        });
+        named.ok_or_else(|| io::Error::other("the journal has lost its first line"))
+    }
+}
+
+/// Read a journal; a line that a crash cut short is left out.
+pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
+    let text = fs::read(path)?;
+    let lines = text.split(|byte| *byte == b'\n');
+    Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn journal() -> (tempfile::TempDir, Data, Journal) {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Data::open(dir.path()).unwrap();
+        let journal = Journal::open(&data).unwrap();
+        (dir, data, journal)
+    }
+
+    #[test]
+    fn a_journal_keeps_its_name_and_its_lines() {
+        let (_dir, data, journal) = journal();
+        let fact = Fact::Disabled { reason: "holiday".into() };
+        journal.write(fact.clone()).unwrap();
+        let again = Journal::open(&data).unwrap();
+        assert_eq!(again.id().unwrap(), journal.id().unwrap());
+        assert_eq!(again.read().unwrap().last().unwrap().fact, fact);
+    }
+
+    #[test]
+    fn a_line_that_a_crash_cut_short_takes_nothing_with_it() {
+        let (_dir, data, journal) = journal();
+        (&journal.file).write_all(br#"{"at":"2026-01-01T00:00:0"#).unwrap();
+        let again = Journal::open(&data).unwrap();
+        again.write(Fact::Enabled {}).unwrap();
+        let facts: Vec<_> = again.read().unwrap().into_iter().map(|entry| entry.fact).collect();
+        assert_eq!(facts.len(), 2);
+        assert_eq!(facts[1], Fact::Enabled {});
+    }
+
+    #[test]
+    fn a_line_of_a_later_version_is_read_over() {
+        let (_dir, _data, journal) = journal();
+        let line = b"{\"at\":\"2026-01-01T00:00:00Z\",\"entry\":\"danced\",\"to\":1}\n";
+        (&journal.file).write_all(line).unwrap();
+        assert_eq!(journal.read().unwrap()[1].fact, Fact::Unknown);
+    }
+}

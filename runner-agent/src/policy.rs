@@ -1,0 +1,246 @@
+//! What the customer lets this runner do, whatever the server signs.
+//!
+//! ```toml
+//! version = 1
+//! kinds = ["plan", "apply"]                # absent: every kind
+//! plugins = ["terraform_module"]           # names; `*` at the end stands for the rest
+//! actions = ["backup", "report-*"]
+//! repositories = ["acme/*"]                # where artifacts may come from
+//! roles = ["arn:aws:iam::123456789012:role/stead-*"]
+//! pass_env = ["AWS_REGION"]                # of the runner's environment, handed to the child, redacted
+//! veto = ["/etc/stead/veto"]               # reads the manifest; another exit code than 0 says no
+//!
+//! [[windows]]                              # outside of all windows for its kind, a job is refused
+//! kinds = ["apply"]
+//! days = ["sat", "sun"]                    # absent: every day
+//! from = "22:00"                           # UTC
+//! to = "04:00"
+//! ```
+//!
+//! The file is read anew for every job. A file that cannot be read lets nothing through.
+use std::{fs, path::Path};
+
+use chrono::{DateTime, Datelike as _, NaiveTime, Utc, Weekday};
+use schemas::{
+    manifest::Manifest,
+    runner::{JobKind, RefusedBy},
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// What the file says.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    version: u32,
+    kinds: Option<Vec<JobKind>>,
+    plugins: Option<Vec<String>>,
+    actions: Option<Vec<String>>,
+    repositories: Option<Vec<String>>,
+    roles: Option<Vec<String>>,
+    /// Names of variables that the child gets from the runner's environment.
+    #[serde(default)]
+    pub pass_env: Vec<String>,
+    /// A command that reads the manifest on its standard input and may say no.
+    #[serde(default)]
+    pub veto: Vec<String>,
+    #[serde(default)]
+    windows: Vec<Window>,
+}
+
+/// A time in which jobs of some kinds may begin.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Window {
+    kinds: Option<Vec<JobKind>>,
+    days: Option<Vec<Weekday>>,
+    #[serde(deserialize_with = "clock")]
+    from: NaiveTime,
+    #[serde(deserialize_with = "clock")]
+    to: NaiveTime,
+}
+
+/// Why this runner does not do a job.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{detail} (rule {rule})")]
+pub struct Refusal {
+    /// Who says no.
+    pub by: RefusedBy,
+    /// In one word.
+    pub rule: String,
+    /// For people.
+    pub detail: String,
+}
+
+impl Refusal {
+    /// The customer's own word.
+    pub fn policy(rule: &str, detail: impl Into<String>) -> Self {
+        Refusal { by: RefusedBy::CustomerPolicy, rule: rule.into(), detail: detail.into() }
+    }
+}
+
+/// A policy file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// The disk said no.
+    #[error("the policy file {path} cannot be read")]
+    Read { path: String, source: std::io::Error },
+    /// The text is not a policy.
+    #[error("the policy file {path} is not understood: {why}")]
+    Parse { path: String, why: String },
+}
+
+impl Policy {
+    /// Read the file; without one everything is allowed that the server signs.
+    pub fn read(path: Option<&Path>) -> Result<Self, PolicyError> {
+        let Some(path) = path else { return Ok(Policy { version: 1, ..Policy::default() }) };
+        let name = || path.display().to_string();
+        let text = fs::read_to_string(path)
+            .map_err(|source| PolicyError::Read { path: name(), source })?;
+        let parsed: Result<Policy, _> = toml::from_str(&text);
+        let policy =
+            parsed.map_err(|error| PolicyError::Parse { path: name(), why: error.to_string() })?;
+        if policy.version == 1 {
+            Ok(policy)
+        } else {
+            let why = format!("version {} is not 1", policy.version);
+            Err(PolicyError::Parse { path: name(), why })
+        }
+    }
+
+    /// Whether this may be done at this moment.
+    pub fn allows(&self, manifest: &Manifest, now: DateTime<Utc>) -> Result<(), Refusal> {
+        let kind = manifest.kind;
+        if self.kinds.as_ref().is_some_and(|kinds| !kinds.contains(&kind)) {
+            let detail = format!("jobs of kind {} are not allowed here", kind.word());
+            return Err(Refusal::policy("kinds", detail));
+        }
+        listed("plugins", &self.plugins, &manifest.plugin.name)?;
+        if kind == JobKind::Action {
+            let action = manifest.inputs.get("action").and_then(Value::as_str);
+            listed("actions", &self.actions, action.unwrap_or_default())?;
+        }
+        for artifact in &manifest.artifacts {
+            listed("repositories", &self.repositories, &artifact.repository)?;
+        }
+        if let Some(role) = &manifest.role {
+            listed("roles", &self.roles, role)?;
+        }
+        self.in_window(kind, now)
+    }
+
+    fn in_window(&self, kind: JobKind, now: DateTime<Utc>) -> Result<(), Refusal> {
+        let mut of_kind = self.windows.iter().filter(|window| window.is_for(kind)).peekable();
+        if of_kind.peek().is_none() || of_kind.any(|window| window.is_open(now)) {
+            return Ok(());
+        }
+        let detail = format!("it is outside of the maintenance windows for {} jobs", kind.word());
+        Err(Refusal::policy("windows", detail))
+    }
+}
+
+impl Window {
+    fn is_for(&self, kind: JobKind) -> bool {
+        self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
+    }
+
+    fn is_open(&self, now: DateTime<Utc>) -> bool {
+        let (time, today) = (now.time(), now.weekday());
+        let on = |day| self.days.as_ref().is_none_or(|days| days.contains(&day));
+        if self.from <= self.to {
+            on(today) && self.from <= time && time < self.to
+        } else {
+            // Over midnight: the hours after it belong to the day on which the window opened.
+            (on(today) && self.from <= time) || (on(today.pred()) && time < self.to)
+        }
+    }
+}
+
+fn listed(rule: &str, allowed: &Option<Vec<String>>, name: &str) -> Result<(), Refusal> {
+    let fits = |pattern: &String| match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
+    };
+    match allowed {
+        Some(allowed) if !allowed.iter().any(fits) => {
+            Err(Refusal::policy(rule, format!("{name:?} is not among the allowed {rule}")))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn clock<'de, D: serde::Deserializer<'de>>(from: D) -> Result<NaiveTime, D::Error> {
+    let text = String::deserialize(from)?;
+    NaiveTime::parse_from_str(&text, "%H:%M")
+        .map_err(|_| serde::de::Error::custom(format!("{text:?} is not a time such as 22:00")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn manifest(kind: &str) -> Manifest {
+        serde_json::from_value(json!({
+            "version": 1, "job": "job_01ARZ3NDEKTSV4RRFFQ69G5FAV", "kind": kind, "class": "pure",
+            "plugin": {"name": "terraform_module", "version": "1"},
+            "artifacts": [{"repository": "acme/web", "digest": format!("sha256:{:064}", 0), "size": 1}],
+            "inputs": {"action": "report-daily"}, "role": "arn:aws:iam::1:role/stead-web",
+            "limits": {"output_bytes": 1}, "timeouts": {"deadline_ms": 1, "grace_ms": 1},
+        }))
+        .unwrap()
+    }
+
+    fn rule(policy: &str, kind: &str, at: &str) -> Option<String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("policy.toml");
+        fs::write(&path, format!("version = 1\n{policy}")).unwrap();
+        let policy = Policy::read(Some(&path)).unwrap();
+        let now = format!("2026-11-{at}:00Z").parse().unwrap();
+        policy.allows(&manifest(kind), now).err().map(|refusal| refusal.rule)
+    }
+
+    #[test]
+    fn what_is_not_named_is_allowed_until_a_list_is_given() {
+        let noon = "21T12:00";
+        assert_eq!(rule("", "apply", noon), None);
+        let cases = [
+            (r#"kinds = ["plan"]"#, "kinds"),
+            (r#"plugins = ["helm_chart"]"#, "plugins"),
+            (r#"repositories = ["other/*"]"#, "repositories"),
+            (r#"roles = ["arn:aws:iam::2:*"]"#, "roles"),
+        ];
+        for (policy, expected) in cases {
+            assert_eq!(rule(policy, "apply", noon).as_deref(), Some(expected), "{policy}");
+        }
+        assert_eq!(rule(r#"actions = ["backup"]"#, "action", noon).as_deref(), Some("actions"));
+        assert_eq!(rule(r#"actions = ["report-*"]"#, "action", noon), None);
+        assert_eq!(rule(r#"repositories = ["acme/*"]"#, "apply", noon), None);
+    }
+
+    #[test]
+    fn a_window_over_midnight_belongs_to_the_day_on_which_it_opened() {
+        // 2026-11-21 is a Saturday.
+        let window = "[[windows]]\nkinds=[\"apply\"]\ndays=[\"sat\"]\nfrom=\"22:00\"\nto=\"04:00\"";
+        assert_eq!(rule(window, "apply", "21T23:00"), None);
+        assert_eq!(rule(window, "apply", "22T03:59"), None);
+        assert_eq!(rule(window, "apply", "21T03:00").as_deref(), Some("windows"));
+        assert_eq!(rule(window, "apply", "22T04:00").as_deref(), Some("windows"));
+        assert_eq!(rule(window, "plan", "21T12:00"), None);
+    }
+
+    #[test]
+    fn a_rule_that_is_not_understood_is_not_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("policy.toml");
+        for text in
+            ["version = 1\nkind = [\"plan\"]", "version = 2", "", "version = 1\nkinds = [\"x\"]"]
+        {
+            fs::write(&path, text).unwrap();
+            assert!(Policy::read(Some(&path)).is_err(), "{text}");
+        }
+        assert!(Policy::read(Some(&dir.path().join("none"))).is_err());
+        assert!(Policy::read(None).is_ok());
+    }
+}

@@ -1,0 +1,257 @@
+//! The shim: the small parent process of one job's child. It outlives the agent that started it.
+//!
+//! ```text
+//! supervisor ──spawn──▶ shim (own session) ──▶ plugin ──▶ child (own process group)
+//!     │  ▲                │ redact, number        ▲
+//!     │  └── log.ndjson ──┤ reports.ndjson        │ TERM … KILL
+//!     └──── cancel.json ──┴───────────────────────┘ deadline, silence
+//! ```
+//!
+//! The supervisor only reads its files; nothing is lost and nothing ends when the supervisor does.
+pub mod limits;
+pub mod log;
+pub mod order;
+pub mod recorder;
+pub mod redact;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Read as _},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use domain::ids::{ExecutionId, JobId};
+use nix::sys::stat::{Mode, umask};
+use schemas::{
+    manifest::Manifest,
+    runner::{FailureReason, Finished, Outcome, RefusedBy, ReportBody},
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::{
+    limits::Watch,
+    order::{CancelOrder, Cause, Order},
+    recorder::Recorder,
+    redact::Redactor,
+};
+use crate::{
+    client::Client,
+    data::{Data, JobDir},
+    host::Process,
+    journal::{Fact, Journal},
+    plugins::{self, JobContext, PluginError, Registry},
+};
+
+/// Run one job to its end. What comes back is only for the shim's own standard error: whoever can be told
+/// is told through the files.
+pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Result<()> {
+    // Out of the supervisor's session, so that what ends it does not end us. Fails only if we lead one already.
+    let _leads_already = nix::unistd::setsid();
+    umask(Mode::from_bits_truncate(0o077));
+    let journal = Journal::open(data)?;
+    let process = Process::of(std::process::id())?;
+    journal.write(Fact::Spawned { job, execution, process })?;
+    let dir = data.job(execution);
+    let order = read_order();
+    let secrets: Vec<&str> = order.as_ref().map_or(Vec::new(), |order| order.secrets().collect());
+    let parsed = order.as_ref().ok().map(|order| serde_json::from_str(&order.manifest));
+    let keep = match &parsed {
+        Some(Ok(Manifest { limits, .. })) => limits.output_bytes,
+        Some(Err(_)) | None => 0,
+    };
+    let redactor = Redactor::new(secrets);
+    let recorder = Recorder::begin((job, execution), dir.clone(), journal, redactor, keep)?;
+    recorder.pen().report(ReportBody::Started {})?;
+    let last = match (&order, parsed) {
+        (Ok(order), Some(Ok(manifest))) => work(data, &dir, order, manifest, &recorder).await,
+        (Ok(_), Some(Err(error))) => Err(anyhow::Error::new(error).context("reading the manifest")),
+        (_, _) => Err(anyhow::anyhow!("the supervisor ended before it had said what to do")),
+    };
+    let last =
+        last.unwrap_or_else(|error| failed(FailureReason::SpawnFailed, format!("{error:#}")));
+    recorder.pen().finish(last)?;
+    // The child may have written secrets there.
+    let _best_effort = fs::remove_dir_all(dir.work());
+    Ok(())
+}
+
+fn read_order() -> io::Result<Order> {
+    let mut text = zeroize::Zeroizing::new(String::new());
+    io::stdin().read_to_string(&mut text)?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+async fn work(
+    data: &Data,
+    dir: &JobDir,
+    order: &Order,
+    manifest: Manifest,
+    recorder: &Recorder,
+) -> anyhow::Result<Finished> {
+    let (grace, silence) = (manifest.timeouts.grace_ms, manifest.timeouts.no_output_ms);
+    let mut watch = Watch::new(
+        dir.clone(),
+        recorder.clone(),
+        order.deadline_uptime_ms,
+        Duration::from_millis(grace),
+        silence.map(Duration::from_millis),
+    );
+    let context = context(data, dir, order, &manifest, recorder, &watch)?;
+    let mut sink = recorder.clone();
+    let mut plugin =
+        tokio::spawn(async move { plugins::run(&manifest, &context, &mut sink).await });
+    let mut stop = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let ended = loop {
+        tokio::select! {
+            ended = &mut plugin => break Some(ended),
+            () = watch.stuck() => break None,
+            _signal = stop.recv() => {
+                let reason = "the shim was told to stop".into();
+                watch.stop(&CancelOrder { reason, grace_ms: grace, cause: Cause::AgentStop });
+            }
+        }
+    };
+    plugin.abort();
+    Ok(match ended {
+        Some(Ok(ended)) => said(ended, watch.cause, recorder),
+        Some(Err(_)) => failed(FailureReason::PluginFailed, "the plugin panicked".into()),
+        None => stopped(watch.cause, true),
+    })
+}
+
+fn context(
+    data: &Data,
+    dir: &JobDir,
+    order: &Order,
+    manifest: &Manifest,
+    recorder: &Recorder,
+    watch: &Watch,
+) -> anyhow::Result<JobContext> {
+    let (job, execution) = (recorder.pen().job, recorder.pen().execution);
+    let http = Client::new(&order.server, &order.trust)?.http();
+    let (base_url, token) = (order.server.clone(), order.job_token.clone());
+    Ok(JobContext {
+        work_dir: dir.work(),
+        state_dir: data.path("state"),
+        artifacts_dir: data.path("artifacts"),
+        plugin_dir: order.plugin_dir.clone(),
+        plans_dir: data.path("plans"),
+        env: environment(dir, order, job, execution)?,
+        wrapper: limits::wrapper(&manifest.limits),
+        cancel: watch.cancel.clone(),
+        registry: Registry { base_url, token, http },
+        job,
+        execution,
+        manifest_digest: order.manifest_digest.clone(),
+    })
+}
+
+/// The child's whole environment: nothing of the runner's own but what the customer passes on.
+fn environment(
+    dir: &JobDir,
+    order: &Order,
+    job: JobId,
+    execution: ExecutionId,
+) -> io::Result<BTreeMap<String, String>> {
+    let work = dir.work().display().to_string();
+    // Beside the work directory, which a plugin may expect to be empty.
+    let scratch = dir.root().join("tmp");
+    crate::data::directory(&scratch)?;
+    let mut env = order.pass_env.clone();
+    let ours = [
+        ("PATH", order.path.clone()),
+        ("HOME", work),
+        ("TMPDIR", scratch.display().to_string()),
+        ("LANG", "C.UTF-8".into()),
+        ("STEAD_JOB", job.to_string()),
+        ("STEAD_EXECUTION", execution.to_string()),
+    ];
+    env.extend(ours.map(|(name, value)| (name.to_owned(), value)));
+    Ok(env)
+}
+
+/// What a plugin's end means, seen with what we asked of it.
+fn said(
+    ended: Result<plugins::Outcome, PluginError>,
+    cause: Option<Cause>,
+    recorder: &Recorder,
+) -> Finished {
+    match ended {
+        Ok(plugins::Outcome::Succeeded) => {
+            let late = cause.map_or("", |_| "cancel_too_late");
+            Finished { outcome: Outcome::Succeeded, exit_code: Some(0), ..last(late.into()) }
+        }
+        Ok(plugins::Outcome::Failed { reason, exit_code, signal, detail }) => {
+            Finished { exit_code, signal, ..failed(reason, detail) }
+        }
+        Ok(plugins::Outcome::Cancelled { forced }) => stopped(cause, forced),
+        Err(error) => {
+            let (reason, detail) = (error.reason(), format!("{:#}", anyhow::Error::new(error)));
+            let mut pen = recorder.pen();
+            pen.say(&detail);
+            if reason == FailureReason::Refused {
+                let (by, rule) = (RefusedBy::Capability, "plugin".into());
+                let detail = pen.clean(&detail);
+                if let Err(error) = pen.report(ReportBody::Refused { by, rule, detail }) {
+                    pen.say(&format!("the refusal could not be journalled: {error}"));
+                }
+            }
+            failed(reason, detail)
+        }
+    }
+}
+
+fn stopped(cause: Option<Cause>, forced: bool) -> Finished {
+    match cause {
+        Some(Cause::Cancel) => {
+            Finished { outcome: Outcome::Cancelled, forced, ..last(String::new()) }
+        }
+        Some(Cause::Deadline) => failed(FailureReason::TimedOut, "the deadline has passed".into()),
+        Some(Cause::NoOutput) => {
+            failed(FailureReason::TimedOut, "there was no output for too long".into())
+        }
+        Some(Cause::AgentStop) => {
+            failed(FailureReason::AgentStopped, "the runner was told to stop at once".into())
+        }
+        None => failed(FailureReason::PluginFailed, "the plugin gave up unasked".into()),
+    }
+}
+
+fn failed(reason: FailureReason, detail: String) -> Finished {
+    Finished { reason: Some(reason), ..last(detail) }
+}
+
+/// A last word whose log is still open.
+fn last(detail: String) -> Finished {
+    Finished {
+        outcome: Outcome::Failed,
+        exit_code: None,
+        signal: None,
+        reason: None,
+        detail,
+        forced: false,
+        log_len: 0,
+        log_sha256: String::new(),
+        omitted: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_asked_decides_what_an_end_means() {
+        let stopped_by = |cause| {
+            let last = stopped(Some(cause), true);
+            (last.outcome, last.reason, last.forced)
+        };
+        assert_eq!(stopped_by(Cause::Cancel), (Outcome::Cancelled, None, true));
+        let timed_out = (Outcome::Failed, Some(FailureReason::TimedOut), false);
+        assert_eq!(stopped_by(Cause::Deadline), timed_out);
+        assert_eq!(stopped_by(Cause::NoOutput), timed_out);
+        assert_eq!(stopped_by(Cause::AgentStop).1, Some(FailureReason::AgentStopped));
+    }
+}

@@ -1,0 +1,131 @@
+//! What holds a child back: its time, its silence, its memory.
+use std::time::{Duration, Instant};
+
+use schemas::manifest::Limits;
+
+use super::order::{CancelOrder, Cause};
+use crate::{data, data::JobDir, host, plugins::Cancel, shim::recorder::Recorder};
+
+/// How often the watch looks.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often the log is made durable.
+const SYNC: Duration = Duration::from_millis(200);
+
+/// In front of every command of a job: a shell that limits itself and becomes the command.
+pub fn wrapper(limits: &Limits) -> Vec<String> {
+    let Some(bytes) = limits.memory_bytes else { return Vec::new() };
+    let script = format!("ulimit -v {} && exec \"$@\"", bytes / 1024);
+    ["/bin/sh", "-c", &script, "stead-limits"].map(String::from).to_vec()
+}
+
+/// Watches one execution until it ends, and says stop.
+pub struct Watch {
+    pub dir: JobDir,
+    pub cancel: Cancel,
+    pub recorder: Recorder,
+    pub deadline_uptime_ms: u64,
+    pub grace: Duration,
+    pub no_output: Option<Duration>,
+    /// What wanted the end, once something did.
+    pub cause: Option<Cause>,
+    forced_at: Option<Instant>,
+    synced: Instant,
+}
+
+impl Watch {
+    pub fn new(
+        dir: JobDir,
+        recorder: Recorder,
+        deadline_uptime_ms: u64,
+        grace: Duration,
+        no_output: Option<Duration>,
+    ) -> Self {
+        let (cancel, now) = (Cancel::default(), Instant::now());
+        let (cause, forced_at, synced) = (None, None, now);
+        Watch {
+            dir,
+            cancel,
+            recorder,
+            deadline_uptime_ms,
+            grace,
+            no_output,
+            cause,
+            forced_at,
+            synced,
+        }
+    }
+
+    /// Look again and again; ends only when a child had every chance to end and did not.
+    pub async fn stuck(&mut self) {
+        loop {
+            self.look();
+            let patience = Duration::from_secs(20);
+            if self.cancel.forced.is_cancelled()
+                && self.forced_at.is_some_and(|at| at.elapsed() > patience)
+            {
+                return;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Stop, with this patience. A later word may only be less patient.
+    pub fn stop(&mut self, order: &CancelOrder) {
+        let at = Instant::now() + Duration::from_millis(order.grace_ms);
+        let sooner = self.forced_at.is_none_or(|forced| at < forced);
+        if sooner {
+            self.forced_at = Some(at);
+        }
+        if self.cause.is_none() {
+            self.cause = Some(order.cause);
+            let seconds = order.grace_ms / 1_000;
+            self.recorder.pen().say(&format!("stopping within {seconds} s: {}", order.reason));
+            self.cancel.asked.cancel();
+        }
+    }
+
+    fn look(&mut self) {
+        if self.synced.elapsed() >= SYNC {
+            self.synced = Instant::now();
+            self.recorder.pen().log().sync();
+        }
+        if let Ok(Some(order)) = data::read_json::<CancelOrder>(&self.dir.cancel()) {
+            self.stop(&order);
+        }
+        if self.cause.is_none() && host::uptime_ms() >= self.deadline_uptime_ms {
+            self.stop(&self.own(Cause::Deadline, "the deadline has passed"));
+        }
+        let silence = self.recorder.pen().log().silence();
+        if self.cause.is_none() && self.no_output.is_some_and(|limit| silence >= limit) {
+            self.stop(&self.own(Cause::NoOutput, "there was no output for too long"));
+        }
+        if self.forced_at.is_some_and(|at| Instant::now() >= at)
+            && !self.cancel.forced.is_cancelled()
+        {
+            self.recorder.pen().say("the grace is over: SIGKILL");
+            self.cancel.forced.cancel();
+        }
+    }
+
+    fn own(&self, cause: Cause, reason: &str) -> CancelOrder {
+        let grace_ms = u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX);
+        CancelOrder { reason: reason.into(), grace_ms, cause }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_limited_for_the_command_and_what_it_starts() {
+        assert!(wrapper(&Limits { memory_bytes: None, output_bytes: 1 }).is_empty());
+        let limited = wrapper(&Limits { memory_bytes: Some(1 << 30), output_bytes: 1 });
+        let said = std::process::Command::new(&limited[0])
+            .args(&limited[1..])
+            .args(["sh", "-c", "ulimit -v"])
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8(said.stdout).unwrap().trim(), "1048576");
+    }
+}

@@ -1,0 +1,333 @@
+//! The log of one execution: records on lines, appended to one file that is exactly what is sent.
+//!
+//! ```text
+//! log.ndjson   record … record │ the beginning, while it fits
+//! tail.0/1     record … record │ what came after: two files in turn, the older one is dropped
+//! at the end   log.ndjson ◀── {"omitted":BYTES} ◀── the last records of the tail
+//! ```
+//!
+//! A disk that is full costs log bytes, and the log says how many; it never costs the job.
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use schemas::{
+    moment,
+    runner::{
+        LogRecord, LogStream,
+        log::{HEAD_BYTES, LINE_BYTES, TAIL_BYTES},
+    },
+};
+use sha2::{Digest as _, Sha256};
+
+use crate::{data, data::JobDir, host};
+
+/// An open log.
+pub struct Log {
+    file: File,
+    began: Instant,
+    written: Instant,
+    next: u64,
+    phase: Option<String>,
+    length: u64,
+    hash: Sha256,
+    head_limit: u64,
+    tail: Option<Tail>,
+    tail_limit: u64,
+    dir: PathBuf,
+    dirty: bool,
+}
+
+/// What the server is told of a whole log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seal {
+    /// Bytes.
+    pub length: u64,
+    /// SHA-256, hexadecimal.
+    pub sha256: String,
+    /// Bytes that were left out.
+    pub omitted: u64,
+}
+
+impl Log {
+    /// Begin a log; `keep` is how many bytes of it are wanted.
+    pub fn begin(dir: &JobDir, keep: u64) -> io::Result<Self> {
+        let now = Instant::now();
+        let keep = keep.clamp(64 * 1024, HEAD_BYTES + TAIL_BYTES);
+        let tail_limit = (keep / 4).min(TAIL_BYTES);
+        let mut log = Log {
+            file: data::append(&dir.log())?,
+            began: now,
+            written: now,
+            next: 1,
+            phase: None,
+            length: 0,
+            hash: Sha256::new(),
+            head_limit: (keep - tail_limit).min(HEAD_BYTES),
+            tail: None,
+            tail_limit,
+            dir: dir.root().into(),
+            dirty: false,
+        };
+        data::sync_parent(&dir.log())?;
+        log.say(&moment::text(&host::now()));
+        Ok(log)
+    }
+
+    /// Bytes that can be sent by now.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// How long nobody has said anything.
+    pub fn silence(&self) -> Duration {
+        self.written.elapsed()
+    }
+
+    /// What comes now belongs to this phase.
+    pub fn enter(&mut self, phase: &str) {
+        self.phase = Some(phase.into());
+    }
+
+    /// The shim says something itself.
+    pub fn say(&mut self, text: &str) {
+        self.record(LogStream::Shim, text, false);
+    }
+
+    /// Lines with their newlines; what has none goes on in the next record.
+    pub fn lines(&mut self, stream: LogStream, text: &[u8]) {
+        self.written = Instant::now();
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            let whole = line.strip_suffix(b"\n");
+            self.line(stream, whole.unwrap_or(line), whole.is_none());
+        }
+    }
+
+    fn line(&mut self, stream: LogStream, line: &[u8], goes_on: bool) {
+        let text = String::from_utf8_lossy(line);
+        let mut rest = text.as_ref();
+        while rest.len() > LINE_BYTES {
+            let (part, more) = rest.split_at(rest.floor_char_boundary(LINE_BYTES));
+            self.record(stream, part, true);
+            rest = more;
+        }
+        self.record(stream, rest, goes_on);
+    }
+
+    fn record(&mut self, s: LogStream, text: &str, c: bool) {
+        let t = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let (n, p) = (self.next, self.phase.clone());
+        self.next += 1;
+        self.write(&LogRecord { n, t, s, p, m: text.into(), c, omitted: None });
+    }
+
+    fn write(&mut self, record: &LogRecord) {
+        // A record is made of texts and numbers: it always has a JSON.
+        let Ok(mut line) = serde_json::to_vec(record) else { return };
+        line.push(b'\n');
+        let fits = self.length + line.len() as u64 <= self.head_limit;
+        if self.tail.is_none() && fits && self.append(&line) {
+            return;
+        }
+        let (dir, limit) = (&self.dir, self.tail_limit);
+        self.tail.get_or_insert_with(|| Tail::new(dir, limit, record.n)).push(&line);
+    }
+
+    /// All of it or nothing of it.
+    fn append(&mut self, bytes: &[u8]) -> bool {
+        if self.file.write_all(bytes).is_err() {
+            let _best_effort = self.file.set_len(self.length);
+            return false;
+        }
+        self.hash.update(bytes);
+        self.length += bytes.len() as u64;
+        self.dirty = true;
+        true
+    }
+
+    /// Make what was written durable.
+    pub fn sync(&mut self) {
+        if std::mem::take(&mut self.dirty) {
+            // A disk that cannot do it now may do it the next time.
+            self.dirty = self.file.sync_data().is_err();
+        }
+    }
+
+    /// End it: what is left of the tail follows, after a word about what is not.
+    pub fn end(&mut self) -> Seal {
+        let mut omitted = 0;
+        if let Some(tail) = self.tail.take() {
+            let (first, t) = (tail.first, self.began.elapsed().as_micros());
+            let (kept, left_out) = tail.end();
+            omitted = left_out;
+            if omitted > 0 {
+                let record = LogRecord {
+                    n: first,
+                    t: u64::try_from(t).unwrap_or(u64::MAX),
+                    s: LogStream::Shim,
+                    p: None,
+                    m: format!("… {omitted} bytes omitted …"),
+                    c: false,
+                    omitted: Some(omitted),
+                };
+                let mut line = serde_json::to_vec(&record).unwrap_or_default();
+                line.push(b'\n');
+                self.append(&line);
+            }
+            if !self.append(&kept) {
+                omitted += kept.len() as u64;
+            }
+        }
+        self.sync();
+        Seal { length: self.length, sha256: hex::encode(self.hash.clone().finalize()), omitted }
+    }
+}
+
+/// The last bytes of a log that has become too long.
+struct Tail {
+    files: [PathBuf; 2],
+    current: Option<File>,
+    older: u64,
+    length: u64,
+    pushed: u64,
+    limit: u64,
+    /// The number of the first record that did not fit.
+    first: u64,
+}
+
+impl Tail {
+    fn new(dir: &std::path::Path, limit: u64, first: u64) -> Self {
+        let files = [dir.join("tail.0"), dir.join("tail.1")];
+        Tail { files, current: None, older: 0, length: 0, pushed: 0, limit, first }
+    }
+
+    fn push(&mut self, line: &[u8]) {
+        let size = line.len() as u64;
+        self.pushed += size;
+        if self.current.is_none() || self.length + size > self.limit {
+            self.turn();
+        }
+        let Some(file) = &mut self.current else { return };
+        if file.write_all(line).is_ok() {
+            self.length += size;
+        } else {
+            let _best_effort = file.set_len(self.length);
+        }
+    }
+
+    /// The current file becomes the older one, the older one begins anew.
+    fn turn(&mut self) {
+        let [current, older] = &self.files;
+        if self.current.take().is_some() && fs::rename(current, older).is_ok() {
+            self.older = self.length;
+        }
+        let _absent = data::remove(current);
+        self.current = data::append(current).ok();
+        self.length = 0;
+    }
+
+    /// The last records that fit, and how many bytes do not.
+    fn end(self) -> (Vec<u8>, u64) {
+        let [current, older] = &self.files;
+        let mut kept =
+            if self.older > 0 { fs::read(older).unwrap_or_default() } else { Vec::new() };
+        kept.extend(fs::read(current).unwrap_or_default());
+        let over = kept.len().saturating_sub(usize::try_from(self.limit).unwrap_or(usize::MAX));
+        if over > 0 {
+            let newline = kept[over - 1..].iter().position(|byte| *byte == b'\n');
+            kept.drain(..newline.map_or(kept.len(), |at| over + at));
+        }
+        for file in &self.files {
+            let _absent = data::remove(file);
+        }
+        let omitted = self.pushed.saturating_sub(kept.len() as u64);
+        (kept, omitted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Data;
+
+    fn begin(keep: u64) -> (tempfile::TempDir, JobDir, Log) {
+        let temp = tempfile::tempdir().unwrap();
+        let data = Data::open(temp.path()).unwrap();
+        let dir = data.job("exe_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap());
+        dir.create().unwrap();
+        let log = Log::begin(&dir, keep).unwrap();
+        (temp, dir, log)
+    }
+
+    fn records(dir: &JobDir, seal: &Seal) -> Vec<LogRecord> {
+        let bytes = fs::read(dir.log()).unwrap();
+        assert_eq!(bytes.len() as u64, seal.length);
+        assert_eq!(hex::encode(Sha256::digest(&bytes)), seal.sha256);
+        let text = String::from_utf8(bytes).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn the_first_record_says_when_and_every_line_has_its_number() {
+        let (_temp, dir, mut log) = begin(HEAD_BYTES);
+        log.enter("init");
+        log.lines(LogStream::Out, b"one\ntwo\xff\n");
+        log.lines(LogStream::Err, b"three\n");
+        let seal = log.end();
+        let records = records(&dir, &seal);
+        assert!(records[0].m.ends_with('Z') && records[0].s == LogStream::Shim);
+        assert_eq!(records.iter().map(|record| record.n).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        assert_eq!(records[2].m, "two\u{fffd}");
+        assert_eq!(records[3].p.as_deref(), Some("init"));
+        assert_eq!(seal.omitted, 0);
+    }
+
+    #[test]
+    fn a_long_line_goes_on_in_the_next_record() {
+        let (_temp, dir, mut log) = begin(HEAD_BYTES);
+        let line = "é".repeat(LINE_BYTES);
+        log.lines(LogStream::Out, format!("{line}\n").as_bytes());
+        let seal = log.end();
+        let records = &records(&dir, &seal)[1..];
+        assert!(records.iter().all(|record| record.m.len() <= LINE_BYTES));
+        assert_eq!(records.iter().filter(|record| !record.c).count(), 1);
+        assert_eq!(records.iter().map(|record| record.m.as_str()).collect::<String>(), line);
+    }
+
+    #[test]
+    fn the_middle_of_a_storm_is_left_out_and_the_log_says_so() {
+        let (_temp, dir, mut log) = begin(256 * 1024);
+        for number in 0..20_000 {
+            log.lines(LogStream::Out, format!("line {number}\n").as_bytes());
+        }
+        let seal = log.end();
+        assert!(seal.length <= 256 * 1024 + 200, "{}", seal.length);
+        let records = records(&dir, &seal);
+        assert_eq!(records.last().unwrap().m, "line 19999");
+        let gap = records.iter().position(|record| record.omitted.is_some()).unwrap();
+        assert_eq!(records[gap].omitted, Some(seal.omitted));
+        assert_eq!(records[gap].n, records[gap - 1].n + 1);
+        assert!(records.windows(2).all(|pair| pair[0].n < pair[1].n));
+        // What was sent, what was left out and the word about it are all there is.
+        let all: usize =
+            (2..=20_001u64).filter(|n| records.iter().all(|record| record.n != *n)).count();
+        assert!(all > 10_000);
+    }
+
+    #[test]
+    fn a_log_that_fits_in_head_and_tail_loses_nothing() {
+        let (_temp, dir, mut log) = begin(256 * 1024);
+        for number in 0..4_600 {
+            log.lines(LogStream::Out, format!("line {number:06}\n").as_bytes());
+        }
+        assert!(log.tail.is_some());
+        let seal = log.end();
+        assert_eq!(seal.omitted, 0);
+        let records = records(&dir, &seal);
+        assert!(records.windows(2).all(|pair| pair[0].n + 1 == pair[1].n));
+        assert_eq!(records.len(), 4_601);
+    }
+}

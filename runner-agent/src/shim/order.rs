@@ -1,0 +1,68 @@
+//! What the supervisor hands to a shim: once, through a pipe, never through a file or an argument.
+use std::{collections::BTreeMap, path::PathBuf};
+
+use domain::digest::Digest;
+use serde::{Deserialize, Serialize};
+
+use crate::tls::Trust;
+
+/// Everything that a shim needs and cannot read in its directory.
+#[derive(Serialize, Deserialize)]
+pub struct Order {
+    /// The manifest's bytes as they were signed: JSON.
+    pub manifest: String,
+    /// Their SHA-256.
+    pub manifest_digest: Digest,
+    /// Scheme, host and port of the Runner listener.
+    pub server: String,
+    /// Whom to believe to be that.
+    pub trust: Trust,
+    /// For the registry. Redacted.
+    pub job_token: String,
+    /// On the clock that nobody sets: milliseconds since the host started.
+    pub deadline_uptime_ms: u64,
+    /// Variables that the customer passes on. Their values are redacted.
+    pub pass_env: BTreeMap<String, String>,
+    /// Where programs are found.
+    pub path: String,
+    /// Where plugin executables are.
+    pub plugin_dir: PathBuf,
+}
+
+impl Order {
+    /// Every value that must not be seen.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.pass_env.values().map(String::as_str).chain([self.job_token.as_str()])
+    }
+}
+
+impl std::fmt::Debug for Order {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Order").field("manifest", &self.manifest_digest).finish_non_exhaustive()
+    }
+}
+
+/// The supervisor's word to a running shim: a file, so that it survives both.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CancelOrder {
+    /// Why, for people.
+    pub reason: String,
+    /// Milliseconds from the polite signal to the last one.
+    pub grace_ms: u64,
+    /// Who wants it.
+    pub cause: Cause,
+}
+
+/// Why a child is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// Somebody asked.
+    Cancel,
+    /// Its time is over.
+    Deadline,
+    /// It was silent for too long.
+    NoOutput,
+    /// The agent or the host stops at once, or the customer said so.
+    AgentStop,
+}

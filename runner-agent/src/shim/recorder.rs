@@ -1,0 +1,196 @@
+//! The shim's pen: everything a plugin says goes through here, redacted, to the log and to the reports.
+use std::{
+    fs::File,
+    io::{self, Write as _},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use domain::ids::{ExecutionId, JobId};
+use schemas::runner::{ArtifactReport, Exit, Finished, LogStream, PlanReport, Report, ReportBody};
+use serde_json::{Map, Value};
+
+use super::{
+    log::Log,
+    redact::{Redactor, Waiting},
+};
+use crate::{
+    data::{self, JobDir},
+    host::Process,
+    journal::{Fact, Journal},
+    plugins::{PlanRecord, Sink, Stream},
+};
+
+/// Reports of phases beyond this are left out; the log still has them.
+const PHASES: u32 = 64;
+/// A plugin's line of this length was cut and goes on.
+const CUT: usize = 1 << 20;
+
+/// Everything that is written of one execution.
+pub struct Pen {
+    pub job: JobId,
+    pub execution: ExecutionId,
+    dir: JobDir,
+    journal: Journal,
+    redactor: Redactor,
+    log: Log,
+    reports: File,
+    seq: u64,
+    phases: u32,
+    waiting: [Waiting; 2],
+}
+
+/// The pen in the hands of a plugin and of the shim that watches it.
+#[derive(Clone)]
+pub struct Recorder(Arc<Mutex<Pen>>);
+
+impl Recorder {
+    /// Begin to write.
+    pub fn begin(
+        (job, execution): (JobId, ExecutionId),
+        dir: JobDir,
+        journal: Journal,
+        redactor: Redactor,
+        keep: u64,
+    ) -> io::Result<Self> {
+        let log = Log::begin(&dir, keep)?;
+        let reports = data::append(&dir.reports())?;
+        data::sync_parent(&dir.reports())?;
+        let (seq, phases, waiting) = (0, 0, Default::default());
+        let pen =
+            Pen { job, execution, dir, journal, redactor, log, reports, seq, phases, waiting };
+        Ok(Recorder(Arc::new(Mutex::new(pen))))
+    }
+
+    /// The pen; a plugin that panicked while it held it has not harmed it.
+    pub fn pen(&self) -> MutexGuard<'_, Pen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pen {
+    /// One more report, on disk when this returns.
+    pub fn report(&mut self, body: ReportBody) -> io::Result<()> {
+        let (execution, seq, log_len) = (self.execution, self.seq + 1, self.log.length());
+        let mut line = serde_json::to_vec(&Report { execution, seq, body, log_len })?;
+        line.push(b'\n');
+        self.reports.write_all(&line)?;
+        self.reports.sync_data()?;
+        self.seq = seq;
+        Ok(())
+    }
+
+    /// The shim says something itself.
+    pub fn say(&mut self, text: &str) {
+        let clean = self.redactor.text(text);
+        self.log.say(&clean);
+    }
+
+    /// What is shown of a text.
+    pub fn clean(&self, text: &str) -> String {
+        self.redactor.text(text)
+    }
+
+    /// The log, for its clock and its disk.
+    pub fn log(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    fn line(&mut self, stream: Stream, bytes: &[u8]) {
+        let (stream, waiting) = match stream {
+            Stream::Out => (LogStream::Out, &mut self.waiting[0]),
+            Stream::Err => (LogStream::Err, &mut self.waiting[1]),
+            Stream::Runner => {
+                let mut clean = self.redactor.bytes(bytes);
+                clean.push(b'\n');
+                return self.log.lines(LogStream::Shim, &clean);
+            }
+        };
+        let shown = self.redactor.line(waiting, bytes, bytes.len() >= CUT);
+        self.log.lines(stream, &shown);
+    }
+
+    fn plan(&mut self, plan: PlanRecord) -> io::Result<()> {
+        // The approval is on the digest of this summary: it cannot be cleaned, only be kept back.
+        if self.redactor.value(plan.summary.clone()) != plan.summary {
+            return Err(io::Error::other("the plan's summary holds a secret value"));
+        }
+        let bytes = proof::canonical::json(&plan.summary).map_err(io::Error::other)?;
+        data::replace(&self.dir.blobs().join(plan.summary_digest.to_string()), &bytes)?;
+        let PlanRecord { digest, file, summary_digest: summary, noop, .. } = plan;
+        let PlanRecord { add, change, destroy, tool, .. } = plan;
+        // The supervisor signs it: a shim holds no key.
+        let signature = String::new();
+        let plan =
+            PlanReport { digest, file, summary, noop, add, change, destroy, tool, signature };
+        self.report(ReportBody::Plan(plan))
+    }
+
+    /// The last word: the log is closed first, the report and the journal say how it was.
+    pub fn finish(&mut self, mut last: Finished) -> io::Result<()> {
+        for (index, stream) in [LogStream::Out, LogStream::Err].into_iter().enumerate() {
+            let rest = self.redactor.rest(&mut self.waiting[index]);
+            self.log.lines(stream, &rest);
+        }
+        last.detail = self.redactor.text(&last.detail);
+        let seal = self.log.end();
+        (last.log_len, last.log_sha256, last.omitted) = (seal.length, seal.sha256, seal.omitted);
+        let exit = Exit {
+            outcome: last.outcome,
+            code: last.exit_code,
+            signal: last.signal,
+            reason: last.reason,
+        };
+        self.report(ReportBody::Finished(last))?;
+        let (job, execution) = (self.job, self.execution);
+        self.journal.write(Fact::Exited { job, execution, exit })
+    }
+
+    /// A fact for the journal.
+    pub fn journal(&self, fact: Fact) -> io::Result<()> {
+        self.journal.write(fact)
+    }
+}
+
+impl Sink for Recorder {
+    fn phase(&mut self, name: &str) {
+        let mut pen = self.pen();
+        pen.log.enter(name);
+        pen.phases += 1;
+        if pen.phases <= PHASES {
+            let name = pen.redactor.text(name);
+            // A report that cannot be written now is missed in the timeline; the work goes on.
+            if let Err(error) = pen.report(ReportBody::Phase { name }) {
+                pen.say(&format!("the phase could not be journalled: {error}"));
+            }
+        }
+    }
+
+    fn line(&mut self, stream: Stream, bytes: &[u8]) {
+        self.pen().line(stream, bytes);
+    }
+
+    fn child(&mut self, pid: u32) -> io::Result<()> {
+        let pen = self.pen();
+        match Process::of(pid) {
+            Ok(process) => pen.journal(Fact::Child { execution: pen.execution, process }),
+            // It has ended already.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn plan(&mut self, plan: PlanRecord) -> io::Result<()> {
+        self.pen().plan(plan)
+    }
+
+    fn outputs(&mut self, outputs: Map<String, Value>) -> io::Result<()> {
+        let mut pen = self.pen();
+        let clean =
+            |(name, value): (String, Value)| (pen.redactor.text(&name), pen.redactor.value(value));
+        let outputs = outputs.into_iter().map(clean).collect();
+        pen.report(ReportBody::Outputs { outputs })
+    }
+
+    fn artifact(&mut self, artifact: ArtifactReport) -> io::Result<()> {
+        self.pen().report(ReportBody::Artifact(artifact))
+    }
+}

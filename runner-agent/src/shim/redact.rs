@@ -1,0 +1,247 @@
+//! Takes secret values out of everything that leaves a child, before it touches the disk.
+//!
+//! Exact values of six bytes and more, also where they are encoded (base64 at every alignment, URL, JSON,
+//! hexadecimal) and where they go over several lines: a line that may be the beginning of such a value waits
+//! for the next one.
+use aho_corasick::{AhoCorasick, MatchKind};
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD},
+};
+use serde_json::Value;
+
+/// What stands where a secret was.
+pub const MARK: &str = "[redacted]";
+/// Shorter values would take half of every log with them.
+const SHORTEST: usize = 6;
+
+/// Knows the values; remembers nothing else.
+#[derive(Debug, Default)]
+pub struct Redactor {
+    automaton: Option<AhoCorasick>,
+    /// Beginnings of values that end with a newline.
+    beginnings: Vec<Vec<u8>>,
+    longest: usize,
+}
+
+/// What of one stream waits for its next line.
+#[derive(Debug, Default)]
+pub struct Waiting(Vec<u8>);
+
+impl Redactor {
+    /// A redactor of these values.
+    pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut patterns: Vec<Vec<u8>> = values.into_iter().flat_map(variants).collect();
+        patterns.sort_unstable();
+        patterns.dedup();
+        let beginnings = patterns.iter().flat_map(|pattern| {
+            let ends = pattern.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+            ends.map(|(at, _)| pattern[..=at].to_vec()).filter(|start| start.len() < pattern.len())
+        });
+        let beginnings = beginnings.collect();
+        let longest = patterns.iter().map(Vec::len).max().unwrap_or(0);
+        let builder =
+            AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&patterns);
+        let automaton = builder.ok().filter(|_| !patterns.is_empty());
+        Redactor { automaton, beginnings, longest }
+    }
+
+    /// A text without the values.
+    pub fn text(&self, text: &str) -> String {
+        String::from_utf8_lossy(&self.bytes(text.as_bytes())).into_owned()
+    }
+
+    /// JSON without the values, in its keys and its texts.
+    pub fn value(&self, value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.text(&text)),
+            Value::Array(items) => items.into_iter().map(|item| self.value(item)).collect(),
+            Value::Object(members) => {
+                let clean = |(key, member): (String, Value)| (self.text(&key), self.value(member));
+                Value::Object(members.into_iter().map(clean).collect())
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => value,
+        }
+    }
+
+    /// Bytes without the values.
+    pub fn bytes(&self, bytes: &[u8]) -> Vec<u8> {
+        match &self.automaton {
+            None => bytes.to_vec(),
+            Some(automaton) => {
+                let mut clean = Vec::with_capacity(bytes.len());
+                automaton.replace_all_with_bytes(bytes, &mut clean, |_, _, clean| {
+                    clean.extend_from_slice(MARK.as_bytes());
+                    true
+                });
+                clean
+            }
+        }
+    }
+
+    /// Take in a line of a stream and give out what can be shown: whole lines with their newlines, and
+    /// after a line that `goes_on` its first part.
+    pub fn line(&self, waiting: &mut Waiting, line: &[u8], goes_on: bool) -> Vec<u8> {
+        let pending = &mut waiting.0;
+        pending.extend_from_slice(line);
+        if !goes_on {
+            pending.push(b'\n');
+        }
+        let ready = if goes_on { self.before_cut(pending) } else { self.before_beginning(pending) };
+        let rest = pending.split_off(ready);
+        let shown = std::mem::replace(pending, rest);
+        self.bytes(&shown)
+    }
+
+    /// What still waited at a stream's end.
+    pub fn rest(&self, waiting: &mut Waiting) -> Vec<u8> {
+        self.bytes(&std::mem::take(&mut waiting.0))
+    }
+
+    /// Up to where no value of several lines may have begun.
+    fn before_beginning(&self, pending: &[u8]) -> usize {
+        let begun = self.beginnings.iter().filter(|start| pending.ends_with(start));
+        let Some(longest) = begun.map(Vec::len).max() else { return pending.len() };
+        let start = pending.len() - longest;
+        // From the start of its line on, so that the line stays whole.
+        pending[..start].iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1)
+    }
+
+    /// Up to where no value may have begun, when a line was cut anywhere; never inside a value.
+    fn before_cut(&self, pending: &[u8]) -> usize {
+        let mut cut = pending.len().saturating_sub(self.longest);
+        if let Some(automaton) = &self.automaton {
+            let over = automaton.find_iter(pending).find(|at| at.start() < cut && cut < at.end());
+            cut = over.map_or(cut, |found| found.start());
+        }
+        cut
+    }
+}
+
+/// A value as it may be written.
+fn variants(value: &str) -> Vec<Vec<u8>> {
+    let mut all: Vec<String> = vec![value.into(), value.trim().into()];
+    all.extend(value.lines().map(|line| line.trim().into()));
+    all.retain(|text| text.len() >= SHORTEST);
+    if value.len() >= SHORTEST {
+        let json = Value::String(value.into()).to_string();
+        all.push(json[1..json.len() - 1].into());
+        all.push(json[1..json.len() - 1].replace('/', "\\/"));
+        all.extend(url_encoded(value));
+        all.push(hex::encode(value));
+        all.push(hex::encode_upper(value));
+        all.extend((0..3).flat_map(|alignment| base64_at(value, alignment)));
+    }
+    all.into_iter().map(String::into_bytes).collect()
+}
+
+fn url_encoded(value: &str) -> [String; 3] {
+    let encode = |upper: bool| -> String {
+        let byte = |byte: u8| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                char::from(byte).to_string()
+            }
+            _ if upper => format!("%{byte:02X}"),
+            _ => format!("%{byte:02x}"),
+        };
+        value.bytes().map(byte).collect()
+    };
+    [encode(true), encode(false), encode(true).replace("%20", "+")]
+}
+
+/// The characters that are the same whatever stands around the value.
+fn base64_at(value: &str, alignment: usize) -> [String; 2] {
+    let mut bytes = vec![0; alignment];
+    bytes.extend_from_slice(value.as_bytes());
+    let first = [0, 2, 3][alignment];
+    let core = |text: String| {
+        let last = text.len() - usize::from(bytes.len() % 3 != 0);
+        text[first..last].to_owned()
+    };
+    [core(STANDARD_NO_PAD.encode(&bytes)), core(URL_SAFE_NO_PAD.encode(&bytes))]
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::engine::general_purpose::STANDARD;
+
+    use super::*;
+
+    const SECRET: &str = "hunter2/\"x y\"";
+
+    #[test]
+    fn a_value_is_found_in_every_dress() {
+        let redactor = Redactor::new([SECRET]);
+        let dressed = [
+            SECRET.to_owned(),
+            hex::encode(SECRET),
+            hex::encode_upper(SECRET),
+            serde_json::to_string(&serde_json::json!({ "password": SECRET })).unwrap(),
+            STANDARD.encode(SECRET),
+            STANDARD.encode(format!("u:{SECRET}")),
+            STANDARD.encode(format!("us:{SECRET}!")),
+            "hunter2%2F%22x%20y%22".into(),
+            "hunter2%2f%22x%20y%22".into(),
+            "hunter2%2F%22x+y%22".into(),
+        ];
+        for text in dressed {
+            let clean = redactor.text(&format!("before {text} after"));
+            assert!(clean.contains(MARK), "{text}");
+            assert!(clean.starts_with("before ") && clean.ends_with(" after"), "{clean}");
+        }
+        assert_eq!(redactor.text("nothing here"), "nothing here");
+    }
+
+    #[test]
+    fn a_short_value_is_left_alone() {
+        assert_eq!(Redactor::new(["true", "12345", ""]).text("true 12345"), "true 12345");
+    }
+
+    /// Feeds lines and gives out everything that was shown, and what was shown before the last line.
+    fn shown(redactor: &Redactor, lines: &[&str]) -> String {
+        let mut waiting = Waiting::default();
+        let mut all = Vec::new();
+        for line in lines {
+            all.extend(redactor.line(&mut waiting, line.as_bytes(), false));
+        }
+        all.extend(redactor.rest(&mut waiting));
+        String::from_utf8(all).unwrap()
+    }
+
+    #[test]
+    fn a_value_over_several_lines_is_joined() {
+        let redactor = Redactor::new(["ab\ncd\nefghij"]);
+        assert_eq!(shown(&redactor, &["x=ab", "cd", "efghij!", "y"]), "x=[redacted]!\ny\n");
+        assert_eq!(shown(&redactor, &["ab", "cd", "other"]), "ab\ncd\nother\n");
+        assert_eq!(shown(&redactor, &["ab", "cd"]), "ab\ncd\n");
+        let mut waiting = Waiting::default();
+        assert_eq!(redactor.line(&mut waiting, b"plain", false), b"plain\n");
+        assert_eq!(redactor.line(&mut waiting, b"ab", false), b"");
+    }
+
+    #[test]
+    fn a_long_line_of_a_value_is_found_alone_and_indented() {
+        let redactor = Redactor::new(["-----BEGIN KEY-----\nMIIBsecretbytes\n-----END KEY-----\n"]);
+        let clean = shown(&redactor, &["  | -----BEGIN KEY-----", "  | MIIBsecretbytes", "done"]);
+        assert_eq!(clean, "  | [redacted]\n  | [redacted]\ndone\n");
+    }
+
+    #[test]
+    fn a_value_over_a_cut_is_joined() {
+        let redactor = Redactor::new(["hunter22"]);
+        for at in 1..20 {
+            let text = "....hunter22........";
+            let mut waiting = Waiting::default();
+            let mut all = redactor.line(&mut waiting, &text.as_bytes()[..at], true);
+            all.extend(redactor.line(&mut waiting, &text.as_bytes()[at..], false));
+            assert_eq!(String::from_utf8(all).unwrap(), "....[redacted]........\n", "{at}");
+        }
+    }
+
+    #[test]
+    fn json_is_cleaned_in_keys_and_values() {
+        let redactor = Redactor::new(["hunter22"]);
+        let dirty = serde_json::json!({"a hunter22": ["hunter22", 1], "b": {"c": "x"}});
+        assert!(!redactor.value(dirty).to_string().contains("hunter22"));
+    }
+}

@@ -1,0 +1,246 @@
+//! The supervisor: polls, claims, starts shims, tells the server what they did. It owns no child and no output.
+//!
+//! ```text
+//!            ┌─ poll ──▶ directives ─┬─ offer ──▶ claim ─▶ witness ─▶ policy ─▶ spawn ─┐
+//! session ───┤                       └─ cancel ─▶ cancel.json                          ▼
+//!            └─ adopt (what the journal knows) ─────────────────────────────────▶ attend
+//!                                                            one task per execution: reports, log, last word
+//! ```
+pub mod adopt;
+mod attend;
+mod claim;
+mod poll;
+mod session;
+mod signals;
+mod spawn;
+mod spool;
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use domain::ids::{ExecutionId, JobId};
+use schemas::{
+    keys::KeyList,
+    runner::{JobKind, LogSettings, RunnerMode, Running, SessionOpened},
+};
+use tokio::sync::{Notify, watch};
+use tracing::{info, warn};
+
+pub use self::signals::Stopping;
+use crate::{
+    client::Client,
+    data::{self, Data},
+    enrol::Identity,
+    journal::{Fact, Journal},
+    keys::Keys,
+    shim::order::{CancelOrder, Cause},
+    witness::Witness,
+};
+
+/// How an agent was started.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How many jobs at once.
+    pub slots: u32,
+    /// Where `stead-plugin-<name>` executables are.
+    pub plugin_dir: PathBuf,
+    /// The customer's rules.
+    pub policy: Option<PathBuf>,
+    /// Variables of the agent's environment that children get.
+    pub pass_env: Vec<String>,
+}
+
+/// Why an agent ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// Everything was done and told.
+    Drained,
+    /// It was told to leave; its jobs go on.
+    Left,
+    /// Another agent has its identity.
+    Superseded,
+    /// The server does not speak its protocol any more.
+    TooOld { min_version: String },
+}
+
+/// One agent process.
+pub struct Agent {
+    pub(crate) data: Data,
+    pub(crate) keys: Keys,
+    pub(crate) identity: Identity,
+    pub(crate) client: Client,
+    pub(crate) journal: Journal,
+    pub(crate) witness: Witness,
+    pub(crate) settings: Settings,
+    pub(crate) stopping: watch::Receiver<Stopping>,
+    /// Claims come one after the other: each must prove that its log continues the last one's.
+    pub(crate) claims: tokio::sync::Mutex<()>,
+    /// Something changed that the server should know now.
+    pub(crate) changed: Notify,
+    state: Mutex<State>,
+}
+
+/// What changes while an agent runs.
+pub(crate) struct State {
+    pub session: Option<SessionOpened>,
+    pub server_keys: KeyList,
+    pub running: BTreeMap<JobId, Attended>,
+    pub acks: Vec<String>,
+    pub draining: bool,
+    pub log: LogSettings,
+    pub ended: Option<Ended>,
+}
+
+/// One job that takes a slot.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Attended {
+    /// Absent while it is being claimed.
+    pub execution: Option<ExecutionId>,
+    pub phase: Option<String>,
+    pub log_len: u64,
+    pub log_sent: u64,
+}
+
+impl Agent {
+    pub(crate) fn new(
+        (data, keys, identity): (Data, Keys, Identity),
+        client: Client,
+        server_keys: KeyList,
+        settings: Settings,
+        stopping: watch::Receiver<Stopping>,
+    ) -> std::io::Result<Arc<Self>> {
+        let state = State {
+            session: None,
+            server_keys,
+            running: BTreeMap::new(),
+            acks: Vec::new(),
+            draining: false,
+            log: LogSettings::default(),
+            ended: None,
+        };
+        Ok(Arc::new(Agent {
+            journal: Journal::open(&data)?,
+            witness: Witness::of(&data),
+            data,
+            keys,
+            identity,
+            client,
+            settings,
+            stopping,
+            claims: tokio::sync::Mutex::new(()),
+            changed: Notify::new(),
+            state: Mutex::new(state),
+        }))
+    }
+
+    /// What changes. Never held over an await.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kinds that this agent takes.
+    pub(crate) fn capabilities(&self) -> Vec<JobKind> {
+        match self.identity.mode {
+            RunnerMode::Install => vec![JobKind::Plan, JobKind::Apply, JobKind::Action],
+            RunnerMode::Build => vec![JobKind::Build],
+        }
+    }
+
+    /// How many more jobs it would take now.
+    pub(crate) fn free_slots(&self) -> u32 {
+        let state = self.state();
+        let stays = *self.stopping.borrow() == Stopping::No && !state.draining;
+        // A full disk is said, and nothing new is taken until there is room.
+        let room = crate::host::disk_free(self.data.root()) > 64 * 1024 * 1024;
+        if stays && room && crate::switch::off(&self.data).is_none() {
+            let taken = u32::try_from(state.running.len()).unwrap_or(u32::MAX);
+            self.settings.slots.saturating_sub(taken)
+        } else {
+            0
+        }
+    }
+
+    /// What runs, as a poll says it.
+    pub(crate) fn running(&self) -> Vec<Running> {
+        let says = |(job, attended): (&JobId, &Attended)| {
+            let (execution, phase) = (attended.execution?, attended.phase.clone());
+            Some(Running { job: *job, execution, phase, log_len: attended.log_len })
+        };
+        self.state().running.iter().filter_map(says).collect()
+    }
+
+    /// Note something about a job that takes a slot.
+    pub(crate) fn note(&self, job: JobId, note: impl FnOnce(&mut Attended)) {
+        if let Some(attended) = self.state().running.get_mut(&job) {
+            note(attended);
+        }
+    }
+
+    /// The job takes no slot any more.
+    pub(crate) fn release(&self, job: JobId) {
+        self.state().running.remove(&job);
+        self.changed.notify_one();
+    }
+
+    /// The agent is to end.
+    pub(crate) fn end(&self, why: Ended) {
+        self.state().ended.get_or_insert(why);
+        self.changed.notify_one();
+    }
+
+    /// Tell a shim to stop its child. Telling it again changes nothing, unless it is less patient.
+    pub(crate) fn cancel(&self, execution: ExecutionId, order: &CancelOrder) {
+        let dir = self.data.job(execution);
+        let told = data::read_json::<CancelOrder>(&dir.cancel()).ok().flatten();
+        let more_patient = |told: &CancelOrder| told.grace_ms <= order.grace_ms;
+        if told.as_ref().is_some_and(more_patient) {
+            return;
+        }
+        let CancelOrder { reason, grace_ms, cause } = order.clone();
+        let force = told.is_some();
+        info!(execution.id = %execution, "Stopping {execution} within {grace_ms} ms: {reason}");
+        let cause = told.map_or(cause, |told| told.cause);
+        let order = CancelOrder { reason: reason.clone(), grace_ms, cause };
+        let written = dir
+            .create()
+            .and_then(|()| self.journal.write(Fact::Cancelling { execution, reason, force }))
+            .and_then(|()| data::replace_json(&dir.cancel(), &order));
+        if let Err(error) = written {
+            warn!(execution.id = %execution, %error, "{execution} could not be told to stop");
+        }
+    }
+
+    /// Stop everything that runs.
+    pub(crate) fn stop_all(&self, reason: &str) {
+        for running in self.running() {
+            let (reason, cause) = (reason.to_owned(), Cause::AgentStop);
+            self.cancel(running.execution, &CancelOrder { reason, grace_ms: 30_000, cause });
+        }
+    }
+}
+
+/// Run until there is a reason to end.
+pub async fn run(
+    (data, keys, identity): (Data, Keys, Identity),
+    settings: Settings,
+) -> anyhow::Result<Ended> {
+    let client = Client::new(&identity.server, &identity.trust)?;
+    let tokens = crate::client::Tokens::new(identity.runner, keys.identity.clone());
+    let client = client.with_tokens(tokens);
+    let server_keys = crate::enrol::server_keys(&data)?;
+    let stopping = signals::listen()?;
+    let agent = Agent::new((data, keys, identity), client, server_keys, settings, stopping)?;
+    let (runner, slots) = (agent.identity.runner, agent.settings.slots);
+    info!(runner.id = %runner, "{runner} starts with {slots} slots");
+    adopt::settle(&agent).await;
+    let ended = poll::run(&agent).await?;
+    if ended == Ended::Drained {
+        // The server also notices by itself: a good-bye is only a courtesy.
+        let _said = tokio::time::timeout(Duration::from_secs(5), session::close(&agent)).await;
+    }
+    Ok(ended)
+}

@@ -1,0 +1,221 @@
+//! What the journal knows of every claim that is not done: the memory of an agent that died.
+use std::{collections::BTreeMap, fs, io, time::Duration};
+
+use domain::ids::{ExecutionId, JobId};
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+use schemas::runner::{
+    ExecutionState, Exit, FailureReason, Finished, JournalEntry, Outcome, RefusedBy, Report,
+    ReportBody,
+};
+use tracing::{info, warn};
+
+use super::Agent;
+use crate::{
+    data::Data,
+    host::Process,
+    journal::{Entry, Fact},
+};
+
+/// How far a claim came.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Stage {
+    /// It was sent, perhaps.
+    Claiming,
+    /// It was granted.
+    Claimed,
+    /// It was granted, and we do not do it.
+    Refused { by: RefusedBy, rule: String, detail: String },
+    /// A shim was about to be started.
+    Spawning,
+    /// A shim was started.
+    Spawned(Process),
+    /// The shim has written how it ended.
+    Exited(Exit),
+}
+
+/// One claim that is not done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Known {
+    /// The job.
+    pub job: JobId,
+    /// The execution, once it was granted.
+    pub execution: Option<ExecutionId>,
+    /// The claim's key.
+    pub claim_id: String,
+    /// How far it came.
+    pub stage: Stage,
+    /// Process groups that its plugin started.
+    pub children: Vec<Process>,
+}
+
+/// Fold a journal into the claims that are not done, in the order of the claims.
+pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
+    let mut open: BTreeMap<String, Known> = BTreeMap::new();
+    for Entry { fact, .. } in entries {
+        let mut of = |wanted: ExecutionId, change: &mut dyn FnMut(&mut Known)| {
+            open.values_mut().filter(|known| known.execution == Some(wanted)).for_each(change);
+        };
+        match fact {
+            Fact::Claiming { job, claim_id } => {
+                let (execution, stage, children) = (None, Stage::Claiming, Vec::new());
+                let known = Known { job, execution, claim_id: claim_id.clone(), stage, children };
+                open.insert(claim_id, known);
+            }
+            Fact::Claimed { execution, claim_id, .. } => {
+                if let Some(known) = open.get_mut(&claim_id) {
+                    (known.execution, known.stage) = (Some(execution), Stage::Claimed);
+                }
+            }
+            Fact::Refused { execution, by, rule, detail, .. } => {
+                let stage = Stage::Refused { by, rule, detail };
+                of(execution, &mut |known| known.stage = stage.clone());
+            }
+            Fact::Spawning { execution, .. } => {
+                of(execution, &mut |known| known.stage = Stage::Spawning);
+            }
+            Fact::Spawned { execution, process, .. } => {
+                of(execution, &mut |known| known.stage = Stage::Spawned(process.clone()));
+            }
+            Fact::Child { execution, process } => {
+                of(execution, &mut |known| known.children.push(process.clone()));
+            }
+            Fact::Exited { execution, exit, .. } => {
+                of(execution, &mut |known| known.stage = Stage::Exited(exit.clone()));
+            }
+            Fact::NotClaimed { claim_id, .. } | Fact::Abandoned { claim_id, .. } => {
+                open.remove(&claim_id);
+            }
+            Fact::Reported { execution, .. } => {
+                open.retain(|_, known| known.execution != Some(execution));
+            }
+            Fact::Opened { .. }
+            | Fact::SessionOpened { .. }
+            | Fact::Verified { .. }
+            | Fact::Cancelling { .. }
+            | Fact::Checkpoint { .. }
+            | Fact::EpochAccepted { .. }
+            | Fact::Disabled { .. }
+            | Fact::Enabled {}
+            | Fact::Unknown => {}
+        }
+    }
+    // Claim ids are ULIDs: their order is that of the claims.
+    open.into_values().collect()
+}
+
+/// The claims of this agent's journal that are not done.
+pub fn open_ends(agent: &Agent) -> io::Result<Vec<Known>> {
+    Ok(fold(agent.journal.read()?))
+}
+
+impl Known {
+    /// What can be said of it now.
+    pub fn state(&self, data: &Data) -> ExecutionState {
+        match &self.stage {
+            Stage::Claiming | Stage::Claimed => ExecutionState::NeverSpawned,
+            Stage::Refused { .. } | Stage::Exited(_) => ExecutionState::Exited,
+            Stage::Spawned(process) if process.lives() => ExecutionState::Alive,
+            // The last word is on disk before the journal says that it is.
+            Stage::Spawning | Stage::Spawned(_) if self.last_word(data).is_some() => {
+                ExecutionState::Exited
+            }
+            Stage::Spawning | Stage::Spawned(_) => ExecutionState::Unknown,
+        }
+    }
+
+    /// What the shim said last, if it came so far.
+    pub fn last_word(&self, data: &Data) -> Option<Finished> {
+        let text = fs::read(data.job(self.execution?).reports()).ok()?;
+        let lines = text.split(|byte| *byte == b'\n');
+        lines.filter_map(|line| serde_json::from_slice::<Report>(line).ok()).find_map(|report| {
+            match report.body {
+                ReportBody::Finished(last) => Some(last),
+                ReportBody::Started {}
+                | ReportBody::Phase { .. }
+                | ReportBody::Plan(_)
+                | ReportBody::Outputs { .. }
+                | ReportBody::Artifact(_)
+                | ReportBody::Refused { .. }
+                | ReportBody::CancelProgress { .. } => None,
+            }
+        })
+    }
+
+    /// What a session says of it.
+    pub fn entry(&self, data: &Data) -> JournalEntry {
+        let log = self.execution.and_then(|execution| fs::metadata(data.job(execution).log()).ok());
+        let exit = match &self.stage {
+            Stage::Exited(exit) => Some(exit.clone()),
+            Stage::Refused { .. } => Some(Exit {
+                outcome: Outcome::Failed,
+                code: None,
+                signal: None,
+                reason: Some(FailureReason::Refused),
+            }),
+            Stage::Claiming | Stage::Claimed | Stage::Spawning | Stage::Spawned(_) => {
+                self.last_word(data).map(|last| Exit {
+                    outcome: last.outcome,
+                    code: last.exit_code,
+                    signal: last.signal,
+                    reason: last.reason,
+                })
+            }
+        };
+        JournalEntry {
+            job: self.job,
+            execution: self.execution,
+            claim_id: self.claim_id.clone(),
+            state: self.state(data),
+            log_len: log.map_or(0, |log| log.len()),
+            exit,
+        }
+    }
+}
+
+/// A shim that the former agent started a moment ago may not have said so yet.
+pub async fn settle(agent: &Agent) {
+    for _ in 0..20 {
+        let known = open_ends(agent).unwrap_or_default();
+        if known.iter().all(|known| known.stage != Stage::Spawning) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// End what a dead shim has left behind: its children's output goes nowhere, and nobody watches them.
+pub fn end_orphans(known: &Known) {
+    let orphans: Vec<Process> =
+        known.children.iter().filter(|child| child.lives()).cloned().collect();
+    if orphans.is_empty() {
+        return;
+    }
+    let job = known.job;
+    warn!(job.id = %job, "The shim of {job} is gone, ending the children that it left behind");
+    tokio::spawn(async move {
+        signal(&orphans, Signal::SIGTERM);
+        for _ in 0..300 {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            if !orphans.iter().any(Process::lives) {
+                return;
+            }
+        }
+        signal(&orphans, Signal::SIGKILL);
+        info!(job.id = %job, "What {job} left behind had to be killed");
+    });
+}
+
+fn signal(processes: &[Process], signal: Signal) {
+    for process in processes.iter().filter(|process| process.lives()) {
+        if let Ok(pid @ 2..) = i32::try_from(process.pid) {
+            // It may end between the look and the signal.
+            let _gone = killpg(Pid::from_raw(pid), signal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,296 @@
+//! One execution, from its shim's files to the server: reports in order, the log, the last word.
+use std::{
+    fs,
+    io::{self, Read as _, Seek as _, SeekFrom},
+    sync::Arc,
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use domain::ids::{ExecutionId, JobId};
+use ed25519_dalek::Signer as _;
+use reqwest::{Method, header::HeaderName};
+use schemas::runner::{
+    EXECUTION, Finished, PendingCancel, PlanReport, Report, ReportAnswer, ReportBody,
+};
+use tracing::{info, warn};
+
+use super::{
+    Agent,
+    adopt::{Known, Stage},
+    spool::{SpoolError, Upload},
+};
+use crate::{
+    client::{Ask, Refused},
+    data::JobDir,
+    host::Process,
+    journal::Fact,
+    shim::order::{CancelOrder, Cause},
+};
+
+/// How often the files are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Why an execution is attended no more.
+enum Over {
+    /// The server knows everything.
+    Reported,
+    /// It is not the current one, or the server does not want to hear of it.
+    Refused(Refused),
+    /// The shim is gone without a last word.
+    Vanished,
+}
+
+struct Attendance {
+    agent: Arc<Agent>,
+    job: JobId,
+    execution: ExecutionId,
+    claim_id: String,
+    dir: JobDir,
+    shim: Option<Process>,
+    upload: Upload,
+    /// How much of the reports was read, and which the server has.
+    read: u64,
+    sent: u64,
+    unsent: Vec<Report>,
+}
+
+/// Attend an execution until the server knows how it ended.
+pub(super) fn begin(agent: &Arc<Agent>, known: Known) {
+    let Some(execution) = known.execution else { return };
+    let attended = super::Attended { execution: Some(execution), ..super::Attended::default() };
+    agent.state().running.insert(known.job, attended);
+    agent.changed.notify_one();
+    let settings = agent.state().log;
+    let shim = match &known.stage {
+        Stage::Spawned(process) => Some(process.clone()),
+        Stage::Claiming
+        | Stage::Claimed
+        | Stage::Refused { .. }
+        | Stage::Spawning
+        | Stage::Exited(_) => None,
+    };
+    let mut attendance = Attendance {
+        agent: Arc::clone(agent),
+        job: known.job,
+        execution,
+        claim_id: known.claim_id.clone(),
+        dir: agent.data.job(execution),
+        shim,
+        upload: Upload::new(settings),
+        read: 0,
+        sent: 0,
+        unsent: Vec::new(),
+    };
+    if let Stage::Refused { by, rule, detail } = known.stage {
+        let body = ReportBody::Refused { by, rule, detail };
+        attendance.unsent.push(Report { execution, seq: 1, body, log_len: 0 });
+    }
+    tokio::spawn(async move {
+        let over = attendance.attend().await;
+        attendance.over(over);
+    });
+}
+
+impl Attendance {
+    async fn attend(&mut self) -> Over {
+        loop {
+            // Looked at before the files: what a shim wrote last is there once it is gone.
+            let gone = self.shim.as_ref().is_none_or(|shim| !shim.lives());
+            if let Err(error) = self.read_reports() {
+                warn!(execution.id = %self.execution, %error, "The reports cannot be read");
+            }
+            match self.send_reports().await {
+                Ok(Some(over)) => return over,
+                Ok(None) => {}
+                Err(refused) => return Over::Refused(refused),
+            }
+            if let Some(last) = self.last_word() {
+                return self.finish(&last).await;
+            }
+            if let Err(SpoolError::Refused(refused)) = self.send_log(gone).await {
+                return Over::Refused(refused);
+            }
+            if gone {
+                return Over::Vanished;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Take in what the shim has added.
+    fn read_reports(&mut self) -> io::Result<()> {
+        let mut file = match fs::File::open(self.dir.reports()) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        file.seek(SeekFrom::Start(self.read))?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        // A line that is being written has no end yet.
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        for line in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let report: Report = serde_json::from_slice(line)?;
+            if let ReportBody::Phase { name } = &report.body {
+                self.agent.note(self.job, |attended| attended.phase = Some(name.clone()));
+            }
+            self.unsent.push(report);
+        }
+        self.read += whole as u64;
+        Ok(())
+    }
+
+    /// Send all but the last word, in order.
+    async fn send_reports(&mut self) -> Result<Option<Over>, Refused> {
+        while let Some(report) = self.unsent.first().cloned() {
+            if matches!(report.body, ReportBody::Finished(_)) {
+                return Ok(None);
+            }
+            let refusal = matches!(report.body, ReportBody::Refused { .. });
+            self.report(report).await?;
+            self.unsent.remove(0);
+            // Our own refusal is the last word: there is no shim and no log.
+            if refusal && self.shim.is_none() && self.unsent.is_empty() && self.read == 0 {
+                return Ok(Some(Over::Reported));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn report(&mut self, mut report: Report) -> Result<(), Refused> {
+        if let ReportBody::Plan(plan) = &mut report.body {
+            self.send_summary(plan).await;
+            let signature = self.agent.keys.identity.sign(plan.digest.to_string().as_bytes());
+            plan.signature = STANDARD.encode(signature.to_bytes());
+        }
+        let answer = self.post(&report).await?;
+        self.sent = report.seq;
+        self.pending(answer.1.cancel);
+        Ok(())
+    }
+
+    async fn post(&self, report: &Report) -> Result<(u16, ReportAnswer), Refused> {
+        let path = format!("/runner/v1/jobs/{}/events", self.job);
+        let ask = Ask::json(Method::POST, path, report).map_err(|error| ours(&error))?;
+        let ask = ask.header(HeaderName::from_static(EXECUTION), &self.execution.to_string());
+        let answer = self.agent.client.send::<ReportAnswer>(&ask).await?;
+        Ok((answer.status, answer.body.unwrap_or_default()))
+    }
+
+    /// The summary's bytes, before the report that names them.
+    async fn send_summary(&self, plan: &PlanReport) {
+        let name = plan.summary.to_string();
+        let bytes = match fs::read(self.dir.blobs().join(&name)) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let execution = self.execution;
+                return warn!(execution.id = %execution, %error, "A plan's summary is gone");
+            }
+        };
+        let ask = Ask::new(Method::PUT, format!("/runner/v1/blobs/{name}"))
+            .bytes(bytes)
+            .header(HeaderName::from_static(EXECUTION), &self.execution.to_string())
+            .header(reqwest::header::CONTENT_TYPE, "application/json");
+        if let Err(refused) = self.agent.client.send::<serde_json::Value>(&ask).await {
+            warn!(execution.id = %self.execution, "A plan's summary was not taken: {refused}");
+        }
+    }
+
+    async fn send_log(&mut self, now: bool) -> Result<(), SpoolError> {
+        let ids = (self.job, self.execution);
+        let answer = self.upload.push(&self.agent.client, ids, &self.dir, now).await?;
+        self.pending(answer.and_then(|answer| answer.cancel));
+        let log_len = fs::metadata(self.dir.log()).map_or(0, |log| log.len());
+        let log_sent = self.upload.have();
+        self.agent.note(self.job, |attended| {
+            (attended.log_len, attended.log_sent) = (log_len, log_sent);
+        });
+        Ok(())
+    }
+
+    fn last_word(&self) -> Option<Report> {
+        let last = self.unsent.first()?;
+        matches!(last.body, ReportBody::Finished(_)).then(|| last.clone())
+    }
+
+    /// The last word first, so that everyone knows; then the rest of the log, until the server has it all.
+    async fn finish(&mut self, last: &Report) -> Over {
+        let ReportBody::Finished(Finished { log_len, .. }) = &last.body else {
+            return Over::Vanished;
+        };
+        let mut mismatches = 0;
+        loop {
+            match self.post(last).await {
+                Ok((202, answer)) if !self.upload.is_broken() => {
+                    self.upload.rewind(answer.have.unwrap_or(0).min(*log_len));
+                }
+                Ok(_) => return Over::Reported,
+                Err(refused)
+                    if refused.status == 412
+                        && refused.code() == "log_mismatch"
+                        && mismatches < 3 =>
+                {
+                    mismatches += 1;
+                    warn!(execution.id = %self.execution, "The server has another log, sending it again");
+                    self.upload.rewind(0);
+                }
+                Err(refused) => return Over::Refused(refused),
+            }
+            while self.upload.have() < *log_len && !self.upload.is_broken() {
+                match self.send_log(true).await {
+                    Ok(()) => {}
+                    Err(SpoolError::Refused(refused)) => return Over::Refused(refused),
+                    // The log is gone: the server seals what it has.
+                    Err(SpoolError::Disk(_)) => return Over::Reported,
+                }
+            }
+            if self.upload.have() >= *log_len {
+                // Between two last words there is a breath, whatever the server answers.
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+    }
+
+    fn pending(&self, cancel: Option<PendingCancel>) {
+        if let Some(PendingCancel { reason, grace_s, force }) = cancel {
+            let grace_ms = if force { grace_s.min(5) } else { grace_s } * 1_000;
+            let order = CancelOrder { reason, grace_ms, cause: Cause::Cancel };
+            self.agent.cancel(self.execution, &order);
+        }
+    }
+
+    fn over(&self, over: Over) {
+        let (job, execution, claim_id) = (self.job, self.execution, self.claim_id.clone());
+        let fact = match over {
+            Over::Reported => {
+                info!(job.id = %job, execution.id = %execution, "{execution} is done and reported");
+                Fact::Reported { job, execution }
+            }
+            Over::Refused(refused) => {
+                let why = refused.to_string();
+                warn!(job.id = %job, execution.id = %execution, "Nothing more is said of {execution}: {why}");
+                let reason = "the job is no longer this runner's".into();
+                let cause = Cause::AgentStop;
+                self.agent.cancel(execution, &CancelOrder { reason, grace_ms: 30_000, cause });
+                Fact::Abandoned { job, claim_id, why }
+            }
+            Over::Vanished => {
+                // Only a session can say that nobody knows how it ended.
+                warn!(job.id = %job, execution.id = %execution, "The shim of {execution} is gone without a word");
+                self.agent.state().session = None;
+                return self.agent.changed.notify_one();
+            }
+        };
+        if let Err(error) = self.agent.journal.write(fact) {
+            warn!(%error, "The journal cannot be written");
+        }
+        self.agent.release(job);
+    }
+}
+
+fn ours(why: &dyn std::fmt::Display) -> Refused {
+    let problem =
+        schemas::problem::Problem::new(0, "internal", "The runner could not ask", why.to_string());
+    Refused { status: 0, problem, have: None }
+}

@@ -1,0 +1,159 @@
+//! From an offer to a shim: claimed, verified, allowed, started; or refused, with the rule that refused it.
+use std::sync::Arc;
+
+use domain::ids::JobId;
+use reqwest::Method;
+use schemas::runner::{Claim, Claimed, JobKind, RefusedBy};
+use tracing::{info, warn};
+
+use super::{
+    Agent, Attended, Ended,
+    adopt::{Known, Stage},
+    attend, spawn,
+};
+use crate::{
+    client::Ask,
+    enrol, host,
+    journal::Fact,
+    policy::{Policy, Refusal},
+    switch,
+    witness::{Expected, Verified},
+};
+
+/// A job was offered. It is taken if there is room; otherwise the offer lapses.
+pub(super) fn offered(agent: &Arc<Agent>, job: JobId, kind: JobKind) {
+    if !agent.capabilities().contains(&kind) || agent.free_slots() == 0 {
+        return;
+    }
+    {
+        let mut state = agent.state();
+        if state.running.contains_key(&job) {
+            return;
+        }
+        state.running.insert(job, Attended::default());
+    }
+    let agent = Arc::clone(agent);
+    tokio::spawn(async move {
+        match take(&agent, job).await {
+            Ok(Some(known)) => attend::begin(&agent, known),
+            Ok(None) => agent.release(job),
+            Err(error) => {
+                warn!(job.id = %job, "{job} could not be taken: {error:#}");
+                agent.release(job);
+            }
+        }
+    });
+}
+
+async fn take(agent: &Arc<Agent>, job: JobId) -> anyhow::Result<Option<Known>> {
+    let _one_after_the_other = agent.claims.lock().await;
+    // The customer may have switched off while this waited.
+    let held = agent.state().session.clone();
+    let Some(session) = held.filter(|_| switch::off(&agent.data).is_none()) else {
+        return Ok(None);
+    };
+    let claim_id = ulid::Ulid::new().to_string();
+    agent.journal.write(Fact::Claiming { job, claim_id: claim_id.clone() })?;
+    let body = Claim {
+        session_id: session.session_id,
+        generation: session.generation,
+        claim_id: claim_id.clone(),
+        checkpoint: agent.witness.last()?,
+    };
+    let ask = Ask::json(Method::PUT, format!("/runner/v1/jobs/{job}/claim"), &body)?;
+    let answer = match agent.client.send::<Claimed>(&ask).await {
+        Ok(answer) => answer,
+        Err(refused) => {
+            info!(job.id = %job, "{job} went elsewhere: {refused}");
+            let why = refused.to_string();
+            agent.journal.write(Fact::NotClaimed { job, claim_id, why })?;
+            if refused.is_superseded() {
+                agent.end(Ended::Superseded);
+            }
+            return Ok(None);
+        }
+    };
+    let received = host::uptime_ms();
+    let Some(claimed) = answer.body else { anyhow::bail!("the answer to the claim is empty") };
+    host::server_said(claimed.server_time);
+    let (execution, attempt) = (claimed.execution, claimed.attempt);
+    agent.journal.write(Fact::Claimed { job, execution, claim_id: claim_id.clone(), attempt })?;
+    agent.note(job, |attended| attended.execution = Some(execution));
+    let (execution, children) = (Some(execution), Vec::new());
+    let mut known = Known { job, execution, claim_id, stage: Stage::Claimed, children };
+    known.stage = match allowed(agent, job, &claimed).await {
+        Ok((verified, policy)) => {
+            spawn::start(agent, job, &claimed, &verified, &policy, received).await?
+        }
+        Err(Refusal { by, rule, detail }) => {
+            let execution = claimed.execution;
+            warn!(job.id = %job, execution.id = %execution, rule, "{job} is refused: {detail}");
+            let (rule_of, told) = (rule.clone(), detail.clone());
+            let fact = Fact::Refused { job, execution, by, rule: rule_of, detail: told };
+            agent.journal.write(fact)?;
+            Stage::Refused { by, rule, detail }
+        }
+    };
+    Ok(Some(known))
+}
+
+/// Whether this may be done here: by the proofs, by the customer's rules, by the customer's hook.
+async fn allowed(
+    agent: &Agent,
+    job: JobId,
+    claimed: &Claimed,
+) -> Result<(Verified, Policy), Refusal> {
+    let verified = verified(agent, job, claimed).await?;
+    let manifest = &verified.manifest;
+    let believed = Fact::Verified {
+        execution: claimed.execution,
+        manifest: verified.digest.clone(),
+        kind: manifest.kind,
+        class: manifest.class,
+        plugin: manifest.plugin.name.clone(),
+        fence: verified.grant.fence,
+    };
+    let note = claimed.checkpoint.clone();
+    let journalled = agent.journal.write(Fact::Checkpoint { note });
+    journalled.and_then(|()| agent.journal.write(believed)).map_err(|error| Refusal {
+        by: RefusedBy::Verification,
+        rule: "journal".into(),
+        detail: format!("the journal cannot be written: {error}"),
+    })?;
+    // Doubt about the customer's rules is a no.
+    let policy = Policy::read(agent.settings.policy.as_deref())
+        .map_err(|error| Refusal::policy("policy_unreadable", error.to_string()))?;
+    policy.allows(manifest, host::now())?;
+    spawn::veto(&policy, &verified).await?;
+    Ok((verified, policy))
+}
+
+async fn verified(agent: &Agent, job: JobId, claimed: &Claimed) -> Result<Verified, Refusal> {
+    let expected = Expected {
+        log_id: agent.identity.log_id.clone(),
+        runner: agent.identity.runner,
+        runner_key: agent.keys.identity_hex(),
+        job,
+    };
+    let keys = agent.state().server_keys.clone();
+    let first = agent.witness.verify(claimed, &expected, &keys, host::server_now());
+    let refusal = match first {
+        Ok(verified) => return Ok(verified),
+        Err(refusal) => refusal,
+    };
+    if !matches!(refusal.rule.as_str(), "manifest_signature" | "grant_signature" | "checkpoint") {
+        return Err(refusal);
+    }
+    // The server may have new keys; they count if one that we have vouches for them.
+    match enrol::renew_keys(&agent.data, &agent.client, &keys).await {
+        Ok(renewed) if renewed != keys => {
+            agent.state().server_keys = renewed.clone();
+            agent.witness.verify(claimed, &expected, &renewed, host::server_now())
+        }
+        Ok(_) => Err(refusal),
+        Err(error) => {
+            warn!("The server's new keys are not believed: {error:#}");
+            Err(refusal)
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The one idle call, and what it brings.
+use std::{sync::Arc, time::Duration};
+
+use reqwest::Method;
+use schemas::runner::{Directive, Poll, PollAnswer, Pressure, SentDirective, SessionOpened};
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::{debug, error, info, warn};
+
+use super::{Agent, Ended, Stopping, claim, session};
+use crate::{
+    client::{Ask, Refused},
+    host,
+    shim::order::{CancelOrder, Cause},
+    switch,
+};
+
+/// Two polls are never closer together.
+const LEAST: Duration = Duration::from_millis(500);
+/// How often the switch and the signals are looked at while a poll is parked.
+const LOOK: Duration = Duration::from_millis(250);
+/// How long to stay away from a server that does not want us.
+const UNWANTED: Duration = Duration::from_secs(30);
+
+/// Poll until there is a reason to end.
+pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<Ended> {
+    let mut next = Instant::now();
+    let mut wait = None;
+    loop {
+        if let Some(ended) = look(agent) {
+            return Ok(ended);
+        }
+        let held = agent.state().session.clone();
+        let session = match held {
+            Some(session) => session,
+            None => {
+                tokio::select! {
+                    opened = session::open(agent) => match opened {
+                        Ok(()) => {}
+                        Err(refused) => unwanted(agent, &refused).await,
+                    },
+                    () = news(agent) => {}
+                }
+                continue;
+            }
+        };
+        tokio::select! {
+            () = sleep_until(next) => {}
+            () = news(agent) => continue,
+        }
+        next = Instant::now() + LEAST;
+        let ask = ask(agent, &session, wait.take())?;
+        tokio::select! {
+            answer = agent.client.send::<PollAnswer>(&ask.0) => match answer {
+                Ok(answer) => {
+                    forget_acks(agent, &ask.1);
+                    if let Some(body) = answer.body {
+                        host::server_said(body.server_time);
+                        next = next.max(Instant::now() + Duration::from_millis(body.next.delay_ms));
+                        wait = body.next.wait_s;
+                        apply_all(agent, body.directives);
+                    }
+                }
+                Err(refused) => unwanted(agent, &refused).await,
+            },
+            // A poll that says something old is given up; the next one says what is so now.
+            () = news(agent) => {}
+        }
+    }
+}
+
+/// Look at the children, the switch and the signals.
+fn look(agent: &Agent) -> Option<Ended> {
+    let (ended, idle) = {
+        let state = agent.state();
+        (state.ended.clone(), state.running.is_empty())
+    };
+    let wanted = *agent.stopping.borrow();
+    if wanted == Stopping::StopJobs {
+        agent.stop_all("the agent was told to stop at once");
+    }
+    if switch::off(&agent.data).is_some_and(|off| off.stop_jobs) {
+        agent.stop_all("the customer switched the runner off");
+    }
+    match wanted {
+        Stopping::Leave => Some(Ended::Left),
+        Stopping::Drain | Stopping::StopJobs if idle => Some(Ended::Drained),
+        Stopping::No | Stopping::Drain | Stopping::StopJobs => ended,
+    }
+}
+
+/// Returns when the server should hear something else than it heard last.
+async fn news(agent: &Agent) {
+    let known = (agent.free_slots(), reason_off(agent), *agent.stopping.borrow());
+    let look = async {
+        loop {
+            sleep(LOOK).await;
+            if (agent.free_slots(), reason_off(agent), *agent.stopping.borrow()) != known {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = look => {}
+        () = agent.changed.notified() => {}
+    }
+}
+
+fn reason_off(agent: &Agent) -> Option<String> {
+    switch::off(&agent.data).map(|off| off.reason)
+}
+
+fn ask(
+    agent: &Agent,
+    session: &SessionOpened,
+    wait: Option<u64>,
+) -> anyhow::Result<(Ask, Vec<String>)> {
+    let running = agent.running();
+    let spool_bytes = {
+        let state = agent.state();
+        let waiting = |job: &super::Attended| job.log_len.saturating_sub(job.log_sent);
+        state.running.values().map(waiting).sum()
+    };
+    let busy = !agent.state().running.is_empty();
+    let ack = agent.state().acks.clone();
+    let wait = wait.unwrap_or(session.wait_s);
+    // Each poll renews the leases of what runs, so it must come back well before they end.
+    let wait = if busy { wait.min((session.lease_s / 3).max(1)) } else { wait };
+    let body = Poll {
+        session_id: session.session_id,
+        generation: session.generation,
+        free_slots: agent.free_slots(),
+        ack: ack.clone(),
+        running,
+        pressure: Some(Pressure { spool_bytes, disk_free: host::disk_free(agent.data.root()) }),
+        disabled: reason_off(agent),
+    };
+    let ask = Ask::json(Method::POST, format!("/runner/v1/poll?wait={wait}"), &body)?
+        .parked(Duration::from_secs(wait));
+    Ok((if busy { ask } else { ask.idle() }, ack))
+}
+
+fn forget_acks(agent: &Agent, told: &[String]) {
+    agent.state().acks.retain(|ack| !told.contains(ack));
+}
+
+fn apply_all(agent: &Arc<Agent>, directives: Vec<SentDirective>) {
+    for SentDirective { id, directive } in directives {
+        apply(agent, directive);
+        agent.state().acks.push(id);
+        agent.changed.notify_one();
+    }
+}
+
+fn apply(agent: &Arc<Agent>, directive: Directive) {
+    match directive {
+        Directive::Offer { job, kind, .. } => claim::offered(agent, job, kind),
+        Directive::Cancel { execution, reason, grace_s, force, .. } => {
+            let grace_ms = if force { grace_s.min(5) } else { grace_s } * 1_000;
+            agent.cancel(execution, &CancelOrder { reason, grace_ms, cause: Cause::Cancel });
+        }
+        // Each answer to a chunk of the log says how soon the next one is wanted: that is enough.
+        Directive::Tail { job, on } => debug!(job.id = %job, on, "Somebody reads along"),
+        Directive::Drain { reason } => {
+            info!("Draining as the server asks: {reason}");
+            agent.state().draining = true;
+        }
+        Directive::Resume => agent.state().draining = false,
+        Directive::Upgrade { version, by, .. } => {
+            // Which agent runs is the customer's decision.
+            warn!("The server recommends agent {version} by {by}");
+        }
+        Directive::Rekey => warn!("The server asks for a new identity key: enrol this host anew"),
+        Directive::Config { log } => agent.state().log = log,
+        Directive::Unknown => debug!("A directive of a later version is left alone"),
+    }
+}
+
+/// The server refused a session or a poll.
+async fn unwanted(agent: &Agent, refused: &Refused) {
+    if refused.is_superseded() {
+        agent.end(Ended::Superseded);
+    } else if refused.status == 426 {
+        let min = refused.problem.more.get("min_version").map(ToString::to_string);
+        agent.end(Ended::TooOld { min_version: min.unwrap_or_default() });
+    } else if matches!(refused.status, 401 | 403) {
+        error!("This runner is not wanted: {refused}");
+        tokio::select! {
+            () = sleep(UNWANTED) => {}
+            () = stops(agent) => {}
+        }
+    } else {
+        info!("The session is over, opening another: {refused}");
+        agent.state().session = None;
+        sleep(LEAST).await;
+    }
+}
+
+/// Returns when a signal wants an end.
+async fn stops(agent: &Agent) {
+    let mut stopping = agent.stopping.clone();
+    // The sender lives as long as the process.
+    let _wanted = stopping.changed().await;
+}

@@ -1,0 +1,164 @@
+//! Whom the runner believes to be its server: a public CA, a private one by file, or one by fingerprint.
+use std::{fs, path::Path, sync::Arc};
+
+use anyhow::{Context as _, bail};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
+};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// What the server's certificate must come from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trust {
+    /// One of the public CAs.
+    #[default]
+    Public,
+    /// These certificates, PEM.
+    Pem(String),
+    /// The certificate in the server's chain with this SHA-256, hexadecimal.
+    Fingerprint(String),
+}
+
+impl Trust {
+    /// From the command line; a file wins over a fingerprint.
+    pub fn of(file: Option<&Path>, fingerprint: Option<&str>) -> anyhow::Result<Self> {
+        if let Some(file) = file {
+            let pem = fs::read_to_string(file);
+            return Ok(Trust::Pem(pem.with_context(|| format!("reading {}", file.display()))?));
+        }
+        let Some(text) = fingerprint else { return Ok(Trust::Public) };
+        let plain = text.trim_start_matches("sha256:").replace(':', "").to_lowercase();
+        if hex::decode(&plain).is_ok_and(|bytes| bytes.len() == 32) {
+            Ok(Trust::Fingerprint(plain))
+        } else {
+            bail!("{text:?} is not a SHA-256 fingerprint: expected 64 hexadecimal digits")
+        }
+    }
+
+    /// A builder of clients that believe nobody else.
+    pub fn client(&self) -> anyhow::Result<reqwest::ClientBuilder> {
+        // A second call finds the first one's provider; both are the same.
+        let _already = ring::default_provider().install_default();
+        let builder = reqwest::Client::builder();
+        match self {
+            Trust::Public => Ok(builder),
+            Trust::Pem(pem) => Ok(builder.use_preconfigured_tls(by_file(pem)?)),
+            Trust::Fingerprint(pin) => Ok(builder.use_preconfigured_tls(by_fingerprint(pin)?)),
+        }
+    }
+}
+
+fn config() -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, Error> {
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+}
+
+fn by_file(pem: &str) -> anyhow::Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+        roots.add(certificate.context("reading the CA file")?)?;
+    }
+    if roots.is_empty() {
+        bail!("the CA file holds no certificate");
+    }
+    Ok(config()?.with_root_certificates(roots).with_no_client_auth())
+}
+
+fn by_fingerprint(pin: &str) -> anyhow::Result<ClientConfig> {
+    let provider = Arc::new(ring::default_provider());
+    let pinned = Pinned { pin: hex::decode(pin)?, provider };
+    let config = config()?.dangerous().with_custom_certificate_verifier(Arc::new(pinned));
+    Ok(config.with_no_client_auth())
+}
+
+/// Believes what was issued by the one certificate with this fingerprint, or that certificate itself.
+#[derive(Debug)]
+struct Pinned {
+    pin: Vec<u8>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Pinned {
+    fn is(&self, certificate: &CertificateDer<'_>) -> bool {
+        Sha256::digest(certificate)[..] == self.pin[..]
+    }
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        server: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.is(server) {
+            // The very certificate that the customer was told of: its name and dates add nothing.
+            return Ok(ServerCertVerified::assertion());
+        }
+        let Some(root) = chain.iter().find(|certificate| self.is(certificate)) else {
+            let said = "no certificate of the server has the expected fingerprint";
+            return Err(Error::General(said.into()));
+        };
+        let mut roots = RootCertStore::empty();
+        roots.add(root.clone().into_owned())?;
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.provider))
+            .build()
+            .map_err(|error| Error::General(error.to_string()))?
+            .verify_server_cert(server, chain, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_is_read_as_people_write_it() {
+        let plain = "ab".repeat(32);
+        let colons = ["AB"; 32].join(":");
+        for text in [plain.clone(), format!("sha256:{plain}"), colons] {
+            assert_eq!(Trust::of(None, Some(&text)).unwrap(), Trust::Fingerprint(plain.clone()));
+        }
+        assert!(Trust::of(None, Some("abc")).is_err());
+        assert!(Trust::Fingerprint(plain).client().is_ok());
+    }
+
+    #[test]
+    fn a_ca_file_without_a_certificate_is_no_trust() {
+        assert!(Trust::Pem(String::new()).client().is_err());
+    }
+}

@@ -1,0 +1,246 @@
+//! The witness: believes a claim only if it is signed, is for us, and stands in a log that forgot nothing.
+//!
+//! ```text
+//! manifest ◀─digest── grant ──fence──▶ position of job.claimed ──inclusion──▶ checkpoint
+//!    both signed by a pinned key                     last checkpoint ──consistency──▶ │
+//! ```
+use std::{fs, io, path::PathBuf};
+
+use domain::{digest::Digest, ids::RunnerId};
+use ed25519_dalek::VerifyingKey;
+use proof::{Hash, checkpoint::Checkpoint, dsse, tree};
+use schemas::{
+    keys::{KeyList, KeyUse},
+    manifest::{GRANT_TYPE, Grant, MANIFEST_TYPE, Manifest},
+    runner::{Claimed, Consistency, Inclusion, RefusedBy},
+};
+
+use crate::{
+    data::{self, Data},
+    policy::Refusal,
+};
+
+/// What a claim turned out to be.
+#[derive(Debug, Clone)]
+pub struct Verified {
+    /// What to do.
+    pub manifest: Manifest,
+    /// SHA-256 of the manifest's bytes as they came.
+    pub digest: Digest,
+    /// Those bytes.
+    pub manifest_bytes: Vec<u8>,
+    /// That we may.
+    pub grant: Grant,
+    /// The grant's bytes.
+    pub grant_bytes: Vec<u8>,
+}
+
+/// Who may be granted what: what a grant must say.
+#[derive(Debug, Clone)]
+pub struct Expected {
+    /// The log that we enrolled with.
+    pub log_id: String,
+    /// Who we are.
+    pub runner: RunnerId,
+    /// Our identity key, hexadecimal.
+    pub runner_key: String,
+    /// The job that we asked for.
+    pub job: domain::ids::JobId,
+}
+
+/// Keeps the last checkpoint.
+#[derive(Debug, Clone)]
+pub struct Witness {
+    note: PathBuf,
+    accepted: PathBuf,
+}
+
+impl Witness {
+    /// The witness of this directory.
+    pub fn of(data: &Data) -> Self {
+        Witness { note: data.path("checkpoint"), accepted: data.path("accepted-epoch") }
+    }
+
+    /// The last signed checkpoint that was believed.
+    pub fn last(&self) -> io::Result<Option<String>> {
+        match fs::read_to_string(&self.note) {
+            Ok(note) => Ok(Some(note)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The customer accepts a log that an operator restored, at this epoch.
+    pub fn accept(&self, epoch: u64) -> io::Result<()> {
+        data::replace(&self.accepted, epoch.to_string().as_bytes())
+    }
+
+    /// Check everything about a claim and keep its checkpoint. `now` is the server's clock.
+    pub fn verify(
+        &self,
+        claimed: &Claimed,
+        expected: &Expected,
+        keys: &KeyList,
+        now: chrono::DateTime<chrono::Utc>,
+    ) -> Result<Verified, Refusal> {
+        let verified = signed(claimed, keys)?;
+        fits(&verified, claimed, expected, now)?;
+        let checkpoint = Checkpoint::open(&claimed.checkpoint, &of(keys, KeyUse::Checkpoints))
+            .map_err(|error| no("checkpoint", error))?;
+        if checkpoint.log_id != expected.log_id {
+            return Err(no("checkpoint", "it is of another log"));
+        }
+        if checkpoint.epoch != verified.grant.fence.epoch {
+            return Err(no("fence", "grant and checkpoint are of different epochs"));
+        }
+        included(&claimed.inclusion, &checkpoint, &verified.grant)?;
+        self.follows(&checkpoint, claimed.consistency.as_ref(), keys)?;
+        data::replace(&self.note, claimed.checkpoint.as_bytes())
+            .map_err(|error| no("checkpoint", format!("it cannot be kept: {error}")))?;
+        Ok(verified)
+    }
+
+    /// Whether the new checkpoint's log still holds everything that we have seen.
+    fn follows(
+        &self,
+        new: &Checkpoint,
+        proof: Option<&Consistency>,
+        keys: &KeyList,
+    ) -> Result<(), Refusal> {
+        let last = self.last().map_err(|error| no("checkpoint", error))?;
+        let Some(last) = last else { return Ok(()) };
+        // Our own note is checked like a stranger's: its key may be gone from the list, so only its text counts
+        // when the list has moved on.
+        let last = Checkpoint::open(&last, &of(keys, KeyUse::Checkpoints))
+            .or_else(|_| Checkpoint::read_unverified(&last))
+            .map_err(|error| no("checkpoint", format!("the kept one: {error}")))?;
+        if new.epoch < last.epoch {
+            return Err(no("epoch", format!("epoch {} after epoch {}", new.epoch, last.epoch)));
+        }
+        if new.epoch > last.epoch {
+            let accepted = fs::read_to_string(&self.accepted).unwrap_or_default();
+            if accepted.trim().parse() == Ok(new.epoch) {
+                return Ok(());
+            }
+            let (old, new) = (last.epoch, new.epoch);
+            let remedy = format!("stead-runner witness accept --epoch {new}");
+            return Err(no("epoch", format!("epoch {new} after {old}: to accept it, `{remedy}`")));
+        }
+        if new.size < last.size {
+            let (old, new) = (last.size, new.size);
+            return Err(no("consistency", format!("the log had {old} events and now has {new}")));
+        }
+        let path = match proof {
+            Some(proof) if proof.from == last.size => hashes(&proof.path, "consistency")?,
+            Some(_) => return Err(no("consistency", "the proof starts at another size")),
+            None if new.size == last.size => Vec::new(),
+            None => return Err(no("consistency", "there is no proof")),
+        };
+        tree::verify_consistency(last.size, &last.root, new.size, &new.root, &path)
+            .map_err(|error| no("consistency", error))
+    }
+}
+
+/// The keys of one use.
+pub fn of(keys: &KeyList, usage: KeyUse) -> Vec<VerifyingKey> {
+    keys.of(usage).iter().filter_map(|key| VerifyingKey::from_bytes(key).ok()).collect()
+}
+
+fn no(rule: &str, why: impl ToString) -> Refusal {
+    Refusal { by: RefusedBy::Verification, rule: rule.into(), detail: why.to_string() }
+}
+
+/// Open both envelopes; what they hold is read from the signed bytes.
+fn signed(claimed: &Claimed, keys: &KeyList) -> Result<Verified, Refusal> {
+    let signers = of(keys, KeyUse::Manifests);
+    let manifest_bytes = dsse::verify_as(MANIFEST_TYPE, &claimed.manifest, &signers)
+        .map_err(|error| no("manifest_signature", error))?;
+    let grant_bytes = dsse::verify_as(GRANT_TYPE, &claimed.grant, &signers)
+        .map_err(|error| no("grant_signature", error))?;
+    let manifest =
+        serde_json::from_slice(&manifest_bytes).map_err(|error| no("manifest", error))?;
+    let grant = serde_json::from_slice(&grant_bytes).map_err(|error| no("grant", error))?;
+    let digest = proof::digest_text(&proof::sha256(&manifest_bytes));
+    let digest = digest.parse().map_err(|error| no("manifest", error))?;
+    Ok(Verified { manifest, digest, manifest_bytes, grant, grant_bytes })
+}
+
+/// Whether manifest, grant and answer are about the same thing, and that is us.
+fn fits(
+    verified: &Verified,
+    claimed: &Claimed,
+    expected: &Expected,
+    now: chrono::DateTime<chrono::Utc>,
+) -> Result<(), Refusal> {
+    let (manifest, grant) = (&verified.manifest, &verified.grant);
+    let checks = [
+        (manifest.version == 1 && grant.version == 1, "version", "it is of a later version"),
+        (grant.manifest == verified.digest, "manifest_digest", "the grant is for another manifest"),
+        (manifest.job == expected.job && grant.job == expected.job, "job", "it is for another job"),
+        (grant.execution == claimed.execution, "execution", "it is for another execution"),
+        (grant.log_id == expected.log_id, "log", "it is from another log"),
+        (grant.runner == expected.runner, "runner", "it is for another runner"),
+        (grant.runner_key == expected.runner_key, "runner_key", "it is for another key"),
+        (grant.deadline > now, "deadline", "its deadline has passed"),
+    ];
+    match checks.into_iter().find(|(holds, ..)| !holds) {
+        Some((_, rule, why)) => Err(no(rule, why)),
+        None => Ok(()),
+    }
+}
+
+/// Whether the event at the fence's position is this job's claim, and is in the checkpoint's tree.
+fn included(proof: &Inclusion, checkpoint: &Checkpoint, grant: &Grant) -> Result<(), Refusal> {
+    let entry = hex::decode(&proof.entry).map_err(|error| no("inclusion", error))?;
+    let read = read_entry(&entry).ok_or_else(|| no("inclusion", "the entry is malformed"))?;
+    let is_claim = read.position == grant.fence.position
+        && proof.position == grant.fence.position
+        && read.aggregate == ("job", grant.job.to_string().as_str())
+        && read.event_type == "job.claimed";
+    if !is_claim {
+        return Err(no("inclusion", "the entry is not this claim"));
+    }
+    let index = proof.position.checked_sub(1).ok_or_else(|| no("inclusion", "position 0"))?;
+    let path = hashes(&proof.path, "inclusion")?;
+    let leaf = tree::leaf_hash(&entry);
+    tree::verify_inclusion(&leaf, index, checkpoint.size, &path, &checkpoint.root)
+        .map_err(|error| no("inclusion", error))
+}
+
+/// What of an entry concerns us.
+struct ReadEntry<'a> {
+    position: u64,
+    aggregate: (&'a str, &'a str),
+    event_type: &'a str,
+}
+
+fn read_entry(bytes: &[u8]) -> Option<ReadEntry<'_>> {
+    let rest = bytes.strip_prefix(b"stead/leaf/v1\n")?;
+    let (position, rest) = rest.split_first_chunk::<8>()?;
+    let (_event_id, rest) = rest.split_first_chunk::<16>()?;
+    let (kind, rest) = text(rest)?;
+    let (id, rest) = text(rest)?;
+    let (_sequence, rest) = rest.split_first_chunk::<8>()?;
+    let (event_type, rest) = text(rest)?;
+    // Version, time and the two hashes: nothing may follow them.
+    let position = u64::from_be_bytes(*position);
+    (rest.len() == 2 + 8 + 32 + 32).then_some(ReadEntry {
+        position,
+        aggregate: (kind, id),
+        event_type,
+    })
+}
+
+fn text(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    let (text, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+    Some((std::str::from_utf8(text).ok()?, rest))
+}
+
+fn hashes(path: &[String], rule: &str) -> Result<Vec<Hash>, Refusal> {
+    let read = |text: &String| -> Option<Hash> { hex::decode(text).ok()?.try_into().ok() };
+    path.iter().map(|text| read(text).ok_or_else(|| no(rule, "a hash is malformed"))).collect()
+}
+
+#[cfg(test)]
+mod tests;
