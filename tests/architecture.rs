@@ -1,0 +1,70 @@
+//! The tree is the diagram: no crate knows what it must not know.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    process::Command,
+};
+
+use serde_json::Value;
+use tests::stdout_of;
+
+/// What each crate may know of ours. The domain knows nothing.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("domain", &[]),
+    ("proof", &[]),
+    ("app-config", &["domain"]),
+    ("schemas", &["domain", "proof"]),
+    ("event-log", &["domain", "proof"]),
+    ("projections", &["domain", "event-log"]),
+    ("runner-agent", &["domain", "proof", "schemas"]),
+    ("api", &["app-config", "domain", "event-log", "projections", "proof", "schemas"]),
+    ("stead-plugin-files", &[]),
+];
+
+/// What must not be among a crate's direct dependencies, and why.
+const FORBIDDEN: &[(&str, &[&str])] = &[
+    ("domain", &["sqlx", "axum", "tokio", "cqrs-es"]),
+    ("proof", &["sqlx", "axum", "tokio", "cqrs-es"]),
+    ("app-config", &["sqlx", "axum", "tokio", "cqrs-es"]),
+    ("runner-agent", &["sqlx", "axum", "cqrs-es"]),
+    ("projections", &["cqrs-es", "axum"]),
+    ("schemas", &["sqlx", "axum", "tokio", "cqrs-es"]),
+    ("api", &["cqrs-es"]),
+];
+
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["metadata", "--no-deps", "--format-version", "1", "--offline"]).current_dir(root);
+    let metadata: Value = serde_json::from_str(&stdout_of(&mut command)).unwrap();
+    let direct = |package: &Value| {
+        let kept = |dependency: &&Value| dependency["kind"].is_null();
+        let all = package["dependencies"].as_array().unwrap().iter().filter(kept);
+        all.map(|dependency| dependency["name"].as_str().unwrap().to_string()).collect()
+    };
+    let packages = metadata["packages"].as_array().unwrap();
+    packages.iter().map(|p| (p["name"].as_str().unwrap().to_string(), direct(p))).collect()
+}
+
+#[test]
+fn arrows_point_one_way() {
+    let known = dependencies();
+    let ours: BTreeSet<&String> = known.keys().collect();
+    for (name, depends) in known.iter().filter(|(name, _)| *name != "tests") {
+        let allowed = ARROWS.iter().find(|(known, _)| known == name);
+        let (_, allowed) = allowed.unwrap_or_else(|| panic!("{name} has no place in the diagram"));
+        for other in depends.iter().filter(|other| ours.contains(other)) {
+            assert!(allowed.contains(&other.as_str()), "{name} must not know {other}");
+        }
+    }
+}
+
+#[test]
+fn no_crate_brings_in_what_it_must_do_without() {
+    let known = dependencies();
+    for (name, forbidden) in FORBIDDEN {
+        for other in forbidden.iter() {
+            assert!(!known[*name].contains(*other), "{name} must not depend on {other}");
+        }
+    }
+}

@@ -1,1 +1,0 @@
-//! Whole processes through their public faces.

@@ -1,0 +1,41 @@
+//! Where the programs are, and how one is run to its end.
+use std::{
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+/// A program of this workspace, as `cargo build` left it.
+pub fn program(name: &str) -> PathBuf {
+    let mut path = std::env::current_exe().expect("a test has a path");
+    // target/debug/deps/test-… → target/debug
+    path.pop();
+    path.pop();
+    let program = path.join(name);
+    assert!(program.exists(), "{} is not built: cargo build --workspace --bins", program.display());
+    program
+}
+
+/// What a command printed; it must have ended well.
+#[track_caller]
+pub fn stdout_of(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().expect("the program starts");
+    let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{command:?} ended with {status}\n{stdout}\n{stderr}");
+    stdout.into_owned()
+}
+
+/// Whether a missing tool must fail instead of skip.
+pub fn in_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|value| value == "true" || value == "1")
+}
+
+/// Whether Terraform (or OpenTofu) is here. Without it a test says so and passes; under CI it fails.
+pub fn terraform_or_skip() -> bool {
+    let is_there = |tool: &str| Command::new(tool).arg("version").output().is_ok();
+    if is_there("terraform") || is_there("tofu") {
+        return true;
+    }
+    assert!(!in_ci(), "CI must have terraform or tofu on PATH");
+    eprintln!("SKIPPED: neither terraform nor tofu is on PATH");
+    false
+}

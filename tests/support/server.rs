@@ -1,0 +1,154 @@
+//! A server with a private Postgres and a build runner, as `stead up` makes them.
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{program, until_some};
+
+/// A running `stead up`; its data directory goes with it.
+pub struct Server {
+    dir: TempDir,
+    child: Child,
+    ready: Value,
+}
+
+impl Server {
+    /// Start in an empty data directory.
+    pub fn up() -> Server {
+        let dir = tempfile::Builder::new().prefix("stead-").tempdir().unwrap();
+        // The private Postgres runs as another user, who must be able to get here.
+        make_enterable(dir.path());
+        let (child, ready) = start(dir.path(), "127.0.0.1:0", "127.0.0.1:0");
+        Server { dir, child, ready }
+    }
+
+    /// A place for the test's own files.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// How people call.
+    pub fn control(&self) -> &str {
+        self.ready["control"].as_str().unwrap()
+    }
+
+    /// How runners call.
+    pub fn runner(&self) -> &str {
+        self.ready["runner"].as_str().unwrap()
+    }
+
+    /// What the enrol command names the server by.
+    pub fn fingerprint(&self) -> &str {
+        self.ready["fingerprint"].as_str().unwrap()
+    }
+
+    /// The private database.
+    pub fn database(&self) -> &str {
+        self.ready["database"].as_str().unwrap()
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// `stead` with the owner's token, JSON out.
+    pub fn stead(&self) -> Command {
+        let mut command = self.stead_for_people();
+        command.args(["--output", "json"]);
+        command
+    }
+
+    /// `stead` with the owner's token, as a person sees it.
+    pub fn stead_for_people(&self) -> Command {
+        let mut command = Command::new(program("stead"));
+        let token = self.ready["owner_token_file"].as_str().unwrap();
+        command.args(["--server", self.control(), "--token-file", token]);
+        command.env("NO_COLOR", "1").stdin(Stdio::null());
+        command
+    }
+
+    /// What a `stead` command answers, as JSON; it must succeed.
+    #[track_caller]
+    pub fn ask(&self, args: &[&str]) -> Value {
+        let text = crate::stdout_of(self.stead().args(args));
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}\n{text}"))
+    }
+
+    /// What a `stead` command says when it is refused: exit code and standard error.
+    #[track_caller]
+    pub fn refused(&self, args: &[&str]) -> (i32, String) {
+        let output = self.stead_for_people().args(args).output().unwrap();
+        assert!(!output.status.success(), "{args:?} was not refused");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code().unwrap_or(-1), said)
+    }
+
+    /// SIGKILL to the server process alone; Postgres and runners are on their own.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Start again on the same data directory and ports.
+    pub fn restart(&mut self) {
+        let address = |url: &str| url.split("://").nth(1).unwrap().trim_end_matches('/').to_string();
+        let (control, runner) = (address(self.control()), address(self.runner()));
+        let (child, ready) = start(self.dir.path(), &control, &runner);
+        self.child = child;
+        self.ready = ready;
+    }
+
+    /// What the server has logged so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let pid = self.child.id().to_string();
+        let _gone = Command::new("kill").args(["-TERM", &pid]).status();
+        let _ended = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- the server's log ---\n{}", self.log());
+        }
+    }
+}
+
+fn start(dir: &Path, control: &str, runner: &str) -> (Child, Value) {
+    let ready = dir.join("ready.json");
+    let _none = fs::remove_file(&ready);
+    let log = File::options().create(true).append(true).open(dir.join("server.log")).unwrap();
+    let mut child = Command::new(program("stead"))
+        .args(["up", "--control-listen", control, "--runner-listen", runner])
+        .arg("--data")
+        .arg(dir.join("data"))
+        .arg("--ready-file")
+        .arg(&ready)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let read = || serde_json::from_slice(&fs::read(&ready).ok()?).ok();
+    let told = until_some("the server", Duration::from_secs(60), || {
+        if let Some(status) = child.try_wait().unwrap() {
+            let said = fs::read_to_string(dir.join("server.log")).unwrap_or_default();
+            panic!("stead up ended with {status}\n{said}");
+        }
+        read()
+    });
+    (child, told)
+}
+
+fn make_enterable(dir: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+}
