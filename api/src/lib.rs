@@ -5,8 +5,14 @@
 //!                                                     └─ problem: every refusal ◀─┘
 //! ```
 
+/// The vendor's artifacts.
+pub mod artifacts;
 /// Who calls, and what they may do.
 pub mod auth;
+/// The Control API from the other side.
+pub mod client;
+/// From a queued job to a waiting runner, and who is still there.
+pub mod dispatch;
 /// The OpenAPI documents and the page that shows them.
 pub mod docs;
 /// What handlers take apart.
@@ -15,6 +21,8 @@ pub mod extract;
 pub mod keys;
 /// The two doors.
 pub mod listen;
+/// What jobs wrote.
+pub mod logs;
 /// What is counted.
 pub mod metrics;
 /// Probes, metrics, key list.
@@ -25,5 +33,19 @@ pub mod postgres;
 pub mod problem;
 /// Which routes are behind which door.
 pub mod router;
+/// The Runner API.
+pub mod runner;
+/// One server from start to stop.
+pub mod server;
 /// What every handler and every loop shares.
 pub mod state;
+/// What goes on without being asked.
+pub mod background;
+/// From a step to a manifest.
+pub mod compose;
+/// The only writer.
+pub mod execute;
+/// What the domain refuses, as problems.
+pub mod refusal;
+/// What can be done.
+pub mod usecases;

@@ -48,5 +48,5 @@ async fn exposition(State(app): State<App>) -> impl IntoResponse {
 
 /// The server's public keys, signed by the key that the enrol command names.
 async fn key_list(State(app): State<App>) -> Answer<Envelope> {
-    app.keys.list("", app.now()).map(Json).map_err(Problem::internal)
+    app.keys.list(app.log().log_id(), app.now()).map(Json).map_err(Problem::internal)
 }

@@ -42,6 +42,7 @@ macro_rules! codes {
 codes! {
     BadRequest = 400 "bad_request", "The request cannot be read";
     InvalidJson = 400 "invalid_json", "The body is not the JSON that this call takes";
+    DigestMismatch = 400 "digest_mismatch", "The bytes are not what their digest says";
     BadCursor = 400 "bad_cursor", "The cursor is not one of ours";
     TokenMissing = 401 "token_missing", "The call needs a token";
     TokenUnknown = 401 "token_unknown", "The token is not known here";

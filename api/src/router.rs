@@ -11,8 +11,9 @@ use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
-    docs, metrics, ops,
+    artifacts, auth, docs, metrics, ops,
     problem::{Code, Problem},
+    runner,
     state::App,
 };
 
@@ -30,7 +31,9 @@ pub fn control_api() -> (Router<App>, OpenApi) {
 pub fn runner_api() -> (Router<App>, OpenApi) {
     let about = "For runners. Every call may be repeated; what belongs to an execution carries its id in \
                  the header `Execution`.";
-    OpenApiRouter::with_openapi(document("Stead Runner API", about)).split_for_parts()
+    OpenApiRouter::with_openapi(document("Stead Runner API", about))
+        .merge(runner::routes())
+        .split_for_parts()
 }
 
 fn document(title: &str, about: &str) -> OpenApi {
@@ -41,12 +44,18 @@ fn document(title: &str, about: &str) -> OpenApi {
 /// Everything behind the people's door.
 pub fn control(app: &App) -> Router {
     let (api, document) = control_api();
+    // Only these routes know the caller; probes and documents need none.
+    let api = match api.has_routes() {
+        true => api.route_layer(from_fn_with_state(app.clone(), auth::guard)),
+        false => api,
+    };
     finish(app, api.merge(docs::routes(document)).merge(ops::routes(true)))
 }
 
 /// Everything behind the runners' door.
 pub fn runner(app: &App) -> Router {
     let (api, document) = runner_api();
+    let api = api.merge(artifacts::routes());
     finish(app, api.merge(docs::routes(document)).merge(ops::routes(false)))
 }
 

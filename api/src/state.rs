@@ -3,10 +3,20 @@ use std::{ops::Deref, path::PathBuf, sync::Arc};
 
 use chrono::SubsecRound as _;
 use domain::decider::Timestamp;
+use event_log::EventLog;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
-use crate::{keys::Keys, metrics::Metrics};
+use crate::{
+    artifacts::{Manifests, Registry},
+    auth::{Assertions, People, Tokens},
+    compose::config::Configs,
+    dispatch::Dispatch,
+    execute::Engine,
+    keys::Keys,
+    logs::LogStore,
+    metrics::Metrics,
+};
 
 /// The server, by reference: cloning is a counter.
 #[derive(Clone)]
@@ -16,8 +26,26 @@ pub struct App(Arc<Inner>);
 pub struct Inner {
     /// Connections to the database.
     pub pool: PgPool,
+    /// Where commands go in; the log is behind it.
+    pub engine: Engine,
+    /// Published configs, read once.
+    pub configs: Configs,
     /// The server's signing keys.
     pub keys: Keys,
+    /// Who may call the Control API, and which runners are revoked.
+    pub people: People,
+    /// Signs and verifies what runners call with.
+    pub tokens: Tokens,
+    /// What runners signed lately to get those.
+    pub assertions: Assertions,
+    /// Who waits for work, who has it, and who is still there.
+    pub dispatch: Dispatch,
+    /// What jobs wrote.
+    pub logs: LogStore,
+    /// The vendor's artifacts.
+    pub registry: Registry,
+    /// Manifests that were read lately.
+    pub manifests: Manifests,
     /// What was said at the start.
     pub config: Config,
     /// What is counted.
@@ -36,6 +64,8 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct Config {
     /// The data directory: keys, registry, owner token.
     pub data: PathBuf,
+    /// What this server is called among servers on one database; the same after a restart.
+    pub server: String,
     /// How people reach the Control API.
     pub control_url: String,
     /// How runners reach the Runner API; the enrol command prints it.
@@ -48,6 +78,11 @@ impl App {
     /// Put the parts together.
     pub fn new(inner: Inner) -> Self {
         App(Arc::new(inner))
+    }
+
+    /// The log, for reading and following; only the engine writes.
+    pub fn log(&self) -> &EventLog {
+        self.engine.log()
     }
 
     /// The moment, to the microsecond: what events and rules know.

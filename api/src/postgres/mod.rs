@@ -24,7 +24,13 @@ use std::{
 use sqlx::postgres::PgConnectOptions;
 
 use self::{account::Account, binaries::Binaries, cluster::Cluster, postmaster::Postmaster};
-pub use self::{binaries::BIN_ENV, lock::DataLock};
+pub use self::{
+    binaries::BIN_ENV,
+    lock::{DataLock, LockError},
+};
+
+/// Where our tables are.
+const SEARCH_PATH: [(&str, &str); 1] = [("search_path", event_log::connect::SCHEMA)];
 
 /// A postgres that runs for this process.
 pub struct Embedded {
@@ -111,12 +117,12 @@ impl Embedded {
 
     /// How the server connects: may insert and select events, never change them.
     pub fn app(&self) -> PgConnectOptions {
-        self.cluster.connect_as(cluster::APP)
+        self.cluster.connect_as(cluster::APP).options(SEARCH_PATH)
     }
 
     /// How migrations and rebuilds connect.
     pub fn owner(&self) -> PgConnectOptions {
-        self.cluster.connect_as(cluster::OWNER)
+        self.cluster.connect_as(cluster::OWNER).options(SEARCH_PATH)
     }
 
     /// The same two as a person would write them, app first.

@@ -27,8 +27,8 @@ async fn what_was_committed_is_there_after_a_clean_stop_and_after_kill_9() {
 
     let running = Embedded::start(&data).await.unwrap();
     let mut db = owner(&running).await;
-    sqlx::query("create table kept (n int)").execute(&mut db).await.unwrap();
-    sqlx::query("insert into kept values (1)").execute(&mut db).await.unwrap();
+    sqlx::query("create table public.kept (n int)").execute(&mut db).await.unwrap();
+    sqlx::query("insert into public.kept values (1)").execute(&mut db).await.unwrap();
     db.close().await.unwrap();
     let first = running.pid();
     running.stop().await.unwrap();
@@ -38,7 +38,7 @@ async fn what_was_committed_is_there_after_a_clean_stop_and_after_kill_9() {
     let running = Embedded::start(&data).await.unwrap();
     assert_ne!(running.pid(), first);
     let mut db = owner(&running).await;
-    sqlx::query("insert into kept values (2)").execute(&mut db).await.unwrap();
+    sqlx::query("insert into public.kept values (2)").execute(&mut db).await.unwrap();
     drop(db);
 
     // Postgres itself is killed: its pid file is stale, its shared memory is in the way.
@@ -49,7 +49,7 @@ async fn what_was_committed_is_there_after_a_clean_stop_and_after_kill_9() {
     assert!(data.join("postgres/postmaster.pid").exists());
     let running = Embedded::start(&data).await.unwrap();
     let mut db = owner(&running).await;
-    let count = sqlx::query("select count(*) from kept").fetch_one(&mut db).await.unwrap();
+    let count = sqlx::query("select count(*) from public.kept").fetch_one(&mut db).await.unwrap();
     assert_eq!(count.get::<i64, _>(0), 2);
     db.close().await.unwrap();
     running.stop().await.unwrap();

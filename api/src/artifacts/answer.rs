@@ -1,0 +1,64 @@
+//! Refusals that both an OCI client and ours understand: the problem, with OCI's `errors` in it.
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+
+use super::ArtifactError;
+use crate::problem::{Code, Problem};
+
+/// A refusal of the registry.
+#[derive(Debug)]
+pub(super) struct Refusal(pub(super) Problem);
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Refusal(problem)
+    }
+}
+
+impl From<ArtifactError> for Refusal {
+    fn from(error: ArtifactError) -> Self {
+        let said = error.to_string();
+        Refusal(match error {
+            ArtifactError::Io { .. } => Problem::internal(said),
+            ArtifactError::TooLarge { .. } => Problem::new(Code::TooLarge, said),
+            ArtifactError::Digest { .. } => Problem::new(Code::DigestMismatch, said),
+            ArtifactError::Cut(_) => Problem::new(Code::BadRequest, said),
+            ArtifactError::Manifest(_) => Problem::new(Code::Invalid, said),
+        })
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = self.0.code.status();
+        // The OCI codes for what can happen here.
+        let code = match status {
+            401 => "UNAUTHORIZED",
+            403 => "DENIED",
+            404 => "NAME_UNKNOWN",
+            405 => "UNSUPPORTED",
+            413 => "SIZE_INVALID",
+            422 => "MANIFEST_INVALID",
+            429 => "TOOMANYREQUESTS",
+            _ if self.0.code == Code::DigestMismatch => "DIGEST_INVALID",
+            _ => "UNKNOWN",
+        };
+        let mut body = serde_json::to_value(self.0.body()).unwrap_or(Value::Null);
+        if let Some(body) = body.as_object_mut() {
+            let detail = json!({"code": self.0.code.word()});
+            let error = json!({"code": code, "message": self.0.detail, "detail": detail});
+            body.insert("errors".into(), json!([error]));
+        }
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(body)).into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            let basic = HeaderValue::from_static("Basic realm=\"stead\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, basic);
+        }
+        response
+    }
+}

@@ -1,0 +1,240 @@
+//! The registry on disk. A blob appears under its name whole, verified and durable, by a rename.
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use axum::body::Body;
+use domain::digest::Digest;
+use futures::StreamExt as _;
+use sha2::{Digest as _, Sha256};
+use tokio::io::AsyncWriteExt as _;
+use ulid::Ulid;
+
+use super::{
+    Descriptor, Image, Repository,
+    image::{IMAGE_TYPE, Index},
+};
+
+/// The vendor's registry. One process at a time: the data directory is locked.
+pub struct Registry {
+    directory: PathBuf,
+    max_blob_bytes: u64,
+    index: Mutex<()>,
+}
+
+/// Why an artifact cannot be kept or read.
+#[derive(Debug, thiserror::Error)]
+pub enum ArtifactError {
+    /// The disk refuses.
+    #[error("{path}: {reason}")]
+    Io { path: String, reason: io::Error },
+    /// It is longer than what is kept.
+    #[error("a blob may have at most {limit} bytes")]
+    TooLarge { limit: u64 },
+    /// It arrived otherwise than it left.
+    #[error("the bytes have the digest {found}, not {expected}")]
+    Digest { expected: String, found: String },
+    /// The connection broke.
+    #[error("the body ended early: {0}")]
+    Cut(String),
+    /// It is no image manifest.
+    #[error("this is not an image manifest: {0}")]
+    Manifest(String),
+}
+
+impl Registry {
+    /// Open the registry below the data directory and forget what was arriving when it was last left.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn open(data: &Path, max_blob_bytes: u64) -> Result<Registry, ArtifactError> {
+        let registry =
+            Registry { directory: data.join("registry"), max_blob_bytes, index: Mutex::default() };
+        let uploads = registry.uploads();
+        if uploads.exists() {
+            fs::remove_dir_all(&uploads).map_err(at(&uploads))?;
+        }
+        fs::create_dir_all(&uploads).map_err(at(&uploads))?;
+        Ok(registry)
+    }
+
+    fn uploads(&self) -> PathBuf {
+        self.directory.join(".uploads")
+    }
+
+    fn blobs(&self, repository: &Repository) -> PathBuf {
+        self.directory.join(repository.path()).join("blobs").join("sha256")
+    }
+
+    fn blob(&self, repository: &Repository, digest: &Digest) -> PathBuf {
+        let digest = digest.to_string();
+        self.blobs(repository).join(digest.trim_start_matches("sha256:"))
+    }
+
+    /// How many bytes this blob of the repository has; none when it is not there.
+    pub fn size(&self, repository: &Repository, digest: &Digest) -> Option<u64> {
+        fs::metadata(self.blob(repository, digest)).ok().map(|found| found.len())
+    }
+
+    /// The blob, open, and its length.
+    ///
+    /// # Errors
+    /// When the disk refuses, for any reason but that the blob is not there.
+    pub async fn read(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+    ) -> Result<Option<(tokio::fs::File, u64)>, ArtifactError> {
+        let path = self.blob(repository, digest);
+        let file = match tokio::fs::File::open(&path).await {
+            Ok(file) => file,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(why) => return Err(at(&path)(why)),
+        };
+        let length = file.metadata().await.map_err(at(&path))?.len();
+        Ok(Some((file, length)))
+    }
+
+    /// An image manifest of the repository; none when it is not there.
+    ///
+    /// # Errors
+    /// When the disk refuses, or it is no manifest.
+    pub fn image(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+    ) -> Result<Option<Image>, ArtifactError> {
+        let path = self.blob(repository, digest);
+        match fs::read(&path) {
+            Ok(bytes) => image(&bytes).map(Some),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(why) => Err(at(&path)(why)),
+        }
+    }
+
+    /// Keep what arrives, if it is what it is said to be. Kept already is fine.
+    ///
+    /// # Errors
+    /// [`ArtifactError`]; nothing was kept.
+    pub async fn keep(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+        body: Body,
+    ) -> Result<(), ArtifactError> {
+        let draft = self.uploads().join(Ulid::new().to_string());
+        let kept = self.receive(&draft, digest, body).await;
+        let placed = kept.and_then(|()| self.place(&draft, repository, digest));
+        if placed.is_err() {
+            // Gone already when it was placed; in the way otherwise, until the next start.
+            let _ = fs::remove_file(&draft);
+        }
+        placed
+    }
+
+    async fn receive(
+        &self,
+        draft: &Path,
+        digest: &Digest,
+        body: Body,
+    ) -> Result<(), ArtifactError> {
+        let mut file = tokio::fs::File::create_new(draft).await.map_err(at(draft))?;
+        let (mut hasher, mut length) = (Sha256::new(), 0_u64);
+        let mut chunks = body.into_data_stream();
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(|why| ArtifactError::Cut(why.to_string()))?;
+            length += chunk.len() as u64;
+            if length > self.max_blob_bytes {
+                return Err(ArtifactError::TooLarge { limit: self.max_blob_bytes });
+            }
+            hasher.update(&chunk);
+            file.write_all(&chunk).await.map_err(at(draft))?;
+        }
+        let (expected, found) =
+            (digest.to_string(), format!("sha256:{}", hex::encode(hasher.finalize())));
+        if found != expected {
+            return Err(ArtifactError::Digest { expected, found });
+        }
+        file.sync_all().await.map_err(at(draft))
+    }
+
+    fn place(
+        &self,
+        draft: &Path,
+        repository: &Repository,
+        digest: &Digest,
+    ) -> Result<(), ArtifactError> {
+        let blobs = self.blobs(repository);
+        fs::create_dir_all(&blobs).map_err(at(&blobs))?;
+        let path = self.blob(repository, digest);
+        fs::rename(draft, &path).map_err(at(&path))?;
+        sync(&blobs)
+    }
+
+    /// Put an artifact whose blobs are all here into the repository's index, so that any OCI tool finds it.
+    ///
+    /// # Errors
+    /// When the disk refuses, or the index is not one.
+    pub fn list(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+        image: &Image,
+    ) -> Result<(), ArtifactError> {
+        let directory = self.directory.join(repository.path());
+        let size = self.size(repository, digest).unwrap_or(0);
+        let (media_type, artifact_type) = (IMAGE_TYPE.to_string(), image.artifact_type.clone());
+        let listed = Descriptor { media_type, digest: digest.clone(), size, artifact_type };
+        let _alone = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        let layout = directory.join("oci-layout");
+        if !layout.exists() {
+            replace(&layout, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
+        }
+        let path = directory.join("index.json");
+        let mut index = match fs::read(&path) {
+            Ok(bytes) => {
+                serde_json::from_slice(&bytes).map_err(|why| at(&path)(io::Error::other(why)))?
+            }
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Index::default(),
+            Err(why) => return Err(at(&path)(why)),
+        };
+        if index.manifests.iter().any(|known| known.digest == *digest) {
+            return Ok(());
+        }
+        index.manifests.push(listed);
+        let bytes = serde_json::to_vec(&index).map_err(|why| at(&path)(io::Error::other(why)))?;
+        replace(&path, &bytes)
+    }
+}
+
+/// Bytes as an image manifest of version 2.
+pub(super) fn image(bytes: &[u8]) -> Result<Image, ArtifactError> {
+    let image: Image =
+        serde_json::from_slice(bytes).map_err(|why| ArtifactError::Manifest(why.to_string()))?;
+    if image.schema_version != 2
+        || image.media_type.as_deref().is_some_and(|kind| kind != IMAGE_TYPE)
+    {
+        return Err(ArtifactError::Manifest(format!("it must be {IMAGE_TYPE}")));
+    }
+    Ok(image)
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> Result<(), ArtifactError> {
+    use std::io::Write as _;
+    let draft = path.with_extension("new");
+    let mut file = fs::File::create(&draft).map_err(at(&draft))?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(at(&draft))?;
+    fs::rename(&draft, path).map_err(at(path))?;
+    path.parent().map_or(Ok(()), sync)
+}
+
+fn sync(directory: &Path) -> Result<(), ArtifactError> {
+    fs::File::open(directory).and_then(|open| open.sync_all()).map_err(at(directory))
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> ArtifactError {
+    let path = path.display().to_string();
+    move |reason| ArtifactError::Io { path, reason }
+}

@@ -1,0 +1,114 @@
+//! What one execution may have: nothing but what its manifest names.
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use axum::{extract::FromRequestParts, http::request::Parts};
+use domain::{digest::Digest, job::Job};
+use schemas::{manifest::Manifest, runner::JobKind};
+use serde_json::Value;
+
+use super::{Repository, answer::Refusal};
+use crate::{
+    auth::JobCall,
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// Manifests that were read lately. They never change.
+const REMEMBERED: usize = 1_024;
+
+/// Manifests by digest, so that a pull of many blobs reads one once.
+#[derive(Default)]
+pub struct Manifests(Mutex<HashMap<Digest, Arc<Manifest>>>);
+
+impl Manifests {
+    /// The manifest of this digest.
+    ///
+    /// # Errors
+    /// When the database does not answer, or the bytes are not a manifest.
+    pub async fn get(&self, app: &App, digest: &Digest) -> Result<Arc<Manifest>, Problem> {
+        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(digest) {
+            return Ok(Arc::clone(known));
+        }
+        let bytes = event_log::blob::get(&app.pool, digest).await.map_err(Problem::internal)?;
+        let bytes = bytes.ok_or_else(|| Problem::internal(format!("no blob {digest}")))?;
+        let manifest = serde_json::from_slice(&bytes).map_err(Problem::internal)?;
+        let manifest = Arc::new(manifest);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(digest.clone(), Arc::clone(&manifest));
+        Ok(manifest)
+    }
+}
+
+/// A call by the execution that has its job, and what it may have.
+pub(super) struct Permit {
+    manifest: Arc<Manifest>,
+}
+
+impl FromRequestParts<App> for Permit {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
+        let call = JobCall::from_request_parts(parts, app).await?;
+        let id = call.job.to_string();
+        let known = app.log().load::<Job>(&id).await.map_err(Problem::from)?.state;
+        let manifest = match held(&known, &call) {
+            Some(manifest) => manifest,
+            // Another server may have taken the claim; what is known here is then behind.
+            None => {
+                let job = app.log().reload::<Job>(&id).await.map_err(Problem::from)?.state;
+                held(&job, &call).ok_or_else(|| {
+                    let detail = format!("{} does not have {} any more", call.execution, call.job);
+                    Problem::new(Code::ExecutionStale, detail)
+                })?
+            }
+        };
+        Ok(Permit { manifest: app.manifests.get(app, &manifest).await? })
+    }
+}
+
+/// The manifest of the job, if this execution has it.
+fn held(job: &Job, call: &JobCall) -> Option<Digest> {
+    let current = job.execution()?;
+    let ours = current.id == call.execution && current.runner == call.runner;
+    job.work.as_ref().filter(|_| ours).map(|work| work.manifest.clone())
+}
+
+impl Permit {
+    /// The image manifests of this repository that may be pulled.
+    pub(super) fn images(&self, repository: &Repository) -> impl Iterator<Item = &Digest> {
+        let named = repository.to_string();
+        let artifacts = self.manifest.artifacts.iter();
+        artifacts
+            .filter(move |artifact| artifact.repository == named)
+            .map(|artifact| &artifact.digest)
+    }
+
+    /// Whether this may be pushed to: a build job's own repository.
+    pub(super) fn pushes_to(&self, repository: &Repository) -> bool {
+        let own = self.manifest.inputs.get("repository").and_then(Value::as_str);
+        self.manifest.kind == JobKind::Build && own == Some(repository.to_string().as_str())
+    }
+
+    /// Whether this is the source of the build.
+    pub(super) fn is_source(&self, repository: &Repository, digest: &Digest) -> bool {
+        let source = self.manifest.inputs.get("source").and_then(Value::as_str);
+        self.pushes_to(repository) && source == Some(digest.to_string().as_str())
+    }
+
+    /// The repository, if this job may push to it.
+    pub(super) fn own(&self, repository: Repository) -> Result<Repository, Refusal> {
+        if self.pushes_to(&repository) { Ok(repository) } else { Err(nothing(&repository).into()) }
+    }
+}
+
+/// What a job may not have does not exist.
+pub(super) fn nothing(what: impl std::fmt::Display) -> Problem {
+    let detail = format!("there is no {what} for this job");
+    Problem::new(Code::NotFound, detail)
+}

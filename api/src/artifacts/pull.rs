@@ -1,0 +1,102 @@
+//! Out of the registry.
+use axum::{
+    Json,
+    body::Body,
+    extract::State,
+    http::{HeaderName, Method, header},
+    response::{IntoResponse, Response},
+};
+use domain::digest::Digest;
+use serde_json::{Value, json};
+use tokio_util::io::ReaderStream;
+
+use super::{
+    Repository,
+    answer::Refusal,
+    image::IMAGE_TYPE,
+    permit::{Permit, nothing},
+};
+use crate::{extract::Path, problem::Problem, state::App};
+
+/// What the answer is the bytes of.
+pub(super) const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
+
+/// Whether this is a registry, and the token is good for it.
+pub(super) async fn base(_: Permit) -> Json<Value> {
+    Json(json!({}))
+}
+
+/// An image manifest that the job's manifest names.
+pub(super) async fn manifest(
+    State(app): State<App>,
+    permit: Permit,
+    method: Method,
+    Path((name, component, reference)): Path<(String, String, String)>,
+) -> Result<Response, Refusal> {
+    let (repository, digest) = place(&name, &component, &reference)?;
+    let named = permit.images(&repository).any(|known| *known == digest);
+    let pushed = method == Method::HEAD && permit.pushes_to(&repository);
+    if !named && !pushed {
+        return Err(nothing(format!("manifest {digest} in {repository}")).into());
+    }
+    send(&app, &repository, &digest, IMAGE_TYPE).await
+}
+
+/// A blob that one of those manifests names, or the source of the build.
+pub(super) async fn blob(
+    State(app): State<App>,
+    permit: Permit,
+    method: Method,
+    Path((name, component, reference)): Path<(String, String, String)>,
+) -> Result<Response, Refusal> {
+    let (repository, digest) = place(&name, &component, &reference)?;
+    if permit.is_source(&repository, &digest) {
+        return source(&app, &digest).await;
+    }
+    // Whoever pushes asks first what is there already.
+    let mut named = method == Method::HEAD && permit.pushes_to(&repository);
+    for image in permit.images(&repository) {
+        let image = app.registry.image(&repository, image)?;
+        named |= image.is_some_and(|image| image.blobs().any(|blob| blob.digest == digest));
+    }
+    if !named {
+        return Err(nothing(format!("blob {digest} in {repository}")).into());
+    }
+    send(&app, &repository, &digest, "application/octet-stream").await
+}
+
+async fn source(app: &App, digest: &Digest) -> Result<Response, Refusal> {
+    let bytes = event_log::blob::get(&app.pool, digest).await.map_err(Problem::internal)?;
+    let bytes = bytes.ok_or_else(|| nothing(format!("source {digest}")))?;
+    let kind = (header::CONTENT_TYPE, "application/x-tar".to_string());
+    Ok(([kind, (CONTENT_DIGEST, digest.to_string())], bytes).into_response())
+}
+
+async fn send(
+    app: &App,
+    repository: &Repository,
+    digest: &Digest,
+    kind: &str,
+) -> Result<Response, Refusal> {
+    let found = app.registry.read(repository, digest).await?;
+    let (file, length) = found.ok_or_else(|| nothing(format!("blob {digest} in {repository}")))?;
+    let headers = [
+        (header::CONTENT_TYPE, kind.to_string()),
+        (header::CONTENT_LENGTH, length.to_string()),
+        (CONTENT_DIGEST, digest.to_string()),
+    ];
+    let body = Body::from_stream(ReaderStream::with_capacity(file, 64 * 1024));
+    Ok((headers, body).into_response())
+}
+
+/// A path of the registry. Tags do not exist here: what is deployed is named by digest.
+pub(super) fn place(
+    name: &str,
+    component: &str,
+    reference: &str,
+) -> Result<(Repository, Digest), Problem> {
+    let named = format!("{name}/{component}");
+    let repository = named.parse().map_err(|_| nothing(&named))?;
+    let digest = reference.parse().map_err(|_| nothing(reference))?;
+    Ok((repository, digest))
+}

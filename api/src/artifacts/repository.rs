@@ -1,0 +1,60 @@
+//! Where a component's artifacts are: `<app>/<component>`.
+use std::{fmt, path::PathBuf, str::FromStr};
+
+/// Two names that are safe as a path and as an OCI name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Repository {
+    app: String,
+    component: String,
+}
+
+/// A text that names no repository.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{0:?} is not `<app>/<component>`")]
+pub struct RepositoryError(String);
+
+impl Repository {
+    /// The directory below the registry's.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(&self.app).join(&self.component)
+    }
+}
+
+impl FromStr for Repository {
+    type Err = RepositoryError;
+    fn from_str(text: &str) -> Result<Self, RepositoryError> {
+        let parts = text.split_once('/').filter(|(app, component)| plain(app) && plain(component));
+        let (app, component) = parts.ok_or_else(|| RepositoryError(text.into()))?;
+        Ok(Repository { app: app.into(), component: component.into() })
+    }
+}
+
+impl fmt::Display for Repository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.app, self.component)
+    }
+}
+
+/// Letters, digits, and single separators inside: never hidden, never upwards.
+fn plain(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    (1..=128).contains(&name.len())
+        && name.bytes().all(allowed)
+        && name.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric)
+        && !name.contains("..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_never_leaves_the_registry() {
+        let name: Repository = "shop/data_store".parse().unwrap();
+        assert_eq!(name.to_string(), "shop/data_store");
+        for other in ["shop", "shop/", "/x", "../x", "shop/..", "a/b/c", "a/.b", "a/b c", "a/b%2f"]
+        {
+            assert!(other.parse::<Repository>().is_err(), "{other}");
+        }
+    }
+}

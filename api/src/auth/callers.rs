@@ -1,0 +1,104 @@
+//! The runners' door: who calls is in the token, and nobody is asked.
+use axum::{
+    extract::FromRequestParts,
+    http::{HeaderMap, header, request::Parts},
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use domain::{
+    actor::Actor,
+    ids::{ExecutionId, InstallId, JobId, RunnerId},
+};
+use schemas::{manifest::Fence, runner::RunnerMode};
+
+use super::{guard::bearer, secret};
+use crate::{
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// A runner that calls with its access token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Runner {
+    /// Which.
+    pub id: RunnerId,
+    /// What it is for.
+    pub mode: RunnerMode,
+    /// The one install that it may touch; none for a build runner.
+    pub install: Option<InstallId>,
+}
+
+impl Runner {
+    /// As the log writes it.
+    pub fn actor(&self) -> Actor {
+        Actor::Runner(self.id)
+    }
+}
+
+impl FromRequestParts<App> for Runner {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let token = bearer(&parts.headers)?;
+        let claims = app.tokens.read_access(ours(token)?, app.now())?;
+        let (id, mode, install) = (claims.sub, claims.mode, claims.install);
+        not_revoked(app, id)?;
+        Ok(Runner { id, mode, install })
+    }
+}
+
+/// A call in the name of one execution, with its job token. Whether the execution still has the job is
+/// for the handler to ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JobCall {
+    /// The job.
+    pub job: JobId,
+    /// The execution.
+    pub execution: ExecutionId,
+    /// The runner.
+    pub runner: RunnerId,
+    /// The fence of its grant.
+    pub fence: Fence,
+}
+
+impl FromRequestParts<App> for JobCall {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let token = match basic(&parts.headers) {
+            Some(password) => password,
+            None => bearer(&parts.headers)?.to_string(),
+        };
+        let claims = app.tokens.read_job(ours(&token)?, app.now())?;
+        not_revoked(app, claims.sub)?;
+        let (job, execution) = (claims.job, claims.execution);
+        Ok(JobCall { job, execution, runner: claims.sub, fence: claims.fence })
+    }
+}
+
+/// The password of user `job`: what OCI clients send.
+fn basic(headers: &HeaderMap) -> Option<String> {
+    let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, encoded) = given.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()?;
+    let (user, password) = decoded.split_once(':')?;
+    (user == "job").then(|| password.to_string())
+}
+
+fn ours(token: &str) -> Result<&str, Problem> {
+    if token.starts_with(secret::PREFIX) {
+        let detail = "tokens of people and enrolment tokens are not taken here";
+        return Err(Problem::new(Code::TokenWrongKind, detail));
+    }
+    Ok(token)
+}
+
+fn not_revoked(app: &App, runner: RunnerId) -> Result<(), Problem> {
+    if app.people.is_revoked(runner) {
+        let detail = format!("{runner} was revoked; enrol again with a new token");
+        return Err(Problem::new(Code::RunnerRevoked, detail));
+    }
+    Ok(())
+}

@@ -1,0 +1,255 @@
+//! People, services and revoked runners as the log has them, in memory: no call asks the database who
+//! calls.
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::{PoisonError, RwLock},
+    time::Duration,
+};
+
+use domain::{
+    access::{Access, AccessEvent, Role},
+    decider::{Decider as _, Timestamp},
+    digest::Digest,
+    ids::{PrincipalId, RunnerId, TokenId},
+    runner::{Runner, RunnerEvent},
+};
+use event_log::{EventLog, LogError, Stored};
+use sqlx::PgPool;
+use subtle::ConstantTimeEq as _;
+use tokio::{sync::watch, time::timeout};
+
+use super::secret;
+use crate::problem::{Code, Problem};
+
+/// How long a call waits for memory to catch up with the log.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Everybody who may call.
+pub struct People {
+    tables: RwLock<Tables>,
+    position: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Tables {
+    principals: HashMap<PrincipalId, Known>,
+    by_hash: HashMap<[u8; 32], (PrincipalId, TokenId)>,
+    revoked: HashSet<RunnerId>,
+}
+
+#[derive(Default)]
+struct Known {
+    access: Access,
+    version: u64,
+}
+
+/// Who a token speaks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The principal.
+    pub principal: PrincipalId,
+    /// Everything that it may do.
+    pub roles: BTreeSet<Role>,
+    /// The token that it used.
+    pub token: TokenId,
+}
+
+impl Default for People {
+    fn default() -> Self {
+        People { tables: RwLock::default(), position: watch::Sender::new(0) }
+    }
+}
+
+impl People {
+    /// Read what the log says up to now.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn load(&self, log: &EventLog, pool: &PgPool) -> Result<(), LogError> {
+        let position = log.position();
+        let streams = "select aggregate_id from log_stream where aggregate_type = $1";
+        let ids: Vec<String> =
+            sqlx::query_scalar(streams).bind(Access::NAME).fetch_all(pool).await?;
+        for id in ids {
+            let loaded = log.load::<Access>(&id).await?;
+            let principal = id.parse().map_err(|error| damaged(position, &error))?;
+            self.keep(
+                principal,
+                Known { access: Access::clone(&loaded.state), version: loaded.version },
+            );
+        }
+        let revoked = "select aggregate_id from log_event \
+                       where aggregate_type = $1 and event_type = 'runner.revoked'";
+        let ids: Vec<String> =
+            sqlx::query_scalar(revoked).bind(Runner::NAME).fetch_all(pool).await?;
+        for id in ids {
+            self.revoke(id.parse().map_err(|error| damaged(position, &error))?);
+        }
+        self.position.send_replace(position);
+        Ok(())
+    }
+
+    /// Take in events, in the order of the log.
+    ///
+    /// # Errors
+    /// [`LogError::Damaged`].
+    pub fn take(&self, events: &[Stored]) -> Result<(), LogError> {
+        for stored in events {
+            let (kind, id) = (stored.stream.aggregate_type.as_str(), &stored.stream.aggregate_id);
+            if kind == Access::NAME {
+                let principal = id.parse().map_err(|error| damaged(stored.position, &error))?;
+                self.apply(principal, stored.sequence, stored.decode()?);
+            } else if kind == Runner::NAME && stored.event_type == "runner.revoked" {
+                let event: RunnerEvent = stored.decode()?;
+                if matches!(event, RunnerEvent::Revoked { .. }) {
+                    self.revoke(id.parse().map_err(|error| damaged(stored.position, &error))?);
+                }
+            }
+        }
+        if let Some(last) = events.last() {
+            self.position.send_replace(last.position);
+        }
+        Ok(())
+    }
+
+    fn apply(&self, principal: PrincipalId, sequence: u64, event: AccessEvent) {
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let known = tables.principals.entry(principal).or_default();
+        // What was loaded may already know of events that the tail brings afterwards.
+        if sequence <= known.version {
+            return;
+        }
+        known.access.evolve(event);
+        known.version = sequence;
+        tables.index(principal);
+    }
+
+    fn keep(&self, principal: PrincipalId, known: Known) {
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        tables.principals.insert(principal, known);
+        tables.index(principal);
+    }
+
+    fn revoke(&self, runner: RunnerId) {
+        self.tables.write().unwrap_or_else(PoisonError::into_inner).revoked.insert(runner);
+    }
+
+    /// The last position that is known here.
+    pub fn position(&self) -> u64 {
+        *self.position.borrow()
+    }
+
+    /// Wait until everything up to a position is known here; a change answers only after that, so that it
+    /// holds from the next call on.
+    pub async fn caught_up(&self, position: u64) {
+        let mut seen = self.position.subscribe();
+        let _ = timeout(PATIENCE, seen.wait_for(|seen| *seen >= position)).await;
+    }
+
+    /// Whether nobody was ever let in.
+    pub fn is_empty(&self) -> bool {
+        self.tables.read().unwrap_or_else(PoisonError::into_inner).principals.is_empty()
+    }
+
+    /// Whether this runner is never heard again.
+    pub fn is_revoked(&self, runner: RunnerId) -> bool {
+        self.tables.read().unwrap_or_else(PoisonError::into_inner).revoked.contains(&runner)
+    }
+
+    /// Who this token speaks for.
+    ///
+    /// # Errors
+    /// 401: unknown, expired or revoked.
+    pub fn identify(&self, token: &str, now: Timestamp) -> Result<Identity, Problem> {
+        let unknown = || Problem::new(Code::TokenUnknown, "the token is not one of this server's");
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let hash = secret::hash(token);
+        let (principal, id) = tables.by_hash.get(&hash).copied().ok_or_else(unknown)?;
+        let access = tables.principals.get(&principal).map(|known| &known.access);
+        let access = access.ok_or_else(unknown)?;
+        let issued = access.token(id).ok_or_else(unknown)?;
+        let kept = bytes_of(&issued.sha256).ok_or_else(unknown)?;
+        // The map compares early bytes first; this does not.
+        if !bool::from(kept.ct_eq(&hash)) {
+            return Err(unknown());
+        }
+        if access.revoked.contains(&id) {
+            let detail = format!("{id} was revoked; ask an owner for another token");
+            return Err(Problem::new(Code::TokenRevoked, detail));
+        }
+        if issued.expires_at.is_some_and(|end| end <= now) {
+            let detail = format!("{id} has expired; ask an owner for another token");
+            return Err(Problem::new(Code::TokenExpired, detail));
+        }
+        Ok(Identity { principal, roles: access.roles.clone(), token: id })
+    }
+}
+
+impl Tables {
+    fn index(&mut self, principal: PrincipalId) {
+        let tokens = self.principals.get(&principal).map(|known| known.access.tokens.clone());
+        for issued in tokens.unwrap_or_default() {
+            if let Some(hash) = bytes_of(&issued.sha256) {
+                self.by_hash.insert(hash, (principal, issued.token));
+            }
+        }
+    }
+}
+
+fn bytes_of(digest: &Digest) -> Option<[u8; 32]> {
+    hex::decode(digest.to_string().strip_prefix("sha256:")?).ok()?.try_into().ok()
+}
+
+fn damaged(position: u64, error: &dyn std::fmt::Display) -> LogError {
+    LogError::Damaged { position, what: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::access::{IssuedToken, PrincipalKind};
+    use ulid::Ulid;
+
+    use super::*;
+
+    fn now() -> Timestamp {
+        Timestamp::from_timestamp(1_700_000_000, 0).unwrap()
+    }
+
+    fn with_token(expires_at: Option<Timestamp>) -> (People, PrincipalId, TokenId, String) {
+        let (people, secret) = (People::default(), secret::token());
+        let (principal, token) = (PrincipalId(Ulid::new()), TokenId(Ulid::new()));
+        let sha256 = secret::digest(&secret).unwrap();
+        let added = AccessEvent::PrincipalAdded { kind: PrincipalKind::Person, name_ref: None };
+        people.apply(principal, 1, added);
+        people.apply(principal, 2, AccessEvent::RoleGranted { role: Role::Viewer });
+        let issued = IssuedToken { token, sha256, expires_at };
+        people.apply(principal, 3, AccessEvent::TokenIssued(issued));
+        (people, principal, token, secret)
+    }
+
+    #[test]
+    fn a_token_speaks_for_its_principal_until_it_expires() {
+        let (people, principal, token, secret) = with_token(Some(now()));
+        let before = now() - chrono::TimeDelta::seconds(1);
+        let identity = people.identify(&secret, before).unwrap();
+        assert_eq!((identity.principal, identity.token), (principal, token));
+        assert!(identity.roles.contains(&Role::Viewer));
+        assert_eq!(people.identify(&secret, now()).unwrap_err().code, Code::TokenExpired);
+        assert_eq!(people.identify("stead_x", now()).unwrap_err().code, Code::TokenUnknown);
+    }
+
+    #[test]
+    fn a_revoked_token_is_heard_no_more_also_when_old_events_come_again() {
+        let (people, principal, token, secret) = with_token(None);
+        people.apply(principal, 4, AccessEvent::TokenRevoked { token });
+        assert_eq!(people.identify(&secret, now()).unwrap_err().code, Code::TokenRevoked);
+        people.apply(principal, 2, AccessEvent::RoleRevoked { role: Role::Viewer });
+        people.apply(principal, 5, AccessEvent::RoleGranted { role: Role::Owner });
+        let other = secret::token();
+        let (token, sha256) = (TokenId(Ulid::new()), secret::digest(&other).unwrap());
+        let issued = IssuedToken { token, sha256, expires_at: None };
+        people.apply(principal, 6, AccessEvent::TokenIssued(issued));
+        let roles = people.identify(&other, now()).unwrap().roles;
+        assert_eq!(roles.into_iter().collect::<Vec<_>>(), [Role::Owner, Role::Viewer]);
+    }
+}

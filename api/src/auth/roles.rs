@@ -1,0 +1,133 @@
+//! What each route of the Control API needs, in one table. A route that is not listed is the owner's.
+use std::fmt;
+
+use axum::http::Method;
+use domain::access::Role;
+
+/// What a caller must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Anybody with a token.
+    Viewer,
+    /// Who reads the log itself.
+    Auditor,
+    /// Who says yes or no to plans.
+    Approver,
+    /// Who changes things.
+    Owner,
+}
+
+impl Needs {
+    /// Whether this role is enough.
+    pub fn satisfied_by(self, role: Role) -> bool {
+        match (self, role) {
+            (_, Role::Owner) => true,
+            (Needs::Viewer, Role::Approver | Role::Auditor | Role::Viewer) => true,
+            (Needs::Auditor, Role::Auditor) | (Needs::Approver, Role::Approver) => true,
+            (Needs::Auditor, Role::Approver | Role::Viewer) => false,
+            (Needs::Approver, Role::Auditor | Role::Viewer) => false,
+            (Needs::Owner, Role::Approver | Role::Auditor | Role::Viewer) => false,
+        }
+    }
+}
+
+impl fmt::Display for Needs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Needs::Viewer => "viewer",
+            Needs::Auditor => "auditor",
+            Needs::Approver => "approver",
+            Needs::Owner => "owner",
+        })
+    }
+}
+
+/// Method, route, the least that it needs. `schemas/routes/control.txt` is this table against the routes
+/// that exist.
+pub const ROUTES: &[(&str, &str, Needs)] = &[
+    ("GET", "/v1/whoami", Needs::Viewer),
+    ("GET", "/v1/apps", Needs::Viewer),
+    ("GET", "/v1/apps/{app}", Needs::Viewer),
+    ("GET", "/v1/apps/{app}/versions", Needs::Viewer),
+    ("GET", "/v1/apps/{app}/diff", Needs::Viewer),
+    ("POST", "/v1/apps/{app}/diff", Needs::Viewer),
+    ("POST", "/v1/apps/{app}/sync", Needs::Owner),
+    ("PUT", "/v1/apps/{app}/sync", Needs::Owner),
+    ("GET", "/v1/builds", Needs::Viewer),
+    ("GET", "/v1/builds/{build}", Needs::Viewer),
+    ("POST", "/v1/builds/{build}/retry", Needs::Owner),
+    ("GET", "/v1/installs", Needs::Viewer),
+    ("POST", "/v1/installs", Needs::Owner),
+    ("GET", "/v1/installs/{install}", Needs::Viewer),
+    ("GET", "/v1/installs/{install}/state", Needs::Viewer),
+    ("PATCH", "/v1/installs/{install}", Needs::Owner),
+    ("POST", "/v1/installs/{install}/enrolment-tokens", Needs::Owner),
+    ("POST", "/v1/installs/{install}/inputs", Needs::Owner),
+    ("PUT", "/v1/installs/{install}/inputs", Needs::Owner),
+    ("POST", "/v1/installs/{install}/runs", Needs::Owner),
+    ("GET", "/v1/runs", Needs::Viewer),
+    ("GET", "/v1/runs/{run}", Needs::Viewer),
+    ("GET", "/v1/runs/{run}/steps/{step}/plan", Needs::Viewer),
+    ("POST", "/v1/runs/{run}/approve", Needs::Approver),
+    ("POST", "/v1/runs/{run}/deny", Needs::Approver),
+    ("POST", "/v1/runs/{run}/cancel", Needs::Owner),
+    ("POST", "/v1/runs/{run}/retry", Needs::Owner),
+    ("GET", "/v1/jobs", Needs::Viewer),
+    ("GET", "/v1/jobs/{job}", Needs::Viewer),
+    ("GET", "/v1/jobs/{job}/attempts/{attempt}/log", Needs::Viewer),
+    ("POST", "/v1/jobs/{job}/cancel", Needs::Owner),
+    ("POST", "/v1/jobs/{job}/resolve", Needs::Owner),
+    ("GET", "/v1/runners", Needs::Viewer),
+    ("GET", "/v1/runners/{runner}", Needs::Viewer),
+    ("POST", "/v1/runners/{runner}/{verb}", Needs::Owner),
+    ("GET", "/v1/audit/events", Needs::Auditor),
+    ("GET", "/v1/audit/export", Needs::Auditor),
+    ("GET", "/v1/audit/checkpoint", Needs::Auditor),
+    ("GET", "/v1/audit/proofs", Needs::Auditor),
+    ("GET", "/v1/audit/state", Needs::Auditor),
+    ("GET", "/v1/changes", Needs::Viewer),
+    ("GET", "/v1/projections", Needs::Auditor),
+    ("POST", "/v1/projections/{name}/{verb}", Needs::Owner),
+    ("POST", "/v1/projections/{name}/rebuild", Needs::Owner),
+    ("POST", "/v1/projections/{name}/verify", Needs::Auditor),
+    ("GET", "/v1/tokens", Needs::Owner),
+    ("POST", "/v1/tokens", Needs::Owner),
+    ("DELETE", "/v1/tokens/{token}", Needs::Owner),
+    // A blob may be a bundle or a manifest with everything in it.
+    ("GET", "/v1/blobs/{digest}", Needs::Auditor),
+];
+
+/// What a route needs.
+pub fn needs(method: &Method, route: &str) -> Needs {
+    // HEAD is GET without the body.
+    let method = if method == Method::HEAD { &Method::GET } else { method };
+    listed(method.as_str(), route).unwrap_or(Needs::Owner)
+}
+
+/// What the table says of a route.
+pub fn listed(method: &str, route: &str) -> Option<Needs> {
+    let found = ROUTES.iter().find(|(verb, path, _)| *verb == method && *path == route);
+    found.map(|(_, _, needs)| *needs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_that_nobody_listed_is_the_owners() {
+        assert_eq!(needs(&Method::GET, "/v1/of-tomorrow"), Needs::Owner);
+        assert_eq!(needs(&Method::HEAD, "/v1/apps"), Needs::Viewer);
+        assert_eq!(needs(&Method::DELETE, "/v1/apps"), Needs::Owner);
+    }
+
+    #[test]
+    fn who_approves_does_not_read_the_log_and_who_audits_does_not_approve() {
+        assert!(!Needs::Auditor.satisfied_by(Role::Approver));
+        assert!(!Needs::Approver.satisfied_by(Role::Auditor));
+        for needs in [Needs::Viewer, Needs::Auditor, Needs::Approver, Needs::Owner] {
+            assert!(needs.satisfied_by(Role::Owner));
+            assert_eq!(needs.satisfied_by(Role::Viewer), needs == Needs::Viewer);
+        }
+    }
+}

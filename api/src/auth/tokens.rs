@@ -1,0 +1,191 @@
+//! Tokens that we sign ourselves, and so verify without asking anybody.
+use std::{
+    collections::HashMap,
+    sync::{PoisonError, RwLock},
+};
+
+use domain::{
+    decider::Timestamp,
+    ids::{ExecutionId, InstallId, JobId, RunnerId},
+};
+use ed25519_dalek::{SigningKey, VerifyingKey};
+use schemas::{
+    manifest::Fence,
+    runner::RunnerMode,
+    token::{AUD_JOB, AUD_RUNNER, AccessClaims, JobClaims, TokenError, sign, verify},
+};
+use serde::de::DeserializeOwned;
+use ulid::Ulid;
+
+use super::secret;
+use crate::problem::{Code, Problem};
+
+/// How long an access token lives.
+pub const ACCESS_SECONDS: u64 = 15 * 60;
+/// How long a job token outlives the deadline: for the last report.
+const AFTER_DEADLINE: i64 = 10 * 60;
+/// Verified tokens that are remembered, so that a call costs a hash and not a signature.
+const REMEMBERED: usize = 32_768;
+
+/// Signs and verifies access tokens and job tokens of one log.
+pub struct Tokens {
+    key: SigningKey,
+    verifiers: Vec<VerifyingKey>,
+    issuer: String,
+    access: Remembered<AccessClaims>,
+    jobs: Remembered<JobClaims>,
+}
+
+type Remembered<C> = RwLock<HashMap<[u8; 32], C>>;
+
+impl Tokens {
+    /// The tokens of this log.
+    pub fn new(key: &SigningKey, log_id: &str) -> Self {
+        let (key, verifiers) = (key.clone(), vec![key.verifying_key()]);
+        let (access, jobs) = (RwLock::default(), RwLock::default());
+        Tokens { key, verifiers, issuer: format!("stead/{log_id}"), access, jobs }
+    }
+
+    /// Fifteen minutes of the Runner API.
+    ///
+    /// # Errors
+    /// None in practice: claims are plain data.
+    pub fn access(
+        &self,
+        runner: RunnerId,
+        mode: RunnerMode,
+        install: Option<InstallId>,
+        now: Timestamp,
+    ) -> Result<String, TokenError> {
+        let (iat, aud) = (now.timestamp(), AUD_RUNNER.to_string());
+        let exp = iat.saturating_add_unsigned(ACCESS_SECONDS);
+        let (iss, jti) = (self.issuer.clone(), Ulid::new().to_string());
+        sign(&AccessClaims { sub: runner, aud, iss, jti, iat, exp, mode, install }, &self.key)
+    }
+
+    /// The registry and the blobs of one execution, until ten minutes after its deadline.
+    ///
+    /// # Errors
+    /// None in practice: claims are plain data.
+    pub fn job(
+        &self,
+        runner: RunnerId,
+        job: JobId,
+        execution: ExecutionId,
+        fence: Fence,
+        deadline: Timestamp,
+        now: Timestamp,
+    ) -> Result<String, TokenError> {
+        let (iat, aud, iss) = (now.timestamp(), AUD_JOB.to_string(), self.issuer.clone());
+        let exp = deadline.timestamp().saturating_add(AFTER_DEADLINE);
+        sign(&JobClaims { sub: runner, aud, iss, iat, exp, job, execution, fence }, &self.key)
+    }
+
+    /// Who an access token is for.
+    pub fn read_access(&self, token: &str, now: Timestamp) -> Result<AccessClaims, Problem> {
+        let claims: AccessClaims = self.read(&self.access, token, now, |claims| claims.exp)?;
+        check(&claims.aud, AUD_RUNNER, &claims.iss, &self.issuer, claims.exp, now)?;
+        Ok(claims)
+    }
+
+    /// Which execution a job token is for.
+    pub fn read_job(&self, token: &str, now: Timestamp) -> Result<JobClaims, Problem> {
+        let claims: JobClaims = self.read(&self.jobs, token, now, |claims| claims.exp)?;
+        check(&claims.aud, AUD_JOB, &claims.iss, &self.issuer, claims.exp, now)?;
+        Ok(claims)
+    }
+
+    fn read<C: DeserializeOwned + Clone>(
+        &self,
+        remembered: &Remembered<C>,
+        token: &str,
+        now: Timestamp,
+        exp: impl Fn(&C) -> i64,
+    ) -> Result<C, Problem> {
+        let hash = secret::hash(token);
+        let known = remembered.read().unwrap_or_else(PoisonError::into_inner).get(&hash).cloned();
+        if let Some(claims) = known {
+            return Ok(claims);
+        }
+        let claims: C = verify(token, &self.verifiers).map_err(|error| match error {
+            TokenError::Malformed => {
+                Problem::new(Code::TokenWrongKind, "this is not a token of the kind that is needed")
+            }
+            TokenError::Signature => {
+                Problem::new(Code::TokenUnknown, "the token is not one of this server's")
+            }
+        })?;
+        let mut remembered = remembered.write().unwrap_or_else(PoisonError::into_inner);
+        if remembered.len() >= REMEMBERED {
+            remembered.retain(|_, claims| exp(claims) > now.timestamp());
+        }
+        if remembered.len() < REMEMBERED {
+            remembered.insert(hash, claims.clone());
+        }
+        Ok(claims)
+    }
+}
+
+fn check(
+    aud: &str,
+    for_whom: &str,
+    iss: &str,
+    us: &str,
+    exp: i64,
+    now: Timestamp,
+) -> Result<(), Problem> {
+    if aud != for_whom {
+        let detail = format!("the token is for {aud}, this call takes one for {for_whom}");
+        return Err(Problem::new(Code::TokenWrongKind, detail));
+    }
+    if iss != us {
+        return Err(Problem::new(Code::TokenUnknown, "the token is another log's"));
+    }
+    if exp <= now.timestamp() {
+        return Err(Problem::new(Code::TokenExpired, "the token has expired; get a new one"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+
+    fn now() -> Timestamp {
+        Timestamp::from_timestamp(1_700_000_000, 0).unwrap()
+    }
+
+    #[test]
+    fn an_access_token_is_good_for_fifteen_minutes_and_for_this_server() {
+        let tokens = Tokens::new(&SigningKey::from_bytes(&[7; 32]), LOG);
+        let runner = RunnerId(Ulid::new());
+        let token = tokens.access(runner, RunnerMode::Build, None, now()).unwrap();
+        // The second time from memory.
+        for _ in 0..2 {
+            assert_eq!(tokens.read_access(&token, now()).unwrap().sub, runner);
+            let later = now() + chrono::TimeDelta::minutes(15);
+            assert_eq!(tokens.read_access(&token, later).unwrap_err().code, Code::TokenExpired);
+        }
+        let other_key = Tokens::new(&SigningKey::from_bytes(&[8; 32]), LOG);
+        assert_eq!(other_key.read_access(&token, now()).unwrap_err().code, Code::TokenUnknown);
+        let other_log =
+            Tokens::new(&SigningKey::from_bytes(&[7; 32]), "01ARZ3NDEKTSV4RRFFQ69G5FAW");
+        assert_eq!(other_log.read_access(&token, now()).unwrap_err().code, Code::TokenUnknown);
+    }
+
+    #[test]
+    fn a_job_token_is_no_access_token_and_the_other_way_round() {
+        let tokens = Tokens::new(&SigningKey::from_bytes(&[7; 32]), LOG);
+        let (runner, job) = (RunnerId(Ulid::new()), JobId(Ulid::new()));
+        let (execution, fence) = (ExecutionId(Ulid::new()), Fence { epoch: 1, position: 9 });
+        let job_token = tokens.job(runner, job, execution, fence, now(), now()).unwrap();
+        assert_eq!(tokens.read_job(&job_token, now()).unwrap().fence, fence);
+        assert_eq!(tokens.read_access(&job_token, now()).unwrap_err().code, Code::TokenWrongKind);
+        let access = tokens.access(runner, RunnerMode::Build, None, now()).unwrap();
+        assert_eq!(tokens.read_job(&access, now()).unwrap_err().code, Code::TokenWrongKind);
+        let late = now() + chrono::TimeDelta::minutes(10);
+        assert_eq!(tokens.read_job(&job_token, late).unwrap_err().code, Code::TokenExpired);
+    }
+}

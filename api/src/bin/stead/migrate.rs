@@ -1,0 +1,34 @@
+//! `stead migrate`: make and change the tables, as their owner.
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::serve::finish;
+
+/// Bring the tables of DATABASE_OWNER_URL up to date
+#[derive(Debug, Args)]
+pub struct Migrate {
+    /// The database, as the role that owns the tables
+    #[arg(long, env = "DATABASE_OWNER_URL", value_name = "URL", hide_env_values = true)]
+    pub database_owner_url: String,
+}
+
+/// Migrate, and say what was done.
+pub async fn run(migrate: Migrate) -> ExitCode {
+    finish(migrate.migrate().await)
+}
+
+impl Migrate {
+    async fn migrate(self) -> anyhow::Result<()> {
+        let pool = event_log::connect(&self.database_owner_url, 1).await?;
+        let ran = event_log::migrate(&pool).await?;
+        pool.close().await;
+        if ran.is_empty() {
+            println!("Nothing to do: the tables are up to date");
+        }
+        for name in ran {
+            println!("Ran {name}");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,198 @@
+//! `stead serve`: the server on a database that somebody else runs.
+use std::{
+    io::Write as _,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use api::{
+    listen::Certificate,
+    postgres::DataLock,
+    server::{Options, Ready, Server, TlsFor},
+};
+use clap::{Args, ValueEnum};
+use sqlx::postgres::PgConnectOptions;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::render::Output;
+
+/// What every role of the server takes
+#[derive(Debug, Clone, Args)]
+pub struct Common {
+    /// Directory for keys, artifacts and the first owner's token [default: /var/lib/stead as root,
+    /// else ~/.local/share/stead]
+    #[arg(long, env = "STEAD_DATA", value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Where people and services call; port 0 takes a free one
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7070")]
+    pub control_listen: SocketAddr,
+    /// Where runners call; port 0 takes a free one
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7071")]
+    pub runner_listen: SocketAddr,
+    /// How people reach the Control API, when that is another address
+    #[arg(long, value_name = "URL")]
+    pub control_url: Option<String>,
+    /// How runners reach the Runner API, when that is another address
+    #[arg(long, value_name = "URL")]
+    pub runner_url: Option<String>,
+    /// Certificate chain, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key of the certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Which API speaks TLS when there is a certificate
+    #[arg(long, value_enum, default_value_t)]
+    pub tls_for: Doors,
+    /// A proxy in front of the server ends TLS: plain HTTP may leave this machine
+    #[arg(long)]
+    pub behind_proxy: bool,
+    /// The most bytes of one file of an artifact
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    pub max_blob_bytes: u64,
+    /// File to write, as JSON, when the server takes calls
+    #[arg(long, value_name = "FILE")]
+    pub ready_file: Option<PathBuf>,
+    /// What to log, as RUST_LOG has it
+    #[arg(long, env = "STEAD_LOG", value_name = "FILTER", default_value = "info,sqlx=warn")]
+    pub log: String,
+}
+
+/// Which API speaks TLS.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub enum Doors {
+    #[default]
+    Both,
+    Control,
+    Runner,
+}
+
+/// Serve on the database of DATABASE_URL
+#[derive(Debug, Args)]
+pub struct Serve {
+    #[command(flatten)]
+    pub common: Common,
+    /// The database, as the role that inserts and selects
+    #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
+    pub database_url: String,
+    /// The most connections to the database
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub connections: u32,
+}
+
+/// Serve until somebody says stop.
+pub async fn run(serve: Serve, output: Output) -> ExitCode {
+    serve.common.start_log();
+    finish(serve.serve(output).await)
+}
+
+impl Serve {
+    async fn serve(self, output: Output) -> anyhow::Result<()> {
+        let data = self.common.data()?;
+        let _lock = DataLock::take(&data)?;
+        let database = event_log::connect::options(&self.database_url)?;
+        let server = Server::start(self.common.options(data, database, self.connections)).await?;
+        self.common.announce(&server.ready, output)?;
+        told_to_stop().await?;
+        server.stop().await;
+        Ok(())
+    }
+}
+
+impl Common {
+    /// The data directory: what was said, else what fits the user.
+    pub fn data(&self) -> anyhow::Result<PathBuf> {
+        let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let found = match &self.data {
+            Some(data) => data.clone(),
+            None if nix::unistd::geteuid().is_root() => PathBuf::from("/var/lib/stead"),
+            None => set("XDG_DATA_HOME")
+                .or_else(|| set("HOME").map(|home| home.join(".local/share")))
+                .map(|base| base.join("stead"))
+                .ok_or_else(|| anyhow::anyhow!("HOME is not set: say where with --data DIR"))?,
+        };
+        Ok(std::path::absolute(found)?)
+    }
+
+    /// What the server is told.
+    pub fn options(&self, data: PathBuf, database: PgConnectOptions, connections: u32) -> Options {
+        let certificate = self.tls_cert.clone().zip(self.tls_key.clone());
+        Options {
+            data,
+            database,
+            connections,
+            control: self.control_listen,
+            runner: self.runner_listen,
+            control_url: self.control_url.clone(),
+            runner_url: self.runner_url.clone(),
+            certificate: certificate.map(|(chain, key)| Certificate { chain, key }),
+            tls_for: match self.tls_for {
+                Doors::Both => TlsFor::Both,
+                Doors::Control => TlsFor::Control,
+                Doors::Runner => TlsFor::Runner,
+            },
+            behind_proxy: self.behind_proxy,
+            max_blob_bytes: self.max_blob_bytes,
+        }
+    }
+
+    /// Log lines go to standard error; standard output is for answers.
+    pub fn start_log(&self) {
+        let filter = tracing_subscriber::EnvFilter::try_new(&self.log)
+            .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
+        let _ = lines.with_writer(std::io::stderr).try_init();
+    }
+
+    /// Say where everything is.
+    pub fn announce(&self, ready: &Ready, output: Output) -> anyhow::Result<()> {
+        if let Some(path) = &self.ready_file {
+            ready.write(path)?;
+        }
+        let mut out = std::io::stdout().lock();
+        // A reader that went away does not stop a server.
+        let _ = match output {
+            Output::Table => writeln!(out, "{ready}"),
+            Output::Json | Output::Ndjson => writeln!(out, "{}", serde_json::to_string(ready)?),
+        };
+        let _ = out.flush();
+        Ok(())
+    }
+}
+
+/// SIGTERM or SIGINT.
+pub async fn told_to_stop() -> std::io::Result<()> {
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    // Whoever asks twice does not want to wait.
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+        std::process::exit(130);
+    });
+    Ok(())
+}
+
+/// The error with its reasons, and the exit code.
+pub fn finish(done: anyhow::Result<()>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// A file beside this program.
+pub fn beside(name: &str) -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let found = program.parent().map(Path::to_path_buf)?.join(name);
+    found.is_file().then_some(found)
+}

@@ -1,0 +1,79 @@
+//! `stead up`: everything on one machine, with nothing configured.
+use std::process::ExitCode;
+
+use api::{
+    postgres::{DataLock, Embedded},
+    server::{Ready, Server},
+};
+use clap::Args;
+use sqlx::postgres::PgPoolOptions;
+
+use crate::{
+    build_runner::BuildRunner,
+    render::Output,
+    serve::{Common, finish, told_to_stop},
+};
+
+/// Start everything on this machine: a private Postgres, the server, a build runner
+#[derive(Debug, Args)]
+pub struct Up {
+    #[command(flatten)]
+    common: Common,
+    /// Start no build runner: builds wait until one is enrolled
+    #[arg(long)]
+    no_build_runner: bool,
+}
+
+/// Run until somebody says stop.
+pub async fn run(up: Up, output: Output) -> ExitCode {
+    up.common.start_log();
+    finish(up.up(output).await)
+}
+
+impl Up {
+    async fn up(self, output: Output) -> anyhow::Result<()> {
+        let data = self.common.data()?;
+        let _lock = DataLock::take(&data)?;
+        let mut postgres = Embedded::start(&data).await?;
+        let served = self.serve(&data, &mut postgres, output).await;
+        // Whatever happened above, nothing is left running.
+        let stopped = postgres.stop().await;
+        served.and(stopped.map_err(Into::into))
+    }
+
+    async fn serve(
+        &self,
+        data: &std::path::Path,
+        postgres: &mut Embedded,
+        output: Output,
+    ) -> anyhow::Result<()> {
+        let owner = PgPoolOptions::new().max_connections(1).connect_with(postgres.owner()).await?;
+        event_log::migrate(&owner).await?;
+        owner.close().await;
+        let options = self.common.options(data.to_path_buf(), postgres.app(), 16);
+        let mut server = Server::start(options).await?;
+        let (database, _) = postgres.urls();
+        server.ready = Ready { database: Some(database), ..server.ready };
+        let build_runner = if self.no_build_runner {
+            None
+        } else {
+            BuildRunner::start(server.app.clone(), self.common.tls_cert.as_deref())
+        };
+        self.common.announce(&server.ready, output)?;
+        if output == Output::Table && build_runner.is_none() && !self.no_build_runner {
+            println!("No build runner: put stead-runner beside stead, or on PATH, and start again");
+        }
+        let ended = tokio::select! {
+            told = told_to_stop() => told.map_err(Into::into),
+            () = postgres.ended() => Err(anyhow::anyhow!(
+                "the private Postgres ended; {} says why. Starting again recovers it",
+                data.join("postgres.log").display()
+            )),
+        };
+        if let Some(build_runner) = build_runner {
+            build_runner.stop().await;
+        }
+        server.stop().await;
+        ended
+    }
+}

@@ -1,0 +1,188 @@
+//! One server from start to stop.
+//!
+//! ```text
+//! lock ─▶ doors open ─▶ keys ─▶ log ─▶ who may call ─▶ first owner ─▶ loops ─▶ doors serve
+//! stop ─▶ polls and streams answer ─▶ doors close ─▶ loops end ─▶ connections close
+//! ```
+mod loops;
+mod options;
+mod ready;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use event_log::{Clock, EventLog, LogError};
+use sqlx::postgres::PgPoolOptions;
+use tokio::{task::JoinSet, time::timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+pub use self::{
+    options::{Options, TlsFor},
+    ready::Ready,
+};
+use crate::{
+    artifacts::{ArtifactError, Manifests, Registry},
+    auth::{self, Assertions, BootstrapError, People, Tokens},
+    dispatch::{Dispatch, Timing},
+    execute::Engine,
+    keys::{KeyError, Keys},
+    listen::{self, Door, Limits, ListenError},
+    logs::LogStore,
+    metrics::Metrics,
+    problem::Problem,
+    router,
+    state::{App, Inner, system_clock},
+};
+
+/// How long the loops may take to come to an end.
+const LOOPS_END: Duration = Duration::from_secs(5);
+
+/// A server that takes calls.
+pub struct Server {
+    /// Its parts.
+    pub app: App,
+    /// Where it is and how to log in.
+    pub ready: Ready,
+    doors: JoinSet<()>,
+    loops: JoinSet<()>,
+}
+
+/// Why the server does not start. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A door does not open.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// A key cannot be used.
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+    /// The registry cannot be used.
+    #[error(transparent)]
+    Registry(#[from] ArtifactError),
+    /// The log cannot be opened.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The database does not answer.
+    #[error("the database does not answer: {0}")]
+    Database(#[from] sqlx::Error),
+    /// There is no first owner.
+    #[error("the first owner could not be made: {0}")]
+    Owner(#[from] BootstrapError),
+    /// What the loops need could not be read.
+    #[error("the server's memory could not be filled: {}", .0.detail)]
+    Loops(Box<Problem>),
+    /// A file cannot be written.
+    #[error("{path}: {reason}")]
+    File { path: String, reason: std::io::Error },
+}
+
+impl Server {
+    /// Start. The caller holds the data directory's lock.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left running.
+    pub async fn start(options: Options) -> Result<Server, StartError> {
+        let clock = system_clock();
+        // The doors first: a port in use is the commonest mistake, and costs nothing to find out.
+        let (control, runner) = options.open_doors().await?;
+        let keys = Keys::open(&options.data.join("keys"), clock())?;
+        let registry = Registry::open(&options.data, options.max_blob_bytes)?;
+        let pool = PgPoolOptions::new()
+            .max_connections(options.connections)
+            .acquire_timeout(Duration::from_secs(5))
+            .connect_with(options.database.clone())
+            .await?;
+        let told = Arc::clone(&clock);
+        let sync_views = loops::views();
+        let log_options = event_log::Options {
+            sync_views,
+            clock: Clock::of(move || told()),
+            ..Default::default()
+        };
+        let log = EventLog::open(pool.clone(), log_options).await?;
+        let (people, tail) = (People::default(), log.tail());
+        people.load(&log, &pool).await?;
+        let owner = auth::owner(&log, &people, &options.data, clock()).await?;
+        let config = options.config(&control, &runner)?;
+        let tokens = Tokens::new(keys.tokens(), log.log_id());
+        let ready = Ready::of(&config, &keys, &log, owner);
+        let timing = Timing::default();
+        let dispatch = Dispatch::new(config.server.clone(), timing, Arc::clone(&clock));
+        let logs = LogStore::new(pool.clone());
+        let app = App::new(Inner {
+            pool,
+            engine: Engine::new(log, Arc::clone(&clock)),
+            configs: Default::default(),
+            keys,
+            people,
+            tokens,
+            assertions: Assertions::default(),
+            dispatch,
+            logs,
+            registry,
+            manifests: Manifests::default(),
+            config,
+            metrics: Metrics::default(),
+            clock,
+            stopping: CancellationToken::new(),
+        });
+        let mut loops = JoinSet::new();
+        loops.spawn(auth::follow(app.clone(), tail));
+        let filled = loops::start(&app, &mut loops).await;
+        filled.map_err(|problem| StartError::Loops(Box::new(problem)))?;
+        let doors = serve(&app, &options, control, runner)?;
+        info!(control = %ready.control, runner = %ready.runner, "Taking calls");
+        Ok(Server { app, ready, doors, loops })
+    }
+
+    /// Stop: parked calls are answered, open ones end, the loops finish what they are at.
+    pub async fn stop(mut self) {
+        self.app.stopping.cancel();
+        while self.doors.join_next().await.is_some() {}
+        let ended = timeout(LOOPS_END, async { while self.loops.join_next().await.is_some() {} });
+        if ended.await.is_err() {
+            warn!("A loop did not end in time; its consumer goes on from its last position");
+            self.loops.shutdown().await;
+        }
+        self.app.pool.close().await;
+        info!("Stopped");
+    }
+}
+
+fn serve(
+    app: &App,
+    options: &Options,
+    control: Door,
+    runner: Door,
+) -> Result<JoinSet<()>, ListenError> {
+    let mut doors = JoinSet::new();
+    for (door, routes, tls) in [
+        (control, router::control(app), options.control_tls()),
+        (runner, router::runner(app), options.runner_tls()),
+    ] {
+        let tls = tls.map(listen::acceptor).transpose()?;
+        let (limits, stop) = (Limits::default(), app.stopping.clone());
+        doors.spawn(listen::serve(door.listener, tls, routes, limits, stop));
+    }
+    Ok(doors)
+}
+
+/// Where a server keeps what it is called among servers on one database.
+fn server_name(data: &std::path::Path) -> Result<String, StartError> {
+    let path: PathBuf = data.join("server.id");
+    let at = |reason| StartError::File { path: path.display().to_string(), reason };
+    match std::fs::read_to_string(&path) {
+        Ok(name) if !name.trim().is_empty() => Ok(name.trim().to_string()),
+        Ok(_) => new_name(&path).map_err(at),
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => new_name(&path).map_err(at),
+        Err(why) => Err(at(why)),
+    }
+}
+
+fn new_name(path: &std::path::Path) -> std::io::Result<String> {
+    let name = format!("server-{}", ulid::Ulid::new());
+    let draft = path.with_extension("new");
+    std::fs::write(&draft, &name)?;
+    std::fs::rename(draft, path)?;
+    Ok(name)
+}

@@ -1,0 +1,89 @@
+//! What a server is told at its start.
+use std::{net::SocketAddr, path::PathBuf};
+
+use sqlx::postgres::PgConnectOptions;
+
+use super::{StartError, server_name};
+use crate::{
+    listen::{self, Certificate, Door, ListenError},
+    state::Config,
+};
+
+/// What a server is told at its start.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Keys, registry, owner token. Locked by the caller.
+    pub data: PathBuf,
+    /// The database, as the role that inserts and selects.
+    pub database: PgConnectOptions,
+    /// The most connections to it.
+    pub connections: u32,
+    /// Where people call.
+    pub control: SocketAddr,
+    /// Where runners call.
+    pub runner: SocketAddr,
+    /// How people reach that, when it is not the same.
+    pub control_url: Option<String>,
+    /// How runners reach that, when it is not the same.
+    pub runner_url: Option<String>,
+    /// Speak TLS with this.
+    pub certificate: Option<Certificate>,
+    /// On which doors.
+    pub tls_for: TlsFor,
+    /// A proxy in front of us ends TLS.
+    pub behind_proxy: bool,
+    /// The most bytes of one blob of an artifact.
+    pub max_blob_bytes: u64,
+}
+
+/// Which doors speak TLS when there is a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsFor {
+    /// Both.
+    #[default]
+    Both,
+    /// The people's.
+    Control,
+    /// The runners'.
+    Runner,
+}
+
+impl Options {
+    pub(super) fn control_tls(&self) -> Option<&Certificate> {
+        match self.tls_for {
+            TlsFor::Both | TlsFor::Control => self.certificate.as_ref(),
+            TlsFor::Runner => None,
+        }
+    }
+
+    pub(super) fn runner_tls(&self) -> Option<&Certificate> {
+        match self.tls_for {
+            TlsFor::Both | TlsFor::Runner => self.certificate.as_ref(),
+            TlsFor::Control => None,
+        }
+    }
+
+    pub(super) async fn open_doors(&self) -> Result<(Door, Door), ListenError> {
+        // A certificate that cannot be used is found out before anything is open.
+        self.certificate.as_ref().map(listen::acceptor).transpose()?;
+        let (control, runner) = (self.control_tls().is_some(), self.runner_tls().is_some());
+        let plain = self.behind_proxy;
+        Ok((
+            listen::open(self.control, "--control-listen", plain, control).await?,
+            listen::open(self.runner, "--runner-listen", plain, runner).await?,
+        ))
+    }
+
+    pub(super) fn config(&self, control: &Door, runner: &Door) -> Result<Config, StartError> {
+        let trimmed = |url: &String| url.trim_end_matches('/').to_string();
+        let control_url = self.control_url.as_ref().map(trimmed);
+        let runner_url = self.runner_url.as_ref().map(trimmed);
+        Ok(Config {
+            data: self.data.clone(),
+            server: server_name(&self.data)?,
+            control_url: control_url.unwrap_or_else(|| control.url(self.control_tls().is_some())),
+            runner_url: runner_url.unwrap_or_else(|| runner.url(self.runner_tls().is_some())),
+            max_blob_bytes: self.max_blob_bytes,
+        })
+    }
+}
