@@ -1,2 +1,3 @@
 //! What goes on without being asked: each loop owns a consumer row or nothing at all.
+pub mod liveness;
 pub mod policies;

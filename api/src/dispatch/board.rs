@@ -35,6 +35,8 @@ pub struct Tracked {
     pub heard: Instant,
     /// When the cancel that waits was asked for.
     pub cancel_since: Option<Instant>,
+    /// Who claimed it last, if this server heard of the claim.
+    pub last_runner: Option<RunnerId>,
     /// Executions that are over and whose log is not sealed, and since when.
     pub unsealed: Vec<(ExecutionId, Instant)>,
 }
@@ -78,10 +80,12 @@ impl Tracked {
             queued_at,
             heard,
             cancel_since: None,
+            last_runner: None,
             unsealed: Vec::new(),
         };
         let cancel = tracked.held().and_then(|held| held.cancel.as_ref());
         tracked.cancel_since = cancel.filter(|cancel| !cancel.unconfirmed).map(|_| heard);
+        tracked.last_runner = tracked.held().map(|held| held.runner);
         let over = tracked.job.lost.iter().map(|lost| lost.id).chain(match &tracked.job.state {
             State::OutcomeUnknown(held) => Some(held.id),
             State::Ended { execution, .. } => *execution,
@@ -253,7 +257,9 @@ impl Tracked {
         self.sequence = fact.sequence;
         match &fact.event {
             JobEvent::Queued(_) => {}
-            JobEvent::Claimed { .. } => self.heard = now,
+            JobEvent::Claimed { runner, .. } => {
+                (self.heard, self.last_runner) = (now, Some(*runner));
+            }
             JobEvent::Requeued { lost, .. } => {
                 (self.order, self.queued_at) = (fact.position, fact.recorded_at);
                 self.leave(Some(*lost), now);

@@ -1,7 +1,7 @@
 //! The state of the dispatcher, behind one lock that is never held over an await.
 use domain::{
     decider::Timestamp,
-    ids::{JobId, RunnerId},
+    ids::{JobId, RunnerId, SessionId},
     job::{JobEvent, JobKind},
     runner::RunnerEvent,
 };
@@ -13,6 +13,7 @@ use super::{
     board::{Board, Fact, Target},
     offers::{Offer, Offers, Room},
     outbox::About,
+    rates::Rates,
     session::{Known, Roster, Session, Wake},
     words,
 };
@@ -35,6 +36,8 @@ pub struct Desk {
     pub roster: Roster,
     /// What is on offer.
     pub offers: Offers,
+    /// How often runners call.
+    pub rates: Rates,
     /// The server stops: no poll is parked any more.
     pub stopping: bool,
 }
@@ -169,7 +172,8 @@ impl Desk {
     /// Tell the runner that holds a job that somebody wants it to end.
     pub fn say_cancel(&mut self, job: JobId) {
         let Some(tracked) = self.board.get(job) else { return };
-        let (Some(held), Some(pending)) = (tracked.held(), words::pending_cancel(tracked)) else {
+        let (Some(held), Some(pending)) = (tracked.held(), words::pending_cancel(&tracked.job))
+        else {
             return;
         };
         let (execution, runner) = (held.id, held.runner);
@@ -228,6 +232,7 @@ impl Desk {
             former.wake(Wake::News);
         }
         known.heard = known.heard.max(heard);
+        known.owned = Some(session.server_epoch);
         let drained = known.runner.draining;
         let session = known.session.insert(session);
         if drained {
@@ -237,6 +242,21 @@ impl Desk {
             self.say_cancel(job);
         }
         self.roster.get_mut(runner)
+    }
+
+    /// A session ends in order.
+    pub fn leave(&mut self, runner: RunnerId, session: SessionId) {
+        let newest = self.roster.get(runner).and_then(|known| known.session.as_ref());
+        if newest.is_none_or(|newest| newest.id != session) {
+            return;
+        }
+        for job in self.offers.withdraw(runner) {
+            self.forget_offer(runner, job);
+        }
+        if let Some(mut ended) = self.roster.get_mut(runner).and_then(|known| known.session.take())
+        {
+            ended.wake(Wake::Released);
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Dispatch, board::Fact};
 
 /// How many events one read brings when the tail is not enough.
-const PAGE: usize = 1_000;
+const PAGE: u32 = 1_000;
 
 impl Dispatch {
     /// Take in events, in the order of the log.
@@ -87,7 +87,7 @@ async fn catch_up(dispatch: &Dispatch, log: &EventLog, mut position: u64) -> u64
             Ok(events) => {
                 dispatch.take(&events);
                 position += events.len() as u64;
-                if events.len() < PAGE {
+                if events.len() < PAGE as usize {
                     return position;
                 }
             }

@@ -10,11 +10,13 @@
 //! runner is one entry in a map; no query is made for it.
 mod board;
 mod desk;
+mod due;
 mod feed;
 mod lease;
 mod offers;
 mod outbox;
 mod poll;
+mod rates;
 mod session;
 mod start;
 mod timing;
@@ -25,19 +27,24 @@ mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use domain::ids::{ExecutionId, JobId, RunnerId, SessionId};
+use domain::{
+    ids::{ExecutionId, JobId, RunnerId, SessionId},
+    job::State,
+};
 use schemas::runner::PendingCancel;
 use tokio::time::Instant;
 
 pub use board::{Board, Fact, Target, Tracked};
 pub use desk::{Desk, Moment};
+pub use due::Due;
 pub use feed::follow;
 pub use lease::{Edge, Silence, edge, is_suspect};
 pub use poll::{Polled, SessionRefusal, Touched};
+pub use rates::Calls;
 pub use session::{Known, Session};
 pub use start::load;
 pub use timing::Timing;
-pub use words::{grace_s, kind, kind_of, plan_of, reason_of, state};
+pub use words::{grace_s, kind, kind_of, pending_cancel, plan_of, reason_of, state};
 
 use crate::state::Clock;
 
@@ -81,6 +88,12 @@ impl Dispatch {
         self.0.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Take one call of a runner's allowance. `Err`: how many seconds to stay away.
+    pub fn allow(&self, runner: RunnerId, calls: Calls) -> Result<(), u64> {
+        let now = Instant::now();
+        self.desk().rates.take(runner, calls, now)
+    }
+
     /// Whether this execution holds this job for this runner, as far as this server has heard.
     pub fn holds(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
         let desk = self.desk();
@@ -88,12 +101,47 @@ impl Dispatch {
         held.is_some_and(|held| held.id == execution && held.runner == runner)
     }
 
+    /// Whether this execution may add to its log, as far as this server has heard: it holds the job,
+    /// or it ended the job and its log is open.
+    pub fn writes_log(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
+        let desk = self.desk();
+        desk.board.get(job).is_some_and(|tracked| match &tracked.job.state {
+            State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => {
+                held.id == execution && held.runner == runner
+            }
+            State::Ended { execution: ended, .. } => {
+                *ended == Some(execution)
+                    && tracked.last_runner == Some(runner)
+                    && tracked.unsealed.iter().any(|(open, _)| *open == execution)
+            }
+            State::Unborn | State::Queued { .. } => false,
+        })
+    }
+
+    /// Where a job is, in one word, as far as this server has heard.
+    pub fn state_of(&self, job: JobId) -> &'static str {
+        self.desk().board.get(job).map_or("unknown", |tracked| words::state(&tracked.job))
+    }
+
+    /// Another server has this runner's session now.
+    pub fn disown(&self, runner: RunnerId) {
+        if let Some(known) = self.desk().roster.get_mut(runner) {
+            (known.owned, known.session) = (None, None);
+        }
+    }
+
+    /// A session ends in order: nothing is offered to it any more.
+    pub fn close(&self, runner: RunnerId, session: SessionId) {
+        let mut desk = self.desk();
+        desk.leave(runner, session);
+    }
+
     /// The cancel that waits for an execution. Every answer to its runner carries it.
     pub fn pending_cancel(&self, job: JobId, execution: ExecutionId) -> Option<PendingCancel> {
         let desk = self.desk();
         let tracked = desk.board.get(job)?;
         let current = tracked.held().is_some_and(|held| held.id == execution);
-        current.then(|| words::pending_cancel(tracked)).flatten()
+        current.then(|| words::pending_cancel(&tracked.job)).flatten()
     }
 
     /// Whether nobody has heard of an execution for so long that it is shown.

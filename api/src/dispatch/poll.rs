@@ -60,17 +60,18 @@ pub struct Touched {
 }
 
 impl Dispatch {
-    /// Check that a call comes from the newest session of a runner. A sign of life.
+    /// Check that a call comes from the newest session of a runner. A sign of life. Answers with this
+    /// server's claim on the session, for commits in its name.
     pub fn check(
         &self,
         runner: RunnerId,
         session: SessionId,
         generation: u64,
-    ) -> Result<(), SessionRefusal> {
+    ) -> Result<u64, SessionRefusal> {
         let mut desk = self.desk();
         let known = current(&mut desk, runner, session, generation)?;
         known.heard = known.heard.max(self.moment().instant);
-        Ok(())
+        known.session.as_ref().map(|session| session.server_epoch).ok_or(SessionRefusal::Unknown)
     }
 
     /// Take in what a poll says: what was heard, how much room there is, what runs.

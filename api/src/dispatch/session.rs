@@ -56,6 +56,10 @@ pub struct Known {
     pub heard: Instant,
     /// Its newest session, if it opened one.
     pub session: Option<Session>,
+    /// When it opened its last sessions here.
+    pub opened: Vec<Instant>,
+    /// This server's claim on its session, for commits in its name; `None`: it is not this server's.
+    pub owned: Option<u64>,
 }
 
 /// The runners, and where to find those of an install.
@@ -119,6 +123,8 @@ impl Roster {
             sequence: 0,
             heard,
             session: None,
+            opened: Vec::new(),
+            owned: None,
         });
         if known.sequence < sequence {
             (known.runner, known.sequence) = (runner, sequence);

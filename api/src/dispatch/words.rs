@@ -2,8 +2,6 @@
 use domain::job::{self, Class, FailureReason, Job, JobKind, Outcome, State};
 use schemas::runner as wire;
 
-use super::board::Tracked;
-
 /// A kind of work, for the wire.
 pub fn kind(kind: JobKind) -> wire::JobKind {
     match kind {
@@ -69,9 +67,9 @@ pub fn state(job: &Job) -> &'static str {
 }
 
 /// The cancel that waits for the execution that holds a job.
-pub fn pending_cancel(tracked: &Tracked) -> Option<wire::PendingCancel> {
-    let asked = tracked.alive()?.cancel.as_ref()?;
-    let grace_s = grace_s(tracked.job.class(), asked.force);
+pub fn pending_cancel(job: &Job) -> Option<wire::PendingCancel> {
+    let asked = job.execution()?.cancel.as_ref()?;
+    let grace_s = grace_s(job.class(), asked.force);
     Some(wire::PendingCancel { reason: asked.reason.clone(), grace_s, force: asked.force })
 }
 

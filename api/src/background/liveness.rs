@@ -1,0 +1,92 @@
+//! Notices silence and passed deadlines, and tells the jobs and runners: edges, never renewals.
+use domain::{
+    actor::Actor,
+    job::{Job, JobCommand},
+    runner::{Runner, RunnerCommand},
+};
+use event_log::{Meta, SessionGuard};
+use futures::{StreamExt as _, stream};
+use tokio::time::{MissedTickBehavior, interval};
+use ulid::Ulid;
+
+use crate::{
+    dispatch::Due,
+    execute::Call,
+    problem::{Code, Problem},
+    runner::seal_incomplete,
+    state::App,
+};
+
+/// When many runners fall silent at once, so many are told at a time; the log puts them in one batch.
+const AT_ONCE: usize = 32;
+
+/// Look at the clock until the server stops.
+pub async fn run(app: App) {
+    let mut ticks = interval(app.dispatch.timing().tick);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = app.stopping.cancelled() => {
+                app.dispatch.stop();
+                return;
+            }
+            _ = ticks.tick() => {}
+        }
+        let now = app.dispatch.moment();
+        app.dispatch.desk().on_tick(now, app.dispatch.timing());
+        let due = app.dispatch.due(now);
+        stream::iter(due).for_each_concurrent(AT_ONCE, |due| say(&app, due)).await;
+    }
+}
+
+async fn say(app: &App, due: Due) {
+    let said = match due.clone() {
+        Due::Job { job, command, guard } => tell(app, job, command, guard).await,
+        Due::Silent { runner, since, guard } => {
+            let call = call(Some(guard));
+            let said = app.engine.transact(&call, move |unit| {
+                let command = RunnerCommand::Disconnect { silent_since: since };
+                Box::pin(unit.tell::<Runner>(runner, command))
+            });
+            said.await.map(|_| ())
+        }
+        Due::Seal { job, execution } => seal_incomplete(app, meta(), job, execution).await,
+    };
+    match said {
+        Ok(()) => tracing::info!("The clock said {due:?}"),
+        // It is another server's now, and so is what it says.
+        Err(problem) if problem.code == Code::SessionSuperseded => {
+            if let Due::Silent { runner, .. } = due {
+                app.dispatch.disown(runner);
+            }
+        }
+        Err(problem) => {
+            tracing::warn!(reason = %problem.detail, "The clock could not say {due:?}: {}", problem.detail);
+        }
+    }
+}
+
+async fn tell(
+    app: &App,
+    job: domain::ids::JobId,
+    command: JobCommand,
+    guard: Option<SessionGuard>,
+) -> Result<(), Problem> {
+    let call = call(guard);
+    let said = app.engine.transact(&call, move |unit| {
+        let command = command.clone();
+        Box::pin(async move {
+            // A report that raced this and won is the truth; the clock's word is dropped.
+            unit.ask::<Job>(job, command).await.map(|_| ())
+        })
+    });
+    said.await.map(|_| ())
+}
+
+fn meta() -> Meta {
+    Meta::new(Actor::Timer("liveness".into()), Ulid::new().to_string())
+}
+
+fn call(guard: Option<SessionGuard>) -> Call {
+    Call { sessions: guard.into_iter().collect(), ..Call::of(meta()) }
+}

@@ -1,0 +1,74 @@
+//! How often a runner may call.
+use std::collections::HashMap;
+
+use domain::ids::RunnerId;
+use tokio::time::Instant;
+
+/// What a runner may call so and so often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Calls {
+    /// Polls: 2 a second.
+    Poll,
+    /// Log chunks: 20 a second.
+    Log,
+    /// Reports, and everything else about jobs: 20 a second.
+    Report,
+}
+
+impl Calls {
+    fn a_second(self) -> f64 {
+        match self {
+            Calls::Poll => 2.0,
+            Calls::Log | Calls::Report => 20.0,
+        }
+    }
+
+    /// Many short jobs at once are no abuse: what was not used for a while may be used now.
+    fn most(self) -> f64 {
+        match self {
+            Calls::Poll => 60.0,
+            Calls::Log | Calls::Report => 200.0,
+        }
+    }
+}
+
+/// How much of each runner's allowance is left.
+#[derive(Debug, Default)]
+pub struct Rates(HashMap<(RunnerId, Calls), (Instant, f64)>);
+
+impl Rates {
+    /// Take one call. `Err`: how many seconds to stay away.
+    pub fn take(&mut self, runner: RunnerId, calls: Calls, now: Instant) -> Result<(), u64> {
+        let (at, left) = self.0.entry((runner, calls)).or_insert((now, calls.most()));
+        let gained = now.saturating_duration_since(*at).as_secs_f64() * calls.a_second();
+        (*at, *left) = (now, (*left + gained).min(calls.most()));
+        if *left >= 1.0 {
+            *left -= 1.0;
+            Ok(())
+        } else {
+            Err(1)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn runner() -> RunnerId {
+        "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_runner_that_calls_too_often_is_told_to_stay_away() {
+        let (mut rates, now) = (Rates::default(), Instant::now());
+        for _ in 0..60 {
+            assert_eq!(rates.take(runner(), Calls::Poll, now), Ok(()));
+        }
+        assert_eq!(rates.take(runner(), Calls::Poll, now), Err(1));
+        assert_eq!(rates.take(runner(), Calls::Log, now), Ok(()), "other calls have their own");
+        assert_eq!(rates.take(runner(), Calls::Poll, now + Duration::from_secs(1)), Ok(()));
+    }
+}

@@ -1,0 +1,99 @@
+//! What the dispatcher knows is made again when the server starts.
+use std::sync::Arc;
+
+use domain::{
+    decider::Timestamp,
+    ids::{JobId, RunnerId},
+    job::Job,
+    runner::Runner,
+};
+use event_log::{EventLog, Stored};
+use projections::views::job_queue;
+use sqlx::{PgPool, Row as _};
+use tokio::sync::broadcast::Receiver;
+
+use super::{Dispatch, board::Tracked};
+use crate::problem::Problem;
+
+/// Fill the desk from the database. Answers from where on to [`follow`](super::follow) the log.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn load(
+    dispatch: &Dispatch,
+    log: &EventLog,
+    pool: &PgPool,
+) -> Result<(Receiver<Arc<[Stored]>>, u64), Problem> {
+    // First where to go on from, then what is there: what comes in between is met twice, and the
+    // sequence of each stream tells.
+    let (tail, position) = (log.tail(), log.position());
+    for row in job_queue::all_waiting(pool).await? {
+        put(dispatch, log, row.job, row.position, row.queued_at).await?;
+    }
+    for row in job_queue::all_held(pool).await? {
+        put(dispatch, log, row.job, row.position, row.queued_at).await?;
+    }
+    for (job, at) in unsealed(dispatch, log, pool).await? {
+        put(dispatch, log, job, 0, at).await?;
+    }
+    own(dispatch, log, pool).await?;
+    Ok((tail, position))
+}
+
+async fn put(
+    dispatch: &Dispatch,
+    log: &EventLog,
+    job: JobId,
+    order: u64,
+    queued_at: Timestamp,
+) -> Result<(), Problem> {
+    let loaded = log.reload::<Job>(&job.to_string()).await?;
+    // A full lease, and more: nobody could renew it while no server was there.
+    let heard = dispatch.moment().instant + dispatch.timing().takeover;
+    let state = (*loaded.state).clone();
+    let tracked = Tracked::loaded(state, loaded.version, order, queued_at, heard);
+    dispatch.desk().board.put(job, tracked);
+    Ok(())
+}
+
+/// Jobs that ended lately: their logs may still be on their way.
+async fn unsealed(
+    dispatch: &Dispatch,
+    log: &EventLog,
+    pool: &PgPool,
+) -> Result<Vec<(JobId, Timestamp)>, Problem> {
+    let now = dispatch.moment().wall;
+    let since = log.position_at(now - dispatch.timing().seal * 2).await?;
+    let rows = sqlx::query(
+        "select aggregate_id from log_event where position > $1 and event_type in \
+         ('job.succeeded', 'job.failed', 'job.cancelled', 'job.lost')",
+    )
+    .bind(since.cast_signed())
+    .fetch_all(pool)
+    .await?;
+    let ids = rows.iter().map(|row| row.try_get::<String, _>(0)).collect::<Result<Vec<_>, _>>()?;
+    Ok(ids.iter().filter_map(|id| Some((id.parse().ok()?, now))).collect())
+}
+
+/// The sessions that were this server's are again: whoever commits in the name of its former life
+/// is refused.
+async fn own(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<(), Problem> {
+    let rows = sqlx::query(
+        "update runner_session set server_epoch = server_epoch + 1 where server = $1 \
+         returning runner, server_epoch",
+    )
+    .bind(dispatch.server())
+    .fetch_all(pool)
+    .await?;
+    for row in rows {
+        let runner: String = row.try_get("runner")?;
+        let Ok(id) = runner.parse::<RunnerId>() else { continue };
+        let loaded = log.reload::<Runner>(&runner).await?;
+        let epoch: i64 = row.try_get("server_epoch")?;
+        let heard = dispatch.moment().instant + dispatch.timing().takeover;
+        let mut desk = dispatch.desk();
+        let known = desk.roster.meet(id, (*loaded.state).clone(), loaded.version, heard);
+        known.owned = Some(epoch.cast_unsigned());
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! What a runner says while it works: numbered, heard once, in its order.
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse as _, Response},
+};
+use domain::{
+    artifact::Artifact,
+    digest::Digest,
+    ids::JobId,
+    job::{Ending, FailureReason, Job, JobCommand, JobError, Report as Said},
+    runner::{self as aggregate, Refusal, RefusedBy as By, RunnerCommand},
+};
+use event_log::blob;
+use schemas::runner::{EXECUTION, Finished, Outcome, RefusedBy, Report, ReportAnswer, ReportBody};
+
+use super::{caller, execution, finish, settle};
+use crate::{
+    auth::Runner,
+    dispatch::{self, Calls},
+    execute::Unit,
+    extract,
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// Hear a report. Repeating it changes nothing.
+#[utoipa::path(post, path = "/runner/v1/jobs/{job}/events", tag = "work", request_body = Report,
+    params(("job" = String, Path)),
+    responses((status = 200, body = ReportAnswer), (status = 202, body = ReportAnswer),
+        (status = "4XX", body = schemas::problem::Problem)))]
+pub async fn report(
+    State(app): State<App>,
+    runner: Runner,
+    extract::Path(job): extract::Path<JobId>,
+    headers: HeaderMap,
+    extract::Json(ask): extract::Json<Report>,
+) -> Result<Response, Problem> {
+    caller::allow(&app, &runner, Calls::Report)?;
+    if headers.contains_key(EXECUTION) && execution::named(&headers)? != ask.execution {
+        let detail = "the header `Execution` and the report name different executions";
+        return Err(Problem::new(Code::BadRequest, detail));
+    }
+    if let ReportBody::Plan(plan) = &ask.body {
+        kept(&app, &plan.summary).await?;
+    }
+    let touched = app.dispatch.touch_execution(runner.id, job, ask.execution);
+    settle::settle(&app, &runner, touched, None).await;
+    let mut answer = hear(&app, &runner, job, &ask).await?;
+    if let ReportBody::Finished(last) = &ask.body {
+        answer.have = finish::seal(&app, &runner, job, ask.execution, last).await?;
+    }
+    if let ReportBody::Refused { .. } = &ask.body {
+        finish::seal_unwritten(&app, &runner, job, ask.execution).await?;
+    }
+    let status = if answer.have.is_some() { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok((status, Json(answer)).into_response())
+}
+
+/// What a report names by digest has to be here first.
+async fn kept(app: &App, digest: &Digest) -> Result<(), Problem> {
+    match blob::get(&app.pool, digest).await.map_err(Problem::internal)? {
+        Some(_) => Ok(()),
+        None => {
+            let detail = format!("PUT /runner/v1/blobs/{digest} before the report that names it");
+            Err(Problem::new(Code::Invalid, detail))
+        }
+    }
+}
+
+async fn hear(
+    app: &App,
+    runner: &Runner,
+    job: JobId,
+    ask: &Report,
+) -> Result<ReportAnswer, Problem> {
+    let (runner, ask) = (*runner, ask.clone());
+    let call = caller::call(&runner, "/runner/v1/jobs/{job}/events");
+    let done = app.engine.transact(&call, move |unit| {
+        let ask = ask.clone();
+        Box::pin(async move { heard(unit, &runner, job, ask).await })
+    });
+    Ok(done.await?.answer)
+}
+
+async fn heard(
+    unit: &mut Unit,
+    runner: &Runner,
+    job: JobId,
+    ask: Report,
+) -> Result<ReportAnswer, Problem> {
+    let loaded = unit.load::<Job>(job).await?;
+    execution::its_own(runner, loaded, ask.execution)?;
+    if let ReportBody::Refused { by, rule, detail } = &ask.body {
+        let refusal = Refusal {
+            job,
+            execution: Some(ask.execution),
+            by: by_of(*by),
+            rule: rule.clone(),
+            detail: detail.clone(),
+        };
+        unit.tell::<aggregate::Runner>(runner.id, RunnerCommand::Refuse(refusal)).await?;
+    }
+    let (execution, seq) = (ask.execution, ask.seq);
+    match said(ask.body) {
+        Some(report) => {
+            let command = JobCommand::Report { execution, seq, report };
+            if let Err(refused) = unit.ask::<Job>(job, command).await? {
+                return Err(refusal(unit.load::<Job>(job).await?, refused));
+            }
+        }
+        // Progress of a cancel is for the eye; it still has to come from who has the job.
+        None => {
+            let loaded = unit.load::<Job>(job).await?;
+            if loaded.execution().is_none_or(|held| held.id != execution) {
+                return Err(execution::stale(loaded));
+            }
+        }
+    }
+    let after = unit.load::<Job>(job).await?;
+    let job_state = dispatch::state(after).to_string();
+    Ok(ReportAnswer { job_state, have: None, cancel: dispatch::pending_cancel(after) })
+}
+
+fn refusal(job: &Job, error: JobError) -> Problem {
+    match error {
+        // Late, or somebody else's turn: the outcome stands, and the runner keeps what it has.
+        JobError::Fenced { .. } | JobError::AlreadyEnded { .. } => execution::stale(job),
+        other => other.into(),
+    }
+}
+
+fn said(body: ReportBody) -> Option<Said> {
+    Some(match body {
+        ReportBody::Started {} => Said::Started,
+        ReportBody::Phase { name } => Said::Phase { phase: name },
+        ReportBody::Plan(plan) => Said::Plan(dispatch::plan_of(plan)),
+        ReportBody::Outputs { outputs } => Said::Outputs { outputs },
+        ReportBody::Artifact(artifact) => Said::Artifact(Artifact {
+            repository: artifact.repository,
+            digest: artifact.digest,
+            size_bytes: artifact.size_bytes,
+        }),
+        ReportBody::Refused { rule, detail, .. } => {
+            let detail = if detail.is_empty() { rule } else { detail };
+            let (exit_code, signal) = (None, None);
+            let reason = FailureReason::Refused;
+            Said::Finished(Ending::Failed { reason, detail, exit_code, signal })
+        }
+        ReportBody::CancelProgress { .. } => return None,
+        ReportBody::Finished(finished) => Said::Finished(ending(finished)),
+    })
+}
+
+fn ending(finished: Finished) -> Ending {
+    let Finished { outcome, exit_code, signal, reason, detail, forced, .. } = finished;
+    match outcome {
+        Outcome::Succeeded => Ending::Succeeded { exit_code },
+        Outcome::Cancelled => Ending::Cancelled { forced },
+        Outcome::Failed => {
+            let reason = match (reason.map(dispatch::reason_of), signal, exit_code) {
+                (Some(reason), _, _) => reason,
+                (None, Some(_), _) => FailureReason::Signal,
+                (None, None, Some(_)) => FailureReason::ExitCode,
+                (None, None, None) => FailureReason::Internal,
+            };
+            Ending::Failed { reason, detail, exit_code, signal }
+        }
+    }
+}
+
+fn by_of(by: RefusedBy) -> By {
+    match by {
+        RefusedBy::CustomerPolicy => By::CustomerPolicy,
+        RefusedBy::Verification => By::Verification,
+        RefusedBy::Capability => By::Capability,
+        RefusedBy::Veto => By::Veto,
+    }
+}

@@ -1,0 +1,146 @@
+//! What a claim is answered with: what to do, who may do it now, and that the log says so.
+//!
+//! The manifest and the grant are the same bytes however often the claim is repeated; token,
+//! checkpoint and proofs may be newer.
+use domain::{
+    ids::JobId,
+    job::{Execution, Job, JobEvent},
+    runner::Runner,
+};
+use event_log::{Stored, StreamId, blob};
+use proof::{
+    canonical,
+    checkpoint::Checkpoint,
+    dsse::{self, Envelope},
+    leaf::{Leaf, metadata_hash, payload_hash},
+};
+use schemas::{
+    manifest::{Fence, GRANT_TYPE, Grant, MANIFEST_TYPE},
+    runner::{Claimed, Consistency, Inclusion, LogSettings},
+};
+
+use crate::{
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// Everything that the runner needs to start, and to believe us.
+pub async fn answer(
+    app: &App,
+    job: JobId,
+    held: &Execution,
+    seen: Option<&str>,
+) -> Result<Claimed, Problem> {
+    let claimed = claimed(app, job, held).await?;
+    let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };
+    let (now, deadline) = (app.now(), held.deadline);
+    let grant = grant(app, job, held, fence, &claimed).await?;
+    let job_token = app
+        .tokens
+        .job(held.runner, job, held.id, fence, deadline, now)
+        .map_err(Problem::internal)?;
+    let head = app.engine.log().head();
+    Ok(Claimed {
+        execution: held.id,
+        attempt: held.attempt,
+        lease_s: app.dispatch.timing().lease.as_secs().max(1),
+        deadline,
+        server_time: now,
+        manifest: manifest(app, job).await?,
+        grant,
+        job_token,
+        log: LogSettings::default(),
+        inclusion: inclusion(app, &claimed, &head).await?,
+        consistency: consistency(app, seen, &head).await?,
+        checkpoint: head.sign(app.keys.checkpoints()),
+    })
+}
+
+/// The `job.claimed` event of this execution, as the log holds it.
+async fn claimed(app: &App, job: JobId, held: &Execution) -> Result<Stored, Problem> {
+    let events = app.engine.log().read_stream(&StreamId::of::<Job>(job), 0).await?;
+    for stored in events.into_iter().rev() {
+        if stored.event_type == "job.claimed"
+            && let JobEvent::Claimed { execution, .. } = stored.decode()?
+            && execution == held.id
+        {
+            return Ok(stored);
+        }
+    }
+    Err(Problem::internal(format!("{job} has no claim by {}", held.id)))
+}
+
+async fn manifest(app: &App, job: JobId) -> Result<Envelope, Problem> {
+    let work = app.engine.load::<Job>(job).await?.work.clone();
+    let digest = work.ok_or_else(|| Problem::not_found(job))?.manifest;
+    let payload = blob::get(&app.pool, &digest).await.map_err(Problem::internal)?;
+    let missing = || Problem::internal(format!("the manifest {digest} of {job} is not kept"));
+    Ok(dsse::sign(MANIFEST_TYPE, &payload.ok_or_else(missing)?, app.keys.manifests()))
+}
+
+async fn grant(
+    app: &App,
+    job: JobId,
+    held: &Execution,
+    fence: Fence,
+    claimed: &Stored,
+) -> Result<Envelope, Problem> {
+    let work = app.engine.load::<Job>(job).await?.work.clone();
+    let runner = app.engine.load::<Runner>(held.runner).await?;
+    let grant = Grant {
+        version: 1,
+        log_id: app.engine.log().log_id().to_string(),
+        manifest: work.ok_or_else(|| Problem::not_found(job))?.manifest,
+        job,
+        execution: held.id,
+        attempt: held.attempt,
+        runner: held.runner,
+        runner_key: runner.key().cloned().unwrap_or_default(),
+        fence,
+        // The claim's own moment, so that a repeated claim gets the same bytes.
+        issued_at: claimed.recorded_at,
+        deadline: held.deadline,
+    };
+    let payload = canonical::json(&grant).map_err(Problem::internal)?;
+    blob::put(&app.pool, &payload).await.map_err(Problem::internal)?;
+    Ok(dsse::sign(GRANT_TYPE, &payload, app.keys.manifests()))
+}
+
+async fn inclusion(app: &App, claimed: &Stored, head: &Checkpoint) -> Result<Inclusion, Problem> {
+    let version = claimed.event_version.parse().map_err(Problem::internal)?;
+    let leaf = Leaf {
+        position: claimed.position,
+        event_id: claimed.event_id.to_bytes(),
+        aggregate_type: &claimed.stream.aggregate_type,
+        aggregate_id: &claimed.stream.aggregate_id,
+        sequence: claimed.sequence,
+        event_type: &claimed.event_type,
+        event_version: version,
+        recorded_at_us: claimed.recorded_at.timestamp_micros(),
+        payload_hash: payload_hash(&claimed.salt, claimed.payload.as_bytes()),
+        metadata_hash: metadata_hash(&claimed.salt, claimed.metadata.as_bytes()),
+    };
+    let path = app.engine.log().inclusion(claimed.position, head.size).await?;
+    Ok(Inclusion {
+        position: claimed.position,
+        entry: hex::encode(leaf.canonical()),
+        path: path.iter().map(hex::encode).collect(),
+    })
+}
+
+/// That our log still holds everything that the runner has seen. A runner that saw more than there is
+/// decides for itself: it gets no proof, because there is none.
+async fn consistency(
+    app: &App,
+    seen: Option<&str>,
+    head: &Checkpoint,
+) -> Result<Option<Consistency>, Problem> {
+    let Some(note) = seen else { return Ok(None) };
+    let seen = Checkpoint::read_unverified(note)
+        .map_err(|error| Problem::new(Code::Invalid, error.to_string()))?;
+    if seen.size == 0 || seen.size > head.size || seen.log_id != head.log_id {
+        return Ok(None);
+    }
+    let path = app.engine.log().consistency(seen.size, head.size).await?;
+    Ok(Some(Consistency { from: seen.size, path: path.iter().map(hex::encode).collect() }))
+}

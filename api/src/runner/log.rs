@@ -1,0 +1,95 @@
+//! A chunk of an execution's output: taken at its offset, acknowledged when it is durable.
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{State, rejection::BytesRejection},
+    http::{HeaderMap, HeaderName, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use domain::ids::{ExecutionId, JobId};
+use schemas::runner::{JOB_STATE, LEASE_MS, LOG_INTERVAL_MS, LogAnswer, LogSettings, REPR_DIGEST};
+use sha2::{Digest as _, Sha256};
+
+use super::{caller, execution, settle};
+use crate::{
+    auth::Runner,
+    dispatch::Calls,
+    extract,
+    logs::{Coding, ContentRange, HeaderError, decode, repr_digest},
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// How often a runner sends while somebody reads along.
+const FOLLOWED_MS: u64 = 250;
+
+/// Add to a log.
+#[utoipa::path(patch, path = "/runner/v1/jobs/{job}/log", tag = "work",
+    params(("job" = String, Path), ("Execution" = String, Header),
+        ("Content-Range" = String, Header), ("Repr-Digest" = String, Header)),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 202, body = LogAnswer), (status = "4XX", body = schemas::problem::Problem)))]
+pub async fn append(
+    State(app): State<App>,
+    runner: Runner,
+    extract::Path(job): extract::Path<JobId>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    caller::allow(&app, &runner, Calls::Log)?;
+    let execution = execution::named(&headers)?;
+    execution::may_log(&app, &runner, job, execution).await?;
+    let (start, bytes) = chunk(&headers, body.map_err(too_long)?)?;
+    let touched = app.dispatch.touch_execution(runner.id, job, execution);
+    settle::settle(&app, &runner, touched, None).await;
+    let have = app.logs.append(execution, start, bytes).await?;
+    Ok(answer(&app, job, execution, have))
+}
+
+/// The bytes of a chunk and where they belong, if they arrived whole.
+fn chunk(headers: &HeaderMap, body: Bytes) -> Result<(u64, Bytes), Problem> {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let range = text(header::CONTENT_RANGE).unwrap_or_default();
+    let ContentRange(range) = range.parse().map_err(|error: HeaderError| Problem::from(error))?;
+    let coding = text(header::CONTENT_ENCODING);
+    let coding = Coding::of(coding).ok_or_else(|| {
+        Problem::new(Code::UnsupportedMediaType, "send chunks as they are, or as zstd")
+    })?;
+    let bytes = decode(coding, body)
+        .map_err(|error| Problem::new(Code::BadRequest, format!("the chunk is damaged: {error}")))?
+        .ok_or_else(|| Problem::new(Code::TooLarge, "a chunk has at most 256 KiB"))?;
+    if bytes.len() as u64 != range.end - range.start {
+        let detail = format!("the chunk has {} bytes, its range another number", bytes.len());
+        return Err(Problem::new(Code::BadRequest, detail));
+    }
+    let digest = repr_digest(text(HeaderName::from_static(REPR_DIGEST)).unwrap_or_default())?;
+    if Sha256::digest(&bytes).as_slice() != digest {
+        let detail = "the chunk is not what its Repr-Digest says; send it again";
+        return Err(Problem::new(Code::BadRequest, detail));
+    }
+    Ok((range.start, bytes))
+}
+
+fn answer(app: &App, job: JobId, execution: ExecutionId, have: u64) -> Response {
+    let interval_ms = match app.logs.is_followed(execution) {
+        true => FOLLOWED_MS,
+        false => LogSettings::default().interval_ms,
+    };
+    let lease_ms = app.dispatch.timing().lease.as_millis();
+    let headers = [
+        (header::RANGE, format!("bytes=0-{}", have.saturating_sub(1))),
+        (HeaderName::from_static(JOB_STATE), app.dispatch.state_of(job).to_string()),
+        (HeaderName::from_static(LEASE_MS), lease_ms.to_string()),
+        (HeaderName::from_static(LOG_INTERVAL_MS), interval_ms.to_string()),
+    ];
+    let cancel = app.dispatch.pending_cancel(job, execution);
+    (StatusCode::ACCEPTED, headers, Json(LogAnswer { have, cancel })).into_response()
+}
+
+fn too_long(rejection: BytesRejection) -> Problem {
+    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        Problem::new(Code::TooLarge, "a chunk has at most 256 KiB")
+    } else {
+        Problem::new(Code::BadRequest, "the body ended early")
+    }
+}

@@ -1,0 +1,51 @@
+//! What sessions and logs refuse, as problems.
+use crate::{
+    dispatch::SessionRefusal,
+    logs::{HeaderError, LogError},
+    problem::{Code, Problem},
+};
+
+impl From<SessionRefusal> for Problem {
+    fn from(refusal: SessionRefusal) -> Problem {
+        let code = match refusal {
+            SessionRefusal::Superseded | SessionRefusal::Unknown => Code::SessionSuperseded,
+            SessionRefusal::Revoked => Code::RunnerRevoked,
+        };
+        Problem::new(code, refusal.to_string())
+    }
+}
+
+impl From<HeaderError> for Problem {
+    fn from(error: HeaderError) -> Problem {
+        Problem::new(Code::BadRequest, error.to_string())
+    }
+}
+
+impl From<LogError> for Problem {
+    fn from(error: LogError) -> Problem {
+        let said = error.to_string();
+        match error {
+            LogError::Gap { have } => {
+                let problem = Problem::new(Code::LogGap, said).with("have", have);
+                match have.checked_sub(1) {
+                    Some(last) => {
+                        problem.header(axum::http::header::RANGE, format!("bytes=0-{last}"))
+                    }
+                    // Nothing is kept: without a range the runner goes back to the start.
+                    None => problem,
+                }
+            }
+            LogError::Divergence => Problem::new(Code::LogDivergence, said),
+            LogError::Quota => Problem::new(Code::LogFull, said),
+            LogError::TooLarge => Problem::new(Code::TooLarge, said),
+            LogError::Busy | LogError::Moved => Problem::new(Code::Busy, said).retry_after(1),
+            LogError::Unwritten(reason) => {
+                tracing::warn!(reason = %reason, "A log chunk was not written: {reason}");
+                let detail = "the database does not answer; try again";
+                Problem::new(Code::Unavailable, detail).retry_after(2)
+            }
+            LogError::Database(error) => error.into(),
+            LogError::Damaged(error) => Problem::internal(error),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What becomes of the executions of an agent's former life, decided from what its journal proves.
+use std::collections::HashSet;
+
+use domain::{
+    ids::{ExecutionId, JobId, RunnerId},
+    job::{Job, JobCommand, Proof, State},
+};
+use schemas::runner::{ExecutionState, JournalEntry, Resume, ResumeAction};
+
+use super::caller;
+use crate::{auth::Runner, problem::Problem, state::App};
+
+/// Decide each entry of a journal, and each execution that the journal does not know.
+pub async fn resume(
+    app: &App,
+    runner: &Runner,
+    journal: &[JournalEntry],
+    same_journal: bool,
+) -> Result<Vec<Resume>, Problem> {
+    let mut answers = Vec::new();
+    let mut named = HashSet::new();
+    for entry in journal {
+        let job = app.engine.log().reload::<Job>(&entry.job.to_string()).await?.state;
+        let decision = decide(&job, runner.id, entry, same_journal);
+        if let Some((execution, proof)) = decision.lost {
+            lose(app, runner, entry.job, execution, proof).await?;
+        }
+        named.insert(entry.job);
+        let (job, execution) = (entry.job, decision.execution.or(entry.execution));
+        answers.push(Resume { job, execution, action: decision.action });
+    }
+    for (job, execution) in held(app, runner.id) {
+        if !named.contains(&job) {
+            lose(app, runner, job, execution, Proof::RunnerRestartedWithoutIt).await?;
+        }
+    }
+    Ok(answers)
+}
+
+/// What an entry of a journal means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Decision {
+    action: ResumeAction,
+    execution: Option<ExecutionId>,
+    lost: Option<(ExecutionId, Proof)>,
+}
+
+fn decide(job: &Job, runner: RunnerId, entry: &JournalEntry, same_journal: bool) -> Decision {
+    let held = job.execution().filter(|held| held.runner == runner);
+    let current = held.filter(|held| match entry.execution {
+        Some(execution) => execution == held.id,
+        // The claim's answer never arrived: only the claim's own key says which one it was.
+        None => entry.claim_id == held.claim_id,
+    });
+    let Some(current) = current else {
+        let action =
+            if owes_log(job, entry) { ResumeAction::Report } else { ResumeAction::Abandon };
+        return Decision { action, execution: None, lost: None };
+    };
+    let (action, proof) = match entry.state {
+        ExecutionState::Alive => (ResumeAction::Resume, None),
+        ExecutionState::Exited => (ResumeAction::Report, None),
+        // Only the journal of the claim can prove that there was no child.
+        ExecutionState::NeverSpawned if same_journal && !current.started => {
+            (ResumeAction::Abandon, Some(Proof::NeverSpawned))
+        }
+        ExecutionState::NeverSpawned | ExecutionState::Unknown => {
+            (ResumeAction::Abandon, Some(Proof::RunnerRestartedWithoutIt))
+        }
+    };
+    let lost = proof.map(|proof| (current.id, proof));
+    Decision { action, execution: Some(current.id), lost }
+}
+
+/// The job has ended by this execution, and its log is not complete yet.
+fn owes_log(job: &Job, entry: &JournalEntry) -> bool {
+    match (&job.state, entry.state) {
+        (State::Ended { execution: Some(ended), .. }, ExecutionState::Exited) => {
+            entry.execution == Some(*ended)
+                && !job.logs.iter().any(|log| log.execution == *ended && log.complete)
+        }
+        (
+            State::Ended { .. }
+            | State::Unborn
+            | State::Queued { .. }
+            | State::Claimed(_)
+            | State::Running(_)
+            | State::OutcomeUnknown(_),
+            _,
+        ) => false,
+    }
+}
+
+fn held(app: &App, runner: RunnerId) -> Vec<(JobId, ExecutionId)> {
+    let desk = app.dispatch.desk();
+    let held = desk.board.held_by(runner);
+    held.filter_map(|(job, tracked)| Some((job, tracked.alive()?.id))).collect()
+}
+
+async fn lose(
+    app: &App,
+    runner: &Runner,
+    job: JobId,
+    execution: ExecutionId,
+    proof: Proof,
+) -> Result<(), Problem> {
+    tracing::warn!(job.id = %job, execution.id = %execution, "{} is back without {execution} of {job}", runner.id);
+    let call = caller::call(runner, "/runner/v1/sessions");
+    let lost = app.engine.transact(&call, move |unit| {
+        Box::pin(async move {
+            // It may have reported, or been given up, a moment ago: then there is nothing to lose.
+            unit.ask::<Job>(job, JobCommand::DeclareLost { execution, proof }).await.map(|_| ())
+        })
+    });
+    lost.await.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{
+        decider::Timestamp,
+        ids::SessionId,
+        job::{Contact, Execution, Outcome},
+    };
+    use ulid::Ulid;
+
+    use super::*;
+
+    fn execution() -> Execution {
+        Execution {
+            id: ExecutionId(Ulid(1)),
+            runner: RunnerId(Ulid(1)),
+            session: SessionId(Ulid(1)),
+            claim_id: "c".into(),
+            attempt: 1,
+            deadline: Timestamp::UNIX_EPOCH,
+            started: true,
+            contact: Contact::Connected,
+            cancel: None,
+        }
+    }
+
+    fn running() -> Job {
+        Job { state: State::Running(execution()), ..Job::default() }
+    }
+
+    fn entry(state: ExecutionState) -> JournalEntry {
+        let (job, execution) = (JobId(Ulid(1)), Some(ExecutionId(Ulid(1))));
+        JournalEntry { job, execution, claim_id: "c".into(), state, log_len: 0, exit: None }
+    }
+
+    fn decided(job: &Job, entry: &JournalEntry) -> (ResumeAction, Option<Proof>) {
+        let decision = decide(job, RunnerId(Ulid(1)), entry, true);
+        (decision.action, decision.lost.map(|(_, proof)| proof))
+    }
+
+    #[test]
+    fn a_child_that_lives_goes_on_and_one_that_ended_is_reported() {
+        use ExecutionState::*;
+        assert_eq!(decided(&running(), &entry(Alive)), (ResumeAction::Resume, None));
+        assert_eq!(decided(&running(), &entry(Exited)), (ResumeAction::Report, None));
+    }
+
+    #[test]
+    fn a_child_that_nobody_can_speak_for_is_lost() {
+        let proof = Some(Proof::RunnerRestartedWithoutIt);
+        let unknown = entry(ExecutionState::Unknown);
+        assert_eq!(decided(&running(), &unknown), (ResumeAction::Abandon, proof));
+    }
+
+    #[test]
+    fn only_the_journal_of_the_claim_proves_that_there_was_no_child() {
+        let claimed = Execution { started: false, ..execution() };
+        let claimed = Job { state: State::Claimed(claimed), ..Job::default() };
+        let never = JournalEntry { execution: None, ..entry(ExecutionState::NeverSpawned) };
+        assert_eq!(decided(&claimed, &never).1, Some(Proof::NeverSpawned));
+        let (runner, proof) = (RunnerId(Ulid(1)), Proof::RunnerRestartedWithoutIt);
+        let other = decide(&claimed, runner, &never, false);
+        assert_eq!(other.lost.map(|(_, proof)| proof), Some(proof), "another journal");
+        assert_eq!(decided(&running(), &never).1, Some(proof), "it has started");
+    }
+
+    #[test]
+    fn what_others_have_is_abandoned() {
+        let other =
+            JournalEntry { execution: Some(ExecutionId(Ulid(2))), ..entry(ExecutionState::Alive) };
+        assert_eq!(decided(&running(), &other), (ResumeAction::Abandon, None));
+        let stranger = decide(&running(), RunnerId(Ulid(2)), &entry(ExecutionState::Alive), true);
+        assert_eq!((stranger.action, stranger.lost), (ResumeAction::Abandon, None));
+    }
+
+    #[test]
+    fn an_execution_that_ended_its_job_still_owes_its_log() {
+        let state =
+            State::Ended { outcome: Outcome::Succeeded, execution: Some(ExecutionId(Ulid(1))) };
+        let ended = Job { state, ..Job::default() };
+        let (alive, exited) = (entry(ExecutionState::Alive), entry(ExecutionState::Exited));
+        assert_eq!(decided(&ended, &exited).0, ResumeAction::Report);
+        assert_eq!(decided(&ended, &alive).0, ResumeAction::Abandon);
+    }
+}

@@ -1,0 +1,188 @@
+//! One life of an agent's process: the newest one wins.
+use std::time::Duration;
+
+use axum::{Json, extract::State, http::StatusCode};
+use domain::{
+    ids::{RunnerId, SessionId},
+    job::JobKind,
+    runner::{self as aggregate, RunnerCommand},
+};
+use schemas::runner::{LogSettings, OpenSession, PROTOCOL, RunnerMode, SessionOpened};
+use sqlx::Row as _;
+use tokio::time::Instant;
+use ulid::Ulid;
+
+use super::{caller, resume, settle};
+use crate::{
+    auth::Runner,
+    dispatch::{self, Session, SessionRefusal},
+    extract,
+    problem::{Answer, Code, Problem},
+    state::App,
+};
+
+/// More sessions than this in [`FLAPPING`] are no restarts any more: two agents share one key.
+const SESSIONS_MOST: usize = 3;
+/// How long sessions are counted.
+const FLAPPING: Duration = Duration::from_secs(600);
+
+/// What the database says of a session that was just opened.
+struct Row {
+    generation: u64,
+    server_epoch: u64,
+    /// Whether the journal is the one of the life before.
+    same_journal: bool,
+}
+
+/// Begin a life. Says what to do with each execution of the life before.
+#[utoipa::path(post, path = "/runner/v1/sessions", tag = "session", request_body = OpenSession,
+    responses((status = 200, body = SessionOpened), (status = "4XX", body = schemas::problem::Problem)))]
+pub async fn open(
+    State(app): State<App>,
+    runner: Runner,
+    extract::Json(ask): extract::Json<OpenSession>,
+) -> Answer<SessionOpened> {
+    if ask.protocol.min > PROTOCOL || ask.protocol.max < PROTOCOL {
+        let detail = format!("this server speaks version {PROTOCOL} of the protocol");
+        let problem = Problem::new(Code::ProtocolUnsupported, detail);
+        return Err(problem.with("min_version", PROTOCOL));
+    }
+    caller::meet(&app, runner.id).await?;
+    let id = SessionId(Ulid::new());
+    let row = write(&app, &runner, id, &ask).await?;
+    let flapping = seat(&app, &runner, id, &row, &ask);
+    let resume = resume::resume(&app, &runner, &ask.journal, row.same_journal).await?;
+    greet(&app, &runner, flapping).await?;
+    let timing = app.dispatch.timing();
+    Ok(Json(SessionOpened {
+        session_id: id,
+        generation: row.generation,
+        wait_s: timing.wait.as_secs().max(1),
+        lease_s: timing.lease.as_secs().max(1),
+        log: LogSettings::default(),
+        resume,
+        server_time: app.now(),
+    }))
+}
+
+/// End a life in order: nothing is offered to it any more.
+#[utoipa::path(delete, path = "/runner/v1/sessions/{session}", tag = "session",
+    params(("session" = String, Path)),
+    responses((status = 204), (status = "4XX", body = schemas::problem::Problem)))]
+pub async fn close(
+    State(app): State<App>,
+    runner: Runner,
+    extract::Path(session): extract::Path<SessionId>,
+) -> Result<StatusCode, Problem> {
+    app.dispatch.close(runner.id, session);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The newest session wins, whatever server the former one was with: both numbers grow, so that
+/// neither a call of the former nor a commit in its name gets through any more.
+async fn write(
+    app: &App,
+    runner: &Runner,
+    id: SessionId,
+    ask: &OpenSession,
+) -> Result<Row, Problem> {
+    let row = sqlx::query(
+        "with former as (select journal_id from runner_session where runner = $1 for update) \
+         insert into runner_session as known \
+           (runner, session, generation, server, server_epoch, boot_id, journal_id, opened_at) \
+         values ($1, $2, 1, $3, 1, $4, $5, $6) \
+         on conflict (runner) do update set session = excluded.session, \
+           generation = known.generation + 1, server = excluded.server, \
+           server_epoch = known.server_epoch + 1, boot_id = excluded.boot_id, \
+           journal_id = excluded.journal_id, opened_at = excluded.opened_at \
+         returning generation, server_epoch, \
+           coalesce((select former.journal_id = $5 from former), false) as same_journal",
+    )
+    .bind(runner.id.to_string())
+    .bind(id.to_string())
+    .bind(app.dispatch.server())
+    .bind(&ask.boot_id)
+    .bind(&ask.journal_id)
+    .bind(app.now())
+    .fetch_one(&app.pool)
+    .await?;
+    Ok(Row {
+        generation: row.try_get::<i64, _>("generation")?.cast_unsigned(),
+        server_epoch: row.try_get::<i64, _>("server_epoch")?.cast_unsigned(),
+        same_journal: row.try_get("same_journal")?,
+    })
+}
+
+/// Put the session where polls find it. Answers how many there were lately, if there were too many.
+fn seat(app: &App, runner: &Runner, id: SessionId, row: &Row, ask: &OpenSession) -> Option<u32> {
+    let able = ask.capabilities.iter().map(|kind| dispatch::kind_of(*kind));
+    let capabilities = able.filter(|kind| suits(runner.mode, *kind)).collect();
+    let session = Session {
+        capabilities,
+        slots: ask.slots,
+        ..Session::new(id, row.generation, row.server_epoch)
+    };
+    let now = app.dispatch.moment().instant;
+    let mut desk = app.dispatch.desk();
+    let known = desk.seat(runner.id, session, now)?;
+    known.opened.retain(|at: &Instant| now.saturating_duration_since(*at) < FLAPPING);
+    known.opened.push(now);
+    let lately = known.opened.len();
+    (lately > SESSIONS_MOST).then(|| u32::try_from(lately).unwrap_or(u32::MAX))
+}
+
+/// A build runner builds, and nothing else; the runner of an install never builds.
+fn suits(mode: RunnerMode, kind: JobKind) -> bool {
+    match kind {
+        JobKind::Build => mode == RunnerMode::Build,
+        JobKind::Plan | JobKind::Apply | JobKind::Action => mode == RunnerMode::Install,
+    }
+}
+
+/// Say to the log what is worth a line: it is back, or there are two of it.
+async fn greet(app: &App, runner: &Runner, flapping: Option<u32>) -> Result<(), Problem> {
+    settle::returned(app, runner).await?;
+    let Some(sessions) = flapping else { return Ok(()) };
+    tracing::warn!(runner.id = %runner.id, "{} opened {sessions} sessions in 10 min: is its key used twice?", runner.id);
+    let (call, id) = (caller::call(runner, "/runner/v1/sessions"), runner.id);
+    let said = app.engine.transact(&call, move |unit| {
+        let alert = RunnerCommand::SuspectClone { sessions };
+        Box::pin(unit.tell::<aggregate::Runner>(id, alert))
+    });
+    said.await.map(|_| ())
+}
+
+/// Serve a session that another server opened, or this one in an earlier life. What its agent can
+/// do is not in the database: until it opens a new one it is taken to do all that suits its mode.
+pub async fn adopt(
+    app: &App,
+    runner: &Runner,
+    session: SessionId,
+    generation: u64,
+    slots: u32,
+) -> Result<(), Problem> {
+    caller::meet(app, runner.id).await?;
+    let row = sqlx::query(
+        "update runner_session set server = $4, server_epoch = server_epoch + 1 \
+         where runner = $1 and session = $2 and generation = $3 returning server_epoch",
+    )
+    .bind(runner.id.to_string())
+    .bind(session.to_string())
+    .bind(generation.cast_signed())
+    .bind(app.dispatch.server())
+    .fetch_optional(&app.pool)
+    .await?;
+    let Some(row) = row else { return Err(SessionRefusal::Superseded.into()) };
+    let server_epoch = row.try_get::<i64, _>("server_epoch")?.cast_unsigned();
+    let all = [JobKind::Build, JobKind::Plan, JobKind::Apply, JobKind::Action];
+    let capabilities = all.into_iter().filter(|kind| suits(runner.mode, *kind)).collect();
+    let fresh = Session::new(session, generation, server_epoch);
+    let session = Session { capabilities, slots, ..fresh };
+    take_over(app, runner.id, session);
+    Ok(())
+}
+
+fn take_over(app: &App, runner: RunnerId, session: Session) {
+    let now = app.dispatch.moment().instant;
+    app.dispatch.desk().seat(runner, session, now + app.dispatch.timing().takeover);
+}
