@@ -115,6 +115,7 @@ async fn apply<P: Plugin>(
     let (approved, reads) = plans::find(work, digest)?;
     source::sync(work, sink).await?;
     reads.same_state(&plugin.state(work, sink).await?)?;
+    approved.begin(work)?;
     match approved.operation {
         Operation::Apply => plugin.apply(work, &approved, sink).await?,
         Operation::Destroy => plugin.destroy(work, &approved, sink).await?,

@@ -4,6 +4,7 @@
 //! <plans_dir>/<64 digits>/record.json    what the digest covers but for the file
 //!                         plan           the plan file
 //!                         beside/<name>  what the apply needs with it
+//!                         begun          the execution that has begun to apply it: never again
 //! ```
 //!
 //! A plan file can hold secrets: everything is 0600 in directories that are 0700. What is read back is
@@ -29,6 +30,9 @@ use crate::artifacts::{sha256, sha256_file};
 
 /// A plan that nobody has applied by then is not applied any more.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Names the execution that has begun to apply the plan.
+const BEGUN: &str = "begun";
 
 /// What the person reads, and what the plan was made from. Redacted: names, never values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -132,6 +136,9 @@ pub(crate) fn find(work: &Work<'_>, approved: &Digest) -> Result<(Approved, Read
     if summary.component != work.name || summary.operation != work.operation {
         return Err(stale("it was made for another component or operation"));
     }
+    if let Ok(execution) = fs::read_to_string(dir.join(BEGUN)) {
+        return Err(stale(&format!("{execution} has begun to apply it")));
+    }
     let reads = summary.reads;
     if reads.inputs != inputs_of(work)? {
         return Err(stale("the inputs have changed"));
@@ -168,6 +175,14 @@ impl Reads {
 }
 
 impl Approved {
+    /// On disk before the first effect: whatever dies from here on, this plan is not applied twice. A tool
+    /// that is killed may leave a state that looks untouched.
+    pub(crate) fn begin(&self, work: &Work<'_>) -> Result<(), PluginError> {
+        write_private(&self.dir.join(BEGUN), work.job.execution.to_string().as_bytes())?;
+        let sync = || "cannot write down that an apply begins".to_owned();
+        fs::File::open(&self.dir).and_then(|dir| dir.sync_all()).doing(sync)
+    }
+
     /// It was applied: it can never be applied again, so its secrets need not rest here.
     pub(crate) fn forget(self) {
         let _stays_until_it_is_old = fs::remove_dir_all(self.dir);

@@ -71,16 +71,16 @@ async fn a_step_that_takes_too_long_and_all_that_it_started_are_ended() {
 async fn a_cancel_is_confirmed_and_says_whether_force_was_needed() {
     let mut room = Room::new();
     let steps = json!([{ "name": "waits", "command": "echo ready; sleep 60" }]);
-    let (ended, heard) = room.job_until(&ask(steps), Some("ready")).await;
+    let (ended, heard) = room.job_until(&ask(steps), "ready").await;
     assert_eq!(ended.unwrap(), Outcome::Cancelled { forced: false }, "{:?}", heard.lines);
 
     room.grace_ms = 100;
     let deaf = json!([{ "name": "deaf", "command": "trap '' TERM; echo ready; while :; do sleep 1; done" }]);
-    let (ended, _) = room.job_until(&ask(deaf), Some("ready")).await;
+    let (ended, _) = room.job_until(&ask(deaf), "ready").await;
     assert_eq!(ended.unwrap(), Outcome::Cancelled { forced: true });
 
     let quick = json!([{ "name": "quick", "command": "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done" }]);
-    let (ended, _) = room.job_until(&ask(quick), Some("ready")).await;
+    let (ended, _) = room.job_until(&ask(quick), "ready").await;
     assert_eq!(ended.unwrap(), Outcome::Succeeded, "it ended well before the cancel could");
 }
 

@@ -4,7 +4,10 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use domain::digest::Digest;
 use runner_agent::plugins::{Outcome, PluginError};
-use schemas::{manifest::PluginRef, runner::JobKind};
+use schemas::{
+    manifest::PluginRef,
+    runner::{FailureReason, JobKind},
+};
 use serde_json::json;
 
 use crate::room::{Ask, Heard, Room, all_gone};
@@ -114,7 +117,7 @@ async fn one_that_does_not_listen_is_killed_when_the_grace_is_over() {
         "trap '' TERM; echo '{DESCRIBED}'; echo '{{\"type\":\"log\",\"line\":\"deaf\"}}'; \
          sleep 60 & sleep 60"
     );
-    let (ended, heard) = room.job_until(&odd(&room, &script), Some("deaf")).await;
+    let (ended, heard) = room.job_until(&odd(&room, &script), "deaf").await;
     assert_eq!(ended.unwrap(), Outcome::Cancelled { forced: true });
     all_gone(heard.children[0]).await;
 }
@@ -130,4 +133,12 @@ async fn its_environment_is_what_the_operator_gave_and_nothing_else() {
     let copy = room.at("plugins").join("stead-plugin-odd");
     let mode = fs::metadata(copy).unwrap().permissions().mode();
     assert_eq!(mode & 0o111, 0, "the installed file itself need not be executable");
+}
+
+#[tokio::test]
+async fn one_that_was_killed_has_failed_with_the_signal() {
+    let room = Room::new();
+    let (ended, _) = room.job(&odd(&room, "kill -9 $$")).await;
+    let Outcome::Failed { reason, signal, .. } = ended.unwrap() else { panic!() };
+    assert_eq!((reason, signal), (FailureReason::Signal, Some(9)));
 }

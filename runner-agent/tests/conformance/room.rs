@@ -47,8 +47,13 @@ pub struct Heard {
     pub plan: Option<PlanRecord>,
     pub outputs: Option<Map<String, Value>>,
     pub artifact: Option<ArtifactReport>,
-    /// Raised when a line has this in it.
-    pub cancel_at: Option<(String, Cancel)>,
+    /// What is done when a line has this in it.
+    pub at: Option<(String, Then)>,
+}
+
+pub enum Then {
+    Cancel(Cancel),
+    KillTheChild,
 }
 
 impl Sink for Heard {
@@ -58,10 +63,14 @@ impl Sink for Heard {
 
     fn line(&mut self, stream: Stream, bytes: &[u8]) {
         let line = String::from_utf8_lossy(bytes).into_owned();
-        if let Some((word, cancel)) = &self.cancel_at
-            && line.contains(word)
-        {
-            cancel.asked.cancel();
+        match &self.at {
+            Some((word, Then::Cancel(cancel))) if line.contains(word) => cancel.asked.cancel(),
+            Some((word, Then::KillTheChild)) if line.contains(word) => {
+                let child = i32::try_from(*self.children.last().unwrap()).unwrap();
+                let child = nix::unistd::Pid::from_raw(child);
+                nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL).unwrap();
+            }
+            Some(_) | None => {}
         }
         self.lines.push((stream, line));
     }
@@ -135,20 +144,39 @@ impl Room {
     }
 
     pub async fn job(&self, ask: &Ask) -> (Result<Outcome, PluginError>, Heard) {
-        self.job_until(ask, None).await
+        let context = self.context(&self.manifest(ask));
+        self.run(ask, context, None).await
     }
 
     /// The same, cancelled when a line with this word is heard.
-    pub async fn job_until(
+    pub async fn job_until(&self, ask: &Ask, word: &str) -> (Result<Outcome, PluginError>, Heard) {
+        let context = self.context(&self.manifest(ask));
+        let then = Then::Cancel(context.cancel.clone());
+        self.run(ask, context, Some((word.to_owned(), then))).await
+    }
+
+    /// The same, its child killed when a line with this word is heard.
+    pub async fn job_killed(&self, ask: &Ask, word: &str) -> (Result<Outcome, PluginError>, Heard) {
+        let context = self.context(&self.manifest(ask));
+        self.run(ask, context, Some((word.to_owned(), Then::KillTheChild))).await
+    }
+
+    async fn run(
         &self,
         ask: &Ask,
-        word: Option<&str>,
+        context: JobContext,
+        at: Option<(String, Then)>,
     ) -> (Result<Outcome, PluginError>, Heard) {
-        let work = tempfile::tempdir().unwrap();
-        let manifest = self.manifest(ask);
-        let bytes = proof::canonical::json(&manifest).unwrap();
-        let context = JobContext {
-            work_dir: work.path().into(),
+        let mut heard = Heard { at, ..Heard::default() };
+        let ended = run(&self.manifest(ask), &context, &mut heard).await;
+        fs::remove_dir_all(&context.work_dir).unwrap();
+        (ended, heard)
+    }
+
+    fn context(&self, manifest: &Manifest) -> JobContext {
+        let bytes = proof::canonical::json(manifest).unwrap();
+        JobContext {
+            work_dir: tempfile::tempdir().unwrap().keep(),
             state_dir: self.at("state"),
             artifacts_dir: self.at("artifacts"),
             plugin_dir: self.at("plugins"),
@@ -164,11 +192,7 @@ impl Room {
             job: manifest.job,
             execution: ExecutionId(Ulid::new()),
             manifest_digest: sha256(&bytes),
-        };
-        let cancel_at = word.map(|word| (word.to_owned(), context.cancel.clone()));
-        let mut heard = Heard { cancel_at, ..Heard::default() };
-        let ended = run(&manifest, &context, &mut heard).await;
-        (ended, heard)
+        }
     }
 
     fn manifest(&self, ask: &Ask) -> Manifest {

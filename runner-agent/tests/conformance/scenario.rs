@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use domain::digest::Digest;
 use runner_agent::plugins::{Outcome, PlanRecord, PluginError};
-use schemas::runner::JobKind;
+use schemas::runner::{FailureReason, JobKind};
 use serde_json::{Value, json};
 
 use crate::{
@@ -139,11 +139,42 @@ async fn nothing_else(stage: &Stage) {
 async fn stops_when_asked(stage: &Stage, slow: Value) {
     let plan = stage.plan(slow.clone()).await;
     let ask = stage.ask(JobKind::Apply, slow.clone(), Some(plan.digest.clone()));
-    let (ended, heard) = stage.room.job_until(&ask, Some(stage.subject.in_the_middle)).await;
+    let (ended, heard) = stage.room.job_until(&ask, stage.subject.in_the_middle).await;
     assert_eq!(ended.unwrap(), Outcome::Cancelled { forced: false }, "{:?}", heard.lines);
     assert!(heard.outputs.is_none());
     // What was done before is in the state, so this plan is not applied twice.
     stage.stale(slow, &plan.digest).await;
+}
+
+/// Kill -9 of the child in the middle: its state may look untouched, the plan is spent all the same.
+async fn is_not_applied_twice(stage: &Stage, slow: Value) {
+    let plan = stage.plan(slow.clone()).await;
+    let ask = stage.ask(JobKind::Apply, slow.clone(), Some(plan.digest.clone()));
+    let (ended, heard) = stage.room.job_killed(&ask, stage.subject.in_the_middle).await;
+    let Outcome::Failed { reason, signal, .. } = ended.unwrap() else {
+        panic!("{:?}", heard.lines)
+    };
+    assert_eq!((reason, signal), (FailureReason::Signal, Some(9)), "{:?}", heard.lines);
+    let why = stage.stale(slow, &plan.digest).await;
+    assert!(why.contains("has begun to apply it"), "{why}");
+}
+
+#[tokio::test]
+async fn terraform_that_was_killed_does_not_apply_its_plan_again() {
+    let mut room = Room::new();
+    let Some(subject) = terraform(&mut room) else { return };
+    let mut slow = (subject.inputs)("one");
+    slow["var_files"] = json!(["pause = \"30\""]);
+    is_not_applied_twice(&Stage { room, subject }, slow).await;
+}
+
+#[tokio::test]
+async fn an_external_plugin_that_was_killed_does_not_apply_its_plan_again() {
+    let mut room = Room::new();
+    let subject = files(&mut room);
+    room.env.insert("STEAD_FILES_PAUSE_MS".into(), "30000".into());
+    let slow = (subject.inputs)("one");
+    is_not_applied_twice(&Stage { room, subject }, slow).await;
 }
 
 #[tokio::test]

@@ -38,7 +38,12 @@ impl State {
     pub fn outputs(&self, given: &Given) -> Value {
         match self.files.is_empty() {
             true => json!({}),
-            false => json!({ "root": root(given), "files": self.files }),
+            false => json!({
+                "root": root(given),
+                "files": self.files,
+                // Changes with any of them, for components that have to follow.
+                "digest": digest(json!(self.files).to_string().as_bytes()),
+            }),
         }
     }
 

@@ -1,6 +1,13 @@
 //! The pipes to a plugin executable: one call at a time, limits on everything, and a way to stop it.
 
-use std::{collections::BTreeMap, future::pending, path::PathBuf, process::Stdio, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::pending,
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
 
 use nix::sys::signal::Signal;
 use serde::de::DeserializeOwned;
@@ -70,7 +77,9 @@ impl Channel {
             let too_late = limit.map(|limit| started + limit);
             tokio::select! {
                 line = self.from.next() => {
-                    let Some(line) = line else { return Err(self.gone(word, kill_at).await) };
+                    let Some(line) = line else {
+                        return Err(self.gone(word, kill_at.is_some(), sink).await);
+                    };
                     if line.cut {
                         let failed = format!("a message is larger than {MESSAGE_LIMIT} bytes");
                         return Err(PluginError::PluginFailed(failed).into());
@@ -112,16 +121,27 @@ impl Channel {
     /// Close its input; whoever does not leave then is made to.
     pub(super) async fn close(mut self, sink: &mut dyn Sink) {
         self.to = None;
+        self.last_words(sink).await;
+    }
+
+    /// What it still complains about, until it has left or had its time.
+    async fn last_words(&mut self, sink: &mut dyn Sink) -> Option<ExitStatus> {
         let until = Instant::now() + LEAVE;
-        loop {
+        let mut left = None;
+        while left.is_none() || !self.complaints.is_done() {
             tokio::select! {
                 line = self.complaints.next(), if !self.complaints.is_done() => {
                     if let Some(line) = line { sink.line(Stream::Err, &line.bytes); }
                 }
-                _ = self.child.wait() => return,
-                () = sleep_until(until) => return,
+                status = self.child.wait(), if left.is_none() => {
+                    left = Some(status.ok());
+                    // Whoever it left behind holds the pipe.
+                    self.group.signal(Signal::SIGKILL);
+                }
+                () = sleep_until(until) => break,
             }
         }
+        left.flatten()
     }
 
     async fn send(&mut self, call: Call<'_>) -> Result<u64, Halt> {
@@ -178,15 +198,15 @@ impl Channel {
     }
 
     /// It closed its output before it answered.
-    async fn gone(&mut self, word: &str, cancelled: Option<Instant>) -> Halt {
-        if cancelled.is_some() {
+    async fn gone(&mut self, word: &str, cancelled: bool, sink: &mut dyn Sink) -> Halt {
+        let status = self.last_words(sink).await;
+        if cancelled {
             return Halt::cancelled(false);
         }
-        let status = tokio::time::timeout(LEAVE, self.child.wait()).await;
-        let how = match status {
-            Ok(Ok(status)) => status.to_string(),
-            Ok(Err(_)) | Err(_) => "its output closed".to_owned(),
-        };
+        if let Some(number) = status.and_then(|status| status.signal()) {
+            return Halt::signal(number, format!("the plugin was ended by signal {number}"));
+        }
+        let how = status.map_or("its output closed".into(), |status| status.to_string());
         PluginError::PluginFailed(format!("it ended before it answered {word}: {how}")).into()
     }
 }
