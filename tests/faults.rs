@@ -1,0 +1,111 @@
+//! Kill -9 of anything at any time: nothing acknowledged is lost, nothing is done twice.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::{process::Command, time::Duration};
+
+use serde_json::Value;
+use tests::{Runner, Server, edge_api, terraform_or_skip, until, until_some};
+
+const SOON: Duration = Duration::from_secs(30);
+const LATER: Duration = Duration::from_secs(180);
+
+/// A server and a runner whose install approves by itself and takes `pace` seconds per effect.
+fn provisioning(pace: u32) -> (Server, Runner) {
+    let server = Server::up();
+    let app = edge_api(server.dir());
+    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    let pace = format!("pace_seconds={pace}");
+    let created = server.ask(&[
+        "installs", "create", "edge-api", "acme", "--auto-approve", "--input", "company=Acme",
+        "--input", &pace,
+    ]);
+    let runner = Runner::start(&server, "customer", created["enrolment"]["token"].as_str().unwrap());
+    (server, runner)
+}
+
+/// The job that applies something now.
+fn applying(server: &Server) -> String {
+    until_some("an apply", LATER, || {
+        let jobs = server.ask(&["jobs", "list", "--install", "acme", "--state", "running"]);
+        let apply = |job: &&Value| job["kind"] == "apply";
+        let job = jobs["items"].as_array()?.iter().find(apply)?.clone();
+        Some(job["id"].as_str()?.to_string())
+    })
+}
+
+fn ended(server: &Server) -> Value {
+    until_some("the run to end", LATER, || {
+        let output = server.stead().args(["runs", "show", "acme"]).output().unwrap();
+        let run: Value = serde_json::from_slice(&output.stdout).ok()?;
+        let over = ["succeeded", "failed", "cancelled", "denied"];
+        over.contains(&run["state"].as_str()?).then_some(run)
+    })
+}
+
+fn each_effect_once(runner: &Runner) {
+    let ledger = runner.ledger();
+    let mut effects: Vec<_> = ledger.iter().map(|(what, _)| what.clone()).collect();
+    effects.sort_unstable();
+    assert_eq!(effects, ["api", "cache", "database", "edge", "network", "sandbox"]);
+}
+
+#[test]
+fn a_killed_server_loses_nothing_and_the_job_goes_on() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let (mut server, runner) = provisioning(3);
+    let job = applying(&server);
+    server.kill();
+    // The work goes on without a server: its effect appears before there is one again.
+    let before = runner.ledger().len();
+    until("an effect without a server", SOON, || runner.ledger().len() > before);
+    server.restart();
+    let run = ended(&server);
+    assert_eq!(run["state"], "succeeded", "{run:#}");
+    let log = tests::stdout_of(server.stead_for_people().args(["jobs", "logs", &job]));
+    assert!(log.contains("done"), "{log}");
+    each_effect_once(&runner);
+}
+
+#[test]
+fn a_killed_supervisor_finds_its_shim_again() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let (server, mut runner) = provisioning(3);
+    let job = applying(&server);
+    runner.kill();
+    runner.restart();
+    let run = ended(&server);
+    assert_eq!(run["state"], "succeeded", "{run:#}");
+    let kept = server.ask(&["jobs", "show", &job]);
+    assert_eq!(kept["state"], "succeeded");
+    let events = server.ask(&["audit", "events", "--stream", &format!("job/{job}")]);
+    assert_eq!(events.to_string().matches("job.claimed").count(), 1, "one execution only");
+    each_effect_once(&runner);
+}
+
+#[test]
+fn a_killed_child_fails_its_job_with_the_signal() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let (server, runner) = provisioning(20);
+    let job = applying(&server);
+    let journal = until_some("the child", SOON, || {
+        let text = tests::stdout_of(&mut runner.local(&["journal", "--json"]));
+        text.lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .rfind(|entry| entry.to_string().contains(&job) && entry.to_string().contains("spawned"))
+    });
+    // The child leads its own group; the shim is its parent.
+    let shim = tests::stdout_of(Command::new("pgrep").args(["-f", &format!("shim.*{job}")]));
+    let shim = shim.split_whitespace().next().unwrap();
+    let child = tests::stdout_of(Command::new("pgrep").args(["-P", shim]));
+    let child = child.split_whitespace().next().unwrap();
+    assert!(Command::new("kill").args(["-KILL", child]).status().unwrap().success(), "{journal}");
+    let run = ended(&server);
+    assert_eq!(run["state"], "failed", "{run:#}");
+    let events = server.ask(&["audit", "events", "--stream", &format!("job/{job}")]).to_string();
+    assert!(events.contains("job.failed") && events.contains("\"signal\":9"), "{events}");
+}

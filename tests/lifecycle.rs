@@ -1,0 +1,137 @@
+//! The main job through the public faces: sync, install, deploy, change, go back, tear down, prove.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::time::Duration;
+
+use serde_json::Value;
+use tests::{Runner, Server, edge_api, edge_api_v2, terraform_or_skip, until};
+
+const SOON: Duration = Duration::from_secs(30);
+const LATER: Duration = Duration::from_secs(180);
+
+/// Approve whatever waits until the newest run of the install is over; what state it ended in.
+fn finish(server: &Server, install: &str) -> Value {
+    let mut last = Value::Null;
+    until("the run to end", LATER, || {
+        last = server.ask(&["runs", "show", install]);
+        match last["state"].as_str().unwrap() {
+            "waiting_for_approval" => {
+                let approve = ["runs", "approve", install, "--reason", "the test says so"];
+                // Another plan may have come in between; the next turn sees it.
+                let _said = server.stead().args(approve).output().unwrap();
+                false
+            }
+            "succeeded" | "failed" | "cancelled" | "denied" => true,
+            _ => false,
+        }
+    });
+    last
+}
+
+fn planned_names(run: &Value) -> Vec<String> {
+    let steps = run["dag"].as_array().unwrap();
+    let mut names: Vec<_> = steps.iter().map(|s| s["name"].as_str().unwrap().into()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let server = Server::up();
+    let app = edge_api(server.dir());
+    let app = app.to_str().unwrap();
+
+    // Published once; the same bytes again are nothing.
+    let first = server.ask(&["apps", "sync", app, "--wait"]);
+    assert_eq!((first["version"].as_u64(), first["unchanged"].as_bool()), (Some(1), Some(false)));
+    assert_eq!(first["builds"].as_array().unwrap().len(), 6, "sandbox and five components");
+    let again = server.ask(&["apps", "sync", app]);
+    assert_eq!(again["unchanged"], true);
+
+    // Inputs are checked before anything is made.
+    let (code, said) = server.refused(&["installs", "create", "edge-api", "acme"]);
+    assert!(said.contains("company"), "{said}");
+    assert_eq!(code, 4, "{said}");
+    let typed = ["--input", "company=Acme", "--input", "replicas=many"];
+    let (_, said) = server.refused(&[&["installs", "create", "edge-api", "acme"], &typed[..]].concat());
+    assert!(said.contains("replicas") && said.contains("number"), "{said}");
+    let unknown = ["--input", "company=Acme", "--input", "compani=x"];
+    let (_, said) = server.refused(&[&["installs", "create", "edge-api", "acme"], &unknown[..]].concat());
+    assert!(said.contains("compani"), "{said}");
+
+    let create = ["installs", "create", "edge-api", "acme", "--input", "company=Acme"];
+    let created = server.ask(&create);
+    let token = created["enrolment"]["token"].as_str().unwrap();
+    let (_, said) = server.refused(&create);
+    assert!(said.contains("taken"), "{said}");
+
+    // The install provisions itself, by approval.
+    let runner = Runner::start(&server, "customer", token);
+    until("the provision run", SOON, || {
+        let runs = server.ask(&["runs", "list", "--install", "acme"]);
+        !runs["items"].as_array().unwrap().is_empty()
+    });
+    let run = finish(&server, "acme");
+    assert_eq!(run["state"], "succeeded", "{run:#}");
+    let ledger = runner.ledger();
+    let mut effects: Vec<_> = ledger.iter().map(|(what, _)| what.as_str()).collect();
+    effects.sort_unstable();
+    assert_eq!(effects, ["api", "cache", "database", "edge", "network", "sandbox"]);
+
+    // A second use of the token with another key lets nobody in.
+    let other = Runner::start(&server, "impostor", token);
+    until("the refusal", SOON, || other.log().contains("enrolment_used"));
+    drop(other);
+
+    // Version 2 reaches what it reaches.
+    let v2 = edge_api_v2(server.dir());
+    let second = server.ask(&["apps", "sync", v2.to_str().unwrap(), "--wait"]);
+    assert_eq!(second["version"], 2);
+    assert_eq!(second["builds"].as_array().unwrap().len(), 1, "only the changed module is built");
+    server.ask(&["installs", "upgrade", "acme", "--to", "2", "--reason", "version 2"]);
+    let run = finish(&server, "acme");
+    assert_eq!(run["state"], "succeeded", "{run:#}");
+    let names = planned_names(&run);
+    assert!(!names.contains(&"network".to_string()) && !names.contains(&"sandbox".to_string()), "{names:?}");
+
+    server.ask(&["installs", "rollback", "acme", "--to", "1", "--reason", "back"]);
+    let run = finish(&server, "acme");
+    assert_eq!((run["state"].as_str(), run["kind"].as_str()), (Some("succeeded"), Some("rollback")));
+
+    // An input reaches only who reads it.
+    server.ask(&["installs", "set-inputs", "acme", "--input", "replicas=3"]);
+    let run = finish(&server, "acme");
+    assert_eq!(run["state"], "succeeded", "{run:#}");
+    assert!(!planned_names(&run).contains(&"database".to_string()));
+
+    // Proofs, also against what the customer kept.
+    let verified = server.ask(&["audit", "verify"]);
+    assert!(verified.to_string().contains("verified") || verified["ok"] == true, "{verified}");
+    let kept = runner.data().join("checkpoint");
+    server.ask(&["audit", "verify", "--against", kept.to_str().unwrap()]);
+    server.ask(&["projections", "verify"]);
+    server.ask(&["projections", "rebuild"]);
+    server.ask(&["projections", "verify"]);
+
+    // Down again, dependents first, then everything.
+    server.ask(&["installs", "teardown", "acme", "--reason", "the end"]);
+    let run = finish(&server, "acme");
+    assert_eq!(run["state"], "succeeded", "{run:#}");
+    server.ask(&["installs", "deprovision", "acme", "--reason", "the end"]);
+    let run = finish(&server, "acme");
+    assert_eq!(run["state"], "succeeded", "{run:#}");
+    let ledger = runner.ledger();
+    let destroyed: Vec<_> =
+        ledger.iter().filter_map(|(what, _)| what.strip_suffix("/destroy")).collect();
+    let last = |name| destroyed.iter().rposition(|other| *other == name).unwrap();
+    assert!(last("edge") < last("api") && last("api") < last("database"));
+    assert!(last("network") < last("sandbox"));
+
+    // Each effect by one execution, once.
+    let mut seen = std::collections::BTreeSet::new();
+    for effect in &ledger {
+        assert!(seen.insert(effect.clone()), "{effect:?} twice");
+    }
+}
