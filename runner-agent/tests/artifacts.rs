@@ -1,5 +1,6 @@
 //! Pull and push against a small HTTP server that has bad days: nothing is kept that is not what its digest
 //! says, and the job token goes nowhere but to the registry.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::{
     collections::VecDeque,
@@ -20,13 +21,15 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
+/// Head and body, as they came.
+type Request = (String, Vec<u8>);
 /// Status line, a header, and the body.
 type Answer = (&'static str, &'static str, Vec<u8>);
 
 struct Scripted {
     registry: Registry,
     layout: Layout,
-    asked: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+    asked: Arc<Mutex<Vec<Request>>>,
     _dir: TempDir,
 }
 
@@ -65,7 +68,7 @@ impl Scripted {
     }
 }
 
-async fn read(stream: &mut TcpStream) -> (String, Vec<u8>) {
+async fn read(stream: &mut TcpStream) -> Request {
     let mut bytes = Vec::new();
     let end = loop {
         assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0);
