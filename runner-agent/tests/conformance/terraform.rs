@@ -125,3 +125,77 @@ async fn what_the_config_no_longer_has_is_destroyed_from_its_state_alone() {
         assert_eq!(state["resources"].as_array().unwrap().len(), resources);
     }
 }
+
+/// With a provider that is not built in, from where the customer's configuration says.
+#[tokio::test]
+async fn a_plan_is_applied_with_the_very_providers_that_made_it() {
+    let mut room = Room::new();
+    let Some(subject) = terraform(&mut room) else { return };
+    let Some(config) = mirror(&room) else {
+        assert!(std::env::var_os("CI").is_none(), "CI must say where providers are");
+        eprintln!("SKIPPED: TF_CLI_CONFIG_FILE names no mirror of providers");
+        return;
+    };
+    for (name, value) in [
+        ("TF_CLI_CONFIG_FILE", &config),
+        ("AWS_ACCESS_KEY_ID", "nobody"),
+        ("AWS_SECRET_ACCESS_KEY", "nothing"),
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:9"),
+    ] {
+        room.env.insert(name.into(), value.into());
+    }
+    let mut ask = Ask {
+        kind: JobKind::Plan,
+        plugin: subject.plugin,
+        artifacts: vec![room.artifact(&[("main.tf", BUCKET)])],
+        inputs: json!({ "component": "web", "operation": "apply" }),
+        plan: None,
+    };
+    let (ended, planned) = room.job(&ask).await;
+    assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", planned.lines);
+    let plan = planned.plan.unwrap();
+    assert_eq!(plan.summary["resources"][0]["address"], "aws_s3_bucket.web");
+    let lock = ".terraform.lock.hcl";
+    assert!(plan.summary["reads"]["beside"][lock].is_string(), "{}", plan.summary);
+
+    let kept = room.at("plans").join(&plan.digest.to_string()[7..]).join("beside").join(lock);
+    fs::write(kept, "").unwrap();
+    (ask.kind, ask.plan) = (JobKind::Apply, Some(plan.digest));
+    let (ended, _) = room.job(&ask).await;
+    let refusal = ended.unwrap_err().to_string();
+    assert_eq!(refusal, "the plan is stale: the plan on this runner is not what was approved");
+}
+
+/// The configuration of whoever runs the tests, or one for Terraform's own directory.
+fn mirror(room: &Room) -> Option<String> {
+    if let Ok(config) = std::env::var("TF_CLI_CONFIG_FILE") {
+        return Some(config);
+    }
+    let plugins = std::path::PathBuf::from(std::env::var_os("HOME")?).join(".terraform.d/plugins");
+    let text = format!(
+        "provider_installation {{\n  filesystem_mirror {{\n    path = {:?}\n  }}\n}}\n",
+        plugins.is_dir().then_some(plugins)?
+    );
+    let config = room.at("terraform.rc");
+    fs::write(&config, text).unwrap();
+    Some(config.display().to_string())
+}
+
+const BUCKET: &str = r#"
+terraform {
+  required_providers {
+    aws = { source = "hashicorp/aws" }
+  }
+}
+
+provider "aws" {
+  region                      = "eu-west-1"
+  skip_credentials_validation = true
+  skip_metadata_api_check     = true
+  skip_requesting_account_id  = true
+}
+
+resource "aws_s3_bucket" "web" {
+  bucket = "web"
+}
+"#;
