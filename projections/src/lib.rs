@@ -1,1 +1,44 @@
-//! Stead.
+//! What is folded from the log, for reading.
+//!
+//! ```text
+//! log ─▶ Recorded ─▶ Projection::apply ─▶ rows ─┬─▶ with the append      (synchronous)
+//!                    (one pure fold per view)   ├─▶ page by page         (asynchronous)
+//!                                               ├─▶ into a shadow        (rebuild, then swap)
+//!                                               ├─▶ beside what is there (verify)
+//!                                               └─▶ up to a position     (as of)
+//! ```
+//!
+//! A fold copies, it does not decide; and nothing that decides reads a view. Deleting every view loses nothing.
+
+/// An event as folds see it.
+pub mod fact;
+/// What a view is: a fold, and the table its rows are in.
+pub mod projection;
+
+mod fold;
+mod table;
+
+/// Views that follow the log.
+pub mod projector;
+/// Views that are written with the events.
+pub mod ride;
+
+/// What was so at a position.
+pub mod as_of;
+/// Everything again from the first event, while the server runs.
+pub mod rebuild;
+mod swap;
+/// Whether the rows are what the log says.
+pub mod verify;
+
+/// Every view, by name.
+pub mod catalogue;
+/// One fold per file, with its table and its questions.
+pub mod views;
+
+pub use catalogue::{Status, list, sync_views};
+pub use fact::{Fact, Recorded};
+pub use projection::{Cell, Class, Projection, Type};
+pub use projector::{Behind, Projections};
+pub use rebuild::{Progress, RebuildError, Rebuilt, rebuild};
+pub use verify::{Difference, Verified, verify};

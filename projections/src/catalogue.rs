@@ -1,0 +1,96 @@
+//! Every view, by name: what there is, and how far each is.
+use std::{marker::PhantomData, sync::Arc};
+
+use event_log::{SyncView, consumer};
+use sqlx::{PgConnection, Row};
+
+use crate::{
+    Class,
+    fold::{Of, View},
+    ride::Riding,
+    views::{
+        apps::Apps, builds::Builds, components::Components, config_versions::ConfigVersions,
+        enrolments::Enrolments, installs::Installs, job_queue::JobQueue, jobs::Jobs,
+        principals::Principals, runners::Runners, runs::Runs, timers::Timers, tokens::Tokens,
+    },
+};
+
+/// The consumer's shard of the rows that are read.
+pub(crate) const LIVE: i32 = 0;
+/// The consumer's shard of the rows that are being made again.
+pub(crate) const SHADOW: i32 = 1;
+
+/// How far a view is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// Its name.
+    pub name: &'static str,
+    /// How it follows the log.
+    pub class: Class,
+    /// Which version of it is in use.
+    pub version: i32,
+    /// The last position that it includes.
+    pub position: u64,
+    /// How many events it is behind.
+    pub lag: u64,
+}
+
+/// The synchronous views, to open the log with.
+pub fn sync_views() -> Vec<Arc<dyn SyncView>> {
+    vec![
+        Riding::<JobQueue>::new(),
+        Riding::<Timers>::new(),
+        Riding::<Principals>::new(),
+        Riding::<Tokens>::new(),
+        Riding::<Enrolments>::new(),
+    ]
+}
+
+/// The names of all views.
+pub fn names() -> Vec<&'static str> {
+    views().iter().map(|view| view.name()).collect()
+}
+
+/// How far every view is.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list(connection: &mut PgConnection) -> Result<Vec<Status>, sqlx::Error> {
+    let row = sqlx::query("select position from log_head").fetch_one(&mut *connection).await?;
+    let head = u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0);
+    let mut all = vec![];
+    for view in views() {
+        let (name, class, version) = (view.name(), view.class(), view.version());
+        let position = match class {
+            Class::Synchronous => head,
+            Class::Asynchronous => {
+                let of = (name, version, LIVE);
+                consumer::position(&mut *connection, of).await?.unwrap_or(0)
+            }
+        };
+        all.push(Status { name, class, version, position, lag: head.saturating_sub(position) });
+    }
+    Ok(all)
+}
+
+pub(crate) fn views() -> Vec<Box<dyn View>> {
+    vec![
+        Box::new(Of::<JobQueue>(PhantomData)),
+        Box::new(Of::<Timers>(PhantomData)),
+        Box::new(Of::<Principals>(PhantomData)),
+        Box::new(Of::<Tokens>(PhantomData)),
+        Box::new(Of::<Enrolments>(PhantomData)),
+        Box::new(Of::<Apps>(PhantomData)),
+        Box::new(Of::<ConfigVersions>(PhantomData)),
+        Box::new(Of::<Components>(PhantomData)),
+        Box::new(Of::<Builds>(PhantomData)),
+        Box::new(Of::<Installs>(PhantomData)),
+        Box::new(Of::<Runs>(PhantomData)),
+        Box::new(Of::<Jobs>(PhantomData)),
+        Box::new(Of::<Runners>(PhantomData)),
+    ]
+}
+
+pub(crate) fn view(name: &str) -> Option<Box<dyn View>> {
+    views().into_iter().find(|view| view.name() == name)
+}

@@ -1,0 +1,220 @@
+//! Views that follow the log: a page of events, folded in memory, written in bulk, and the consumer positions
+//! moved in the same transaction. So each event counts once, whatever is killed.
+//!
+//! Any number of servers may run it on one database: the positions are locked while a page is written.
+use std::{collections::HashMap, time::Duration};
+
+use event_log::{EventLog, LogError, read::read};
+use sqlx::{PgConnection, PgPool, Row};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::{
+    Class, Recorded,
+    catalogue::{LIVE, views},
+    fold::{Folding, View},
+    rebuild,
+};
+
+/// How many events are taken at once.
+const PAGE: u32 = 1_000;
+/// How long to wait after an error.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often to look what other servers projected.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// The views did not come so far in time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("views have come to position {at}, not to {wanted} yet")]
+pub struct Behind {
+    /// Where they are.
+    pub at: u64,
+    /// Where they were to be.
+    pub wanted: u64,
+}
+
+/// The views that follow the log, being kept up to date. When the last clone is gone, that ends.
+#[derive(Debug, Clone)]
+pub struct Projections {
+    reached: watch::Receiver<u64>,
+}
+
+impl Projections {
+    /// Bring every view up to date with this log, and keep it so. Rows that another version of the program
+    /// made are made again first.
+    ///
+    /// # Errors
+    /// [`rebuild::RebuildError`].
+    pub async fn start(log: &EventLog) -> Result<Projections, rebuild::RebuildError> {
+        ready(log.pool()).await?;
+        let (sender, reached) = watch::channel(0);
+        let following = views().into_iter().filter(|view| view.class() == Class::Asynchronous);
+        let projector = Projector {
+            pool: log.pool().clone(),
+            views: following.map(|view| (view.folding(), view)).collect(),
+            known: HashMap::new(),
+            reached: sender,
+        };
+        tokio::spawn(projector.run(log.positions()));
+        Ok(Projections { reached })
+    }
+
+    /// The position that all views include.
+    pub fn position(&self) -> u64 {
+        *self.reached.borrow()
+    }
+
+    /// Every change of that position.
+    pub fn positions(&self) -> watch::Receiver<u64> {
+        self.reached.clone()
+    }
+
+    /// Wait until all views include a position.
+    ///
+    /// # Errors
+    /// [`Behind`] if they do not in this time.
+    pub async fn wait_for(&self, position: u64, timeout: Duration) -> Result<(), Behind> {
+        let mut reached = self.reached.clone();
+        let there = tokio::time::timeout(timeout, reached.wait_for(|at| *at >= position)).await;
+        match there {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(Behind { at: self.position(), wanted: position }),
+        }
+    }
+}
+
+/// Every view has its consumer row; those of another version are made again.
+async fn ready(pool: &PgPool) -> Result<(), rebuild::RebuildError> {
+    for view in views() {
+        let (name, version) = (view.name(), view.version());
+        let known = sqlx::query("select version from log_consumer where name = $1 and shard = $2")
+            .bind(name)
+            .bind(LIVE)
+            .fetch_all(pool)
+            .await?;
+        let known: Vec<i32> = known.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        if known.contains(&version) {
+            continue;
+        }
+        let head = sqlx::query("select position from log_head").fetch_one(pool).await?;
+        let empty = head.try_get::<i64, _>(0)? == 0;
+        match view.class() {
+            _ if !known.is_empty() => {
+                info!(view = name, version, "Making {name} again: its rows are of another version");
+                rebuild::rebuild(pool, name, |_| {}).await?;
+            }
+            Class::Synchronous if !empty => {
+                info!(view = name, version, "Making {name}: the log is older than it");
+                rebuild::rebuild(pool, name, |_| {}).await?;
+            }
+            Class::Synchronous | Class::Asynchronous => rebuild::found(pool, name, version).await?,
+        }
+    }
+    Ok(())
+}
+
+struct Projector {
+    pool: PgPool,
+    views: Vec<(Box<dyn Folding>, Box<dyn View>)>,
+    /// Where each view was when we wrote it last.
+    known: HashMap<&'static str, u64>,
+    reached: watch::Sender<u64>,
+}
+
+impl Projector {
+    async fn run(mut self, mut positions: watch::Receiver<u64>) {
+        while !self.reached.is_closed() {
+            positions.borrow_and_update();
+            match self.page().await {
+                Ok((_, true)) => continue,
+                Ok((_, false)) => {}
+                Err(error) => {
+                    warn!(%error, "Cannot project, trying again: {error}");
+                    self.forget();
+                    tokio::time::sleep(RETRY).await;
+                    continue;
+                }
+            }
+            let closed = self.reached.closed();
+            tokio::select! {
+                changed = positions.changed() => if changed.is_err() { return },
+                () = closed => return,
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    }
+
+    /// Take one page. Where all views are now, and whether there may be more.
+    async fn page(&mut self) -> Result<(u64, bool), LogError> {
+        let mut tx = self.pool.begin().await?;
+        let at = self.locked(&mut tx).await?;
+        let from = at.values().copied().min().unwrap_or(0);
+        let events = read(&mut *tx, from, PAGE).await?;
+        let Some(to) = events.last().map(|last| last.position) else {
+            tx.rollback().await?;
+            self.reached.send_replace(from);
+            return Ok((from, false));
+        };
+        for (folding, view) in &mut self.views {
+            let after = at.get(view.name()).copied().unwrap_or(0);
+            if self.known.get(view.name()) != Some(&after) {
+                folding.forget();
+            }
+            let wanted = events
+                .iter()
+                .filter(|event| event.position > after && view.wants(&event.stream.aggregate_type));
+            let recorded = wanted.map(Recorded::read).collect::<Result<Vec<_>, _>>()?;
+            if !recorded.is_empty() {
+                folding.project(&mut tx, &view.table(), &recorded).await?;
+            }
+        }
+        let names: Vec<&str> = at.keys().copied().collect();
+        sqlx::query(
+            "update log_consumer set position = $1 where name = any($2) and shard = $3 \
+             and position < $1",
+        )
+        .bind(i64::try_from(to).unwrap_or(i64::MAX))
+        .bind(&names)
+        .bind(LIVE)
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        self.known = at.into_iter().map(|(name, at)| (name, at.max(to))).collect();
+        let all = self.known.values().copied().min().unwrap_or(to);
+        self.reached.send_replace(all);
+        Ok((all, events.len() == PAGE as usize))
+    }
+
+    /// Where each view is, locked until the end of the transaction.
+    async fn locked(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<HashMap<&'static str, u64>, LogError> {
+        let names: Vec<&str> = self.views.iter().map(|(_, view)| view.name()).collect();
+        let rows = sqlx::query(
+            "select name, version, position from log_consumer where name = any($1) \
+             and shard = $2 order by name, version for update",
+        )
+        .bind(&names)
+        .bind(LIVE)
+        .fetch_all(connection)
+        .await?;
+        let mut at = HashMap::new();
+        for row in rows {
+            let (name, version): (String, i32) = (row.try_get("name")?, row.try_get("version")?);
+            let ours = |view: &dyn View| view.name() == name && view.version() == version;
+            if let Some((_, view)) = self.views.iter().find(|(_, view)| ours(&**view)) {
+                let position = row.try_get::<i64, _>("position")?;
+                at.insert(view.name(), u64::try_from(position).unwrap_or(0));
+            }
+        }
+        Ok(at)
+    }
+
+    fn forget(&mut self) {
+        self.known.clear();
+        for (folding, _) in &mut self.views {
+            folding.forget();
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Views that are written with the events, by the append statement.
+use std::{
+    collections::HashMap,
+    marker::PhantomData,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use event_log::{Column, Forget, LogError, Stored, StreamId, SyncView};
+use futures::future::BoxFuture;
+use sqlx::PgConnection;
+
+use crate::{
+    Projection, Recorded,
+    fold::{fold, unknown},
+    table::{columns, load, remove, upsert},
+};
+
+/// How many streams' rows are kept in memory.
+const KEPT: usize = 10_000;
+
+/// A projection as the log's appender knows it.
+pub struct Riding<P: Projection> {
+    rows: Mutex<Cache<P>>,
+    of: PhantomData<P>,
+}
+
+struct Cache<P: Projection> {
+    /// Durable rows, and keys known to have none, by the stream that they are a function of.
+    durable: HashMap<StreamId, HashMap<String, Option<P::Row>>>,
+    /// What the last prepared batch makes of them.
+    prepared: Vec<(StreamId, String, Option<P::Row>)>,
+}
+
+impl<P: Projection> Riding<P> {
+    /// Ready to ride.
+    pub fn new() -> Arc<dyn SyncView> {
+        let cache = Cache { durable: HashMap::new(), prepared: vec![] };
+        Arc::new(Riding::<P> { rows: Mutex::new(cache), of: PhantomData })
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache<P>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn prepared(
+        &self,
+        connection: &mut PgConnection,
+        events: &[Stored],
+    ) -> Result<Vec<Column>, LogError> {
+        let ours = events.iter().filter(|one| P::AGGREGATES.contains(&&*one.stream.aggregate_type));
+        let mut streams = HashMap::new();
+        let mut recorded = vec![];
+        for stored in ours {
+            let event = Recorded::read(stored)?;
+            for key in P::keys(&event) {
+                streams.entry(key).or_insert_with(|| stored.stream.clone());
+            }
+            recorded.push(event);
+        }
+        let mut known = HashMap::new();
+        {
+            let cache = self.cache();
+            for (key, stream) in &streams {
+                if let Some(row) = cache.durable.get(stream).and_then(|rows| rows.get(key)) {
+                    known.insert(key.clone(), row.clone());
+                }
+            }
+        }
+        let missing = unknown::<P>(&recorded, |key| known.contains_key(key));
+        if !missing.is_empty() {
+            let there = load::<P>(connection, &P::table(), &missing).await?;
+            known.extend(there.into_iter().map(|(key, row)| (key, Some(row))));
+        }
+        let rows = fold::<P>(&recorded, |key| known.get(key).cloned().flatten());
+        let arrays = columns::<P>(&rows)?;
+        self.cache().prepared = rows
+            .into_iter()
+            .filter_map(|(key, row)| streams.remove(&key).map(|stream| (stream, key, row)))
+            .collect();
+        Ok(arrays)
+    }
+}
+
+impl<P: Projection> SyncView for Riding<P> {
+    fn name(&self) -> &'static str {
+        P::NAME
+    }
+
+    fn statements(&self) -> Vec<String> {
+        let table = P::table();
+        let keys = P::COLUMNS.len() + 3;
+        vec![upsert::<P>(&table, "head, "), remove(&table, "head, ", keys)]
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        events: &'a [Stored],
+    ) -> BoxFuture<'a, Result<Vec<Column>, sqlx::Error>> {
+        Box::pin(async move {
+            self.prepared(connection, events).await.map_err(|error| match error {
+                LogError::Database(error) => error,
+                error => sqlx::Error::Encode(error.into()),
+            })
+        })
+    }
+
+    fn committed(&self, _events: &[Stored]) {
+        let mut cache = self.cache();
+        if cache.durable.len() > KEPT {
+            cache.durable.clear();
+        }
+        for (stream, key, row) in std::mem::take(&mut cache.prepared) {
+            cache.durable.entry(stream).or_default().insert(key, row);
+        }
+    }
+
+    fn forget(&self, what: Forget<'_>) {
+        let mut cache = self.cache();
+        match what {
+            Forget::All => cache.durable.clear(),
+            Forget::Streams(streams) => {
+                for stream in streams {
+                    cache.durable.remove(stream);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Rows in and out of a table, in bulk.
+use std::collections::{BTreeMap, HashMap};
+
+use event_log::Column;
+use sqlx::{
+    PgConnection, PgExecutor, Postgres, Row,
+    postgres::{PgArguments, PgRow},
+    query::Query,
+};
+
+use crate::{Cell, Projection, Type};
+
+/// Rows by key; `None`: there is none, or there is to be none.
+pub(crate) type Rows<P> = BTreeMap<String, Option<<P as Projection>::Row>>;
+
+/// The rows of these keys that are there.
+pub(crate) async fn load<P: Projection>(
+    connection: &mut PgConnection,
+    table: &str,
+    keys: &[String],
+) -> Result<HashMap<String, P::Row>, sqlx::Error> {
+    let sql = format!("select key, data::text as data from {table} where key = any($1)");
+    let rows = sqlx::query(&sql).bind(keys).fetch_all(connection).await?;
+    rows.iter().map(|row| Ok((row.try_get("key")?, decode::<P>(row)?))).collect()
+}
+
+/// Make the rows what they are to be.
+pub(crate) async fn write<P: Projection>(
+    connection: &mut PgConnection,
+    table: &str,
+    rows: &Rows<P>,
+) -> Result<(), sqlx::Error> {
+    let mut columns = columns::<P>(rows)?;
+    let gone = columns.pop();
+    if rows.values().any(Option::is_some) {
+        let sql = upsert::<P>(table, "");
+        columns.into_iter().fold(sqlx::query(&sql), bind).execute(&mut *connection).await?;
+    }
+    if let Some(gone) = gone.filter(|_| rows.values().any(Option::is_none)) {
+        let sql = remove(table, "", 1);
+        bind(sqlx::query(&sql), gone).execute(connection).await?;
+    }
+    Ok(())
+}
+
+/// `from` is what else the rows come from: `head, ` in an append.
+pub(crate) fn upsert<P: Projection>(table: &str, from: &str) -> String {
+    let (mut names, mut values, mut arrays, mut sets) =
+        (vec!["key", "data"], vec!["u.key".into(), "u.data::json".into()], vec![], vec![]);
+    arrays.extend(["$1::text[]".to_string(), "$2::text[]".to_string()]);
+    sets.push("data = excluded.data".to_string());
+    for (at, (name, kind)) in P::COLUMNS.iter().enumerate() {
+        names.push(name);
+        values.push(format!("u.{name}"));
+        arrays.push(format!("${}::{}[]", at + 3, kind.sql()));
+        sets.push(format!("{name} = excluded.{name}"));
+    }
+    let (names, values) = (names.join(", "), values.join(", "));
+    let (arrays, sets) = (arrays.join(", "), sets.join(", "));
+    format!(
+        "insert into {table} ({names}) select {values} from {from}unnest({arrays}) as u({names}) \
+         on conflict (key) do update set {sets}"
+    )
+}
+
+/// `parameter` is the number of the array of keys.
+pub(crate) fn remove(table: &str, from: &str, parameter: usize) -> String {
+    format!(
+        "delete from {table} t using {from}unnest(${parameter}::text[]) as u(key) \
+         where t.key = u.key"
+    )
+}
+
+/// The arrays of the statement that writes rows, then the keys of the rows that are to be gone.
+pub(crate) fn columns<P: Projection>(rows: &Rows<P>) -> Result<Vec<Column>, sqlx::Error> {
+    let (mut keys, mut data, mut gone) = (vec![], vec![], vec![]);
+    let empty = |(_, kind): &(&str, Type)| match kind {
+        Type::Text => Column::Text(vec![]),
+        Type::Bigint => Column::Bigint(vec![]),
+        Type::Boolean => Column::Boolean(vec![]),
+        Type::Time => Column::Time(vec![]),
+    };
+    let mut cells: Vec<Column> = P::COLUMNS.iter().map(empty).collect();
+    for (key, row) in rows {
+        let Some(row) = row else {
+            gone.push(Some(key.clone()));
+            continue;
+        };
+        keys.push(Some(key.clone()));
+        data.push(Some(serde_json::to_string(row).map_err(|e| sqlx::Error::Encode(e.into()))?));
+        for (column, cell) in cells.iter_mut().zip(P::cells(row)) {
+            push(column, cell)?;
+        }
+    }
+    let mut columns = vec![Column::Text(keys), Column::Text(data)];
+    columns.extend(cells);
+    columns.push(Column::Text(gone));
+    Ok(columns)
+}
+
+fn push(column: &mut Column, cell: Cell) -> Result<(), sqlx::Error> {
+    match (column, cell) {
+        (Column::Text(values), Cell::Text(value)) => values.push(value),
+        (Column::Bigint(values), Cell::Bigint(value)) => values.push(value),
+        (Column::Boolean(values), Cell::Boolean(value)) => values.push(Some(value)),
+        (Column::Time(values), Cell::Time(value)) => values.push(value),
+        (
+            Column::Text(_)
+            | Column::Bigint(_)
+            | Column::Integer(_)
+            | Column::Boolean(_)
+            | Column::Bytes(_)
+            | Column::Time(_),
+            cell,
+        ) => return Err(sqlx::Error::Encode(format!("{cell:?} is of another column").into())),
+    }
+    Ok(())
+}
+
+pub(crate) fn bind(
+    query: Query<'_, Postgres, PgArguments>,
+    column: Column,
+) -> Query<'_, Postgres, PgArguments> {
+    match column {
+        Column::Text(values) => query.bind(values),
+        Column::Bigint(values) => query.bind(values),
+        Column::Integer(values) => query.bind(values),
+        Column::Boolean(values) => query.bind(values),
+        Column::Bytes(values) => query.bind(values),
+        Column::Time(values) => query.bind(values),
+    }
+}
+
+/// The rows for which a condition holds: what comes after `from view_x`.
+pub(crate) async fn select<'q, P: Projection>(
+    executor: impl PgExecutor<'_>,
+    rest: &str,
+    binds: Vec<Cell>,
+) -> Result<Vec<P::Row>, sqlx::Error> {
+    let sql = format!("select data::text as data from {} {rest}", P::table());
+    let query = binds.into_iter().fold(sqlx::query(&sql), |query, cell| match cell {
+        Cell::Text(value) => query.bind(value),
+        Cell::Bigint(value) => query.bind(value),
+        Cell::Boolean(value) => query.bind(value),
+        Cell::Time(value) => query.bind(value),
+    });
+    query.fetch_all(executor).await?.iter().map(decode::<P>).collect()
+}
+
+/// The row of a key.
+pub(crate) async fn get<P: Projection>(
+    executor: impl PgExecutor<'_>,
+    key: impl ToString,
+) -> Result<Option<P::Row>, sqlx::Error> {
+    Ok(select::<P>(executor, "where key = $1", vec![Cell::text(key)]).await?.pop())
+}
+
+fn decode<P: Projection>(row: &PgRow) -> Result<P::Row, sqlx::Error> {
+    let data: String = row.try_get("data")?;
+    serde_json::from_str(&data).map_err(|error| sqlx::Error::Decode(error.into()))
+}

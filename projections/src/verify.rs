@@ -1,0 +1,144 @@
+//! Whether the rows are what the log says: made again beside them, in one snapshot of the database, and compared.
+use serde_json::Value;
+use sqlx::{PgConnection, PgPool, Row};
+
+use crate::{
+    catalogue::view,
+    fold::View,
+    rebuild::{Progress, RebuildError, live_position, page},
+};
+
+/// How many differences are explained.
+const EXPLAINED: i64 = 100;
+
+/// What a verification found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verified {
+    /// Rows that the log says there are.
+    pub rows: u64,
+    /// The position up to which rows and log were compared.
+    pub position: u64,
+    /// Rows that are not what the log says; the first hundred. Empty: all is well.
+    pub differences: Vec<Difference>,
+}
+
+/// A row that is not what the log says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Difference {
+    /// The log says that it is there.
+    #[error("{key} is missing")]
+    Missing {
+        /// Its key.
+        key: String,
+    },
+    /// The log does not know it.
+    #[error("{key} should not be there")]
+    Extra {
+        /// Its key.
+        key: String,
+    },
+    /// It says something else.
+    #[error("{key}: {what}")]
+    Other {
+        /// Its key.
+        key: String,
+        /// What is there, and what the log says.
+        what: String,
+    },
+}
+
+/// Compare a view with what the log says.
+///
+/// # Errors
+/// [`RebuildError`].
+pub async fn verify(
+    pool: &PgPool,
+    name: &str,
+    mut progress: impl FnMut(Progress) + Send,
+) -> Result<Verified, RebuildError> {
+    let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
+    let mut tx = pool.begin().await?;
+    sqlx::raw_sql("set transaction isolation level repeatable read").execute(&mut *tx).await?;
+    let position = live_position(&mut tx, &*view).await?;
+    let (live, again) = (view.table(), format!("{}_again", view.table()));
+    let make = format!("create temporary table {again} (like {live} including all) on commit drop");
+    sqlx::raw_sql(&make).execute(&mut *tx).await?;
+    let mut folding = view.folding();
+    let mut at = 0;
+    while at < position {
+        at = page(&mut tx, (at, position), &*view, &mut *folding, &again).await?;
+        progress(Progress::Replaying { events: at, total: position });
+    }
+    progress(Progress::Comparing);
+    let count = format!("select count(*) from {again}");
+    let rows = sqlx::query(&count).fetch_one(&mut *tx).await?.try_get::<i64, _>(0)?;
+    let differences = compare(&mut tx, &*view, &live, &again).await?;
+    tx.rollback().await?;
+    Ok(Verified { rows: u64::try_from(rows).unwrap_or(0), position, differences })
+}
+
+async fn compare(
+    connection: &mut PgConnection,
+    view: &dyn View,
+    live: &str,
+    again: &str,
+) -> Result<Vec<Difference>, sqlx::Error> {
+    let mut differ = vec!["a.data::text is distinct from b.data::text".to_string()];
+    let mut wrong = vec!["null".to_string()];
+    for column in view.columns() {
+        let test = format!("a.{column} is distinct from b.{column}");
+        wrong.push(format!("case when {test} then '{column}' end"));
+        differ.push(test);
+    }
+    let (wrong, differ) = (wrong.join(", "), differ.join(" or "));
+    let sql = format!(
+        "select coalesce(a.key, b.key) as key, a.data::text as there, b.data::text as said, \
+         concat_ws(', ', {wrong}) as columns \
+         from {live} a full join {again} b on a.key = b.key \
+         where {differ} order by 1 limit {EXPLAINED}",
+    );
+    let rows = sqlx::query(&sql).fetch_all(connection).await?;
+    rows.iter()
+        .map(|row| {
+            let key: String = row.try_get("key")?;
+            let (there, said): (Option<String>, Option<String>) =
+                (row.try_get("there")?, row.try_get("said")?);
+            let columns: String = row.try_get("columns")?;
+            Ok(match (there, said) {
+                (None, _) => Difference::Missing { key },
+                (Some(_), None) => Difference::Extra { key },
+                (Some(there), Some(said)) => {
+                    Difference::Other { key, what: explained(&there, &said, &columns) }
+                }
+            })
+        })
+        .collect()
+}
+
+fn explained(there: &str, said: &str, columns: &str) -> String {
+    if there == said {
+        return format!("{columns} is not what the row says");
+    }
+    let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap_or(Value::Null);
+    let mut paths = vec![];
+    differing("", &parsed(there), &parsed(said), &mut paths);
+    paths.truncate(5);
+    if paths.is_empty() { "written differently".into() } else { paths.join("; ") }
+}
+
+fn differing(path: &str, there: &Value, said: &Value, paths: &mut Vec<String>) {
+    match (there, said) {
+        (Value::Object(a), Value::Object(b)) => {
+            let mut keys: Vec<&String> = a.keys().chain(b.keys()).collect();
+            keys.sort();
+            keys.dedup();
+            for key in keys {
+                let (a, b) =
+                    (a.get(key).unwrap_or(&Value::Null), b.get(key).unwrap_or(&Value::Null));
+                differing(&format!("{path}.{key}"), a, b, paths);
+            }
+        }
+        (a, b) if a == b => {}
+        (a, b) => paths.push(format!("{} is {a} and should be {b}", path.trim_start_matches('.'))),
+    }
+}

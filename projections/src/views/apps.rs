@@ -1,0 +1,104 @@
+//! Apps, and what was published of them last.
+use domain::{
+    app::{App, AppEvent},
+    decider::{Decider, Timestamp},
+    ids::AppId,
+};
+use serde::{Deserialize, Serialize};
+use sqlx::PgExecutor;
+
+use crate::{
+    Cell, Class, Fact, Projection, Recorded, Type,
+    table::{get, select},
+};
+
+/// The view.
+#[derive(Debug)]
+pub struct Apps;
+
+/// An app.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Its id.
+    pub app: AppId,
+    /// Its name.
+    pub name: String,
+    /// The newest config version; 0 before the first.
+    pub version: u32,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was changed last.
+    pub updated_at: Timestamp,
+    /// Of the event that changed it last.
+    pub position: u64,
+}
+
+impl Projection for Apps {
+    const NAME: &'static str = "apps";
+    const VERSION: i32 = 1;
+    const CLASS: Class = Class::Asynchronous;
+    const AGGREGATES: &'static [&'static str] = &[App::NAME];
+    const COLUMNS: &'static [(&'static str, Type)] = &[("name", Type::Text)];
+    type Row = Row;
+
+    fn keys(event: &Recorded) -> Vec<String> {
+        let Fact::App(app, _) = &event.fact else { return vec![] };
+        vec![app.to_string()]
+    }
+
+    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
+        let Fact::App(app, fact) = &event.fact else { return row };
+        match fact {
+            AppEvent::Created { name } => Some(Row {
+                app: *app,
+                name: name.clone(),
+                version: 0,
+                created_at: event.at,
+                updated_at: event.at,
+                position: event.position,
+            }),
+            AppEvent::ConfigPublished(published) => row.map(|row| Row {
+                version: published.version,
+                updated_at: event.at,
+                position: event.position,
+                ..row
+            }),
+        }
+    }
+
+    fn cells(row: &Row) -> Vec<Cell> {
+        vec![Cell::text(&row.name)]
+    }
+}
+
+/// One app.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn app(executor: impl PgExecutor<'_>, app: AppId) -> Result<Option<Row>, sqlx::Error> {
+    get::<Apps>(executor, app).await
+}
+
+/// The app of this name.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn by_name(
+    executor: impl PgExecutor<'_>,
+    name: &str,
+) -> Result<Option<Row>, sqlx::Error> {
+    Ok(select::<Apps>(executor, "where name = $1", vec![Cell::text(name)]).await?.pop())
+}
+
+/// Apps after one, the oldest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn page(
+    executor: impl PgExecutor<'_>,
+    after: Option<AppId>,
+    limit: u32,
+) -> Result<Vec<Row>, sqlx::Error> {
+    let rest = "where $1::text is null or key > $1 order by key limit $2";
+    select::<Apps>(executor, rest, vec![Cell::maybe(after), Cell::number(limit.into())]).await
+}

@@ -1,0 +1,177 @@
+//! Builds of components, and what came of them.
+use domain::{
+    build::{Build, BuildEvent, Order, State},
+    decider::{Decider, Timestamp},
+    digest::Digest,
+    ids::{AppId, BuildId, ComponentId, JobId, RunId},
+};
+use serde::{Deserialize, Serialize};
+use sqlx::PgExecutor;
+
+use crate::{
+    Cell, Class, Fact, Projection, Recorded, Type,
+    table::{get, select},
+};
+
+/// The view.
+#[derive(Debug)]
+pub struct Builds;
+
+/// A build.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Its id.
+    pub build: BuildId,
+    /// What is to be made.
+    pub order: Order,
+    /// Where it is.
+    pub state: State,
+    /// The job that makes it, or made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+    /// Runs that wait, or waited, for the artifact.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub awaited_by: Vec<RunId>,
+    /// When it was asked for.
+    pub requested_at: Timestamp,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// Of the event that changed it last.
+    pub position: u64,
+}
+
+impl Row {
+    /// Its state in one word: `requested`, `queued`, `succeeded` or `failed`.
+    pub fn word(&self) -> &'static str {
+        match self.state {
+            State::Unborn | State::Requested => "requested",
+            State::Building { .. } => "queued",
+            State::Succeeded { .. } => "succeeded",
+            State::Failed { .. } => "failed",
+        }
+    }
+}
+
+impl Projection for Builds {
+    const NAME: &'static str = "builds";
+    const VERSION: i32 = 1;
+    const CLASS: Class = Class::Asynchronous;
+    const AGGREGATES: &'static [&'static str] = &[Build::NAME];
+    const COLUMNS: &'static [(&'static str, Type)] = &[
+        ("app", Type::Text),
+        ("component", Type::Text),
+        ("source", Type::Text),
+        ("job", Type::Text),
+        ("state", Type::Text),
+    ];
+    type Row = Row;
+
+    fn keys(event: &Recorded) -> Vec<String> {
+        let Fact::Build(build, _) = &event.fact else { return vec![] };
+        vec![build.to_string()]
+    }
+
+    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
+        let Fact::Build(build, fact) = &event.fact else { return row };
+        let position = event.position;
+        let ended = |row: Option<Row>, state| {
+            row.map(|row| Row { state, ended_at: Some(event.at), position, ..row })
+        };
+        match fact {
+            BuildEvent::Requested(order) => Some(Row {
+                build: *build,
+                order: order.clone(),
+                state: State::Requested,
+                job: None,
+                awaited_by: vec![],
+                requested_at: event.at,
+                ended_at: None,
+                position,
+            }),
+            BuildEvent::Awaited { run } => row.map(|mut row| {
+                row.awaited_by.push(*run);
+                Row { position, ..row }
+            }),
+            BuildEvent::JobQueued { job } => {
+                let state = State::Building { job: *job };
+                row.map(|row| Row { state, job: Some(*job), position, ..row })
+            }
+            BuildEvent::Succeeded { artifact } => {
+                ended(row, State::Succeeded { artifact: artifact.clone() })
+            }
+            BuildEvent::Failed { reason, detail } => {
+                ended(row, State::Failed { reason: *reason, detail: detail.clone() })
+            }
+        }
+    }
+
+    fn cells(row: &Row) -> Vec<Cell> {
+        vec![
+            Cell::text(row.order.app),
+            Cell::text(row.order.component),
+            Cell::text(&row.order.source),
+            Cell::maybe(row.job),
+            Cell::text(row.word()),
+        ]
+    }
+}
+
+/// One build.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn build(
+    executor: impl PgExecutor<'_>,
+    build: BuildId,
+) -> Result<Option<Row>, sqlx::Error> {
+    get::<Builds>(executor, build).await
+}
+
+/// Builds of a component from one source, the last one first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn of_source(
+    executor: impl PgExecutor<'_>,
+    component: ComponentId,
+    source: &Digest,
+) -> Result<Vec<Row>, sqlx::Error> {
+    let rest = "where component = $1 and source = $2 order by key desc";
+    select::<Builds>(executor, rest, vec![Cell::text(component), Cell::text(source)]).await
+}
+
+/// Which builds.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Of one app.
+    pub app: Option<AppId>,
+    /// Of one component.
+    pub component: Option<ComponentId>,
+    /// In one state, in one word.
+    pub state: Option<String>,
+}
+
+/// Builds before one, the newest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn page(
+    executor: impl PgExecutor<'_>,
+    filter: &Filter,
+    before: Option<BuildId>,
+    limit: u32,
+) -> Result<Vec<Row>, sqlx::Error> {
+    let rest = "where ($1::text is null or app = $1) and ($2::text is null or component = $2) \
+                and ($3::text is null or state = $3) and ($4::text is null or key < $4) \
+                order by key desc limit $5";
+    let Filter { app, component, state } = filter;
+    let binds = vec![
+        Cell::maybe(*app),
+        Cell::maybe(*component),
+        Cell::maybe(state.as_ref()),
+        Cell::maybe(before),
+        Cell::number(limit.into()),
+    ];
+    select::<Builds>(executor, rest, binds).await
+}

@@ -1,0 +1,98 @@
+//! Components of apps, as their newest config version has them.
+use domain::{
+    component::{Component, ComponentEvent, Definition},
+    decider::{Decider, Timestamp},
+    ids::{AppId, ComponentId},
+};
+use serde::{Deserialize, Serialize};
+use sqlx::PgExecutor;
+
+use crate::{
+    Cell, Class, Fact, Projection, Recorded, Type,
+    table::{get, select},
+};
+
+/// The view.
+#[derive(Debug)]
+pub struct Components;
+
+/// A component.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Its id.
+    pub component: ComponentId,
+    /// As the last config version that changed it has it.
+    pub definition: Definition,
+    /// Whether the app no longer has it.
+    pub retired: bool,
+    /// When it was changed last.
+    pub updated_at: Timestamp,
+    /// Of the event that changed it last.
+    pub position: u64,
+}
+
+impl Projection for Components {
+    const NAME: &'static str = "components";
+    const VERSION: i32 = 1;
+    const CLASS: Class = Class::Asynchronous;
+    const AGGREGATES: &'static [&'static str] = &[Component::NAME];
+    const COLUMNS: &'static [(&'static str, Type)] =
+        &[("app", Type::Text), ("name", Type::Text), ("retired", Type::Boolean)];
+    type Row = Row;
+
+    fn keys(event: &Recorded) -> Vec<String> {
+        let Fact::Component(component, _) = &event.fact else { return vec![] };
+        vec![component.to_string()]
+    }
+
+    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
+        let Fact::Component(component, fact) = &event.fact else { return row };
+        let (updated_at, position) = (event.at, event.position);
+        let (definition, retired) = match (fact, row.map(|row| row.definition)) {
+            (ComponentEvent::Defined(definition), _) => (definition.clone(), false),
+            (
+                ComponentEvent::Changed { digest, kind, version }
+                | ComponentEvent::Restored { digest, kind, version },
+                Some(before),
+            ) => {
+                let (digest, kind, version) = (digest.clone(), kind.clone(), *version);
+                (Definition { digest, kind, version, ..before }, false)
+            }
+            (ComponentEvent::Retired { version }, Some(before)) => {
+                (Definition { version: *version, ..before }, true)
+            }
+            (
+                ComponentEvent::Changed { .. }
+                | ComponentEvent::Restored { .. }
+                | ComponentEvent::Retired { .. },
+                None,
+            ) => return None,
+        };
+        Some(Row { component: *component, definition, retired, updated_at, position })
+    }
+
+    fn cells(row: &Row) -> Vec<Cell> {
+        let Definition { app, name, .. } = &row.definition;
+        vec![Cell::text(app), Cell::text(name), Cell::Boolean(row.retired)]
+    }
+}
+
+/// One component.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn component(
+    executor: impl PgExecutor<'_>,
+    component: ComponentId,
+) -> Result<Option<Row>, sqlx::Error> {
+    get::<Components>(executor, component).await
+}
+
+/// The components that an app has now, by name.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn of_app(executor: impl PgExecutor<'_>, app: AppId) -> Result<Vec<Row>, sqlx::Error> {
+    let rest = "where app = $1 and not retired order by name";
+    select::<Components>(executor, rest, vec![Cell::text(app)]).await
+}

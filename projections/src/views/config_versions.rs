@@ -1,0 +1,102 @@
+//! Config versions of apps, each for ever as it was published.
+use domain::{
+    actor::Actor,
+    app::{App, AppEvent, Published},
+    decider::{Decider, Timestamp},
+    ids::AppId,
+};
+use serde::{Deserialize, Serialize};
+use sqlx::PgExecutor;
+
+use crate::{
+    Cell, Class, Fact, Projection, Recorded, Type,
+    table::{get, select},
+};
+
+/// The view.
+#[derive(Debug)]
+pub struct ConfigVersions;
+
+/// A config version.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Of which app.
+    pub app: AppId,
+    /// What was published.
+    pub published: Published,
+    /// When.
+    pub published_at: Timestamp,
+    /// By whom.
+    pub by: Actor,
+    /// Of the event.
+    pub position: u64,
+}
+
+impl Projection for ConfigVersions {
+    const NAME: &'static str = "config_versions";
+    const VERSION: i32 = 1;
+    const CLASS: Class = Class::Asynchronous;
+    const AGGREGATES: &'static [&'static str] = &[App::NAME];
+    const COLUMNS: &'static [(&'static str, Type)] =
+        &[("app", Type::Text), ("version", Type::Bigint)];
+    type Row = Row;
+
+    fn keys(event: &Recorded) -> Vec<String> {
+        let Fact::App(app, fact) = &event.fact else { return vec![] };
+        match fact {
+            AppEvent::ConfigPublished(published) => vec![key(*app, published.version)],
+            AppEvent::Created { .. } => vec![],
+        }
+    }
+
+    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
+        let Fact::App(app, fact) = &event.fact else { return row };
+        match fact {
+            AppEvent::ConfigPublished(published) => Some(Row {
+                app: *app,
+                published: published.clone(),
+                published_at: event.at,
+                by: event.actor.clone(),
+                position: event.position,
+            }),
+            AppEvent::Created { .. } => row,
+        }
+    }
+
+    fn cells(row: &Row) -> Vec<Cell> {
+        vec![Cell::text(row.app), Cell::number(row.published.version.into())]
+    }
+}
+
+fn key(app: AppId, version: u32) -> String {
+    format!("{app}/{version}")
+}
+
+/// One version.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn version(
+    executor: impl PgExecutor<'_>,
+    app: AppId,
+    version: u32,
+) -> Result<Option<Row>, sqlx::Error> {
+    get::<ConfigVersions>(executor, key(app, version)).await
+}
+
+/// The versions of an app, the newest first, before one.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn page(
+    executor: impl PgExecutor<'_>,
+    app: AppId,
+    before: Option<u32>,
+    limit: u32,
+) -> Result<Vec<Row>, sqlx::Error> {
+    let rest = "where app = $1 and ($2::bigint is null or version < $2) \
+                order by version desc limit $3";
+    let before = Cell::Bigint(before.map(i64::from));
+    let binds = vec![Cell::text(app), before, Cell::number(limit.into())];
+    select::<ConfigVersions>(executor, rest, binds).await
+}

@@ -1,0 +1,107 @@
+//! Tokens that let a runner in, found by the digest of the secret.
+use domain::{
+    decider::{Decider, Timestamp},
+    digest::Digest,
+    enrolment::{Enrolment, EnrolmentEvent, Issue, Purpose, Use},
+    ids::{InstallId, TokenId},
+};
+use serde::{Deserialize, Serialize};
+use sqlx::PgExecutor;
+
+use crate::{
+    Cell, Class, Fact, Projection, Recorded, Type,
+    table::{get, select},
+};
+
+/// The view.
+#[derive(Debug)]
+pub struct Enrolments;
+
+/// An enrolment token.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Its id.
+    pub token: TokenId,
+    /// What was given out.
+    pub issue: Issue,
+    /// When.
+    pub issued_at: Timestamp,
+    /// Who came in with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<Use>,
+    /// Whether it was taken back.
+    pub revoked: bool,
+}
+
+impl Projection for Enrolments {
+    const NAME: &'static str = "enrolments";
+    const VERSION: i32 = 1;
+    const CLASS: Class = Class::Synchronous;
+    const AGGREGATES: &'static [&'static str] = &[Enrolment::NAME];
+    const COLUMNS: &'static [(&'static str, Type)] =
+        &[("sha256", Type::Text), ("install", Type::Text)];
+    type Row = Row;
+
+    fn keys(event: &Recorded) -> Vec<String> {
+        let Fact::Enrolment(token, _) = &event.fact else { return vec![] };
+        vec![token.to_string()]
+    }
+
+    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
+        let Fact::Enrolment(token, fact) = &event.fact else { return row };
+        match fact {
+            EnrolmentEvent::Issued(issue) => Some(Row {
+                token: *token,
+                issue: issue.clone(),
+                issued_at: event.at,
+                used: None,
+                revoked: false,
+            }),
+            EnrolmentEvent::Used(by) => row.map(|row| Row { used: Some(by.clone()), ..row }),
+            EnrolmentEvent::Revoked { .. } => row.map(|row| Row { revoked: true, ..row }),
+        }
+    }
+
+    fn cells(row: &Row) -> Vec<Cell> {
+        let install = match row.issue.purpose {
+            Purpose::Install { install } => Some(install),
+            Purpose::Build => None,
+        };
+        vec![Cell::text(&row.issue.sha256), Cell::maybe(install)]
+    }
+}
+
+/// The enrolment token with this secret, used or not.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn by_secret(
+    executor: impl PgExecutor<'_>,
+    sha256: &Digest,
+) -> Result<Option<Row>, sqlx::Error> {
+    let binds = vec![Cell::text(sha256)];
+    Ok(select::<Enrolments>(executor, "where sha256 = $1", binds).await?.pop())
+}
+
+/// One enrolment token.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn token(
+    executor: impl PgExecutor<'_>,
+    token: TokenId,
+) -> Result<Option<Row>, sqlx::Error> {
+    get::<Enrolments>(executor, token).await
+}
+
+/// Those of one install, the last one last.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn of_install(
+    executor: impl PgExecutor<'_>,
+    install: InstallId,
+) -> Result<Vec<Row>, sqlx::Error> {
+    let binds = vec![Cell::text(install)];
+    select::<Enrolments>(executor, "where install = $1 order by key", binds).await
+}

@@ -1,0 +1,178 @@
+//! Jobs that a runner may take now: what the dispatcher offers.
+use domain::{
+    decider::{Decider, Timestamp},
+    ids::{ExecutionId, InstallId, JobId},
+    job::{Class as JobClass, Job, JobEvent, JobKind, Origin},
+};
+use serde::{Deserialize, Serialize};
+use sqlx::PgExecutor;
+
+use crate::{
+    Cell, Class, Fact, Projection, Recorded, Type,
+    table::{get, select},
+};
+
+/// The view.
+#[derive(Debug)]
+pub struct JobQueue;
+
+/// A job that is not over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Which.
+    pub job: JobId,
+    /// What a runner must be able to do.
+    pub kind: JobKind,
+    /// What may be done in doubt.
+    pub class: JobClass,
+    /// What it is done for.
+    pub origin: Origin,
+    /// The attempt that is waited for, or that runs.
+    pub attempt: u32,
+    /// Of the event that queued it last.
+    pub position: u64,
+    /// Since when it waits, or waited.
+    pub queued_at: Timestamp,
+    /// How long an execution may take.
+    pub deadline_ms: u64,
+    /// Who has it. None: it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<ExecutionId>,
+}
+
+/// Whose runner may take a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// That of this install.
+    Install(InstallId),
+    /// Any build runner.
+    Build,
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Target::Install(install) => write!(f, "{install}"),
+            Target::Build => f.write_str("build"),
+        }
+    }
+}
+
+impl Row {
+    /// Whose runner may take it.
+    pub fn target(&self) -> Target {
+        match &self.origin {
+            Origin::Build { .. } => Target::Build,
+            Origin::Step { install, .. } => Target::Install(*install),
+        }
+    }
+}
+
+impl Projection for JobQueue {
+    const NAME: &'static str = "job_queue";
+    const VERSION: i32 = 1;
+    const CLASS: Class = Class::Synchronous;
+    const AGGREGATES: &'static [&'static str] = &[Job::NAME];
+    const COLUMNS: &'static [(&'static str, Type)] = &[
+        ("target", Type::Text),
+        ("kind", Type::Text),
+        ("waiting", Type::Boolean),
+        ("position", Type::Bigint),
+    ];
+    type Row = Row;
+
+    fn keys(event: &Recorded) -> Vec<String> {
+        let Fact::Job(job, _) = &event.fact else { return vec![] };
+        vec![job.to_string()]
+    }
+
+    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
+        let Fact::Job(job, fact) = &event.fact else { return row };
+        match fact {
+            JobEvent::Queued(work) => Some(Row {
+                job: *job,
+                kind: work.kind,
+                class: work.class,
+                origin: work.origin.clone(),
+                attempt: 1,
+                position: event.position,
+                queued_at: event.at,
+                deadline_ms: work.deadline_ms,
+                execution: None,
+            }),
+            JobEvent::Claimed { execution, .. } => {
+                row.map(|row| Row { execution: Some(*execution), ..row })
+            }
+            JobEvent::Requeued { attempt, .. } => row.map(|row| Row {
+                attempt: *attempt,
+                position: event.position,
+                queued_at: event.at,
+                execution: None,
+                ..row
+            }),
+            JobEvent::Succeeded { .. }
+            | JobEvent::Failed { .. }
+            | JobEvent::Cancelled { .. }
+            | JobEvent::Lost { .. } => None,
+            JobEvent::Started { .. }
+            | JobEvent::PhaseEntered { .. }
+            | JobEvent::PlanProduced { .. }
+            | JobEvent::OutputsReported { .. }
+            | JobEvent::ArtifactPushed { .. }
+            | JobEvent::Disconnected { .. }
+            | JobEvent::Reattached { .. }
+            | JobEvent::OutcomeUnknown { .. }
+            | JobEvent::OutcomeResolved { .. }
+            | JobEvent::CancelRequested { .. }
+            | JobEvent::CancelUnconfirmed { .. }
+            | JobEvent::LogSealed(_) => row,
+        }
+    }
+
+    fn cells(row: &Row) -> Vec<Cell> {
+        vec![
+            Cell::text(row.target()),
+            Cell::text(row.kind.as_str()),
+            Cell::Boolean(row.execution.is_none()),
+            Cell::number(row.position),
+        ]
+    }
+}
+
+/// Jobs that wait for a runner of this target, the first queued first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn waiting(
+    executor: impl PgExecutor<'_>,
+    target: Target,
+    limit: u32,
+) -> Result<Vec<Row>, sqlx::Error> {
+    let rest = "where target = $1 and waiting order by position limit $2";
+    let binds = vec![Cell::text(target), Cell::number(limit.into())];
+    select::<JobQueue>(executor, rest, binds).await
+}
+
+/// All jobs that wait for a runner, the first queued first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn all_waiting(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx::Error> {
+    select::<JobQueue>(executor, "where waiting order by position", vec![]).await
+}
+
+/// Jobs that a runner has, or had when its outcome became unknown.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn all_held(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx::Error> {
+    select::<JobQueue>(executor, "where not waiting order by position", vec![]).await
+}
+
+/// A job that is not over.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn job(executor: impl PgExecutor<'_>, job: JobId) -> Result<Option<Row>, sqlx::Error> {
+    get::<JobQueue>(executor, job).await
+}

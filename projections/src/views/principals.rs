@@ -1,0 +1,94 @@
+//! What principals may do.
+use std::collections::BTreeSet;
+
+use domain::{
+    access::{Access, AccessEvent, PrincipalKind, Role},
+    decider::{Decider, Timestamp},
+    ids::PrincipalId,
+};
+use serde::{Deserialize, Serialize};
+use sqlx::PgExecutor;
+
+use crate::{
+    Cell, Class, Fact, Projection, Recorded, Type,
+    table::{get, select},
+};
+
+/// The view.
+#[derive(Debug)]
+pub struct Principals;
+
+/// Somebody who may log in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Who.
+    pub principal: PrincipalId,
+    /// A person or a service.
+    pub kind: PrincipalKind,
+    /// What it may do.
+    pub roles: BTreeSet<Role>,
+    /// Where the name is kept, outside the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name_ref: Option<String>,
+    /// Since when it is known.
+    pub added_at: Timestamp,
+}
+
+impl Projection for Principals {
+    const NAME: &'static str = "principals";
+    const VERSION: i32 = 1;
+    const CLASS: Class = Class::Synchronous;
+    const AGGREGATES: &'static [&'static str] = &[Access::NAME];
+    const COLUMNS: &'static [(&'static str, Type)] = &[];
+    type Row = Row;
+
+    fn keys(event: &Recorded) -> Vec<String> {
+        let Fact::Access(principal, _) = &event.fact else { return vec![] };
+        vec![principal.to_string()]
+    }
+
+    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
+        let Fact::Access(principal, fact) = &event.fact else { return row };
+        match fact {
+            AccessEvent::PrincipalAdded { kind, name_ref } => Some(Row {
+                principal: *principal,
+                kind: *kind,
+                roles: BTreeSet::new(),
+                name_ref: name_ref.clone(),
+                added_at: event.at,
+            }),
+            AccessEvent::RoleGranted { role } => row.map(|mut row| {
+                row.roles.insert(*role);
+                row
+            }),
+            AccessEvent::RoleRevoked { role } => row.map(|mut row| {
+                row.roles.remove(role);
+                row
+            }),
+            AccessEvent::TokenIssued(_) | AccessEvent::TokenRevoked { .. } => row,
+        }
+    }
+
+    fn cells(_row: &Row) -> Vec<Cell> {
+        vec![]
+    }
+}
+
+/// One principal.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn principal(
+    executor: impl PgExecutor<'_>,
+    principal: PrincipalId,
+) -> Result<Option<Row>, sqlx::Error> {
+    get::<Principals>(executor, principal).await
+}
+
+/// Everybody.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn all(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx::Error> {
+    select::<Principals>(executor, "order by key", vec![]).await
+}

@@ -1,0 +1,150 @@
+//! Runners: who they are, and whether they take work.
+use domain::{
+    decider::{Decider, Timestamp},
+    ids::{InstallId, RunnerId},
+    runner::{Mode, Runner, RunnerEvent},
+};
+use serde::{Deserialize, Serialize};
+use sqlx::PgExecutor;
+
+use crate::{
+    Cell, Class, Fact, Projection, Recorded, Type,
+    table::{get, select},
+};
+
+/// The view.
+#[derive(Debug)]
+pub struct Runners;
+
+/// A runner.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Its id.
+    pub runner: RunnerId,
+    /// Everything that its aggregate knows.
+    pub state: Runner,
+    /// Why it was disabled or revoked last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When it enrolled.
+    pub enrolled_at: Timestamp,
+    /// Of the event that changed it last.
+    pub position: u64,
+}
+
+impl Row {
+    /// Its state in one word: `active`, `disconnected`, `drained`, `disabled` or `revoked`.
+    pub fn word(&self) -> &'static str {
+        if self.state.revoked {
+            "revoked"
+        } else if !self.state.disabled.is_empty() {
+            "disabled"
+        } else if self.state.silent_since.is_some() {
+            "disconnected"
+        } else if self.state.draining {
+            "drained"
+        } else {
+            "active"
+        }
+    }
+
+    /// Its install; none for a build runner.
+    pub fn install(&self) -> Option<InstallId> {
+        self.state.identity.as_ref().and_then(|identity| identity.install)
+    }
+}
+
+impl Projection for Runners {
+    const NAME: &'static str = "runners";
+    const VERSION: i32 = 1;
+    const CLASS: Class = Class::Asynchronous;
+    const AGGREGATES: &'static [&'static str] = &[Runner::NAME];
+    const COLUMNS: &'static [(&'static str, Type)] =
+        &[("mode", Type::Text), ("install", Type::Text)];
+    type Row = Row;
+
+    fn keys(event: &Recorded) -> Vec<String> {
+        let Fact::Runner(runner, _) = &event.fact else { return vec![] };
+        vec![runner.to_string()]
+    }
+
+    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
+        let Fact::Runner(runner, fact) = &event.fact else { return row };
+        let mut row = row.unwrap_or_else(|| Row {
+            runner: *runner,
+            state: Runner::default(),
+            reason: None,
+            enrolled_at: event.at,
+            position: event.position,
+        });
+        match fact {
+            RunnerEvent::Disabled { reason, .. } | RunnerEvent::Revoked { reason } => {
+                row.reason = Some(reason.clone());
+            }
+            RunnerEvent::Enabled { .. } => row.reason = None,
+            RunnerEvent::Enrolled(_)
+            | RunnerEvent::Rekeyed { .. }
+            | RunnerEvent::Disconnected { .. }
+            | RunnerEvent::Returned
+            | RunnerEvent::Drained
+            | RunnerEvent::Resumed
+            | RunnerEvent::Refused(_)
+            | RunnerEvent::CloneSuspected { .. } => {}
+        }
+        row.state.evolve(fact.clone());
+        row.position = event.position;
+        Some(row)
+    }
+
+    fn cells(row: &Row) -> Vec<Cell> {
+        let mode = match row.state.identity.as_ref().map(|identity| identity.mode) {
+            Some(Mode::Install) => "install",
+            Some(Mode::Build) | None => "build",
+        };
+        vec![Cell::text(mode), Cell::maybe(row.install())]
+    }
+}
+
+/// One runner.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn runner(
+    executor: impl PgExecutor<'_>,
+    runner: RunnerId,
+) -> Result<Option<Row>, sqlx::Error> {
+    get::<Runners>(executor, runner).await
+}
+
+/// Runners that enrolled for an install, the last one last.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn of_install(
+    executor: impl PgExecutor<'_>,
+    install: InstallId,
+) -> Result<Vec<Row>, sqlx::Error> {
+    let rest = "where install = $1 order by key";
+    select::<Runners>(executor, rest, vec![Cell::text(install)]).await
+}
+
+/// Every build runner.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn of_builds(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx::Error> {
+    select::<Runners>(executor, "where mode = 'build' order by key", vec![]).await
+}
+
+/// Runners after one, the oldest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn page(
+    executor: impl PgExecutor<'_>,
+    after: Option<RunnerId>,
+    limit: u32,
+) -> Result<Vec<Row>, sqlx::Error> {
+    let rest = "where $1::text is null or key > $1 order by key limit $2";
+    select::<Runners>(executor, rest, vec![Cell::maybe(after), Cell::number(limit.into())]).await
+}

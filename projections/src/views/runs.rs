@@ -1,0 +1,241 @@
+//! Runs: their steps, the plans that were made, and who said what to them.
+use std::collections::BTreeMap;
+
+use domain::{
+    actor::Actor,
+    decider::{Decider, Timestamp},
+    digest::Digest,
+    ids::{InstallId, RunId, StepId},
+    run::{Outcome, PlanFacts, Run, RunEvent, StepState},
+};
+use serde::{Deserialize, Serialize};
+use sqlx::PgExecutor;
+
+use crate::{
+    Cell, Class, Fact, Projection, Recorded, Type,
+    table::{get, select},
+};
+
+/// The view.
+#[derive(Debug)]
+pub struct Runs;
+
+/// A run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Its id.
+    pub run: RunId,
+    /// Everything that its aggregate knows.
+    pub state: Run,
+    /// The plan that each step made last.
+    pub plans: BTreeMap<StepId, PlanFacts>,
+    /// What was said to each step's plan last.
+    pub decisions: BTreeMap<StepId, Decision>,
+    /// When each step began, and ended.
+    pub times: BTreeMap<StepId, Times>,
+    /// When it was asked for.
+    pub requested_at: Timestamp,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// Of the event that changed it last.
+    pub position: u64,
+}
+
+/// What was said to a plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// To which plan.
+    pub digest: Digest,
+    /// Yes, no, or nobody answered.
+    pub verdict: Verdict,
+    /// Who said so.
+    pub by: Actor,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Yes, no, or nobody answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Yes.
+    Approved,
+    /// No.
+    Denied,
+    /// Nobody answered in time.
+    Expired,
+}
+
+/// When a step began, and ended.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// When its first job was queued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When it was over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}
+
+impl Verdict {
+    /// As it is written everywhere.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Approved => "approved",
+            Verdict::Denied => "denied",
+            Verdict::Expired => "expired",
+        }
+    }
+}
+
+impl Row {
+    /// Its state in one word: `requested`, `running`, `waiting_for_approval`, `cancelling`, `succeeded`,
+    /// `failed`, `cancelled` or `denied`.
+    pub fn word(&self) -> &'static str {
+        let any = |is: fn(&StepState) -> bool| self.state.steps.iter().any(|s| is(&s.state));
+        match self.state.outcome {
+            Some(Outcome::Succeeded) => "succeeded",
+            Some(Outcome::Failed) => "failed",
+            Some(Outcome::Cancelled) => "cancelled",
+            Some(Outcome::Denied) => "denied",
+            None if self.state.cancel.is_some() => "cancelling",
+            None if any(|state| state.job().is_some()) => "running",
+            None if any(|state| matches!(state, StepState::AwaitingApproval { .. })) => {
+                "waiting_for_approval"
+            }
+            None if any(|state| !matches!(state, StepState::Waiting)) => "running",
+            None => "requested",
+        }
+    }
+
+    /// On which install.
+    pub fn install(&self) -> Option<InstallId> {
+        self.state.request.as_ref().map(|request| request.install)
+    }
+}
+
+impl Projection for Runs {
+    const NAME: &'static str = "runs";
+    const VERSION: i32 = 1;
+    const CLASS: Class = Class::Asynchronous;
+    const AGGREGATES: &'static [&'static str] = &[Run::NAME];
+    const COLUMNS: &'static [(&'static str, Type)] =
+        &[("install", Type::Text), ("state", Type::Text), ("over", Type::Boolean)];
+    type Row = Row;
+
+    fn keys(event: &Recorded) -> Vec<String> {
+        let Fact::Run(run, _) = &event.fact else { return vec![] };
+        vec![run.to_string()]
+    }
+
+    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
+        let Fact::Run(run, fact) = &event.fact else { return row };
+        let mut row = row.unwrap_or_else(|| Row {
+            run: *run,
+            state: Run::default(),
+            plans: BTreeMap::new(),
+            decisions: BTreeMap::new(),
+            times: BTreeMap::new(),
+            requested_at: event.at,
+            ended_at: None,
+            position: event.position,
+        });
+        let said = |verdict, digest: &Digest, by: &Actor, reason: Option<&String>| Decision {
+            digest: digest.clone(),
+            verdict,
+            by: by.clone(),
+            reason: reason.cloned(),
+            at: event.at,
+        };
+        match fact {
+            RunEvent::StepStarted { step, .. } => {
+                let times = row.times.entry(*step).or_default();
+                times.started_at = times.started_at.or(Some(event.at));
+                times.ended_at = None;
+            }
+            RunEvent::PlanProduced { step, plan, .. } => {
+                row.plans.insert(*step, plan.clone());
+                row.decisions.remove(step);
+            }
+            RunEvent::Approved { step, digest, by, reason } => {
+                let yes = said(Verdict::Approved, digest, by, Some(reason));
+                row.decisions.insert(*step, yes);
+            }
+            RunEvent::Denied { step, digest, by, reason } => {
+                row.decisions.insert(*step, said(Verdict::Denied, digest, by, Some(reason)));
+            }
+            RunEvent::ApprovalExpired { step, digest } => {
+                let nobody = said(Verdict::Expired, digest, &event.actor, None);
+                row.decisions.insert(*step, nobody);
+            }
+            RunEvent::StepSucceeded { step, .. }
+            | RunEvent::StepFailed { step, .. }
+            | RunEvent::StepSkipped { step, .. } => {
+                row.times.entry(*step).or_default().ended_at = Some(event.at);
+            }
+            RunEvent::StepRetried { step, .. } => {
+                row.times.entry(*step).or_default().ended_at = None;
+            }
+            RunEvent::Finished { .. } => row.ended_at = Some(event.at),
+            RunEvent::Requested { .. }
+            | RunEvent::Planned { .. }
+            | RunEvent::ApprovalRequested { .. }
+            | RunEvent::PlanVoided { .. }
+            | RunEvent::ApplyStarted { .. }
+            | RunEvent::CancelRequested { .. } => {}
+        }
+        row.state.evolve(fact.clone());
+        row.position = event.position;
+        Some(row)
+    }
+
+    fn cells(row: &Row) -> Vec<Cell> {
+        vec![
+            Cell::text(row.install().map(|install| install.to_string()).unwrap_or_default()),
+            Cell::text(row.word()),
+            Cell::Boolean(row.state.outcome.is_some()),
+        ]
+    }
+}
+
+/// One run.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn run(executor: impl PgExecutor<'_>, run: RunId) -> Result<Option<Row>, sqlx::Error> {
+    get::<Runs>(executor, run).await
+}
+
+/// Runs that are not over, the oldest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn open(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx::Error> {
+    select::<Runs>(executor, "where not over order by key", vec![]).await
+}
+
+/// Runs of an install or of all, in one state or any, before one, the newest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn page(
+    executor: impl PgExecutor<'_>,
+    install: Option<InstallId>,
+    state: Option<&str>,
+    before: Option<RunId>,
+    limit: u32,
+) -> Result<Vec<Row>, sqlx::Error> {
+    let rest = "where ($1::text is null or install = $1) and ($2::text is null or state = $2) \
+                and ($3::text is null or key < $3) order by key desc limit $4";
+    let binds = vec![
+        Cell::maybe(install),
+        Cell::maybe(state),
+        Cell::maybe(before),
+        Cell::number(limit.into()),
+    ];
+    select::<Runs>(executor, rest, binds).await
+}

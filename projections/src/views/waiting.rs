@@ -1,0 +1,197 @@
+//! Why something waits: a sentence, and what is in the way. Read from the rows; nothing decides by it.
+use std::collections::BTreeMap;
+
+use domain::{
+    build::State as BuildState,
+    ids::{BuildId, InstallId, JobId, RunId, RunnerId},
+    install::Holder,
+    run::{Step, StepState, Target},
+};
+
+use super::{
+    builds, installs,
+    jobs::{self, JobState},
+    runners, runs,
+};
+
+/// What a thing that does not move waits for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Waiting {
+    /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build` or `verdict`.
+    pub on: &'static str,
+    /// One sentence for a person, with what to do when something is to be done.
+    pub detail: String,
+    /// The job that is in the way.
+    pub job: Option<JobId>,
+    /// The run that is in the way.
+    pub run: Option<RunId>,
+    /// The install whose resource is held.
+    pub install: Option<InstallId>,
+    /// The runner that is awaited.
+    pub runner: Option<RunnerId>,
+}
+
+/// What may be in the way of a run's steps.
+#[derive(Debug, Clone, Copy)]
+pub struct Around<'a> {
+    /// The run.
+    pub run: &'a runs::Row,
+    /// Its install.
+    pub install: &'a installs::Row,
+    /// The jobs of the run.
+    pub jobs: &'a BTreeMap<JobId, jobs::Row>,
+    /// The builds that its steps bring.
+    pub builds: &'a BTreeMap<BuildId, builds::Row>,
+    /// The runner of the install.
+    pub runner: Option<&'a runners::Row>,
+}
+
+impl Waiting {
+    fn of(on: &'static str, detail: impl Into<String>) -> Waiting {
+        let (job, run, install, runner) = (None, None, None, None);
+        Waiting { on, detail: detail.into(), job, run, install, runner }
+    }
+}
+
+/// What a job waits for. `runner` is the one that may take it, and has this many jobs now.
+pub fn of_job(job: &jobs::Row, runner: Option<&runners::Row>, held: usize) -> Option<Waiting> {
+    let on_runner = |detail: &str| {
+        let runner = runner.map(|row| row.runner);
+        Some(Waiting { runner, install: job.install(), ..Waiting::of("runner", detail) })
+    };
+    match job.state {
+        JobState::Queued => match runner.map(runners::Row::word) {
+            None => on_runner("no runner has enrolled; run the enrolment command in the account"),
+            Some("revoked") => on_runner("the runner was revoked; enrol another"),
+            Some("disabled") => on_runner("the runner is disabled; whoever disabled it enables it"),
+            Some("disconnected") => on_runner("the runner does not call; start it or its network"),
+            Some("drained") => on_runner("the runner drains and takes nothing new"),
+            Some(_) if held > 0 => {
+                let detail = format!("the runner has {held} other jobs and takes this one after");
+                let runner = runner.map(|row| row.runner);
+                Some(Waiting { runner, ..Waiting::of("slot", detail) })
+            }
+            Some(_) => on_runner("the runner is offered the job and has not taken it yet"),
+        },
+        JobState::Disconnected => {
+            on_runner("the runner is silent; the job goes on there and is waited for")
+        }
+        JobState::OutcomeUnknown => {
+            let detail = "nobody can say what became of the job; look, then resolve it";
+            Some(Waiting { job: Some(job.job), ..Waiting::of("verdict", detail) })
+        }
+        JobState::Claimed
+        | JobState::Running
+        | JobState::Succeeded
+        | JobState::Failed
+        | JobState::Cancelled
+        | JobState::Lost => None,
+    }
+}
+
+/// What a step of a run waits for.
+pub fn of_step(step: &Step, around: Around<'_>) -> Option<Waiting> {
+    match &step.state {
+        StepState::Waiting => of_waiting(step, around),
+        StepState::AwaitingApproval { plan, expires_at } => {
+            let (run, id) = (around.run.run, step.spec.step);
+            let detail = format!(
+                "a principal must approve plan {} before {}: stead runs approve {run} --step {id}",
+                plan.digest,
+                domain::moment::text(expires_at)
+            );
+            Some(Waiting { run: Some(run), ..Waiting::of("approval", detail) })
+        }
+        StepState::Planning { job }
+        | StepState::Applying { job, .. }
+        | StepState::Executing { job } => {
+            let others = |row: &&jobs::Row| row.job != *job && row.held().is_some();
+            let held = around.jobs.values().filter(others).count();
+            of_job(around.jobs.get(job)?, around.runner, held)
+        }
+        StepState::Approved { .. }
+        | StepState::Succeeded { .. }
+        | StepState::Failed { .. }
+        | StepState::Skipped { .. } => None,
+    }
+}
+
+fn of_waiting(step: &Step, around: Around<'_>) -> Option<Waiting> {
+    let Around { run, install, builds, .. } = around;
+    if run.state.outcome.is_some() {
+        return None;
+    }
+    let open: Vec<String> = step
+        .spec
+        .needs
+        .iter()
+        .filter_map(|id| run.state.step(*id))
+        .filter(|needed| !matches!(needed.state, StepState::Succeeded { .. }))
+        .map(|needed| name(&needed.spec.target).to_string())
+        .collect();
+    if !open.is_empty() {
+        let detail = format!("{} must succeed first", open.join(", "));
+        return Some(Waiting::of("dependency", detail));
+    }
+    if let Some(build) = build(&step.spec.target).and_then(|build| builds.get(&build)) {
+        if let Some(detail) = unbuilt(build) {
+            return Some(Waiting { job: build.job, ..Waiting::of("build", detail) });
+        }
+    }
+    let held = |holder: &Holder, what: &str| {
+        let detail = format!("{what} of the install is held by a step of run {}", holder.run);
+        Waiting {
+            run: Some(holder.run),
+            install: Some(install.install),
+            ..Waiting::of("reservation", detail)
+        }
+    };
+    let state = &install.state;
+    let other = |holder: &&Holder| holder.step != step.spec.step;
+    match &step.spec.target {
+        Target::Sandbox { .. } => {
+            let component = state.holders.iter().find(|(_, holder)| other(holder));
+            let sandbox = state.sandbox_holder.as_ref().filter(other);
+            sandbox
+                .map(|holder| held(holder, "the sandbox"))
+                .or_else(|| component.map(|(name, holder)| held(holder, name)))
+        }
+        Target::Component { name, .. } => {
+            let component = state.holders.get(name).filter(other);
+            let sandbox = state.sandbox_holder.as_ref().filter(other);
+            sandbox
+                .map(|holder| held(holder, "the sandbox"))
+                .or_else(|| component.map(|holder| held(holder, name)))
+        }
+        Target::Action { .. } => None,
+    }
+}
+
+/// What people call the target of a step.
+pub fn name(target: &Target) -> &str {
+    match target {
+        Target::Sandbox { .. } => "sandbox",
+        Target::Component { name, .. } | Target::Action { name } => name,
+    }
+}
+
+fn build(target: &Target) -> Option<BuildId> {
+    match target {
+        Target::Sandbox { build } | Target::Component { build, .. } => Some(*build),
+        Target::Action { .. } => None,
+    }
+}
+
+fn unbuilt(build: &builds::Row) -> Option<String> {
+    let name = &build.order.component_name;
+    match &build.state {
+        BuildState::Unborn | BuildState::Requested => {
+            Some(format!("the build of {name} has no job yet"))
+        }
+        BuildState::Building { job } => Some(format!("the build of {name} is made by {job}")),
+        BuildState::Failed { detail, .. } => {
+            Some(format!("the build of {name} failed: {detail}; sync again or retry the build"))
+        }
+        BuildState::Succeeded { .. } => None,
+    }
+}
