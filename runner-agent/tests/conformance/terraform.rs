@@ -137,7 +137,7 @@ async fn a_plan_is_applied_with_the_very_providers_that_made_it() {
         return;
     };
     for (name, value) in [
-        ("TF_CLI_CONFIG_FILE", &config),
+        ("TF_CLI_CONFIG_FILE", config.as_str()),
         ("AWS_ACCESS_KEY_ID", "nobody"),
         ("AWS_SECRET_ACCESS_KEY", "nothing"),
         ("AWS_ENDPOINT_URL", "http://127.0.0.1:9"),
