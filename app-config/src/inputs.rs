@@ -90,7 +90,8 @@ fn one(input: &Input, given: Option<&Value>) -> Result<String, InputProblem> {
     let default = input.default.clone().filter(|text| !text.is_empty());
     let Some(value) = given.filter(|value| !value.is_null()) else {
         return match default {
-            Some(default) => Ok(default),
+            Some(default) if default.contains("{{") || accepts(input.kind, &default) => Ok(default),
+            Some(default) => Err(ill_typed(input, &default)),
             None if input.required => missing(name),
             None => Ok(String::new()),
         };
@@ -119,8 +120,12 @@ fn one(input: &Input, given: Option<&Value>) -> Result<String, InputProblem> {
     if shape && accepts(input.kind, &text) {
         return Ok(text);
     }
-    let found: String = text.chars().take(60).collect();
-    Err(InputProblem::IllTyped { name, wanted: wanted(input.kind), found: format!("{found:?}") })
+    Err(ill_typed(input, &text))
+}
+
+fn ill_typed(input: &Input, text: &str) -> InputProblem {
+    let found = format!("{:?}", text.chars().take(60).collect::<String>());
+    InputProblem::IllTyped { name: input.name.clone(), wanted: wanted(input.kind), found }
 }
 
 /// Whether a text is a value of a kind.

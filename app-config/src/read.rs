@@ -81,8 +81,11 @@ pub fn survey(app: &Tree, plugins: &[PluginPin]) -> Reading {
 pub fn read(bundle: &Tree) -> Result<(AppConfig, Vec<Diagnostic>), Vec<Diagnostic>> {
     let plugins = bundle.plugins().map_err(|error| vec![about_bundle(&error)])?;
     let Reading { mut config, mut diagnostics } = survey(&bundle.app(), &plugins);
-    let gathered = sources::attach(bundle, &mut config);
-    diagnostics.extend(gathered);
+    diagnostics.extend(sources::attach(bundle, &mut config));
+    if !diagnostics.iter().any(Diagnostic::is_error) {
+        // A file that could not be read would make a stranger of its component's module.
+        diagnostics.extend(sources::strangers(bundle, &config));
+    }
     sort(&mut diagnostics);
     if diagnostics.iter().any(Diagnostic::is_error) {
         return Err(diagnostics);

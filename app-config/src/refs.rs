@@ -29,6 +29,12 @@ pub struct Reads {
     pub stack: BTreeSet<String>,
     pub secrets: BTreeSet<String>,
     pub actions: BTreeSet<String>,
+    /// Components that some template needs to exist; others are only asked for (`dig`, `index`).
+    #[serde(skip)]
+    pub needed_components: BTreeSet<String>,
+    /// Inputs that some template needs to exist.
+    #[serde(skip)]
+    pub needed_inputs: BTreeSet<String>,
 }
 
 impl Reads {
@@ -52,8 +58,8 @@ impl Reads {
         let mut reads = Reads::default();
         if is_template(&text.value) {
             let template = Template::parse(&text.value, &text.origin)?;
-            for path in crate::template::reads::reads(template.parsed()) {
-                reads.take(&path);
+            for (path, insists) in crate::template::reads::reads(template.parsed()) {
+                reads.take(&path, insists);
             }
         }
         Ok(reads)
@@ -78,17 +84,24 @@ impl Reads {
         self.stack.extend(other.stack);
         self.secrets.extend(other.secrets);
         self.actions.extend(other.actions);
+        self.needed_components.extend(other.needed_components);
+        self.needed_inputs.extend(other.needed_inputs);
     }
 
-    fn take(&mut self, path: &Path) {
+    fn take(&mut self, path: &Path, insists: bool) {
         let parts: Vec<&str> = path.iter().map(String::as_str).collect();
         match parts.as_slice() {
             ["components"] | ["components", ANY, ..] => self.all_components = true,
             ["components", name, rest @ ..] => {
-                let outputs = self.components.entry(name.to_string()).or_default();
-                if let ["outputs", output, ..] = rest {
-                    outputs.insert(output.to_string());
+                if insists {
+                    self.needed_components.insert(name.to_string());
                 }
+                let outputs = self.components.entry(name.to_string()).or_default();
+                match rest {
+                    ["outputs"] => outputs.insert(ANY.to_string()),
+                    ["outputs", output, ..] => outputs.insert(output.to_string()),
+                    _ => false,
+                };
             }
             ["inputs"] | ["inputs", "inputs"] | ["install", "inputs"] => self.all_inputs = true,
             ["inputs", "inputs", name, ..] | ["install", "inputs", name, ..] => {
@@ -96,6 +109,7 @@ impl Reads {
                     self.all_inputs = true;
                 } else {
                     self.inputs.insert(name.to_string());
+                    self.needed_inputs.extend(insists.then(|| name.to_string()));
                 }
             }
             ["sandbox"] | ["sandbox", "outputs"] | ["install", "sandbox"] => {

@@ -128,11 +128,11 @@ fn text_refers(
             return None;
         }
     };
-    for name in reads.components.keys().filter(|name| config.component(name).is_none()) {
+    for name in reads.needed_components.iter().filter(|name| config.component(name).is_none()) {
         let message = format!("a template reads the component `{name}`, which does not exist");
         at(reader, severity, "unknown_component", text, name, message, "check the name");
     }
-    for name in reads.inputs.iter().filter(|name| config.input(name).is_none()) {
+    for name in reads.needed_inputs.iter().filter(|name| config.input(name).is_none()) {
         let message = format!("a template reads the input `{name}`, which does not exist");
         at(reader, severity, "unknown_input", text, name, message, "declare it in inputs.toml");
     }

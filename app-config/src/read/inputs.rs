@@ -73,7 +73,8 @@ fn input(section: Section<'_>) -> Input {
         && !accepts(kind, default)
     {
         let message = format!("the default {default:?} of `{}` is no {}", input.name, kind.name());
-        section.error("default", "bad_default", message, "correct the default or the type");
+        let remedy = "an install that does not give it is refused; correct the default or the type";
+        section.warning("default", "bad_default", message, remedy);
     }
     section.ignore(&["index", "labels"]);
     section.finish();

@@ -17,7 +17,6 @@ pub fn attach(bundle: &Tree, config: &mut AppConfig) -> Vec<Diagnostic> {
     if let Some(sandbox) = &mut config.sandbox {
         one(bundle, SANDBOX, "sandbox.toml", &mut sandbox.module, &plugins, &mut findings);
     }
-    findings.extend(strangers(bundle, config));
     findings
 }
 
@@ -83,7 +82,7 @@ fn missing(name: &str, module: &Module, source: &Tree) -> Option<(String, String
 }
 
 /// Sources that belong to nobody: a bundle says nothing that it does not mean.
-fn strangers(bundle: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
+pub fn strangers(bundle: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
     let mut names: Vec<String> = bundle
         .subtree(SOURCE)
         .iter()

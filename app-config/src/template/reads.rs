@@ -1,7 +1,7 @@
 //! What a template reads, found without rendering it: follows the dot and the variables through
 //! `with`, `range`, `index` and `dig`, so that `(index .nuon.components "db").outputs.url` counts
 //! as a read of that output.
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::ast::{Base, Command, Node, Operand, Parsed, Pipe};
 
@@ -17,23 +17,32 @@ const BUDGET: usize = 200_000;
 /// A value that may come from more places than this comes from anywhere.
 const PLACES: usize = 64;
 
-/// Every path that a template may read.
-pub(crate) fn reads(parsed: &Parsed) -> BTreeSet<Path> {
+/// Every path that a template may read, and whether some read of it fails when it is not there:
+/// `dig` and `index` ask, a field insists.
+pub(crate) fn reads(parsed: &Parsed) -> BTreeMap<Path, bool> {
     let mut walk =
-        Walk { parsed, vars: Vec::new(), found: BTreeSet::new(), depth: 0, left: BUDGET };
-    walk.vars.push(("$".into(), vec![Vec::new()]));
-    walk.nodes(&parsed.body, &vec![Vec::new()]);
+        Walk { parsed, vars: Vec::new(), found: BTreeMap::new(), depth: 0, left: BUDGET };
+    let top = vec![Place { path: Path::new(), insists: true }];
+    walk.vars.push(("$".into(), top.clone()));
+    walk.nodes(&parsed.body, &top);
     let state = |path: &Path| matches!(path.first().map(String::as_str), Some("nuon" | "stead"));
-    walk.found.into_iter().filter(state).map(|path| path[1..].to_vec()).collect()
+    let found = walk.found.into_iter().filter(|(path, _)| state(path));
+    found.map(|(path, insists)| (path[1..].to_vec(), insists)).collect()
 }
 
 /// The places a value may come from; empty when it comes from none.
-type Places = Vec<Path>;
+type Places = Vec<Place>;
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    path: Path,
+    insists: bool,
+}
 
 struct Walk<'t> {
     parsed: &'t Parsed,
     vars: Vec<(String, Places)>,
-    found: BTreeSet<Path>,
+    found: BTreeMap<Path, bool>,
     depth: usize,
     left: usize,
 }
@@ -76,7 +85,7 @@ impl<'t> Walk<'t> {
             Node::Range { pipe, body, otherwise } => {
                 let places = self.pipe(pipe, dot);
                 self.read(&places);
-                let items: Places = places.iter().map(|path| below(path, ANY)).collect();
+                let items: Places = places.iter().map(|place| below(place, ANY, false)).collect();
                 if let Some(name) = pipe.sets.last() {
                     self.set(name, items.clone());
                 }
@@ -188,7 +197,9 @@ impl<'t> Walk<'t> {
     }
 
     fn read(&mut self, places: &Places) {
-        self.found.extend(places.iter().filter(|path| !path.is_empty()).cloned());
+        for place in places.iter().filter(|place| !place.path.is_empty()) {
+            *self.found.entry(place.path.clone()).or_default() |= place.insists;
+        }
     }
 
     fn get(&self, name: &str) -> Places {
@@ -216,20 +227,20 @@ fn step(places: &Places, key: &Base) -> Places {
         Base::Dot | Base::Variable(_) | Base::Function(_) | Base::Paren(_) | Base::Nil => ANY,
         Base::Int(_) | Base::Float(_) | Base::Bool(_) => ANY,
     };
-    places.iter().map(|path| below(path, key)).collect()
+    places.iter().map(|place| below(place, key, false)).collect()
 }
 
 fn fields(places: Places, fields: &[String]) -> Places {
-    fields
-        .iter()
-        .fold(places, |places, field| places.iter().map(|path| below(path, field)).collect())
+    fields.iter().fold(places, |places, field| {
+        places.iter().map(|place| below(place, field, place.insists)).collect()
+    })
 }
 
-fn below(path: &Path, key: &str) -> Path {
-    let mut path = path.clone();
+fn below(place: &Place, key: &str, insists: bool) -> Place {
+    let mut path = place.path.clone();
     // Longer paths than the state is deep say nothing more.
     if path.len() < 32 {
         path.push(key.to_string());
     }
-    path
+    Place { path, insists }
 }

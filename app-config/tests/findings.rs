@@ -1,0 +1,291 @@
+//! What is wrong with a config is said with its place and its way out, and all of it at once.
+use std::collections::BTreeMap;
+
+use app_config::{
+    AppConfig, Change, Diagnostic, File, InputProblem, Limits, Tree, TreeError, diff, graph, read,
+    resolve_inputs,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+const COMPONENT: &str =
+    "name = \"a\"\ntype = \"terraform_module\"\n[public_repo]\nrepo = \"x/y\"\n";
+
+/// A small app that is read without a finding, with some files other.
+fn bundle(changes: &[(&str, &str)]) -> Tree {
+    let sandbox = "terraform_version = \"1.11.4\"\n[public_repo]\nrepo = \"x/y\"\n";
+    let mut files = BTreeMap::from([
+        ("app/metadata.toml", "version = \"v2\""),
+        ("app/sandbox.toml", sandbox),
+        ("app/components/a.toml", COMPONENT),
+        ("source/sandbox/main.tf", ""),
+        ("source/a/main.tf", ""),
+    ]);
+    files.extend(changes.iter().copied());
+    let mut tree = Tree::default();
+    for (path, text) in files.into_iter().filter(|(_, text)| *text != "-") {
+        tree.insert(path, File { bytes: text.into(), executable: false }).unwrap();
+    }
+    tree
+}
+
+fn config(changes: &[(&str, &str)]) -> AppConfig {
+    read(&bundle(changes)).unwrap().0
+}
+
+fn refusal(changes: &[(&str, &str)]) -> Diagnostic {
+    let findings = read(&bundle(changes)).unwrap_err();
+    let errors: Vec<Diagnostic> = findings.into_iter().filter(Diagnostic::is_error).collect();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    errors.into_iter().next().unwrap()
+}
+
+#[test]
+fn a_small_app_is_read_without_a_finding() {
+    let (config, findings) = read(&bundle(&[])).unwrap();
+    assert!(findings.is_empty(), "{findings:?}");
+    assert_eq!(config.components[0].module.source.as_ref().unwrap().directory, ".");
+}
+
+#[test]
+fn each_refusal_names_the_place() {
+    let with = |line: &str| format!("{line}\n{COMPONENT}");
+    let vars = |text: &str| format!("{COMPONENT}[vars]\nx = \"{text}\"\n");
+    let a = "app/components/a.toml";
+    let cases: Vec<(&str, String, &str, (u32, u32), &str)> = vec![
+        (a, "name = \"a\"\ntype = ".into(), "malformed_file", (2, 8), "this is not TOML"),
+        (a, COMPONENT.replace("terraform_module", "helm_chart"), "not_yet", (2, 1), "Kubernetes support comes with a later release"),
+        (a, COMPONENT.replace("terraform_module", "typo"), "unknown_kind", (2, 1), "no component type `typo`"),
+        (a, COMPONENT.replace("\"a\"", "\"a-b\""), "bad_name", (1, 1), "no name for a component"),
+        (a, with("dependencies = [\"b\"]"), "unknown_component", (0, 0), "names the component `b`"),
+        (a, with("dependencies = [\"a\"]"), "cycle", (0, 0), "in a circle: a → a"),
+        (a, with("dependencies = 3"), "wrong_type", (1, 1), "has to be a list of strings"),
+        (a, vars("{{ .nuon.components.zz.outputs.y }}"), "unknown_component", (6, 25), "reads the component `zz`"),
+        (a, vars("{{ .nuon.inputs.inputs.zz }}"), "unknown_input", (6, 29), "reads the input `zz`"),
+        (a, vars("{{ nope .nuon.x }}"), "template", (6, 9), "there is no function \"nope\""),
+        (a, vars("{{ if .nuon.x }}"), "template", (6, 6), "has no `end`"),
+        (a, format!("{COMPONENT}[[var_file]]\ncontents = \"./no.tfvars\""), "missing_file", (6, 13), "components/no.tfvars"),
+        (a, format!("{COMPONENT}[[var_file]]\ncontents = \"../../x\""), "path_escape", (6, 13), "leaves the app directory"),
+        (a, format!("{COMPONENT}[[var_file]]\ncontents = \"https://x/y\""), "remote_content", (6, 13), "not fetched"),
+        (a, COMPONENT.replace("x/y\"", "x/y\"\ndirectory = \"../z\""), "path_escape", (5, 1), "leaves its repository"),
+        ("app/metadata.toml", "-".into(), "no_metadata", (0, 0), "there is no metadata.toml"),
+        ("app/nuon.toml", "x = 1".into(), "legacy_format", (0, 0), "older one-file format"),
+        ("source/a/main.tf", "-".into(), "missing_module", (0, 0), "the module of `a` (. in x/y) is missing"),
+        ("source/b/main.tf", "".into(), "malformed_bundle", (0, 0), "`b`, which is no component"),
+        ("plugins.json", "{".into(), "malformed_bundle", (0, 0), "plugins.json"),
+        ("app/inputs.toml", "[[input]]\nname = \"s\"\nsensitive = true".into(), "not_yet", (3, 1), "is sensitive"),
+        ("app/inputs.toml", "[[input]]\nname = \"s\"\ntype = \"int\"".into(), "unknown_input_type", (3, 1), "`int`"),
+        ("app/actions/x.toml", "name = \"x\"\ntimeout = \"9h\"\n[[steps]]\nname = \"s\"\ncommand = \"c\"".into(), "bad_timeout", (2, 1), "9h"),
+        ("app/actions/x.toml", "name = \"x\"".into(), "no_steps", (1, 1), "has no steps"),
+        ("app/actions/x.toml", "name = \"x\"\n[[triggers]]\ntype = \"post-deploy-component\"\ncomponent_name = \"q\"\n[[steps]]\nname = \"s\"\ncommand = \"c\"".into(), "unknown_component", (0, 0), "`q`"),
+        ("app/components/b.toml", COMPONENT.into(), "duplicate_name", (0, 0), "described twice"),
+    ];
+    for (path, text, code, place, message) in cases {
+        let findings = read(&bundle(&[(path, &text)])).unwrap_err();
+        let found = findings.iter().find(|finding| finding.is_error() && finding.code == code);
+        let found = found.unwrap_or_else(|| panic!("no {code}: {findings:?}"));
+        assert_eq!((found.line, found.column), place, "{found}");
+        assert!(found.message.contains(message), "{found}");
+        assert!(!found.remedy.is_empty(), "{found}");
+    }
+}
+
+#[test]
+fn a_cycle_through_templates_is_shown_from_end_to_end() {
+    let part = |name: &str, reads: &str| {
+        let vars = format!("[vars]\nx = \"{{{{ .nuon.components.{reads}.outputs.y }}}}\"\n");
+        format!("{}{vars}", COMPONENT.replace("\"a\"", &format!("{name:?}")))
+    };
+    let (a, b, c) = (part("a", "b"), part("b", "c"), part("c", "a"));
+    let found = refusal(&[
+        ("app/components/a.toml", &a),
+        ("app/components/b.toml", &b),
+        ("app/components/c.toml", &c),
+        ("source/b/main.tf", ""),
+        ("source/c/main.tf", ""),
+    ]);
+    assert!(found.message.ends_with("a → b → c → a"), "{found}");
+}
+
+#[test]
+fn keys_of_other_versions_are_warnings() {
+    let text = format!("colour = \"red\"\nlabels = {{ a = \"b\" }}\n{COMPONENT}");
+    let (_, findings) = read(&bundle(&[("app/components/a.toml", &text)])).unwrap();
+    assert_eq!(findings.len(), 1);
+    assert_eq!(
+        findings[0].to_string(),
+        "warning: the key `colour` is not known here and has no effect\n  --> \
+         components/a.toml:1:1\n  = remove it, or check its spelling"
+    );
+}
+
+#[test]
+fn an_empty_file_is_as_good_as_none() {
+    config(&[("app/inputs.toml", "\n"), ("app/inputs/x.toml", "name = \"x\"")]);
+    let found = refusal(&[
+        ("app/inputs.toml", "[[input]]\nname = \"y\""),
+        ("app/inputs/x.toml", "name = \"x\""),
+    ]);
+    assert_eq!(found.code, "both_forms");
+}
+
+const INPUTS: &str = r#"
+[[input]]
+name = "who"
+required = true
+[[input]]
+name = "many"
+type = "number"
+default = "2"
+[[input]]
+name = "open"
+type = "bool"
+[[input]]
+name = "tags"
+type = "list"
+[[input]]
+name = "extra"
+type = "json"
+"#;
+
+fn resolve(given: Value) -> Result<BTreeMap<String, String>, Vec<InputProblem>> {
+    let given = given.as_object().unwrap().clone().into_iter().collect();
+    resolve_inputs(&config(&[("app/inputs.toml", INPUTS)]), &given)
+}
+
+#[test]
+fn inputs_become_texts_with_their_defaults() {
+    let resolved = resolve(json!({"who": "me", "open": true, "tags": ["a"], "extra": {"k": 1}}));
+    let texts = [
+        ("extra", "{\"k\":1}"),
+        ("many", "2"),
+        ("open", "true"),
+        ("tags", "[\"a\"]"),
+        ("who", "me"),
+    ];
+    let texts = texts.map(|(name, text)| (name.to_string(), text.to_string()));
+    assert_eq!(resolved, Ok(texts.into()));
+    assert_eq!(resolve(json!({"who": "me"})).unwrap()["open"], "");
+    assert_eq!(resolve(json!({"who": "me", "many": 8})).unwrap()["many"], "8");
+    assert_eq!(resolve(json!({"who": "me", "tags": "a,b"})).unwrap()["tags"], "a,b");
+}
+
+#[test]
+fn every_wrong_input_is_named() {
+    let problems =
+        resolve(json!({"mny": 1, "open": "yes", "many": "two", "tags": "[", "extra": "{"}));
+    let messages: Vec<String> = problems.unwrap_err().iter().map(|p| p.to_string()).collect();
+    assert_eq!(
+        messages,
+        [
+            "there is no input `mny`; did you mean `many`?",
+            "the input `extra` has to be JSON, not \"{\"",
+            "the input `many` has to be a number, not \"two\"",
+            "the input `open` has to be true or false, not \"yes\"",
+            "the input `tags` has to be a list, not \"[\"",
+            "the input `who` is required and was not given",
+        ]
+    );
+    assert!(resolve(json!({"who": ""})).is_err());
+    assert!(resolve(json!({"who": {"a": 1}})).is_err());
+    assert!(resolve(json!({"who": "me", "open": 1})).is_err());
+}
+
+#[test]
+fn a_diff_says_why() {
+    let vars = |text: &str| format!("{COMPONENT}[vars]\nx = \"{text}\"\n");
+    let (old, new) = (vars("{{ .nuon.inputs.inputs.n }}"), vars("{{ .nuon.inputs.inputs.n }}!"));
+    let input = |n: &str| format!("[[input]]\nname = \"n\"\ndefault = \"{n}\"");
+    let a = "app/components/a.toml";
+    let b = COMPONENT.replace("\"a\"", "\"b\"");
+    let before = config(&[(a, &old), ("app/inputs.toml", &input("1"))]);
+    let after = config(&[
+        (a, &new),
+        ("app/inputs.toml", &input("2")),
+        ("source/a/main.tf", "# new"),
+        ("app/components/b.toml", &b),
+        ("source/b/main.tf", ""),
+    ]);
+    let difference = diff(&before, &after);
+    assert_eq!(
+        difference.to_string(),
+        "components\n  ~ a\n      its source\n      vars.x: \"{{ .nuon.inputs.inputs.n }}\" -> \
+         \"{{ .nuon.inputs.inputs.n }}!\"\n      the default of input n: \"1\" -> \"2\"\n  + \
+         b\ninputs\n  ~ n\n      default: \"1\" -> \"2\""
+    );
+    assert_eq!(difference.to_build(), ["a", "b"].map(String::from).into());
+    let back = diff(&after, &before);
+    assert_eq!(back.components[1].change, Change::Removed);
+    assert_eq!(diff(&after, &after).to_string(), "nothing changed");
+}
+
+#[test]
+fn a_component_keeps_its_digest_when_only_its_comments_or_an_input_change() {
+    let first = config(&[]);
+    let commented = format!("# a note\n{COMPONENT}");
+    let second = config(&[
+        ("app/components/a.toml", &commented),
+        ("app/inputs.toml", "[[input]]\nname = \"n\""),
+        ("app/README.md", "other"),
+    ]);
+    assert_eq!(first.components[0].module.digest, second.components[0].module.digest);
+    let files = |text: &str| {
+        let named = format!("{COMPONENT}[[var_file]]\ncontents = \"./a.tfvars\"\n");
+        config(&[("app/components/a.toml", &named), ("app/components/a.tfvars", text)])
+    };
+    let (one, two) = (files("x = 1"), files("x = 2"));
+    assert_ne!(one.components[0].module.digest, two.components[0].module.digest);
+    assert_eq!(one.components[0].module.var_files[0].value, "x = 1");
+}
+
+#[test]
+fn a_component_that_is_asked_for_need_not_exist() {
+    let text = format!(
+        "{COMPONENT}[vars]\nx = '{{{{ dig \"zz\" \"outputs\" \"\" .nuon.components }}}}'\n"
+    );
+    let config = config(&[("app/components/a.toml", &text)]);
+    assert!(graph(&config).dependencies("a").is_empty());
+}
+
+#[test]
+fn hostile_toml_is_an_error_and_nothing_worse() {
+    let deep = format!("x = {}1{}", "[".repeat(50_000), "]".repeat(50_000));
+    let dotted = format!("{} = 1", vec!["a"; 20_000].join("."));
+    let tables = format!("[{}]\nx = 1", vec!["a"; 20_000].join("."));
+    let large = format!("x = \"{}\"", "a".repeat(2 << 20));
+    for text in [deep, dotted, tables, large] {
+        let found = refusal(&[("app/components/a.toml", &text), ("source/a/main.tf", "-")]);
+        assert_eq!((found.code, found.file.as_str()), ("malformed_file", "components/a.toml"));
+        assert!(found.message.len() < 400, "{}", found.message);
+    }
+    let mut tree = bundle(&[]);
+    let bytes = vec![0xff, 0xfe];
+    tree.insert("app/runner.toml", File { bytes, executable: false }).unwrap();
+    assert!(read(&tree).unwrap_err()[0].message.contains("not UTF-8"));
+}
+
+#[test]
+fn a_bundle_is_refused_before_it_is_read() {
+    let error = Tree::decode(b"x", Limits::default()).unwrap_err();
+    assert!(matches!(error, TreeError::Malformed(_) | TreeError::NotCanonical), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn no_file_breaks_the_reader(
+        kind in prop::sample::select(vec!["metadata.toml", "inputs.toml", "sandbox.toml",
+            "components/x.toml", "actions/x.toml", "permissions.toml", "secrets/s.toml",
+            "policies.toml", "break_glass.toml", "installs/i.toml", "runner.toml", "stack.toml"]),
+        lines in prop::collection::vec(prop::sample::select(vec![
+            "name = \"x\"", "name = 3", "type = \"terraform_module\"", "type = []", "[vars]",
+            "[[steps]]", "[[triggers]]", "[[input]]", "[[group]]", "[public_repo]", "repo = \"a/b\"",
+            "directory = \"../..\"", "contents = \"./x\"", "x = \"{{ .nuon.components.x.outputs.y }}\"",
+            "timeout = \"\"", "[[role]]", "[[policies]]", "vars = 1", "dependencies = [\"x\"]",
+            "[env_vars]", "required = \"maybe\"", "[aws_account]", "default = 1.5", "d = 1979-05-27",
+            "[[var_file]]", "x = \"{{ .nuon\"", "index = true", "é = 'ü'"]), 0..12),
+    ) {
+        let text = lines.join("\n");
+        let path = format!("app/{kind}");
+        let _ = read(&bundle(&[(path.as_str(), text.as_str())]));
+    }
+}
