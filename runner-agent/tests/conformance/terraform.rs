@@ -168,7 +168,8 @@ async fn a_plan_is_applied_with_the_very_providers_that_made_it() {
 
 /// The configuration of whoever runs the tests, or one for Terraform's own directory.
 fn mirror(room: &Room) -> Option<String> {
-    if let Ok(config) = std::env::var("TF_CLI_CONFIG_FILE") {
+    let named = std::env::var("TF_CLI_CONFIG_FILE");
+    if let Some(config) = named.ok().filter(|path| std::path::Path::new(path).is_file()) {
         return Some(config);
     }
     let plugins = std::path::PathBuf::from(std::env::var_os("HOME")?).join(".terraform.d/plugins");
