@@ -13,6 +13,8 @@ pub mod auth;
 pub mod client;
 /// From a queued job to a waiting runner, and who is still there.
 pub mod dispatch;
+/// The Control API: people and services.
+pub mod control;
 /// The OpenAPI documents and the page that shows them.
 pub mod docs;
 /// What handlers take apart.

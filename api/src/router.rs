@@ -11,7 +11,7 @@ use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
-    artifacts, auth, docs, metrics, ops,
+    artifacts, auth, control, docs, metrics, ops,
     problem::{Code, Problem},
     runner,
     state::App,
@@ -24,7 +24,9 @@ const BODY_BYTES: usize = 2 * 1024 * 1024;
 pub fn control_api() -> (Router<App>, OpenApi) {
     let about = "For people and services. Every call carries `Authorization: Bearer stead_…`; every \
                  refusal is an RFC 9457 problem with a stable `code`.";
-    OpenApiRouter::with_openapi(document("Stead Control API", about)).split_for_parts()
+    let mut api = OpenApiRouter::with_openapi(document("Stead Control API", about));
+    api = api.merge(control::routes());
+    api.split_for_parts()
 }
 
 /// The Runner API with its OpenAPI document: agents.
@@ -44,11 +46,11 @@ fn document(title: &str, about: &str) -> OpenApi {
 /// Everything behind the people's door.
 pub fn control(app: &App) -> Router {
     let (api, document) = control_api();
-    // Only these routes know the caller; probes and documents need none.
-    let api = match api.has_routes() {
-        true => api.route_layer(from_fn_with_state(app.clone(), auth::guard)),
-        false => api,
-    };
+    // Only these routes know the caller; probes and documents need none. The last layer is the first met.
+    let api = api
+        .route_layer(from_fn_with_state(app.clone(), control::once))
+        .route_layer(from_fn_with_state(app.clone(), control::fresh))
+        .route_layer(from_fn_with_state(app.clone(), auth::guard));
     finish(app, api.merge(docs::routes(document)).merge(ops::routes(true)))
 }
 
@@ -80,3 +82,6 @@ async fn not_so(method: Method, uri: Uri) -> Problem {
 fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
     Problem::internal("a handler panicked").into_response()
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,11 +64,6 @@ impl Client {
         self.fresh(&format!("/v1/builds/{build}"), &()).await
     }
 
-    /// Build the same source again.
-    pub async fn retry_build(&self, build: BuildId) -> Said<builds::BuildRetried> {
-        self.change(Method::POST, &format!("/v1/builds/{build}/retry"), &json!({})).await
-    }
-
     /// Make an install.
     pub async fn create_install(
         &self,

@@ -93,13 +93,3 @@ pub struct BuildsQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
-
-/// A new build of the same source.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct BuildRetried {
-    /// The new build.
-    #[schema(value_type = String)]
-    pub build: BuildId,
-    /// Visible from here.
-    pub position: u64,
-}

@@ -70,7 +70,7 @@ pub struct RunSummary {
     pub install_name: String,
     /// What: `provision`, `deploy`, `teardown`, `input_update` …
     pub kind: String,
-    /// `requested`, `running`, `waiting_for_approval`, `cancelling`, `succeeded`, `failed` or `cancelled`.
+    /// `running`, `waiting_for_approval`, `cancelling`, `succeeded`, `failed`, `denied` or `cancelled`.
     pub state: String,
     /// By whom: an actor.
     pub requested_by: String,
@@ -157,8 +157,9 @@ pub struct Plan {
     pub change: u64,
     /// Things it would destroy.
     pub destroy: u64,
-    /// Who made it: a tool and its version.
-    pub tool: String,
+    /// Who made it, where that is known: a tool and its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
     /// The blob of its redacted summary.
     #[schema(value_type = String)]
     pub summary: Digest,

@@ -23,12 +23,6 @@ Examples:
         /// The build's id
         build: BuildId,
     },
-    /// Build the same source again
-    #[command(after_help = "Example:\n  stead builds retry bld_01JD…")]
-    Retry {
-        /// The build that failed
-        build: BuildId,
-    },
 }
 
 #[derive(Debug, Args)]
@@ -54,10 +48,6 @@ pub async fn run(verb: Builds, settings: &Settings) -> Result<(), Failure> {
         Builds::Show { build } => {
             let build = desk.client.build(build).await?;
             desk.screen.one(&build, |screen| show(&build, screen))
-        }
-        Builds::Retry { build } => {
-            let retried = desk.client.retry_build(build).await?;
-            desk.screen.one(&retried, |_| format!("Requested {}.\n", retried.build))
         }
     }
 }
@@ -108,6 +98,7 @@ fn show(build: &Build, screen: &crate::render::Screen) -> String {
     if let Some(reason) = &build.reason {
         let detail = build.detail.as_deref().unwrap_or_default();
         text += &format!("  failed     {reason}: {detail}\n");
+        text += "  try        correct the source and sync again: that builds it again\n";
     }
     if let Some(job) = &build.job {
         text += &format!("  log        stead jobs logs {job}\n");

@@ -1,0 +1,158 @@
+//! `/v1/audit`: the log itself, as of when, and what proves it.
+mod records;
+mod states;
+
+use axum::{
+    Json,
+    body::Body,
+    extract::State,
+    http::header,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use domain::decider::Timestamp;
+use schemas::control::audit::{
+    AsOf, AsOfQuery, Checkpoint, EventRecord, Events, EventsQuery, Proof, ProofQuery,
+};
+
+use crate::{
+    extract::Query,
+    problem::{Answer, Code, Problem},
+    state::App,
+};
+
+/// How many events one page of an export holds in memory.
+const PAGE: u32 = 1000;
+
+/// Some events, oldest first
+///
+/// Go on with `after` = `searched` until that is `head`.
+#[utoipa::path(
+    get, path = "/v1/audit/events", tag = "audit", params(EventsQuery),
+    responses((status = 200, body = Events)),
+)]
+pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) -> Answer<Events> {
+    let limit = which.limit.unwrap_or(50);
+    if limit == 0 || limit > 200 {
+        return Err(Problem::new(Code::BadRequest, "limit takes 1 to 200"));
+    }
+    let wanted = records::Wanted::of(&app, &which).await?;
+    let (items, searched) = wanted.next(&app, wanted.after, limit).await?;
+    Ok(Json(Events { items, searched, head: wanted.until }))
+}
+
+/// All events up to now, one per line, with what computing their leaves again takes
+#[utoipa::path(
+    get, path = "/v1/audit/export", tag = "audit", params(EventsQuery),
+    responses((status = 200, body = EventRecord, content_type = "application/x-ndjson")),
+)]
+pub async fn export(
+    State(app): State<App>,
+    Query(which): Query<EventsQuery>,
+) -> Result<Response, Problem> {
+    let wanted = records::Wanted::of(&app, &which).await?;
+    let lines = async_stream::try_stream! {
+        let mut after = wanted.after;
+        while after < wanted.until {
+            let page = wanted.next(&app, after, PAGE).await.map_err(broken)?;
+            let mut text = Vec::new();
+            for event in &page.0 {
+                serde_json::to_writer(&mut text, event)?;
+                text.push(b'\n');
+            }
+            after = page.1;
+            yield Bytes::from(text);
+        }
+    };
+    let lines: std::pin::Pin<Box<dyn futures::Stream<Item = std::io::Result<Bytes>> + Send>> =
+        Box::pin(lines);
+    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    Ok((kind, Body::from_stream(lines)).into_response())
+}
+
+/// A stream that has begun can only break off; a client sees that it is not whole.
+fn broken(problem: Problem) -> std::io::Error {
+    std::io::Error::other(problem.detail)
+}
+
+/// A signed checkpoint of now
+#[utoipa::path(
+    get, path = "/v1/audit/checkpoint", tag = "audit",
+    responses((status = 200, body = Checkpoint)),
+)]
+pub async fn checkpoint(State(app): State<App>) -> Json<Checkpoint> {
+    Json(signed(&app, &app.engine.log().head()))
+}
+
+fn signed(app: &App, head: &proof::checkpoint::Checkpoint) -> Checkpoint {
+    let key = app.keys.checkpoints();
+    let note = head.sign(key);
+    Checkpoint { note, size: head.size, key: hex::encode(key.verifying_key().as_bytes()) }
+}
+
+/// A proof that an event is in the log, or that an older log is the beginning of today's
+#[utoipa::path(
+    get, path = "/v1/audit/proofs", tag = "audit", params(ProofQuery),
+    responses((status = 200, body = Proof)),
+)]
+pub async fn proofs(State(app): State<App>, Query(which): Query<ProofQuery>) -> Answer<Proof> {
+    let log = app.engine.log();
+    let head = log.head();
+    let mut proof = Proof {
+        checkpoint: signed(&app, &head),
+        position: which.position,
+        leaf: None,
+        consistent_with: which.consistent_with,
+        hashes: Vec::new(),
+    };
+    let hashes = match (which.position, which.consistent_with) {
+        (Some(position), None) if (1..=head.size).contains(&position) => {
+            let event = log.read(position - 1, 1).await?;
+            proof.leaf = event.first().map(|event| hex::encode(event.leaf));
+            log.inclusion(position, head.size).await?
+        }
+        (Some(position), None) => {
+            let there = format!("position {position} (the log has 1 to {})", head.size);
+            return Err(Problem::not_found(there));
+        }
+        (None, Some(old)) => log.consistency(old, head.size).await?,
+        (Some(_), Some(_)) | (None, None) => {
+            let detail = "send either position or consistent_with";
+            return Err(Problem::new(Code::BadRequest, detail));
+        }
+    };
+    proof.hashes = hashes.iter().map(hex::encode).collect();
+    Ok(Json(proof))
+}
+
+/// The state of one thing as of a position or a moment
+#[utoipa::path(
+    get, path = "/v1/audit/state", tag = "audit", params(AsOfQuery),
+    responses((status = 200, body = AsOf)),
+)]
+pub async fn state(State(app): State<App>, Query(which): Query<AsOfQuery>) -> Answer<AsOf> {
+    let position = position(&app, which.position, which.time).await?;
+    states::as_of(&app, &which.stream, position).await.map(Json)
+}
+
+/// The position that is meant: itself, the last one at a moment, or the last one of all.
+pub async fn position(
+    app: &App,
+    position: Option<u64>,
+    time: Option<Timestamp>,
+) -> Result<u64, Problem> {
+    let log = app.engine.log();
+    let head = log.position();
+    match (position, time) {
+        (None, None) => Ok(head),
+        (Some(position), None) if position <= head => Ok(position),
+        (Some(position), None) => {
+            let detail = format!("position {position} is not written yet; the last one is {head}");
+            Err(Problem::new(Code::NotFound, detail))
+        }
+        (None, Some(time)) => Ok(log.position_at(time).await?),
+        (Some(_), Some(_)) => {
+            Err(Problem::new(Code::BadRequest, "send either a position or a time"))
+        }
+    }
+}

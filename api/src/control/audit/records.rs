@@ -1,0 +1,134 @@
+//! Events by what an auditor asks for, byte for byte.
+use chrono::TimeDelta;
+use domain::{decider::Timestamp, ids::EventId};
+use schemas::control::audit::{EventRecord, EventsQuery};
+use serde_json::value::RawValue;
+use sqlx::{Row, postgres::PgRow};
+use ulid::Ulid;
+
+use crate::{
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// How many positions one statement looks at: a rare filter must not read the whole log at once.
+const WINDOW: u64 = 100_000;
+/// The longest text of a filter.
+const FILTER_BYTES: usize = 200;
+
+const SQL: &str = "select position, encode(uuid_send(event_id), 'hex') as event_id, \
+    aggregate_type || '/' || aggregate_id as stream, sequence, event_type, event_version, \
+    recorded_at, payload::text as payload, metadata::text as metadata, \
+    encode(salt, 'hex') as salt, encode(leaf, 'hex') as leaf, encode(chain, 'hex') as chain, \
+    metadata ->> 'actor' as actor from log_event \
+    where position > $1 and position <= $2 \
+    and ($3::text is null or aggregate_type = $3) and ($4::text is null or aggregate_id = $4) \
+    and ($5::text is null or event_type = $5) \
+    and ($6::text is null or starts_with(event_type, $6)) \
+    and ($7::text is null or metadata ->> 'actor' = $7) \
+    order by position limit $8";
+
+/// What is asked for, between two positions.
+pub struct Wanted {
+    /// Not this one, only later ones.
+    pub after: u64,
+    /// This one and no later ones.
+    pub until: u64,
+    aggregate_type: Option<String>,
+    aggregate_id: Option<String>,
+    event_type: Option<String>,
+    event_prefix: Option<String>,
+    actor: Option<String>,
+}
+
+impl Wanted {
+    /// Times become positions: they never go backwards along the log.
+    pub async fn of(app: &App, query: &EventsQuery) -> Result<Wanted, Problem> {
+        let texts = [&query.stream, &query.event_type, &query.actor];
+        if texts.into_iter().flatten().any(|text| text.len() > FILTER_BYTES) {
+            return Err(Problem::new(Code::BadRequest, "a filter has more than 200 bytes"));
+        }
+        let log = app.engine.log();
+        let just_before = |time: Timestamp| time - TimeDelta::microseconds(1);
+        let mut after = query.after.unwrap_or(0);
+        let mut until = log.position();
+        if let Some(since) = query.since {
+            after = after.max(log.position_at(just_before(since)).await?);
+        }
+        if let Some(end) = query.until {
+            until = until.min(log.position_at(just_before(end)).await?);
+        }
+        let (aggregate_type, aggregate_id) = match query.stream.as_deref() {
+            Some(stream) => match stream.split_once('/') {
+                Some((kind, id)) => (Some(kind.to_owned()), Some(id.to_owned())),
+                None => (Some(stream.to_owned()), None),
+            },
+            None => (None, None),
+        };
+        let named = query.event_type.clone();
+        let (event_prefix, event_type) = match named {
+            Some(prefix) if prefix.ends_with('.') => (Some(prefix), None),
+            exact => (None, exact),
+        };
+        let actor = query.actor.clone();
+        Ok(Wanted { after, until, aggregate_type, aggregate_id, event_type, event_prefix, actor })
+    }
+
+    /// The next ones after a position, and up to where the log was searched for them.
+    pub async fn next(
+        &self,
+        app: &App,
+        after: u64,
+        limit: u32,
+    ) -> Result<(Vec<EventRecord>, u64), Problem> {
+        let end = self.until.min(after.saturating_add(WINDOW));
+        if end <= after {
+            return Ok((Vec::new(), after.min(self.until)));
+        }
+        let rows = sqlx::query(SQL)
+            .bind(bigint(after))
+            .bind(bigint(end))
+            .bind(&self.aggregate_type)
+            .bind(&self.aggregate_id)
+            .bind(&self.event_type)
+            .bind(&self.event_prefix)
+            .bind(&self.actor)
+            .bind(i64::from(limit))
+            .fetch_all(&app.pool)
+            .await?;
+        let full = rows.len() == limit as usize;
+        let records: Vec<_> = rows.iter().map(record).collect::<Result<_, _>>()?;
+        let searched = records.last().filter(|_| full).map_or(end, |last| last.position);
+        Ok((records, searched))
+    }
+}
+
+fn record(row: &PgRow) -> Result<EventRecord, Problem> {
+    let number = |column: &str| -> Result<u64, sqlx::Error> {
+        Ok(row.try_get::<i64, _>(column)?.max(0).cast_unsigned())
+    };
+    let raw = |column: &str| -> Result<Box<RawValue>, Problem> {
+        RawValue::from_string(row.try_get(column)?).map_err(Problem::internal)
+    };
+    let id: String = row.try_get("event_id")?;
+    let id = u128::from_str_radix(&id, 16).map_err(Problem::internal)?;
+    Ok(EventRecord {
+        position: number("position")?,
+        event_id: EventId(Ulid(id)),
+        stream: row.try_get("stream")?,
+        sequence: number("sequence")?,
+        event_type: row.try_get("event_type")?,
+        version: row.try_get("event_version")?,
+        recorded_at: row.try_get("recorded_at")?,
+        actor: row.try_get::<Option<String>, _>("actor")?.unwrap_or_default(),
+        payload: raw("payload")?,
+        metadata: raw("metadata")?,
+        salt: row.try_get("salt")?,
+        leaf: row.try_get("leaf")?,
+        chain: row.try_get("chain")?,
+    })
+}
+
+fn bigint(position: u64) -> i64 {
+    i64::try_from(position).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,28 @@
+//! Bytes by digest: bundles, manifests, summaries.
+use axum::{
+    extract::State,
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use domain::digest::Digest;
+
+use crate::{extract::Path, problem::Problem, state::App};
+
+/// The bytes of a blob
+#[utoipa::path(
+    get, path = "/v1/blobs/{digest}", tag = "audit",
+    params(("digest" = String, Path, description = "`sha256:` and 64 hexadecimal digits")),
+    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
+)]
+pub async fn blob(State(app): State<App>, Path(digest): Path<Digest>) -> Result<Response, Problem> {
+    let bytes = event_log::blob::get(&app.pool, &digest).await?;
+    let bytes = bytes.ok_or_else(|| Problem::not_found(&digest))?;
+    let mut response = bytes.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, immutable"));
+    if let Ok(tag) = HeaderValue::from_str(&format!("\"{digest}\"")) {
+        headers.insert(header::ETAG, tag);
+    }
+    Ok(response)
+}

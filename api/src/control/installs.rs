@@ -1,0 +1,202 @@
+//! `/v1/installs`: copies of an app in customers' accounts.
+use axum::{Json, extract::State};
+use domain::{
+    app::App as AppState,
+    install::Install as InstallOf,
+    run::{Cause, RunKind, plan::Scope},
+};
+use schemas::control::{
+    Page,
+    installs::{
+        CreateInstall, EnrolmentIssued, Install, InstallCreated, InstallState, InstallUpdated,
+        InstallsQuery, StateQuery, UpdateInstall,
+    },
+    runs::{RequestRun, RunAsked, RunRequested},
+};
+
+use super::{
+    ask::{Ask, field, optional},
+    read,
+    read::Part,
+    show,
+};
+use crate::{
+    compose::{config::published, state as templates},
+    extract::{self, Path, Query},
+    problem::{Answer, Code, Problem},
+    state::App,
+    usecases::{apps, installs, runs},
+};
+
+/// Installs, the newest first
+#[utoipa::path(
+    get, path = "/v1/installs", tag = "installs", params(InstallsQuery),
+    responses((status = 200, body = Page<Install>)),
+)]
+pub async fn list(
+    State(app): State<App>,
+    Query(which): Query<InstallsQuery>,
+) -> Answer<Page<Install>> {
+    let of = match &which.app {
+        Some(name) => Some(apps::find(&app, name).await?),
+        None => None,
+    };
+    let owned = &app;
+    let part = Part::of::<InstallOf>(which.limit, which.cursor)?;
+    let page = read::list::<InstallOf, _, _>(&app, part, |history| async move {
+        if of.is_some() && history.state.app != of {
+            return Ok(None);
+        }
+        show::install(owned, &history).await
+    });
+    Ok(Json(page.await?))
+}
+
+/// Make an install
+///
+/// The answer holds the one command that the customer runs. Its token is shown only now.
+#[utoipa::path(
+    post, path = "/v1/installs", tag = "installs", request_body = CreateInstall,
+    responses((status = 200, body = InstallCreated)),
+)]
+pub async fn create(
+    State(app): State<App>,
+    Ask { call, .. }: Ask,
+    extract::Json(ask): extract::Json<CreateInstall>,
+) -> Answer<InstallCreated> {
+    let CreateInstall { app: of, name, inputs, auto_approve, config_version } = ask;
+    let of = apps::find(&app, &of).await?;
+    let new = installs::NewInstall { app: of, name, inputs, auto_approve, config_version };
+    let name = new.name.clone();
+    let done = installs::create(&app, &call, new).await?;
+    let installs::Created { install: id, config_version, enrolment } = done.answer;
+    let enrolment = Some(show::enrolment(&app, enrolment, "install"));
+    let position = done.position;
+    Ok(Json(InstallCreated { id, name, app: of, config_version, enrolment, position }))
+}
+
+/// One install
+#[utoipa::path(
+    get, path = "/v1/installs/{install}", tag = "installs",
+    params(("install" = String, Path, description = "The install's name or id")),
+    responses((status = 200, body = Install)),
+)]
+pub async fn show(State(app): State<App>, Path(name): Path<String>) -> Answer<Install> {
+    let id = installs::find(&app, &name).await?;
+    let history = read::one::<InstallOf>(&app, id).await?;
+    let shown = show::install(&app, &history).await?;
+    shown.map(Json).ok_or_else(|| Problem::not_found(name))
+}
+
+/// Change inputs, config version or approval of an install
+///
+/// What the change reaches is planned by a run; no run: nothing is reached.
+#[utoipa::path(
+    patch, path = "/v1/installs/{install}", tag = "installs", request_body = UpdateInstall,
+    params(("install" = String, Path, description = "The install's name or id")),
+    responses((status = 200, body = InstallUpdated)),
+)]
+pub async fn update(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Ask { call, .. }: Ask,
+    extract::Json(ask): extract::Json<UpdateInstall>,
+) -> Answer<InstallUpdated> {
+    let id = installs::find(&app, &name).await?;
+    let UpdateInstall { inputs, config_version, auto_approve, reason } = ask;
+    let asked = [inputs.is_some(), config_version.is_some(), auto_approve.is_some()];
+    if asked.iter().filter(|asked| **asked).count() != 1 {
+        let detail = "send exactly one of inputs, config_version and auto_approve";
+        return Err(Problem::new(Code::Invalid, detail));
+    }
+    let (set, reason) = (inputs.unwrap_or_default(), optional(reason)?);
+    let update =
+        installs::Update { set, config_version, auto_approve, reason, ..Default::default() };
+    let done = installs::update(&app, &call, id, update).await?;
+    let (changed, run, position) = (done.events > 0, done.answer, done.position);
+    Ok(Json(InstallUpdated { id, changed, run, position }))
+}
+
+/// What templates see of an install, now or then
+#[utoipa::path(
+    get, path = "/v1/installs/{install}/state", tag = "installs",
+    params(("install" = String, Path, description = "The install's name or id"), StateQuery),
+    responses((status = 200, body = InstallState)),
+)]
+pub async fn state(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(when): Query<StateQuery>,
+) -> Answer<InstallState> {
+    let id = installs::find(&app, &name).await?;
+    let position = super::audit::position(&app, when.position, when.time).await?;
+    let log = app.engine.log();
+    let install = log.load_as_of::<InstallOf>(&id.to_string(), position).await?.state;
+    let app_id = install.app.ok_or_else(|| Problem::not_found(&name))?;
+    let of = app.engine.load::<AppState>(app_id).await?;
+    let bundle = &published(&of, install.config_version)?.bundle;
+    let config = app.configs.get(&app.pool, bundle).await?;
+    let inputs = installs::resolved(&config, &install.inputs)?;
+    let state = templates::nuon((app_id, &of), (id, &install), &config, &inputs);
+    Ok(Json(InstallState { id, position, state }))
+}
+
+/// A new enrolment token for the install's runner
+#[utoipa::path(
+    post, path = "/v1/installs/{install}/enrolment-tokens", tag = "installs",
+    params(("install" = String, Path, description = "The install's name or id")),
+    responses((status = 200, body = EnrolmentIssued)),
+)]
+pub async fn enrol(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Ask { call, .. }: Ask,
+) -> Answer<EnrolmentIssued> {
+    let id = installs::find(&app, &name).await?;
+    let done = installs::enrol(&app, &call, id).await?;
+    let enrolment = show::enrolment(&app, done.answer, "install");
+    Ok(Json(EnrolmentIssued { enrolment, position: done.position }))
+}
+
+/// Ask for an operation on an install
+///
+/// A run that another one excludes is refused with 409, naming it.
+#[utoipa::path(
+    post, path = "/v1/installs/{install}/runs", tag = "installs", request_body = RequestRun,
+    params(("install" = String, Path, description = "The install's name or id")),
+    responses((status = 200, body = RunRequested)),
+)]
+pub async fn request(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Ask { call, .. }: Ask,
+    extract::Json(ask): extract::Json<RequestRun>,
+) -> Answer<RunRequested> {
+    let id = installs::find(&app, &name).await?;
+    let done = runs::request(&app, &call, id, wish(ask)?).await?;
+    let nothing = || Problem::new(Code::Refused, format!("there is nothing to do for {name}"));
+    Ok(Json(RunRequested { run: done.answer.ok_or_else(nothing)?, position: done.position }))
+}
+
+fn wish(ask: RequestRun) -> Result<runs::Wish, Problem> {
+    let RequestRun { kind, components, action, reason } = ask;
+    if !components.is_empty() && kind != RunAsked::Deploy {
+        return Err(field("components", "are only for a deploy", "leave them out"));
+    }
+    if action.is_some() != (kind == RunAsked::Action) {
+        return Err(field("action", "is for an action, and needed there", "name the action"));
+    }
+    let (kind, scope) = match kind {
+        RunAsked::Provision => (RunKind::Provision, Scope::Everything),
+        RunAsked::Reprovision => (RunKind::Reprovision, Scope::Everything),
+        RunAsked::Deploy if components.is_empty() => (RunKind::Deploy, Scope::Everything),
+        RunAsked::Deploy => {
+            let names = components.into_iter().collect();
+            (RunKind::Deploy, Scope::Named { names, dependents: true })
+        }
+        RunAsked::Teardown => (RunKind::Teardown, Scope::Everything),
+        RunAsked::Deprovision => (RunKind::Deprovision, Scope::Everything),
+        RunAsked::Action => (RunKind::Action, Scope::Reached),
+    };
+    Ok(runs::Wish { kind, scope, action, cause: Cause::Asked, reason: optional(reason)? })
+}

@@ -1,0 +1,110 @@
+//! `/v1/jobs/{job}/attempts/{attempt}/log`: the bytes that a runner sent, now, later, and as they come.
+mod follow;
+mod range;
+
+use axum::{
+    body::Body,
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use domain::{
+    ids::{ExecutionId, JobId},
+    job::{Job, JobEvent},
+};
+use schemas::control::jobs::{LogQuery, LogRecord};
+
+use super::read;
+use crate::{
+    extract::{Path, Query},
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// How much of a log is in memory at once.
+const CHUNK: u64 = 1 << 20;
+
+/// The log of one attempt
+///
+/// As NDJSON: all of it, the bytes of a `Range`, or the records after `since_n`. As
+/// `text/event-stream`: every record as it comes, until an `end` event; `Last-Event-ID` goes on after a
+/// record. The bytes are the same for everybody at every time.
+#[utoipa::path(
+    get, path = "/v1/jobs/{job}/attempts/{attempt}/log", tag = "jobs",
+    params(
+        ("job" = String, Path, description = "The job's id"),
+        ("attempt" = u32, Path, description = "1, 2, 3 …"),
+        LogQuery,
+    ),
+    responses(
+        (status = 200, body = LogRecord, content_type = "application/x-ndjson"),
+        (status = 206, body = LogRecord, content_type = "application/x-ndjson"),
+    ),
+)]
+pub async fn log(
+    State(app): State<App>,
+    Path((job, attempt)): Path<(JobId, u32)>,
+    Query(which): Query<LogQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let execution = execution(&app, job, attempt).await?;
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    if header("accept").is_some_and(|accept| accept.contains("text/event-stream")) {
+        let after = header("last-event-id").and_then(|id| id.parse().ok());
+        let after = after.or(which.since_n).unwrap_or(0);
+        return follow::follow(app, job, execution, after).await;
+    }
+    let length = app.logs.length(execution).await?;
+    let asked = match (header("range"), which.since_n) {
+        (None, None) => None,
+        (Some(text), None) => Some(range::of(text, length)?),
+        (None, Some(n)) => Some(follow::offset_after(&app, execution, n).await?..length),
+        (Some(_), Some(_)) => {
+            let detail = "send either a Range or since_n";
+            return Err(Problem::new(Code::BadRequest, detail));
+        }
+    };
+    let partial = header("range").is_some();
+    let wanted = asked.unwrap_or(0..length);
+    let kind = (header::CONTENT_TYPE, "application/x-ndjson".to_owned());
+    let size = (header::CONTENT_LENGTH, (wanted.end - wanted.start).to_string());
+    let ranges = (header::ACCEPT_RANGES, "bytes".to_owned());
+    let body = Body::from_stream(bytes(app, execution, wanted.clone()));
+    if !partial {
+        return Ok(([kind, size, ranges], body).into_response());
+    }
+    let last = wanted.end.saturating_sub(1);
+    let range = format!("bytes {}-{last}/{length}", wanted.start);
+    let headers = [kind, size, ranges, (header::CONTENT_RANGE, range)];
+    Ok((StatusCode::PARTIAL_CONTENT, headers, body).into_response())
+}
+
+fn bytes(
+    app: App,
+    execution: ExecutionId,
+    wanted: std::ops::Range<u64>,
+) -> impl futures::Stream<Item = std::io::Result<Bytes>> {
+    async_stream::try_stream! {
+        let mut at = wanted.start;
+        while at < wanted.end {
+            let end = wanted.end.min(at + CHUNK);
+            let chunk = app.logs.read(execution, at..end).await.map_err(std::io::Error::other)?;
+            if chunk.is_empty() {
+                break;
+            }
+            at += chunk.len() as u64;
+            yield chunk;
+        }
+    }
+}
+
+/// Which execution an attempt is; of several with one number (there are none) the last.
+async fn execution(app: &App, job: JobId, attempt: u32) -> Result<ExecutionId, Problem> {
+    let history = read::one::<Job>(app, job).await?;
+    let claimed = history.events.iter().rev().find_map(|(_, event)| match event {
+        JobEvent::Claimed { execution, attempt: n, .. } if *n == attempt => Some(*execution),
+        _ => None,
+    });
+    claimed.ok_or_else(|| Problem::not_found(format!("attempt {attempt} of {job}")))
+}

@@ -1,0 +1,79 @@
+//! The Control API: one file per noun. A handler unpacks, tells a use case, answers.
+//!
+//! ```text
+//! guard (who, may they) ─▶ fresh (min_position) ─▶ once (Idempotency-Key) ─▶ handler ─▶ use case
+//!                                                                              └─▶ read: what a thing is
+//! ```
+mod apps;
+mod ask;
+mod audit;
+mod blobs;
+mod builds;
+mod changes;
+mod document;
+mod fresh;
+mod installs;
+mod jobs;
+mod logs;
+mod once;
+mod read;
+mod runners;
+mod runs;
+mod show;
+mod tokens;
+mod whoami;
+
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+pub use fresh::fresh;
+pub use once::once;
+
+use crate::state::App;
+
+/// The most bytes of a bundle, compressed and not.
+const BUNDLE_BYTES: usize = 64 << 20;
+
+/// Every route, with its documentation.
+pub fn routes() -> OpenApiRouter<App> {
+    let mut all = OpenApiRouter::new()
+        .routes(routes!(whoami::whoami))
+        .routes(routes!(apps::list))
+        .routes(routes!(apps::show))
+        .routes(routes!(apps::versions))
+        .routes(routes!(apps::diff))
+        .merge(apps::large())
+        .routes(routes!(builds::list))
+        .routes(routes!(builds::show))
+        .routes(routes!(installs::list, installs::create))
+        .routes(routes!(installs::show, installs::update))
+        .routes(routes!(installs::state))
+        .routes(routes!(installs::enrol))
+        .routes(routes!(installs::request))
+        .routes(routes!(runs::list))
+        .routes(routes!(runs::show))
+        .routes(routes!(runs::plan))
+        .routes(routes!(runs::approve))
+        .routes(routes!(runs::deny))
+        .routes(routes!(runs::cancel))
+        .routes(routes!(runs::retry))
+        .routes(routes!(jobs::list))
+        .routes(routes!(jobs::show))
+        .routes(routes!(jobs::cancel))
+        .routes(routes!(jobs::resolve))
+        .routes(routes!(logs::log))
+        .routes(routes!(runners::list))
+        .routes(routes!(runners::show))
+        .routes(routes!(runners::order))
+        .routes(routes!(runners::enrol))
+        .routes(routes!(audit::events))
+        .routes(routes!(audit::export))
+        .routes(routes!(audit::checkpoint))
+        .routes(routes!(audit::proofs))
+        .routes(routes!(audit::state))
+        .routes(routes!(changes::changes))
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::revoke))
+        .routes(routes!(blobs::blob));
+    document::finish(all.get_openapi_mut());
+    all
+}

@@ -1,0 +1,129 @@
+//! `Idempotency-Key`: a change that is sent twice is done once, and answered twice.
+//!
+//! The key is written in the commit of the change, so there is no moment at which one is there without
+//! the other. The answer is kept beside it afterwards, without what is secret in it.
+use axum::{
+    body::{Body, Bytes, to_bytes},
+    extract::{MatchedPath, Request, State},
+    http::{HeaderValue, Method, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use event_log::CommandKey;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use sqlx::Row;
+
+use super::BUNDLE_BYTES;
+use crate::{
+    auth::Who,
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// The header.
+const KEY: &str = "idempotency-key";
+/// Says that an answer is the one of the first time.
+const REPLAYED: &str = "idempotency-replayed";
+/// The longest key.
+const KEY_BYTES: usize = 128;
+/// The most bytes of a body that is no bundle.
+const BODY_BYTES: usize = 2 << 20;
+/// What an answer holds that nobody keeps.
+const SECRETS: [&str; 2] = ["token", "enrolment"];
+
+/// Answers a repeated change from what the first one was answered.
+pub async fn once(
+    State(app): State<App>,
+    who: Who,
+    route: MatchedPath,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let Some(key) = key_of(&request)? else { return Ok(next.run(request).await) };
+    let (mut parts, body) = request.into_parts();
+    let limit = if route.as_str().ends_with("/sync") { BUNDLE_BYTES } else { BODY_BYTES };
+    let bytes = to_bytes(body, limit).await.map_err(|_| {
+        Problem::new(Code::TooLarge, format!("the body has more than {limit} bytes"))
+    })?;
+    let mut hash = Sha256::new();
+    hash.update(format!("{} {}\n", parts.method, parts.uri));
+    hash.update(&bytes);
+    let principal = who.principal.to_string();
+    let key = CommandKey { principal, key, request_hash: hash.finalize().into(), answer: None };
+    if let Some(answer) = earlier(&app, &key).await? {
+        return Ok(answer);
+    }
+    parts.extensions.insert(key.clone());
+    let answer = next.run(Request::from_parts(parts, Body::from(bytes))).await;
+    if answer.status().is_success() {
+        return keep(&app, &key, answer).await;
+    }
+    // Two of the same at the same moment: the one that lost tells what the other one did.
+    if answer.status() == 409
+        && let Some(first) = earlier(&app, &key).await?
+    {
+        return Ok(first);
+    }
+    Ok(answer)
+}
+
+fn key_of(request: &Request) -> Result<Option<String>, Problem> {
+    if matches!(request.method(), &Method::GET | &Method::HEAD | &Method::OPTIONS) {
+        return Ok(None);
+    }
+    let Some(value) = request.headers().get(KEY) else { return Ok(None) };
+    let key = value.to_str().unwrap_or_default();
+    if key.is_empty() || key.len() > KEY_BYTES {
+        let detail = format!("the header {KEY} takes 1 to {KEY_BYTES} visible characters");
+        return Err(Problem::new(Code::BadRequest, detail));
+    }
+    Ok(Some(key.to_owned()))
+}
+
+/// The answer of the first time, if there was one.
+async fn earlier(app: &App, key: &CommandKey) -> Result<Option<Response>, Problem> {
+    let row = sqlx::query(
+        "select request_hash, last_position, answer::text as answer from log_command \
+         where principal = $1 and idempotency_key = $2",
+    )
+    .bind(&key.principal)
+    .bind(&key.key)
+    .fetch_optional(&app.pool)
+    .await?;
+    let Some(row) = row else { return Ok(None) };
+    let hash: Vec<u8> = row.try_get("request_hash")?;
+    if hash != key.request_hash {
+        let detail = format!("the key {:?} was used for another request", key.key);
+        return Err(Problem::new(Code::IdempotencyMismatch, detail));
+    }
+    let Some(answer) = row.try_get::<Option<String>, _>("answer")? else {
+        let position: i64 = row.try_get("last_position")?;
+        let detail = format!("this was done, up to position {position}, and its answer is gone");
+        return Err(Problem::new(Code::Conflict, detail).with("position", position));
+    };
+    let mut response = ([(header::CONTENT_TYPE, "application/json")], answer).into_response();
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    Ok(Some(response))
+}
+
+/// Keep an answer for who asks again.
+async fn keep(app: &App, key: &CommandKey, answer: Response) -> Result<Response, Problem> {
+    let (parts, body) = answer.into_parts();
+    let bytes: Bytes = to_bytes(body, BODY_BYTES).await.map_err(Problem::internal)?;
+    if let Ok(Value::Object(mut said)) = serde_json::from_slice(&bytes) {
+        for secret in SECRETS {
+            said.remove(secret);
+        }
+        sqlx::query(
+            "update log_command set answer = $3::json \
+             where principal = $1 and idempotency_key = $2 and answer is null",
+        )
+        .bind(&key.principal)
+        .bind(&key.key)
+        .bind(Value::Object(said).to_string())
+        .execute(&app.pool)
+        .await?;
+    }
+    Ok(Response::from_parts(parts, Body::from(bytes)))
+}

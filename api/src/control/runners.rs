@@ -1,0 +1,92 @@
+//! `/v1/runners`: the agents, and what the vendor may tell them.
+use axum::{Json, extract::State};
+use domain::{
+    enrolment::Purpose,
+    ids::RunnerId,
+    runner::{Runner as RunnerState, RunnerCommand, Side},
+};
+use futures::FutureExt as _;
+use schemas::control::{Because, Done, Listing, Page, installs::EnrolmentIssued, runners::Runner};
+
+use super::{
+    ask::{Ask, done, optional},
+    read,
+    read::Part,
+    show,
+};
+use crate::{
+    extract::{self, Path, Query},
+    problem::{Answer, Problem},
+    state::App,
+    usecases::enrolments,
+};
+
+/// Runners, the newest first
+#[utoipa::path(
+    get, path = "/v1/runners", tag = "runners", params(Listing),
+    responses((status = 200, body = Page<Runner>)),
+)]
+pub async fn list(State(app): State<App>, Query(part): Query<Listing>) -> Answer<Page<Runner>> {
+    let owned = &app;
+    let part = Part::of::<RunnerState>(part.limit, part.cursor)?;
+    let page = read::list::<RunnerState, _, _>(&app, part, |history| async move {
+        show::runner(owned, &history).await
+    });
+    Ok(Json(page.await?))
+}
+
+/// One runner
+#[utoipa::path(
+    get, path = "/v1/runners/{runner}", tag = "runners",
+    params(("runner" = String, Path, description = "The runner's id")),
+    responses((status = 200, body = Runner)),
+)]
+pub async fn show(State(app): State<App>, Path(runner): Path<RunnerId>) -> Answer<Runner> {
+    let history = read::one::<RunnerState>(&app, runner).await?;
+    let shown = show::runner(&app, &history).await?;
+    shown.map(Json).ok_or_else(|| Problem::not_found(runner))
+}
+
+/// Disable, enable, drain, resume or revoke a runner
+#[utoipa::path(
+    post, path = "/v1/runners/{runner}/{verb}", tag = "runners", request_body = Because,
+    params(
+        ("runner" = String, Path, description = "The runner's id"),
+        ("verb" = String, Path, description = "`disable`, `enable`, `drain`, `resume`, `revoke`"),
+    ),
+    responses((status = 200, body = Done)),
+)]
+pub async fn order(
+    State(app): State<App>,
+    Path((runner, verb)): Path<(RunnerId, String)>,
+    Ask { call, .. }: Ask,
+    extract::Json(ask): extract::Json<Because>,
+) -> Answer<Done> {
+    let reason = optional(ask.reason)?.unwrap_or_default();
+    let command = match verb.as_str() {
+        "disable" => RunnerCommand::Disable { by: Side::Vendor, reason },
+        "enable" => RunnerCommand::Enable { by: Side::Vendor },
+        "drain" => RunnerCommand::Drain,
+        "resume" => RunnerCommand::Resume,
+        "revoke" => RunnerCommand::Revoke { reason },
+        other => return Err(Problem::not_found(format!("the order {other:?}"))),
+    };
+    let told = app.engine.transact(&call, move |unit| {
+        let command = command.clone();
+        async move { unit.tell::<RunnerState>(runner, command).await.map(drop) }.boxed()
+    });
+    let told = told.await?;
+    app.people.caught_up(told.position).await;
+    Ok(Json(done(&told)))
+}
+
+/// An enrolment token for one more build runner
+#[utoipa::path(
+    post, path = "/v1/runners/enrolment-tokens", tag = "runners",
+    responses((status = 200, body = EnrolmentIssued)),
+)]
+pub async fn enrol(State(app): State<App>, Ask { call, .. }: Ask) -> Answer<EnrolmentIssued> {
+    let issued = enrolments::issue(&app, &call, Purpose::Build).await?;
+    let enrolment = show::enrolment(&app, issued.answer, "build");
+    Ok(Json(EnrolmentIssued { enrolment, position: issued.position }))
+}

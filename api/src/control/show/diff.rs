@@ -1,0 +1,59 @@
+//! What differs between two configs.
+use app_config::{
+    AppConfig,
+    diff::{Change as Was, PartChange, Why},
+};
+use schemas::control::apps::{Change, Diff, FieldChange};
+use serde_json::Value;
+
+/// Inputs, sandbox, components, actions: those that are not the same.
+pub fn diff(before: Option<(u32, &AppConfig)>, to: Option<u32>, after: &AppConfig) -> Diff {
+    let nothing = AppConfig::default();
+    let difference = app_config::diff(before.map_or(&nothing, |(_, config)| config), after);
+    let inputs = difference.inputs.iter().map(|part| ("input", part));
+    let sandbox = difference.sandbox.iter().map(|part| ("sandbox", part));
+    let components = difference.components.iter().map(|part| ("component", part));
+    let actions = difference.actions.iter().map(|part| ("action", part));
+    let all = inputs.chain(sandbox).chain(components).chain(actions);
+    let changes = all.filter_map(|(what, part)| change(what, part)).collect();
+    Diff { from: before.map(|(version, _)| version), to, changes }
+}
+
+fn change(what: &str, part: &PartChange) -> Option<Change> {
+    let change = match part.change {
+        Was::Added => "added",
+        Was::Changed => "changed",
+        Was::Removed => "removed",
+        Was::Unchanged => return None,
+    };
+    let fields = part.why.iter().map(field).collect();
+    Some(Change { change: change.into(), what: what.into(), name: part.name.clone(), fields })
+}
+
+fn field(why: &Why) -> FieldChange {
+    let other = |field: String| FieldChange {
+        field,
+        before: Some("as it was".into()),
+        after: Some("other bytes".into()),
+    };
+    match why {
+        Why::Source => other("source".into()),
+        Why::File { path } => other(path.clone()),
+        Why::Plugin { name } => other(format!("plugin {name}")),
+        Why::RunnerEnv => other("runner env_vars".into()),
+        Why::Setting { key, before, after } => FieldChange {
+            field: key.clone(),
+            before: before.as_ref().map(text),
+            after: after.as_ref().map(text),
+        },
+        Why::InputDefault { input, before, after } => FieldChange {
+            field: format!("default of the input {input}"),
+            before: before.clone(),
+            after: after.clone(),
+        },
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

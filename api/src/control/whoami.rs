@@ -1,0 +1,18 @@
+//! Who is asking.
+use axum::{Json, extract::State};
+use schemas::control::tokens::Whoami;
+
+use crate::{auth::Who, problem::Answer, state::App};
+
+/// Who the token belongs to, and how far the log is
+#[utoipa::path(get, path = "/v1/whoami", tag = "access", responses((status = 200, body = Whoami)))]
+pub async fn whoami(State(app): State<App>, who: Who) -> Answer<Whoami> {
+    let log = app.engine.log();
+    Ok(Json(Whoami {
+        principal: who.principal,
+        roles: who.roles.iter().map(|role| role.as_str().to_owned()).collect(),
+        log: log.head().origin(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        position: log.position(),
+    }))
+}
