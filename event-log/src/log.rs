@@ -6,7 +6,9 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::{
     AppendError, Appended, Clock, Commit, LogError, Stored, SyncView,
-    append::{Appender, Head, Intake, Outlet, Pending, Queue, Seen, Statement, connection},
+    append::{
+        Appender, Head, Intake, Outlet, Pending, Queue, Seen, Statement, Versions, connection,
+    },
     cache::Cache,
     migrate::LAYOUT,
 };
@@ -113,6 +115,7 @@ impl EventLog {
             outlet: Outlet { seen, positions, tail },
             connection: Some(connection),
             head,
+            versions: Versions::default(),
             stale: false,
         };
         tokio::spawn(appender.run(Queue::new(queue), options.watch_others));

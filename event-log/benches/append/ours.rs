@@ -20,7 +20,8 @@ use crate::{payload, report::Figure};
 
 /// Every which command comes too late.
 const CONFLICT: u64 = 20;
-const TAKEN: &str = "job_taken";
+/// How many streams it may come too late for.
+const TAKEN: u64 = 1_000;
 
 pub struct Ours {
     log: EventLog,
@@ -36,8 +37,9 @@ impl Ours {
         sqlx::raw_sql(table).execute(&database.pool).await.unwrap();
         let options = Options { sync_views: vec![Arc::new(Jobs)], ..Options::default() };
         let log = database.log_with(options).await.unwrap();
-        log.append(commit(TAKEN.into(), 0)).await.unwrap();
-        Ours { log, numbers: Arc::default(), written: Arc::new(1.into()) }
+        let taken = (0..TAKEN).map(|number| log.append(commit(taken(number * CONFLICT), number)));
+        futures::future::try_join_all(taken).await.unwrap();
+        Ours { log, numbers: Arc::default(), written: Arc::new(TAKEN.into()) }
     }
 
     pub async fn run(&self, callers: usize, period: Duration) -> Figure {
@@ -50,7 +52,7 @@ impl Ours {
                 while start.elapsed() < period {
                     let number = numbers.fetch_add(1, Ordering::Relaxed);
                     let late = number.is_multiple_of(CONFLICT);
-                    let id = if late { TAKEN.into() } else { format!("job_{}", Ulid::new()) };
+                    let id = if late { taken(number) } else { format!("job_{}", Ulid::new()) };
                     let began = Instant::now();
                     match log.append(commit(id, number)).await {
                         Ok(_) => calls.push(began.elapsed()),
@@ -83,6 +85,10 @@ impl Ours {
             .unwrap();
         assert_eq!(rows as u64, written);
     }
+}
+
+fn taken(number: u64) -> String {
+    format!("job_taken_{}", number / CONFLICT % TAKEN)
 }
 
 fn commit(id: String, number: u64) -> Commit {

@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use proof::{Hash, chain, leaf::Leaf, tree::Node};
 use sqlx::PgConnection;
 
-use super::{head::Head, queue::Pending};
+use super::{head::Head, queue::Pending, versions::Late};
 use crate::{Column, Stored, SyncView, stored::bigint};
 
 /// A batch as it would be in the log if the head is where we think.
@@ -14,10 +14,11 @@ pub(crate) struct Batch {
     /// The head after it.
     pub head: Head,
     pub events: Vec<Stored>,
-    /// For each commit the positions of its first and last event.
+    /// For each commit that is not late the positions of its first and last event.
     pub spans: Vec<(u64, u64)>,
     pub guards: Guards,
     pub keys: Keys,
+    pub probes: Probes,
     pub consumers: Consumers,
     pub sessions: Sessions,
     pub streams: Streams,
@@ -44,6 +45,13 @@ pub(crate) struct Keys {
     pub first: Vec<i64>,
     pub last: Vec<i64>,
     pub answer: Vec<Option<String>>,
+}
+
+/// Keys of commits that are known to come too late, perhaps because they were carried out.
+#[derive(Default)]
+pub(crate) struct Probes {
+    pub principal: Vec<String>,
+    pub key: Vec<String>,
 }
 
 /// Where consumers must be and where they go.
@@ -79,6 +87,7 @@ impl Batch {
     pub(crate) fn number(
         before: &Head,
         commits: &[Pending],
+        late: &Late,
         now: DateTime<Utc>,
         key_ttl: Duration,
     ) -> Batch {
@@ -93,6 +102,7 @@ impl Batch {
             spans: Vec::with_capacity(commits.len()),
             guards: Guards::default(),
             keys: Keys::default(),
+            probes: Probes::default(),
             consumers: Consumers::default(),
             sessions: Sessions::default(),
             streams: Streams::default(),
@@ -100,7 +110,15 @@ impl Batch {
             writes: false,
         };
         for pending in commits {
-            batch.add(pending);
+            if late.is(pending) {
+                batch
+                    .probes
+                    .principal
+                    .extend(pending.intake.key.iter().map(|key| key.principal.clone()));
+                batch.probes.key.extend(pending.intake.key.iter().map(|key| key.key.clone()));
+            } else {
+                batch.add(pending);
+            }
         }
         batch.writes = !batch.events.is_empty()
             || !batch.keys.key.is_empty()
@@ -185,6 +203,11 @@ impl Batch {
             self.sessions.server.push(session.server.clone());
             self.sessions.server_epoch.push(bigint(session.server_epoch));
         }
+    }
+
+    /// Whether there is nothing to ask the database.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.spans.is_empty() && self.probes.key.is_empty()
     }
 
     /// What the synchronous views want to write with it.

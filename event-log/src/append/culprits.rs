@@ -4,13 +4,14 @@ use std::collections::{HashMap, HashSet};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::queue::Pending;
+use super::{queue::Pending, versions::Late};
 use crate::{AppendError, StreamId, stored::number};
 
 /// What the statement says about guards that did not hold.
 #[derive(Debug, Default)]
 pub(crate) struct Culprits {
-    pub stale: HashSet<(String, String)>,
+    /// And where they are.
+    pub stale: HashMap<(String, String), u64>,
     pub known: HashMap<(String, String), Known>,
     pub consumers: HashSet<(String, i32, i32)>,
     pub sessions: HashSet<String>,
@@ -34,6 +35,11 @@ impl Culprits {
             && self.known.is_empty()
             && self.consumers.is_empty()
             && self.sessions.is_empty()
+    }
+
+    /// Blame also those that are known to come too late.
+    pub(crate) fn blame(&mut self, late: Late) {
+        self.stale.extend(late.streams.into_iter().map(|stream| (stream, 0)));
     }
 
     /// Answer every commit that is to blame and keep the others.
@@ -85,6 +91,6 @@ impl Culprits {
     }
 
     fn is_stale(&self, stream: &StreamId) -> bool {
-        self.stale.contains(&(stream.aggregate_type.clone(), stream.aggregate_id.clone()))
+        self.stale.contains_key(&(stream.aggregate_type.clone(), stream.aggregate_id.clone()))
     }
 }

@@ -2,7 +2,7 @@ with
  -- where the commands expect streams to be; no row is version 0
  want as (select * from unnest($1::text[], $2::text[], $3::bigint[]) as u(kind, id, expected)),
  stale as (
-   select distinct w.kind, w.id from want w
+   select distinct w.kind, w.id, coalesce(s.version, 0) as version from want w
      left join log_stream s on s.aggregate_type = w.kind and s.aggregate_id = w.id
     where coalesce(s.version, 0) <> w.expected),
  -- idempotency keys must be absent; an expired one is
@@ -27,4 +27,9 @@ with
  moved_session as (
    select u.runner from unnest($12::text[], $13::text[], $14::bigint[]) as u(runner, server, server_epoch)
      left join held_session h on h.runner = u.runner
-    where h.server is distinct from u.server or h.server_epoch is distinct from u.server_epoch)
+    where h.server is distinct from u.server or h.server_epoch is distinct from u.server_epoch),
+ -- keys of commands that are known to come too late: only asked for, they keep nobody out
+ probed as (
+   select c.* from unnest($15::text[], $16::text[]) as u(principal, key)
+     join log_command c on c.principal = u.principal and c.idempotency_key = u.key
+    where c.expires_at > $6::timestamptz)

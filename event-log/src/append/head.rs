@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use proof::{Hash, tree::Edge};
+use proof::{Hash, chain, tree::Edge};
 use sqlx::{Connection, Executor, PgConnection, Row, postgres::PgConnectOptions};
 use tokio::time::timeout;
 
@@ -74,9 +74,15 @@ impl Head {
             Others::Nothing
         } else if new.position > known && new.position - known <= CATCH_UP {
             let events = between(connection, known, new.position).await?;
-            new.edge = self.edge.clone();
-            events.iter().for_each(|event| new.edge.push(event.leaf, |_, _| {}));
-            Others::Wrote(events)
+            let follows = |event: &Stored| event.chain == chain::next(&self.chain, &event.leaf);
+            if events.first().is_some_and(follows) {
+                new.edge = self.edge.clone();
+                events.iter().for_each(|event| new.edge.push(event.leaf, |_, _| {}));
+                Others::Wrote(events)
+            } else {
+                new.edge = edge(connection, new.position).await?;
+                Others::Unknown
+            }
         } else {
             // Far ahead; or behind or elsewhere, after a restore beneath a running server.
             new.edge = edge(connection, new.position).await?;
@@ -117,8 +123,11 @@ pub(crate) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, 
     let mut connection =
         timeout(CONNECT, connecting).await.map_err(|_| sqlx::Error::PoolTimedOut)??;
     // The statement is long and always the same: planning it again for each batch would cost more than running
-    // it. An acknowledged event is durable, whatever the database's default is.
+    // it. The one plan is made while the tables may still be empty, and must be good when they no longer are:
+    // look every row up by its key. An acknowledged event is durable, whatever the database's default is.
     let settings = "set plan_cache_mode = force_generic_plan; set jit = off; \
+         set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off; \
+         set enable_bitmapscan = off; \
          set default_transaction_isolation = 'read committed'; \
          select set_config('synchronous_commit', 'on', false) \
           where current_setting('synchronous_commit') = 'off'";

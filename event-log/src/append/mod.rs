@@ -14,6 +14,7 @@ mod head;
 mod intake;
 mod queue;
 mod statement;
+mod versions;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -27,12 +28,14 @@ use tracing::{info, warn};
 use crate::{AppendError, Appended, Clock, Forget, Stored, SyncView};
 
 use batch::Batch;
+use culprits::Culprits;
 pub(crate) use head::connect as connection;
 pub(crate) use head::{Head, Seen};
 pub(crate) use intake::Intake;
 pub(crate) use queue::{Pending, Queue};
 use statement::Sent;
 pub(crate) use statement::Statement;
+pub(crate) use versions::Versions;
 
 /// How often the same commits are sent again when the database asks for it (deadlock, lock time-out).
 const RETRIES: u32 = 20;
@@ -57,6 +60,7 @@ pub(crate) struct Appender {
     pub outlet: Outlet,
     pub connection: Option<PgConnection>,
     pub head: Head,
+    pub versions: Versions,
     /// Whether the head has to be read before the next statement is sent.
     pub stale: bool,
 }
@@ -133,16 +137,27 @@ impl Appender {
             }
             return Ok(true);
         }
-        let batch = Batch::number(&self.head, part, self.clock.now(), self.key_ttl);
+        let late = self.versions.late(part);
+        let batch = Batch::number(&self.head, part, &late, self.clock.now(), self.key_ttl);
+        if batch.is_empty() {
+            let mut culprits = Culprits::default();
+            culprits.blame(late);
+            culprits.take_out(part);
+            return Ok(true);
+        }
         let Some(connection) = self.connection.as_mut() else { return Ok(false) };
         let rides = batch.rides(&self.views, connection).await?;
         let sent = self.statement.send(connection, &self.head, &batch, rides, self.layout).await;
         match sent {
-            Sent::Committed => {
+            Sent::Committed(mut culprits) => {
+                culprits.blame(late);
+                culprits.take_out(part);
                 self.committed(batch, part);
                 Ok(true)
             }
-            Sent::Culprits(culprits) => {
+            Sent::Culprits(mut culprits) => {
+                self.versions.correct(&culprits.stale);
+                culprits.blame(late);
                 culprits.take_out(part);
                 Ok(part.is_empty())
             }
@@ -156,10 +171,13 @@ impl Appender {
                 self.connection = None;
                 if self.settle(&batch).await {
                     info!("The batch in doubt was written");
+                    // Those that come too late ask for their keys again.
+                    let rest: Vec<_> = part.extract_if(.., |pending| late.is(pending)).collect();
                     self.committed(batch, part);
+                    part.extend(rest);
                     // Others may have written since.
                     self.stale = true;
-                    Ok(true)
+                    Ok(part.is_empty())
                 } else {
                     info!("The batch in doubt was not written, sending it again");
                     self.stale = true;
@@ -181,6 +199,7 @@ impl Appender {
             for view in &self.views {
                 view.committed(&events);
             }
+            self.versions.learn(&events);
             self.publish(events);
         }
         for (pending, (first, last)) in part.drain(..).zip(spans) {
@@ -225,10 +244,12 @@ impl Appender {
         match others {
             head::Others::Nothing => self.publish(Vec::new()),
             head::Others::Unknown => {
+                self.versions.forget();
                 self.views.iter().for_each(|view| view.forget(Forget::All));
                 self.publish(Vec::new());
             }
             head::Others::Wrote(events) => {
+                self.versions.learn(&events);
                 let streams: Vec<_> = events.iter().map(|event| event.stream.clone()).collect();
                 self.views.iter().for_each(|view| view.forget(Forget::Streams(&streams)));
                 self.publish(events);

@@ -20,12 +20,12 @@ const GUARDS: &str = include_str!("guards.sql");
 const WRITES: &str = include_str!("writes.sql");
 const ANSWER: &str = include_str!("answer.sql");
 /// How many parameters come before those of the views.
-const PARAMETERS: usize = 46;
+const PARAMETERS: usize = 48;
 
 /// What became of a batch.
 pub(crate) enum Sent {
-    /// It is durable.
-    Committed,
+    /// It is durable, but for those that were known to come too late.
+    Committed(Culprits),
     /// Nothing was written, because of these.
     Culprits(Culprits),
     /// Nothing was written, because the head is not where we thought.
@@ -132,6 +132,8 @@ fn bind_guards<'q>(
         .bind(&batch.sessions.runner)
         .bind(&batch.sessions.server)
         .bind(&batch.sessions.server_epoch)
+        .bind(&batch.probes.principal)
+        .bind(&batch.probes.key)
 }
 
 fn bind_writes<'q>(
@@ -197,13 +199,14 @@ fn bind_column(
 /// What the statement's one row says.
 fn outcome(rows: &[PgRow]) -> Result<Sent, sqlx::Error> {
     let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
-    if row.try_get::<i64, _>("moved")? == 1 {
-        // A check that writes nothing always "moves": it is its guards that count.
-        let culprits = culprits(row)?;
-        return Ok(if culprits.is_empty() { Sent::Committed } else { Sent::Culprits(culprits) });
-    }
-    let culprits = culprits(row)?;
-    Ok(if culprits.is_empty() { Sent::Moved } else { Sent::Culprits(culprits) })
+    let (moved, culprits) = (row.try_get::<i64, _>("moved")? == 1, culprits(row)?);
+    // A check that writes nothing always "moves": it is its guards that count.
+    let held = culprits.stale.is_empty() && culprits.sessions.is_empty();
+    Ok(match (moved, culprits.is_empty()) {
+        (true, _) if held => Sent::Committed(culprits),
+        (false, true) => Sent::Moved,
+        (true | false, _) => Sent::Culprits(culprits),
+    })
 }
 
 fn culprits(row: &PgRow) -> Result<Culprits, sqlx::Error> {
@@ -219,8 +222,9 @@ fn culprits(row: &PgRow) -> Result<Culprits, sqlx::Error> {
         }
     }
     let known = list::<Known>(row, "known")?.into_iter();
+    let stale = list::<(String, String, u64)>(row, "stale")?.into_iter();
     Ok(Culprits {
-        stale: list(row, "stale")?.into_iter().collect(),
+        stale: stale.map(|(kind, id, version)| ((kind, id), version)).collect(),
         known: known.map(|one| ((one.principal.clone(), one.key.clone()), one)).collect(),
         consumers: list(row, "consumers")?.into_iter().collect(),
         sessions: list(row, "sessions")?.into_iter().collect(),

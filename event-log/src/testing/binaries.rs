@@ -38,9 +38,14 @@ impl Binaries {
         }
         versioned.sort();
         places.extend(versioned.into_iter().rev().map(|(_, place)| place));
-        let whole =
-            |place: &PathBuf| ["initdb", "pg_ctl"].iter().all(|name| place.join(name).is_file());
-        let directory = places.into_iter().find(whole).ok_or(TestingError::NoPostgres)?;
+        // A link on PATH leads to where the other programs are.
+        let home =
+            |place: PathBuf| Some(fs::canonicalize(place.join("initdb")).ok()?.parent()?.into());
+        let whole = |place: &PathBuf| {
+            ["initdb", "pg_ctl", "postgres"].iter().all(|name| place.join(name).is_file())
+        };
+        let directory = places.into_iter().filter_map(home).find(whole);
+        let directory = directory.ok_or(TestingError::NoPostgres)?;
         let run_as = if Uid::effective().is_root() {
             let user = |name| User::from_name(name).ok().flatten();
             let user = user("postgres").or_else(|| user("nobody")).ok_or(TestingError::NoUser)?;
