@@ -2,6 +2,7 @@
 use std::{marker::PhantomData, sync::Arc};
 
 use event_log::{SyncView, consumer};
+use futures::future::BoxFuture;
 use sqlx::{PgConnection, Row};
 
 use crate::{
@@ -55,7 +56,11 @@ pub fn names() -> Vec<&'static str> {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn list(connection: &mut PgConnection) -> Result<Vec<Status>, sqlx::Error> {
+pub fn list(connection: &mut PgConnection) -> BoxFuture<'_, Result<Vec<Status>, sqlx::Error>> {
+    Box::pin(statuses(connection))
+}
+
+async fn statuses(connection: &mut PgConnection) -> Result<Vec<Status>, sqlx::Error> {
     let row = sqlx::query("select position from log_head").fetch_one(&mut *connection).await?;
     let head = u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0);
     let mut all = vec![];

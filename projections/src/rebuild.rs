@@ -3,6 +3,7 @@
 //!
 //! It may be killed at any time: it goes on where its shadow is.
 use event_log::{LogError, read::read};
+use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool, Row};
 
 use crate::{
@@ -64,27 +65,29 @@ pub struct Rebuilt {
 ///
 /// # Errors
 /// [`RebuildError`].
-pub async fn rebuild(
-    pool: &PgPool,
-    name: &str,
-    mut progress: impl FnMut(Progress) + Send,
-) -> Result<Rebuilt, RebuildError> {
-    let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
-    let shadow = Shadow::of(&*view);
-    shadow.make(pool).await?;
-    let mut folding = view.folding();
-    loop {
-        let total = head(&mut *pool.acquire().await?).await?;
-        let mut tx = pool.begin().await?;
-        let (before, at) = shadow.page(&mut tx, &*view, &mut *folding).await?;
-        tx.commit().await?;
-        progress(Progress::Replaying { events: at, total: total.max(at) });
-        if at == before || at >= total {
-            break;
+pub fn rebuild<'a>(
+    pool: &'a PgPool,
+    name: &'a str,
+    mut progress: impl FnMut(Progress) + Send + 'a,
+) -> BoxFuture<'a, Result<Rebuilt, RebuildError>> {
+    Box::pin(async move {
+        let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
+        let shadow = Shadow::of(&*view);
+        shadow.make(pool).await?;
+        let mut folding = view.folding();
+        loop {
+            let mut tx = pool.begin().await?;
+            let total = head(&mut tx).await?;
+            let (before, at) = shadow.page(&mut tx, &*view, &mut *folding).await?;
+            tx.commit().await?;
+            progress(Progress::Replaying { events: at, total: total.max(at) });
+            if at == before || at >= total {
+                break;
+            }
         }
-    }
-    progress(Progress::Swapping);
-    swap(pool, &*view, &shadow, &mut *folding).await
+        progress(Progress::Swapping);
+        swap(pool, &*view, &shadow, &mut *folding).await
+    })
 }
 
 /// Where rows are made again.
@@ -118,13 +121,22 @@ impl Shadow {
             let sql = format!(
                 "drop table if exists {table}; create table {table} (like {live} including all)"
             );
-            sqlx::raw_sql(&sql).execute(&mut *tx).await?;
+            sqlx::Executor::execute(&mut *tx, &*sql).await?;
         }
         tx.commit().await
     }
 
     /// Take the next page into the shadow: where it was, and where it is.
-    pub(crate) async fn page(
+    pub(crate) fn page<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        view: &'a dyn View,
+        folding: &'a mut dyn Folding,
+    ) -> BoxFuture<'a, Result<(u64, u64), LogError>> {
+        Box::pin(self.take(connection, view, folding))
+    }
+
+    async fn take(
         &self,
         connection: &mut PgConnection,
         view: &dyn View,

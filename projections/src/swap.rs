@@ -75,11 +75,10 @@ async fn once(
     let lock = format!(
         "set local lock_timeout = '{LOCK_MS}ms'; lock table {live} in access exclusive mode"
     );
-    sqlx::raw_sql(&lock).execute(&mut *connection).await?;
+    sqlx::Executor::execute(&mut *connection, &*lock).await?;
     match view.class() {
         Class::Synchronous => {
-            sqlx::raw_sql("select position from log_head for update")
-                .execute(&mut *connection)
+            sqlx::Executor::execute(&mut *connection, "select position from log_head for update")
                 .await?;
         }
         Class::Asynchronous => {
@@ -104,7 +103,7 @@ async fn once(
          alter table {table} rename to {}",
         live
     );
-    sqlx::raw_sql(&rename).execute(&mut *connection).await?;
+    sqlx::Executor::execute(&mut *connection, &*rename).await?;
     grant(connection, live).await?;
     sqlx::query("delete from log_consumer where name = $1")
         .bind(shadow.name)
@@ -122,7 +121,7 @@ async fn once(
     .await?;
     if view.class() == Class::Synchronous {
         // Whoever prepared an append on the old rows finds the turn moved, and reads them again.
-        sqlx::raw_sql("update log_head set turn = turn + 1").execute(&mut *connection).await?;
+        sqlx::Executor::execute(&mut *connection, "update log_head set turn = turn + 1").await?;
     }
     Ok(Rebuilt { rows: u64::try_from(rows).unwrap_or(0), position })
 }
@@ -132,7 +131,7 @@ async fn grant(connection: &mut PgConnection, table: &str) -> Result<(), sqlx::E
     let role = sqlx::query("select 1 from pg_roles where rolname = 'stead_app'");
     if role.fetch_optional(&mut *connection).await?.is_some() {
         let sql = format!("grant select, insert, update, delete on {table} to stead_app");
-        sqlx::raw_sql(&sql).execute(connection).await?;
+        sqlx::Executor::execute(&mut *connection, &*sql).await?;
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
 //! Whether the rows are what the log says: made again beside them, in one snapshot of the database, and compared.
+use futures::future::BoxFuture;
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool, Row};
 
@@ -51,30 +52,34 @@ pub enum Difference {
 ///
 /// # Errors
 /// [`RebuildError`].
-pub async fn verify(
-    pool: &PgPool,
-    name: &str,
-    mut progress: impl FnMut(Progress) + Send,
-) -> Result<Verified, RebuildError> {
-    let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
-    let mut tx = pool.begin().await?;
-    sqlx::raw_sql("set transaction isolation level repeatable read").execute(&mut *tx).await?;
-    let position = live_position(&mut tx, &*view).await?;
-    let (live, again) = (view.table(), format!("{}_again", view.table()));
-    let make = format!("create temporary table {again} (like {live} including all) on commit drop");
-    sqlx::raw_sql(&make).execute(&mut *tx).await?;
-    let mut folding = view.folding();
-    let mut at = 0;
-    while at < position {
-        at = page(&mut tx, (at, position), &*view, &mut *folding, &again).await?;
-        progress(Progress::Replaying { events: at, total: position });
-    }
-    progress(Progress::Comparing);
-    let count = format!("select count(*) from {again}");
-    let rows = sqlx::query(&count).fetch_one(&mut *tx).await?.try_get::<i64, _>(0)?;
-    let differences = compare(&mut tx, &*view, &live, &again).await?;
-    tx.rollback().await?;
-    Ok(Verified { rows: u64::try_from(rows).unwrap_or(0), position, differences })
+pub fn verify<'a>(
+    pool: &'a PgPool,
+    name: &'a str,
+    mut progress: impl FnMut(Progress) + Send + 'a,
+) -> BoxFuture<'a, Result<Verified, RebuildError>> {
+    Box::pin(async move {
+        let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
+        let mut tx = pool.begin().await?;
+        let snapshot = "set transaction isolation level repeatable read";
+        sqlx::Executor::execute(&mut *tx, snapshot).await?;
+        let position = live_position(&mut tx, &*view).await?;
+        let (live, again) = (view.table(), format!("{}_again", view.table()));
+        let make =
+            format!("create temporary table {again} (like {live} including all) on commit drop");
+        sqlx::Executor::execute(&mut *tx, &*make).await?;
+        let mut folding = view.folding();
+        let mut at = 0;
+        while at < position {
+            at = page(&mut tx, (at, position), &*view, &mut *folding, &again).await?;
+            progress(Progress::Replaying { events: at, total: position });
+        }
+        progress(Progress::Comparing);
+        let count = format!("select count(*) from {again}");
+        let rows = sqlx::query(&count).fetch_one(&mut *tx).await?.try_get::<i64, _>(0)?;
+        let differences = compare(&mut tx, &*view, &live, &again).await?;
+        tx.rollback().await?;
+        Ok(Verified { rows: u64::try_from(rows).unwrap_or(0), position, differences })
+    })
 }
 
 async fn compare(

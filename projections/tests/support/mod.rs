@@ -1,0 +1,165 @@
+#![allow(dead_code, reason = "not every test file uses all of it")]
+//! Logs full of facts: every example of every event, in any order; and histories that the rules allow.
+use std::{collections::BTreeMap, path::Path};
+
+use domain::{
+    actor::Actor,
+    decider::{Decider, Timestamp},
+};
+use event_log::{
+    Appended, Commit, EventLog, Meta, NewEvent, Options, StreamId, Write, testing::Database,
+};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use sqlx::{PgPool, Row};
+
+pub async fn database() -> Database {
+    event_log::testing::fresh_database().await.unwrap()
+}
+
+/// A server's log, with the views that ride in it.
+pub async fn open(database: &Database) -> EventLog {
+    let options = Options { sync_views: projections::sync_views(), ..Options::default() };
+    database.log_with(options).await.unwrap()
+}
+
+pub fn meta() -> Meta {
+    Meta::new(Actor::System, "cmd")
+}
+
+pub fn ulid(n: u128) -> ulid::Ulid {
+    ulid::Ulid(n)
+}
+
+/// Tell an aggregate, and write what it decides.
+pub async fn tell<D: Decider>(
+    log: &EventLog,
+    id: impl ToString,
+    now: Timestamp,
+    command: D::Command,
+) -> Appended {
+    let mut loaded = log.load::<D>(&id.to_string()).await.unwrap();
+    let facts = loaded.state.decide(command, now).unwrap();
+    let write = loaded.write(&facts).unwrap();
+    let appended = log.append(Commit::of(meta(), vec![write])).await.unwrap();
+    loaded.evolve(facts);
+    log.remember(&loaded);
+    appended
+}
+
+/// Every kept example of every event, by its aggregate.
+pub fn examples() -> BTreeMap<String, Vec<NewEvent>> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events");
+    let mut all: BTreeMap<String, Vec<NewEvent>> = BTreeMap::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_string();
+        let text = std::fs::read_to_string(path.join("1.example.json")).unwrap();
+        let aggregate = name.split_once('.').unwrap().0.to_string();
+        let payload = compact(&text);
+        let event = NewEvent { event_type: name.into(), event_version: "1".into(), payload };
+        all.entry(aggregate).or_default().push(event);
+    }
+    all
+}
+
+/// Keys keep their order: the first one says what it is.
+fn compact(pretty: &str) -> String {
+    pretty.lines().map(str::trim_start).collect()
+}
+
+/// Writes facts that make no sense together: a fold must take them all.
+pub struct Noise {
+    random: StdRng,
+    examples: BTreeMap<String, Vec<NewEvent>>,
+    versions: BTreeMap<(String, u128), u64>,
+    /// So that two of them write to streams of their own.
+    offset: u128,
+}
+
+impl Noise {
+    pub fn new(seed: u64) -> Noise {
+        let random = StdRng::seed_from_u64(seed);
+        let offset = u128::from(seed) * 1000 + 100;
+        Noise { random, examples: examples(), versions: BTreeMap::new(), offset }
+    }
+
+    pub async fn write(&mut self, log: &EventLog, commits: usize) {
+        for _ in 0..commits {
+            let commit = self.commit();
+            log.append(commit).await.unwrap();
+        }
+    }
+
+    fn commit(&mut self) -> Commit {
+        let kinds: Vec<String> = self.examples.keys().cloned().collect();
+        let mut writes: BTreeMap<(String, u128), Vec<NewEvent>> = BTreeMap::new();
+        for _ in 0..self.random.gen_range(1..6) {
+            let kind = kinds[self.random.gen_range(0..kinds.len())].clone();
+            let stream = (kind.clone(), self.offset + self.random.gen_range(0..6));
+            let new = !self.versions.contains_key(&stream) && !writes.contains_key(&stream);
+            let events = &self.examples[&kind];
+            // Most begin as they should, so that what follows finds something.
+            let first = events.iter().find(|event| is_first(&event.event_type));
+            let at = self.random.gen_range(0..events.len());
+            let event = match first {
+                Some(first) if new && self.random.gen_bool(0.8) => first.clone(),
+                Some(_) | None => events[at].clone(),
+            };
+            writes.entry(stream).or_default().push(event);
+        }
+        let writes = writes.into_iter().map(|((kind, n), events)| {
+            let expected = self.versions.entry((kind.clone(), n)).or_default();
+            let write = Write { stream: stream(&kind, n), expected: *expected, events };
+            *expected += write.events.len() as u64;
+            write
+        });
+        Commit::of(meta(), writes.collect())
+    }
+}
+
+fn is_first(event_type: &str) -> bool {
+    let verb = event_type.split_once('.').unwrap().1;
+    let firsts =
+        ["queued", "created", "requested", "defined", "issued", "enrolled", "principal_added"];
+    firsts.contains(&verb)
+}
+
+fn stream(kind: &str, n: u128) -> StreamId {
+    let prefix = match kind {
+        "access" => "prn_",
+        "app" => "app_",
+        "build" => "bld_",
+        "component" => "cmp_",
+        "enrolment" => "tok_",
+        "install" => "ins_",
+        "job" => "job_",
+        "name" => "install/",
+        "run" => "run_",
+        "runner" => "rnr_",
+        other => panic!("no id is known of {other}"),
+    };
+    StreamId::new(kind, format!("{prefix}{}", ulid(n)))
+}
+
+/// Every row of every view, as it is on disk.
+pub async fn dump(pool: &PgPool) -> BTreeMap<&'static str, Vec<String>> {
+    let mut all = BTreeMap::new();
+    for name in projections::catalogue::names() {
+        all.insert(name, rows(pool, name).await);
+    }
+    all
+}
+
+pub async fn rows(pool: &PgPool, name: &str) -> Vec<String> {
+    let sql = format!("select row_to_json(v)::text from view_{name} v order by key");
+    let rows = sqlx::query(&sql).fetch_all(pool).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// Every view is what the log says.
+pub async fn verified(pool: &PgPool) {
+    for name in projections::catalogue::names() {
+        let verified = projections::verify(pool, name, |_| {}).await.unwrap();
+        assert_eq!(verified.differences, [], "{name}");
+    }
+}

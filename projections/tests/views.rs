@@ -1,0 +1,214 @@
+//! Whatever happens and whoever is killed, every row is what the log says.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
+mod support;
+
+use std::time::Duration;
+
+use projections::{Progress, Projections, rebuild, verify};
+use sqlx::Row;
+use support::{Noise, database, dump, open, rows, verified};
+
+const LONG: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn any_facts_in_any_order_give_the_rows_that_the_log_says() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    let (mut a, mut b) = (Noise::new(1), Noise::new(2));
+    tokio::join!(a.write(&log, 150), b.write(&log, 150));
+    views.wait_for(log.position(), LONG).await.unwrap();
+    verified(&database.pool).await;
+
+    let live = dump(&database.pool).await;
+    assert!(live.values().all(|rows| !rows.is_empty()), "the noise is too quiet to prove anything");
+    for name in projections::catalogue::names() {
+        let rebuilt = rebuild(&database.pool, name, |_| {}).await.unwrap();
+        assert_eq!(rebuilt.rows as usize, live[name].len(), "{name}");
+        assert_eq!(rebuilt.position, log.position(), "{name}");
+    }
+    assert_eq!(dump(&database.pool).await, live);
+
+    // And on with the new tables, with what the appender and the projector have in memory.
+    a.write(&log, 50).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    verified(&database.pool).await;
+}
+
+#[tokio::test]
+async fn two_servers_count_every_event_once() {
+    let database = database().await;
+    let (one, two) = (open(&database).await, open(&database).await);
+    let views = [Projections::start(&one).await.unwrap(), Projections::start(&two).await.unwrap()];
+    let (mut a, mut b) = (Noise::new(3), Noise::new(4));
+    tokio::join!(a.write(&one, 100), b.write(&two, 100));
+    one.reached(two.position()).await.unwrap();
+    two.reached(one.position()).await.unwrap();
+    for view in &views {
+        view.wait_for(one.position(), LONG).await.unwrap();
+    }
+    verified(&database.pool).await;
+}
+
+#[tokio::test]
+async fn views_that_start_late_catch_up() {
+    let database = database().await;
+    let log = open(&database).await;
+    Noise::new(5).write(&log, 100).await;
+    let views = Projections::start(&log).await.unwrap();
+    views.wait_for(log.position(), LONG).await.unwrap();
+    verified(&database.pool).await;
+    let statuses = projections::list(&mut database.pool.acquire().await.unwrap()).await.unwrap();
+    assert_eq!(statuses.len(), projections::catalogue::names().len());
+    assert!(statuses.iter().all(|status| status.lag == 0), "{statuses:?}");
+}
+
+#[tokio::test]
+async fn whoever_waits_is_told_when_it_takes_too_long() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    let behind = views.wait_for(7, Duration::from_millis(20)).await.unwrap_err();
+    assert_eq!((behind.at, behind.wanted), (0, 7));
+}
+
+#[tokio::test]
+async fn a_view_is_made_again_while_others_write() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    let mut noise = Noise::new(6);
+    noise.write(&log, 60).await;
+    let writing = noise.write(&log, 200);
+    let rebuilding = async {
+        for name in ["jobs", "job_queue", "timers", "installs", "tokens"] {
+            rebuild(&database.pool, name, |_| {}).await.unwrap();
+        }
+    };
+    tokio::join!(writing, rebuilding);
+    views.wait_for(log.position(), LONG).await.unwrap();
+    verified(&database.pool).await;
+}
+
+#[tokio::test]
+async fn a_rebuild_that_was_killed_goes_on_where_it_was() {
+    let database = database().await;
+    let log = open(&database).await;
+    Projections::start(&log).await.unwrap();
+    let mut noise = Noise::new(7);
+    noise.write(&log, 50).await;
+    let killed = tokio::spawn({
+        let pool = database.pool.clone();
+        async move {
+            rebuild(&pool, "jobs", |progress| {
+                assert!(progress != Progress::Swapping, "killed here");
+            })
+            .await
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+        }
+    })
+    .await;
+    assert!(killed.is_err());
+    let before = log.position();
+    noise.write(&log, 10).await;
+    let mut first = None;
+    rebuild(&database.pool, "jobs", |progress| {
+        first.get_or_insert(progress);
+    })
+    .await
+    .unwrap();
+    // The shadow already had what came before.
+    let Some(Progress::Replaying { events, total }) = first else { panic!("{first:?}") };
+    assert!(events > before && total == log.position(), "{events} {total} {before}");
+    let verified = verify(&database.pool, "jobs", |_| {}).await.unwrap();
+    assert_eq!(verified.differences, []);
+}
+
+#[tokio::test]
+async fn progress_is_exact() {
+    let database = database().await;
+    let log = open(&database).await;
+    Noise::new(8).write(&log, 40).await;
+    Projections::start(&log).await.unwrap();
+    let mut seen = vec![];
+    rebuild(&database.pool, "runs", |progress| seen.push(progress)).await.unwrap();
+    let all = log.position();
+    assert_eq!(seen, [Progress::Replaying { events: all, total: all }, Progress::Swapping]);
+    let unknown = rebuild(&database.pool, "rums", |_| {}).await.unwrap_err();
+    assert!(unknown.to_string().contains("rums"), "{unknown}");
+}
+
+#[tokio::test]
+async fn every_kind_of_difference_is_explained() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    let mut noise = Noise::new(9);
+    noise.write(&log, 150).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    let keys = sqlx::query("select key from view_apps order by key")
+        .fetch_all(&database.pool)
+        .await
+        .unwrap();
+    let key = |at: usize| keys[at].get::<String, _>(0);
+    let tamper = format!(
+        "delete from view_apps where key = '{}'; \
+         update view_apps set data = replace(data::text, '\"shop\"', '\"shed\"')::json \
+           where key = '{}'; \
+         update view_apps set name = 'hut' where key = '{}'; \
+         insert into view_apps (key, data, name) values ('zzz', '{{}}', 'x')",
+        key(0),
+        key(1),
+        key(2)
+    );
+    sqlx::raw_sql(&tamper).execute(&database.pool).await.unwrap();
+    let found = verify(&database.pool, "apps", |_| {}).await.unwrap().differences;
+    let said: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let name = &rows(&database.pool, "apps").await[1];
+    let expected = [
+        format!("{} is missing", key(0)),
+        format!("{}: name is \"shed\" and should be \"shop\"", key(1)),
+        format!("{}: name is not what the row says", key(2)),
+        "zzz should not be there".to_string(),
+    ];
+    assert_eq!(said, expected, "{name}");
+    rebuild(&database.pool, "apps", |_| {}).await.unwrap();
+    assert_eq!(verify(&database.pool, "apps", |_| {}).await.unwrap().differences, []);
+    // What was there is kept beside it.
+    let kept = sqlx::query("select 1 from view_apps_previous where key = 'zzz'");
+    assert!(kept.fetch_optional(&database.pool).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn rows_of_another_version_are_made_again_at_the_start() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    Noise::new(10).write(&log, 60).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    drop(views);
+    let live = dump(&database.pool).await;
+    let older = "update log_consumer set version = 0 where name in ('jobs', 'tokens'); \
+                 update view_jobs set data = '{}'; update view_tokens set data = '{}'";
+    sqlx::raw_sql(older).execute(&database.pool).await.unwrap();
+    let views = Projections::start(&log).await.unwrap();
+    views.wait_for(log.position(), LONG).await.unwrap();
+    assert_eq!(dump(&database.pool).await, live);
+}
+
+#[tokio::test]
+async fn deleting_all_views_loses_nothing() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    Noise::new(11).write(&log, 80).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    let live = dump(&database.pool).await;
+    for name in projections::catalogue::names() {
+        let all = format!("delete from view_{name}");
+        sqlx::raw_sql(&all).execute(&database.pool).await.unwrap();
+        rebuild(&database.pool, name, |_| {}).await.unwrap();
+    }
+    assert_eq!(dump(&database.pool).await, live);
+}
