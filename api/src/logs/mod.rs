@@ -12,8 +12,6 @@ mod headers;
 mod place;
 mod read;
 mod store;
-#[cfg(test)]
-mod tests;
 
 pub use codec::{Coding, decode};
 pub use headers::{ContentRange, HeaderError, repr_digest};

@@ -29,6 +29,8 @@ mod refusals;
 mod resume;
 pub mod session;
 mod settle;
+#[cfg(test)]
+mod tests;
 pub mod token;
 
 pub use finish::seal_incomplete;

@@ -87,7 +87,7 @@ async fn write(
     ask: &OpenSession,
 ) -> Result<Row, Problem> {
     let row = sqlx::query(
-        "with former as (select journal_id from runner_session where runner = $1 for update) \
+        "with former as (select journal_id from runner_session where runner = $1) \
          insert into runner_session as known \
            (runner, session, generation, server, server_epoch, boot_id, journal_id, opened_at) \
          values ($1, $2, 1, $3, 1, $4, $5, $6) \

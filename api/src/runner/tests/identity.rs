@@ -1,0 +1,89 @@
+//! Enrolment and tokens.
+use axum::http::Method;
+use domain::{
+    enrolment::Purpose,
+    runner::{Runner, RunnerCommand},
+};
+use ed25519_dalek::SigningKey;
+use serde_json::json;
+
+use super::world::World;
+
+fn key() -> SigningKey {
+    SigningKey::generate(&mut rand::rngs::OsRng)
+}
+
+#[tokio::test]
+async fn enrolling_is_one_commit_of_token_runner_and_stack() {
+    let world = World::new().await;
+    let (agent, install) = world.agent().await;
+    let runner = world.events("runner", agent.id).await;
+    let installed = world.events("install", install).await;
+    let stack =
+        installed.iter().find(|event| event.event_type == "install.stack_reported").unwrap();
+    assert_eq!(runner[0].event_type, "runner.enrolled");
+    assert_eq!(runner[0].commit_no, stack.commit_no);
+    assert_eq!(runner[0].position, stack.position - 1);
+    assert_eq!(runner[0].meta().unwrap().actor.to_string(), agent.id.to_string());
+}
+
+#[tokio::test]
+async fn the_same_token_and_key_is_the_same_runner_and_another_key_is_refused() {
+    let world = World::new().await;
+    let purpose = Purpose::Install { install: world.install().await };
+    let (token, ours) = (world.enrolment(purpose).await, key());
+    let first = world.enrol(&token, &ours, purpose).await.ok();
+    let again = world.enrol(&token, &ours, purpose).await.ok();
+    assert_eq!(first["runner"], again["runner"]);
+    assert_eq!(first["log_id"], world.app.engine.log().log_id());
+    world.enrol(&token, &key(), purpose).await.refused(409, "enrolment_used");
+}
+
+#[tokio::test]
+async fn a_token_lets_in_only_for_its_purpose_and_only_if_it_is_ours() {
+    let world = World::new().await;
+    let install = Purpose::Install { install: world.install().await };
+    let token = world.enrolment(install).await;
+    world.enrol(&token, &key(), Purpose::Build).await.refused(422, "invalid");
+    let other = format!("{}0", &token[..token.len() - 1]);
+    let other = if other == token { format!("{}1", &token[..token.len() - 1]) } else { other };
+    world.enrol(&other, &key(), install).await.refused(401, "token_unknown");
+    world.enrol("rubbish", &key(), install).await.refused(401, "token_unknown");
+    world.enrolled(Purpose::Build).await;
+}
+
+#[tokio::test]
+async fn an_assertion_is_good_once_and_only_from_the_key_that_enrolled() {
+    let world = World::new().await;
+    let (agent, _) = world.agent().await;
+    let path = "/runner/v1/token";
+    let body = json!({"assertion": world.assertion(agent.id, &agent.key)});
+    world.call(Method::POST, path, "", &body).await.ok();
+    world.call(Method::POST, path, "", &body).await.refused(401, "assertion_replayed");
+    let forged = json!({"assertion": world.assertion(agent.id, &key())});
+    world.call(Method::POST, path, "", &forged).await.refused(401, "assertion_invalid");
+}
+
+#[tokio::test]
+async fn a_revoked_runner_is_refused_with_the_token_that_it_has() {
+    let world = World::new().await;
+    let (mut agent, _) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let waiting = {
+        let (poll, revoke) = (world.poll(&agent, 30, json!({})), async {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            let id = agent.id;
+            let call = &World::system();
+            let revoked = world.app.engine.transact(call, move |unit| {
+                let revoke = RunnerCommand::Revoke { reason: "stolen".into() };
+                Box::pin(unit.tell::<Runner>(id, revoke))
+            });
+            revoked.await.unwrap();
+        });
+        tokio::join!(poll, revoke).0
+    };
+    waiting.refused(403, "runner_revoked");
+    world.poll(&agent, 0, json!({})).await.refused(403, "runner_revoked");
+    let body = json!({"assertion": world.assertion(agent.id, &agent.key)});
+    world.call(Method::POST, "/runner/v1/token", "", &body).await.refused(403, "runner_revoked");
+}

@@ -1,0 +1,138 @@
+//! Log chunks by offset, and the seal.
+use axum::{
+    body::Body,
+    http::{Request, header},
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use domain::{
+    ids::JobId,
+    job::{Class, JobKind},
+};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::world::{Agent, Said, World};
+
+async fn running(world: &World) -> (Agent, JobId, String) {
+    let (mut agent, install) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let execution = world.running(&agent, job).await;
+    (agent, job, execution)
+}
+
+async fn chunk(world: &World, of: &(Agent, JobId, String), start: usize, bytes: &[u8]) -> Said {
+    let (agent, job, execution) = of;
+    let last = start + bytes.len() - 1;
+    let request = Request::patch(format!("/runner/v1/jobs/{job}/log"))
+        .header(header::AUTHORIZATION, format!("Bearer {}", agent.token))
+        .header("Execution", execution)
+        .header(header::CONTENT_RANGE, format!("bytes {start}-{last}/*"))
+        .header(header::CONTENT_ENCODING, "zstd")
+        .header("Repr-Digest", format!("sha-256=:{}:", STANDARD.encode(Sha256::digest(bytes))))
+        .body(Body::from(zstd::bulk::compress(bytes, 1).unwrap()));
+    world.send(request.unwrap()).await
+}
+
+fn finished(log: &[u8]) -> Value {
+    let sha256 = hex::encode(Sha256::digest(log));
+    json!({"type": "finished", "payload":
+        {"outcome": "succeeded", "log_len": log.len(), "log_sha256": sha256}})
+}
+
+fn range(said: &Said) -> &str {
+    said.headers.get(header::RANGE).map_or("", |value| value.to_str().unwrap())
+}
+
+#[tokio::test]
+async fn chunks_are_taken_in_order_and_resent_ones_change_nothing() {
+    let world = World::new().await;
+    let of = running(&world).await;
+    let gap = chunk(&world, &of, 6, b"world").await;
+    gap.refused(416, "log_gap");
+    assert_eq!(range(&gap), "", "nothing is there: from the start");
+    let first = chunk(&world, &of, 0, b"hello ").await;
+    assert_eq!((first.status.as_u16(), range(&first)), (202, "bytes=0-5"));
+    assert_eq!(first.headers["x-job-state"], "running");
+    assert_eq!(chunk(&world, &of, 0, b"hello ").await.ok()["have"], 6);
+    assert_eq!(chunk(&world, &of, 3, b"lo world").await.ok()["have"], 11);
+    let gap = chunk(&world, &of, 12, b"!").await;
+    gap.refused(416, "log_gap");
+    assert_eq!(range(&gap), "bytes=0-10");
+    chunk(&world, &of, 0, b"HELLO ").await.refused(409, "log_divergence");
+    let execution = of.2.parse().unwrap();
+    assert_eq!(&world.app.logs.read(execution, 0..u64::MAX).await.unwrap()[..], b"hello world");
+    assert_eq!(&world.app.logs.read(execution, 4..7).await.unwrap()[..], b"o w");
+}
+
+#[tokio::test]
+async fn a_damaged_or_oversized_chunk_is_refused() {
+    let world = World::new().await;
+    let of = running(&world).await;
+    let long = vec![b'x'; crate::logs::CHUNK_MAX_BYTES + 1];
+    chunk(&world, &of, 0, &long).await.refused(413, "too_large");
+    let request = Request::patch(format!("/runner/v1/jobs/{}/log", of.1))
+        .header(header::AUTHORIZATION, format!("Bearer {}", of.0.token))
+        .header("Execution", &of.2)
+        .header(header::CONTENT_RANGE, "bytes 0-4/*")
+        .header("Repr-Digest", format!("sha-256=:{}:", STANDARD.encode(Sha256::digest(b"other"))))
+        .body(Body::from("bytes"));
+    world.send(request.unwrap()).await.refused(400, "bad_request");
+}
+
+#[tokio::test]
+async fn a_log_is_sealed_when_its_last_byte_is_there_and_its_digest_fits() {
+    let world = World::new().await;
+    let of = running(&world).await;
+    chunk(&world, &of, 0, b"hello ").await.ok();
+    let log = b"hello world";
+    let (agent, job, execution) = &of;
+    let waits = world.report(agent, *job, execution, 2, finished(log)).await;
+    assert_eq!((waits.status.as_u16(), &waits.json()["have"]), (202, &json!(6)));
+    assert_eq!(world.story(*job).await.last().unwrap(), "succeeded");
+    chunk(&world, &of, 6, b"world").await.ok();
+    let done = world.report(agent, *job, execution, 2, finished(log)).await;
+    assert_eq!(done.status, 200);
+    let sealed = world.events("job", job).await.pop().unwrap();
+    assert_eq!(sealed.event_type, "job.log_sealed");
+    assert!(sealed.payload.contains(r#""length_bytes":11"#), "{}", sealed.payload);
+    chunk(&world, &of, 11, b"!").await.refused(412, "fenced_out");
+}
+
+#[tokio::test]
+async fn a_log_that_is_not_what_was_announced_is_sent_again() {
+    let world = World::new().await;
+    let of = running(&world).await;
+    chunk(&world, &of, 0, b"jello").await.ok();
+    let (agent, job, execution) = &of;
+    let log = b"hello";
+    world.report(agent, *job, execution, 2, finished(log)).await.refused(412, "log_mismatch");
+    assert_eq!(chunk(&world, &of, 0, log).await.ok()["have"], 5);
+    world.report(agent, *job, execution, 2, finished(log)).await.ok();
+    assert_eq!(world.story(*job).await.last().unwrap(), "log_sealed");
+}
+
+#[tokio::test]
+async fn a_log_survives_the_server() {
+    let world = World::new().await;
+    let of = running(&world).await;
+    chunk(&world, &of, 0, b"hello ").await.ok();
+    let world = world.restart().await;
+    assert_eq!(chunk(&world, &of, 6, b"world").await.ok()["have"], 11);
+    let (length, digest) = world.app.logs.measure(of.2.parse().unwrap()).await.unwrap();
+    let expected = format!("sha256:{}", hex::encode(Sha256::digest(b"hello world")));
+    assert_eq!((length, digest.to_string()), (11, expected));
+}
+
+#[tokio::test]
+async fn a_follower_sees_each_byte_when_it_is_durable_and_makes_the_runner_send_sooner() {
+    let world = World::new().await;
+    let of = running(&world).await;
+    let mut have = world.app.logs.follow(of.2.parse().unwrap()).await.unwrap();
+    let said = chunk(&world, &of, 0, b"hello").await;
+    assert_eq!(said.headers["x-log-interval-ms"], "250");
+    have.changed().await.unwrap();
+    assert_eq!(*have.borrow(), 5);
+    drop(have);
+    assert_eq!(chunk(&world, &of, 5, b"!").await.headers["x-log-interval-ms"], "2000");
+}

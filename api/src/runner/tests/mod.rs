@@ -1,0 +1,8 @@
+//! The Runner API as agents meet it: HTTP in, the log and Postgres behind it.
+mod identity;
+mod liveness;
+mod logs;
+mod parked;
+mod sessions;
+mod work;
+mod world;

@@ -1,0 +1,125 @@
+//! One life after the other: who wins, and what becomes of the work.
+use axum::http::Method;
+use domain::job::{Class, JobKind};
+use serde_json::{Value, json};
+
+use super::world::World;
+
+#[tokio::test]
+async fn the_newest_session_wins() {
+    let world = World::new().await;
+    let (mut agent, install) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let (former, mut next) = (agent.clone(), agent);
+    let (polled, _) = tokio::join!(world.poll(&former, 30, json!({})), async {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        world.open(&mut next, "j", json!([])).await
+    });
+    polled.refused(409, "session_superseded");
+    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    world.claim(&former, job, "c1").await.refused(409, "session_superseded");
+    world.claim(&next, job, "c1").await.ok();
+}
+
+#[tokio::test]
+async fn a_protocol_of_another_age_is_refused_with_what_would_do() {
+    let world = World::new().await;
+    let (agent, _) = world.agent().await;
+    let body = json!({"boot_id": "b", "journal_id": "j", "pid": 1, "version": "9", "slots": 1,
+        "protocol": {"min": 7, "max": 9}, "capabilities": []});
+    let said = world.call(Method::POST, "/runner/v1/sessions", &agent.token, &body).await;
+    assert_eq!(said.refused(426, "protocol_unsupported")["min_version"], 1);
+}
+
+/// What becomes of a job of this class when the agent comes back with such an entry in its journal.
+async fn resumed(class: Class, state: &str, journal_id: &str) -> (String, Vec<String>) {
+    let world = World::new().await;
+    let (mut agent, install) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let job = world.queue(install, JobKind::Apply, class).await;
+    let claimed = world.claim(&agent, job, "c1").await.ok();
+    let started = json!({"type": "started", "payload": {}});
+    let execution = claimed["execution"].as_str().unwrap();
+    if state != "never_spawned" {
+        world.report(&agent, job, execution, 1, started).await.ok();
+    }
+    let entry = match state {
+        "missing" => json!([]),
+        state => json!([{"job": job, "execution": execution, "claim_id": "c1", "state": state,
+            "log_len": 0}]),
+    };
+    let said: Value = world.open(&mut agent, journal_id, entry).await;
+    let action = said["resume"][0]["action"].as_str().unwrap_or_default().to_string();
+    (action, world.story(job).await)
+}
+
+#[tokio::test]
+async fn a_child_that_lives_goes_on() {
+    let (action, story) = resumed(Class::Mutating, "alive", "j").await;
+    assert_eq!((action.as_str(), story.len()), ("resume", 3));
+}
+
+#[tokio::test]
+async fn work_that_never_spawned_is_done_again_whatever_it_changes() {
+    let (action, story) = resumed(Class::Unsafe, "never_spawned", "j").await;
+    assert_eq!(action, "abandon");
+    assert_eq!(story, ["queued", "claimed", "requeued"]);
+}
+
+#[tokio::test]
+async fn another_journal_proves_nothing() {
+    let (_, story) = resumed(Class::Mutating, "never_spawned", "other").await;
+    assert_eq!(story, ["queued", "claimed", "outcome_unknown"]);
+}
+
+#[tokio::test]
+async fn what_a_journal_does_not_know_is_lost() {
+    let (_, story) = resumed(Class::Pure, "missing", "j").await;
+    assert_eq!(story.last().unwrap(), "requeued");
+    let (_, story) = resumed(Class::Mutating, "unknown", "j").await;
+    assert_eq!(story.last().unwrap(), "outcome_unknown");
+}
+
+#[tokio::test]
+async fn a_key_that_is_used_twice_raises_an_alert() {
+    let world = World::new().await;
+    let (mut agent, _) = world.agent().await;
+    for _ in 0..3 {
+        world.open(&mut agent, "j", json!([])).await;
+    }
+    let alerts = |events: Vec<event_log::Stored>| {
+        events.iter().filter(|event| event.event_type == "runner.clone_suspected").count()
+    };
+    assert_eq!(alerts(world.events("runner", agent.id).await), 0);
+    world.open(&mut agent, "j", json!([])).await;
+    assert_eq!(alerts(world.events("runner", agent.id).await), 1);
+}
+
+#[tokio::test]
+async fn a_session_survives_the_server_and_its_work_goes_on() {
+    let world = World::new().await;
+    let (mut agent, install) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let waiting = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let execution = world.running(&agent, job).await;
+    let world = world.restart().await;
+    let running = json!({"running": [{"job": job, "execution": execution, "log_len": 0}]});
+    let polled = world.poll(&agent, 5, running).await.ok();
+    assert_eq!(polled["directives"][0]["job"], json!(waiting));
+    assert_eq!(polled["leases"][0]["job"], json!(job));
+    let phase = json!({"type": "phase", "payload": {"name": "apply"}});
+    world.report(&agent, job, &execution, 2, phase).await.ok();
+    world.claim(&agent, waiting, "c9").await.ok();
+}
+
+#[tokio::test]
+async fn a_closed_session_is_offered_nothing() {
+    let world = World::new().await;
+    let (mut agent, install) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let path = format!("/runner/v1/sessions/{}", agent.session.unwrap().0);
+    world.call(Method::DELETE, &path, &agent.token, &json!({})).await.ok();
+    world.queue(install, JobKind::Plan, Class::Pure).await;
+    assert!(world.app.dispatch.session_of(agent.id).is_none());
+}

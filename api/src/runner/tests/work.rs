@@ -1,0 +1,217 @@
+//! From an offer to the last report.
+use domain::{
+    actor::Actor,
+    enrolment::Purpose,
+    job::{Class, JobCommand, JobKind},
+};
+use proof::{
+    checkpoint::Checkpoint,
+    dsse::{self, Envelope},
+    tree,
+};
+use schemas::manifest::{GRANT_TYPE, Grant, MANIFEST_TYPE};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::world::{Agent, World};
+
+fn empty_log() -> Value {
+    let sha256 = hex::encode(Sha256::digest(b""));
+    json!({"type": "finished", "payload":
+        {"outcome": "succeeded", "exit_code": 0, "log_len": 0, "log_sha256": sha256}})
+}
+
+async fn ready(world: &World) -> (Agent, domain::ids::InstallId) {
+    let (mut agent, install) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    (agent, install)
+}
+
+#[tokio::test]
+async fn a_job_goes_from_its_offer_to_its_seal() {
+    let world = World::new().await;
+    let (agent, install) = ready(&world).await;
+    let (polled, job) = tokio::join!(
+        world.poll(&agent, 10, json!({})),
+        world.queue(install, JobKind::Plan, Class::Pure)
+    );
+    let offer = &polled.ok()["directives"][0];
+    assert_eq!((&offer["type"], &offer["job"]), (&json!("offer"), &json!(job)));
+    let execution = world.running(&agent, job).await;
+    let said = |seq, body| world.report(&agent, job, &execution, seq, body);
+    said(2, json!({"type": "phase", "payload": {"name": "init"}})).await.ok();
+    let last = said(3, empty_log()).await;
+    assert_eq!((last.status.as_u16(), &last.ok()["job_state"]), (200, &json!("succeeded")));
+    let story = ["queued", "claimed", "started", "phase_entered", "succeeded", "log_sealed"];
+    assert_eq!(world.story(job).await, story);
+    said(3, empty_log()).await.ok();
+    assert_eq!(world.story(job).await.len(), 6, "a repeated report changes nothing");
+}
+
+#[tokio::test]
+async fn a_claim_proves_itself_and_a_repeated_one_is_the_same() {
+    let world = World::new().await;
+    let (agent, install) = ready(&world).await;
+    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let first = world.claim(&agent, job, "c1").await.ok();
+    let again = world.claim(&agent, job, "c1").await.ok();
+    for key in ["execution", "attempt", "deadline", "manifest", "grant"] {
+        assert_eq!(first[key], again[key], "{key}");
+    }
+    let signer = [world.app.keys.manifests().verifying_key()];
+    let envelope = |key: &str| serde_json::from_value::<Envelope>(first[key].clone()).unwrap();
+    let manifest = dsse::verify_as(MANIFEST_TYPE, &envelope("manifest"), &signer).unwrap();
+    let grant = dsse::verify_as(GRANT_TYPE, &envelope("grant"), &signer).unwrap();
+    let grant: Grant = serde_json::from_slice(&grant).unwrap();
+    assert_eq!(
+        grant.manifest.to_string(),
+        format!("sha256:{}", hex::encode(Sha256::digest(manifest)))
+    );
+    assert_eq!((grant.job, grant.runner), (job, agent.id));
+    assert_eq!(grant.runner_key, hex::encode(agent.key.verifying_key().as_bytes()));
+
+    let note = first["checkpoint"].as_str().unwrap();
+    let keys = [world.app.keys.checkpoints().verifying_key()];
+    let head = Checkpoint::open(note, &keys).unwrap();
+    let inclusion = &first["inclusion"];
+    assert_eq!(inclusion["position"], grant.fence.position);
+    let leaf = tree::leaf_hash(&hex::decode(inclusion["entry"].as_str().unwrap()).unwrap());
+    let path: Vec<_> = inclusion["path"].as_array().unwrap().iter().map(hash).collect();
+    tree::verify_inclusion(&leaf, grant.fence.position - 1, head.size, &path, &head.root).unwrap();
+}
+
+fn hash(text: &Value) -> proof::Hash {
+    hex::decode(text.as_str().unwrap()).unwrap().try_into().unwrap()
+}
+
+#[tokio::test]
+async fn a_claim_continues_the_log_that_the_runner_saw() {
+    let world = World::new().await;
+    let (agent, install) = ready(&world).await;
+    let first = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let second = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let seen = world.claim(&agent, first, "c1").await.ok();
+    let (session, generation) = agent.session.unwrap();
+    let body = json!({"session_id": session, "generation": generation, "claim_id": "c2",
+        "checkpoint": seen["checkpoint"]});
+    let path = format!("/runner/v1/jobs/{second}/claim");
+    let next = world.call(axum::http::Method::PUT, &path, &agent.token, &body).await.ok();
+    let head =
+        |said: &Value| Checkpoint::read_unverified(said["checkpoint"].as_str().unwrap()).unwrap();
+    let (old, new) = (head(&seen), head(&next));
+    assert_eq!(next["consistency"]["from"], old.size);
+    let path: Vec<_> = next["consistency"]["path"].as_array().unwrap().iter().map(hash).collect();
+    tree::verify_consistency(old.size, &old.root, new.size, &new.root, &path).unwrap();
+}
+
+#[tokio::test]
+async fn only_the_runner_of_the_install_gets_the_job_and_only_once() {
+    let world = World::new().await;
+    let (agent, install) = ready(&world).await;
+    let (stranger, _) = ready(&world).await;
+    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    world.claim(&stranger, job, "c1").await.refused(403, "not_offered");
+    let execution = world.running(&agent, job).await;
+    world.claim(&agent, job, "c2").await.refused(409, "claimed_by_other");
+    let phase = json!({"type": "phase", "payload": {"name": "init"}});
+    world.report(&stranger, job, &execution, 2, phase.clone()).await.refused(403, "forbidden");
+    let stale = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    let refused = world.report(&agent, job, stale, 2, phase).await.refused(412, "fenced_out");
+    assert_eq!(refused["job_state"], "running");
+}
+
+#[tokio::test]
+async fn builds_go_to_build_runners() {
+    let world = World::new().await;
+    let (installed, _) = ready(&world).await;
+    let mut builder = world.enrolled(Purpose::Build).await;
+    world.open(&mut builder, "j", json!([])).await;
+    let job = world.queue_build().await;
+    world.claim(&installed, job, "c1").await.refused(403, "not_offered");
+    let offered = world.poll(&builder, 5, json!({})).await.ok();
+    assert_eq!(offered["directives"][0]["job"], json!(job));
+    world.claim(&builder, job, "c1").await.ok();
+}
+
+#[tokio::test]
+async fn reports_are_heard_in_their_order_and_each_once() {
+    let world = World::new().await;
+    let (agent, install) = ready(&world).await;
+    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let execution = world.running(&agent, job).await;
+    let phase = |name: &str| json!({"type": "phase", "payload": {"name": name}});
+    let gap = world.report(&agent, job, &execution, 3, phase("a")).await;
+    assert_eq!(gap.refused(409, "seq_gap")["expected"], 2);
+    world.report(&agent, job, &execution, 2, phase("a")).await.ok();
+    world.report(&agent, job, &execution, 2, phase("a")).await.ok();
+    world.report(&agent, job, &execution, 2, phase("b")).await.refused(409, "seq_conflict");
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_of_the_runner_and_of_the_job_in_one_commit() {
+    let world = World::new().await;
+    let (agent, install) = ready(&world).await;
+    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let claimed = world.claim(&agent, job, "c1").await.ok();
+    let execution = claimed["execution"].as_str().unwrap();
+    let refused = json!({"type": "refused", "payload":
+        {"by": "customer_policy", "rule": "window", "detail": "not on Saturdays"}});
+    world.report(&agent, job, execution, 1, refused).await.ok();
+    assert_eq!(world.story(job).await, ["queued", "claimed", "failed", "log_sealed"]);
+    let said = world.events("runner", agent.id).await;
+    let said = said.iter().find(|event| event.event_type == "runner.refused").unwrap();
+    let failed = &world.events("job", job).await[2];
+    assert_eq!(said.commit_no, failed.commit_no);
+    assert!(failed.payload.contains(r#""reason":"refused""#), "{}", failed.payload);
+}
+
+#[tokio::test]
+async fn a_cancel_waits_in_every_answer_until_it_is_confirmed() {
+    let world = World::new().await;
+    let (agent, install) = ready(&world).await;
+    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let execution = world.running(&agent, job).await;
+    let running = json!({"running": [{"job": job, "execution": execution, "log_len": 0}]});
+    let by: Actor = "prn_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
+    let cancel = JobCommand::RequestCancel { by, reason: "wrong".into(), force: false };
+    let (polled, ()) = tokio::join!(world.poll(&agent, 10, running), async {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        world.tell(job, cancel).await;
+    });
+    let directives = polled.ok()["directives"].as_array().unwrap().clone();
+    let told = directives.iter().find(|directive| directive["type"] == "cancel").unwrap();
+    assert_eq!((&told["job"], &told["reason"]), (&json!(job), &json!("wrong")));
+    let phase = json!({"type": "phase", "payload": {"name": "stopping"}});
+    let answer = world.report(&agent, job, &execution, 2, phase).await.ok();
+    assert_eq!(answer["cancel"]["grace_s"], 300);
+    let sha256 = hex::encode(Sha256::digest(b""));
+    let last = json!({"type": "finished", "payload":
+        {"outcome": "cancelled", "forced": true, "log_len": 0, "log_sha256": sha256}});
+    world.report(&agent, job, &execution, 3, last).await.ok();
+    assert!(world.story(job).await.contains(&"cancelled".to_string()));
+}
+
+#[tokio::test]
+async fn a_plan_needs_its_summary_first() {
+    let world = World::new().await;
+    let (agent, install) = ready(&world).await;
+    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let execution = world.running(&agent, job).await;
+    let summary = br#"{"add":1}"#;
+    let digest = format!("sha256:{}", hex::encode(Sha256::digest(summary)));
+    let plan = json!({"type": "plan", "payload": {"digest": digest, "file": digest,
+        "summary": digest, "noop": false, "add": 1, "change": 0, "destroy": 0,
+        "tool": "terraform 1.9.8", "signature": "AA=="}});
+    world.report(&agent, job, &execution, 2, plan.clone()).await.refused(422, "invalid");
+    let put = |path: String| {
+        let request = axum::http::Request::put(path)
+            .header("authorization", format!("Bearer {}", agent.token))
+            .body(axum::body::Body::from(&summary[..]));
+        world.send(request.unwrap())
+    };
+    put(format!("/runner/v1/blobs/{digest}")).await.ok();
+    let other = format!("/runner/v1/blobs/sha256:{:064x}", 1);
+    put(other).await.refused(422, "invalid");
+    world.report(&agent, job, &execution, 2, plan).await.ok();
+    assert!(world.story(job).await.contains(&"plan_produced".to_string()));
+}

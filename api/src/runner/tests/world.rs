@@ -1,0 +1,350 @@
+//! A server without doors, and agents that call it.
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    body::{Body, Bytes, to_bytes},
+    http::{HeaderMap, Method, Request, StatusCode},
+};
+use domain::{
+    actor::Actor,
+    enrolment::Purpose,
+    ids::{AppId, BuildId, ComponentId, InstallId, JobId, RunId, RunnerId, SessionId, StepId},
+    install::{Install, InstallCommand},
+    job::{Class, Job, JobCommand, JobKind, Origin, Work},
+};
+use ed25519_dalek::SigningKey;
+use event_log::{EventLog, Meta, Options, Stored, blob, testing::Database};
+use projections::Projections;
+use schemas::token::{AUD_TOKEN, Assertion, sign};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+use ulid::Ulid;
+
+use crate::{
+    artifacts::{Manifests, Registry},
+    auth::{self, Assertions, People, Tokens},
+    background::liveness,
+    dispatch::{self, Dispatch, Timing},
+    execute::{Call, Engine},
+    keys::Keys,
+    logs::LogStore,
+    metrics::Metrics,
+    router,
+    state::{App, Config, Inner, system_clock},
+    usecases::enrolments,
+};
+
+/// A server and its database.
+pub struct World {
+    pub app: App,
+    pub database: Database,
+    router: Router,
+    data: Arc<tempfile::TempDir>,
+    timing: Timing,
+    _loops: JoinSet<()>,
+}
+
+/// What a call was answered with.
+pub struct Said {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub bytes: Bytes,
+}
+
+impl Said {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes).unwrap_or(Value::Null)
+    }
+
+    #[track_caller]
+    pub fn ok(&self) -> Value {
+        let text = String::from_utf8_lossy(&self.bytes);
+        assert!(self.status.is_success(), "{}: {text}", self.status);
+        self.json()
+    }
+
+    #[track_caller]
+    pub fn refused(&self, status: u16, code: &str) -> Value {
+        let (json, text) = (self.json(), String::from_utf8_lossy(&self.bytes));
+        assert_eq!(self.status.as_u16(), status, "{text}");
+        assert_eq!(json["code"], code, "{text}");
+        json
+    }
+}
+
+/// An agent that enrolled.
+#[derive(Clone)]
+pub struct Agent {
+    pub id: RunnerId,
+    pub token: String,
+    pub key: SigningKey,
+    pub session: Option<(SessionId, u64)>,
+}
+
+impl World {
+    pub async fn new() -> World {
+        World::with(Timing::default()).await
+    }
+
+    pub async fn with(timing: Timing) -> World {
+        let database = event_log::testing::fresh_database().await.unwrap();
+        World::start(database, Arc::new(tempfile::tempdir().unwrap()), timing).await
+    }
+
+    /// The same database and keys, another life of the server.
+    pub async fn restart(self) -> World {
+        let (database, data, timing) = (self.database.clone(), self.data.clone(), self.timing);
+        self.app.stopping.cancel();
+        drop(self);
+        World::start(database, data, timing).await
+    }
+
+    async fn start(database: Database, data: Arc<tempfile::TempDir>, timing: Timing) -> World {
+        let (pool, clock) = (database.pool.clone(), system_clock());
+        let options = Options { sync_views: projections::sync_views(), ..Options::default() };
+        let log = EventLog::open(pool.clone(), options).await.unwrap();
+        let (people, tail) = (People::default(), log.tail());
+        people.load(&log, &pool).await.unwrap();
+        let keys = Keys::open(&data.path().join("keys"), clock()).unwrap();
+        let views = Projections::start(&log).await.unwrap();
+        let tokens = Tokens::new(keys.tokens(), log.log_id());
+        let app = App::new(Inner {
+            engine: Engine::new(log, Arc::clone(&clock)),
+            configs: Default::default(),
+            keys,
+            views,
+            people,
+            tokens,
+            assertions: Assertions::default(),
+            dispatch: Dispatch::new("here", timing, Arc::clone(&clock)),
+            logs: LogStore::new(pool.clone()),
+            registry: Registry::open(data.path(), 1 << 20).unwrap(),
+            manifests: Manifests::default(),
+            config: Config {
+                data: data.path().into(),
+                server: "here".into(),
+                control_url: "http://control".into(),
+                runner_url: "http://runner".into(),
+                max_blob_bytes: 1 << 20,
+            },
+            metrics: Metrics::default(),
+            clock,
+            stopping: CancellationToken::new(),
+            pool,
+        });
+        let mut loops = JoinSet::new();
+        loops.spawn(auth::follow(app.clone(), tail));
+        let log = app.engine.log().clone();
+        let (tail, position) = dispatch::load(&app.dispatch, &log, &app.pool).await.unwrap();
+        let stopping = app.stopping.clone();
+        loops.spawn(dispatch::follow(app.dispatch.clone(), log, tail, position, stopping));
+        loops.spawn(liveness::run(app.clone()));
+        let router = router::runner(&app);
+        World { app, database, router, data, timing, _loops: loops }
+    }
+
+    pub async fn send(&self, request: Request<Body>) -> Said {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (status, headers) = (response.status(), response.headers().clone());
+        let bytes = to_bytes(response.into_body(), 1 << 24).await.unwrap();
+        Said { status, headers, bytes }
+    }
+
+    pub async fn call(&self, method: Method, path: &str, token: &str, body: &Value) -> Said {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", "application/json")
+            .header("authorization", format!("Bearer {token}"))
+            .body(Body::from(body.to_string()))
+            .unwrap();
+        self.send(request).await
+    }
+
+    pub fn system() -> Call {
+        Call::of(Meta::new(Actor::System, Ulid::new().to_string()))
+    }
+
+    pub async fn install(&self) -> InstallId {
+        let install = InstallId(Ulid::new());
+        let call = &World::system();
+        let done = self.app.engine.transact(call, move |unit| {
+            let create = InstallCommand::Create {
+                app: AppId(Ulid::new()),
+                name: "acme".into(),
+                config_version: 1,
+                inputs: BTreeMap::new(),
+                auto_approve: false,
+            };
+            Box::pin(unit.tell::<Install>(install, create))
+        });
+        done.await.unwrap();
+        install
+    }
+
+    pub async fn enrolment(&self, purpose: Purpose) -> String {
+        enrolments::issue(&self.app, &World::system(), purpose).await.unwrap().answer.token
+    }
+
+    /// An agent of a new install, enrolled and with a token.
+    pub async fn agent(&self) -> (Agent, InstallId) {
+        let install = self.install().await;
+        (self.enrolled(Purpose::Install { install }).await, install)
+    }
+
+    pub async fn enrolled(&self, purpose: Purpose) -> Agent {
+        let token = self.enrolment(purpose).await;
+        let key = SigningKey::generate(&mut rand::rngs::OsRng);
+        let said = self.enrol(&token, &key, purpose).await.ok();
+        let id = said["runner"].as_str().unwrap().parse().unwrap();
+        let token = self.token(id, &key).await;
+        Agent { id, token, key, session: None }
+    }
+
+    pub async fn enrol(&self, token: &str, key: &SigningKey, purpose: Purpose) -> Said {
+        let mut body = json!({
+            "token": token, "mode": "build", "version": "1.0.0",
+            "identity_key": hex::encode(key.verifying_key().as_bytes()),
+            "host": {"os": "linux", "arch": "x86_64"},
+        });
+        if matches!(purpose, Purpose::Install { .. }) {
+            body["mode"] = "install".into();
+            body["sealing_key"] = "11".repeat(32).into();
+            body["stack_outputs"] = json!({"region": "eu-central-1"});
+        }
+        self.call(Method::POST, "/runner/v1/enrol", "", &body).await
+    }
+
+    pub fn assertion(&self, id: RunnerId, key: &SigningKey) -> String {
+        let iat = self.app.now().timestamp();
+        let (aud, jti) = (AUD_TOKEN.to_string(), Ulid::new().to_string());
+        sign(&Assertion { sub: id, aud, jti, iat, exp: iat + 60 }, key).unwrap()
+    }
+
+    pub async fn token(&self, id: RunnerId, key: &SigningKey) -> String {
+        let body = json!({"assertion": self.assertion(id, key)});
+        let said = self.call(Method::POST, "/runner/v1/token", "", &body).await.ok();
+        said["access_token"].as_str().unwrap().to_string()
+    }
+
+    /// Open a session with this journal; answers what is to be resumed.
+    pub async fn open(&self, agent: &mut Agent, journal_id: &str, journal: Value) -> Value {
+        let body = json!({
+            "boot_id": "boot", "journal_id": journal_id, "pid": 1, "version": "1.0.0",
+            "protocol": {"min": 1, "max": 1}, "slots": 4, "journal": journal,
+            "capabilities": ["build", "plan", "apply", "action"],
+        });
+        let said = self.call(Method::POST, "/runner/v1/sessions", &agent.token, &body).await.ok();
+        let session = said["session_id"].as_str().unwrap().parse().unwrap();
+        agent.session = Some((session, said["generation"].as_u64().unwrap()));
+        said
+    }
+
+    pub async fn poll(&self, agent: &Agent, wait: u64, more: Value) -> Said {
+        let (session, generation) = agent.session.unwrap();
+        let mut body = json!({"session_id": session, "generation": generation, "free_slots": 4});
+        for (key, value) in more.as_object().cloned().unwrap_or_default() {
+            body[key] = value;
+        }
+        let path = format!("/runner/v1/poll?wait={wait}");
+        self.call(Method::POST, &path, &agent.token, &body).await
+    }
+
+    pub async fn claim(&self, agent: &Agent, job: JobId, claim_id: &str) -> Said {
+        let (session, generation) = agent.session.unwrap();
+        let body = json!({"session_id": session, "generation": generation, "claim_id": claim_id});
+        let path = format!("/runner/v1/jobs/{job}/claim");
+        self.call(Method::PUT, &path, &agent.token, &body).await
+    }
+
+    pub async fn report(
+        &self,
+        agent: &Agent,
+        job: JobId,
+        execution: &str,
+        seq: u64,
+        body: Value,
+    ) -> Said {
+        let mut report = json!({"execution": execution, "seq": seq, "log_len": 0});
+        for (key, value) in body.as_object().cloned().unwrap_or_default() {
+            report[key] = value;
+        }
+        let path = format!("/runner/v1/jobs/{job}/events");
+        self.call(Method::POST, &path, &agent.token, &report).await
+    }
+
+    pub async fn queue(&self, install: InstallId, kind: JobKind, class: Class) -> JobId {
+        let (run, step) = (RunId(Ulid::new()), StepId(Ulid::new()));
+        self.queue_work(Origin::Step { install, run, step }, kind, class, 60_000).await
+    }
+
+    pub async fn queue_build(&self) -> JobId {
+        let (app, component) = (AppId(Ulid::new()), ComponentId(Ulid::new()));
+        let origin = Origin::Build { app, component, build: BuildId(Ulid::new()) };
+        self.queue_work(origin, JobKind::Build, Class::Pure, 60_000).await
+    }
+
+    pub async fn queue_work(
+        &self,
+        origin: Origin,
+        kind: JobKind,
+        class: Class,
+        queue_ttl_ms: u64,
+    ) -> JobId {
+        let job = JobId(Ulid::new());
+        let payload = json!({"job": job, "version": 1}).to_string();
+        let manifest = blob::put(&self.app.pool, payload.as_bytes()).await.unwrap();
+        let deadline_ms = 3_600_000;
+        let work = Work { kind, class, attempts: 2, manifest, origin, deadline_ms, queue_ttl_ms };
+        let call = &World::system();
+        let done = self.app.engine.transact(call, move |unit| {
+            Box::pin(unit.tell::<Job>(job, JobCommand::Queue(work.clone())))
+        });
+        done.await.unwrap();
+        job
+    }
+
+    pub async fn tell(&self, job: JobId, command: JobCommand) {
+        let call = &World::system();
+        let done = self.app.engine.transact(call, move |unit| {
+            Box::pin(unit.tell::<Job>(job, command.clone()))
+        });
+        done.await.unwrap();
+    }
+
+    /// Claim and start a job; answers the execution.
+    pub async fn running(&self, agent: &Agent, job: JobId) -> String {
+        let claimed = self.claim(agent, job, "c1").await.ok();
+        let execution = claimed["execution"].as_str().unwrap().to_string();
+        self.report(agent, job, &execution, 1, json!({"type": "started", "payload": {}}))
+            .await
+            .ok();
+        execution
+    }
+
+    /// The events of a stream, by name.
+    pub async fn events(&self, kind: &str, id: impl ToString) -> Vec<Stored> {
+        let stream = event_log::StreamId::new(kind, id.to_string());
+        self.app.engine.log().read_stream(&stream, 0).await.unwrap()
+    }
+
+    pub async fn story(&self, job: JobId) -> Vec<String> {
+        let events = self.events("job", job).await;
+        events.iter().map(|stored| stored.event_type.trim_start_matches("job.").into()).collect()
+    }
+
+    /// Wait until a stream has an event of this type.
+    pub async fn until(&self, kind: &str, id: impl ToString, event: &str) {
+        let id = id.to_string();
+        for _ in 0..400 {
+            if self.events(kind, &id).await.iter().any(|stored| stored.event_type == event) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        panic!("{event} did not happen to {id}: {:?}", self.events(kind, &id).await);
+    }
+}
