@@ -129,7 +129,10 @@ fn context(
     recorder: &Recorder,
     watch: &Watch,
 ) -> anyhow::Result<JobContext> {
-    let (job, execution) = (recorder.pen().job, recorder.pen().execution);
+    let (job, execution) = {
+        let pen = recorder.pen();
+        (pen.job, pen.execution)
+    };
     let http = Client::new(&order.server, &order.trust)?.http();
     let (base_url, token) = (order.server.clone(), order.job_token.clone());
     Ok(JobContext {

@@ -107,7 +107,8 @@ async fn spawn(
 ) -> anyhow::Result<Process> {
     let dir = agent.data.job(execution);
     let errors = data::append(&dir.shim_errors())?;
-    let mut child = Command::new(env::current_exe().context("finding our own program")?)
+    // The program that runs, also when its file was replaced by an upgrade meanwhile.
+    let mut child = Command::new("/proc/self/exe")
         .arg("shim")
         .arg("--data")
         .arg(agent.data.root())
