@@ -150,7 +150,9 @@ impl Context<'_> {
             self.graph.components.get(name).map(|node| &node.reads)
         };
         for (input, before, after) in self.defaults {
-            let read = |reads: &crate::refs::Reads| reads.reads_input(input);
+            let reached = self.graph.and_derived(&[input.clone()].into());
+            let read =
+                |reads: &crate::refs::Reads| reached.iter().any(|name| reads.reads_input(name));
             if reads.is_some_and(read) || read(&self.graph.runner) {
                 let (before, after) = (before.clone(), after.clone());
                 why.push(Why::InputDefault { input: input.clone(), before, after });

@@ -2,9 +2,13 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::model::{AppConfig, Input, InputKind};
+use crate::{
+    model::{AppConfig, Input, InputKind},
+    template::{is_template, render},
+    text::Origin,
+};
 
 /// What is wrong with one given input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
@@ -23,6 +27,8 @@ pub enum InputProblem {
     IllTyped { name: String, wanted: &'static str, found: String },
     #[error("the input `{name}` is sensitive, which comes with a later release")]
     Sensitive { name: String },
+    #[error("the default of the input `{name}` cannot be made from the other inputs: {why}")]
+    Underived { name: String, why: String },
 }
 
 impl InputProblem {
@@ -32,7 +38,8 @@ impl InputProblem {
             InputProblem::Unknown { name, .. }
             | InputProblem::Missing { name }
             | InputProblem::IllTyped { name, .. }
-            | InputProblem::Sensitive { name } => name,
+            | InputProblem::Sensitive { name }
+            | InputProblem::Underived { name, .. } => name,
         }
     }
 
@@ -43,7 +50,9 @@ impl InputProblem {
                 format!("did you mean `{nearest}`?")
             }
             InputProblem::Unknown { nearest: None, .. } => "leave it out".to_string(),
-            InputProblem::Missing { name } => format!("give it: --input {name}=…"),
+            InputProblem::Missing { name } | InputProblem::Underived { name, .. } => {
+                format!("give it: --input {name}=…")
+            }
             InputProblem::IllTyped { name, wanted, .. } => {
                 format!("give {wanted}: --input {name}=…")
             }
@@ -59,7 +68,8 @@ fn meant(nearest: &Option<String>) -> String {
 }
 
 /// Every declared input with its text: as given, else its default, else empty. Templates always see
-/// texts (`"8"`, `"true"`, `["a"]`), and they see every declared input.
+/// texts (`"8"`, `"true"`, `["a"]`), and they see every declared input. A default that is itself a
+/// template may read the inputs that are none.
 ///
 /// # Errors
 /// Everything that is wrong with what was given, by input.
@@ -72,28 +82,47 @@ pub fn resolve_inputs(
         .filter(|name| config.input(name).is_none())
         .map(|name| InputProblem::Unknown { name: name.clone(), nearest: nearest(config, name) })
         .collect();
-    let mut resolved = BTreeMap::new();
+    let (mut resolved, mut derived) = (BTreeMap::new(), Vec::new());
     for input in &config.inputs {
         match one(input, given.get(&input.name)) {
-            Ok(text) => {
+            Ok(Resolved::Text(text)) => {
                 resolved.insert(input.name.clone(), text);
             }
+            Ok(Resolved::Template(template)) => derived.push((input, template)),
             Err(problem) => problems.push(problem),
+        }
+    }
+    let state = json!({"nuon": {"inputs": {"inputs": resolved}, "install": {"inputs": resolved}}});
+    for (input, template) in derived {
+        let name = input.name.clone();
+        match render(&template, &state, &Origin::default()) {
+            Ok(text) if accepts(input.kind, &text) => {
+                resolved.insert(name, text);
+            }
+            Ok(text) => problems.push(ill_typed(input, &text)),
+            Err(error) => problems.push(InputProblem::Underived { name, why: error.message }),
         }
     }
     if problems.is_empty() { Ok(resolved) } else { Err(problems) }
 }
 
-fn one(input: &Input, given: Option<&Value>) -> Result<String, InputProblem> {
+enum Resolved {
+    Text(String),
+    /// A default that waits for the other inputs.
+    Template(String),
+}
+
+fn one(input: &Input, given: Option<&Value>) -> Result<Resolved, InputProblem> {
     let name = input.name.clone();
     let missing = |name| Err(InputProblem::Missing { name });
     let default = input.default.clone().filter(|text| !text.is_empty());
     let Some(value) = given.filter(|value| !value.is_null()) else {
         return match default {
-            Some(default) if default.contains("{{") || accepts(input.kind, &default) => Ok(default),
+            Some(default) if is_template(&default) => Ok(Resolved::Template(default)),
+            Some(default) if accepts(input.kind, &default) => Ok(Resolved::Text(default)),
             Some(default) => Err(ill_typed(input, &default)),
             None if input.required => missing(name),
-            None => Ok(String::new()),
+            None => Ok(Resolved::Text(String::new())),
         };
     };
     if input.sensitive {
@@ -106,7 +135,7 @@ fn one(input: &Input, given: Option<&Value>) -> Result<String, InputProblem> {
         }
     };
     if text.is_empty() {
-        return if input.required { missing(name) } else { Ok(text) };
+        return if input.required { missing(name) } else { Ok(Resolved::Text(text)) };
     }
     let shape = match (input.kind, value) {
         (_, Value::String(_)) | (InputKind::Json, _) | (InputKind::List, Value::Array(_)) => true,
@@ -118,7 +147,7 @@ fn one(input: &Input, given: Option<&Value>) -> Result<String, InputProblem> {
         ) => false,
     };
     if shape && accepts(input.kind, &text) {
-        return Ok(text);
+        return Ok(Resolved::Text(text));
     }
     Err(ill_typed(input, &text))
 }

@@ -159,6 +159,8 @@ pub struct Graph {
     pub actions: BTreeMap<String, Reads>,
     /// The runner's `env_vars`, which are in every job.
     pub runner: Reads,
+    /// By input, the inputs that its default is made from.
+    pub derived: BTreeMap<String, BTreeSet<String>>,
     /// Components in the order of a deploy; each layer depends on layers before it only. Empty when
     /// there is a cycle.
     pub layers: Vec<Vec<String>>,
@@ -184,6 +186,13 @@ pub fn graph(config: &AppConfig) -> Graph {
         let read = reads.components.keys().filter(known).filter(|name| **name != component.name);
         let dependencies = component.dependencies.iter().chain(read).cloned().collect();
         graph.components.insert(component.name.clone(), Node { dependencies, reads });
+    }
+    for input in &config.inputs {
+        let value = input.default.clone().unwrap_or_default();
+        let reads = Reads::of([&Text { value, ..Text::default() }]);
+        if !reads.inputs.is_empty() {
+            graph.derived.insert(input.name.clone(), reads.inputs);
+        }
     }
     for action in &config.actions {
         graph.actions.insert(action.name.clone(), Reads::of(&action.texts));
@@ -226,13 +235,21 @@ impl Graph {
         }
     }
 
+    /// These inputs and those whose defaults are made from them.
+    pub fn and_derived(&self, inputs: &BTreeSet<String>) -> BTreeSet<String> {
+        let made = self.derived.iter().filter(|(_, from)| !from.is_disjoint(inputs));
+        made.map(|(name, _)| name).chain(inputs).cloned().collect()
+    }
+
     /// Whether the sandbox's own templates read one of these inputs.
     pub fn sandbox_reads(&self, inputs: &BTreeSet<String>) -> bool {
+        let inputs = self.and_derived(inputs);
         inputs.iter().any(|name| self.sandbox.reads_input(name) || self.runner.reads_input(name))
     }
 
     /// The components whose own templates read one of these inputs.
     pub fn readers_of_inputs(&self, inputs: &BTreeSet<String>) -> BTreeSet<String> {
+        let inputs = self.and_derived(inputs);
         let reads = |node: &Node| {
             inputs.iter().any(|name| node.reads.reads_input(name) || self.runner.reads_input(name))
         };

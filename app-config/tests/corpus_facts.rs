@@ -1,4 +1,5 @@
 //! What a reading of real app directories reports, held against facts that were gathered apart.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
 use std::collections::{BTreeMap, BTreeSet};
 
 use app_config::{Reading, model::RolePurpose, refs::graph, survey};

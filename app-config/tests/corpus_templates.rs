@@ -1,4 +1,5 @@
 //! Every template of real app directories, against what Go's own engine made of it.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
 use app_config::{
     Origin, Tree,
     template::{ErrorClass, Template},

@@ -1,4 +1,5 @@
 //! What is wrong with a config is said with its place and its way out, and all of it at once.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
 use std::collections::BTreeMap;
 
 use app_config::{
@@ -47,12 +48,15 @@ fn a_small_app_is_read_without_a_finding() {
     assert_eq!(config.components[0].module.source.as_ref().unwrap().directory, ".");
 }
 
+/// A file, its text, and the code, place and words of what is found.
+type Case = (&'static str, String, &'static str, (u32, u32), &'static str);
+
 #[test]
 fn each_refusal_names_the_place() {
     let with = |line: &str| format!("{line}\n{COMPONENT}");
     let vars = |text: &str| format!("{COMPONENT}[vars]\nx = \"{text}\"\n");
     let a = "app/components/a.toml";
-    let cases: Vec<(&str, String, &str, (u32, u32), &str)> = vec![
+    let cases: Vec<Case> = vec![
         (a, "name = \"a\"\ntype = ".into(), "malformed_file", (2, 8), "this is not TOML"),
         (a, COMPONENT.replace("terraform_module", "helm_chart"), "not_yet", (2, 1), "Kubernetes support comes with a later release"),
         (a, COMPONENT.replace("terraform_module", "typo"), "unknown_kind", (2, 1), "no component type `typo`"),
@@ -60,7 +64,7 @@ fn each_refusal_names_the_place() {
         (a, with("dependencies = [\"b\"]"), "unknown_component", (0, 0), "names the component `b`"),
         (a, with("dependencies = [\"a\"]"), "cycle", (0, 0), "in a circle: a → a"),
         (a, with("dependencies = 3"), "wrong_type", (1, 1), "has to be a list of strings"),
-        (a, vars("{{ .nuon.components.zz.outputs.y }}"), "unknown_component", (6, 25), "reads the component `zz`"),
+        (a, vars("{{ .nuon.components.zz.outputs.y }}"), "unknown_component", (6, 26), "reads the component `zz`"),
         (a, vars("{{ .nuon.inputs.inputs.zz }}"), "unknown_input", (6, 29), "reads the input `zz`"),
         (a, vars("{{ nope .nuon.x }}"), "template", (6, 9), "there is no function \"nope\""),
         (a, vars("{{ if .nuon.x }}"), "template", (6, 6), "has no `end`"),
@@ -189,6 +193,19 @@ fn every_wrong_input_is_named() {
     assert!(resolve(json!({"who": ""})).is_err());
     assert!(resolve(json!({"who": {"a": 1}})).is_err());
     assert!(resolve(json!({"who": "me", "open": 1})).is_err());
+}
+
+#[test]
+fn a_default_may_be_made_from_other_inputs() {
+    let input =
+        |name: &str, default: &str| format!("[[input]]\nname = {name:?}\ndefault = {default:?}\n");
+    let inputs = input("root", "a.b") + &input("url", "https://{{ .nuon.inputs.inputs.root }}/x");
+    let vars = format!("{COMPONENT}[vars]\nx = \"{{{{ .nuon.inputs.inputs.url }}}}\"\n");
+    let config = config(&[("app/inputs.toml", &inputs), ("app/components/a.toml", &vars)]);
+    let given = |root: &str| [("root".to_string(), json!(root))].into();
+    assert_eq!(resolve_inputs(&config, &given("c.d")).unwrap()["url"], "https://c.d/x");
+    let reached = graph(&config).readers_of_inputs(&["root".to_string()].into());
+    assert_eq!(reached, ["a".to_string()].into());
 }
 
 #[test]

@@ -3,6 +3,7 @@ use super::{reader::Reader, section::Section};
 use crate::{
     inputs::accepts,
     model::{Input, InputGroup, InputKind},
+    template::is_template,
 };
 
 pub fn read(reader: &Reader<'_>) -> (Vec<InputGroup>, Vec<Input>) {
@@ -69,7 +70,7 @@ fn input(section: Section<'_>) -> Input {
         section.error("sensitive", "not_yet", message, remedy);
     }
     if let Some(default) = input.default.as_deref().filter(|text| !text.is_empty())
-        && !default.contains("{{")
+        && !is_template(default)
         && !accepts(kind, default)
     {
         let message = format!("the default {default:?} of `{}` is no {}", input.name, kind.name());

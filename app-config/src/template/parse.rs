@@ -15,8 +15,8 @@ pub fn parse(source: &str) -> Result<Parsed, Fault> {
     let mut parser = Parser { items: items.into_iter(), vars: root(), parsed: Parsed::default() };
     let (body, end) = parser.list(0, true)?;
     match end {
-        End::Text => {}
-        End::Else { at, .. } | End::End { at } => {
+        Closing::Text => {}
+        Closing::Else { at, .. } | Closing::Done { at } => {
             return Err(Fault::parse(at, "this `end` or `else` belongs to nothing"));
         }
     }
@@ -35,9 +35,9 @@ struct Parser {
 }
 
 /// What closed a list of nodes.
-enum End {
+enum Closing {
     Text,
-    End {
+    Done {
         at: usize,
     },
     /// With what follows `else`: nothing, or another `if` or `with`.
@@ -48,7 +48,7 @@ enum End {
 }
 
 impl Parser {
-    fn list(&mut self, depth: usize, top: bool) -> Result<(Vec<Node>, End), Fault> {
+    fn list(&mut self, depth: usize, top: bool) -> Result<(Vec<Node>, Closing), Fault> {
         let mut nodes = Vec::new();
         while let Some(item) = self.items.next() {
             let (tokens, at) = match item {
@@ -68,9 +68,9 @@ impl Parser {
             match word.as_str() {
                 "end" => {
                     only(&tokens, 1)?;
-                    return Ok((nodes, End::End { at }));
+                    return Ok((nodes, Closing::Done { at }));
                 }
-                "else" => return Ok((nodes, End::Else { at, rest: tokens[1..].to_vec() })),
+                "else" => return Ok((nodes, Closing::Else { at, rest: tokens[1..].to_vec() })),
                 "if" | "with" | "range" => {
                     nodes.push(self.control(&word, &tokens[1..], at, depth)?)
                 }
@@ -83,7 +83,7 @@ impl Parser {
                 _ => nodes.push(Node::Output(self.whole_pipe(&tokens, at, 1)?)),
             }
         }
-        Ok((nodes, End::Text))
+        Ok((nodes, Closing::Text))
     }
 
     fn control(
@@ -102,9 +102,9 @@ impl Parser {
         let (body, end) = self.list(depth + 1, false)?;
         self.vars.truncate(inner);
         let otherwise = match end {
-            End::Text => return Err(Fault::parse(at, format!("this `{word}` has no `end`"))),
-            End::End { .. } => Vec::new(),
-            End::Else { rest, at } => self.otherwise(word, &rest, at, depth)?,
+            Closing::Text => return Err(Fault::parse(at, format!("this `{word}` has no `end`"))),
+            Closing::Done { .. } => Vec::new(),
+            Closing::Else { rest, at } => self.otherwise(word, &rest, at, depth)?,
         };
         self.vars.truncate(outer);
         Ok(match word {
@@ -130,9 +130,9 @@ impl Parser {
             return Ok(vec![self.control(word, &rest[1..], at, depth + 1)?]);
         }
         match self.list(depth + 1, false)? {
-            (nodes, End::End { .. }) => Ok(nodes),
-            (_, End::Text) => Err(Fault::parse(at, "this `else` has no `end`")),
-            (_, End::Else { at, .. }) => Err(Fault::parse(at, "a second `else`")),
+            (nodes, Closing::Done { .. }) => Ok(nodes),
+            (_, Closing::Text) => Err(Fault::parse(at, "this `else` has no `end`")),
+            (_, Closing::Else { at, .. }) => Err(Fault::parse(at, "a second `else`")),
         }
     }
 
@@ -145,9 +145,9 @@ impl Parser {
         let (body, end) = self.list(1, false)?;
         self.vars = vars;
         match end {
-            End::End { .. } => {}
-            End::Text => return Err(Fault::parse(at, "this `define` has no `end`")),
-            End::Else { at, .. } => return Err(Fault::parse(at, "`else` belongs to nothing")),
+            Closing::Done { .. } => {}
+            Closing::Text => return Err(Fault::parse(at, "this `define` has no `end`")),
+            Closing::Else { at, .. } => return Err(Fault::parse(at, "`else` belongs to nothing")),
         }
         if self.parsed.defines.insert(name.clone(), body).is_some() {
             return Err(Fault::parse(at, format!("the template {name:?} is defined twice")));
