@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use projections::{Progress, Projections, rebuild, verify};
 use sqlx::Row;
-use support::{Noise, database, dump, open, rows, verified};
+use support::{Noise, database, dump, open, rows, same, verified};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -27,7 +27,7 @@ async fn any_facts_in_any_order_give_the_rows_that_the_log_says() {
         assert_eq!(rebuilt.rows as usize, live[name].len(), "{name}");
         assert_eq!(rebuilt.position, log.position(), "{name}");
     }
-    assert_eq!(dump(&database.pool).await, live);
+    same(&dump(&database.pool).await, &live);
 
     // And on with the new tables, with what the appender and the projector have in memory.
     a.write(&log, 50).await;
@@ -194,7 +194,7 @@ async fn rows_of_another_version_are_made_again_at_the_start() {
     sqlx::raw_sql(older).execute(&database.pool).await.unwrap();
     let views = Projections::start(&log).await.unwrap();
     views.wait_for(log.position(), LONG).await.unwrap();
-    assert_eq!(dump(&database.pool).await, live);
+    same(&dump(&database.pool).await, &live);
 }
 
 #[tokio::test]
@@ -210,5 +210,5 @@ async fn deleting_all_views_loses_nothing() {
         sqlx::raw_sql(&all).execute(&database.pool).await.unwrap();
         rebuild(&database.pool, name, |_| {}).await.unwrap();
     }
-    assert_eq!(dump(&database.pool).await, live);
+    same(&dump(&database.pool).await, &live);
 }

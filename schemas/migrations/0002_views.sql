@@ -27,12 +27,14 @@ create table view_principals (
 );
 
 create table view_tokens (
-    key       text    collate "C" not null primary key,
+    key       text    collate "C" not null primary key, -- principal/token
     data      json    not null,
+    token     text    collate "C" not null,
     sha256    text    collate "C" not null,
     principal text    collate "C" not null,
     revoked   boolean not null
 );
+create index view_tokens_token on view_tokens (token);
 create index view_tokens_sha256 on view_tokens (sha256);
 create index view_tokens_principal on view_tokens (principal);
 

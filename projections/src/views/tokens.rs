@@ -9,10 +9,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, PgExecutor};
 
 use super::principals;
-use crate::{
-    Cell, Class, Fact, Projection, Recorded, Type,
-    table::{get, select},
-};
+use crate::{Cell, Class, Fact, Projection, Recorded, Type, table::select};
 
 /// The view.
 #[derive(Debug)]
@@ -48,15 +45,20 @@ impl Projection for Tokens {
     const VERSION: i32 = 1;
     const CLASS: Class = Class::Synchronous;
     const AGGREGATES: &'static [&'static str] = &[Access::NAME];
-    const COLUMNS: &'static [(&'static str, Type)] =
-        &[("sha256", Type::Text), ("principal", Type::Text), ("revoked", Type::Boolean)];
+    const COLUMNS: &'static [(&'static str, Type)] = &[
+        ("token", Type::Text),
+        ("sha256", Type::Text),
+        ("principal", Type::Text),
+        ("revoked", Type::Boolean),
+    ];
     type Row = Row;
 
     fn keys(event: &Recorded) -> Vec<String> {
-        let Fact::Access(_, fact) = &event.fact else { return vec![] };
+        let Fact::Access(principal, fact) = &event.fact else { return vec![] };
+        // With the principal, so that the row is a function of the principal's stream only.
         match fact {
-            AccessEvent::TokenIssued(token) => vec![token.token.to_string()],
-            AccessEvent::TokenRevoked { token } => vec![token.to_string()],
+            AccessEvent::TokenIssued(token) => vec![format!("{principal}/{}", token.token)],
+            AccessEvent::TokenRevoked { token } => vec![format!("{principal}/{token}")],
             AccessEvent::PrincipalAdded { .. }
             | AccessEvent::RoleGranted { .. }
             | AccessEvent::RoleRevoked { .. } => vec![],
@@ -82,7 +84,12 @@ impl Projection for Tokens {
     }
 
     fn cells(row: &Row) -> Vec<Cell> {
-        vec![Cell::text(&row.sha256), Cell::text(row.principal), Cell::Boolean(row.revoked)]
+        vec![
+            Cell::text(row.token),
+            Cell::text(&row.sha256),
+            Cell::text(row.principal),
+            Cell::Boolean(row.revoked),
+        ]
     }
 }
 
@@ -109,7 +116,7 @@ pub async fn token(
     executor: impl PgExecutor<'_>,
     token: TokenId,
 ) -> Result<Option<Row>, sqlx::Error> {
-    get::<Tokens>(executor, token).await
+    Ok(select::<Tokens>(executor, "where token = $1", vec![Cell::text(token)]).await?.pop())
 }
 
 /// Every token, or those of one principal.
@@ -120,6 +127,6 @@ pub async fn all(
     executor: impl PgExecutor<'_>,
     principal: Option<PrincipalId>,
 ) -> Result<Vec<Row>, sqlx::Error> {
-    let rest = "where $1::text is null or principal = $1 order by key";
+    let rest = "where $1::text is null or principal = $1 order by token";
     select::<Tokens>(executor, rest, vec![Cell::maybe(principal)]).await
 }

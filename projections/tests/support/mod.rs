@@ -141,8 +141,10 @@ fn stream(kind: &str, n: u128) -> StreamId {
     StreamId::new(kind, format!("{prefix}{}", ulid(n)))
 }
 
+pub type Rows = BTreeMap<&'static str, Vec<String>>;
+
 /// Every row of every view, as it is on disk.
-pub async fn dump(pool: &PgPool) -> BTreeMap<&'static str, Vec<String>> {
+pub async fn dump(pool: &PgPool) -> Rows {
     let mut all = BTreeMap::new();
     for name in projections::catalogue::names() {
         all.insert(name, rows(pool, name).await);
@@ -154,6 +156,14 @@ pub async fn rows(pool: &PgPool, name: &str) -> Vec<String> {
     let sql = format!("select row_to_json(v)::text from view_{name} v order by key");
     let rows = sqlx::query(&sql).fetch_all(pool).await.unwrap();
     rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// What is in one and not in the other.
+#[track_caller]
+pub fn same(left: &Rows, right: &Rows) {
+    for (name, rows) in left {
+        assert_eq!(*rows, right[name], "{name}");
+    }
 }
 
 /// Every view is what the log says.
