@@ -50,7 +50,9 @@ pub(super) async fn blob(
     Path((name, component, reference)): Path<(String, String, String)>,
 ) -> Result<Response, Refusal> {
     let (repository, digest) = place(&name, &component, &reference)?;
-    if permit.is_source(&repository, &digest) {
+    // A packed source has the digest of its source, which is kept elsewhere: HEAD asks whether the
+    // registry has it, or it would never be pushed.
+    if method != Method::HEAD && permit.is_source(&repository, &digest) {
         return source(&app, &digest).await;
     }
     // Whoever pushes asks first what is there already.
