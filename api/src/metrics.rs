@@ -21,10 +21,27 @@ const BOUNDS: [f64; 9] = [0.001, 0.0025, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 60.0]
 #[derive(Default)]
 pub struct Metrics(Mutex<BTreeMap<&'static str, Family>>);
 
-#[derive(Default)]
 struct Family {
-    gauge: bool,
+    kind: Kind,
     samples: BTreeMap<String, f64>,
+}
+
+/// What Prometheus is told that a name is.
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
 }
 
 impl Metrics {
@@ -36,38 +53,36 @@ impl Metrics {
     /// Add to a counter with these labels.
     pub fn add(&self, name: &'static str, labels: &[(&str, &str)], by: f64) {
         let key = text_of(labels);
-        self.change(name, false, |samples| *samples.entry(key).or_default() += by);
+        self.change(name, Kind::Counter, |samples| *samples.entry(key).or_default() += by);
     }
 
     /// Set a gauge.
     pub fn set(&self, name: &'static str, labels: &[(&str, &str)], value: f64) {
         let key = text_of(labels);
-        self.change(name, true, |samples| {
+        self.change(name, Kind::Gauge, |samples| {
             samples.insert(key, value);
         });
     }
 
-    /// Count one duration in buckets.
+    /// Count one duration in buckets; the name ends in `_seconds`.
     pub fn observe(&self, name: &'static str, labels: &[(&str, &str)], took: Duration) {
         let seconds = took.as_secs_f64();
-        self.change(name, false, |samples| {
-            for bound in BOUNDS.iter().filter(|bound| seconds <= **bound) {
-                let bound = bound.to_string();
-                *samples.entry(bucket(labels, &bound)).or_default() += 1.0;
+        let plain = text_of(labels);
+        self.change(name, Kind::Histogram, |samples| {
+            for bound in BOUNDS {
+                let add = if seconds <= bound { 1.0 } else { 0.0 };
+                *samples.entry(bucket(labels, &bound.to_string())).or_default() += add;
             }
             *samples.entry(bucket(labels, "+Inf")).or_default() += 1.0;
+            *samples.entry(format!("_sum{plain}")).or_default() += seconds;
+            *samples.entry(format!("_count{plain}")).or_default() += 1.0;
         });
     }
 
-    fn change(
-        &self,
-        name: &'static str,
-        gauge: bool,
-        how: impl FnOnce(&mut BTreeMap<String, f64>),
-    ) {
+    fn change(&self, name: &'static str, kind: Kind, how: impl FnOnce(&mut BTreeMap<String, f64>)) {
         let mut families = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let family = families.entry(name).or_default();
-        family.gauge = gauge;
+        let family =
+            families.entry(name).or_insert_with(|| Family { kind, samples: BTreeMap::new() });
         how(&mut family.samples);
     }
 
@@ -76,8 +91,7 @@ impl Metrics {
         let families = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
         for (name, family) in families.iter() {
-            let kind = if family.gauge { "gauge" } else { "counter" };
-            let _ = writeln!(text, "# TYPE {name} {kind}");
+            let _ = writeln!(text, "# TYPE {name} {}", family.kind.word());
             for (labels, value) in &family.samples {
                 let _ = writeln!(text, "{name}{labels} {value}");
             }
@@ -89,7 +103,7 @@ impl Metrics {
 fn bucket(labels: &[(&str, &str)], bound: &str) -> String {
     let mut labels = labels.to_vec();
     labels.push(("le", bound));
-    text_of(&labels)
+    format!("_bucket{}", text_of(&labels))
 }
 
 fn text_of(labels: &[(&str, &str)]) -> String {
@@ -111,7 +125,7 @@ pub async fn measure(State(app): State<App>, request: Request, next: Next) -> Re
     let response = next.run(request).await;
     let status = response.status();
     let labels = [("route", route.as_str()), ("method", method.as_str())];
-    app.metrics.observe("stead_http_request_seconds_bucket", &labels, started.elapsed());
+    app.metrics.observe("stead_http_request_seconds", &labels, started.elapsed());
     let labels = [labels[0], labels[1], ("status", status.as_str())];
     app.metrics.count("stead_http_requests_total", &labels);
     response
@@ -127,11 +141,13 @@ mod tests {
         metrics.count("stead_claims_total", &[("outcome", "a\"b")]);
         metrics.count("stead_claims_total", &[("outcome", "a\"b")]);
         metrics.set("stead_runners_parked", &[], 3.0);
-        metrics.observe("stead_x_seconds_bucket", &[], Duration::from_millis(30));
+        metrics.observe("stead_x_seconds", &[], Duration::from_millis(30));
         let text = metrics.text();
         assert!(text.contains("# TYPE stead_claims_total counter\n"), "{text}");
         assert!(text.contains("stead_claims_total{outcome=\"a\\\"b\"} 2\n"), "{text}");
         assert!(text.contains("stead_runners_parked 3\n"), "{text}");
-        assert!(text.contains("{le=\"0.1\"} 1\n") && !text.contains("le=\"0.025\""), "{text}");
+        assert!(text.contains("stead_x_seconds_bucket{le=\"0.1\"} 1\n"), "{text}");
+        assert!(text.contains("stead_x_seconds_bucket{le=\"0.025\"} 0\n"), "{text}");
+        assert!(text.contains("stead_x_seconds_count 1\n"), "{text}");
     }
 }

@@ -4,6 +4,7 @@ use std::{ops::Deref, path::PathBuf, sync::Arc};
 use chrono::SubsecRound as _;
 use domain::decider::Timestamp;
 use event_log::EventLog;
+use projections::Projections;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +29,8 @@ pub struct Inner {
     pub pool: PgPool,
     /// Where commands go in; the log is behind it.
     pub engine: Engine,
+    /// What follows the log; a read waits for it.
+    pub views: Projections,
     /// Published configs, read once.
     pub configs: Configs,
     /// The server's signing keys.

@@ -48,3 +48,6 @@ pub fn routes() -> Router<App> {
         // Blobs are measured while they arrive, manifests by their handler.
         .layer(DefaultBodyLimit::disable())
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,19 +55,12 @@ impl FromRequestParts<App> for Permit {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
         let call = JobCall::from_request_parts(parts, app).await?;
-        let id = call.job.to_string();
-        let known = app.log().load::<Job>(&id).await.map_err(Problem::from)?.state;
-        let manifest = match held(&known, &call) {
-            Some(manifest) => manifest,
-            // Another server may have taken the claim; what is known here is then behind.
-            None => {
-                let job = app.log().reload::<Job>(&id).await.map_err(Problem::from)?.state;
-                held(&job, &call).ok_or_else(|| {
-                    let detail = format!("{} does not have {} any more", call.execution, call.job);
-                    Problem::new(Code::ExecutionStale, detail)
-                })?
-            }
-        };
+        // What is known here may be behind; who lost the job must not push on.
+        let job = app.log().reload::<Job>(&call.job.to_string()).await.map_err(Problem::from)?;
+        let manifest = held(&job.state, &call).ok_or_else(|| {
+            let detail = format!("{} does not have {} any more", call.execution, call.job);
+            Problem::new(Code::ExecutionStale, detail)
+        })?;
         Ok(Permit { manifest: app.manifests.get(app, &manifest).await? })
     }
 }

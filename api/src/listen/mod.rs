@@ -87,26 +87,4 @@ impl Door {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_port_in_use_is_named_with_the_flag_that_changes_it() {
-        let first = open("127.0.0.1:0".parse().unwrap(), "--control-listen", false, false).await;
-        let first = first.unwrap();
-        let again = open(first.address, "--control-listen", false, false).await;
-        let refusal = again.err().unwrap().to_string();
-        assert!(refusal.contains(&first.address.to_string()), "{refusal}");
-        assert!(refusal.contains("--control-listen"), "{refusal}");
-    }
-
-    #[tokio::test]
-    async fn plain_http_does_not_leave_the_machine_unless_somebody_said_so() {
-        let outside: SocketAddr = "0.0.0.0:0".parse().unwrap();
-        let refused = open(outside, "--runner-listen", false, false).await.err().unwrap();
-        assert!(matches!(refused, ListenError::Plain { .. }));
-        assert!(open(outside, "--runner-listen", true, false).await.is_ok());
-        let door = open(outside, "--runner-listen", false, true).await.unwrap();
-        assert_eq!(door.url(true), format!("https://127.0.0.1:{}", door.address.port()));
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@ use crate::{background, dispatch, problem::Problem, state::App};
 
 /// The views that are written by the append statement.
 pub(super) fn views() -> Vec<Arc<dyn SyncView>> {
-    Vec::new()
+    projections::sync_views()
 }
 
 /// Fill what the loops keep in memory, then start them. Each ends when the server stops.
@@ -18,6 +18,7 @@ pub(super) async fn start(app: &App, loops: &mut JoinSet<()>) -> Result<(), Prob
         (app.dispatch.clone(), app.engine.log().clone(), app.stopping.clone());
     loops.spawn(dispatch::follow(desk, log, tail, position, stopping));
     loops.spawn(background::liveness::run(app.clone()));
+    loops.spawn(background::timers::run(app.clone()));
     loops.spawn(background::policies::run(app.clone(), app.config.server.clone()));
     Ok(())
 }

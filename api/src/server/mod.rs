@@ -7,10 +7,15 @@
 mod loops;
 mod options;
 mod ready;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use event_log::{Clock, EventLog, LogError};
+use projections::{Projections, RebuildError};
 use sqlx::postgres::PgPoolOptions;
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -65,6 +70,9 @@ pub enum StartError {
     /// The database does not answer.
     #[error("the database does not answer: {0}")]
     Database(#[from] sqlx::Error),
+    /// A view cannot be brought up to date.
+    #[error("a view cannot be brought up to date: {0}")]
+    Views(#[from] RebuildError),
     /// There is no first owner.
     #[error("the first owner could not be made: {0}")]
     Owner(#[from] BootstrapError),
@@ -102,6 +110,7 @@ impl Server {
         let log = EventLog::open(pool.clone(), log_options).await?;
         let (people, tail) = (People::default(), log.tail());
         people.load(&log, &pool).await?;
+        let views = Projections::start(&log).await?;
         let owner = auth::owner(&log, &people, &options.data, clock()).await?;
         let config = options.config(&control, &runner)?;
         let tokens = Tokens::new(keys.tokens(), log.log_id());
@@ -114,6 +123,7 @@ impl Server {
             engine: Engine::new(log, Arc::clone(&clock)),
             configs: Default::default(),
             keys,
+            views,
             people,
             tokens,
             assertions: Assertions::default(),

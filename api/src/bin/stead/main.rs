@@ -1,17 +1,21 @@
 //! `stead`: the server's roles, and everything that a person asks of a server.
 mod apps;
 mod audit;
+mod build_runner;
 mod builds;
 mod failure;
 mod installs;
 mod jobs;
 mod login;
+mod migrate;
 mod projections;
 mod render;
 mod runners;
 mod runs;
+mod serve;
 mod settings;
 mod tokens;
+mod up;
 mod verbs;
 
 use std::process::ExitCode;
@@ -30,6 +34,9 @@ struct Stead {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Up(Box<up::Up>),
+    Serve(Box<serve::Serve>),
+    Migrate(migrate::Migrate),
     #[command(flatten)]
     Verb(verbs::Verb),
 }
@@ -38,6 +45,9 @@ enum Command {
 async fn main() -> ExitCode {
     let Stead { settings, command } = Stead::parse();
     match command {
+        Command::Up(up) => up::run(*up, settings.output).await,
+        Command::Serve(serve) => serve::run(*serve, settings.output).await,
+        Command::Migrate(migrate) => migrate::run(migrate).await,
         Command::Verb(verb) => verbs::run(verb, &settings, Stead::command()).await,
     }
 }

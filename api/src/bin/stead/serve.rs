@@ -1,6 +1,6 @@
 //! `stead serve`: the server on a database that somebody else runs.
 use std::{
-    io::Write as _,
+    io::{IsTerminal as _, Write as _},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -142,7 +142,8 @@ impl Common {
         let filter = tracing_subscriber::EnvFilter::try_new(&self.log)
             .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
         let lines = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
-        let _ = lines.with_writer(std::io::stderr).try_init();
+        let colours = std::io::stderr().is_terminal();
+        let _ = lines.with_ansi(colours).with_writer(std::io::stderr).try_init();
     }
 
     /// Say where everything is.
@@ -184,7 +185,7 @@ pub fn finish(done: anyhow::Result<()>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {error}");
             ExitCode::from(2)
         }
     }

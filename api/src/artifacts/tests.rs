@@ -1,0 +1,151 @@
+//! Push and pull over HTTP, against a whole server.
+use domain::{
+    digest::Digest,
+    ids::{ExecutionId, SessionId},
+    job::{JobCommand, JobKind, Proof},
+};
+use reqwest::{Method, RequestBuilder, StatusCode, header};
+use schemas::manifest::ArtifactRef;
+use serde_json::{Value, json};
+use ulid::Ulid;
+
+use crate::server::testing::{Held, Started, build_inputs, tell};
+
+const REPOSITORY: &str = "shop/store";
+const LAYER: &[u8] = b"the layer";
+const CONFIG: &[u8] = b"{}";
+
+fn digest(bytes: &[u8]) -> Digest {
+    event_log::blob::digest(bytes).unwrap()
+}
+
+fn image() -> Vec<u8> {
+    let descriptor = |kind: &str, bytes: &[u8]| json!({"mediaType": kind, "digest": digest(bytes), "size": bytes.len()});
+    let image = json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "artifactType": "application/vnd.stead.component.v1",
+        "config": descriptor("application/vnd.oci.empty.v1+json", CONFIG),
+        "layers": [descriptor("application/vnd.stead.component.layer.v1.tar", LAYER)],
+    });
+    serde_json::to_vec(&image).unwrap()
+}
+
+impl Started {
+    fn v2(&self, held: &Held, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, self.runner(&format!("/v2/{path}"))).bearer_auth(&held.token)
+    }
+
+    async fn status(&self, held: &Held, method: Method, path: &str) -> StatusCode {
+        self.v2(held, method, path).send().await.unwrap().status()
+    }
+
+    async fn upload(&self, held: &Held, named: &Digest, bytes: Vec<u8>) -> StatusCode {
+        let begun = self.v2(held, Method::POST, &format!("{REPOSITORY}/blobs/uploads/"));
+        let begun = begun.send().await.unwrap();
+        assert_eq!(begun.status(), StatusCode::ACCEPTED);
+        let place = begun.headers()[header::LOCATION].to_str().unwrap().to_string();
+        let put = self.http.put(self.runner(&format!("{place}?digest={named}")));
+        put.bearer_auth(&held.token).body(bytes).send().await.unwrap().status()
+    }
+
+    async fn push(&self, held: &Held) -> Digest {
+        for blob in [CONFIG, LAYER] {
+            assert_eq!(self.upload(held, &digest(blob), blob.into()).await, StatusCode::CREATED);
+        }
+        let digest = digest(&image());
+        let put = self.v2(held, Method::PUT, &format!("{REPOSITORY}/manifests/{digest}"));
+        assert_eq!(put.body(image()).send().await.unwrap().status(), StatusCode::CREATED);
+        digest
+    }
+
+    async fn build(&self) -> Held {
+        let source = event_log::blob::put(&self.app().pool, b"the source").await.unwrap();
+        self.held(JobKind::Build, build_inputs(REPOSITORY, &source), vec![]).await
+    }
+}
+
+fn named(digest: &Digest) -> Vec<ArtifactRef> {
+    vec![ArtifactRef { repository: REPOSITORY.into(), digest: digest.clone(), size: 1 }]
+}
+
+#[tokio::test]
+async fn what_a_build_pushed_is_pulled_by_whom_it_is_named_to_and_by_nobody_else() {
+    let started = Started::new().await;
+    let build = started.build().await;
+    let source = format!("{REPOSITORY}/blobs/{}", digest(b"the source"));
+    let got = started.v2(&build, Method::GET, &source).send().await.unwrap();
+    assert_eq!(got.bytes().await.unwrap(), &b"the source"[..]);
+
+    let artifact = started.push(&build).await;
+    let layer = format!("{REPOSITORY}/blobs/{}", digest(LAYER));
+    assert_eq!(started.status(&build, Method::HEAD, &layer).await, StatusCode::OK);
+
+    let plan = started.held(JobKind::Plan, json!({}), named(&artifact)).await;
+    let manifest = format!("{REPOSITORY}/manifests/{artifact}");
+    let got = started.v2(&plan, Method::GET, &manifest).send().await.unwrap();
+    assert_eq!(got.headers()["docker-content-digest"], artifact.to_string().as_str());
+    assert_eq!(got.bytes().await.unwrap(), image());
+    // As OCI clients say who they are.
+    let url = started.runner(&format!("/v2/{layer}"));
+    let got = started.http.get(url).basic_auth("job", Some(&plan.token)).send().await.unwrap();
+    assert_eq!(got.headers()[header::CONTENT_LENGTH], LAYER.len().to_string().as_str());
+    assert_eq!(got.bytes().await.unwrap(), LAYER);
+
+    let other = started.held(JobKind::Plan, json!({}), vec![]).await;
+    for path in [&manifest, &layer, &source, &format!("{REPOSITORY}/manifests/latest")] {
+        assert_eq!(started.status(&other, Method::GET, path).await, StatusCode::NOT_FOUND);
+    }
+    // The layout is one that any OCI tool reads.
+    let layout = started.data.path().join("registry").join(REPOSITORY);
+    assert!(layout.join("oci-layout").is_file());
+    let index: Value =
+        serde_json::from_slice(&std::fs::read(layout.join("index.json")).unwrap()).unwrap();
+    assert_eq!(index["manifests"][0]["digest"], artifact.to_string());
+}
+
+#[tokio::test]
+async fn only_a_build_pushes_and_only_into_its_own_repository() {
+    let started = Started::new().await;
+    let build = started.build().await;
+    let other = "shop/other/blobs/uploads/";
+    assert_eq!(started.status(&build, Method::POST, other).await, StatusCode::NOT_FOUND);
+    let plan = started.held(JobKind::Plan, json!({"repository": REPOSITORY}), vec![]).await;
+    let own = format!("{REPOSITORY}/blobs/uploads/");
+    assert_eq!(started.status(&plan, Method::POST, &own).await, StatusCode::NOT_FOUND);
+
+    // Not what it is called, too long, and a manifest before its blobs.
+    let wrong = started.upload(&build, &digest(b"something"), b"else".to_vec()).await;
+    assert_eq!(wrong, StatusCode::BAD_REQUEST);
+    let long = vec![0; 1024 * 1024 + 1];
+    let too_long = started.upload(&build, &digest(&long), long.clone()).await;
+    assert_eq!(too_long, StatusCode::PAYLOAD_TOO_LARGE);
+    let manifest = format!("{REPOSITORY}/manifests/{}", digest(&image()));
+    let early = started.v2(&build, Method::PUT, &manifest).body(image()).send().await.unwrap();
+    assert_eq!(early.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    let uploads = started.data.path().join("registry/.uploads");
+    assert_eq!(std::fs::read_dir(uploads).unwrap().count(), 0, "nothing is left of what failed");
+}
+
+#[tokio::test]
+async fn a_stale_execution_is_told_so() {
+    let started = Started::new().await;
+    let build = started.build().await;
+    assert_eq!(started.status(&build, Method::GET, "").await, StatusCode::OK);
+    let execution = build.execution;
+    let (runner, session) = (domain::ids::RunnerId(Ulid::new()), SessionId(Ulid::new()));
+    let claim_id = "again".to_string();
+    let next = ExecutionId(Ulid::new());
+    let commands = vec![
+        JobCommand::DeclareLost { execution, proof: Proof::NeverSpawned },
+        JobCommand::Claim { execution: next, runner, session, claim_id },
+    ];
+    tell(started.app(), build.job, commands).await;
+    let refused = started.v2(&build, Method::GET, "").send().await.unwrap();
+    assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
+    let body: Value = refused.json().await.unwrap();
+    assert_eq!(body["code"], "execution_stale");
+    assert_eq!(body["errors"][0]["code"], "UNAUTHORIZED");
+    let nobody = started.http.get(started.runner("/v2/")).send().await.unwrap();
+    assert_eq!(nobody.headers()[header::WWW_AUTHENTICATE], "Basic realm=\"stead\"");
+}

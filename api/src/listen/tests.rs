@@ -1,0 +1,120 @@
+//! Real connections, with and without TLS.
+use std::{fs, path::Path, time::Duration};
+
+use axum::{Router, routing::get};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+
+#[tokio::test]
+async fn a_port_in_use_is_named_with_the_flag_that_changes_it() {
+    let first = open("127.0.0.1:0".parse().unwrap(), "--control-listen", false, false).await;
+    let first = first.unwrap();
+    let again = open(first.address, "--control-listen", false, false).await;
+    let refusal = again.err().unwrap().to_string();
+    assert!(refusal.contains(&first.address.to_string()), "{refusal}");
+    assert!(refusal.contains("--control-listen"), "{refusal}");
+}
+
+#[tokio::test]
+async fn plain_http_does_not_leave_the_machine_unless_somebody_said_so() {
+    let outside: SocketAddr = "0.0.0.0:0".parse().unwrap();
+    let refused = open(outside, "--runner-listen", false, false).await.err().unwrap();
+    assert!(matches!(refused, ListenError::Plain { .. }));
+    assert!(open(outside, "--runner-listen", true, false).await.is_ok());
+    let door = open(outside, "--runner-listen", false, true).await.unwrap();
+    assert_eq!(door.url(true), format!("https://127.0.0.1:{}", door.address.port()));
+}
+
+/// A certificate for 127.0.0.1 and its key, as files.
+fn certificate(directory: &Path, name: &str) -> (Certificate, String) {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_string()]).unwrap();
+    let (chain, key) =
+        (directory.join(format!("{name}.crt")), directory.join(format!("{name}.key")));
+    fs::write(&chain, made.cert.pem()).unwrap();
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    (Certificate { chain, key }, made.cert.pem())
+}
+
+async fn door(tls: bool) -> Door {
+    open("127.0.0.1:0".parse().unwrap(), "--runner-listen", false, tls).await.unwrap()
+}
+
+fn routes() -> Router {
+    Router::new().route("/", get(|| async { "here" }))
+}
+
+#[tokio::test]
+async fn whoever_pins_the_certificate_gets_through_and_nobody_else() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let dir = tempfile::tempdir().unwrap();
+    let (certificate, pem) = certificate(dir.path(), "server");
+    let (door, stop) = (door(true).await, CancellationToken::new());
+    let url = door.url(true);
+    let tls = Some(acceptor(&certificate).unwrap());
+    let serving =
+        tokio::spawn(serve(door.listener, tls, routes(), Limits::default(), stop.clone()));
+
+    let pinned = reqwest::Certificate::from_pem(pem.as_bytes()).unwrap();
+    let client = reqwest::Client::builder().add_root_certificate(pinned).build().unwrap();
+    let answer = client.get(&url).send().await.unwrap();
+    assert_eq!(answer.version(), reqwest::Version::HTTP_2);
+    assert_eq!(answer.text().await.unwrap(), "here");
+    assert!(reqwest::Client::new().get(&url).send().await.is_err(), "an unknown authority");
+    let plain = url.replace("https", "http");
+    assert!(client.get(&plain).send().await.is_err(), "plain HTTP at the TLS port");
+    stop.cancel();
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_certificate_that_cannot_be_used_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ours, _) = certificate(dir.path(), "ours");
+    let (other, _) = certificate(dir.path(), "other");
+    let mixed = Certificate { chain: ours.chain.clone(), key: other.key };
+    let refusal = acceptor(&mixed).err().unwrap().to_string();
+    assert!(refusal.contains("cannot be used together"), "{refusal}");
+    fs::write(&ours.chain, "").unwrap();
+    let refusal = acceptor(&ours).err().unwrap().to_string();
+    assert!(refusal.contains("ours.crt"), "{refusal}");
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_long_or_never_ends_is_not_waited_for() {
+    let (door, stop) = (door(false).await, CancellationToken::new());
+    let address = door.address;
+    let limits = Limits { idle: Duration::from_millis(300), ..Limits::default() };
+    let serving = tokio::spawn(serve(door.listener, None, routes(), limits, stop.clone()));
+
+    let mut long = tokio::net::TcpStream::connect(address).await.unwrap();
+    let head = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(20 * 1024));
+    // The server may answer and close before it has read everything.
+    let _ = long.write_all(head.as_bytes()).await;
+    let mut answer = String::new();
+    let _ = long.read_to_string(&mut answer).await;
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+
+    let mut slow = tokio::net::TcpStream::connect(address).await.unwrap();
+    slow.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(5), slow.read_to_string(&mut answer));
+    ended.await.expect("the connection is ended").unwrap();
+    stop.cancel();
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_does_not_end_by_itself_is_cut() {
+    let (door, stop) = (door(false).await, CancellationToken::new());
+    let (url, forever) =
+        (door.url(false), Router::new().route("/", get(std::future::pending::<()>)));
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let limits = Limits { drain: Duration::from_millis(200), ..Limits::default() };
+    let serving = tokio::spawn(serve(door.listener, None, forever, limits, stop.clone()));
+    let call = tokio::spawn(async move { reqwest::Client::new().get(url).send().await });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    stop.cancel();
+    tokio::time::timeout(Duration::from_secs(5), serving).await.unwrap().unwrap();
+    assert!(call.await.unwrap().is_err());
+}

@@ -1,0 +1,51 @@
+//! What is behind which door, as files that change only on purpose.
+use std::{collections::BTreeSet, fmt::Write as _};
+
+use domain::testing::golden;
+use serde_json::Value;
+
+use super::*;
+use crate::auth::roles::{ROUTES, listed};
+
+/// Method and path of every operation of a document.
+fn operations(document: &OpenApi) -> Vec<(String, String)> {
+    let document = serde_json::to_value(document).unwrap();
+    let paths = document["paths"].as_object().cloned().unwrap_or_default();
+    let operations = paths.iter().flat_map(|(path, operations)| {
+        let operations = operations.as_object().cloned().unwrap_or_default();
+        let verbs =
+            operations.into_iter().filter(|(_, operation)| operation.get("responses").is_some());
+        verbs.map(|(verb, _)| (path.clone(), verb.to_uppercase())).collect::<Vec<_>>()
+    });
+    let mut operations: Vec<_> = operations.collect();
+    operations.sort();
+    operations.into_iter().map(|(path, verb)| (verb, path)).collect()
+}
+
+#[test]
+fn every_route_of_the_control_api_says_what_it_needs() {
+    let (_, document) = control_api();
+    let (mut table, mut forgotten) = (String::new(), vec![]);
+    let operations = operations(&document);
+    for (verb, path) in &operations {
+        match listed(verb, path) {
+            Some(needs) => writeln!(table, "{needs:<9}{verb:<7}{path}").unwrap(),
+            None => forgotten.push(format!("{verb} {path}")),
+        }
+    }
+    assert_eq!(forgotten, [""; 0], "add these to api/src/auth/roles.rs");
+    let known: BTreeSet<_> = operations.iter().map(|(v, p)| (v.as_str(), p.as_str())).collect();
+    let gone: Vec<_> = ROUTES.iter().filter(|(v, p, _)| !known.contains(&(*v, *p))).collect();
+    assert!(gone.is_empty(), "api/src/auth/roles.rs lists what does not exist: {gone:?}");
+    golden("routes/control.txt", &table);
+}
+
+#[test]
+fn the_documents_are_the_ones_that_are_kept() {
+    for (name, document) in [("control", control_api().1), ("runner", runner_api().1)] {
+        let document: Value = serde_json::to_value(&document).unwrap();
+        assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
+        let text = serde_json::to_string_pretty(&document).unwrap() + "\n";
+        golden(&format!("openapi/{name}.json"), &text);
+    }
+}

@@ -1,0 +1,148 @@
+//! A whole server for the tests of this crate, on a fresh database of a real Postgres.
+use std::path::Path;
+
+use chrono::TimeDelta;
+use domain::{
+    decider::Decider as _,
+    digest::Digest,
+    ids::{AppId, BuildId, ComponentId, ExecutionId, JobId, RunnerId, SessionId},
+    job::{Class, Job, JobCommand, JobKind, Origin, Work},
+};
+use event_log::{Commit, Meta, NewEvent, StreamId, Write, testing};
+use schemas::{
+    manifest::{ArtifactRef, Fence, Limits, Manifest, PluginRef, Timeouts},
+    runner,
+};
+use serde_json::{Value, json};
+use ulid::Ulid;
+
+use super::{Options, Server, TlsFor};
+use crate::state::App;
+
+/// A server and the directory that goes with it.
+pub struct Started {
+    pub server: Server,
+    pub data: tempfile::TempDir,
+    pub http: reqwest::Client,
+}
+
+/// A job that an execution has, and its token.
+pub struct Held {
+    pub job: JobId,
+    pub execution: ExecutionId,
+    pub token: String,
+}
+
+impl Started {
+    /// On free loopback ports.
+    pub async fn new() -> Started {
+        let data = tempfile::tempdir().unwrap();
+        let database = testing::fresh_database().await.unwrap();
+        let server = Server::start(options(data.path(), &database.url)).await.unwrap();
+        Started { server, data, http: client() }
+    }
+
+    pub fn app(&self) -> &App {
+        &self.server.app
+    }
+
+    pub fn control(&self, path: &str) -> String {
+        format!("{}{path}", self.server.ready.control)
+    }
+
+    pub fn runner(&self, path: &str) -> String {
+        format!("{}{path}", self.server.ready.runner)
+    }
+
+    pub fn owner_token(&self) -> String {
+        std::fs::read_to_string(&self.server.ready.owner_token_file).unwrap().trim().to_string()
+    }
+
+    /// Queue a job with these inputs and artifacts, and claim it.
+    pub async fn held(&self, kind: JobKind, inputs: Value, artifacts: Vec<ArtifactRef>) -> Held {
+        let (app, job) = (self.app(), JobId(Ulid::new()));
+        let manifest = manifest(job, kind, inputs, artifacts);
+        let manifest = proof::canonical::json(&manifest).unwrap();
+        let manifest = event_log::blob::put(&app.pool, &manifest).await.unwrap();
+        let (execution, runner) = (ExecutionId(Ulid::new()), RunnerId(Ulid::new()));
+        let (session, claim_id) = (SessionId(Ulid::new()), "claim".to_string());
+        let claim = JobCommand::Claim { execution, runner, session, claim_id };
+        tell(app, job, vec![JobCommand::Queue(work(kind, manifest)), claim]).await;
+        let (fence, deadline) = (Fence { epoch: 1, position: 1 }, app.now() + TimeDelta::hours(1));
+        let token = app.tokens.job(runner, job, execution, fence, deadline, app.now()).unwrap();
+        Held { job, execution, token }
+    }
+}
+
+/// Append what the job decides.
+pub async fn tell(app: &App, job: JobId, commands: Vec<JobCommand>) {
+    let mut loaded = app.log().load::<Job>(&job.to_string()).await.unwrap();
+    let (expected, mut events) = (loaded.version, vec![]);
+    for command in commands {
+        let facts = loaded.state.decide(command, app.now()).unwrap();
+        events.extend(facts.iter().map(|fact| NewEvent::of(fact).unwrap()));
+        loaded.evolve(facts);
+    }
+    let stream = StreamId::new(Job::NAME, job.to_string());
+    let meta = Meta::new(domain::actor::Actor::System, Ulid::new().to_string());
+    let commit = Commit::of(meta, vec![Write { stream, expected, events }]);
+    app.log().append(commit).await.unwrap();
+}
+
+/// What a test's server is told.
+pub fn options(data: &Path, database: &str) -> Options {
+    Options {
+        data: data.to_path_buf(),
+        database: event_log::connect::options(database).unwrap(),
+        connections: 4,
+        control: "127.0.0.1:0".parse().unwrap(),
+        runner: "127.0.0.1:0".parse().unwrap(),
+        control_url: None,
+        runner_url: None,
+        certificate: None,
+        tls_for: TlsFor::Both,
+        behind_proxy: false,
+        max_blob_bytes: 1024 * 1024,
+    }
+}
+
+/// A client that may meet servers with and without TLS.
+pub fn client() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::new()
+}
+
+fn manifest(job: JobId, kind: JobKind, inputs: Value, artifacts: Vec<ArtifactRef>) -> Manifest {
+    let kind = match kind {
+        JobKind::Build => runner::JobKind::Build,
+        JobKind::Plan => runner::JobKind::Plan,
+        JobKind::Apply => runner::JobKind::Apply,
+        JobKind::Action => runner::JobKind::Action,
+    };
+    Manifest {
+        version: 1,
+        job,
+        kind,
+        class: runner::JobClass::Pure,
+        plugin: PluginRef { name: "terraform_module".into(), version: "1".into(), digest: None },
+        artifacts,
+        inputs,
+        env: Default::default(),
+        role: None,
+        limits: Limits { memory_bytes: None, output_bytes: 1024 },
+        timeouts: Timeouts { deadline_ms: 60_000, grace_ms: 1_000, no_output_ms: None },
+        plan: None,
+    }
+}
+
+fn work(kind: JobKind, manifest: Digest) -> Work {
+    let (app, component) = (AppId(Ulid::new()), ComponentId(Ulid::new()));
+    let origin = Origin::Build { app, component, build: BuildId(Ulid::new()) };
+    let (class, attempts) = (Class::Pure, 3);
+    Work { kind, class, attempts, manifest, origin, deadline_ms: 60_000, queue_ttl_ms: 60_000 }
+}
+
+/// The inputs of a build of this repository.
+pub fn build_inputs(repository: &str, source: &Digest) -> Value {
+    json!({"component": "x", "repository": repository, "source": source})
+}

@@ -1,0 +1,109 @@
+//! A whole server, through its doors.
+use std::time::{Duration, Instant};
+
+use reqwest::StatusCode;
+use schemas::keys::{KEYS_TYPE, KeyList, KeyUse, fingerprint};
+use serde_json::Value;
+
+use super::testing::{Started, client, options};
+use super::*;
+
+#[tokio::test]
+async fn the_first_start_makes_an_owner_and_the_next_one_knows_them() {
+    let data = tempfile::tempdir().unwrap();
+    let database = event_log::testing::fresh_database().await.unwrap();
+    let server = Server::start(options(data.path(), &database.url)).await.unwrap();
+    assert!(server.ready.first_start);
+    let token = std::fs::read_to_string(&server.ready.owner_token_file).unwrap();
+    let (log_id, key) = (server.ready.log_id.clone(), server.ready.fingerprint.clone());
+    let owner = server.app.people.identify(token.trim(), server.app.now()).unwrap();
+    server.stop().await;
+
+    let server = Server::start(options(data.path(), &database.url)).await.unwrap();
+    assert!(!server.ready.first_start);
+    assert_eq!((&server.ready.log_id, &server.ready.fingerprint), (&log_id, &key));
+    assert_eq!(server.app.people.identify(token.trim(), server.app.now()).unwrap(), owner);
+    // The token is in no table, in clear.
+    let dump = "select string_agg(payload::text || metadata::text, '') from log_event";
+    let dump: String = sqlx::query_scalar(dump).fetch_one(&server.app.pool).await.unwrap();
+    assert!(dump.contains("access.principal_added") || dump.contains("principal_added"));
+    assert!(!dump.contains(token.trim()));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn both_doors_say_who_the_server_is_and_how_it_is() {
+    let started = Started::new().await;
+    for url in
+        [started.control("/.well-known/stead-keys"), started.runner("/.well-known/stead-keys")]
+    {
+        let envelope: proof::dsse::Envelope =
+            started.http.get(url).send().await.unwrap().json().await.unwrap();
+        let signer = started.app().keys.manifests().verifying_key();
+        let payload = proof::dsse::verify_as(KEYS_TYPE, &envelope, &[signer]).unwrap();
+        let list: KeyList = serde_json::from_slice(&payload).unwrap();
+        assert_eq!(fingerprint(&list.of(KeyUse::Manifests)[0]), started.server.ready.fingerprint);
+        assert_eq!(list.log_id, started.server.ready.log_id);
+    }
+    for path in ["/healthz", "/readyz", "/docs", "/openapi.json", "/metrics"] {
+        let answer = started.http.get(started.control(path)).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "{path}");
+    }
+    // Runners are not shown what the server counts.
+    let metrics = started.http.get(started.runner("/metrics")).send().await.unwrap();
+    assert_eq!(metrics.status(), StatusCode::NOT_FOUND);
+    let nothing = started.http.get(started.control("/nope")).send().await.unwrap();
+    assert_eq!(nothing.headers()["content-type"], "application/problem+json");
+    assert_eq!(nothing.json::<Value>().await.unwrap()["code"], "not_found");
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn the_control_door_takes_no_token_but_one_of_a_person_or_a_service() {
+    let started = Started::new().await;
+    let url = started.control("/v1/whoami");
+    let answer = started.http.get(&url).bearer_auth(started.owner_token()).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    let runner = domain::ids::RunnerId(ulid::Ulid::new());
+    let app = started.app();
+    let mode = schemas::runner::RunnerMode::Build;
+    let access = app.tokens.access(runner, mode, None, app.now()).unwrap();
+    for (token, code) in [
+        ("stead_none-of-ours".to_string(), "token_unknown"),
+        ("stead_enrol_01ARZ3NDEKTSV4RRFFQ69G5FAV_x".into(), "token_wrong_kind"),
+        (access, "token_wrong_kind"),
+        (String::new(), "token_missing"),
+    ] {
+        let answer = started.http.get(&url).bearer_auth(&token).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(answer.json::<Value>().await.unwrap()["code"], code, "{token}");
+    }
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stop_answers_what_is_open_and_takes_nothing_new() {
+    let started = Started::new().await;
+    let url = started.control("/healthz");
+    // A connection that is kept alive, and one that says nothing.
+    started.http.get(&url).send().await.unwrap();
+    let address = url.trim_start_matches("http://").trim_end_matches("/healthz").to_string();
+    let silent = tokio::net::TcpStream::connect(&address).await.unwrap();
+    let since = Instant::now();
+    started.server.stop().await;
+    assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
+    assert!(client().get(&url).send().await.is_err());
+    drop(silent);
+}
+
+#[tokio::test]
+async fn a_database_that_is_away_makes_the_server_unready_and_not_dead() {
+    let started = Started::new().await;
+    started.app().pool.close().await;
+    let ready = started.http.get(started.control("/readyz")).send().await.unwrap();
+    assert_eq!(ready.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(ready.json::<Value>().await.unwrap()["code"], "unavailable");
+    let alive = started.http.get(started.control("/healthz")).send().await.unwrap();
+    assert_eq!(alive.status(), StatusCode::OK);
+    started.server.stop().await;
+}
