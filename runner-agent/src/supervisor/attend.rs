@@ -31,6 +31,9 @@ use crate::{
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long to wait before speaking again to a server that does not listen.
+const UNWANTED: Duration = Duration::from_secs(30);
+
 /// Why an execution is attended no more.
 enum Over {
     /// The server knows everything.
@@ -53,6 +56,7 @@ struct Attendance {
     read: u64,
     sent: u64,
     unsent: Vec<Report>,
+    gaps: u32,
 }
 
 /// Attend an execution until the server knows how it ended.
@@ -81,6 +85,7 @@ pub(super) fn begin(agent: &Arc<Agent>, known: Known) {
         read: 0,
         sent: 0,
         unsent: Vec::new(),
+        gaps: 0,
     };
     if let Stage::Refused { by, rule, detail } = known.stage {
         let body = ReportBody::Refused { by, rule, detail };
@@ -103,18 +108,44 @@ impl Attendance {
             match self.send_reports().await {
                 Ok(Some(over)) => return over,
                 Ok(None) => {}
-                Err(refused) => return Over::Refused(refused),
+                Err(refused) => match self.mend(refused).await {
+                    Some(over) => return over,
+                    None => continue,
+                },
             }
             if let Some(last) = self.last_word() {
                 return self.finish(&last).await;
             }
-            if let Err(SpoolError::Refused(refused)) = self.send_log(gone).await {
-                return Over::Refused(refused);
+            if let Err(SpoolError::Refused(refused)) = self.send_log(gone).await
+                && let Some(over) = self.mend(refused).await
+            {
+                return over;
             }
             if gone {
                 return Over::Vanished;
             }
             tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// What can be done about a refusal: say it again, wait, or nothing.
+    async fn mend(&mut self, refused: Refused) -> Option<Over> {
+        let expected = refused.problem.number("expected").filter(|_| refused.code() == "seq_gap");
+        match expected {
+            Some(expected) if expected <= self.sent && self.gaps < 3 => {
+                // The server has forgotten what it had: everything from there on again.
+                self.gaps += 1;
+                (self.read, self.sent) = (0, expected.saturating_sub(1));
+                self.unsent.clear();
+                None
+            }
+            _ if matches!(refused.status, 401 | 403) => {
+                // We are not wanted, at least now. What runs is not ended by that.
+                warn!(execution.id = %self.execution, "The server does not listen: {refused}");
+                tokio::time::sleep(UNWANTED).await;
+                None
+            }
+            Some(_) | None => Some(Over::Refused(refused)),
         }
     }
 
@@ -135,7 +166,9 @@ impl Attendance {
             if let ReportBody::Phase { name } = &report.body {
                 self.agent.note(self.job, |attended| attended.phase = Some(name.clone()));
             }
-            self.unsent.push(report);
+            if report.seq > self.sent {
+                self.unsent.push(report);
+            }
         }
         self.read += whole as u64;
         Ok(())
@@ -148,6 +181,13 @@ impl Attendance {
                 return Ok(None);
             }
             let refusal = matches!(report.body, ReportBody::Refused { .. });
+            if refusal && self.shim.is_some() {
+                // A refusal ends the job; the server must know by then that there is a log.
+                match self.send_log(true).await {
+                    Ok(()) | Err(SpoolError::Disk(_)) => {}
+                    Err(SpoolError::Refused(refused)) => return Err(refused),
+                }
+            }
             self.report(report).await?;
             self.unsent.remove(0);
             // Our own refusal is the last word: there is no shim and no log.
@@ -235,12 +275,19 @@ impl Attendance {
                     warn!(execution.id = %self.execution, "The server has another log, sending it again");
                     self.upload.rewind(0);
                 }
-                Err(refused) => return Over::Refused(refused),
+                Err(refused) => match self.mend(refused).await {
+                    Some(over) => return over,
+                    None => continue,
+                },
             }
             while self.upload.have() < *log_len && !self.upload.is_broken() {
                 match self.send_log(true).await {
                     Ok(()) => {}
-                    Err(SpoolError::Refused(refused)) => return Over::Refused(refused),
+                    Err(SpoolError::Refused(refused)) => {
+                        if let Some(over) = self.mend(refused).await {
+                            return over;
+                        }
+                    }
                     // The log is gone: the server seals what it has.
                     Err(SpoolError::Disk(_)) => return Over::Reported,
                 }
