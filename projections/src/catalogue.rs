@@ -39,11 +39,11 @@ pub struct Status {
 /// The synchronous views, to open the log with.
 pub fn sync_views() -> Vec<Arc<dyn SyncView>> {
     vec![
-        Riding::<JobQueue>::new(),
-        Riding::<Timers>::new(),
-        Riding::<Principals>::new(),
-        Riding::<Tokens>::new(),
-        Riding::<Enrolments>::new(),
+        Riding::<JobQueue>::boarded(),
+        Riding::<Timers>::boarded(),
+        Riding::<Principals>::boarded(),
+        Riding::<Tokens>::boarded(),
+        Riding::<Enrolments>::boarded(),
     ]
 }
 

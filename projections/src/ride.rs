@@ -32,8 +32,8 @@ struct Cache<P: Projection> {
 }
 
 impl<P: Projection> Riding<P> {
-    /// Ready to ride.
-    pub fn new() -> Arc<dyn SyncView> {
+    /// Ready to ride, with nothing in memory.
+    pub fn boarded() -> Arc<dyn SyncView> {
         let cache = Cache { durable: HashMap::new(), prepared: vec![] };
         Arc::new(Riding::<P> { rows: Mutex::new(cache), of: PhantomData })
     }

@@ -158,7 +158,8 @@ async fn a_job_is_shown_with_every_execution_of_it() {
     assert_eq!(row.held().map(|held| (held.execution, held.claimed_position)), Some((b, 6)));
 
     let filter = jobs::Filter { install: Some(INSTALL), ..jobs::Filter::default() };
-    assert_eq!(jobs::page(&database.pool, &filter, None, 10).await.unwrap(), [row.clone()]);
+    let page = jobs::page(&database.pool, &filter, None, 10).await.unwrap();
+    assert_eq!(page.first(), Some(&row));
     assert_eq!(jobs::page(&database.pool, &filter, Some(JOB), 10).await.unwrap(), []);
     assert_eq!(jobs::held_by(&database.pool, RunnerId(ulid(6))).await.unwrap(), [row]);
 

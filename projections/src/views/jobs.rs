@@ -1,18 +1,9 @@
 //! Jobs: what was to be done, every execution of it, and what came of it.
-use std::collections::BTreeMap;
-
 use domain::{
-    actor::Actor,
-    artifact::Artifact,
-    decider::{Decider, Timestamp},
-    ids::{BuildId, ExecutionId, InstallId, JobId, RunId, RunnerId, SessionId, StepId},
-    job::{
-        CancelRequest, FailureReason, Job, JobEvent, Origin, Outcome, PlanReport, Proof, SealedLog,
-        Verdict, Work,
-    },
+    decider::Decider,
+    ids::{BuildId, InstallId, JobId, RunId, RunnerId},
+    job::{Job, JobEvent},
 };
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use sqlx::PgExecutor;
 
 use crate::{
@@ -20,329 +11,12 @@ use crate::{
     table::{get, select},
 };
 
+mod row;
+pub use row::{Attempt, Failure, JobState, Resolution, Row};
+
 /// The view.
 #[derive(Debug)]
 pub struct Jobs;
-
-/// A job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// Its id.
-    pub job: JobId,
-    /// What is to be done.
-    pub work: Work,
-    /// Where it is.
-    pub state: JobState,
-    /// Every execution, the first one first.
-    pub attempts: Vec<Attempt>,
-    /// Whether somebody wants it to end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cancel: Option<CancelRequest>,
-    /// What an apply would change.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub plan: Option<PlanReport>,
-    /// What the work gives to others.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub outputs: BTreeMap<String, Value>,
-    /// What a build made.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub artifact: Option<Artifact>,
-    /// Why it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<Failure>,
-    /// Who decided what became of it, when nobody could say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resolution: Option<Resolution>,
-    /// When it was queued first.
-    pub queued_at: Timestamp,
-    /// When it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_at: Option<Timestamp>,
-    /// Of the event that changed it last.
-    pub position: u64,
-}
-
-/// Where a job is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum JobState {
-    /// It waits for a runner.
-    Queued,
-    /// A runner has it.
-    Claimed,
-    /// Its child runs.
-    Running,
-    /// Its runner is silent.
-    Disconnected,
-    /// Nobody can say, and somebody must decide.
-    OutcomeUnknown,
-    /// It did what it was for.
-    Succeeded,
-    /// It did not.
-    Failed,
-    /// Somebody asked, and it ended.
-    Cancelled,
-    /// Nobody can say, and it was safe to give up.
-    Lost,
-}
-
-/// One execution.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Attempt {
-    /// Its id.
-    pub execution: ExecutionId,
-    /// 1 first.
-    pub attempt: u32,
-    /// Who had it.
-    pub runner: RunnerId,
-    /// In which life.
-    pub session: SessionId,
-    /// It must be over by then.
-    pub deadline: Timestamp,
-    /// When it was claimed.
-    pub claimed_at: Timestamp,
-    /// Of `job.claimed`: with the log's epoch, the fence.
-    pub claimed_position: u64,
-    /// When its child began.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<Timestamp>,
-    /// Every phase it entered, and when.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub phases: Vec<(String, Timestamp)>,
-    /// Since when its runner is silent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub silent_since: Option<Timestamp>,
-    /// Why the server gave up on it, or does not know.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub proof: Option<Proof>,
-    /// Of the child, if it exited.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exit_code: Option<i32>,
-    /// That killed the child, if one did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signal: Option<i32>,
-    /// When it was over.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_at: Option<Timestamp>,
-    /// Its log, once nothing is added to it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub log: Option<SealedLog>,
-}
-
-/// Why a job failed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Failure {
-    /// What kind of failure.
-    pub reason: FailureReason,
-    /// In words.
-    pub detail: String,
-}
-
-/// Who decided what became of a job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Resolution {
-    /// Of which execution.
-    pub execution: ExecutionId,
-    /// Who.
-    pub by: Actor,
-    /// What.
-    pub verdict: Verdict,
-    /// Why.
-    pub reason: String,
-    /// When.
-    pub at: Timestamp,
-}
-
-impl JobState {
-    /// As it is written everywhere.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            JobState::Queued => "queued",
-            JobState::Claimed => "claimed",
-            JobState::Running => "running",
-            JobState::Disconnected => "disconnected",
-            JobState::OutcomeUnknown => "outcome_unknown",
-            JobState::Succeeded => "succeeded",
-            JobState::Failed => "failed",
-            JobState::Cancelled => "cancelled",
-            JobState::Lost => "lost",
-        }
-    }
-
-    /// Whether nothing will happen any more, but for logs.
-    pub fn is_over(self) -> bool {
-        match self {
-            JobState::Succeeded | JobState::Failed | JobState::Cancelled | JobState::Lost => true,
-            JobState::Queued
-            | JobState::Claimed
-            | JobState::Running
-            | JobState::Disconnected
-            | JobState::OutcomeUnknown => false,
-        }
-    }
-}
-
-impl From<Outcome> for JobState {
-    fn from(outcome: Outcome) -> JobState {
-        match outcome {
-            Outcome::Succeeded => JobState::Succeeded,
-            Outcome::Failed => JobState::Failed,
-            Outcome::Cancelled => JobState::Cancelled,
-            Outcome::Lost => JobState::Lost,
-        }
-    }
-}
-
-impl Row {
-    /// For which install.
-    pub fn install(&self) -> Option<InstallId> {
-        match &self.work.origin {
-            Origin::Step { install, .. } => Some(*install),
-            Origin::Build { .. } => None,
-        }
-    }
-
-    /// For which step of which run.
-    pub fn step(&self) -> Option<(RunId, StepId)> {
-        match &self.work.origin {
-            Origin::Step { run, step, .. } => Some((*run, *step)),
-            Origin::Build { .. } => None,
-        }
-    }
-
-    /// For which build.
-    pub fn build(&self) -> Option<BuildId> {
-        match &self.work.origin {
-            Origin::Build { build, .. } => Some(*build),
-            Origin::Step { .. } => None,
-        }
-    }
-
-    /// The execution that holds the job now.
-    pub fn held(&self) -> Option<&Attempt> {
-        self.attempts.last().filter(|last| last.ended_at.is_none())
-    }
-
-    fn of(&mut self, execution: ExecutionId) -> Option<&mut Attempt> {
-        self.attempts.iter_mut().find(|attempt| attempt.execution == execution)
-    }
-
-    fn end(&mut self, outcome: Outcome, execution: Option<ExecutionId>, at: Timestamp) {
-        self.state = outcome.into();
-        self.ended_at = Some(at);
-        if let Some(attempt) = execution.and_then(|execution| self.of(execution)) {
-            attempt.ended_at = Some(at);
-            attempt.silent_since = None;
-        }
-    }
-
-    fn take(&mut self, fact: &JobEvent, event: &Recorded) {
-        let at = event.at;
-        match fact {
-            JobEvent::Queued(_) => {}
-            JobEvent::Claimed { execution, runner, session, attempt, deadline, .. } => {
-                self.state = JobState::Claimed;
-                self.attempts.push(Attempt {
-                    execution: *execution,
-                    attempt: *attempt,
-                    runner: *runner,
-                    session: *session,
-                    deadline: *deadline,
-                    claimed_at: at,
-                    claimed_position: event.position,
-                    started_at: None,
-                    phases: vec![],
-                    silent_since: None,
-                    proof: None,
-                    exit_code: None,
-                    signal: None,
-                    ended_at: None,
-                    log: None,
-                });
-            }
-            JobEvent::Started { execution, .. } => {
-                if self.state == JobState::Claimed {
-                    self.state = JobState::Running;
-                }
-                if let Some(attempt) = self.of(*execution) {
-                    attempt.started_at = Some(at);
-                }
-            }
-            JobEvent::PhaseEntered { execution, phase, .. } => {
-                if let Some(attempt) = self.of(*execution) {
-                    attempt.phases.push((phase.clone(), at));
-                }
-            }
-            JobEvent::PlanProduced { plan, .. } => self.plan = Some(plan.clone()),
-            JobEvent::OutputsReported { outputs, .. } => self.outputs.extend(outputs.clone()),
-            JobEvent::ArtifactPushed { artifact, .. } => self.artifact = Some(artifact.clone()),
-            JobEvent::Disconnected { execution } => {
-                self.state = JobState::Disconnected;
-                if let Some(attempt) = self.of(*execution) {
-                    attempt.silent_since = Some(at);
-                }
-            }
-            JobEvent::Reattached { execution } => {
-                let started = self.of(*execution).is_some_and(|attempt| {
-                    attempt.silent_since = None;
-                    attempt.started_at.is_some()
-                });
-                self.state = if started { JobState::Running } else { JobState::Claimed };
-            }
-            JobEvent::Requeued { lost, proof, .. } => {
-                self.state = JobState::Queued;
-                if let Some(attempt) = self.of(*lost) {
-                    (attempt.ended_at, attempt.proof) = (Some(at), proof.or(attempt.proof));
-                }
-            }
-            JobEvent::OutcomeUnknown { execution, proof } => {
-                self.state = JobState::OutcomeUnknown;
-                if let Some(attempt) = self.of(*execution) {
-                    attempt.proof = Some(*proof);
-                }
-            }
-            JobEvent::OutcomeResolved { execution, by, verdict, reason } => {
-                let (execution, verdict) = (*execution, *verdict);
-                let (by, reason) = (by.clone(), reason.clone());
-                self.resolution = Some(Resolution { execution, by, verdict, reason, at });
-            }
-            JobEvent::CancelRequested { by, reason, force } => {
-                let (by, reason, force) = (by.clone(), reason.clone(), *force);
-                self.cancel = Some(CancelRequest { by, reason, force, unconfirmed: false });
-            }
-            JobEvent::CancelUnconfirmed { .. } => {
-                if let Some(cancel) = &mut self.cancel {
-                    cancel.unconfirmed = true;
-                }
-            }
-            JobEvent::Succeeded { execution, exit_code, .. } => {
-                self.end(Outcome::Succeeded, Some(*execution), at);
-                if let Some(attempt) = self.of(*execution) {
-                    attempt.exit_code = *exit_code;
-                }
-            }
-            JobEvent::Failed { execution, reason, detail, exit_code, signal, .. } => {
-                self.end(Outcome::Failed, *execution, at);
-                self.failure = Some(Failure { reason: *reason, detail: detail.clone() });
-                if let Some(attempt) = execution.and_then(|execution| self.of(execution)) {
-                    (attempt.exit_code, attempt.signal) = (*exit_code, *signal);
-                }
-            }
-            JobEvent::Cancelled { execution, .. } => self.end(Outcome::Cancelled, *execution, at),
-            JobEvent::Lost { execution, proof } => {
-                self.end(Outcome::Lost, Some(*execution), at);
-                if let Some(attempt) = self.of(*execution) {
-                    attempt.proof = Some(*proof);
-                }
-            }
-            JobEvent::LogSealed(log) => {
-                if let Some(attempt) = self.of(log.execution) {
-                    attempt.log = Some(log.clone());
-                }
-            }
-        }
-    }
-}
 
 impl Projection for Jobs {
     const NAME: &'static str = "jobs";
@@ -368,7 +42,7 @@ impl Projection for Jobs {
     fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
         let Fact::Job(job, fact) = &event.fact else { return row };
         let mut row = match (row, fact) {
-            (_, JobEvent::Queued(work)) => queued(*job, work.clone(), event),
+            (_, JobEvent::Queued(work)) => Row::queued(*job, work.clone(), event),
             (Some(row), _) => row,
             (None, _) => return None,
         };
@@ -390,24 +64,6 @@ impl Projection for Jobs {
     }
 }
 
-fn queued(job: JobId, work: Work, event: &Recorded) -> Row {
-    Row {
-        job,
-        work,
-        state: JobState::Queued,
-        attempts: vec![],
-        cancel: None,
-        plan: None,
-        outputs: BTreeMap::new(),
-        artifact: None,
-        failure: None,
-        resolution: None,
-        queued_at: event.at,
-        ended_at: None,
-        position: event.position,
-    }
-}
-
 /// One job.
 ///
 /// # Errors
@@ -416,7 +72,7 @@ pub async fn job(executor: impl PgExecutor<'_>, job: JobId) -> Result<Option<Row
     get::<Jobs>(executor, job).await
 }
 
-/// These jobs, those that are there.
+/// The jobs of a run, the first one first.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -133,10 +133,9 @@ fn of_waiting(step: &Step, around: Around<'_>) -> Option<Waiting> {
         let detail = format!("{} must succeed first", open.join(", "));
         return Some(Waiting::of("dependency", detail));
     }
-    if let Some(build) = build(&step.spec.target).and_then(|build| builds.get(&build)) {
-        if let Some(detail) = unbuilt(build) {
-            return Some(Waiting { job: build.job, ..Waiting::of("build", detail) });
-        }
+    let build = build(&step.spec.target).and_then(|build| builds.get(&build));
+    if let Some((build, detail)) = build.and_then(|build| Some((build, unbuilt(build)?))) {
+        return Some(Waiting { job: build.job, ..Waiting::of("build", detail) });
     }
     let held = |holder: &Holder, what: &str| {
         let detail = format!("{what} of the install is held by a step of run {}", holder.run);
