@@ -56,7 +56,12 @@ async fn say(app: &App, due: Due) {
         Ok(()) => tracing::info!("The clock said {due:?}"),
         // It is another server's now, and so is what it says.
         Err(problem) if problem.code == Code::SessionSuperseded => {
-            if let Due::Silent { runner, .. } = due {
+            let guard = match &due {
+                Due::Job { guard, .. } => guard.as_ref(),
+                Due::Silent { guard, .. } => Some(guard),
+                Due::Seal { .. } => None,
+            };
+            if let Some(Ok(runner)) = guard.map(|guard| guard.runner.parse()) {
                 app.dispatch.disown(runner);
             }
         }

@@ -86,6 +86,9 @@ impl Dispatch {
         if let Some(session) = &mut known.session {
             session.outbox.ack(&ask.ack);
             session.free = ask.free_slots;
+            // A session that was taken over from another server does not say how many slots it has.
+            let running = u32::try_from(ask.running.len()).unwrap_or(u32::MAX);
+            session.slots = session.slots.max(ask.free_slots.saturating_add(running));
         }
         let mut reattach = Vec::new();
         for running in &ask.running {

@@ -31,7 +31,16 @@ pub async fn claim(
 ) -> Answer<Claimed> {
     caller::allow(&app, &runner, Calls::Report)?;
     let server_epoch = serve(&app, &runner, &ask).await?;
-    let held = take(&app, &runner, job, &ask, server_epoch).await?;
+    let held = match take(&app, &runner, job, &ask, server_epoch).await {
+        // A call of the same session may have reached another server, which serves it now. If the
+        // session is still the newest it is served here again; otherwise it is over.
+        Err(moved) if moved.code == Code::SessionSuperseded => {
+            app.dispatch.disown(runner.id);
+            let server_epoch = serve(&app, &runner, &ask).await?;
+            take(&app, &runner, job, &ask, server_epoch).await?
+        }
+        taken => taken?,
+    };
     grant::answer(&app, job, &held, ask.checkpoint.as_deref()).await.map(Json)
 }
 

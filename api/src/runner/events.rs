@@ -5,6 +5,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse as _, Response},
 };
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
     artifact::Artifact,
     digest::Digest,
@@ -12,8 +13,11 @@ use domain::{
     job::{Ending, FailureReason, Job, JobCommand, JobError, Report as Said},
     runner::{self as aggregate, Refusal, RefusedBy as By, RunnerCommand},
 };
+use ed25519_dalek::{Signature, VerifyingKey};
 use event_log::blob;
-use schemas::runner::{EXECUTION, Finished, Outcome, RefusedBy, Report, ReportAnswer, ReportBody};
+use schemas::runner::{
+    EXECUTION, Finished, Outcome, PlanReport, RefusedBy, Report, ReportAnswer, ReportBody,
+};
 
 use super::{caller, execution, finish, settle};
 use crate::{
@@ -43,6 +47,7 @@ pub async fn report(
         return Err(Problem::new(Code::BadRequest, detail));
     }
     if let ReportBody::Plan(plan) = &ask.body {
+        signed(&app, &runner, plan).await?;
         kept(&app, &plan.summary).await?;
     }
     let touched = app.dispatch.touch_execution(runner.id, job, ask.execution);
@@ -64,6 +69,25 @@ async fn kept(app: &App, digest: &Digest) -> Result<(), Problem> {
         Some(_) => Ok(()),
         None => {
             let detail = format!("PUT /runner/v1/blobs/{digest} before the report that names it");
+            Err(Problem::new(Code::Invalid, detail))
+        }
+    }
+}
+
+/// A plan is this runner's own: what people approve is what its key signed.
+async fn signed(app: &App, runner: &Runner, plan: &PlanReport) -> Result<(), Problem> {
+    let known = app.engine.load::<aggregate::Runner>(runner.id).await?;
+    let key = known.key().and_then(|key| hex::decode(key).ok()?.try_into().ok());
+    let key = key.and_then(|key| VerifyingKey::from_bytes(&key).ok());
+    let signature = STANDARD.decode(&plan.signature).ok();
+    let signature = signature.and_then(|bytes| Signature::from_slice(&bytes).ok());
+    let digest = plan.digest.to_string();
+    match key.zip(signature) {
+        Some((key, signature)) if key.verify_strict(digest.as_bytes(), &signature).is_ok() => {
+            Ok(())
+        }
+        Some(_) | None => {
+            let detail = "the signature of the plan's digest is not by this runner's identity key";
             Err(Problem::new(Code::Invalid, detail))
         }
     }

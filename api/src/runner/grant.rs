@@ -2,6 +2,8 @@
 //!
 //! The manifest and the grant are the same bytes however often the claim is repeated; token,
 //! checkpoint and proofs may be newer.
+use std::time::Duration;
+
 use domain::{
     ids::JobId,
     job::{Execution, Job, JobEvent},
@@ -18,11 +20,15 @@ use schemas::{
     manifest::{Fence, GRANT_TYPE, Grant, MANIFEST_TYPE},
     runner::{Claimed, Consistency, Inclusion, LogSettings},
 };
+use tokio::time::timeout;
 
 use crate::{
     problem::{Code, Problem},
     state::App,
 };
+
+/// How long a claim waits for this server to hear of it.
+const CATCH_UP: Duration = Duration::from_secs(5);
 
 /// Everything that the runner needs to start, and to believe us.
 pub async fn answer(
@@ -32,27 +38,37 @@ pub async fn answer(
     seen: Option<&str>,
 ) -> Result<Claimed, Problem> {
     let claimed = claimed(app, job, held).await?;
+    // A claim that another server wrote may be ahead of the tree that this one knows.
+    let known = timeout(CATCH_UP, app.engine.log().reached(claimed.position)).await;
+    known.map_err(|_| {
+        let detail = "this server has not caught up with the claim yet; try again";
+        Problem::new(Code::Behind, detail).retry_after(1)
+    })??;
     let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };
-    let (now, deadline) = (app.now(), held.deadline);
-    let grant = grant(app, job, held, fence, &claimed).await?;
+    let (now, deadline, head) = (app.now(), held.deadline, app.engine.log().head());
+    let (manifest, grant, inclusion, consistency) = tokio::try_join!(
+        manifest(app, job),
+        grant(app, job, held, fence, &claimed),
+        inclusion(app, &claimed, &head),
+        consistency(app, seen, &head),
+    )?;
     let job_token = app
         .tokens
         .job(held.runner, job, held.id, fence, deadline, now)
         .map_err(Problem::internal)?;
-    let head = app.engine.log().head();
     Ok(Claimed {
         execution: held.id,
         attempt: held.attempt,
         lease_s: app.dispatch.timing().lease.as_secs().max(1),
         deadline,
         server_time: now,
-        manifest: manifest(app, job).await?,
+        manifest,
         grant,
         job_token,
         log: LogSettings::default(),
-        inclusion: inclusion(app, &claimed, &head).await?,
-        consistency: consistency(app, seen, &head).await?,
         checkpoint: head.sign(app.keys.checkpoints()),
+        inclusion,
+        consistency,
     })
 }
 

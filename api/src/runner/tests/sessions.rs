@@ -123,3 +123,23 @@ async fn a_closed_session_is_offered_nothing() {
     world.queue(install, JobKind::Plan, Class::Pure).await;
     assert!(world.app.dispatch.session_of(agent.id).is_none());
 }
+
+#[tokio::test]
+async fn a_session_may_call_any_server_and_each_hears_what_the_others_did() {
+    let here = World::new().await;
+    let (mut agent, install) = here.agent().await;
+    here.open(&mut agent, "j", json!([])).await;
+    let there = here.beside().await;
+    let job = here.queue(install, JobKind::Plan, Class::Pure).await;
+    let offered = there.poll(&agent, 10, json!({})).await.ok();
+    assert_eq!(offered["directives"][0]["job"], json!(job));
+    // The other one serves the session now; the claim comes here all the same.
+    let claimed = here.claim(&agent, job, "c1").await.ok();
+    let again = there.claim(&agent, job, "c1").await.ok();
+    assert_eq!(claimed["grant"], again["grant"]);
+    let next = here.queue(install, JobKind::Plan, Class::Pure).await;
+    let mut newer = agent.clone();
+    there.open(&mut newer, "j", json!([])).await;
+    here.claim(&agent, next, "c2").await.refused(409, "session_superseded");
+    there.claim(&newer, next, "c3").await.ok();
+}

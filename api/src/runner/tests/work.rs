@@ -201,7 +201,10 @@ async fn a_plan_needs_its_summary_first() {
     let digest = format!("sha256:{}", hex::encode(Sha256::digest(summary)));
     let plan = json!({"type": "plan", "payload": {"digest": digest, "file": digest,
         "summary": digest, "noop": false, "add": 1, "change": 0, "destroy": 0,
-        "tool": "terraform 1.9.8", "signature": "AA=="}});
+        "tool": "terraform 1.9.8", "signature": signed(&agent, &digest)}});
+    let mut forged = plan.clone();
+    forged["payload"]["signature"] = signed(&ready(&world).await.0, &digest).into();
+    world.report(&agent, job, &execution, 2, forged).await.refused(422, "invalid");
     world.report(&agent, job, &execution, 2, plan.clone()).await.refused(422, "invalid");
     let put = |path: String| {
         let request = axum::http::Request::put(path)
@@ -214,4 +217,10 @@ async fn a_plan_needs_its_summary_first() {
     put(other).await.refused(422, "invalid");
     world.report(&agent, job, &execution, 2, plan).await.ok();
     assert!(world.story(job).await.contains(&"plan_produced".to_string()));
+}
+
+fn signed(agent: &Agent, digest: &str) -> String {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use ed25519_dalek::Signer as _;
+    STANDARD.encode(agent.key.sign(digest.as_bytes()).to_bytes())
 }

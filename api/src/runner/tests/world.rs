@@ -91,7 +91,8 @@ impl World {
 
     pub async fn with(timing: Timing) -> World {
         let database = event_log::testing::fresh_database().await.unwrap();
-        World::start(database, Arc::new(tempfile::tempdir().unwrap()), timing).await
+        let data = Arc::new(tempfile::tempdir().unwrap());
+        World::start(database, data, timing, "here").await
     }
 
     /// The same database and keys, another life of the server.
@@ -99,10 +100,20 @@ impl World {
         let (database, data, timing) = (self.database.clone(), self.data.clone(), self.timing);
         self.app.stopping.cancel();
         drop(self);
-        World::start(database, data, timing).await
+        World::start(database, data, timing, "here").await
     }
 
-    async fn start(database: Database, data: Arc<tempfile::TempDir>, timing: Timing) -> World {
+    /// Another server on the same database, with the same keys.
+    pub async fn beside(&self) -> World {
+        World::start(self.database.clone(), self.data.clone(), self.timing, "there").await
+    }
+
+    async fn start(
+        database: Database,
+        data: Arc<tempfile::TempDir>,
+        timing: Timing,
+        server: &str,
+    ) -> World {
         let (pool, clock) = (database.pool.clone(), system_clock());
         let options = Options { sync_views: projections::sync_views(), ..Options::default() };
         let log = EventLog::open(pool.clone(), options).await.unwrap();
@@ -119,13 +130,13 @@ impl World {
             people,
             tokens,
             assertions: Assertions::default(),
-            dispatch: Dispatch::new("here", timing, Arc::clone(&clock)),
+            dispatch: Dispatch::new(server, timing, Arc::clone(&clock)),
             logs: LogStore::new(pool.clone()),
             registry: Registry::open(data.path(), 1 << 20).unwrap(),
             manifests: Manifests::default(),
             config: Config {
                 data: data.path().into(),
-                server: "here".into(),
+                server: server.into(),
                 control_url: "http://control".into(),
                 runner_url: "http://runner".into(),
                 max_blob_bytes: 1 << 20,
@@ -309,9 +320,10 @@ impl World {
 
     pub async fn tell(&self, job: JobId, command: JobCommand) {
         let call = &World::system();
-        let done = self.app.engine.transact(call, move |unit| {
-            Box::pin(unit.tell::<Job>(job, command.clone()))
-        });
+        let done = self
+            .app
+            .engine
+            .transact(call, move |unit| Box::pin(unit.tell::<Job>(job, command.clone())));
         done.await.unwrap();
     }
 
