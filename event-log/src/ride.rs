@@ -25,6 +25,20 @@ pub enum Column {
     Time(Vec<Option<DateTime<Utc>>>),
 }
 
+impl Column {
+    /// Whether it has no rows.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Column::Text(values) => values.is_empty(),
+            Column::Bigint(values) => values.is_empty(),
+            Column::Integer(values) => values.is_empty(),
+            Column::Boolean(values) => values.is_empty(),
+            Column::Bytes(values) => values.is_empty(),
+            Column::Time(values) => values.is_empty(),
+        }
+    }
+}
+
 /// Which cached rows are no longer known to be current.
 #[derive(Debug, Clone, Copy)]
 pub enum Forget<'a> {
@@ -47,7 +61,7 @@ pub trait SyncView: Send + Sync + 'static {
     /// Each must touch a row at most once, and no two of them the same row.
     fn statements(&self) -> Vec<String>;
 
-    /// The arrays for this batch, one per parameter. Rows that are not cached are read with the connection.
+    /// The arrays for this batch, one per parameter; if all are empty, the view is left out. Rows that are not cached are read with the connection.
     fn prepare<'a>(
         &'a self,
         connection: &'a mut PgConnection,

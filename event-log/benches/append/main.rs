@@ -41,6 +41,12 @@ async fn run(rounds: u64, period: Duration) {
         raw::prepare(&database.pool).await;
         stock::prepare(&database.pool).await;
         let ours = ours::Ours::open(&database).await;
+        let only = argument("--only", 0) as usize;
+        if only > 0 {
+            report.add(Cell::Raw(only), raw::run(&cluster, &database, only, period).await);
+            report.add(Cell::Ours(only), ours.run(only, period).await);
+            continue;
+        }
         for callers in [1, 16, 64] {
             report.add(Cell::Raw(callers), raw::run(&cluster, &database, callers, period).await);
             report.add(Cell::Ours(callers), ours.run(callers, period).await);

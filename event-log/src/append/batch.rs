@@ -215,15 +215,26 @@ impl Batch {
         &'a self,
         views: &'a [Arc<dyn SyncView>],
         connection: &'a mut PgConnection,
-    ) -> BoxFuture<'a, Result<Vec<Column>, sqlx::Error>> {
+    ) -> BoxFuture<'a, Result<Vec<Ride>, sqlx::Error>> {
         Box::pin(async move {
-            let mut columns = Vec::new();
-            if self.writes {
-                for view in views {
-                    columns.extend(view.prepare(connection, &self.events).await?);
+            let mut rides = Vec::new();
+            if !self.events.is_empty() {
+                for (number, view) in views.iter().enumerate() {
+                    let columns = view.prepare(connection, &self.events).await?;
+                    if columns.iter().any(|column| !column.is_empty()) {
+                        rides.push(Ride { view: number, columns });
+                    }
                 }
             }
-            Ok(columns)
+            Ok(rides)
         })
     }
+}
+
+/// What one view writes with a batch.
+pub(crate) struct Ride {
+    /// Which view.
+    pub view: usize,
+    /// Its parameters.
+    pub columns: Vec<Column>,
 }

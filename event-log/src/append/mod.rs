@@ -13,6 +13,7 @@ mod doubt;
 mod head;
 mod intake;
 mod queue;
+mod sql;
 mod statement;
 mod versions;
 

@@ -1,4 +1,6 @@
 //! The one statement: all guards, the head's compare-and-set, all writes. One round trip, one fsync.
+use std::{collections::HashMap, sync::Arc};
+
 use futures::future::BoxFuture;
 use sqlx::{
     PgConnection, Postgres, Row,
@@ -8,19 +10,12 @@ use sqlx::{
 use uuid::Uuid;
 
 use super::{
-    batch::Batch,
+    batch::{Batch, Ride},
     culprits::{Culprits, Known},
     head::Head,
+    sql::{BETWEEN, Parameter, Parts},
 };
 use crate::{Column, Stored, SyncView, stored::bigint};
-
-/// Streams and keys change only under the head, whose compare-and-set covers them. Owners of consumers and
-/// sessions change outside an append, so their rows are locked by the guard.
-const GUARDS: &str = include_str!("guards.sql");
-const WRITES: &str = include_str!("writes.sql");
-const ANSWER: &str = include_str!("answer.sql");
-/// How many parameters come before those of the views.
-const PARAMETERS: usize = 48;
 
 /// What became of a batch.
 pub(crate) enum Sent {
@@ -36,59 +31,68 @@ pub(crate) enum Sent {
     InDoubt(sqlx::Error),
 }
 
-/// The text of the statement, which never changes while the program runs.
+/// The texts that were sent so far: one per combination of parts.
 pub(crate) struct Statement {
-    append: String,
-    check: String,
+    /// For each view its statements in one text.
+    views: Vec<String>,
+    texts: HashMap<(Parts, Vec<usize>), Text>,
+}
+
+#[derive(Clone)]
+struct Text {
+    sql: Arc<str>,
+    parameters: Arc<[Parameter]>,
+}
+
+/// What the head must be, and what this program is.
+struct Expected<'a> {
+    before: &'a Head,
+    layout: i32,
 }
 
 impl Statement {
-    pub(crate) fn of(views: &[std::sync::Arc<dyn SyncView>]) -> Statement {
-        let mut rides = String::new();
-        let mut offset = PARAMETERS;
-        for (number, view) in views.iter().enumerate() {
-            let mut used = 0;
-            for (part, sql) in view.statements().iter().enumerate() {
-                let (sql, highest) = renumbered(sql, offset);
-                used = used.max(highest);
-                rides.push_str(&format!(",\n ride_{number}_{part} as ({sql})"));
-            }
-            offset += used;
-        }
-        let moved = "(select count(*) from head)";
-        let locked = GUARDS.replace("/* lock */", "for update");
-        Statement {
-            append: format!("{locked}{WRITES}{rides}\n{}", ANSWER.replace("/* moved */", moved)),
-            check: format!("{GUARDS}\n{}", ANSWER.replace("/* moved */", "1::bigint")),
-        }
+    pub(crate) fn of(views: &[Arc<dyn SyncView>]) -> Statement {
+        let views = views.iter().map(|view| view.statements().join(BETWEEN)).collect();
+        Statement { views, texts: HashMap::new() }
     }
 
     /// Send a batch and wait until the database has said everything it has to say about it.
     pub(crate) fn send<'a>(
-        &'a self,
+        &'a mut self,
         connection: &'a mut PgConnection,
         before: &'a Head,
         batch: &'a Batch,
-        rides: Vec<Column>,
+        rides: Vec<Ride>,
         layout: i32,
     ) -> BoxFuture<'a, Sent> {
-        let guards =
-            bind_guards(sqlx::query(if batch.writes { &self.append } else { &self.check }), batch);
-        let query = if batch.writes {
-            rides.into_iter().fold(bind_writes(guards, before, batch, layout), bind_column)
-        } else {
-            guards
-        };
-        // All rows, not one: the commit comes after the row, and only the end of the answer says it is durable.
-        let answer = query.fetch_all(connection);
+        let Text { sql, parameters } = self.text(batch, &rides);
         Box::pin(async move {
-            match answer.await {
+            let expected = Expected { before, layout };
+            let bound = parameters.iter().fold(sqlx::query(&sql), |query, parameter| {
+                bind(query, *parameter, &expected, batch)
+            });
+            let columns = rides.into_iter().flat_map(|ride| ride.columns);
+            let query = columns.fold(bound, bind_column);
+            // All rows, not one: the commit comes after the row, and only the end of the answer says it is durable.
+            match query.fetch_all(connection).await {
                 Ok(rows) => outcome(&rows).unwrap_or_else(Sent::InDoubt),
                 Err(error) if is_certain(&error) => Sent::Refused(error),
                 Err(error) if batch.writes => Sent::InDoubt(error),
                 Err(error) => Sent::Refused(error),
             }
         })
+    }
+
+    fn text(&mut self, batch: &Batch, rides: &[Ride]) -> Text {
+        let key = (Parts::of(batch), rides.iter().map(|ride| ride.view).collect::<Vec<_>>());
+        if let Some(text) = self.texts.get(&key) {
+            return text.clone();
+        }
+        let views: Vec<_> = key.1.iter().filter_map(|view| self.views.get(*view)).collect();
+        let (sql, parameters) = key.0.text(&views.iter().map(|sql| &***sql).collect::<Vec<_>>());
+        let text = Text { sql: sql.into(), parameters: parameters.into() };
+        self.texts.insert(key, text.clone());
+        text
     }
 }
 
@@ -113,79 +117,81 @@ pub(crate) fn is_refusal(error: &sqlx::Error) -> bool {
     is_certain(error)
 }
 
-fn bind_guards<'q>(
-    query: Query<'q, Postgres, PgArguments>,
+type Bound<'q> = Query<'q, Postgres, PgArguments>;
+
+fn bind<'q>(
+    query: Bound<'q>,
+    parameter: Parameter,
+    expected: &Expected<'_>,
     batch: &'q Batch,
-) -> Query<'q, Postgres, PgArguments> {
-    query
-        .bind(&batch.guards.kind)
-        .bind(&batch.guards.id)
-        .bind(&batch.guards.expected)
-        .bind(&batch.keys.principal)
-        .bind(&batch.keys.key)
-        .bind(batch.head.recorded_at)
-        .bind(&batch.consumers.name)
-        .bind(&batch.consumers.version)
-        .bind(&batch.consumers.shard)
-        .bind(&batch.consumers.expected)
-        .bind(&batch.consumers.owner_epoch)
-        .bind(&batch.sessions.runner)
-        .bind(&batch.sessions.server)
-        .bind(&batch.sessions.server_epoch)
-        .bind(&batch.probes.principal)
-        .bind(&batch.probes.key)
+) -> Bound<'q> {
+    use Parameter as P;
+    let Batch { events, guards, keys, consumers, sessions, streams, nodes, head, .. } = batch;
+    let texts = |of: fn(&Stored) -> &str| -> Vec<&'q str> { events.iter().map(of).collect() };
+    let bytes = |of: fn(&Stored) -> &[u8]| -> Vec<&'q [u8]> { events.iter().map(of).collect() };
+    let numbers = |of: fn(&Stored) -> u64| -> Vec<i64> {
+        events.iter().map(|event| bigint(of(event))).collect()
+    };
+    match parameter {
+        P::Position => query.bind(bigint(expected.before.position)),
+        P::CommitNo => query.bind(bigint(expected.before.commit_no)),
+        P::Turn => query.bind(expected.before.turn),
+        P::Epoch => query.bind(expected.before.epoch),
+        P::Layout => query.bind(expected.layout),
+        P::NewPosition => query.bind(bigint(head.position)),
+        P::NewChain => query.bind(&head.chain[..]),
+        P::RecordedAt => query.bind(head.recorded_at),
+        P::GuardKind => query.bind(&guards.kind),
+        P::GuardId => query.bind(&guards.id),
+        P::GuardExpected => query.bind(&guards.expected),
+        P::KeyPrincipal => query.bind(&keys.principal),
+        P::Key => query.bind(&keys.key),
+        P::KeyRequestHash => query.bind(&keys.request_hash),
+        P::KeyFirst => query.bind(&keys.first),
+        P::KeyLast => query.bind(&keys.last),
+        P::KeyAnswer => query.bind(&keys.answer),
+        P::KeyExpiresAt => query.bind(batch.keys_expire_at),
+        P::ProbePrincipal => query.bind(&batch.probes.principal),
+        P::ProbeKey => query.bind(&batch.probes.key),
+        P::ConsumerName => query.bind(&consumers.name),
+        P::ConsumerVersion => query.bind(&consumers.version),
+        P::ConsumerShard => query.bind(&consumers.shard),
+        P::ConsumerExpected => query.bind(&consumers.expected),
+        P::ConsumerOwnerEpoch => query.bind(&consumers.owner_epoch),
+        P::ConsumerTo => query.bind(&consumers.to),
+        P::SessionRunner => query.bind(&sessions.runner),
+        P::SessionServer => query.bind(&sessions.server),
+        P::SessionServerEpoch => query.bind(&sessions.server_epoch),
+        P::EventPosition => query.bind(numbers(|event| event.position)),
+        P::EventId => {
+            let ids = events.iter().map(|event| Uuid::from_bytes(event.event_id.to_bytes()));
+            query.bind(ids.collect::<Vec<_>>())
+        }
+        P::EventStreamKind => query.bind(texts(|event| &event.stream.aggregate_type)),
+        P::EventStreamId => query.bind(texts(|event| &event.stream.aggregate_id)),
+        P::EventSequence => query.bind(numbers(|event| event.sequence)),
+        P::EventType => query.bind(texts(|event| &event.event_type)),
+        P::EventVersion => query.bind(texts(|event| &event.event_version)),
+        P::EventPayload => query.bind(texts(|event| &event.payload)),
+        P::EventMetadata => query.bind(texts(|event| &event.metadata)),
+        P::EventSalt => query.bind(bytes(|event| &event.salt)),
+        P::EventLeaf => query.bind(bytes(|event| &event.leaf)),
+        P::EventChain => query.bind(bytes(|event| &event.chain)),
+        P::StreamKind => query.bind(&streams.kind),
+        P::StreamId => query.bind(&streams.id),
+        P::StreamVersion => query.bind(&streams.version),
+        P::StreamLastPosition => query.bind(&streams.last_position),
+        P::NodeLevel => {
+            query.bind(nodes.iter().map(|(node, _)| i32::from(node.level)).collect::<Vec<_>>())
+        }
+        P::NodeIndex => {
+            query.bind(nodes.iter().map(|(node, _)| bigint(node.index)).collect::<Vec<_>>())
+        }
+        P::NodeHash => query.bind(nodes.iter().map(|(_, hash)| &hash[..]).collect::<Vec<_>>()),
+    }
 }
 
-fn bind_writes<'q>(
-    query: Query<'q, Postgres, PgArguments>,
-    before: &Head,
-    batch: &'q Batch,
-    layout: i32,
-) -> Query<'q, Postgres, PgArguments> {
-    let events = &batch.events;
-    let column = |of: fn(&Stored) -> &str| -> Vec<&'q str> { events.iter().map(of).collect() };
-    let nodes = &batch.nodes;
-    query
-        .bind(bigint(before.position))
-        .bind(bigint(before.commit_no))
-        .bind(before.turn)
-        .bind(before.epoch)
-        .bind(layout)
-        .bind(bigint(batch.head.position))
-        .bind(&batch.head.chain[..])
-        .bind(batch.keys_expire_at)
-        .bind(&batch.keys.request_hash)
-        .bind(&batch.keys.first)
-        .bind(&batch.keys.last)
-        .bind(&batch.keys.answer)
-        .bind(&batch.consumers.to)
-        .bind(events.iter().map(|event| bigint(event.position)).collect::<Vec<_>>())
-        .bind(
-            events.iter().map(|one| Uuid::from_bytes(one.event_id.to_bytes())).collect::<Vec<_>>(),
-        )
-        .bind(column(|event| &event.stream.aggregate_type))
-        .bind(column(|event| &event.stream.aggregate_id))
-        .bind(events.iter().map(|event| bigint(event.sequence)).collect::<Vec<_>>())
-        .bind(column(|event| &event.event_type))
-        .bind(column(|event| &event.event_version))
-        .bind(column(|event| &event.payload))
-        .bind(column(|event| &event.metadata))
-        .bind(events.iter().map(|event| &event.salt[..]).collect::<Vec<_>>())
-        .bind(events.iter().map(|event| &event.leaf[..]).collect::<Vec<_>>())
-        .bind(events.iter().map(|event| &event.chain[..]).collect::<Vec<_>>())
-        .bind(&batch.streams.kind)
-        .bind(&batch.streams.id)
-        .bind(&batch.streams.version)
-        .bind(&batch.streams.last_position)
-        .bind(nodes.iter().map(|(node, _)| i32::from(node.level)).collect::<Vec<_>>())
-        .bind(nodes.iter().map(|(node, _)| bigint(node.index)).collect::<Vec<_>>())
-        .bind(nodes.iter().map(|(_, hash)| &hash[..]).collect::<Vec<_>>())
-}
-
-fn bind_column(
-    query: Query<'_, Postgres, PgArguments>,
-    column: Column,
-) -> Query<'_, Postgres, PgArguments> {
+fn bind_column(query: Bound<'_>, column: Column) -> Bound<'_> {
     match column {
         Column::Text(values) => query.bind(values),
         Column::Bigint(values) => query.bind(values),
@@ -200,7 +206,6 @@ fn bind_column(
 fn outcome(rows: &[PgRow]) -> Result<Sent, sqlx::Error> {
     let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
     let (moved, culprits) = (row.try_get::<i64, _>("moved")? == 1, culprits(row)?);
-    // A check that writes nothing always "moves": it is its guards that count.
     let held = culprits.stale.is_empty() && culprits.sessions.is_empty();
     Ok(match (moved, culprits.is_empty()) {
         (true, _) if held => Sent::Committed(culprits),
@@ -229,37 +234,4 @@ fn culprits(row: &PgRow) -> Result<Culprits, sqlx::Error> {
         consumers: list(row, "consumers")?.into_iter().collect(),
         sessions: list(row, "sessions")?.into_iter().collect(),
     })
-}
-
-/// A view's SQL with its parameters moved behind ours, and the highest number it uses.
-fn renumbered(sql: &str, offset: usize) -> (String, usize) {
-    let (mut text, mut highest) = (String::with_capacity(sql.len() + 16), 0);
-    let mut rest = sql;
-    while let Some(at) = rest.find('$') {
-        let (before, after) = rest.split_at(at);
-        let digits = after[1..].find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len() - 1);
-        text.push_str(before);
-        match after[1..=digits].parse::<usize>() {
-            Ok(number) => {
-                highest = highest.max(number);
-                text.push_str(&format!("${}", number + offset));
-            }
-            Err(_) => text.push_str(&after[..=digits]),
-        }
-        rest = &after[1 + digits..];
-    }
-    text.push_str(rest);
-    (text, highest)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_of_a_view_come_after_ours() {
-        let (sql, highest) = renumbered("unnest($1::text[], $12::int[]) || '$' || $2", 45);
-        assert_eq!(sql, "unnest($46::text[], $57::int[]) || '$' || $47");
-        assert_eq!(highest, 12);
-    }
 }

@@ -1,0 +1,336 @@
+//! The text of the one statement. A batch sends only the parts it needs: starting a part that has nothing to do
+//! costs the database more than a row.
+use super::batch::Batch;
+
+/// What a parameter is, as the parts name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[rustfmt::skip]
+pub(crate) enum Parameter {
+    Position, CommitNo, Turn, Epoch, Layout, NewPosition, NewChain, RecordedAt,
+    GuardKind, GuardId, GuardExpected,
+    KeyPrincipal, Key, KeyRequestHash, KeyFirst, KeyLast, KeyAnswer, KeyExpiresAt,
+    ProbePrincipal, ProbeKey,
+    ConsumerName, ConsumerVersion, ConsumerShard, ConsumerExpected, ConsumerOwnerEpoch, ConsumerTo,
+    SessionRunner, SessionServer, SessionServerEpoch,
+    EventPosition, EventId, EventStreamKind, EventStreamId, EventSequence, EventType, EventVersion,
+    EventPayload, EventMetadata, EventSalt, EventLeaf, EventChain,
+    StreamKind, StreamId, StreamVersion, StreamLastPosition,
+    NodeLevel, NodeIndex, NodeHash,
+}
+
+#[rustfmt::skip]
+const NAMES: [(&str, Parameter); 48] = {
+    use Parameter::*;
+    [
+        ("position", Position), ("commit_no", CommitNo), ("turn", Turn), ("epoch", Epoch), ("layout", Layout),
+        ("new_position", NewPosition), ("new_chain", NewChain), ("recorded_at", RecordedAt),
+        ("guard_kind", GuardKind), ("guard_id", GuardId), ("guard_expected", GuardExpected),
+        ("key_principal", KeyPrincipal), ("key", Key), ("key_request_hash", KeyRequestHash),
+        ("key_first", KeyFirst), ("key_last", KeyLast), ("key_answer", KeyAnswer), ("key_expires_at", KeyExpiresAt),
+        ("probe_principal", ProbePrincipal), ("probe_key", ProbeKey),
+        ("consumer_name", ConsumerName), ("consumer_version", ConsumerVersion), ("consumer_shard", ConsumerShard),
+        ("consumer_expected", ConsumerExpected), ("consumer_owner_epoch", ConsumerOwnerEpoch),
+        ("consumer_to", ConsumerTo),
+        ("session_runner", SessionRunner), ("session_server", SessionServer),
+        ("session_server_epoch", SessionServerEpoch),
+        ("event_position", EventPosition), ("event_id", EventId), ("event_stream_kind", EventStreamKind),
+        ("event_stream_id", EventStreamId), ("event_sequence", EventSequence), ("event_type", EventType),
+        ("event_version", EventVersion), ("event_payload", EventPayload), ("event_metadata", EventMetadata),
+        ("event_salt", EventSalt), ("event_leaf", EventLeaf), ("event_chain", EventChain),
+        ("stream_kind", StreamKind), ("stream_id", StreamId), ("stream_version", StreamVersion),
+        ("stream_last_position", StreamLastPosition),
+        ("node_level", NodeLevel), ("node_index", NodeIndex), ("node_hash", NodeHash),
+    ]
+};
+
+/// Where the commands expect streams to be; no row is version 0. A plain `on conflict do update … where` would
+/// not guard the insert.
+const STALE: &str = "stale as (
+  select distinct w.kind, w.id, coalesce(s.version, 0) as version
+    from unnest(:guard_kind::text[], :guard_id::text[], :guard_expected::bigint[]) as w(kind, id, expected)
+    left join log_stream s on s.aggregate_type = w.kind and s.aggregate_id = w.id
+   where coalesce(s.version, 0) <> w.expected)";
+
+/// Idempotency keys must be absent; an expired one is.
+const KNOWN: &str = "known as (
+  select c.* from unnest(:key_principal::text[], :key::text[]) as u(principal, key)
+    join log_command c on c.principal = u.principal and c.idempotency_key = u.key
+   where c.expires_at > :recorded_at::timestamptz)";
+
+/// Keys of commands that are known to come too late: only asked for, they keep nobody out.
+const PROBED: &str = "probed as (
+  select c.* from unnest(:probe_principal::text[], :probe_key::text[]) as u(principal, key)
+    join log_command c on c.principal = u.principal and c.idempotency_key = u.key
+   where c.expires_at > :recorded_at::timestamptz)";
+
+/// Consumers must be where the policy thinks, and its own. Their owner changes outside an append, so the guard
+/// locks them.
+const CONSUMERS: &str = "held_consumer as (
+  select c.name, c.version, c.shard, c.position, c.owner_epoch from log_consumer c
+   where c.name = any(:consumer_name::text[]) order by c.name, c.version, c.shard for update),
+moved_consumer as (
+  select u.name, u.version, u.shard
+    from unnest(:consumer_name::text[], :consumer_version::integer[], :consumer_shard::integer[],
+         :consumer_expected::bigint[], :consumer_owner_epoch::bigint[])
+      as u(name, version, shard, expected, owner_epoch)
+    left join held_consumer h on h.name = u.name and h.version = u.version and h.shard = u.shard
+   where h.position is distinct from u.expected or h.owner_epoch is distinct from u.owner_epoch)";
+
+/// Sessions must be this server's. They too change outside an append.
+const SESSIONS: &str = "held_session as (
+  select r.runner, r.server, r.server_epoch from runner_session r
+   where r.runner = any(:session_runner::text[]) order by r.runner LOCK),
+moved_session as (
+  select u.runner
+    from unnest(:session_runner::text[], :session_server::text[], :session_server_epoch::bigint[])
+      as u(runner, server, server_epoch)
+    left join held_session h on h.runner = u.runner
+   where h.server is distinct from u.server or h.server_epoch is distinct from u.server_epoch)";
+
+/// The head moves only if all guards hold and it is where we think.
+const HEAD: &str = "head as (
+  update log_head h set position = :new_position, chain = :new_chain, recorded_at = :recorded_at,
+         commit_no = h.commit_no + 1
+    from ok where ok.yes and h.position = :position and h.commit_no = :commit_no
+     and h.turn = :turn and h.epoch = :epoch and h.layout = :layout
+  returning h.commit_no)";
+
+const EVENTS: &str = "event as (
+  insert into log_event (position, event_id, aggregate_type, aggregate_id, sequence, event_type,
+         event_version, payload, metadata, salt, leaf, chain, commit_no, recorded_at)
+  select u.position, u.event_id, u.kind, u.id, u.sequence, u.event_type, u.event_version,
+         u.payload::json, u.metadata::json, u.salt, u.leaf, u.chain, head.commit_no, :recorded_at
+    from head, unnest(:event_position::bigint[], :event_id::uuid[], :event_stream_kind::text[],
+         :event_stream_id::text[], :event_sequence::bigint[], :event_type::text[], :event_version::text[],
+         :event_payload::text[], :event_metadata::text[], :event_salt::bytea[], :event_leaf::bytea[],
+         :event_chain::bytea[])
+      as u(position, event_id, kind, id, sequence, event_type, event_version, payload, metadata, salt,
+           leaf, chain)),
+stream as (
+  insert into log_stream as s (aggregate_type, aggregate_id, version, prev_version, last_position)
+  select u.kind, u.id, u.version, 0, u.last_position
+    from head, unnest(:stream_kind::text[], :stream_id::text[], :stream_version::bigint[],
+         :stream_last_position::bigint[]) as u(kind, id, version, last_position)
+  on conflict (aggregate_type, aggregate_id) do update
+     set prev_version = s.version, version = excluded.version, last_position = excluded.last_position)";
+
+const COMMANDS: &str = "command as (
+  insert into log_command (principal, idempotency_key, request_hash, first_position, last_position,
+         answer, expires_at)
+  select u.principal, u.key, u.request_hash, u.first, u.last, u.answer::json, :key_expires_at
+    from head, unnest(:key_principal::text[], :key::text[], :key_request_hash::bytea[],
+         :key_first::bigint[], :key_last::bigint[], :key_answer::text[])
+      as u(principal, key, request_hash, first, last, answer)
+  on conflict (principal, idempotency_key) do update
+     set request_hash = excluded.request_hash, first_position = excluded.first_position,
+         last_position = excluded.last_position, answer = excluded.answer,
+         expires_at = excluded.expires_at)";
+
+const MOVES: &str = "consumer as (
+  update log_consumer c set position = u.target
+    from head, unnest(:consumer_name::text[], :consumer_version::integer[], :consumer_shard::integer[],
+         :consumer_to::bigint[]) as u(name, version, shard, target)
+   where c.name = u.name and c.version = u.version and c.shard = u.shard)";
+
+const NODES: &str = "node as (
+  insert into log_node (level, index, hash)
+  select u.level, u.index, u.hash
+    from head, unnest(:node_level::integer[], :node_index::bigint[], :node_hash::bytea[])
+      as u(level, index, hash))";
+
+/// Which parts a batch needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Parts {
+    writes: bool,
+    streams: bool,
+    keys: bool,
+    probes: bool,
+    consumers: bool,
+    sessions: bool,
+    events: bool,
+    nodes: bool,
+}
+
+impl Parts {
+    pub(crate) fn of(batch: &Batch) -> Parts {
+        Parts {
+            writes: batch.writes,
+            streams: !batch.guards.kind.is_empty(),
+            keys: !batch.keys.key.is_empty(),
+            probes: !batch.probes.key.is_empty(),
+            consumers: !batch.consumers.name.is_empty(),
+            sessions: !batch.sessions.runner.is_empty(),
+            events: !batch.events.is_empty(),
+            nodes: !batch.nodes.is_empty(),
+        }
+    }
+
+    /// The statement, the parameters it wants in order, and how many it has before those of the views.
+    pub(crate) fn text(self, rides: &[&str]) -> (String, Vec<Parameter>) {
+        let mut parts = Vec::new();
+        let mut wanted = |wanted: bool, part| parts.extend(wanted.then_some(part));
+        wanted(self.streams, STALE.to_owned());
+        wanted(self.keys, KNOWN.to_owned());
+        wanted(self.probes, PROBED.to_owned());
+        wanted(self.consumers, CONSUMERS.to_owned());
+        // Nothing is written under a check's guard, so it does not lock.
+        wanted(
+            self.sessions,
+            SESSIONS.replace("LOCK", if self.writes { "for update" } else { "" }),
+        );
+        if self.writes {
+            wanted(true, self.ok());
+            wanted(true, HEAD.to_owned());
+            wanted(self.events, EVENTS.to_owned());
+            wanted(self.keys, COMMANDS.to_owned());
+            wanted(self.consumers, MOVES.to_owned());
+            wanted(self.nodes, NODES.to_owned());
+        }
+        let (text, parameters) = numbered(&format!("with {}", parts.join(",\n")));
+        let (mut text, mut offset) = (text, parameters.len());
+        for (number, ride) in rides.iter().enumerate() {
+            // Statements of one view share its parameters and are marked by a line of their own.
+            let (part, used) = moved(ride, offset);
+            for (of, statement) in part.split(BETWEEN).enumerate() {
+                text.push_str(&format!(",\nride_{number}_{of} as ({statement})"));
+            }
+            offset += used;
+        }
+        text.push_str(&self.answer());
+        (text, parameters)
+    }
+
+    fn ok(self) -> String {
+        let guards = [
+            (self.streams, "stale"),
+            (self.keys, "known"),
+            (self.consumers, "moved_consumer"),
+            (self.sessions, "moved_session"),
+        ];
+        let guards = guards.iter().filter(|(used, _)| *used);
+        let hold: Vec<_> =
+            guards.map(|(_, name)| format!("not exists (select 1 from {name})")).collect();
+        let hold = if hold.is_empty() { "true".to_owned() } else { hold.join(" and ") };
+        format!("ok as (select {hold} as yes)")
+    }
+
+    fn answer(self) -> String {
+        let list = |used: bool, name: &str, select: &str| {
+            let select = if used { format!("({select})::text") } else { "null::text".into() };
+            format!("{select} as {name}")
+        };
+        let used = match (self.keys, self.probes) {
+            (true, true) => "(select * from known union all select * from probed) as used",
+            (true, false) => "known",
+            (false, _) => "probed",
+        };
+        let known = format!(
+            "select json_agg(json_build_object('principal', principal, 'key', idempotency_key, \
+             'request_hash', encode(request_hash, 'hex'), 'first', first_position, \
+             'last', last_position, 'answer', answer)) from {used}"
+        );
+        let stale = "select json_agg(json_build_array(kind, id, version)) from stale";
+        let consumers =
+            "select json_agg(json_build_array(name, version, shard)) from moved_consumer";
+        let sessions = "select json_agg(runner) from moved_session";
+        let answers = [
+            // A check that writes nothing always "moves": it is its guards that count.
+            if self.writes { "(select count(*) from head) as moved" } else { "1::bigint as moved" }
+                .to_owned(),
+            list(self.streams, "stale", stale),
+            list(self.keys || self.probes, "known", &known),
+            list(self.consumers, "consumers", consumers),
+            list(self.sessions, "sessions", sessions),
+        ];
+        format!("\nselect {}", answers.join(",\n"))
+    }
+}
+
+/// What stands between the statements of one view.
+pub(crate) const BETWEEN: &str = "\n;\n";
+
+/// Names become numbers, in order of appearance.
+fn numbered(sql: &str) -> (String, Vec<Parameter>) {
+    let (mut text, mut parameters) = (String::with_capacity(sql.len()), Vec::new());
+    let mut rest = sql;
+    while let Some(at) = rest.find(':') {
+        let (before, after) = rest.split_at(at);
+        text.push_str(before);
+        let cast = after.starts_with("::");
+        let start = if cast { 2 } else { 1 };
+        let length = after[start..].find(|c: char| !c.is_ascii_lowercase() && c != '_');
+        let end = length.map_or(after.len(), |length| start + length);
+        let named = NAMES.iter().find(|(name, _)| !cast && *name == &after[start..end]);
+        match named {
+            None => text.push_str(&after[..end]),
+            Some((_, parameter)) => {
+                let known = parameters.iter().position(|known| known == parameter);
+                let number = known.unwrap_or_else(|| {
+                    parameters.push(*parameter);
+                    parameters.len() - 1
+                });
+                text.push_str(&format!("${}", number + 1));
+            }
+        }
+        rest = &after[end..];
+    }
+    text.push_str(rest);
+    (text, parameters)
+}
+
+/// A view's SQL with its parameters moved behind others, and how many it has.
+fn moved(sql: &str, offset: usize) -> (String, usize) {
+    let (mut text, mut highest) = (String::with_capacity(sql.len() + 16), 0);
+    let mut rest = sql;
+    while let Some(at) = rest.find('$') {
+        let (before, after) = rest.split_at(at);
+        let digits = after[1..].find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len() - 1);
+        text.push_str(before);
+        match after[1..=digits].parse::<usize>() {
+            Ok(number) => {
+                highest = highest.max(number);
+                text.push_str(&format!("${}", number + offset));
+            }
+            Err(_) => text.push_str(&after[..=digits]),
+        }
+        rest = &after[1 + digits..];
+    }
+    text.push_str(rest);
+    (text, highest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_of_a_view_come_after_ours() {
+        let (sql, highest) = moved("unnest($1::text[], $12::int[]) || '$' || $2", 45);
+        assert_eq!(sql, "unnest($46::text[], $57::int[]) || '$' || $47");
+        assert_eq!(highest, 12);
+    }
+
+    #[test]
+    fn names_become_numbers_and_casts_stay() {
+        let (sql, parameters) = numbered("select :turn::bigint, :epoch, :turn::text, ':'");
+        assert_eq!(sql, "select $1::bigint, $2, $1::text, ':'");
+        assert_eq!(parameters, [Parameter::Turn, Parameter::Epoch]);
+    }
+
+    #[test]
+    fn every_name_in_the_statement_is_a_parameter() {
+        let all = Parts {
+            writes: true,
+            streams: true,
+            keys: true,
+            probes: true,
+            consumers: true,
+            sessions: true,
+            events: true,
+            nodes: true,
+        };
+        let (sql, parameters) = all.text(&[]);
+        assert_eq!(parameters.len(), NAMES.len());
+        assert!(!sql.replace("::", "").contains(':'), "{sql}");
+    }
+}
