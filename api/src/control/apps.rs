@@ -8,13 +8,14 @@ use axum::{
 };
 use bytes::Bytes;
 use domain::app::App as AppState;
+use projections::views;
 use schemas::control::{
     Diagnostic, Listing, Page,
     apps::{App as Shown, BuildRequested, ConfigVersion, Diff, DiffQuery, SyncQuery, Synced},
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{BUNDLE_BYTES, ask::Ask, read, read::Part, show};
+use super::{BUNDLE_BYTES, ask::Ask, part::Part, show};
 use crate::{
     compose::config::{Config, published},
     execute::Done,
@@ -98,19 +99,20 @@ fn diagnostic(found: &app_config::Diagnostic) -> Diagnostic {
     }
 }
 
-/// All apps, the newest first
+/// All apps, in the order in which they came
 #[utoipa::path(
     get, path = "/v1/apps", tag = "apps", params(Listing),
     responses((status = 200, body = Page<Shown>)),
 )]
 pub async fn list(State(app): State<App>, Query(part): Query<Listing>) -> Answer<Page<Shown>> {
-    let owned = &app;
-    let part = Part::of::<AppState>(part.limit, part.cursor)?;
-    let page = read::list::<AppState, _, _>(&app, part, |history| async move {
-        let count = installs(owned, &history.id).await?;
-        show::app(&history, count).map(Some)
-    });
-    Ok(Json(page.await?))
+    let part = Part::of(part.limit, part.cursor)?;
+    let rows = views::apps::page(&app.pool, part.after, part.rows()).await?;
+    let (rows, next) = part.cut(rows, |row| row.app);
+    let mut items = Vec::new();
+    for row in &rows {
+        items.push(shown(&app, row).await?);
+    }
+    Ok(Json(Page { items, next }))
 }
 
 /// One app
@@ -121,20 +123,18 @@ pub async fn list(State(app): State<App>, Query(part): Query<Listing>) -> Answer
 )]
 pub async fn show(State(app): State<App>, Path(name): Path<String>) -> Answer<Shown> {
     let id = apps::find(&app, &name).await?;
-    let history = read::one::<AppState>(&app, id).await?;
-    let count = installs(&app, &history.id).await?;
-    show::app(&history, count).map(Json)
+    let row = views::apps::app(&app.pool, id).await?;
+    let row = row.ok_or_else(|| Problem::not_found(format!("the app {name:?}")))?;
+    Ok(Json(shown(&app, &row).await?))
 }
 
-async fn installs(app: &App, id: &str) -> Result<u64, Problem> {
-    let count: i64 = sqlx::query_scalar(
-        "select count(*) from log_event where aggregate_type = 'install' \
-         and event_type = 'install.created' and payload ->> 'app' = $1",
-    )
-    .bind(id)
-    .fetch_one(&app.pool)
-    .await?;
-    Ok(count.max(0).cast_unsigned())
+async fn shown(app: &App, row: &views::apps::Row) -> Result<Shown, sqlx::Error> {
+    let newest = views::config_versions::version(&app.pool, row.app, row.version).await?;
+    let count: i64 = sqlx::query_scalar("select count(*) from view_installs where app = $1")
+        .bind(row.app.to_string())
+        .fetch_one(&app.pool)
+        .await?;
+    Ok(show::app(row, newest.as_ref(), count.max(0).cast_unsigned()))
 }
 
 /// The config versions of an app, the newest first
@@ -148,19 +148,10 @@ pub async fn versions(
     Path(name): Path<String>,
     Query(part): Query<Listing>,
 ) -> Answer<Page<ConfigVersion>> {
-    let history = read::one::<AppState>(&app, apps::find(&app, &name).await?).await?;
-    let bad = || Problem::new(Code::BadCursor, "pass `next` of the answer before as it is");
-    let before = part.cursor.map(|c| c.parse::<u32>()).transpose().map_err(|_| bad())?;
-    let limit = part.limit.unwrap_or(50).clamp(1, 200) as usize;
-    let older = history.state.versions.range(..before.unwrap_or(u32::MAX)).rev();
-    let mut items = Vec::new();
-    for (_, published) in older.take(limit + 1) {
-        items.extend(show::version(&history, published)?);
-    }
-    let more = items.len() > limit;
-    items.truncate(limit);
-    let next = items.last().filter(|_| more).map(|last| last.version.to_string());
-    Ok(Json(Page { items, next }))
+    let id = apps::find(&app, &name).await?;
+    let part = Part::of(part.limit, part.cursor)?;
+    let rows = views::config_versions::page(&app.pool, id, part.after, part.rows()).await?;
+    Ok(Json(part.page(rows, |row| row.published.version, show::version)))
 }
 
 /// What differs between two config versions

@@ -1,12 +1,13 @@
 //! `/v1/builds`: from sources to artifacts.
 use axum::{Json, extract::State};
-use domain::{build::Build as BuildState, ids::BuildId};
+use domain::ids::BuildId;
+use projections::views::builds as views;
 use schemas::control::{
     Page,
     builds::{Build, BuildsQuery},
 };
 
-use super::{read, read::Part, show};
+use super::{lookup::Lookup, part::Part, show};
 use crate::{
     extract::{Path, Query},
     problem::{Answer, Problem},
@@ -24,16 +25,21 @@ pub async fn list(State(app): State<App>, Query(which): Query<BuildsQuery>) -> A
         Some(name) => Some(apps::find(&app, name).await?),
         None => None,
     };
-    let (owned, wanted) = (&app, which.state.as_deref());
-    let part = Part::of::<BuildState>(which.limit, which.cursor)?;
-    let page = read::list::<BuildState, _, _>(&app, part, |history| async move {
-        if of.is_some() && history.state.order.as_ref().map(|order| order.app) != of {
-            return Ok(None);
+    let part = Part::of(which.limit, which.cursor)?;
+    // Of a running build the view knows only that it has a job.
+    let running = which.state.as_deref() == Some("running");
+    let state = if running { Some("queued".into()) } else { which.state.clone() };
+    let filter = views::Filter { app: of, component: None, state };
+    let rows = views::page(&app.pool, &filter, part.after, part.rows()).await?;
+    let (rows, next) = part.cut(rows, |row| row.build);
+    let (mut look, mut items) = (Lookup::new(&app), Vec::new());
+    for row in &rows {
+        let build = show::build(&mut look, row).await?;
+        if which.state.as_ref().is_none_or(|state| *state == build.state) {
+            items.push(build);
         }
-        let shown = show::build(owned, &history).await?;
-        Ok(shown.filter(|build| wanted.is_none_or(|state| state == build.state)))
-    });
-    Ok(Json(page.await?))
+    }
+    Ok(Json(Page { items, next }))
 }
 
 /// One build
@@ -43,7 +49,7 @@ pub async fn list(State(app): State<App>, Query(which): Query<BuildsQuery>) -> A
     responses((status = 200, body = Build)),
 )]
 pub async fn show(State(app): State<App>, Path(build): Path<BuildId>) -> Answer<Build> {
-    let history = read::one::<BuildState>(&app, build).await?;
-    let shown = show::build(&app, &history).await?;
-    shown.map(Json).ok_or_else(|| Problem::not_found(build))
+    let row = views::build(&app.pool, build).await?;
+    let row = row.ok_or_else(|| Problem::not_found(build))?;
+    Ok(Json(show::build(&mut Lookup::new(&app), &row).await?))
 }

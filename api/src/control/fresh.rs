@@ -13,23 +13,30 @@ use crate::{
     state::App,
 };
 
-/// How long a read waits.
+/// How long a read waits for a position that it names.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it waits for what was written before it arrived, when it names none.
+const COURTESY: Duration = Duration::from_millis(500);
 
-/// Waits, bounded, until this server has the position that the reader knows of.
+/// Waits, bounded, until the views have the position that the reader knows of. Who names none gets what
+/// was written before the call, or after a moment what is there.
 pub async fn fresh(
     State(app): State<App>,
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    if let (&Method::GET, Some(text)) = (request.method(), wanted(request.uri().query())) {
-        let refused = || Problem::new(Code::BadRequest, "min_position is not a number");
-        let wanted: u64 = text.parse().map_err(|_| refused())?;
-        let log = app.engine.log();
-        if tokio::time::timeout(PATIENCE, log.reached(wanted)).await.is_err() {
-            let detail = format!("position {wanted} is not here yet; {} is", log.position());
-            return Err(Problem::new(Code::Behind, detail).retry_after(1));
-        }
+    if request.method() != Method::GET {
+        return Ok(next.run(request).await);
+    }
+    let Some(text) = wanted(request.uri().query()) else {
+        let _ = app.views.wait_for(app.engine.log().position(), COURTESY).await;
+        return Ok(next.run(request).await);
+    };
+    let refused = || Problem::new(Code::BadRequest, "min_position is not a number");
+    let wanted: u64 = text.parse().map_err(|_| refused())?;
+    if let Err(behind) = app.views.wait_for(wanted, PATIENCE).await {
+        let detail = format!("position {wanted} is not here yet; {} is", behind.at);
+        return Err(Problem::new(Code::Behind, detail).retry_after(1));
     }
     Ok(next.run(request).await)
 }

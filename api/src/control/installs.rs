@@ -5,6 +5,7 @@ use domain::{
     install::Install as InstallOf,
     run::{Cause, RunKind, plan::Scope},
 };
+use projections::views::installs as views;
 use schemas::control::{
     Page,
     installs::{
@@ -16,8 +17,8 @@ use schemas::control::{
 
 use super::{
     ask::{Ask, field, optional},
-    read,
-    read::Part,
+    lookup::Lookup,
+    part::Part,
     show,
 };
 use crate::{
@@ -28,7 +29,7 @@ use crate::{
     usecases::{apps, installs, runs},
 };
 
-/// Installs, the newest first
+/// Installs, in the order in which they were made
 #[utoipa::path(
     get, path = "/v1/installs", tag = "installs", params(InstallsQuery),
     responses((status = 200, body = Page<Install>)),
@@ -41,15 +42,14 @@ pub async fn list(
         Some(name) => Some(apps::find(&app, name).await?),
         None => None,
     };
-    let owned = &app;
-    let part = Part::of::<InstallOf>(which.limit, which.cursor)?;
-    let page = read::list::<InstallOf, _, _>(&app, part, |history| async move {
-        if of.is_some() && history.state.app != of {
-            return Ok(None);
-        }
-        show::install(owned, &history).await
-    });
-    Ok(Json(page.await?))
+    let part = Part::of(which.limit, which.cursor)?;
+    let rows = views::page(&app.pool, of, part.after, part.rows()).await?;
+    let (rows, next) = part.cut(rows, |row| row.install);
+    let (mut look, mut items) = (Lookup::new(&app), Vec::new());
+    for row in &rows {
+        items.extend(show::install(&app, &mut look, row).await?);
+    }
+    Ok(Json(Page { items, next }))
 }
 
 /// Make an install
@@ -83,9 +83,10 @@ pub async fn create(
 )]
 pub async fn show(State(app): State<App>, Path(name): Path<String>) -> Answer<Install> {
     let id = installs::find(&app, &name).await?;
-    let history = read::one::<InstallOf>(&app, id).await?;
-    let shown = show::install(&app, &history).await?;
-    shown.map(Json).ok_or_else(|| Problem::not_found(name))
+    let row = views::install(&app.pool, id).await?;
+    let missing = || Problem::not_found(format!("the install {name:?}"));
+    let shown = show::install(&app, &mut Lookup::new(&app), &row.ok_or_else(missing)?).await?;
+    shown.map(Json).ok_or_else(missing)
 }
 
 /// Change inputs, config version or approval of an install

@@ -1,9 +1,7 @@
 //! `/v1/jobs`: units of work for runners.
 use axum::{Json, extract::State};
-use domain::{
-    ids::JobId,
-    job::{Job as JobState, Origin, Verdict},
-};
+use domain::{ids::JobId, job::Verdict};
+use projections::views::jobs as views;
 use schemas::control::{
     Done, Page,
     jobs::{self as wire, Cancel, Job, JobsQuery, Resolve},
@@ -11,8 +9,8 @@ use schemas::control::{
 
 use super::{
     ask::{Ask, done, required},
-    read,
-    read::Part,
+    lookup::Lookup,
+    part::Part,
     show,
 };
 use crate::{
@@ -32,20 +30,15 @@ pub async fn list(State(app): State<App>, Query(which): Query<JobsQuery>) -> Ans
         Some(name) => Some(installs::find(&app, name).await?),
         None => None,
     };
-    let (owned, wanted, of_run) = (&app, which.state.as_deref(), which.run);
-    let part = Part::of::<JobState>(which.limit, which.cursor)?;
-    let page = read::list::<JobState, _, _>(&app, part, |history| async move {
-        let (install, run) = match history.state.work.as_ref().map(|work| &work.origin) {
-            Some(Origin::Step { install, run, .. }) => (Some(*install), Some(*run)),
-            Some(Origin::Build { .. }) | None => (None, None),
-        };
-        if (of.is_some() && of != install) || (of_run.is_some() && of_run != run) {
-            return Ok(None);
-        }
-        let shown = show::job(owned, &history).await?;
-        Ok(shown.filter(|job| wanted.is_none_or(|state| state == job.state)))
-    });
-    Ok(Json(page.await?))
+    let part = Part::of(which.limit, which.cursor)?;
+    let filter = views::Filter { install: of, run: which.run, build: None, state: which.state };
+    let rows = views::page(&app.pool, &filter, part.after, part.rows()).await?;
+    let (rows, next) = part.cut(rows, |row| row.job);
+    let (mut look, mut items) = (Lookup::new(&app), Vec::new());
+    for row in &rows {
+        items.push(show::job(&mut look, row).await?);
+    }
+    Ok(Json(Page { items, next }))
 }
 
 /// One job, with its attempts and what it waits for
@@ -55,9 +48,8 @@ pub async fn list(State(app): State<App>, Query(which): Query<JobsQuery>) -> Ans
     responses((status = 200, body = Job)),
 )]
 pub async fn show(State(app): State<App>, Path(job): Path<JobId>) -> Answer<Job> {
-    let history = read::one::<JobState>(&app, job).await?;
-    let shown = show::job(&app, &history).await?;
-    shown.map(Json).ok_or_else(|| Problem::not_found(job))
+    let row = views::job(&app.pool, job).await?.ok_or_else(|| Problem::not_found(job))?;
+    Ok(Json(show::job(&mut Lookup::new(&app), &row).await?))
 }
 
 /// Ask a job to stop

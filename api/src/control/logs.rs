@@ -9,13 +9,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use domain::{
-    ids::{ExecutionId, JobId},
-    job::{Job, JobEvent},
-};
+use domain::ids::{ExecutionId, JobId};
+use projections::views::jobs;
 use schemas::control::jobs::{LogQuery, LogRecord};
 
-use super::read;
 use crate::{
     extract::{Path, Query},
     problem::{Code, Problem},
@@ -99,12 +96,10 @@ fn bytes(
     }
 }
 
-/// Which execution an attempt is; of several with one number (there are none) the last.
+/// Which execution an attempt is.
 async fn execution(app: &App, job: JobId, attempt: u32) -> Result<ExecutionId, Problem> {
-    let history = read::one::<Job>(app, job).await?;
-    let claimed = history.events.iter().rev().find_map(|(_, event)| match event {
-        JobEvent::Claimed { execution, attempt: n, .. } if *n == attempt => Some(*execution),
-        _ => None,
-    });
-    claimed.ok_or_else(|| Problem::not_found(format!("attempt {attempt} of {job}")))
+    let row = jobs::job(&app.pool, job).await?.ok_or_else(|| Problem::not_found(job))?;
+    let of = row.attempts.iter().rev().find(|of| of.attempt == attempt);
+    let missing = || Problem::not_found(format!("attempt {attempt} of {job}"));
+    of.map(|of| of.execution).ok_or_else(missing)
 }

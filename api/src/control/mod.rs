@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! guard (who, may they) ─▶ fresh (min_position) ─▶ once (Idempotency-Key) ─▶ handler ─▶ use case
-//!                                                                              └─▶ read: what a thing is
+//!                                                                              └─▶ views ─▶ show
 //! ```
 mod apps;
 mod ask;
@@ -15,8 +15,10 @@ mod fresh;
 mod installs;
 mod jobs;
 mod logs;
+mod lookup;
 mod once;
-mod read;
+mod part;
+mod projections;
 mod runners;
 mod runs;
 mod show;
@@ -71,6 +73,9 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(audit::proofs))
         .routes(routes!(audit::state))
         .routes(routes!(changes::changes))
+        .routes(routes!(projections::list))
+        .routes(routes!(projections::rebuild))
+        .routes(routes!(projections::verify))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke))
         .routes(routes!(blobs::blob));

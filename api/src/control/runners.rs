@@ -6,12 +6,13 @@ use domain::{
     runner::{Runner as RunnerState, RunnerCommand, Side},
 };
 use futures::FutureExt as _;
+use projections::views::runners as views;
 use schemas::control::{Because, Done, Listing, Page, installs::EnrolmentIssued, runners::Runner};
 
 use super::{
     ask::{Ask, done, optional},
-    read,
-    read::Part,
+    lookup::Lookup,
+    part::Part,
     show,
 };
 use crate::{
@@ -21,18 +22,20 @@ use crate::{
     usecases::enrolments,
 };
 
-/// Runners, the newest first
+/// Runners, in the order in which they enrolled
 #[utoipa::path(
     get, path = "/v1/runners", tag = "runners", params(Listing),
     responses((status = 200, body = Page<Runner>)),
 )]
 pub async fn list(State(app): State<App>, Query(part): Query<Listing>) -> Answer<Page<Runner>> {
-    let owned = &app;
-    let part = Part::of::<RunnerState>(part.limit, part.cursor)?;
-    let page = read::list::<RunnerState, _, _>(&app, part, |history| async move {
-        show::runner(owned, &history).await
-    });
-    Ok(Json(page.await?))
+    let part = Part::of(part.limit, part.cursor)?;
+    let rows = views::page(&app.pool, part.after, part.rows()).await?;
+    let (rows, next) = part.cut(rows, |row| row.runner);
+    let (mut look, mut items) = (Lookup::new(&app), Vec::new());
+    for row in &rows {
+        items.extend(show::runner(&mut look, row).await?);
+    }
+    Ok(Json(Page { items, next }))
 }
 
 /// One runner
@@ -42,9 +45,10 @@ pub async fn list(State(app): State<App>, Query(part): Query<Listing>) -> Answer
     responses((status = 200, body = Runner)),
 )]
 pub async fn show(State(app): State<App>, Path(runner): Path<RunnerId>) -> Answer<Runner> {
-    let history = read::one::<RunnerState>(&app, runner).await?;
-    let shown = show::runner(&app, &history).await?;
-    shown.map(Json).ok_or_else(|| Problem::not_found(runner))
+    let missing = || Problem::not_found(runner);
+    let row = views::runner(&app.pool, runner).await?.ok_or_else(missing)?;
+    let shown = show::runner(&mut Lookup::new(&app), &row).await?;
+    shown.map(Json).ok_or_else(missing)
 }
 
 /// Disable, enable, drain, resume or revoke a runner

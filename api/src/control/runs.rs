@@ -2,8 +2,9 @@
 use axum::{Json, extract::State};
 use domain::{
     ids::{RunId, StepId},
-    run::{Run as RunState, RunEvent, Word},
+    run::Word,
 };
+use projections::views::runs as views;
 use schemas::control::{
     Because, Done, Page,
     jobs::Cancel,
@@ -13,8 +14,8 @@ use serde_json::Value;
 
 use super::{
     ask::{Ask, done, optional, required},
-    read,
-    read::Part,
+    lookup::Lookup,
+    part::Part,
     show,
 };
 use crate::{
@@ -37,16 +38,14 @@ pub async fn list(
         Some(name) => Some(installs::find(&app, name).await?),
         None => None,
     };
-    let (owned, wanted) = (&app, which.state.as_deref());
-    let part = Part::of::<RunState>(which.limit, which.cursor)?;
-    let page = read::list::<RunState, _, _>(&app, part, |history| async move {
-        if of.is_some() && history.state.request.as_ref().map(|r| r.install) != of {
-            return Ok(None);
-        }
-        let shown = show::summary(owned, &history).await?;
-        Ok(shown.filter(|run| wanted.is_none_or(|state| state == run.state)))
-    });
-    Ok(Json(page.await?))
+    let (part, state) = (Part::of(which.limit, which.cursor)?, which.state.as_deref());
+    let rows = views::page(&app.pool, of, state, part.after, part.rows()).await?;
+    let (rows, next) = part.cut(rows, |row| row.run);
+    let (mut look, mut items) = (Lookup::new(&app), Vec::new());
+    for row in &rows {
+        items.extend(show::summary(&mut look, row).await?);
+    }
+    Ok(Json(Page { items, next }))
 }
 
 /// One run, with its steps and what each waits for
@@ -56,8 +55,9 @@ pub async fn list(
     responses((status = 200, body = Run)),
 )]
 pub async fn show(State(app): State<App>, Path(run): Path<RunId>) -> Answer<Run> {
-    let history = read::one::<RunState>(&app, run).await?;
-    show::run(&app, &history).await.map(Json)
+    let row = views::run(&app.pool, run).await?.ok_or_else(|| Problem::not_found(run))?;
+    let shown = show::run(&mut Lookup::new(&app), &row, app.views.position()).await?;
+    shown.map(Json).ok_or_else(|| Problem::not_found(run))
 }
 
 /// The redacted summary of a step's newest plan
@@ -73,13 +73,10 @@ pub async fn plan(
     State(app): State<App>,
     Path((run, step)): Path<(RunId, StepId)>,
 ) -> Answer<Value> {
-    let history = read::one::<RunState>(&app, run).await?;
-    let newest = history.events.iter().rev().find_map(|(_, event)| match event {
-        RunEvent::PlanProduced { step: of, plan, .. } if *of == step => Some(plan.summary.clone()),
-        _ => None,
-    });
-    let digest = newest.ok_or_else(|| Problem::not_found(format!("a plan of {step}")))?;
-    let bytes = event_log::blob::get(&app.pool, &digest).await?;
+    let row = views::run(&app.pool, run).await?.ok_or_else(|| Problem::not_found(run))?;
+    let plan = row.plans.get(&step);
+    let digest = &plan.ok_or_else(|| Problem::not_found(format!("a plan of {step}")))?.summary;
+    let bytes = event_log::blob::get(&app.pool, digest).await?;
     let bytes = bytes.ok_or_else(|| Problem::internal(format!("no blob {digest}")))?;
     serde_json::from_slice(&bytes).map(Json).map_err(Problem::internal)
 }

@@ -1,4 +1,4 @@
-//! From what a thing is to what the wire says of it. No decision is made here, only words are found.
+//! From rows of views to what the wire says. No decision is made here, only words are found.
 mod app;
 mod build;
 mod diff;
@@ -6,7 +6,6 @@ mod install;
 mod job;
 mod run;
 mod runner;
-mod waiting;
 
 pub use app::{app, version};
 pub use build::build;
@@ -16,6 +15,8 @@ pub use job::job;
 pub use run::{run, summary};
 pub use runner::runner;
 
+use projections::views::waiting::Waiting as Row;
+use schemas::control::Waiting;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -23,9 +24,11 @@ use serde_json::Value;
 fn word(of: &impl Serialize) -> String {
     match serde_json::to_value(of) {
         Ok(Value::String(word)) => word,
-        Ok(Value::Object(tagged)) => {
-            tagged.get("type").and_then(Value::as_str).unwrap_or_default().to_owned()
-        }
         Ok(_) | Err(_) => String::new(),
     }
+}
+
+fn waiting(row: Row) -> Waiting {
+    let Row { on, detail, job, run, install, runner } = row;
+    Waiting { on: on.into(), detail, job, run, install, runner }
 }

@@ -2,65 +2,51 @@
 use axum::{Json, extract::State};
 use chrono::TimeDelta;
 use domain::{
-    access::{Access, AccessCommand, AccessEvent, IssuedToken, PrincipalKind, Role},
+    access::{Access, AccessCommand, IssuedToken, PrincipalKind, Role},
     ids::{PrincipalId, TokenId},
 };
 use futures::FutureExt as _;
+use projections::views::{principals, tokens};
 use schemas::control::{
-    Done, Listing, Page,
+    Done, Page,
     tokens::{self as wire, CreateToken, Token, TokenCreated},
 };
 use ulid::Ulid;
 
-use super::{
-    ask::{Ask, done, field},
-    read,
-    read::{History, Part},
-};
+use super::ask::{Ask, done, field};
 use crate::{
     auth::secret,
-    extract::{self, Path, Query},
+    extract::{self, Path},
     problem::{Answer, Problem},
     state::App,
 };
 
-/// All tokens, those of the newest principal first
+/// All tokens
 #[utoipa::path(
-    get, path = "/v1/tokens", tag = "access", params(Listing),
+    get, path = "/v1/tokens", tag = "access",
     responses((status = 200, body = Page<Token>)),
 )]
-pub async fn list(State(app): State<App>, Query(part): Query<Listing>) -> Answer<Page<Token>> {
-    let owned = &app;
-    let part = Part::of::<Access>(part.limit, part.cursor)?;
-    let page = read::list::<Access, _, _>(&app, part, |history| async move {
-        tokens(owned, &history).map(Some)
-    });
-    let Page { items, next } = page.await?;
-    Ok(Json(Page { items: items.into_iter().flatten().collect(), next }))
-}
-
-fn tokens(app: &App, history: &History<Access>) -> Result<Vec<Token>, Problem> {
-    let principal: PrincipalId = history.id.parse().map_err(Problem::internal)?;
-    let roles: Vec<_> = history.state.roles.iter().map(|role| role.as_str().to_owned()).collect();
-    let mut tokens = Vec::new();
-    for (stored, event) in &history.events {
-        let AccessEvent::TokenIssued(issued) = event else { continue };
-        let over = issued.expires_at.is_some_and(|end| end <= app.now());
-        let state = match (history.state.revoked.contains(&issued.token), over) {
+pub async fn list(State(app): State<App>) -> Answer<Page<Token>> {
+    let principals = principals::all(&app.pool).await?;
+    let roles = |principal: PrincipalId| {
+        let of = principals.iter().find(|row| row.principal == principal);
+        of.map(|row| row.roles.iter().map(|role| role.as_str().to_owned()).collect())
+    };
+    let now = app.now();
+    let token = |row: tokens::Row| Token {
+        id: row.token,
+        principal: row.principal,
+        roles: roles(row.principal).unwrap_or_default(),
+        state: match (row.revoked, row.is_heard(now)) {
             (true, _) => "revoked",
-            (false, true) => "expired",
-            (false, false) => "active",
-        };
-        tokens.push(Token {
-            id: issued.token,
-            principal,
-            roles: roles.clone(),
-            state: state.into(),
-            issued_at: stored.recorded_at,
-            expires_at: issued.expires_at,
-        });
-    }
-    Ok(tokens)
+            (false, false) => "expired",
+            (false, true) => "active",
+        }
+        .into(),
+        issued_at: row.issued_at,
+        expires_at: row.expires_at,
+    };
+    Ok(Json(Page::whole(tokens::all(&app.pool, None).await?.into_iter().map(token).collect())))
 }
 
 /// Make a principal with one role, and a token for it
@@ -123,15 +109,8 @@ pub async fn revoke(
     Path(token): Path<TokenId>,
     Ask { call, .. }: Ask,
 ) -> Answer<Done> {
-    let of: Option<String> = sqlx::query_scalar(
-        "select aggregate_id from log_event where aggregate_type = 'access' \
-         and event_type = 'access.token_issued' and payload ->> 'token' = $1",
-    )
-    .bind(token.to_string())
-    .fetch_optional(&app.pool)
-    .await?;
-    let of = of.ok_or_else(|| Problem::not_found(token))?;
-    let principal: PrincipalId = of.parse().map_err(Problem::internal)?;
+    let of = tokens::token(&app.pool, token).await?;
+    let principal = of.ok_or_else(|| Problem::not_found(token))?.principal;
     let told = app.engine.transact(&call, move |unit| {
         let revoke = AccessCommand::RevokeToken { token };
         async move { unit.tell::<Access>(principal, revoke).await.map(drop) }.boxed()

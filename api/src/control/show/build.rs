@@ -1,55 +1,45 @@
 //! Builds.
-use domain::{
-    app::App as AppState,
-    build::{Build as BuildState, BuildEvent, State},
-    job::Job,
-};
+use domain::build::State;
+use projections::views::{builds, waiting};
 use schemas::control::builds::{Artifact, Build};
 
 use super::{waiting, word};
-use crate::{control::read::History, problem::Problem, state::App};
+use crate::control::lookup::Lookup;
 
-/// A build; nothing when the stream has no order yet.
-pub async fn build(app: &App, history: &History<BuildState>) -> Result<Option<Build>, Problem> {
-    let Some(order) = &history.state.order else { return Ok(None) };
-    let of = app.engine.load::<AppState>(order.app).await?;
-    let ended = |event: &BuildEvent| {
-        matches!(event, BuildEvent::Succeeded { .. } | BuildEvent::Failed { .. })
-    };
-    let job = history.events.iter().rev().find_map(|(_, event)| match event {
-        BuildEvent::JobQueued { job } => Some(*job),
-        BuildEvent::Requested(_)
-        | BuildEvent::Succeeded { .. }
-        | BuildEvent::Failed { .. }
-        | BuildEvent::Awaited { .. } => None,
-    });
+/// A build, and what its job waits for.
+pub async fn build(look: &mut Lookup<'_>, row: &builds::Row) -> Result<Build, sqlx::Error> {
+    let order = &row.order;
+    let app = look.app(order.app).await?;
     let mut build = Build {
-        id: history.id.parse().map_err(Problem::internal)?,
+        id: row.build,
         app: order.app,
-        app_name: of.name.unwrap_or_default(),
+        app_name: app.map(|app| app.name.clone()).unwrap_or_default(),
         component: order.component,
         component_name: order.component_name.clone(),
         kind: order.kind.clone(),
         config_version: order.config_version,
         source: order.source.clone(),
-        state: "requested".into(),
-        job,
+        state: row.word().into(),
+        job: row.job,
         artifact: None,
         reason: None,
         detail: None,
         waiting: None,
-        requested_at: history.began(),
-        ended_at: history.last(ended),
+        requested_at: row.requested_at,
+        ended_at: row.ended_at,
     };
-    match &history.state.state {
+    match &row.state {
         State::Unborn | State::Requested => {}
         State::Building { job } => {
-            let state = app.engine.load::<Job>(job).await?;
-            build.state = if state.execution().is_some() { "running" } else { "queued" }.into();
-            build.waiting = waiting::job(app, &state).await?;
+            if let Some(job) = look.job(*job).await? {
+                if job.held().is_some() {
+                    build.state = "running".into();
+                }
+                let runner = look.build_runner().await?;
+                build.waiting = waiting::of_job(&job, runner.as_ref(), 0).map(waiting);
+            }
         }
         State::Succeeded { artifact } => {
-            build.state = "succeeded".into();
             build.artifact = Some(Artifact {
                 repository: artifact.repository.clone(),
                 digest: artifact.digest.clone(),
@@ -57,9 +47,8 @@ pub async fn build(app: &App, history: &History<BuildState>) -> Result<Option<Bu
             });
         }
         State::Failed { reason, detail } => {
-            build.state = "failed".into();
             (build.reason, build.detail) = (Some(word(reason)), Some(detail.clone()));
         }
     }
-    Ok(Some(build))
+    Ok(build)
 }

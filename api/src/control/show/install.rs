@@ -3,23 +3,28 @@ use std::collections::BTreeMap;
 
 use domain::{
     app::App as AppState,
-    ids::TokenId,
-    install::{Deployed, Install as InstallOf},
+    ids::{RunId, TokenId},
+    install::Deployed,
 };
+use projections::views::installs;
 use schemas::control::installs::{Enrolment, Install, InstallComponent};
 use serde_json::Value;
 
 use crate::{
     compose::config::published,
-    control::read::History,
+    control::lookup::Lookup,
     problem::Problem,
     state::App,
     usecases::{enrolments::Issued, installs::resolved},
 };
 
-/// An install; nothing when the stream has no beginning yet.
-pub async fn install(app: &App, history: &History<InstallOf>) -> Result<Option<Install>, Problem> {
-    let state = &history.state;
+/// An install, with its components as the config version that it is on has them.
+pub async fn install(
+    app: &App,
+    look: &mut Lookup<'_>,
+    row: &installs::Row,
+) -> Result<Option<Install>, Problem> {
+    let state = &row.state;
     let Some(app_id) = state.app else { return Ok(None) };
     let of = app.engine.load::<AppState>(app_id).await?;
     let bundle = &published(&of, state.config_version)?.bundle;
@@ -37,31 +42,30 @@ pub async fn install(app: &App, history: &History<InstallOf>) -> Result<Option<I
         held_by: state.sandbox_holder.map(|holder| holder.run),
     });
     let mut components: BTreeMap<&str, InstallComponent> = BTreeMap::new();
-    for wanted in &config.app.components {
-        let has = state.components.get(&wanted.name);
-        let part = component(&wanted.name, &wanted.module.kind, has, held(&wanted.name));
-        components.insert(&wanted.name, part);
+    let declared = config.app.components.iter().map(|c| (c.name.as_str(), c.module.kind.as_str()));
+    let left = state.components.keys().map(|name| (name.as_str(), "no longer in the config"));
+    for (name, kind) in declared.chain(left) {
+        let gone = row.torn_down.contains(name);
+        let part = || component(name, kind, state.components.get(name), gone, held(name));
+        components.entry(name).or_insert_with(part);
     }
-    for (name, has) in &state.components {
-        let gone = || component(name, "no longer in the config", Some(has), held(name));
-        components.entry(name).or_insert_with(gone);
-    }
+    let app_name = look.app(app_id).await?.map(|of| of.name.clone());
     Ok(Some(Install {
-        id: history.id.parse().map_err(Problem::internal)?,
+        id: row.install,
         name: state.name.clone(),
         app: app_id,
-        app_name: of.name.unwrap_or_default(),
+        app_name: app_name.unwrap_or_default(),
         config_version: state.config_version,
-        state: word(state, config.app.components.len()).into(),
+        state: row.word().into(),
         auto_approve: state.auto_approve,
         inputs: inputs.into_iter().map(|(name, text)| (name, Value::String(text))).collect(),
         stack: state.stack.as_ref().map(|stack| stack.outputs.clone()).unwrap_or_default(),
-        runner: state.stack.as_ref().map(|stack| stack.runner),
+        runner: row.runner(),
         sandbox,
         components: components.into_values().collect(),
         runs: state.runs.keys().copied().collect(),
-        created_at: history.began(),
-        position: app.engine.log().position(),
+        created_at: row.created_at,
+        position: app.views.position(),
     }))
 }
 
@@ -69,33 +73,22 @@ fn component(
     name: &str,
     kind: &str,
     has: Option<&Deployed>,
-    held_by: Option<domain::ids::RunId>,
+    torn_down: bool,
+    held_by: Option<RunId>,
 ) -> InstallComponent {
     InstallComponent {
         name: name.into(),
         kind: kind.into(),
-        state: if has.is_some() { "deployed" } else { "absent" }.into(),
+        state: match (has, torn_down) {
+            (Some(_), _) => "deployed",
+            (None, true) => "torn_down",
+            (None, false) => "absent",
+        }
+        .into(),
         config_version: has.map(|has| has.config_version),
         build: has.map(|has| has.build),
         outputs: has.map(|has| has.outputs.clone()).unwrap_or_default(),
         held_by,
-    }
-}
-
-fn word(state: &InstallOf, wanted: usize) -> &'static str {
-    let deployed = state.components.len();
-    if state.deprovisioned {
-        "deprovisioned"
-    } else if state.stack.is_none() {
-        "waiting_for_runner"
-    } else if !state.runs.is_empty() {
-        "changing"
-    } else if wanted > 0 && deployed == 0 {
-        "empty"
-    } else if deployed < wanted {
-        "partial"
-    } else {
-        "active"
     }
 }
 

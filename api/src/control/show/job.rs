@@ -1,124 +1,90 @@
 //! Jobs and their attempts.
-use domain::job::{Contact, Job as JobState, JobEvent, Origin, State};
-use domain::run::Run;
+use projections::views::{jobs, waiting};
 use schemas::control::jobs::{Attempt, Job, SealedLog};
 
 use super::{waiting, word};
-use crate::{control::read::History, problem::Problem, state::App};
+use crate::control::lookup::Lookup;
 
-/// A job; nothing when the stream has no work yet.
-pub async fn job(app: &App, history: &History<JobState>) -> Result<Option<Job>, Problem> {
-    let Some(work) = &history.state.work else { return Ok(None) };
-    let id = history.id.parse().map_err(Problem::internal)?;
-    let cancel = history.state.execution().and_then(|held| held.cancel.as_ref());
+/// A job, what it is for, and what it waits for.
+pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Error> {
+    let cancel = row.cancel.as_ref().filter(|_| row.ended_at.is_none());
     let mut job = Job {
-        id,
-        kind: word(&work.kind),
-        class: word(&work.class),
-        state: state(&history.state).into(),
+        id: row.job,
+        kind: word(&row.work.kind),
+        class: word(&row.work.class),
+        state: row.state.as_str().into(),
         cancelling: cancel.is_some(),
-        manifest: work.manifest.clone(),
-        install: None,
-        run: None,
-        step: None,
-        build: None,
+        manifest: row.work.manifest.clone(),
+        install: row.install(),
+        run: row.step().map(|(run, _)| run),
+        step: row.step().map(|(_, step)| step),
+        build: row.build(),
         name: None,
-        attempts: attempts(history),
-        waiting: waiting::job(app, &history.state).await?,
-        reason: None,
-        detail: None,
-        queued_at: history.began(),
-        ended_at: history.last(JobEvent::is_end),
+        attempts: row.attempts.iter().map(attempt).collect(),
+        waiting: None,
+        reason: row.failure.as_ref().map(|failure| word(&failure.reason)),
+        detail: row.failure.as_ref().map(|failure| failure.detail.clone()),
+        queued_at: row.queued_at,
+        ended_at: row.ended_at,
     };
-    match work.origin {
-        Origin::Build { build, .. } => {
-            let order = app.engine.load::<domain::build::Build>(build).await?.order;
-            (job.build, job.name) = (Some(build), order.map(|order| order.component_name));
-        }
-        Origin::Step { install, run, step } => {
-            let state = app.engine.load::<Run>(run).await?;
-            job.name = state.step(step).map(|step| super::run::name(&step.spec.target));
-            (job.install, job.run, job.step) = (Some(install), Some(run), Some(step));
-        }
-    }
-    (job.reason, job.detail) = why(history);
     if cancel.is_some_and(|cancel| cancel.unconfirmed) {
         job.detail = Some("asked to stop, and the runner has not confirmed it".into());
     }
-    Ok(Some(job))
-}
-
-fn state(job: &JobState) -> String {
-    match &job.state {
-        State::Unborn | State::Queued { .. } => "queued".into(),
-        State::Claimed(held) | State::Running(held) if held.contact == Contact::Disconnected => {
-            "disconnected".into()
-        }
-        State::Claimed(_) => "claimed".into(),
-        State::Running(_) => "running".into(),
-        State::OutcomeUnknown(_) => "outcome_unknown".into(),
-        State::Ended { outcome, .. } => outcome.to_string(),
+    if let Some(build) = row.build() {
+        let build = look.build(build).await?;
+        job.name = build.map(|build| build.order.component_name.clone());
     }
-}
-
-/// Why it did not succeed.
-fn why(history: &History<JobState>) -> (Option<String>, Option<String>) {
-    let said = history.events.iter().rev().find_map(|(_, event)| match event {
-        JobEvent::Failed { reason, detail, .. } => Some((word(reason), detail.clone())),
-        JobEvent::Lost { proof, .. } => Some((word(proof), String::new())),
-        _ => None,
-    });
-    let (reason, detail) = said.unzip();
-    (reason, detail.filter(|detail| !detail.is_empty()))
-}
-
-/// One for each claim, told from the events after it.
-fn attempts(history: &History<JobState>) -> Vec<Attempt> {
-    let mut attempts: Vec<Attempt> = Vec::new();
-    for (stored, event) in &history.events {
-        let at = stored.recorded_at;
-        if let JobEvent::Claimed { execution, runner, attempt, .. } = event {
-            attempts.push(Attempt {
-                attempt: *attempt,
-                execution: *execution,
-                runner: *runner,
-                phase: None,
-                claimed_at: at,
-                started_at: None,
-                ended_at: None,
-                exit_code: None,
-                signal: None,
-                log: None,
-            });
-            continue;
-        }
-        if let JobEvent::LogSealed(log) = event {
-            let of = attempts.iter_mut().find(|attempt| attempt.execution == log.execution);
-            if let Some(attempt) = of {
-                attempt.log = Some(SealedLog {
-                    length_bytes: log.length_bytes,
-                    sha256: log.sha256.clone(),
-                    omitted_bytes: log.omitted_bytes,
-                    complete: log.complete,
-                });
-            }
-            continue;
-        }
-        let Some(attempt) = attempts.last_mut() else { continue };
-        match event {
-            JobEvent::Started { .. } => attempt.started_at = Some(at),
-            JobEvent::PhaseEntered { phase, .. } => attempt.phase = Some(phase.clone()),
-            JobEvent::Requeued { .. } => attempt.ended_at = Some(at),
-            JobEvent::Succeeded { exit_code, .. } => {
-                (attempt.ended_at, attempt.exit_code) = (Some(at), *exit_code);
-            }
-            JobEvent::Failed { exit_code, signal, .. } => {
-                attempt.ended_at = Some(at);
-                (attempt.exit_code, attempt.signal) = (*exit_code, *signal);
-            }
-            JobEvent::Cancelled { .. } | JobEvent::Lost { .. } => attempt.ended_at = Some(at),
-            _ => {}
-        }
+    if let Some((run, step)) = row.step() {
+        let run = look.run(run).await?;
+        let step = run.as_ref().and_then(|run| run.state.step(step));
+        job.name = step.map(|step| waiting::name(&step.spec.target).to_owned());
     }
-    attempts
+    if row.ended_at.is_none() {
+        job.waiting = awaited(look, row).await?.map(waiting);
+    }
+    Ok(job)
+}
+
+async fn awaited(
+    look: &mut Lookup<'_>,
+    row: &jobs::Row,
+) -> Result<Option<waiting::Waiting>, sqlx::Error> {
+    let Some(install) = row.install() else {
+        let runner = look.build_runner().await?;
+        let held = match &runner {
+            Some(runner) => look.held(runner.runner).await?.len(),
+            None => 0,
+        };
+        return Ok(waiting::of_job(row, runner.as_ref(), held));
+    };
+    let runner = look.install(install).await?.and_then(|install| install.runner());
+    let runner = match runner {
+        Some(runner) => look.runner(runner).await?,
+        None => None,
+    };
+    let held = match &runner {
+        Some(runner) => look.held(runner.runner).await?.len(),
+        None => 0,
+    };
+    Ok(waiting::of_job(row, runner.as_deref(), held))
+}
+
+fn attempt(row: &jobs::Attempt) -> Attempt {
+    Attempt {
+        attempt: row.attempt,
+        execution: row.execution,
+        runner: row.runner,
+        phase: row.phases.last().map(|(phase, _)| phase.clone()),
+        claimed_at: row.claimed_at,
+        started_at: row.started_at,
+        ended_at: row.ended_at,
+        exit_code: row.exit_code,
+        signal: row.signal,
+        log: row.log.as_ref().map(|log| SealedLog {
+            length_bytes: log.length_bytes,
+            sha256: log.sha256.clone(),
+            omitted_bytes: log.omitted_bytes,
+            complete: log.complete,
+        }),
+    }
 }

@@ -1,109 +1,117 @@
 //! Runs and their steps.
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use domain::{
     ids::StepId,
-    install::Install,
-    run::{
-        Cause, Operation, Outcome, Run as RunState, RunEvent, Step as StepOf, StepState, Target,
-    },
+    run::{Cause, Operation, PlanFacts, Step as StepOf, StepState, Target},
+};
+use projections::views::{
+    installs, runs,
+    waiting::{self, Around},
 };
 use schemas::control::runs::{Decision, Plan, Run, RunSummary, Step};
 
 use super::{waiting, word};
-use crate::{control::read::History, problem::Problem, state::App};
+use crate::control::lookup::Lookup;
 
-/// A run in a list; nothing when the stream has no request yet.
+/// A run in a list; nothing before it is requested.
 pub async fn summary(
-    app: &App,
-    history: &History<RunState>,
-) -> Result<Option<RunSummary>, Problem> {
-    let run = &history.state;
-    let Some(request) = &run.request else { return Ok(None) };
-    let install = app.engine.load::<Install>(request.install).await?;
+    look: &mut Lookup<'_>,
+    row: &runs::Row,
+) -> Result<Option<RunSummary>, sqlx::Error> {
+    let Some(request) = &row.state.request else { return Ok(None) };
+    let install = look.install(request.install).await?;
     Ok(Some(RunSummary {
-        id: history.id.parse().map_err(Problem::internal)?,
+        id: row.run,
         install: request.install,
-        install_name: install.name,
+        install_name: install.map(|install| install.state.name.clone()).unwrap_or_default(),
         kind: word(&request.kind),
-        state: state(run).into(),
+        state: row.word().into(),
         requested_by: request.by.to_string(),
         reason: request.reason.clone(),
         config_version: Some(request.config_version),
-        steps: run.steps.len() as u64,
-        steps_ended: run.steps.iter().filter(|step| step.state.is_over()).count() as u64,
-        requested_at: history.began(),
-        ended_at: history.last(|event| matches!(event, RunEvent::Finished { .. })),
+        steps: row.state.steps.len() as u64,
+        steps_ended: row.state.steps.iter().filter(|step| step.state.is_over()).count() as u64,
+        requested_at: row.requested_at,
+        ended_at: row.ended_at,
     }))
 }
 
-/// A run with its steps.
-pub async fn run(app: &App, history: &History<RunState>) -> Result<Run, Problem> {
-    let position = app.engine.log().position();
-    let head = summary(app, history).await?;
-    let head = head.ok_or_else(|| Problem::not_found(&history.id))?;
-    let install = app.engine.load::<Install>(head.install).await?;
+/// A run with its steps; nothing before it is requested.
+pub async fn run(
+    look: &mut Lookup<'_>,
+    row: &runs::Row,
+    position: u64,
+) -> Result<Option<Run>, sqlx::Error> {
+    let Some(head) = summary(look, row).await? else { return Ok(None) };
+    let install = look.install(head.install).await?;
+    let waits = match &install {
+        Some(install) => waits(look, row, install).await?,
+        None => HashMap::new(),
+    };
     let mut layers: HashMap<StepId, u32> = HashMap::new();
     let mut dag = Vec::new();
-    for step in &history.state.steps {
-        let spec = &step.spec;
+    for at in &row.state.steps {
+        let spec = &at.spec;
         let deepest = spec.needs.iter().filter_map(|id| layers.get(id)).max();
         let layer = deepest.map_or(0, |layer| layer + 1);
         layers.insert(spec.step, layer);
-        let waiting = match history.state.outcome {
-            None => waiting::step(app, (&history.id, &history.state), step, &install).await?,
-            Some(_) => None,
-        };
         dag.push(Step {
             id: spec.step,
-            kind: kind(step),
-            name: name(&spec.target),
+            kind: kind(at).into(),
+            name: waiting::name(&spec.target).to_owned(),
             depends_on: spec.needs.clone(),
             layer,
-            state: step_state(&step.state).into(),
-            job: step.jobs.last().copied(),
-            plan: plan(history, spec.step),
-            decision: decision(history, spec.step),
-            waiting,
-            reason: reason(&step.state),
+            state: step_state(&at.state).into(),
+            job: at.jobs.last().copied(),
+            plan: row.plans.get(&spec.step).map(plan),
+            decision: row.decisions.get(&spec.step).map(decision),
+            waiting: waits.get(&spec.step).cloned(),
+            reason: reason(&at.state),
         });
     }
-    let retry_of = history.state.request.as_ref().and_then(|request| match request.cause {
+    let retry_of = row.state.request.as_ref().and_then(|request| match request.cause {
         Cause::Retry { of } => Some(of),
         Cause::Asked | Cause::RunnerEnrolled => None,
     });
-    Ok(Run { run: head, dag, retry_of, position })
+    Ok(Some(Run { run: head, dag, retry_of, position }))
 }
 
-fn state(run: &RunState) -> &'static str {
-    let asks = |step: &StepOf| matches!(step.state, StepState::AwaitingApproval { .. });
-    match (&run.outcome, &run.cancel) {
-        (Some(Outcome::Succeeded), _) => "succeeded",
-        (Some(Outcome::Failed), _) => "failed",
-        (Some(Outcome::Cancelled), _) => "cancelled",
-        (Some(Outcome::Denied), _) => "denied",
-        (None, Some(_)) => "cancelling",
-        (None, None) if run.steps.iter().any(asks) => "waiting_for_approval",
-        (None, None) => "running",
+/// What each step waits for.
+async fn waits(
+    look: &mut Lookup<'_>,
+    row: &runs::Row,
+    install: &installs::Row,
+) -> Result<HashMap<StepId, schemas::control::Waiting>, sqlx::Error> {
+    if row.state.outcome.is_some() {
+        return Ok(HashMap::new());
     }
-}
-
-/// What a step is about, by name.
-pub fn name(target: &Target) -> String {
-    match target {
-        Target::Sandbox { .. } => "sandbox".into(),
-        Target::Component { name, .. } | Target::Action { name } => name.clone(),
+    let jobs = look.jobs_of(row.run).await?;
+    let mut builds = BTreeMap::new();
+    for at in &row.state.steps {
+        if let Target::Sandbox { build } | Target::Component { build, .. } = &at.spec.target
+            && let Some(row) = look.build(*build).await?
+        {
+            builds.insert(*build, (*row).clone());
+        }
     }
+    let runner = match install.runner() {
+        Some(runner) => look.runner(runner).await?,
+        None => None,
+    };
+    let around =
+        Around { run: row, install, jobs: &jobs, builds: &builds, runner: runner.as_deref() };
+    let step = |at: &StepOf| Some((at.spec.step, waiting(waiting::of_step(at, around)?)));
+    Ok(row.state.steps.iter().filter_map(step).collect())
 }
 
-fn kind(step: &StepOf) -> String {
+fn kind(step: &StepOf) -> &'static str {
     match (&step.spec.target, step.spec.operation) {
         (Target::Sandbox { .. }, Operation::Apply | Operation::Execute) => "sandbox",
         (Target::Component { .. }, Operation::Apply | Operation::Execute) => "deploy",
         (Target::Sandbox { .. } | Target::Component { .. }, Operation::Destroy) => "destroy",
         (Target::Action { .. }, _) => "action",
     }
-    .into()
 }
 
 fn step_state(state: &StepState) -> &'static str {
@@ -136,42 +144,23 @@ fn reason(state: &StepState) -> Option<String> {
     }
 }
 
-/// The newest plan of a step that was not voided.
-fn plan(history: &History<RunState>, of: StepId) -> Option<Plan> {
-    let mut newest = None;
-    for (_, event) in &history.events {
-        match event {
-            RunEvent::PlanProduced { step, plan, .. } if *step == of => {
-                newest = Some(Plan {
-                    digest: plan.digest.clone(),
-                    noop: plan.noop,
-                    add: plan.add,
-                    change: plan.change,
-                    destroy: plan.destroy,
-                    tool: None,
-                    summary: plan.summary.clone(),
-                });
-            }
-            RunEvent::PlanVoided { step, .. } | RunEvent::StepRetried { step, .. }
-                if *step == of =>
-            {
-                newest = None;
-            }
-            _ => {}
-        }
+fn plan(facts: &PlanFacts) -> Plan {
+    Plan {
+        digest: facts.digest.clone(),
+        noop: facts.noop,
+        add: facts.add,
+        change: facts.change,
+        destroy: facts.destroy,
+        tool: None,
+        summary: facts.summary.clone(),
     }
-    newest
 }
 
-/// The last word on a step's plan.
-fn decision(history: &History<RunState>, of: StepId) -> Option<Decision> {
-    history.events.iter().rev().find_map(|(stored, event)| {
-        let (verdict, by, reason) = match event {
-            RunEvent::Approved { step, by, reason, .. } if *step == of => ("approved", by, reason),
-            RunEvent::Denied { step, by, reason, .. } if *step == of => ("denied", by, reason),
-            _ => return None,
-        };
-        let (by, reason) = (by.to_string(), Some(reason.clone()).filter(|r| !r.is_empty()));
-        Some(Decision { verdict: verdict.into(), by, reason, at: stored.recorded_at })
-    })
+fn decision(said: &runs::Decision) -> Decision {
+    Decision {
+        verdict: said.verdict.as_str().into(),
+        by: said.by.to_string(),
+        reason: said.reason.clone(),
+        at: said.at,
+    }
 }

@@ -1,0 +1,149 @@
+//! `/v1/projections`: how far the views are, and making them again or holding them against the log.
+use std::convert::Infallible;
+
+use axum::{
+    Json,
+    extract::State,
+    response::sse::{Event, KeepAlive, Sse},
+};
+use futures::{Stream, future::BoxFuture};
+use projections::{Class, Difference, RebuildError};
+use schemas::control::{
+    Page,
+    projections::{Progress, Projection},
+};
+use tokio::sync::mpsc;
+
+use crate::{
+    extract::Path,
+    problem::{Answer, Problem},
+    state::App,
+};
+
+/// All projections and how far they are
+#[utoipa::path(
+    get, path = "/v1/projections", tag = "projections",
+    responses((status = 200, body = Page<Projection>)),
+)]
+pub async fn list(State(app): State<App>) -> Answer<Page<Projection>> {
+    let mut connection = app.pool.acquire().await?;
+    let all = projections::list(&mut connection).await?;
+    let shown = |status: projections::Status| Projection {
+        name: status.name.into(),
+        class: match status.class {
+            Class::Synchronous => "synchronous",
+            Class::Asynchronous => "asynchronous",
+        }
+        .into(),
+        version: status.version.unsigned_abs(),
+        position: status.position,
+        lag: status.lag,
+    };
+    Ok(Json(Page::whole(all.into_iter().map(shown).collect())))
+}
+
+/// Make a projection again while the server runs
+#[utoipa::path(
+    post, path = "/v1/projections/{name}/rebuild", tag = "projections",
+    params(("name" = String, Path, description = "The projection's name")),
+    responses((status = 200, body = Progress, content_type = "text/event-stream")),
+)]
+pub async fn rebuild(
+    State(app): State<App>,
+    Path(name): Path<String>,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+    known(&app, &name).await?;
+    Ok(told(name, move |name, said| {
+        Box::pin(async move {
+            let done = projections::rebuild(&app.pool, &name, report(&name, &said)).await?;
+            Ok(Progress { rows: Some(done.rows), ..over(&name, done.position) })
+        })
+    }))
+}
+
+/// Hold every row of a projection against the log
+#[utoipa::path(
+    post, path = "/v1/projections/{name}/verify", tag = "projections",
+    params(("name" = String, Path, description = "The projection's name")),
+    responses((status = 200, body = Progress, content_type = "text/event-stream")),
+)]
+pub async fn verify(
+    State(app): State<App>,
+    Path(name): Path<String>,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+    known(&app, &name).await?;
+    Ok(told(name, move |name, said| {
+        Box::pin(async move {
+            let done = projections::verify(&app.pool, &name, report(&name, &said)).await?;
+            let differences = done.differences.iter().map(Difference::to_string).collect();
+            let over = over(&name, done.position);
+            Ok(Progress { rows: Some(done.rows), differences, ..over })
+        })
+    }))
+}
+
+async fn known(app: &App, name: &str) -> Result<(), Problem> {
+    let mut connection = app.pool.acquire().await?;
+    let all = projections::list(&mut connection).await?;
+    if all.iter().any(|status| status.name == name) {
+        return Ok(());
+    }
+    let names: Vec<_> = all.iter().map(|status| status.name).collect();
+    Err(Problem::not_found(format!("the projection {name:?} (there are {})", names.join(", "))))
+}
+
+type Said = mpsc::UnboundedSender<Progress>;
+
+/// Do it apart from the connection: a listener that goes away does not stop a swap half way.
+fn told(
+    name: String,
+    work: impl FnOnce(String, Said) -> BoxFuture<'static, Result<Progress, RebuildError>>,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let (said, mut heard) = mpsc::unbounded_channel::<Progress>();
+    let doing = work(name.clone(), said.clone());
+    tokio::spawn(async move {
+        let last = doing.await.unwrap_or_else(|error| {
+            tracing::warn!(projection = name, reason = %error, "Work on {name} failed: {error}");
+            let (state, detail) = ("failed".into(), Some(error.to_string()));
+            Progress { state, detail, ..over(&name, 0) }
+        });
+        // Nobody listens any more: it is done all the same.
+        let _ = said.send(last);
+    });
+    let events = async_stream::stream! {
+        while let Some(progress) = heard.recv().await {
+            let event = Event::default().event("progress").json_data(&progress);
+            yield Ok(event.unwrap_or_else(|_| Event::default().comment("unreadable")));
+        }
+    };
+    Sse::new(events).keep_alive(KeepAlive::default())
+}
+
+/// A reporter that speaks at most once per hundredth of the way.
+fn report(name: &str, said: &Said) -> impl FnMut(projections::Progress) + Send + 'static {
+    let (name, said, mut last) = (name.to_owned(), said.clone(), None);
+    move |progress| {
+        let (state, events, total) = match progress {
+            projections::Progress::Replaying { events, total } => ("replaying", events, total),
+            projections::Progress::Swapping => ("swapping", 0, 0),
+            projections::Progress::Comparing => ("comparing", 0, 0),
+        };
+        let hundredth = (state, events.saturating_mul(100) / total.max(1));
+        if last.replace(hundredth) != Some(hundredth) {
+            let state = state.into();
+            let _ = said.send(Progress { state, events, total, ..over(&name, 0) });
+        }
+    }
+}
+
+fn over(name: &str, position: u64) -> Progress {
+    Progress {
+        projection: name.into(),
+        state: "done".into(),
+        events: position,
+        total: position,
+        rows: None,
+        differences: Vec::new(),
+        detail: None,
+    }
+}
