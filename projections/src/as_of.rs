@@ -31,6 +31,6 @@ pub async fn rows_at<P: Projection>(
     let events = log.read_stream(stream, 0).await?;
     let then = events.iter().take_while(|event| event.position <= position);
     let recorded = then.map(Recorded::read).collect::<Result<Vec<_>, _>>()?;
-    let rows = fold::<P>(&recorded, |_| None);
+    let rows = fold::<P>(&recorded.iter().collect::<Vec<_>>(), |_| None);
     Ok(rows.into_iter().filter_map(|(key, row)| row.map(|row| (key, row))).collect())
 }

@@ -19,7 +19,7 @@ pub(crate) trait View: Send + Sync {
     fn version(&self) -> i32;
     fn class(&self) -> Class;
     fn table(&self) -> String;
-    fn wants(&self, aggregate: &str) -> bool;
+    fn aggregates(&self) -> &'static [&'static str];
     fn columns(&self) -> Vec<&'static str>;
     fn folding(&self) -> Box<dyn Folding>;
 }
@@ -31,7 +31,7 @@ pub(crate) trait Folding: Send + Sync {
         &'a mut self,
         connection: &'a mut PgConnection,
         table: &'a str,
-        events: &'a [Recorded],
+        events: &'a [&'a Recorded],
     ) -> BoxFuture<'a, Result<(), LogError>>;
 
     /// Somebody else may have written, or what was written was rolled back.
@@ -53,8 +53,8 @@ impl<P: Projection> View for Of<P> {
     fn table(&self) -> String {
         P::table()
     }
-    fn wants(&self, aggregate: &str) -> bool {
-        P::AGGREGATES.contains(&aggregate)
+    fn aggregates(&self) -> &'static [&'static str] {
+        P::AGGREGATES
     }
     fn columns(&self) -> Vec<&'static str> {
         P::COLUMNS.iter().map(|(name, _)| *name).collect()
@@ -73,7 +73,7 @@ impl<P: Projection> Folding for Known<P> {
         &'a mut self,
         connection: &'a mut PgConnection,
         table: &'a str,
-        events: &'a [Recorded],
+        events: &'a [&'a Recorded],
     ) -> BoxFuture<'a, Result<(), LogError>> {
         Box::pin(async move {
             if self.rows.len() > KEPT {
@@ -101,7 +101,7 @@ impl<P: Projection> Folding for Known<P> {
 
 /// The keys whose rows have to be read. A stream's first event finds no row: nothing was before it.
 pub(crate) fn unknown<P: Projection>(
-    events: &[Recorded],
+    events: &[&Recorded],
     known: impl Fn(&str) -> bool,
 ) -> Vec<String> {
     let mut seen = HashMap::new();
@@ -115,7 +115,7 @@ pub(crate) fn unknown<P: Projection>(
 
 /// The rows that these events change, as they are afterwards.
 pub(crate) fn fold<P: Projection>(
-    events: &[Recorded],
+    events: &[&Recorded],
     before: impl Fn(&str) -> Option<P::Row>,
 ) -> Rows<P> {
     let mut rows: Rows<P> = Rows::<P>::new();

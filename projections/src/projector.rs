@@ -4,7 +4,7 @@
 //! Any number of servers may run it on one database: the positions are locked while a page is written.
 use std::{collections::HashMap, time::Duration};
 
-use event_log::{EventLog, LogError, read::read};
+use event_log::{EventLog, LogError};
 use sqlx::{PgConnection, PgPool, Row};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -12,12 +12,13 @@ use tracing::{info, warn};
 use crate::{
     Class, Recorded,
     catalogue::{LIVE, views},
+    fact,
     fold::{Folding, View},
     rebuild,
 };
 
 /// How many events are taken at once.
-const PAGE: u32 = 1_000;
+const PAGE: u64 = 1_000;
 /// How long to wait after an error.
 const RETRY: Duration = Duration::from_secs(1);
 /// How often to look what other servers projected.
@@ -126,8 +127,8 @@ impl Projector {
         while !self.reached.is_closed() {
             positions.borrow_and_update();
             match self.page().await {
-                Ok((_, true)) => continue,
-                Ok((_, false)) => {}
+                Ok(true) => continue,
+                Ok(false) => {}
                 Err(error) => {
                     warn!(%error, "Cannot project, trying again: {error}");
                     self.forget();
@@ -144,28 +145,33 @@ impl Projector {
         }
     }
 
-    /// Take one page. Where all views are now, and whether there may be more.
-    async fn page(&mut self) -> Result<(u64, bool), LogError> {
+    /// Take one page: whether there is more.
+    async fn page(&mut self) -> Result<bool, LogError> {
         let mut tx = self.pool.begin().await?;
         let at = self.locked(&mut tx).await?;
         let from = at.values().copied().min().unwrap_or(0);
-        let events = read(&mut *tx, from, PAGE).await?;
-        let Some(to) = events.last().map(|last| last.position) else {
+        let head = rebuild::head(&mut tx).await?;
+        let to = head.min(from + PAGE);
+        if to <= from {
             tx.rollback().await?;
             self.reached.send_replace(from);
-            return Ok((from, false));
-        };
+            return Ok(false);
+        }
+        let mut all: Vec<&str> = vec![];
+        self.views.iter().for_each(|(_, view)| all.extend(view.aggregates()));
+        let events = fact::page(&mut tx, (from, to), &all).await?;
         for (folding, view) in &mut self.views {
-            let after = at.get(view.name()).copied().unwrap_or(0);
+            // A view that another version of the program has made again is no longer ours.
+            let Some(&after) = at.get(view.name()) else { continue };
             if self.known.get(view.name()) != Some(&after) {
                 folding.forget();
             }
-            let wanted = events
-                .iter()
-                .filter(|event| event.position > after && view.wants(&event.stream.aggregate_type));
-            let recorded = wanted.map(Recorded::read).collect::<Result<Vec<_>, _>>()?;
-            if !recorded.is_empty() {
-                folding.project(&mut tx, &view.table(), &recorded).await?;
+            let wanted = |event: &&Recorded| {
+                event.position > after && view.aggregates().contains(&event.aggregate())
+            };
+            let ours: Vec<&Recorded> = events.iter().filter(wanted).collect();
+            if !ours.is_empty() {
+                folding.project(&mut tx, &view.table(), &ours).await?;
             }
         }
         let names: Vec<&str> = at.keys().copied().collect();
@@ -182,7 +188,7 @@ impl Projector {
         self.known = at.into_iter().map(|(name, at)| (name, at.max(to))).collect();
         let all = self.known.values().copied().min().unwrap_or(to);
         self.reached.send_replace(all);
-        Ok((all, events.len() == PAGE as usize))
+        Ok(to < head)
     }
 
     /// Where each view is, locked until the end of the transaction.

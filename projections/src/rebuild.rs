@@ -2,19 +2,20 @@
 //! view, and what was the view is kept beside it.
 //!
 //! It may be killed at any time: it goes on where its shadow is.
-use event_log::{LogError, read::read};
+use event_log::LogError;
 use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool, Row};
 
 use crate::{
     Class, Recorded,
     catalogue::{LIVE, SHADOW, view},
+    fact,
     fold::{Folding, View},
     swap::swap,
 };
 
 /// How many events are taken at once.
-const PAGE: u32 = 5_000;
+const PAGE: u64 = 5_000;
 
 /// Why a view was not made again. What was there is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -174,15 +175,13 @@ pub(crate) async fn page(
     folding: &mut dyn Folding,
     table: &str,
 ) -> Result<u64, LogError> {
-    let mut events = read(&mut *connection, before, PAGE).await?;
-    events.retain(|event| event.position <= last);
-    let at = events.last().map_or(before, |last| last.position);
-    let wanted = events.iter().filter(|event| view.wants(&event.stream.aggregate_type));
-    let recorded = wanted.map(Recorded::read).collect::<Result<Vec<_>, _>>()?;
-    if !recorded.is_empty() {
-        folding.project(connection, table, &recorded).await?;
+    let at = head(&mut *connection).await?.min(last).min(before.saturating_add(PAGE));
+    let events = fact::page(&mut *connection, (before, at), view.aggregates()).await?;
+    if !events.is_empty() {
+        let events: Vec<&Recorded> = events.iter().collect();
+        folding.project(connection, table, &events).await?;
     }
-    Ok(at)
+    Ok(at.max(before))
 }
 
 /// The position of the last event.

@@ -66,6 +66,7 @@ impl<P: Projection> Riding<P> {
                 }
             }
         }
+        let recorded: Vec<&Recorded> = recorded.iter().collect();
         let missing = unknown::<P>(&recorded, |key| known.contains_key(key));
         if !missing.is_empty() {
             let there = load::<P>(connection, &P::table(), &missing).await?;

@@ -10,7 +10,7 @@ use sqlx::{PgConnection, PgPool, Row};
 
 use crate::{
     Class,
-    catalogue::LIVE,
+    catalogue::{LIVE, SHADOW},
     fold::{Folding, View},
     rebuild::{RebuildError, Rebuilt, Shadow},
 };
@@ -105,25 +105,48 @@ async fn once(
     );
     sqlx::Executor::execute(&mut *connection, &*rename).await?;
     grant(connection, live).await?;
-    sqlx::query("delete from log_consumer where name = $1")
-        .bind(shadow.name)
-        .execute(&mut *connection)
-        .await?;
-    sqlx::query(
-        "insert into log_consumer (name, version, shard, position, owner_epoch) \
-         values ($1, $2, $3, $4, 0)",
-    )
-    .bind(shadow.name)
-    .bind(shadow.version)
-    .bind(LIVE)
-    .bind(i64::try_from(position).unwrap_or(i64::MAX))
-    .execute(&mut *connection)
-    .await?;
+    arrive(connection, shadow, position).await?;
     if view.class() == Class::Synchronous {
         // Whoever prepared an append on the old rows finds the turn moved, and reads them again.
         sqlx::Executor::execute(&mut *connection, "update log_head set turn = turn + 1").await?;
     }
     Ok(Rebuilt { rows: u64::try_from(rows).unwrap_or(0), position })
+}
+
+/// The view is where its shadow was. The row is changed, not replaced: a projector that waits for it must find it.
+async fn arrive(
+    connection: &mut PgConnection,
+    shadow: &Shadow,
+    position: u64,
+) -> Result<(), sqlx::Error> {
+    let position = i64::try_from(position).unwrap_or(i64::MAX);
+    sqlx::query("delete from log_consumer where name = $1 and shard = $2")
+        .bind(shadow.name)
+        .bind(SHADOW)
+        .execute(&mut *connection)
+        .await?;
+    let moved = sqlx::query(
+        "update log_consumer set version = $2, position = $3 where name = $1 and shard = $4",
+    )
+    .bind(shadow.name)
+    .bind(shadow.version)
+    .bind(position)
+    .bind(LIVE)
+    .execute(&mut *connection)
+    .await?;
+    if moved.rows_affected() == 0 {
+        sqlx::query(
+            "insert into log_consumer (name, version, shard, position, owner_epoch) \
+             values ($1, $2, $4, $3, 0)",
+        )
+        .bind(shadow.name)
+        .bind(shadow.version)
+        .bind(position)
+        .bind(LIVE)
+        .execute(connection)
+        .await?;
+    }
+    Ok(())
 }
 
 /// A new table belongs to whoever made it; the application's role must be able to write it.
