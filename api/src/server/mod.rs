@@ -16,7 +16,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use event_log::{Clock, EventLog, LogError};
 use projections::{Projections, RebuildError};
-use sqlx::postgres::PgPoolOptions;
+use sqlx::{ConnectOptions as _, Connection as _, postgres::PgPoolOptions};
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -95,6 +95,8 @@ impl Server {
         let (control, runner) = options.open_doors().await?;
         let keys = Keys::open(&options.data.join("keys"), clock())?;
         let registry = Registry::open(&options.data, options.max_blob_bytes)?;
+        // A pool tries again and again, and then says only that it took too long.
+        options.database.connect().await?.close().await?;
         let pool = PgPoolOptions::new()
             .max_connections(options.connections)
             .acquire_timeout(Duration::from_secs(5))

@@ -19,8 +19,9 @@ pub struct Ready {
     pub log_id: String,
     /// What the enrol command names the server by.
     pub fingerprint: String,
-    /// The file of the first owner's token.
-    pub owner_token_file: PathBuf,
+    /// The file of the first owner's token; another server may have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner_token_file: Option<PathBuf>,
     /// Whether that owner was made just now.
     pub first_start: bool,
     /// The private Postgres, as the role that inserts and selects.
@@ -39,7 +40,8 @@ impl Ready {
             log_id: log.log_id().to_string(),
             fingerprint: keys.fingerprint(),
             first_start: owner.is_some(),
-            owner_token_file: owner.unwrap_or_else(|| config.data.join(OWNER_TOKEN)),
+            owner_token_file: owner
+                .or_else(|| Some(config.data.join(OWNER_TOKEN)).filter(|file| file.is_file())),
             database: None,
             pid: std::process::id(),
         }
@@ -67,7 +69,8 @@ impl fmt::Display for Ready {
         }
         writeln!(f, "  Key          {}", self.fingerprint)?;
         writeln!(f, "Log in:")?;
-        let token = self.owner_token_file.display();
+        let token = self.owner_token_file.as_ref().map(|file| file.display().to_string());
+        let token = token.unwrap_or_else(|| "FILE (with a token of an owner)".into());
         write!(f, "  stead login --server {} --token-file {token}", self.control)
     }
 }

@@ -55,7 +55,8 @@ impl Started {
     }
 
     pub fn owner_token(&self) -> String {
-        std::fs::read_to_string(&self.server.ready.owner_token_file).unwrap().trim().to_string()
+        let file = self.server.ready.owner_token_file.as_ref().unwrap();
+        std::fs::read_to_string(file).unwrap().trim().to_string()
     }
 
     /// Queue a job with these inputs and artifacts, and claim it.

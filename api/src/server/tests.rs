@@ -14,7 +14,7 @@ async fn the_first_start_makes_an_owner_and_the_next_one_knows_them() {
     let database = event_log::testing::fresh_database().await.unwrap();
     let server = Server::start(options(data.path(), &database.url)).await.unwrap();
     assert!(server.ready.first_start);
-    let token = std::fs::read_to_string(&server.ready.owner_token_file).unwrap();
+    let token = std::fs::read_to_string(server.ready.owner_token_file.as_ref().unwrap()).unwrap();
     let (log_id, key) = (server.ready.log_id.clone(), server.ready.fingerprint.clone());
     let owner = server.app.people.identify(token.trim(), server.app.now()).unwrap();
     server.stop().await;

@@ -33,6 +33,9 @@ const STAYED_UP: Duration = Duration::from_secs(60);
 /// How long it may take to close its session.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long one may take whose server is gone, which it may be calling in vain.
+const ORPHAN_PATIENCE: Duration = Duration::from_millis(1500);
+
 /// A build runner that is kept running.
 pub struct BuildRunner {
     stop: CancellationToken,
@@ -149,11 +152,16 @@ impl Keeper {
         else {
             return;
         };
+        if self.is_ours(pid) {
+            info!(pid, "Ending the build runner that the last server left running");
+            signal(Some(pid), Signal::SIGTERM);
+        }
         let since = Instant::now();
         while self.is_ours(pid) {
-            let patient = since.elapsed() < PATIENCE;
-            signal(Some(pid), if patient { Signal::SIGTERM } else { Signal::SIGKILL });
-            sleep(Duration::from_millis(200)).await;
+            if since.elapsed() > ORPHAN_PATIENCE {
+                signal(Some(pid), Signal::SIGKILL);
+            }
+            sleep(Duration::from_millis(50)).await;
         }
         let _ = fs::remove_file(self.pid_file());
     }
