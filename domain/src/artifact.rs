@@ -5,6 +5,7 @@ use crate::digest::Digest;
 
 /// The immutable output of a build, by the digest of its OCI manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Artifact {
     /// `<app>/<component>`, as the artifact endpoint has it.
     pub repository: String,

@@ -16,5 +16,7 @@ pub mod name;
 pub mod policy;
 pub mod run;
 pub mod runner;
+#[cfg(test)]
+mod schema;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

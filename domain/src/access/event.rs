@@ -6,6 +6,7 @@ use crate::{decider::Event, ids::TokenId};
 
 /// A fact about access.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AccessEvent {
     /// Somebody is known, and may do nothing yet.

@@ -20,6 +20,7 @@ pub struct Access {
 
 /// Who logs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PrincipalKind {
     /// A human being.
@@ -30,6 +31,7 @@ pub enum PrincipalKind {
 
 /// What a principal may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Everything.
@@ -44,6 +46,7 @@ pub enum Role {
 
 /// A token that was given out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IssuedToken {
     /// Its id, which is no secret.
     pub token: TokenId,
@@ -51,6 +54,7 @@ pub struct IssuedToken {
     pub sha256: Digest,
     /// After this moment it is heard no more; never, when absent.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::moment::optional")]
+    #[cfg_attr(test, schemars(with = "Option<Timestamp>"))]
     pub expires_at: Option<Timestamp>,
 }
 

@@ -21,6 +21,7 @@ pub struct App {
 
 /// A published config version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Published {
     /// 1, 2, 3 …
     pub version: u32,
@@ -32,6 +33,7 @@ pub struct Published {
 
 /// A component as a config version has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PublishedComponent {
     /// The same in every version.
     pub component: ComponentId,

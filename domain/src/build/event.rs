@@ -10,6 +10,7 @@ use crate::{
 
 /// A fact about a build.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum BuildEvent {
     /// Somebody wants an artifact.

@@ -20,6 +20,7 @@ pub struct Build {
 
 /// What is to be made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Order {
     /// Of which app.
     pub app: AppId,
@@ -64,6 +65,7 @@ pub enum State {
 
 /// Why a build made nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BuildFailure {
     /// The work said so.

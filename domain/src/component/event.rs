@@ -6,6 +6,7 @@ use crate::{decider::Event, digest::Digest};
 
 /// A fact about a component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ComponentEvent {
     /// It is there.

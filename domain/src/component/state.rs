@@ -14,6 +14,7 @@ pub struct Component {
 
 /// What a component is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Definition {
     /// Part of which app.
     pub app: AppId,

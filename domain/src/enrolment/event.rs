@@ -6,6 +6,7 @@ use crate::decider::Event;
 
 /// A fact about an enrolment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EnrolmentEvent {
     /// A token was given out.

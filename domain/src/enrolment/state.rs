@@ -20,6 +20,7 @@ pub struct Enrolment {
 
 /// What was given out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Issue {
     /// What the runner will be for.
     pub purpose: Purpose,
@@ -27,11 +28,13 @@ pub struct Issue {
     pub sha256: Digest,
     /// After this moment it lets nobody in.
     #[serde(with = "crate::moment")]
+    #[cfg_attr(test, schemars(with = "Timestamp"))]
     pub expires_at: Timestamp,
 }
 
 /// What a runner is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Purpose {
     /// One install, and nothing else.
@@ -45,6 +48,7 @@ pub enum Purpose {
 
 /// Who came in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Use {
     /// Under this id.
     pub runner: RunnerId,

@@ -17,6 +17,7 @@ pub type Outputs = BTreeMap<String, Value>;
 
 /// A fact about an install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum InstallEvent {
     /// One copy of an app is to be in one account.

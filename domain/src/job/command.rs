@@ -138,6 +138,7 @@ pub enum Ending {
 
 /// Why the server gives up on an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
     /// The runner is back, and knows nothing of it.
@@ -152,6 +153,7 @@ pub enum Proof {
 
 /// What somebody makes of an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// It did what it was for.
@@ -164,6 +166,7 @@ pub enum Verdict {
 
 /// What kind of failure. Closed: what is new goes into the detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FailureReason {
     /// The child exited with another code than 0.

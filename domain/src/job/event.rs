@@ -14,6 +14,7 @@ use crate::{
 
 /// A fact about a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum JobEvent {
     /// It waits for a runner.
@@ -32,6 +33,7 @@ pub enum JobEvent {
         attempt: u32,
         /// It must be over by then.
         #[serde(with = "crate::moment")]
+        #[cfg_attr(test, schemars(with = "Timestamp"))]
         deadline: Timestamp,
     },
     /// The child runs.

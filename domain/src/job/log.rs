@@ -6,6 +6,7 @@ use crate::{digest::Digest, ids::ExecutionId};
 
 /// What a log is, for good.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SealedLog {
     /// Whose log.
     pub execution: ExecutionId,

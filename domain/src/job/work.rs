@@ -8,6 +8,7 @@ use crate::{
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Work {
     /// What a runner must be able to do.
     pub kind: JobKind,
@@ -27,6 +28,7 @@ pub struct Work {
 
 /// What a runner must be able to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JobKind {
     /// Turn a component's source into an artifact.
@@ -41,6 +43,7 @@ pub enum JobKind {
 
 /// What may be done when nobody knows what became of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// Safe to repeat: plan, sync, health, build.
@@ -53,6 +56,7 @@ pub enum Class {
 
 /// What a job is done for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Origin {
     /// An artifact.
@@ -77,6 +81,7 @@ pub enum Origin {
 
 /// What an apply would change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlanReport {
     /// The plan digest: what an approval is about.
     pub digest: Digest,

@@ -5,6 +5,7 @@ use crate::decider::Event;
 
 /// A fact about a name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum NameEvent {
     /// It belongs to somebody.

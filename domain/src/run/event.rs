@@ -11,6 +11,7 @@ use crate::{
 
 /// A fact about a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RunEvent {
     /// Somebody asked for an operation on an install.
@@ -61,6 +62,7 @@ pub enum RunEvent {
         digest: Digest,
         /// After this moment the request is void.
         #[serde(with = "crate::moment")]
+        #[cfg_attr(test, schemars(with = "Timestamp"))]
         expires_at: Timestamp,
     },
     /// Somebody said yes to exactly this plan.

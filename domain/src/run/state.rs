@@ -43,6 +43,7 @@ pub struct Request {
 
 /// What a run does to an install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunKind {
     /// Bring sandbox and components into being.
@@ -65,6 +66,7 @@ pub enum RunKind {
 
 /// Why a run was asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Cause {
     /// A person or a service asked through the Control API.
@@ -80,6 +82,7 @@ pub enum Cause {
 
 /// One node of a run's graph, as it was planned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StepSpec {
     /// Its id.
     pub step: StepId,
@@ -97,6 +100,7 @@ pub struct StepSpec {
 
 /// What a step changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Target {
     /// The base infrastructure.
@@ -125,6 +129,7 @@ pub enum Target {
 
 /// What a step does to its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
     /// Plan, approve and apply.
@@ -137,6 +142,7 @@ pub enum Operation {
 
 /// What an apply would change, in numbers, and the digest that an approval speaks of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlanFacts {
     /// The plan digest (design: signed by the runner, approved by people).
     pub digest: Digest,
@@ -221,6 +227,7 @@ pub enum StepState {
 
 /// What kind of failure ended a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepFailure {
     /// The work said so.
@@ -239,6 +246,7 @@ pub enum StepFailure {
 
 /// Why a step is not done in this run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Skip {
     /// Its plan was denied.
@@ -253,6 +261,7 @@ pub enum Skip {
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Every step did what it was for.

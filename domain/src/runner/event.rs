@@ -6,6 +6,7 @@ use crate::decider::{Event, Timestamp};
 
 /// A fact about a runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RunnerEvent {
     /// It is known.
@@ -19,6 +20,7 @@ pub enum RunnerEvent {
     Disconnected {
         /// Its last call.
         #[serde(with = "crate::moment")]
+        #[cfg_attr(test, schemars(with = "Timestamp"))]
         silent_since: Timestamp,
     },
     /// It called again.

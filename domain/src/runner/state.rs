@@ -27,6 +27,7 @@ pub struct Runner {
 
 /// Who a runner is, as it said when it enrolled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Identity {
     /// What it is for.
     pub mode: Mode,
@@ -48,6 +49,7 @@ pub struct Identity {
 
 /// What a runner is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// One install.
@@ -58,6 +60,7 @@ pub enum Mode {
 
 /// Where a runner runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Host {
     /// `linux`, …
     pub os: String,
@@ -70,6 +73,7 @@ pub struct Host {
 
 /// Whose switch it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
     /// Ours.
@@ -80,6 +84,7 @@ pub enum Side {
 
 /// A job that a runner will not do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Refusal {
     /// Which.
     pub job: JobId,
@@ -96,6 +101,7 @@ pub struct Refusal {
 
 /// Who or what says no to a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RefusedBy {
     /// The policy file of whose account it is.
