@@ -25,8 +25,10 @@ pub struct App(Arc<Inner>);
 
 /// The parts of the server.
 pub struct Inner {
-    /// Connections to the database.
+    /// Connections to the database, as the role that inserts and selects.
     pub pool: PgPool,
+    /// Connections as the role that owns the tables, where it is known.
+    pub owner: Option<PgPool>,
     /// Where commands go in; the log is behind it.
     pub engine: Engine,
     /// What follows the log; a read waits for it.
@@ -81,6 +83,11 @@ impl App {
     /// Put the parts together.
     pub fn new(inner: Inner) -> Self {
         App(Arc::new(inner))
+    }
+
+    /// Connections that may make tables; where no owner was named, ours, which may be allowed to.
+    pub fn owner(&self) -> &PgPool {
+        self.owner.as_ref().unwrap_or(&self.pool)
     }
 
     /// The log, for reading and following; only the engine writes.

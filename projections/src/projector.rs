@@ -84,8 +84,12 @@ impl Projections {
     }
 }
 
-/// Every view has its consumer row; those of another version are made again.
-async fn ready(pool: &PgPool) -> Result<(), rebuild::RebuildError> {
+/// Every view has its consumer row; those of another version are made again, which takes the role that owns
+/// the tables.
+///
+/// # Errors
+/// [`rebuild::RebuildError`].
+pub async fn ready(pool: &PgPool) -> Result<(), rebuild::RebuildError> {
     for view in views() {
         let (name, version) = (view.name(), view.version());
         let known = sqlx::query("select version from log_consumer where name = $1 and shard = $2")

@@ -55,7 +55,7 @@ pub async fn rebuild(
     known(&app, &name).await?;
     Ok(told(name, move |name, said| {
         Box::pin(async move {
-            let done = projections::rebuild(&app.pool, &name, report(&name, &said)).await?;
+            let done = projections::rebuild(app.owner(), &name, report(&name, &said)).await?;
             Ok(Progress { rows: Some(done.rows), ..over(&name, done.position) })
         })
     }))
@@ -74,7 +74,7 @@ pub async fn verify(
     known(&app, &name).await?;
     Ok(told(name, move |name, said| {
         Box::pin(async move {
-            let done = projections::verify(&app.pool, &name, report(&name, &said)).await?;
+            let done = projections::verify(app.owner(), &name, report(&name, &said)).await?;
             let differences = done.differences.iter().map(Difference::to_string).collect();
             let over = over(&name, done.position);
             Ok(Progress { rows: Some(done.rows), differences, ..over })

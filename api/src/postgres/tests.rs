@@ -101,3 +101,25 @@ fn a_directory_that_the_postgres_user_cannot_enter_is_named() {
     std::fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     account.can_enter(&data).unwrap();
 }
+
+#[tokio::test]
+async fn the_server_may_read_and_add_events_and_never_change_them_also_after_a_rebuild() {
+    let dir = data();
+    let data = dir.path().join("data");
+    let _held = DataLock::take(&data).unwrap();
+    let running = Embedded::start(&data).await.unwrap();
+    let owner = sqlx::PgPool::connect_with(running.owner()).await.unwrap();
+    crate::server::prepare(&owner).await.unwrap();
+    assert_eq!(crate::server::prepare(&owner).await.unwrap(), [""; 0], "nothing is left to do");
+    projections::rebuild(&owner, "runners", |_| {}).await.unwrap();
+    let mut app = PgConnection::connect_with(&running.app()).await.unwrap();
+    sqlx::query("select 1 from view_runners").fetch_all(&mut app).await.unwrap();
+    for change in ["delete from log_event", "update log_event set salt = ''", "drop table blob"] {
+        let refused = sqlx::query(change).execute(&mut app).await.unwrap_err();
+        let code = refused.as_database_error().and_then(|said| said.code().map(String::from));
+        assert_eq!(code.as_deref(), Some("42501"), "{change}");
+    }
+    app.close().await.unwrap();
+    owner.close().await;
+    running.stop().await.unwrap();
+}

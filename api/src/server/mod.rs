@@ -6,6 +6,7 @@
 //! ```
 mod loops;
 mod options;
+mod owner;
 mod ready;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -23,6 +24,7 @@ use tracing::{info, warn};
 
 pub use self::{
     options::{Options, TlsFor},
+    owner::{PrepareError, prepare},
     ready::Ready,
 };
 use crate::{
@@ -112,6 +114,14 @@ impl Server {
         let log = EventLog::open(pool.clone(), log_options).await?;
         let (people, tail) = (People::default(), log.tail());
         people.load(&log, &pool).await?;
+        let owner_pool = match options.owner.clone() {
+            Some(owner) => {
+                let pool = PgPoolOptions::new().max_connections(4).connect_lazy_with(owner);
+                projections::projector::ready(&pool).await?;
+                Some(pool)
+            }
+            None => None,
+        };
         let views = Projections::start(&log).await?;
         let owner = auth::owner(&log, &people, &options.data, clock()).await?;
         let config = options.config(&control, &runner)?;
@@ -122,6 +132,7 @@ impl Server {
         let logs = LogStore::new(pool.clone());
         let app = App::new(Inner {
             pool,
+            owner: owner_pool,
             engine: Engine::new(log, Arc::clone(&clock)),
             configs: Default::default(),
             keys,
@@ -155,6 +166,9 @@ impl Server {
         if ended.await.is_err() {
             warn!("A loop did not end in time; its consumer goes on from its last position");
             self.loops.shutdown().await;
+        }
+        if let Some(owner) = &self.app.owner {
+            owner.close().await;
         }
         self.app.pool.close().await;
         info!("Stopped");

@@ -16,6 +16,8 @@ pub struct Options {
     pub data: PathBuf,
     /// The database, as the role that inserts and selects.
     pub database: PgConnectOptions,
+    /// The same, as the role that owns the tables: rebuilds need it.
+    pub owner: Option<PgConnectOptions>,
     /// The most connections to it.
     pub connections: u32,
     /// Where people call.

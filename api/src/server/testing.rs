@@ -95,6 +95,7 @@ pub fn options(data: &Path, database: &str) -> Options {
     Options {
         data: data.to_path_buf(),
         database: event_log::connect::options(database).unwrap(),
+        owner: None,
         connections: 4,
         control: "127.0.0.1:0".parse().unwrap(),
         runner: "127.0.0.1:0".parse().unwrap(),

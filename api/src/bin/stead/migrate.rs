@@ -20,8 +20,8 @@ pub async fn run(migrate: Migrate) -> ExitCode {
 
 impl Migrate {
     async fn migrate(self) -> anyhow::Result<()> {
-        let pool = event_log::connect(&self.database_owner_url, 1).await?;
-        let ran = event_log::migrate(&pool).await?;
+        let pool = event_log::connect(&self.database_owner_url, 4).await?;
+        let ran = api::server::prepare(&pool).await?;
         pool.close().await;
         if ran.is_empty() {
             println!("Nothing to do: the tables are up to date");

@@ -76,6 +76,9 @@ pub struct Serve {
     /// The database, as the role that inserts and selects
     #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
     pub database_url: String,
+    /// The same, as the role that owns the tables: only rebuilds of views need it
+    #[arg(long, env = "DATABASE_OWNER_URL", value_name = "URL", hide_env_values = true)]
+    pub database_owner_url: Option<String>,
     /// The most connections to the database
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub connections: u32,
@@ -92,7 +95,9 @@ impl Serve {
         let data = self.common.data()?;
         let _lock = DataLock::take(&data)?;
         let database = event_log::connect::options(&self.database_url)?;
-        let server = Server::start(self.common.options(data, database, self.connections)).await?;
+        let owner = self.database_owner_url.as_deref().map(event_log::connect::options);
+        let options = self.common.options(data, database, self.connections);
+        let server = Server::start(Options { owner: owner.transpose()?, ..options }).await?;
         self.common.announce(&server.ready, output)?;
         told_to_stop().await?;
         server.stop().await;
@@ -121,6 +126,7 @@ impl Common {
         Options {
             data,
             database,
+            owner: None,
             connections,
             control: self.control_listen,
             runner: self.runner_listen,

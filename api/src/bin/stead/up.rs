@@ -3,7 +3,7 @@ use std::process::ExitCode;
 
 use api::{
     postgres::{DataLock, Embedded},
-    server::{Ready, Server},
+    server::{Options, Ready, Server},
 };
 use clap::Args;
 use sqlx::postgres::PgPoolOptions;
@@ -47,10 +47,11 @@ impl Up {
         postgres: &mut Embedded,
         output: Output,
     ) -> anyhow::Result<()> {
-        let owner = PgPoolOptions::new().max_connections(1).connect_with(postgres.owner()).await?;
-        event_log::migrate(&owner).await?;
+        let owner = PgPoolOptions::new().max_connections(4).connect_with(postgres.owner()).await?;
+        api::server::prepare(&owner).await?;
         owner.close().await;
         let options = self.common.options(data.to_path_buf(), postgres.app(), 16);
+        let options = Options { owner: Some(postgres.owner()), ..options };
         let mut server = Server::start(options).await?;
         let (database, _) = postgres.urls();
         server.ready = Ready { database: Some(database), ..server.ready };

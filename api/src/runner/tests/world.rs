@@ -123,6 +123,7 @@ impl World {
         let views = Projections::start(&log).await.unwrap();
         let tokens = Tokens::new(keys.tokens(), log.log_id());
         let app = App::new(Inner {
+            owner: None,
             engine: Engine::new(log, Arc::clone(&clock)),
             configs: Default::default(),
             keys,
