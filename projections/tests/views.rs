@@ -51,6 +51,21 @@ async fn two_servers_count_every_event_once() {
 }
 
 #[tokio::test]
+async fn what_one_server_has_in_memory_is_not_believed_after_another_wrote() {
+    let database = database().await;
+    let (one, two) = (open(&database).await, open(&database).await);
+    let views = Projections::start(&one).await.unwrap();
+    let mut noise = Noise::new(12);
+    for _ in 0..60 {
+        noise.write(&one, 2).await;
+        noise.write(&two, 2).await;
+    }
+    one.reached(two.position()).await.unwrap();
+    views.wait_for(one.position(), LONG).await.unwrap();
+    verified(&database.pool).await;
+}
+
+#[tokio::test]
 async fn views_that_start_late_catch_up() {
     let database = database().await;
     let log = open(&database).await;

@@ -1,0 +1,309 @@
+//! "Why is it waiting?" has an answer for everything that waits.
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::{
+    actor::Actor,
+    build::{BuildEvent, BuildFailure, Order},
+    decider::Timestamp,
+    digest::Digest,
+    ids::*,
+    install::InstallEvent,
+    job::{Class, JobEvent, JobKind, Origin, Proof, Work},
+    run::{Cause, Operation, PlanFacts, RunEvent, RunKind, StepSpec, Target},
+    runner::{Host, Identity, Mode, RunnerEvent, Side},
+};
+use projections::{
+    Fact, Projection, Recorded,
+    views::{
+        builds::{self, Builds},
+        installs::{self, Installs},
+        jobs::{self, Jobs},
+        runners::{self, Runners},
+        runs::{self, Runs},
+        waiting::{Around, Waiting, of_job, of_step},
+    },
+};
+use ulid::Ulid;
+
+const INSTALL: InstallId = InstallId(Ulid(1));
+const RUN: RunId = RunId(Ulid(2));
+const OTHER: RunId = RunId(Ulid(3));
+const SANDBOX: StepId = StepId(Ulid(4));
+const WEB: StepId = StepId(Ulid(5));
+const JOB: JobId = JobId(Ulid(6));
+const BUILD: BuildId = BuildId(Ulid(7));
+const RUNNER: RunnerId = RunnerId(Ulid(8));
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn digest(n: u8) -> Digest {
+    format!("sha256:{n:064x}").parse().unwrap()
+}
+
+fn row<P: Projection>(facts: impl IntoIterator<Item = Fact>) -> P::Row {
+    let mut row = None;
+    for (at, fact) in facts.into_iter().enumerate() {
+        let position = at as u64 + 1;
+        let event = Recorded { position, sequence: position, at: NOW, actor: Actor::System, fact };
+        let key = P::keys(&event).pop().unwrap();
+        row = P::apply(&key, row, &event);
+    }
+    row.unwrap()
+}
+
+fn install(then: Vec<InstallEvent>) -> installs::Row {
+    let created = InstallEvent::Created {
+        app: AppId(Ulid(9)),
+        name: "acme".into(),
+        config_version: 1,
+        inputs: BTreeMap::new(),
+        auto_approve: false,
+    };
+    let facts = [vec![created], then].concat();
+    row::<Installs>(facts.into_iter().map(|fact| Fact::Install(INSTALL, fact)))
+}
+
+fn spec(step: StepId, target: Target, needs: Vec<StepId>) -> StepSpec {
+    StepSpec { step, target, operation: Operation::Apply, needs, fingerprint: None }
+}
+
+fn run(then: Vec<RunEvent>) -> runs::Row {
+    let requested = RunEvent::Requested {
+        install: INSTALL,
+        kind: RunKind::Provision,
+        cause: Cause::Asked,
+        by: Actor::System,
+        config_version: 1,
+        reason: None,
+    };
+    let component = ComponentId(Ulid(10));
+    let web =
+        Target::Component { component, name: "web".into(), build: BUILD, needs: BTreeSet::new() };
+    let steps = vec![
+        spec(SANDBOX, Target::Sandbox { build: BUILD }, vec![]),
+        spec(WEB, web, vec![SANDBOX]),
+    ];
+    let facts = [vec![requested, RunEvent::Planned { steps, position: 1 }], then].concat();
+    row::<Runs>(facts.into_iter().map(|fact| Fact::Run(RUN, fact)))
+}
+
+fn started(step: StepId) -> RunEvent {
+    RunEvent::StepStarted { step, job: JOB }
+}
+fn done(step: StepId) -> RunEvent {
+    RunEvent::StepSucceeded { step, noop: false }
+}
+
+fn job(then: Vec<JobEvent>) -> jobs::Row {
+    let queued = JobEvent::Queued(Work {
+        kind: JobKind::Plan,
+        class: Class::Mutating,
+        attempts: 1,
+        manifest: digest(1),
+        origin: Origin::Step { install: INSTALL, run: RUN, step: SANDBOX },
+        deadline_ms: 1000,
+        queue_ttl_ms: 1000,
+    });
+    let facts = [vec![queued], then].concat();
+    row::<Jobs>(facts.into_iter().map(|fact| Fact::Job(JOB, fact)))
+}
+
+fn claimed() -> JobEvent {
+    JobEvent::Claimed {
+        execution: ExecutionId(Ulid(11)),
+        runner: RUNNER,
+        session: SessionId(Ulid(12)),
+        claim_id: "c".into(),
+        attempt: 1,
+        deadline: NOW,
+    }
+}
+
+fn runner(then: Vec<RunnerEvent>) -> runners::Row {
+    let enrolled = RunnerEvent::Enrolled(Identity {
+        mode: Mode::Install,
+        install: Some(INSTALL),
+        identity_key: "aa".into(),
+        sealing_key: Some("bb".into()),
+        version: "0.1.0".into(),
+        host: Host { os: "linux".into(), arch: "x86_64".into(), hostname: None },
+        enrolment: TokenId(Ulid(13)),
+    });
+    let facts = [vec![enrolled], then].concat();
+    row::<Runners>(facts.into_iter().map(|fact| Fact::Runner(RUNNER, fact)))
+}
+
+fn build(then: Vec<BuildEvent>) -> builds::Row {
+    let requested = BuildEvent::Requested(Order {
+        app: AppId(Ulid(9)),
+        component: ComponentId(Ulid(10)),
+        component_name: "web".into(),
+        config_version: 1,
+        source: digest(2),
+        kind: "terraform_module".into(),
+    });
+    let facts = [vec![requested], then].concat();
+    row::<Builds>(facts.into_iter().map(|fact| Fact::Build(BUILD, fact)))
+}
+
+fn why(step: StepId, run: &runs::Row, install: &installs::Row) -> Option<Waiting> {
+    why_among(step, run, install, vec![], build(vec![made()]))
+}
+
+fn made() -> BuildEvent {
+    let repository = "shop/web".into();
+    let artifact = domain::artifact::Artifact { repository, digest: digest(3), size_bytes: 1 };
+    BuildEvent::Succeeded { artifact }
+}
+
+fn why_among(
+    step: StepId,
+    run: &runs::Row,
+    install: &installs::Row,
+    jobs: Vec<jobs::Row>,
+    build: builds::Row,
+) -> Option<Waiting> {
+    let jobs = jobs.into_iter().map(|row| (row.job, row)).collect();
+    let builds = [(BUILD, build)].into();
+    let runner = runner(vec![]);
+    let around = Around { run, install, jobs: &jobs, builds: &builds, runner: Some(&runner) };
+    of_step(run.state.step(step).unwrap(), around)
+}
+
+fn on(waiting: Option<Waiting>) -> Option<&'static str> {
+    waiting.map(|waiting| waiting.on)
+}
+
+#[test]
+fn a_step_waits_for_the_steps_it_needs() {
+    let said = why(WEB, &run(vec![]), &install(vec![])).unwrap();
+    assert_eq!((said.on, &*said.detail), ("dependency", "sandbox must succeed first"));
+    assert_eq!(why(SANDBOX, &run(vec![]), &install(vec![])), None);
+    assert_eq!(why(WEB, &run(vec![started(SANDBOX), done(SANDBOX)]), &install(vec![])), None);
+}
+
+#[test]
+fn a_step_waits_for_its_build() {
+    let (run, install) = (run(vec![]), install(vec![]));
+    let detail = "exit 1".to_string();
+    let failed = BuildEvent::Failed { reason: BuildFailure::JobFailed, detail };
+    for (then, word) in [
+        (vec![], "has no job yet"),
+        (vec![BuildEvent::JobQueued { job: JOB }], "is made by job_"),
+        (vec![failed], "failed: exit 1"),
+    ] {
+        let said = why_among(SANDBOX, &run, &install, vec![], build(then)).unwrap();
+        assert_eq!(said.on, "build");
+        assert!(said.detail.contains(word), "{}", said.detail);
+    }
+}
+
+#[test]
+fn a_step_waits_for_whoever_holds_what_it_changes() {
+    let step = StepId(Ulid(99));
+    let sandbox = InstallEvent::SandboxReserved { run: OTHER, step };
+    let web = InstallEvent::ComponentReserved { component: "web".into(), run: OTHER, step };
+    let ready = run(vec![started(SANDBOX), done(SANDBOX)]);
+    for (step, run, held) in [
+        (SANDBOX, run(vec![]), &sandbox),
+        (SANDBOX, run(vec![]), &web),
+        (WEB, ready.clone(), &sandbox),
+        (WEB, ready.clone(), &web),
+    ] {
+        let said = why(step, &run, &install(vec![held.clone()])).unwrap();
+        assert_eq!((said.on, said.run, said.install), ("reservation", Some(OTHER), Some(INSTALL)));
+    }
+    let db = InstallEvent::ComponentReserved { component: "db".into(), run: OTHER, step };
+    assert_eq!(why(WEB, &ready, &install(vec![db])), None);
+}
+
+#[test]
+fn a_plan_waits_for_a_principal() {
+    let plan = PlanFacts {
+        digest: digest(4),
+        summary: digest(5),
+        noop: false,
+        add: 1,
+        change: 0,
+        destroy: 0,
+    };
+    let produced = RunEvent::PlanProduced { step: SANDBOX, job: JOB, plan };
+    let asked = RunEvent::ApprovalRequested { step: SANDBOX, digest: digest(4), expires_at: NOW };
+    let run = run(vec![started(SANDBOX), produced, asked]);
+    assert_eq!(run.word(), "waiting_for_approval");
+    let said = why(SANDBOX, &run, &install(vec![])).unwrap();
+    assert_eq!((said.on, said.run), ("approval", Some(RUN)));
+    assert!(said.detail.contains(&digest(4).to_string()), "{}", said.detail);
+}
+
+#[test]
+fn a_step_at_work_waits_for_what_its_job_waits_for() {
+    let (run, install) = (run(vec![started(SANDBOX)]), install(vec![]));
+    let made = || build(vec![made()]);
+    let queued = why_among(SANDBOX, &run, &install, vec![job(vec![])], made()).unwrap();
+    assert_eq!((queued.on, queued.runner), ("runner", Some(RUNNER)));
+    let working = job(vec![claimed()]);
+    assert_eq!(why_among(SANDBOX, &run, &install, vec![working], made()), None);
+}
+
+#[test]
+fn a_job_waits_for_its_runner_for_a_slot_or_for_a_verdict() {
+    let queued = job(vec![]);
+    let disabled = RunnerEvent::Disabled { by: Side::Customer, reason: "audit".into() };
+    let silent = RunnerEvent::Disconnected { silent_since: NOW };
+    let revoked = RunnerEvent::Revoked { reason: "stolen".into() };
+    assert_eq!(on(of_job(&queued, None, 0)), Some("runner"));
+    for fact in [disabled, silent, revoked, RunnerEvent::Drained] {
+        let runner = runner(vec![fact]);
+        assert_eq!(on(of_job(&queued, Some(&runner), 3)), Some("runner"), "{}", runner.word());
+    }
+    let active = runner(vec![]);
+    assert_eq!(on(of_job(&queued, Some(&active), 0)), Some("runner"));
+    assert_eq!(on(of_job(&queued, Some(&active), 3)), Some("slot"));
+
+    let execution = ExecutionId(Ulid(11));
+    let gone = JobEvent::Disconnected { execution };
+    let doubt = JobEvent::OutcomeUnknown { execution, proof: Proof::DeadlinePassed };
+    assert_eq!(on(of_job(&job(vec![claimed(), gone]), Some(&active), 0)), Some("runner"));
+    assert_eq!(on(of_job(&job(vec![claimed(), doubt]), Some(&active), 0)), Some("verdict"));
+    assert_eq!(on(of_job(&job(vec![claimed()]), Some(&active), 0)), None);
+}
+
+#[test]
+fn an_install_says_in_one_word_where_it_is() {
+    let stack = InstallEvent::StackReported { runner: RUNNER, outputs: BTreeMap::new() };
+    let components = BTreeSet::new();
+    let admitted = InstallEvent::RunAdmitted { run: RUN, kind: RunKind::Provision, components };
+    let closed = |outcome| InstallEvent::RunClosed { run: RUN, outcome };
+    let deployed = InstallEvent::ComponentDeployed {
+        name: "web".into(),
+        component: ComponentId(Ulid(10)),
+        run: RUN,
+        build: BUILD,
+        config_version: 1,
+        fingerprint: digest(6),
+        needs: BTreeSet::new(),
+        outputs: BTreeMap::new(),
+    };
+    let destroyed = InstallEvent::ComponentDestroyed { name: "web".into(), run: RUN };
+    use domain::run::Outcome::{Failed, Succeeded};
+    let mut facts = vec![];
+    let mut said = vec![install(facts.clone()).word()];
+    for fact in [
+        stack,
+        admitted.clone(),
+        deployed,
+        closed(Succeeded),
+        admitted,
+        closed(Failed),
+        closed(Succeeded),
+        destroyed,
+        InstallEvent::Deprovisioned { run: RUN },
+    ] {
+        facts.push(fact);
+        said.push(install(facts.clone()).word());
+    }
+    let expected = "waiting_for_runner empty provisioning provisioning active provisioning \
+                    failed active torn_down deprovisioned";
+    assert_eq!(said.join(" "), expected);
+}
