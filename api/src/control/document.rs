@@ -10,7 +10,7 @@ use utoipa::{
 
 use schemas::problem::{PROBLEM_JSON, Problem};
 
-/// Bearer tokens, and problem details for whatever is not a success.
+/// Names of their own, bearer tokens, and problem details for whatever is not a success.
 pub fn finish(document: &mut OpenApi) {
     let components = document.components.get_or_insert_with(Components::new);
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
@@ -28,6 +28,12 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 }
 
 fn refusable(operation: &mut Operation) {
+    // A handler's name is only its own within its noun.
+    if let (Some(name), Some(tag)) =
+        (&operation.operation_id, operation.tags.iter().flatten().next())
+    {
+        operation.operation_id = Some(format!("{tag}_{name}"));
+    }
     let problem = RefOr::Ref(Ref::from_schema_name(Problem::name()));
     let content = ContentBuilder::new().schema(Some(problem)).build();
     let refusal = ResponseBuilder::new()

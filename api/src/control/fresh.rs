@@ -16,7 +16,7 @@ use crate::{
 /// How long a read waits for a position that it names.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long it waits for what was written before it arrived, when it names none.
-const COURTESY: Duration = Duration::from_millis(500);
+const COURTESY: Duration = Duration::from_secs(2);
 
 /// Waits, bounded, until the views have the position that the reader knows of. Who names none gets what
 /// was written before the call, or after a moment what is there.

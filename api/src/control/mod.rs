@@ -82,3 +82,6 @@ pub fn routes() -> OpenApiRouter<App> {
     document::finish(all.get_openapi_mut());
     all
 }
+
+#[cfg(test)]
+mod tests;

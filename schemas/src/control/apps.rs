@@ -121,6 +121,9 @@ pub struct DiffQuery {
     /// The version after. Absent: the newest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<u32>,
+    /// Wait (at most 5 s) until the answer includes this position.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_position: Option<u64>,
 }
 
 /// What is different between two config versions.

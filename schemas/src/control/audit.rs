@@ -141,6 +141,9 @@ pub struct AsOfQuery {
     /// As of this moment.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub time: Option<DateTime<Utc>>,
+    /// Wait (at most 5 s) until the answer includes this position.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_position: Option<u64>,
 }
 
 /// The state of one thing as of a position.

@@ -210,6 +210,9 @@ pub struct StateQuery {
     /// As of this moment.
     #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub time: Option<DateTime<Utc>>,
+    /// Wait (at most 5 s) until the answer includes this position.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_position: Option<u64>,
 }
 
 /// What templates see of an install, as `.nuon` and as `.stead`.

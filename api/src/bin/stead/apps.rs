@@ -95,7 +95,7 @@ pub async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> {
         }
         Apps::Diff { source, from, to } => {
             let app = source.dir.to_string_lossy();
-            let diff = desk.client.diff(&app, &DiffQuery { from, to }).await?;
+            let diff = desk.client.diff(&app, &DiffQuery { from, to, min_position: None }).await?;
             desk.screen.one(&diff, |screen| diff_text(&diff, screen))
         }
         Apps::List => list(&desk).await,

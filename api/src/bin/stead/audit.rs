@@ -118,7 +118,7 @@ pub async fn run(verb: Audit, settings: &Settings) -> Result<(), Failure> {
 
 async fn replay(desk: &Desk, stream: String, at: Option<At>) -> Result<(), Failure> {
     let (position, time) = at.map_or((None, None), At::parts);
-    let then = desk.client.as_of(&AsOfQuery { stream, position, time }).await?;
+    let then = desk.client.as_of(&AsOfQuery { stream, position, time, min_position: None }).await?;
     let recorded = then.recorded_at.as_ref().map(moment).unwrap_or_default();
     desk.screen.remark(&format!(
         "{} as of position {} ({recorded}), from {} events:",

@@ -126,7 +126,7 @@ pub async fn run(verb: Installs, settings: &Settings) -> Result<(), Failure> {
         }
         Installs::State { install, at } => {
             let (position, time) = at.map_or((None, None), |at| at.parts());
-            let when = StateQuery { position, time };
+            let when = StateQuery { position, time, min_position: None };
             let state = desk.client.install_state(&install, &when).await?;
             desk.screen.one(&state.state, |_| {
                 let text = serde_json::to_string_pretty(&state.state).unwrap_or_default();

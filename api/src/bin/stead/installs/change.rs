@@ -163,7 +163,7 @@ pub async fn rollback(desk: &Desk, ask: Rollback) -> Result<(), Failure> {
             install.app_name
         )));
     }
-    let which = DiffQuery { from: Some(now), to: Some(to) };
+    let which = DiffQuery { from: Some(now), to: Some(to), min_position: None };
     let diff = desk.client.diff(&install.app.to_string(), &which).await?;
     if desk.screen.output == Output::Table {
         desk.screen.one(&diff, |screen| diff_text(&diff, screen))?;

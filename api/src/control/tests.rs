@@ -1,0 +1,106 @@
+//! The Control API through its door, on a real server and a real Postgres, with the client that people use.
+mod document;
+mod keys;
+mod proofs;
+mod refusals;
+mod story;
+
+use std::collections::BTreeMap;
+
+use app_config::{File, Tree};
+use bytes::Bytes;
+use schemas::control::{
+    installs::{CreateInstall, InstallCreated},
+    tokens::{CreateToken, Role},
+};
+
+use crate::{
+    client::{Client, ClientError, Target},
+    server::testing::Started,
+};
+
+/// A client with this token.
+fn client(started: &Started, token: &str) -> Client {
+    let server = started.server.ready.control.clone();
+    Client::new(&Target { server, token: Some(token.into()), ca: None }).unwrap()
+}
+
+/// The owner.
+fn owner(started: &Started) -> Client {
+    client(started, &started.owner_token())
+}
+
+/// Somebody with one role, made by the owner.
+async fn somebody(started: &Started, role: Role) -> Client {
+    let ask = CreateToken { role, expires_in_s: None };
+    client(started, &owner(started).create_token(&ask).await.unwrap().token.unwrap())
+}
+
+/// An app of two components, the second of which reads the first; `mark` is somewhere in the first.
+fn bundle(mark: &str) -> Bytes {
+    let component = |name: &str, vars: &str| {
+        format!(
+            "name = \"{name}\"\ntype = \"terraform_module\"\nterraform_version = \"1.11.4\"\n\
+             [public_repo]\nrepo = \".\"\ndirectory = \"modules/{name}\"\n[vars]\n{vars}"
+        )
+    };
+    let files = [
+        ("metadata.toml", "version = \"v2\"\ndisplay_name = \"Shop\"\n".to_owned()),
+        ("runner.toml", "runner_type = \"local\"\n".to_owned()),
+        (
+            "inputs.toml",
+            "[[group]]\nname = \"g\"\ndisplay_name = \"G\"\ndescription = \"G\"\n\
+             [[input]]\nname = \"size\"\ndisplay_name = \"Size\"\ndescription = \"How large\"\n\
+             group = \"g\"\ntype = \"number\"\nrequired = true\n"
+                .to_owned(),
+        ),
+        ("components/base.toml", component("base", "size = \"{{ .nuon.inputs.inputs.size }}\"\n")),
+        (
+            "components/shop.toml",
+            component("shop", "base = \"{{ .nuon.components.base.outputs.id }}\"\n"),
+        ),
+    ];
+    let mut app = Tree::default();
+    for (path, text) in files {
+        app.insert(path, File { bytes: text.into_bytes(), executable: false }).unwrap();
+    }
+    let module = |text: &str| {
+        let mut tree = Tree::default();
+        let file = File { bytes: text.as_bytes().to_vec(), executable: false };
+        tree.insert("main.tf", file).unwrap();
+        tree
+    };
+    let sources = BTreeMap::from([
+        ("base".to_owned(), module(&format!("variable \"size\" {{}}\n# {mark}\n"))),
+        ("shop".to_owned(), module("variable \"base\" {}\n")),
+    ]);
+    let bundle = Tree::bundle(&app, &sources, &[]).unwrap().encode().unwrap();
+    zstd::encode_all(bundle.as_slice(), 1).unwrap().into()
+}
+
+fn new_install(name: &str) -> CreateInstall {
+    CreateInstall {
+        app: "shop".into(),
+        name: name.into(),
+        inputs: BTreeMap::from([("size".to_owned(), "2".to_owned())]),
+        auto_approve: false,
+        config_version: None,
+    }
+}
+
+/// A server with the app at version 1 and one install of it.
+async fn with_install() -> (Started, Client, InstallCreated) {
+    let started = Started::new().await;
+    let owner = owner(&started);
+    owner.sync("shop", bundle("1"), false).await.unwrap();
+    let made = owner.create_install(&new_install("acme")).await.unwrap();
+    (started, owner, made)
+}
+
+/// The status and the code of a refusal.
+fn refused<T: std::fmt::Debug>(said: Result<T, ClientError>) -> (u16, String) {
+    match said.unwrap_err() {
+        ClientError::Problem(problem) => (problem.status, problem.code),
+        other => panic!("{other}"),
+    }
+}

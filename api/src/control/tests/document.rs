@@ -1,0 +1,22 @@
+//! What every operation of the document has; the document itself is a golden of the router's.
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::router;
+
+#[test]
+fn every_operation_has_a_sentence_a_tag_a_refusal_and_a_name_of_its_own() {
+    let (_, document) = router::control_api();
+    let document = serde_json::to_value(&document).unwrap();
+    let mut names = BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let has = |key: &str| !operation[key].is_null();
+            assert!(has("summary") && has("tags"), "{method} {path}: {operation}");
+            assert_ne!(operation["responses"]["default"], Value::Null, "{method} {path}");
+            let name = operation["operationId"].as_str().unwrap().to_owned();
+            assert!(names.insert(name), "{method} {path}: {operation}");
+        }
+    }
+}

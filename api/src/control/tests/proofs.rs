@@ -1,0 +1,135 @@
+//! What an auditor can find out without believing the server.
+use futures::{StreamExt, pin_mut};
+use proof::{Hash, checkpoint::Checkpoint, tree};
+use schemas::control::{
+    audit::{AsOfQuery, EventRecord, EventsQuery, ProofQuery},
+    installs::UpdateInstall,
+    projections::Progress,
+};
+
+use super::{refused, with_install};
+use crate::client::{Client, Verifier, lines, server_events};
+
+async fn export(client: &Client) -> Vec<EventRecord> {
+    let all = lines(client.export(&EventsQuery::default()).await.unwrap());
+    pin_mut!(all);
+    let mut events = vec![];
+    while let Some(line) = all.next().await {
+        events.push(serde_json::from_str(&line.unwrap()).unwrap());
+    }
+    events
+}
+
+async fn checkpoint(client: &Client) -> Checkpoint {
+    let said = client.checkpoint().await.unwrap();
+    let key: [u8; 32] = hex::decode(said.key).unwrap().try_into().unwrap();
+    let key = ed25519_dalek::VerifyingKey::from_bytes(&key).unwrap();
+    Checkpoint::open(&said.note, &[key]).unwrap()
+}
+
+fn hashes(texts: &[String]) -> Vec<Hash> {
+    texts.iter().map(|text| hex::decode(text).unwrap().try_into().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn the_export_verifies_against_the_signed_checkpoint() {
+    let (_started, owner, _) = with_install().await;
+    let now = checkpoint(&owner).await;
+    let mut verifier = Verifier::new(&now.log_id);
+    for event in export(&owner).await.iter().take_while(|event| event.position <= now.size) {
+        verifier.take(event).unwrap();
+    }
+    verifier.agrees(&now).unwrap();
+}
+
+#[tokio::test]
+async fn inclusion_and_consistency_are_proven() {
+    let (_started, owner, made) = with_install().await;
+    let before = checkpoint(&owner).await;
+    let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
+    owner.update_install("acme", &on).await.unwrap();
+
+    let ask = ProofQuery { position: Some(made.position), consistent_with: None };
+    let proof = owner.proof(&ask).await.unwrap();
+    let signed = Checkpoint::read_unverified(&proof.checkpoint.note).unwrap();
+    let leaf = hashes(&[proof.leaf.unwrap()])[0];
+    let path = hashes(&proof.hashes);
+    tree::verify_inclusion(&leaf, made.position - 1, signed.size, &path, &signed.root).unwrap();
+
+    let ask = ProofQuery { position: None, consistent_with: Some(before.size) };
+    let proof = owner.proof(&ask).await.unwrap();
+    let signed = Checkpoint::read_unverified(&proof.checkpoint.note).unwrap();
+    let path = hashes(&proof.hashes);
+    tree::verify_consistency(before.size, &before.root, signed.size, &signed.root, &path).unwrap();
+    let nowhere = ProofQuery { position: Some(signed.size + 1000), consistent_with: None };
+    assert_eq!(refused(owner.proof(&nowhere).await).0, 404);
+}
+
+#[tokio::test]
+async fn events_are_found_by_stream_type_actor_and_time() {
+    let (_started, owner, made) = with_install().await;
+    let me = owner.whoami().await.unwrap().principal.to_string();
+    let count = async |query: EventsQuery| {
+        let query = EventsQuery { limit: Some(200), ..query };
+        owner.events(&query).await.unwrap().items.len()
+    };
+    let of = |stream: &str| EventsQuery { stream: Some(stream.into()), ..Default::default() };
+    assert_eq!(count(of(&format!("install/{}", made.id))).await, 1);
+    assert_eq!(count(of("install")).await, 1);
+    assert_eq!(count(of("name/install/acme")).await, 1);
+    let typed = |name: &str| EventsQuery { event_type: Some(name.into()), ..Default::default() };
+    assert_eq!(count(typed("component.defined")).await, 2);
+    assert_eq!(count(typed("component.")).await, 2);
+    assert_eq!(count(typed("component")).await, 0);
+    let by = |actor: &str| EventsQuery { actor: Some(actor.into()), ..Default::default() };
+    assert!(count(by(&me)).await > 4);
+    assert_eq!(count(by("prn_01ARZ3NDEKTSV4RRFFQ69G5FAV")).await, 0);
+    let one = owner.events(&of("install")).await.unwrap().items.remove(0);
+    let since = EventsQuery { since: Some(one.recorded_at), ..of("install") };
+    assert_eq!(count(since).await, 1);
+    let until = EventsQuery { until: Some(one.recorded_at), ..of("install") };
+    assert_eq!(count(until).await, 0);
+}
+
+#[tokio::test]
+async fn a_thing_is_shown_as_it_was() {
+    let (_started, owner, made) = with_install().await;
+    let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
+    let done = owner.update_install("acme", &on).await.unwrap();
+    let at = |position| AsOfQuery {
+        stream: "install/acme".into(),
+        position,
+        time: None,
+        min_position: None,
+    };
+    let then = owner.as_of(&at(Some(made.position))).await.unwrap();
+    assert_eq!((then.sequence, &then.state["auto_approve"]), (1, &false.into()));
+    let now = owner.as_of(&at(Some(done.position))).await.unwrap();
+    assert_eq!((now.sequence, &now.state["auto_approve"]), (2, &true.into()));
+    assert_eq!(refused(owner.as_of(&at(Some(1))).await).0, 404);
+    assert_eq!(refused(owner.as_of(&at(Some(1_000_000))).await).0, 404);
+}
+
+#[tokio::test]
+async fn every_projection_is_rebuilt_to_what_it_was_and_verifies() {
+    let (_started, owner, _) = with_install().await;
+    let before = owner.install("acme").await.unwrap();
+    let all = owner.projections().await.unwrap().items;
+    assert!(all.len() > 8);
+    for verb in ["verify", "rebuild", "verify"] {
+        for projection in &all {
+            let work = owner.work_on_projection(&projection.name, verb).await.unwrap();
+            let events = server_events(work);
+            pin_mut!(events);
+            let mut last = None;
+            while let Some(event) = events.next().await {
+                last = Some(serde_json::from_str::<Progress>(&event.unwrap().data).unwrap());
+            }
+            let last = last.unwrap();
+            assert_eq!((last.state.as_str(), last.differences.len()), ("done", 0), "{last:?}");
+        }
+    }
+    let after = owner.install("acme").await.unwrap();
+    assert_eq!((before.id, before.components), (after.id, after.components));
+    assert_eq!(refused(owner.work_on_projection("nothing", "rebuild").await).0, 404);
+}

@@ -1,0 +1,130 @@
+//! What is refused, with which word, and that it changes nothing.
+use std::io::Read as _;
+
+use schemas::control::{
+    Listing,
+    installs::UpdateInstall,
+    tokens::{CreateToken, Role},
+};
+use serde_json::{Value, json};
+
+use super::{bundle, client, new_install, owner, refused, somebody, with_install};
+use crate::server::testing::Started;
+
+#[tokio::test]
+async fn each_role_may_do_its_part_and_nothing_else() {
+    let (started, _, _) = with_install().await;
+    let viewer = somebody(&started, Role::Viewer).await;
+    let auditor = somebody(&started, Role::Auditor).await;
+    let approver = somebody(&started, Role::Approver).await;
+    for who in [&viewer, &auditor, &approver] {
+        assert!(who.install("acme").await.is_ok());
+        let said = who.create_install(&new_install("beta")).await;
+        assert_eq!(refused(said), (403, "forbidden".into()));
+        assert_eq!(refused(who.sync("shop", bundle("3"), false).await).0, 403);
+        assert_eq!(refused(who.tokens(&Listing::default()).await).0, 403);
+    }
+    assert!(auditor.events(&Default::default()).await.is_ok());
+    assert_eq!(refused(viewer.events(&Default::default()).await).0, 403);
+    assert_eq!(refused(approver.events(&Default::default()).await).0, 403);
+}
+
+#[tokio::test]
+async fn a_token_is_useless_from_its_revocation_on() {
+    let started = Started::new().await;
+    let owner = owner(&started);
+    let ask = CreateToken { role: Role::Viewer, expires_in_s: Some(3600) };
+    let made = owner.create_token(&ask).await.unwrap();
+    let viewer = client(&started, &made.token.unwrap());
+    assert_eq!(viewer.whoami().await.unwrap().principal, made.principal);
+    assert!(owner.revoke_token(made.id).await.unwrap().changed);
+    assert_eq!(refused(viewer.whoami().await), (401, "token_revoked".into()));
+    assert!(!owner.revoke_token(made.id).await.unwrap().changed);
+    assert_eq!(refused(client(&started, "stead_nothing").whoami().await).1, "token_unknown");
+    let states: Vec<_> = owner.tokens(&Listing::default()).await.unwrap().items;
+    assert!(states.iter().any(|token| token.id == made.id && token.state == "revoked"));
+}
+
+#[tokio::test]
+async fn wrong_inputs_name_the_field_and_the_remedy_and_change_nothing() {
+    let (started, owner, _) = with_install().await;
+    let position = owner.whoami().await.unwrap().position;
+    for (name, value, field) in
+        [("size", "large", "inputs.size"), ("colour", "red", "inputs.colour")]
+    {
+        let mut ask = new_install("beta");
+        ask.inputs.insert(name.into(), value.into());
+        let said = owner.create_install(&ask).await.unwrap_err().to_string();
+        assert!(said.contains("invalid"), "{said}");
+        let body = serde_json::to_value(&ask).unwrap();
+        let (_, problem) = post(&started, "/v1/installs", &body).await;
+        assert_eq!(problem["errors"][0]["field"], field, "{problem}");
+        assert!(problem["errors"][0]["remedy"].is_string(), "{problem}");
+    }
+    assert_eq!(refused(owner.create_install(&new_install("Not A Name")).await).0, 422);
+    assert_eq!(refused(owner.create_install(&new_install("acme")).await).1, "name_taken");
+    let two = UpdateInstall {
+        auto_approve: Some(true),
+        config_version: Some(1),
+        ..UpdateInstall::default()
+    };
+    assert_eq!(refused(owner.update_install("acme", &two).await).0, 422);
+    let far = UpdateInstall { config_version: Some(9), ..UpdateInstall::default() };
+    assert_eq!(refused(owner.update_install("acme", &far).await).0, 404);
+    // Policies may have written of the builds meanwhile, nobody of the installs.
+    let which = schemas::control::audit::EventsQuery {
+        after: Some(position),
+        stream: Some("install".into()),
+        ..Default::default()
+    };
+    assert!(owner.events(&which).await.unwrap().items.is_empty());
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_refused_with_its_place() {
+    let (started, owner, _) = with_install().await;
+    let unknown = json!({"app": "shop", "name": "beta", "colour": "red"});
+    let (status, problem) = post(&started, "/v1/installs", &unknown).await;
+    assert_eq!((status, &problem["code"]), (400, &json!("invalid_json")));
+    assert!(problem["detail"].as_str().unwrap().contains("colour"), "{problem}");
+    for (path, status, code) in [
+        ("/v1/installs?limit=0", 400, "bad_request"),
+        ("/v1/installs?limit=201", 400, "bad_request"),
+        ("/v1/installs?colour=red", 400, "bad_request"),
+        ("/v1/installs?cursor=..", 400, "bad_cursor"),
+        ("/v1/installs?min_position=x", 400, "bad_request"),
+        ("/v1/installs/nobody", 404, "not_found"),
+        ("/v1/runs/ins_01ARZ3NDEKTSV4RRFFQ69G5FAV", 404, "not_found"),
+        ("/v1/apps/shop/diff?from=1&to=7", 404, "not_found"),
+        ("/v1/nothing", 404, "not_found"),
+    ] {
+        let ask = started.http.get(started.control(path)).bearer_auth(started.owner_token());
+        let answer = ask.send().await.unwrap();
+        let found = answer.status().as_u16();
+        let problem: Value = answer.json().await.unwrap();
+        assert_eq!((found, &problem["code"]), (status, &json!(code)), "{path}: {problem}");
+    }
+    assert_eq!(refused(owner.sync("shop", "not zstd".into(), false).await).0, 422);
+    let not_tar = zstd::encode_all(&b"not a tar"[..], 1).unwrap();
+    assert_eq!(refused(owner.sync("shop", not_tar.into(), false).await).0, 422);
+    let bomb = zstd::encode_all(std::io::repeat(0).take(65 << 20), 1).unwrap();
+    assert_eq!(refused(owner.sync("shop", bomb.into(), false).await), (413, "too_large".into()));
+}
+
+#[tokio::test]
+async fn a_reader_that_names_a_position_which_is_not_there_is_told_to_come_again() {
+    let (started, owner, _) = with_install().await;
+    let far = owner.whoami().await.unwrap().position + 1_000_000;
+    let path = started.control(&format!("/v1/installs?min_position={far}"));
+    let answer = started.http.get(path).bearer_auth(started.owner_token()).send().await.unwrap();
+    assert_eq!(answer.status(), 503);
+    assert!(answer.headers().contains_key("retry-after"));
+    let problem: Value = answer.json().await.unwrap();
+    assert_eq!(problem["code"], "behind");
+}
+
+async fn post(started: &Started, path: &str, body: &Value) -> (u16, Value) {
+    let ask = started.http.post(started.control(path)).bearer_auth(started.owner_token());
+    let answer = ask.json(body).send().await.unwrap();
+    (answer.status().as_u16(), answer.json().await.unwrap())
+}

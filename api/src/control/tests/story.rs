@@ -1,0 +1,158 @@
+//! What people do, in the order in which they do it.
+use futures::{StreamExt, pin_mut};
+use schemas::control::{
+    Because, Listing,
+    apps::DiffQuery,
+    audit::ChangesQuery,
+    builds::BuildsQuery,
+    installs::UpdateInstall,
+    jobs::{Cancel, JobsQuery},
+    runs::{RequestRun, RunAsked, RunsQuery},
+};
+
+use super::{bundle, new_install, owner, refused, with_install};
+use crate::{client::server_events, server::testing::Started};
+
+#[tokio::test]
+async fn a_bundle_becomes_a_version_once_and_only_what_changed_is_built() {
+    let started = Started::new().await;
+    let owner = owner(&started);
+    let tried = owner.sync("shop", bundle("1"), true).await.unwrap();
+    assert_eq!((tried.version, tried.dry_run, tried.app), (1, true, None));
+    assert!(owner.apps(&Listing::default()).await.unwrap().items.is_empty());
+
+    let first = owner.sync("shop", bundle("1"), false).await.unwrap();
+    assert_eq!((first.version, first.unchanged, first.builds.len()), (1, false, 2));
+    let again = owner.sync("shop", bundle("1"), false).await.unwrap();
+    assert_eq!((again.version, again.unchanged, again.builds.len()), (1, true, 0));
+
+    let second = owner.sync("shop", bundle("2"), false).await.unwrap();
+    let built: Vec<_> = second.builds.iter().map(|b| b.component.as_str()).collect();
+    assert_eq!((second.version, built), (2, vec!["base"]));
+    assert_eq!((second.diff.from, second.diff.to), (Some(1), Some(2)));
+    let changed: Vec<_> = second.diff.changes.iter().map(|c| (&*c.change, &*c.name)).collect();
+    assert_eq!(changed, [("changed", "base")]);
+    let which = DiffQuery { from: Some(1), ..DiffQuery::default() };
+    assert_eq!(owner.diff("shop", &which).await.unwrap(), second.diff);
+
+    let app = owner.app("shop").await.unwrap();
+    assert_eq!((Some(app.id), app.version, app.components), (first.app, 2, 2));
+    let part = Listing { limit: Some(1), ..Listing::default() };
+    let newest = owner.versions("shop", &part).await.unwrap();
+    assert_eq!((newest.items[0].version, newest.next.as_deref()), (2, Some("2")));
+    let next = Listing { cursor: newest.next, ..part };
+    assert_eq!(owner.versions("shop", &next).await.unwrap().items[0].version, 1);
+
+    let of = BuildsQuery { app: Some("shop".into()), ..BuildsQuery::default() };
+    let builds = owner.builds(&of).await.unwrap().items;
+    assert_eq!(builds.len(), 3);
+    let one = owner.build(builds[0].id).await.unwrap();
+    assert_eq!((one.component_name.as_str(), one.ended_at), ("base", None));
+}
+
+#[tokio::test]
+async fn an_install_is_made_shown_and_changed_and_says_what_it_waits_for() {
+    let (_started, owner, made) = with_install().await;
+    let enrolment = made.enrolment.unwrap();
+    assert!(enrolment.command.contains(&enrolment.token));
+    assert!(enrolment.command.contains(&enrolment.server_key));
+    let install = owner.install("acme").await.unwrap();
+    assert_eq!((install.id, install.state.as_str()), (made.id, "waiting_for_runner"));
+    assert_eq!(install.components.len(), 2);
+    assert_eq!(install, owner.install(&made.id.to_string()).await.unwrap());
+
+    let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
+    let done = owner.update_install("acme", &on).await.unwrap();
+    assert!(done.changed && done.run.is_none());
+    assert!(!owner.update_install("acme", &on).await.unwrap().changed);
+    assert!(owner.install("acme").await.unwrap().auto_approve);
+
+    let inputs = [("size".to_owned(), "3".to_owned())].into();
+    let set = UpdateInstall { inputs: Some(inputs), ..UpdateInstall::default() };
+    owner.update_install("acme", &set).await.unwrap();
+    let state = owner.install_state("acme", &Default::default()).await.unwrap().state;
+    assert_eq!(state["nuon"]["inputs"]["inputs"]["size"], "3");
+    let then = schemas::control::installs::StateQuery {
+        position: Some(made.position),
+        ..Default::default()
+    };
+    let state = owner.install_state("acme", &then).await.unwrap().state;
+    assert_eq!(state["nuon"]["inputs"]["inputs"]["size"], "2");
+
+    let ask =
+        RequestRun { kind: RunAsked::Reprovision, components: vec![], action: None, reason: None };
+    assert_eq!(refused(owner.request_run("acme", &ask).await), (409, "refused".into()));
+    assert!(owner.runs(&RunsQuery::default()).await.unwrap().items.is_empty());
+    assert_ne!(owner.enrol_token("acme").await.unwrap().enrolment.token, enrolment.token);
+}
+
+#[tokio::test]
+async fn a_queued_job_says_what_it_waits_for_and_is_cancelled_at_once() {
+    let (_started, owner, _) = with_install().await;
+    // The builds' jobs are queued by a policy, a moment after the sync.
+    let mut jobs = vec![];
+    for _ in 0..100 {
+        jobs = owner.jobs(&JobsQuery::default()).await.unwrap().items;
+        if jobs.len() == 2 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let job = &jobs[0];
+    assert_eq!((job.state.as_str(), job.kind.as_str()), ("queued", "build"));
+    assert_eq!(job.waiting.as_ref().unwrap().on, "runner");
+    let why = Cancel { reason: "not today".into(), force: false };
+    assert!(owner.cancel_job(job.id, &why).await.unwrap().changed);
+    let gone = owner.job(job.id).await.unwrap();
+    assert_eq!((gone.state.as_str(), gone.attempts.len()), ("cancelled", 0));
+    assert_eq!(refused(owner.log(job.id, 1, 0).await).0, 404);
+}
+
+#[tokio::test]
+async fn a_listener_hears_what_happens_after_the_position_that_it_names() {
+    let (_started, owner, made) = with_install().await;
+    let query =
+        ChangesQuery { after: Some(made.position), stream: Some(format!("install/{}", made.id)) };
+    let events = server_events(owner.changes(&query).await.unwrap());
+    let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
+    let done = owner.update_install("acme", &on).await.unwrap();
+    pin_mut!(events);
+    let heard = events.next().await.unwrap().unwrap();
+    assert_eq!(heard.id, Some(done.position.to_string()));
+    assert!(heard.data.contains("install.approval_changed"), "{}", heard.data);
+}
+
+#[tokio::test]
+async fn lists_go_on_where_their_cursor_says() {
+    let (_started, owner, _) = with_install().await;
+    for name in ["beta", "gamma"] {
+        owner.create_install(&new_install(name)).await.unwrap();
+    }
+    let mut names = vec![];
+    let mut cursor = None;
+    loop {
+        let query = schemas::control::installs::InstallsQuery {
+            limit: Some(1),
+            cursor,
+            ..Default::default()
+        };
+        let page = owner.installs(&query).await.unwrap();
+        names.extend(page.items.into_iter().map(|install| install.name));
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(names, ["acme", "beta", "gamma"]);
+}
+
+#[tokio::test]
+async fn an_order_to_a_runner_that_does_not_exist_is_refused() {
+    let (_started, owner, _) = with_install().await;
+    let runner = "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
+    for verb in ["disable", "drain", "revoke"] {
+        let said = owner.order_runner(runner, verb, &Because::default()).await;
+        assert_eq!(refused(said).0, 404, "{verb}");
+    }
+    assert_eq!(refused(owner.order_runner(runner, "dance", &Because::default()).await).0, 404);
+}
