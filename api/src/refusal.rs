@@ -80,10 +80,8 @@ impl From<JobError> for Problem {
             | JobError::AlreadyEnded { .. } => Code::Refused,
         };
         let problem = Problem::new(code, error.to_string());
-        match error {
-            JobError::SeqGap { expected } => problem.with("expected", expected),
-            _ => problem,
-        }
+        let JobError::SeqGap { expected } = error else { return problem };
+        problem.with("expected", expected)
     }
 }
 

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use app_config::{
     Text,
-    model::{Module, RolePurpose, TERRAFORM_MODULE},
+    model::{Module, RolePurpose, TriggerKind},
     tree::SANDBOX,
 };
 use domain::{
@@ -43,7 +43,7 @@ pub async fn first(
     job: JobId,
     artifact: Option<Artifact>,
 ) -> Result<Composed, Problem> {
-    let scene = Scene::load(app, unit, run).await?;
+    let scene = Scene::load(app, unit, run, step).await?;
     let (kind, class) = match step.spec.operation {
         Operation::Apply | Operation::Destroy => (JobKind::Plan, JobClass::Pure),
         Operation::Execute => (JobKind::Action, JobClass::Unsafe),
@@ -61,7 +61,7 @@ pub async fn apply(
     artifact: Option<Artifact>,
     plan: &PlanFacts,
 ) -> Result<Composed, Problem> {
-    let scene = Scene::load(app, unit, run).await?;
+    let scene = Scene::load(app, unit, run, step).await?;
     let (kind, class) = (JobKind::Apply, JobClass::Mutating);
     scene.work(app, step, job, artifact, kind, class, Some(plan)).await
 }
@@ -76,16 +76,22 @@ struct Scene {
 }
 
 impl Scene {
-    async fn load(app: &App, unit: &mut Unit, run: RunId) -> Result<Scene, Problem> {
+    async fn load(app: &App, unit: &mut Unit, run: RunId, step: &Step) -> Result<Scene, Problem> {
         let request = unit.load::<Run>(run).await?.request.clone();
         let request = request.ok_or_else(|| Problem::not_found(run))?;
         let install_id = request.install;
         let install = unit.load::<Install>(install_id).await?.clone();
         let app_id = install.app.ok_or_else(|| Problem::not_found(install_id))?;
         let app_state = unit.load::<AppState>(app_id).await?.clone();
-        let bundle = &published(&app_state, request.config_version)?.bundle;
+        let version = config_version(&request, &install, step);
+        let bundle = &published(&app_state, version)?.bundle;
         let config = app.configs.get(&app.pool, bundle).await?;
-        let inputs = crate::usecases::installs::resolved(&config, &install.inputs)?;
+        // An earlier config knows other inputs.
+        let mut given = install.inputs.clone();
+        given.retain(|name, _| {
+            version == request.config_version || config.app.input(name).is_some()
+        });
+        let inputs = crate::usecases::installs::resolved(&config, &given)?;
         let nuon = state::nuon((app_id, &app_state), (install_id, &install), &config, &inputs);
         Ok(Scene { run, install: install_id, request, config, nuon })
     }
@@ -138,8 +144,7 @@ impl Scene {
             }
             Target::Component { name, .. } => match self.config.app.component(name) {
                 Some(component) => self.module(name, &component.module, operation),
-                // The config no longer has it: what destroys it needs its state, not its inputs.
-                None => Ok(self.gone(name)),
+                None => Err(format!("the config has no component {name}")),
             },
             Target::Action { name } => self.action(name),
         }
@@ -167,17 +172,6 @@ impl Scene {
         Ok(Parts { plugin, inputs, env, role, deadline_ms: DEADLINE_MS })
     }
 
-    fn gone(&self, name: &str) -> Parts {
-        let inputs = json!({
-            "component": name,
-            "operation": word(Operation::Destroy),
-            "vars": {},
-            "var_files": [],
-        });
-        let plugin = self.plugin(TERRAFORM_MODULE);
-        Parts { plugin, inputs, env: BTreeMap::new(), role: None, deadline_ms: DEADLINE_MS }
-    }
-
     fn action(&self, name: &str) -> Result<Parts, String> {
         let action = self.config.app.action(name);
         let action = action.ok_or_else(|| format!("the config has no action {name}"))?;
@@ -192,10 +186,8 @@ impl Scene {
                 "env_vars": self.texts(&step.env_vars)?,
             }));
         }
-        let trigger = match self.request.kind {
-            domain::run::RunKind::Action => "manual",
-            _ => "post-provision",
-        };
+        let trigger =
+            crate::usecases::runs::trigger(self.request.kind).unwrap_or(TriggerKind::Manual).name();
         let inputs = json!({ "action": name, "trigger": trigger, "steps": steps });
         let role = match &action.role {
             Some(role) => Some(self.text(role)?),
@@ -234,6 +226,16 @@ impl Scene {
     fn text(&self, text: &Text) -> Result<String, String> {
         app_config::template::render_text(text, &self.nuon).map_err(|error| error.to_string())
     }
+}
+
+/// What a step is composed from: the run's config version, but what is destroyed is destroyed with the
+/// config that brought it. A later one may not know it any more, nor what its module wants.
+fn config_version(request: &Request, install: &Install, step: &Step) -> u32 {
+    let brought = match (&step.spec.target, step.spec.operation) {
+        (Target::Component { name, .. }, Operation::Destroy) => install.components.get(name),
+        (_, _) => None,
+    };
+    brought.map_or(request.config_version, |component| component.config_version)
 }
 
 struct Parts {

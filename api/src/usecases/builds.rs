@@ -55,15 +55,15 @@ async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = || {
-        let said = job.heard.iter().rev().find_map(|event| match event {
-            JobEvent::Failed { detail, .. } => Some(detail.clone()),
-            _ => None,
+        let said = job.heard.iter().rev().find_map(|event| {
+            let JobEvent::Failed { detail, .. } = event else { return None };
+            Some(detail.clone())
         });
         said.unwrap_or_else(|| format!("the job was {outcome}"))
     };
-    let pushed = job.heard.iter().rev().find_map(|event| match event {
-        JobEvent::ArtifactPushed { artifact, .. } => Some(artifact.clone()),
-        _ => None,
+    let pushed = job.heard.iter().rev().find_map(|event| {
+        let JobEvent::ArtifactPushed { artifact, .. } = event else { return None };
+        Some(artifact.clone())
     });
     let told = match (outcome, pushed) {
         (Outcome::Succeeded, Some(artifact)) => BuildCommand::Succeed { artifact },

@@ -116,6 +116,18 @@ pub async fn tell(
     Ok(Some(run))
 }
 
+/// Which actions run at the end of a run of this kind; none at the end of what takes things down.
+pub fn trigger(kind: RunKind) -> Option<TriggerKind> {
+    match kind {
+        RunKind::Provision => Some(TriggerKind::PostProvision),
+        RunKind::Reprovision => Some(TriggerKind::PostReprovision),
+        RunKind::Deploy | RunKind::Rollback => Some(TriggerKind::PostDeployAllComponents),
+        RunKind::InputUpdate => Some(TriggerKind::PostUpdateInputs),
+        RunKind::Action => Some(TriggerKind::Manual),
+        RunKind::Teardown | RunKind::Deprovision => None,
+    }
+}
+
 async fn steps_of(
     app: &App,
     unit: &mut Unit,
@@ -125,14 +137,10 @@ async fn steps_of(
 ) -> Result<Vec<StepSpec>, Problem> {
     let fresh = || StepId(ulid::Ulid::new());
     let present = install.present();
-    let after = match wish.kind {
-        RunKind::Teardown => return Ok(plan::teardown(&present, fresh)),
-        RunKind::Deprovision => return Ok(plan::deprovision(&present, fresh)),
-        RunKind::Provision => TriggerKind::PostProvision,
-        RunKind::Reprovision => TriggerKind::PostReprovision,
-        RunKind::Deploy | RunKind::Rollback => TriggerKind::PostDeployAllComponents,
-        RunKind::InputUpdate => TriggerKind::PostUpdateInputs,
-        RunKind::Action => TriggerKind::Manual,
+    let after = match (wish.kind, trigger(wish.kind)) {
+        (RunKind::Deprovision, _) => return Ok(plan::deprovision(&present, fresh)),
+        (_, None) => return Ok(plan::teardown(&present, fresh)),
+        (_, Some(after)) => after,
     };
     let state = unit.load::<AppState>(app_id).await?.clone();
     let published = published(&state, install.config_version)?;

@@ -250,9 +250,9 @@ async fn planned(
     id: JobId,
     job: &Job,
 ) -> Result<(), Problem> {
-    let found = job.heard.iter().find_map(|event| match event {
-        JobEvent::PlanProduced { plan, .. } => Some(plan.clone()),
-        _ => None,
+    let found = job.heard.iter().find_map(|event| {
+        let JobEvent::PlanProduced { plan, .. } = event else { return None };
+        Some(plan.clone())
     });
     let Some(report) = found else {
         let (reason, detail) = (StepFailure::JobFailed, "the plan job reported no plan".into());
@@ -289,9 +289,9 @@ async fn record(
     step: StepId,
     job: &Job,
 ) -> Result<(), Problem> {
-    let reported = job.heard.iter().find_map(|event| match event {
-        JobEvent::OutputsReported { outputs, .. } => Some(outputs.clone()),
-        _ => None,
+    let reported = job.heard.iter().find_map(|event| {
+        let JobEvent::OutputsReported { outputs, .. } = event else { return None };
+        Some(outputs.clone())
     });
     let state = unit.load::<Run>(run).await?;
     let config_version = state.request.as_ref().map_or(0, |request| request.config_version);
@@ -340,12 +340,9 @@ fn without_fingerprint() -> Problem {
 
 /// Whether the plan under an apply went stale, and what the job says became of it.
 fn why(job: &Job) -> (bool, String) {
-    let said = job.heard.iter().rev().find_map(|event| match event {
-        JobEvent::Failed { reason, detail, .. } => {
-            let stale = *reason == domain::job::FailureReason::PlanIsStale;
-            Some((stale, detail.clone()))
-        }
-        _ => None,
+    let said = job.heard.iter().rev().find_map(|event| {
+        let JobEvent::Failed { reason, detail, .. } = event else { return None };
+        Some((*reason == domain::job::FailureReason::PlanIsStale, detail.clone()))
     });
     said.unwrap_or_else(|| match &job.state {
         JobState::Ended { outcome, .. } => (false, format!("the job was {outcome}")),

@@ -126,12 +126,10 @@ impl Run {
         let cancelled = |state: &StepState| {
             matches!(state, StepState::Failed { reason: StepFailure::JobCancelled, .. })
         };
-        let failed = |state: &StepState| matches!(state, StepState::Failed { .. });
+        let failed: fn(&StepState) -> bool = |state| matches!(state, StepState::Failed { .. });
         if self.steps.iter().any(|at| failed(&at.state) && !cancelled(&at.state)) {
             Outcome::Failed
-        } else if self.cancel.is_some() {
-            Outcome::Cancelled
-        } else if any(|state| matches!(state, StepState::Failed { .. })) {
+        } else if self.cancel.is_some() || any(failed) {
             Outcome::Cancelled
         } else if any(|state| matches!(state, StepState::Skipped { .. })) {
             Outcome::Denied

@@ -249,7 +249,10 @@ fn reached(
             (of.map(|(name, _)| name.clone()).collect(), true)
         }
     };
-    while follow {
+    if !follow {
+        return reached;
+    }
+    loop {
         let reads_reached = |c: &WantedComponent| c.needs.iter().any(|need| reached.contains(need));
         let more: Vec<String> = wanted
             .components
@@ -258,19 +261,18 @@ fn reached(
             .map(|(name, _)| name.clone())
             .collect();
         if more.is_empty() {
-            break;
+            return reached;
         }
         reached.extend(more);
     }
-    reached
 }
 
 /// Names in an order in which each comes after what it needs, ties by name. Names that need each
 /// other come last: the reader of the config has refused them long before.
-fn in_order<'a, C>(
-    components: &'a BTreeMap<String, C>,
+fn in_order<C>(
+    components: &BTreeMap<String, C>,
     needs: impl Fn(&C) -> &BTreeSet<String>,
-) -> Vec<&'a str> {
+) -> Vec<&str> {
     let mut ordered: Vec<&str> = vec![];
     let mut left: Vec<&str> = components.keys().map(String::as_str).collect();
     while !left.is_empty() {
