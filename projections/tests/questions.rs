@@ -101,6 +101,7 @@ async fn every_wait_has_an_end() {
     };
     tell::<Job>(&log, JOB, now, JobCommand::Queue(work())).await;
     assert_eq!(due().await, [Timer::QueueExpiry { job: JOB, attempt: 1 }]);
+    assert_eq!(timers::due_of_runs(pool, far, 10).await.unwrap(), []);
     assert_eq!(timers::due(pool, now, 10).await.unwrap(), []);
     let next = timers::next(pool).await.unwrap().unwrap();
     assert!(next >= now + TimeDelta::milliseconds(10_000), "{next}");

@@ -271,8 +271,29 @@ pub async fn due(
     now: Timestamp,
     limit: u32,
 ) -> Result<Vec<Due>, sqlx::Error> {
-    let rest = "where due_at <= $1 order by due_at limit $2";
-    let binds = vec![Cell::Time(Some(now)), Cell::number(limit.into())];
+    overdue(executor, "", now, limit).await
+}
+
+/// The same of runs only, so that no job stands before an approval.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn due_of_runs(
+    executor: impl PgExecutor<'_>,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<Due>, sqlx::Error> {
+    overdue(executor, RunId::PREFIX, now, limit).await
+}
+
+async fn overdue(
+    executor: impl PgExecutor<'_>,
+    prefix: &str,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<Due>, sqlx::Error> {
+    let rest = "where due_at <= $1 and starts_with(key, $2) order by due_at limit $3";
+    let binds = vec![Cell::Time(Some(now)), Cell::text(prefix), Cell::number(limit.into())];
     let rows = select::<Timers>(executor, rest, binds).await?;
     let all = rows.into_iter().flat_map(|row| row.timers.into_values());
     let mut due: Vec<Due> = all.filter(|due| due.at <= now).collect();
