@@ -8,10 +8,12 @@
 //! state/ plans/ artifacts/                                          what belongs to the install
 //! ```
 use std::{
+    collections::BTreeSet,
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use domain::ids::ExecutionId;
@@ -56,6 +58,18 @@ impl Data {
             Err(fs::TryLockError::Error(error)) => Err(error),
         }
     }
+
+    /// Remove the files of executions that are over, but for the newest ones.
+    pub fn prune(&self, keep: usize, open: &BTreeSet<String>) -> io::Result<()> {
+        let mut over: Vec<(SystemTime, PathBuf)> = fs::read_dir(self.path("jobs"))?
+            .filter_map(Result::ok)
+            .filter(|dir| !open.contains(dir.file_name().to_string_lossy().as_ref()))
+            .filter_map(|dir| Some((dir.metadata().ok()?.modified().ok()?, dir.path())))
+            .collect();
+        over.sort_unstable();
+        let old = over.len().saturating_sub(keep);
+        over.iter().take(old).try_for_each(|(_, path)| fs::remove_dir_all(path))
+    }
 }
 
 /// The files of one execution.
@@ -94,6 +108,14 @@ impl JobDir {
     /// Where the child works.
     pub fn work(&self) -> PathBuf {
         self.0.join("work")
+    }
+    /// What a person at the customer's is asked.
+    pub fn question(&self) -> PathBuf {
+        self.0.join("question.json")
+    }
+    /// What the person said.
+    pub fn answer(&self) -> PathBuf {
+        self.0.join("answer.json")
     }
     /// What the shim itself had to say when it could not write a log.
     pub fn shim_errors(&self) -> PathBuf {
@@ -175,6 +197,20 @@ mod tests {
         assert!(Data::open(dir.path()).unwrap().lock().unwrap().is_none());
         drop(held);
         assert!(data.lock().unwrap().is_some());
+    }
+
+    #[test]
+    fn the_newest_executions_and_the_open_ones_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Data::open(dir.path()).unwrap();
+        for name in ["a", "b", "c", "d"] {
+            fs::create_dir(data.path("jobs").join(name)).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        data.prune(2, &["a".to_owned()].into()).unwrap();
+        let left = fs::read_dir(data.path("jobs")).unwrap().map(|dir| dir.unwrap().file_name());
+        let left: BTreeSet<_> = left.map(|name| name.into_string().unwrap()).collect();
+        assert_eq!(left, ["a", "c", "d"].map(String::from).into());
     }
 
     #[test]

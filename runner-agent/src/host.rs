@@ -6,15 +6,15 @@ use std::{
     time::SystemTime,
 };
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 /// Milliseconds by which the server's clock is ahead of ours.
 static AHEAD_MS: AtomicI64 = AtomicI64::new(0);
 
-/// The host's clock, for the journal and for people.
+/// The host's clock, for the journal and for people, as exact as it is written.
 pub fn now() -> DateTime<Utc> {
-    SystemTime::now().into()
+    DateTime::<Utc>::from(SystemTime::now()).trunc_subsecs(6)
 }
 
 /// The server's clock as far as we know it, for what the server compares.

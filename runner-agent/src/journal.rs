@@ -7,9 +7,10 @@
 //! ```
 //!
 //! The supervisor and each shim append to one file, each line with one write: the kernel keeps such lines whole.
-//! It is the customer's record too: nothing in it is secret.
+//! It is the customer's record too: nothing in it is secret, and nothing of it is ever removed. When nothing is
+//! open and the file has become long, it is put aside under the time of that moment and a new one is begun.
 use std::{
-    fs::{self, File},
+    fs,
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
 };
@@ -79,6 +80,10 @@ pub enum Fact {
     Exited { job: JobId, execution: ExecutionId, exit: Exit },
     /// The server knows.
     Reported { job: JobId, execution: ExecutionId },
+    /// The customer's rules want a person's word first.
+    Asked { job: JobId, execution: ExecutionId },
+    /// A person at the customer's has spoken.
+    Answered { execution: ExecutionId, yes: bool, reason: String },
     /// It is no longer ours; its files are kept.
     Abandoned { job: JobId, claim_id: String, why: String },
     /// The log's signed head that this runner has seen and believes.
@@ -98,8 +103,10 @@ pub enum Fact {
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
-    file: File,
 }
+
+/// A journal longer than this is put aside when nothing is open.
+const LONG: u64 = 4 * 1024 * 1024;
 
 impl Journal {
     /// The journal of this directory, begun if there is none.
@@ -116,7 +123,7 @@ impl Journal {
                 file.write_all(b"\n")?;
             }
         }
-        let journal = Journal { path, file };
+        let journal = Journal { path };
         if length == 0 {
             journal.write(Fact::Opened { journal_id: ulid::Ulid::new().to_string() })?;
             data::sync_parent(&journal.path)?;
@@ -124,12 +131,30 @@ impl Journal {
         Ok(journal)
     }
 
+    /// Put a long journal aside. Only when nothing is open: what a shim writes must not be looked for there.
+    pub fn turn(&self) -> io::Result<()> {
+        if fs::metadata(&self.path)?.len() < LONG {
+            return Ok(());
+        }
+        let first = Entry { at: host::now(), fact: Fact::Opened { journal_id: self.id()? } };
+        let mut line = serde_json::to_vec(&first)?;
+        line.push(b'\n');
+        // At every moment one of the two is there under its name, and no line is in neither.
+        fs::hard_link(
+            &self.path,
+            self.path.with_file_name(format!("journal.{}.ndjson", ulid::Ulid::new())),
+        )?;
+        data::replace(&self.path, &line)
+    }
+
     /// Write a fact; when this returns it survives any crash.
     pub fn write(&self, fact: Fact) -> io::Result<()> {
         let mut line = serde_json::to_vec(&Entry { at: host::now(), fact })?;
         line.push(b'\n');
-        (&self.file).write_all(&line)?;
-        self.file.sync_data()
+        // Opened each time: it may have been put aside since the last one.
+        let mut file = data::append(&self.path)?;
+        file.write_all(&line)?;
+        file.sync_data()
     }
 
     /// Everything in it.
@@ -152,6 +177,25 @@ pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
     let text = fs::read(path)?;
     let lines = text.split(|byte| *byte == b'\n');
     Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
+}
+
+/// Everything that was ever written, oldest first.
+pub fn read_all(data: &Data) -> io::Result<Vec<Entry>> {
+    let mut aside: Vec<PathBuf> = fs::read_dir(data.root())?
+        .filter_map(|file| Some(file.ok()?.path()))
+        .filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.starts_with("journal.") && name.ends_with(".ndjson") && name != "journal.ndjson"
+        })
+        .collect();
+    // Their names are times.
+    aside.sort_unstable();
+    aside.push(data.path("journal.ndjson"));
+    let mut entries = Vec::new();
+    for path in aside {
+        entries.extend(read(&path)?);
+    }
+    Ok(entries)
 }
 
 #[cfg(test)]
@@ -178,7 +222,7 @@ mod tests {
     #[test]
     fn a_line_that_a_crash_cut_short_takes_nothing_with_it() {
         let (_dir, data, journal) = journal();
-        (&journal.file).write_all(br#"{"at":"2026-01-01T00:00:0"#).unwrap();
+        data::append(&journal.path).unwrap().write_all(br#"{"at":"2026-01-01T00:00:0"#).unwrap();
         let again = Journal::open(&data).unwrap();
         again.write(Fact::Enabled {}).unwrap();
         let facts: Vec<_> = again.read().unwrap().into_iter().map(|entry| entry.fact).collect();
@@ -190,7 +234,23 @@ mod tests {
     fn a_line_of_a_later_version_is_read_over() {
         let (_dir, _data, journal) = journal();
         let line = b"{\"at\":\"2026-01-01T00:00:00Z\",\"entry\":\"danced\",\"to\":1}\n";
-        (&journal.file).write_all(line).unwrap();
+        data::append(&journal.path).unwrap().write_all(line).unwrap();
         assert_eq!(journal.read().unwrap()[1].fact, Fact::Unknown);
+    }
+
+    #[test]
+    fn a_long_journal_is_put_aside_and_still_read() {
+        let (_dir, data, journal) = journal();
+        journal.turn().unwrap();
+        let reason = "x".repeat(1024 * 1024);
+        for _ in 0..5 {
+            journal.write(Fact::Disabled { reason: reason.clone() }).unwrap();
+        }
+        let id = journal.id().unwrap();
+        journal.turn().unwrap();
+        assert_eq!(journal.read().unwrap().len(), 1);
+        assert_eq!(journal.id().unwrap(), id);
+        journal.write(Fact::Enabled {}).unwrap();
+        assert_eq!(read_all(&data).unwrap().len(), 8);
     }
 }

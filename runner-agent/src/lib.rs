@@ -10,9 +10,10 @@
 //! └────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! In reading order: [`data`] [`keys`] [`journal`] [`switch`] [`policy`] [`witness`] are what the customer owns;
+//! In reading order: [`data`] [`keys`] [`journal`] [`switch`] [`policy`] [`ask`] [`witness`] are what the customer owns;
 //! [`client`] [`enrol`] [`supervisor`] speak with the server; [`shim`] [`plugins`] [`artifacts`] do the work.
 pub mod artifacts;
+pub mod ask;
 pub mod cli;
 pub mod client;
 pub mod data;
@@ -24,6 +25,7 @@ pub mod plugins;
 pub mod policy;
 pub mod shim;
 pub mod show;
+mod start;
 pub mod supervisor;
 pub mod switch;
 pub mod tls;

@@ -8,6 +8,7 @@
 //! repositories = ["acme/*"]                # where artifacts may come from
 //! roles = ["arn:aws:iam::123456789012:role/stead-*"]
 //! pass_env = ["AWS_REGION"]                # of the runner's environment, handed to the child, redacted
+//! ask = ["apply"]                          # a person here says yes first: `stead-runner approve`
 //! veto = ["/etc/stead/veto"]               # reads the manifest; another exit code than 0 says no
 //!
 //! [[windows]]                              # outside of all windows for its kind, a job is refused
@@ -44,6 +45,9 @@ pub struct Policy {
     /// A command that reads the manifest on its standard input and may say no.
     #[serde(default)]
     pub veto: Vec<String>,
+    /// Kinds for which a person at the customer's says yes first.
+    #[serde(default)]
+    pub ask: Vec<JobKind>,
     #[serde(default)]
     windows: Vec<Window>,
 }

@@ -99,6 +99,8 @@ async fn work(
         silence.map(Duration::from_millis),
     );
     let context = context(data, dir, order, &manifest, recorder, &watch)?;
+    // A cancel that came before us comes before the plugin, too.
+    watch.look();
     let mut sink = recorder.clone();
     let mut plugin =
         tokio::spawn(async move { plugins::run(&manifest, &context, &mut sink).await });

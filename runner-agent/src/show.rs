@@ -6,7 +6,7 @@ use std::{
 
 use schemas::moment;
 
-use crate::{data::Data, enrol, journal, supervisor::adopt, switch, witness::Witness};
+use crate::{ask, data::Data, enrol, journal, supervisor::adopt, switch, witness::Witness};
 
 /// Who this runner is, and what it is doing.
 pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
@@ -42,7 +42,7 @@ pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
 
 /// What happened here.
 pub fn journal(data: &Data, json: bool, last: Option<usize>) -> anyhow::Result<ExitCode> {
-    let entries = journal::read(&data.path("journal.ndjson"))?;
+    let entries = journal::read_all(data)?;
     let skip = last.map_or(0, |last| entries.len().saturating_sub(last));
     let mut out = io::stdout().lock();
     for entry in entries.into_iter().skip(skip) {
@@ -60,6 +60,21 @@ pub fn journal(data: &Data, json: bool, last: Option<usize>) -> anyhow::Result<E
         );
         let word = line.get("entry").and_then(|word| word.as_str()).unwrap_or_default();
         writeln!(out, "{} {word:<14}{}", moment::text(&entry.at), rest.collect::<String>())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What waits for a person's word.
+pub fn questions(data: &Data) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    for question in ask::waiting(data)? {
+        let subject = question.subject.unwrap_or_default();
+        let (execution, kind) = (question.execution, question.kind.word());
+        writeln!(out, "{execution} {kind} {} {subject}", question.plugin)?;
+        if let Some(plan) = question.plan {
+            writeln!(out, "    plan {plan}")?;
+        }
+        writeln!(out, "    until {}", moment::text(&question.deadline))?;
     }
     Ok(ExitCode::SUCCESS)
 }

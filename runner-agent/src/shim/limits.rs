@@ -84,7 +84,8 @@ impl Watch {
         }
     }
 
-    fn look(&mut self) {
+    /// Look once.
+    pub fn look(&mut self) {
         if self.synced.elapsed() >= SYNC {
             self.synced = Instant::now();
             self.recorder.pen().log().sync();

@@ -94,6 +94,8 @@ pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
             Fact::Opened { .. }
             | Fact::SessionOpened { .. }
             | Fact::Verified { .. }
+            | Fact::Asked { .. }
+            | Fact::Answered { .. }
             | Fact::Cancelling { .. }
             | Fact::Checkpoint { .. }
             | Fact::EpochAccepted { .. }

@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use super::{
     Agent,
-    adopt::{Known, Stage},
+    adopt::{Known, Stage, open_ends},
     spool::{SpoolError, Upload},
 };
 use crate::{
@@ -33,6 +33,9 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// How long to wait before speaking again to a server that does not listen.
 const UNWANTED: Duration = Duration::from_secs(30);
+
+/// The files of so many executions that are over are kept.
+const KEEP: usize = 200;
 
 /// Why an execution is attended no more.
 enum Over {
@@ -333,6 +336,24 @@ impl Attendance {
             warn!(%error, "The journal cannot be written");
         }
         self.agent.release(job);
+        let agent = Arc::clone(&self.agent);
+        tokio::spawn(async move { tidy(&agent).await });
+    }
+}
+
+/// Keep the directory from growing for ever.
+async fn tidy(agent: &Agent) {
+    let Ok(_no_claim_meanwhile) = agent.claims.try_lock() else { return };
+    if !agent.state().running.is_empty() {
+        return;
+    }
+    let tidied = open_ends(agent).and_then(|known| {
+        let open = known.iter().filter_map(|known| Some(known.execution?.to_string())).collect();
+        agent.data.prune(KEEP, &open)?;
+        if known.is_empty() { agent.journal.turn() } else { Ok(()) }
+    });
+    if let Err(error) = tidied {
+        warn!(%error, "The data directory cannot be tidied");
     }
 }
 

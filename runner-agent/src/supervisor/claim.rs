@@ -12,6 +12,7 @@ use super::{
     attend, spawn,
 };
 use crate::{
+    ask::{self, Question},
     client::Ask,
     enrol, host,
     journal::Fact,
@@ -37,6 +38,7 @@ pub(super) fn offered(agent: &Arc<Agent>, job: JobId, kind: JobKind) {
         match take(&agent, job).await {
             Ok(Some(known)) => attend::begin(&agent, known),
             Ok(None) => agent.release(job),
+            // What the journal has of it is settled with the next session.
             Err(error) => {
                 warn!(job.id = %job, "{job} could not be taken: {error:#}");
                 agent.release(job);
@@ -46,7 +48,7 @@ pub(super) fn offered(agent: &Arc<Agent>, job: JobId, kind: JobKind) {
 }
 
 async fn take(agent: &Arc<Agent>, job: JobId) -> anyhow::Result<Option<Known>> {
-    let _one_after_the_other = agent.claims.lock().await;
+    let one_after_the_other = agent.claims.lock().await;
     // The customer may have switched off while this waited.
     let held = agent.state().session.clone();
     let Some(session) = held.filter(|_| switch::off(&agent.data).is_none()) else {
@@ -81,7 +83,26 @@ async fn take(agent: &Arc<Agent>, job: JobId) -> anyhow::Result<Option<Known>> {
     agent.note(job, |attended| attended.execution = Some(execution));
     let (execution, children) = (Some(execution), Vec::new());
     let mut known = Known { job, execution, claim_id, stage: Stage::Claimed, children };
-    known.stage = match allowed(agent, job, &claimed).await {
+    let mut allowed = allowed(agent, job, &claimed).await;
+    drop(one_after_the_other);
+    if let Ok((verified, policy)) = &allowed
+        && policy.ask.contains(&verified.manifest.kind)
+    {
+        agent.note(job, |attended| attended.phase = Some("asking the customer".into()));
+        let question =
+            Question::new(&verified.manifest, claimed.execution, verified.grant.deadline);
+        info!(job.id = %job, "{job} waits for the customer's word: `stead-runner questions`");
+        if let Err(no) = ask::wait(&agent.data, &agent.journal, &question).await {
+            allowed = Err(no);
+        }
+    }
+    // No session is opened between the look and the start: it would say that nothing was started.
+    let _no_session_meanwhile = agent.claims.lock().await;
+    if !agent.state().running.get(&job).is_some_and(|held| held.execution == known.execution) {
+        info!(job.id = %job, "{job} was taken away before it was started");
+        return Ok(None);
+    }
+    known.stage = match allowed {
         Ok((verified, policy)) => {
             spawn::start(agent, job, &claimed, &verified, &policy, received).await?
         }

@@ -5,7 +5,8 @@ use reqwest::Method;
 use schemas::{
     problem::Problem,
     runner::{
-        ExecutionState, OpenSession, PROTOCOL, ProtocolRange, Resume, ResumeAction, SessionOpened,
+        ExecutionState, JournalEntry, OpenSession, PROTOCOL, ProtocolRange, Resume, ResumeAction,
+        SessionOpened,
     },
 };
 use tracing::{info, warn};
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::{
     client::{Ask, Refused},
-    host,
+    data, host,
     journal::Fact,
     shim::order::{CancelOrder, Cause},
 };
@@ -27,7 +28,7 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
     // A claim that is on its way is in the journal already, and is not lost.
     let _no_claim_meanwhile = agent.claims.lock().await;
     let known = adopt::open_ends(agent).map_err(|error| ours(&error))?;
-    let journal = known.iter().map(|known| known.entry(&agent.data)).collect();
+    let journal = known.iter().map(|known| entry(agent, known)).collect();
     let body = OpenSession {
         boot_id: host::boot_id(),
         journal_id: agent.journal.id().map_err(|error| ours(&error))?,
@@ -61,6 +62,21 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
         settle(agent, known, action);
     }
     Ok(())
+}
+
+/// What is said of one claim. What this process is about to start is as good as alive.
+fn entry(agent: &Agent, known: &Known) -> JournalEntry {
+    let entry = known.entry(&agent.data);
+    let held = agent.state().running.get(&known.job).and_then(|attended| attended.execution);
+    match entry.state {
+        ExecutionState::NeverSpawned if held.is_some() && held == known.execution => {
+            JournalEntry { state: ExecutionState::Alive, ..entry }
+        }
+        ExecutionState::NeverSpawned
+        | ExecutionState::Alive
+        | ExecutionState::Exited
+        | ExecutionState::Unknown => entry,
+    }
 }
 
 /// Say good-bye.
@@ -114,6 +130,8 @@ fn settle(agent: &Arc<Agent>, known: Known, action: Option<ResumeAction>) {
                 return;
             }
             adopt::end_orphans(&known);
+            // What the former agent asked is not asked any more.
+            let _best_effort = data::remove(&agent.data.job(execution).question());
             let why = format!("the server heard that it is {}", word(state));
             abandon(agent, Fact::Abandoned { job, claim_id, why });
             agent.release(job);

@@ -1,0 +1,128 @@
+//! Starting: who we are, whom we trust, and that nobody else is at it.
+use std::{collections::BTreeMap, fs, process::ExitCode, time::Duration};
+
+use anyhow::{Context as _, bail};
+use schemas::runner::RunnerMode;
+use tracing::info;
+use zeroize::Zeroizing;
+
+use crate::{
+    cli::{Mode, Run},
+    data::Data,
+    enrol::{self, Identity, Invitation},
+    keys::Keys,
+    supervisor::{self, Ended, Settings},
+    tls::Trust,
+};
+
+/// Run until there is a reason to end.
+pub(crate) async fn serve(data: &Data, run: Run) -> anyhow::Result<ExitCode> {
+    let _lock = lock(data).await?;
+    let keys = Keys::open(data)?;
+    let identity = identity(data, &keys, &run).await?;
+    let beside = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
+    let plugin_dir = run.plugin_dir.or(beside).unwrap_or_else(|| "/usr/lib/stead".into());
+    let settings = Settings {
+        slots: run.slots,
+        plugin_dir: std::path::absolute(plugin_dir)?,
+        policy: run.policy.map(std::path::absolute).transpose()?,
+        pass_env: run.pass_env,
+    };
+    // A mistake in the file is better found now than at the first job.
+    crate::policy::Policy::read(settings.policy.as_deref())?;
+    let ended = supervisor::run((data.clone(), keys, identity), settings).await?;
+    Ok(match ended {
+        Ended::Drained | Ended::Left => ExitCode::SUCCESS,
+        Ended::Superseded => {
+            eprintln!("another agent has opened a session with this runner's identity; ending");
+            ExitCode::from(3)
+        }
+        Ended::TooOld { min_version } => {
+            eprintln!("the server needs an agent of version {min_version} or later; ending");
+            ExitCode::from(4)
+        }
+    })
+}
+
+/// `status` holds the lock for a moment; an agent holds it for its life.
+async fn lock(data: &Data) -> anyhow::Result<fs::File> {
+    for _ in 0..5 {
+        if let Some(lock) = data.lock()? {
+            return Ok(lock);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    bail!("another agent works in {}", data.root().display())
+}
+
+/// Who we are: from the directory, or by enrolling.
+pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Result<Identity> {
+    let trust = Trust::of(run.ca_file.as_deref(), run.ca_fingerprint.as_deref())?;
+    if let Some(mut known) = enrol::known(data)? {
+        if let Some(server) = &run.server {
+            known.server.clone_from(server);
+        }
+        if trust != Trust::Public {
+            known.trust = trust;
+        }
+        check_url(&known.server, run.allow_http)?;
+        enrol::keep(data, &known)?;
+        return Ok(known);
+    }
+    let needed = "needed at the first start";
+    let mode = match run.mode.with_context(|| format!("--mode is {needed}"))? {
+        Mode::Install => RunnerMode::Install,
+        Mode::Build => RunnerMode::Build,
+    };
+    let server = run.server.clone().with_context(|| format!("--server is {needed}"))?;
+    check_url(&server, run.allow_http)?;
+    let invitation = Invitation {
+        mode,
+        server,
+        trust,
+        token: token(run)?,
+        server_key: run.server_key.clone().with_context(|| format!("--server-key is {needed}"))?,
+        stack_outputs: run.stack_output.iter().cloned().collect::<BTreeMap<_, _>>(),
+    };
+    let identity = enrol::enrol(data, keys, &invitation).await?;
+    info!(runner.id = %identity.runner, "Enrolled as {}", identity.runner);
+    Ok(identity)
+}
+
+fn token(run: &Run) -> anyhow::Result<Zeroizing<String>> {
+    let text = match (&run.token_file, &run.token) {
+        (Some(file), _) => {
+            let text = fs::read_to_string(file);
+            Zeroizing::new(text.with_context(|| format!("reading {}", file.display()))?)
+        }
+        (None, Some(token)) => Zeroizing::new(token.clone()),
+        (None, None) => bail!("--token-file or --token is needed at the first start"),
+    };
+    Ok(Zeroizing::new(text.trim().into()))
+}
+
+/// Tokens travel here: in clear only to ourselves.
+fn check_url(server: &str, allow_http: bool) -> anyhow::Result<()> {
+    let url = reqwest::Url::parse(server).with_context(|| format!("{server:?} is not a URL"))?;
+    let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+    match url.scheme() {
+        "https" => Ok(()),
+        "http" if local || allow_http => Ok(()),
+        "http" => bail!("{server} is not encrypted: use https, or --allow-http"),
+        other => bail!("{other} is not a scheme that the runner speaks"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_travel_in_clear_only_to_this_host() {
+        assert!(check_url("http://127.0.0.1:7420", false).is_ok());
+        assert!(check_url("https://stead.example.com", false).is_ok());
+        assert!(check_url("http://stead.example.com", false).is_err());
+        assert!(check_url("http://stead.example.com", true).is_ok());
+        assert!(check_url("ftp://stead.example.com", true).is_err());
+    }
+}
