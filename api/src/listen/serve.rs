@@ -2,13 +2,13 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::Router;
+use hyper::server::conn::{http1, http2};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto,
+    server::graceful::GracefulConnection,
     service::TowerToHyperService,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     time::timeout,
@@ -50,7 +50,8 @@ impl Default for Limits {
 
 /// Everything that the connections of one door share.
 struct Connections {
-    http: auto::Builder<TokioExecutor>,
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
     router: Router,
     tls: Option<TlsAcceptor>,
     handshake: Duration,
@@ -67,9 +68,10 @@ pub async fn serve(
     stop: CancellationToken,
 ) {
     let (handshake, cut) = (limits.handshake, CancellationToken::new());
-    let http = builder(&limits);
+    let (http1, http2) = builders(&limits);
     let shared = Arc::new(Connections {
-        http,
+        http1,
+        http2,
         router,
         tls,
         handshake,
@@ -103,39 +105,46 @@ pub async fn serve(
     }
 }
 
-fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
-    let mut http = auto::Builder::new(TokioExecutor::new());
-    http.http1()
+fn builders(limits: &Limits) -> (http1::Builder, http2::Builder<TokioExecutor>) {
+    let (mut http1, mut http2) = (http1::Builder::new(), http2::Builder::new(TokioExecutor::new()));
+    http1
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle)
         .max_buf_size(limits.head_bytes)
         .max_headers(limits.headers);
-    let head = u32::try_from(limits.head_bytes).unwrap_or(u32::MAX);
-    http.http2()
+    http2
         .timer(TokioTimer::new())
-        .max_header_list_size(head)
+        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
         .max_concurrent_streams(64)
         .keep_alive_interval(Some(Duration::from_secs(30)));
-    http
+    (http1, http2)
 }
 
 impl Connections {
+    /// Which HTTP is spoken is settled by TLS, never guessed: a connection is no bigger than it must be.
     async fn meet(&self, stream: TcpStream) {
         // Answers are small and waited for.
         let _ = stream.set_nodelay(true);
-        match &self.tls {
-            None => self.talk(stream).await,
-            Some(tls) => match timeout(self.handshake, tls.accept(stream)).await {
-                Ok(Ok(stream)) => self.talk(stream).await,
-                Ok(Err(reason)) => debug!(reason = %reason, "A handshake failed: {reason}"),
-                Err(_) => debug!("A handshake took too long"),
-            },
+        let service = TowerToHyperService::new(self.router.clone());
+        let Some(tls) = &self.tls else {
+            return self.talk(self.http1.serve_connection(TokioIo::new(stream), service)).await;
+        };
+        let stream = match timeout(self.handshake, tls.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(reason)) => return debug!(reason = %reason, "A handshake failed: {reason}"),
+            Err(_) => return debug!("A handshake took too long"),
+        };
+        let second = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        let stream = TokioIo::new(stream);
+        if second {
+            Box::pin(self.talk(self.http2.serve_connection(stream, service))).await;
+        } else {
+            Box::pin(self.talk(self.http1.serve_connection(stream, service))).await;
         }
     }
 
-    async fn talk(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
-        let service = TowerToHyperService::new(self.router.clone());
-        let mut talk = std::pin::pin!(self.http.serve_connection(TokioIo::new(stream), service));
+    async fn talk<C: GracefulConnection<Error = hyper::Error>>(&self, talk: C) {
+        let mut talk = std::pin::pin!(talk);
         let ended = tokio::select! {
             ended = talk.as_mut() => Some(ended),
             () = self.stop.cancelled() => None,
