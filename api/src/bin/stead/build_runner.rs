@@ -15,6 +15,8 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+use sha2::{Digest as _, Sha256};
 use tokio::{
     process::{Child, Command},
     task::JoinHandle,
@@ -46,7 +48,8 @@ struct Keeper {
     app: App,
     program: PathBuf,
     data: PathBuf,
-    ca: Option<PathBuf>,
+    /// The server's certificate chain, when the runners' door speaks TLS.
+    certificate: Option<PathBuf>,
     stop: CancellationToken,
 }
 
@@ -55,9 +58,9 @@ impl BuildRunner {
     pub fn start(app: App, certificate: Option<&Path>) -> Option<BuildRunner> {
         let program = beside("stead-runner").or_else(|| on_path("stead-runner"))?;
         let (stop, data) = (CancellationToken::new(), app.config.data.join("build-runner"));
-        let ca = certificate.filter(|_| app.config.runner_url.starts_with("https:"));
-        let ca = ca.map(Path::to_path_buf);
-        let keeper = Keeper { app, program, data, ca, stop: stop.clone() };
+        let certificate = certificate.filter(|_| app.config.runner_url.starts_with("https:"));
+        let certificate = certificate.map(Path::to_path_buf);
+        let keeper = Keeper { app, program, data, certificate, stop: stop.clone() };
         Some(BuildRunner { stop, kept: tokio::spawn(keeper.keep()) })
     }
 
@@ -93,8 +96,8 @@ impl Keeper {
         let mut command = Command::new(&self.program);
         command.args(["--mode", "build", "--server", &self.app.config.runner_url, "--data"]);
         command.arg(&self.data);
-        if let Some(ca) = &self.ca {
-            command.arg("--ca").arg(ca);
+        if let Some(certificate) = &self.certificate {
+            command.arg("--ca-fingerprint").arg(fingerprint(certificate)?);
         }
         if !enrolled {
             // Of another log, or of an enrolment that was cut: neither is of use.
@@ -172,6 +175,13 @@ impl Keeper {
         let data = self.data.as_os_str().as_encoded_bytes();
         line.split(|byte| *byte == 0).any(|word| word == data)
     }
+}
+
+/// SHA-256 of the server's own certificate, the first of its chain: whoever issued it, it is this one.
+fn fingerprint(chain: &Path) -> anyhow::Result<String> {
+    let own = CertificateDer::from_pem_file(chain);
+    let own = own.map_err(|reason| anyhow::anyhow!("{}: {reason}", chain.display()))?;
+    Ok(hex::encode(Sha256::digest(&own)))
 }
 
 fn signal(pid: Option<u32>, signal: Signal) {
