@@ -43,6 +43,7 @@ impl Ours {
     }
 
     pub async fn run(&self, callers: usize, period: Duration) -> Figure {
+        let batches = self.batches().await;
         let start = Instant::now();
         let callers = (0..callers).map(|_| {
             let (log, numbers, written) =
@@ -68,7 +69,15 @@ impl Ours {
         for caller in futures::future::join_all(callers).await {
             calls.extend(caller.unwrap());
         }
-        Figure::of(calls, start.elapsed())
+        let figure = Figure::of(calls, start.elapsed());
+        let events = figure.per_second * start.elapsed().as_secs_f64();
+        eprintln!("  {:.1} events in a batch", events / (self.batches().await - batches) as f64);
+        figure
+    }
+
+    async fn batches(&self) -> i64 {
+        let number = sqlx::query_scalar("select commit_no from log_head");
+        number.fetch_one(self.log.pool()).await.unwrap()
     }
 
     /// Everything that was answered is there, chained, and in the view.
@@ -117,9 +126,11 @@ impl SyncView for Jobs {
     fn statements(&self) -> Vec<String> {
         vec![
             "insert into rm_job select u.* from head, \
-             unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) as u(job, status, runner, position) \
-             on conflict (job) do update set status = excluded.status, runner = excluded.runner, \
-             position = excluded.position"
+             unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) as u(job, status, runner, position)"
+                .into(),
+            "update rm_job r set status = u.status, runner = u.runner, position = u.position from head, \
+             unnest($5::text[], $6::text[], $7::text[], $8::bigint[]) as u(job, status, runner, position) \
+             where r.job = u.job"
                 .into(),
         ]
     }
@@ -130,13 +141,21 @@ impl SyncView for Jobs {
         events: &'a [Stored],
     ) -> BoxFuture<'a, Result<Vec<Column>, sqlx::Error>> {
         Box::pin(async move {
-            let text = |of: fn(&Stored) -> String| events.iter().map(|one| Some(of(one))).collect();
-            Ok(vec![
-                Column::Text(text(|event| event.stream.aggregate_id.clone())),
-                Column::Text(text(|_| "queued".into())),
-                Column::Text(text(|_| "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".into())),
-                Column::Bigint(events.iter().map(|event| Some(event.position as i64)).collect()),
-            ])
+            // A row is new exactly when its stream is.
+            let (new, known): (Vec<_>, Vec<_>) =
+                events.iter().partition(|event| event.sequence == 1);
+            let columns = |events: Vec<&Stored>| {
+                let ids = events.iter().map(|event| Some(event.stream.aggregate_id.clone()));
+                let same = |text: &str| Column::Text(vec![Some(text.to_owned()); events.len()]);
+                let positions = events.iter().map(|event| Some(event.position as i64));
+                [
+                    Column::Text(ids.collect()),
+                    same("queued"),
+                    same("rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+                    Column::Bigint(positions.collect()),
+                ]
+            };
+            Ok(columns(new).into_iter().chain(columns(known)).collect())
         })
     }
 

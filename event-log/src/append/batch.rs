@@ -16,12 +16,16 @@ pub(crate) struct Batch {
     pub events: Vec<Stored>,
     /// For each commit that is not late the positions of its first and last event.
     pub spans: Vec<(u64, u64)>,
+    /// Streams that must be looked at.
     pub guards: Guards,
     pub keys: Keys,
     pub probes: Probes,
     pub consumers: Consumers,
     pub sessions: Sessions,
-    pub streams: Streams,
+    /// Streams that must not exist, and begin.
+    pub begun: Streams,
+    /// Streams that exist, and go on.
+    pub grown: Streams,
     pub nodes: Vec<(Node, Hash)>,
     pub keys_expire_at: DateTime<Utc>,
     /// Whether there is anything to write at all.
@@ -105,7 +109,8 @@ impl Batch {
             probes: Probes::default(),
             consumers: Consumers::default(),
             sessions: Sessions::default(),
-            streams: Streams::default(),
+            begun: Streams::default(),
+            grown: Streams::default(),
             nodes: Vec::new(),
             writes: false,
         };
@@ -130,9 +135,12 @@ impl Batch {
         let intake = &pending.intake;
         let first = self.head.position + 1;
         for write in &intake.writes {
-            self.guards.kind.push(write.stream.aggregate_type.clone());
-            self.guards.id.push(write.stream.aggregate_id.clone());
-            self.guards.expected.push(bigint(write.expected));
+            let begins = write.expected == 0 && !write.events.is_empty();
+            if !begins {
+                self.guards.kind.push(write.stream.aggregate_type.clone());
+                self.guards.id.push(write.stream.aggregate_id.clone());
+                self.guards.expected.push(bigint(write.expected));
+            }
             for (event, sequence) in write.events.iter().zip(write.expected + 1..) {
                 let position = self.head.position + 1;
                 let leaf = Leaf {
@@ -174,10 +182,11 @@ impl Batch {
                 });
             }
             if !write.events.is_empty() {
-                self.streams.kind.push(write.stream.aggregate_type.clone());
-                self.streams.id.push(write.stream.aggregate_id.clone());
-                self.streams.version.push(bigint(write.expected + write.events.len() as u64));
-                self.streams.last_position.push(bigint(self.head.position));
+                let streams = if begins { &mut self.begun } else { &mut self.grown };
+                streams.kind.push(write.stream.aggregate_type.clone());
+                streams.id.push(write.stream.aggregate_id.clone());
+                streams.version.push(bigint(write.expected + write.events.len() as u64));
+                streams.last_position.push(bigint(self.head.position));
             }
         }
         let last = self.head.position;

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use proof::{Hash, chain, tree::Edge};
-use sqlx::{Connection, Executor, PgConnection, Row, postgres::PgConnectOptions};
+use sqlx::{ConnectOptions, Connection, Executor, PgConnection, Row, postgres::PgConnectOptions};
 use tokio::time::timeout;
 
 use crate::{
@@ -119,7 +119,8 @@ impl Head {
 
 /// A connection of the appender's own, set up for the one statement it sends.
 pub(crate) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
-    let connecting = PgConnection::connect_with(options);
+    let options = options.clone().disable_statement_logging();
+    let connecting = PgConnection::connect_with(&options);
     let mut connection =
         timeout(CONNECT, connecting).await.map_err(|_| sqlx::Error::PoolTimedOut)??;
     // The statement is long and always the same: planning it again for each batch would cost more than running

@@ -34,6 +34,7 @@ pub(crate) use head::connect as connection;
 pub(crate) use head::{Head, Seen};
 pub(crate) use intake::Intake;
 pub(crate) use queue::{Pending, Queue};
+use sql::Check;
 use statement::Sent;
 pub(crate) use statement::Statement;
 pub(crate) use versions::Versions;
@@ -88,13 +89,13 @@ impl Appender {
     /// Bring a batch to its end: every commit in it is answered when this returns.
     async fn write(&mut self, commits: Vec<Pending>) {
         let mut parts = VecDeque::from([commits]);
-        let mut tries = 0;
+        let (mut tries, mut check) = (0, Check::Trusted);
         while let Some(mut part) = parts.pop_front() {
             if part.is_empty() {
                 continue;
             }
-            match self.try_once(&mut part).await {
-                Ok(true) => tries = 0,
+            match self.try_once(&mut part, &mut check).await {
+                Ok(true) => (tries, check) = (0, Check::Trusted),
                 Ok(false) => parts.push_front(part),
                 Err(error) if statement::is_transient(&error) && tries < RETRIES => {
                     // Nothing was written: the database chose us to give way.
@@ -129,7 +130,11 @@ impl Appender {
 
     /// Send what is left of a batch once. True: all answered. False: send again. Culprits are answered and taken
     /// out.
-    async fn try_once(&mut self, part: &mut Vec<Pending>) -> Result<bool, sqlx::Error> {
+    async fn try_once(
+        &mut self,
+        part: &mut Vec<Pending>,
+        check: &mut Check,
+    ) -> Result<bool, sqlx::Error> {
         self.ready().await?;
         if self.head.layout != self.layout {
             let (known, found) = (self.layout, self.head.layout);
@@ -148,8 +153,12 @@ impl Appender {
         }
         let Some(connection) = self.connection.as_mut() else { return Ok(false) };
         let rides = batch.rides(&self.views, connection).await?;
-        let sent = self.statement.send(connection, &self.head, &batch, rides, self.layout).await;
-        match sent {
+        let how = (self.layout, *check);
+        match self.statement.send(connection, &self.head, &batch, rides, how).await {
+            Sent::Distrusted => {
+                *check = Check::Asked;
+                Ok(false)
+            }
             Sent::Committed(mut culprits) => {
                 culprits.blame(late);
                 culprits.take_out(part);

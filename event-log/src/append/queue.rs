@@ -11,6 +11,9 @@ const TURNS: u32 = 32;
 /// How many turns in a row may bring nothing before it is sent.
 const IDLE_TURNS: u32 = 2;
 
+/// How many make a batch whose cost is theirs and no longer the round trip's.
+const ENOUGH: usize = 96;
+
 /// A commit and whoever waits for its answer.
 pub(crate) struct Pending {
     pub intake: Intake,
@@ -28,6 +31,8 @@ impl Pending {
 pub(crate) struct Queue {
     arrivals: mpsc::Receiver<Pending>,
     waiting: VecDeque<Pending>,
+    /// How many went together last time.
+    crowd: usize,
 }
 
 /// What at most one commit of a batch may change.
@@ -49,7 +54,7 @@ enum Use {
 
 impl Queue {
     pub(crate) fn new(arrivals: mpsc::Receiver<Pending>) -> Queue {
-        Queue { arrivals, waiting: VecDeque::new() }
+        Queue { arrivals, waiting: VecDeque::new(), crowd: 0 }
     }
 
     /// Wait until there is something to write or nobody can ask any more.
@@ -64,18 +69,31 @@ impl Queue {
     /// The next batch. `None`: nobody can ask any more, and nothing waits.
     pub(crate) async fn next(&mut self) -> Option<Vec<Pending>> {
         self.arrival().await;
+        self.drain();
+        // A lone caller gains nothing by waiting for others. Where there were several, they were answered
+        // together a moment ago and are about to ask again; unless so many wait already that the others had
+        // better get ready while these are written.
         let (mut turns, mut idle) = (0, 0);
-        while turns < TURNS && idle < IDLE_TURNS && self.waiting.len() < BATCH_EVENTS {
+        while (self.waiting.len() > 1 || self.crowd > 1)
+            && turns < TURNS
+            && idle < IDLE_TURNS
+            && self.waiting.len() < ENOUGH
+        {
             let before = self.waiting.len();
-            while let Ok(pending) = self.arrivals.try_recv() {
-                self.waiting.push_back(pending);
-            }
+            tokio::task::yield_now().await;
+            self.drain();
             idle = if self.waiting.len() == before { idle + 1 } else { 0 };
             turns += 1;
-            tokio::task::yield_now().await;
         }
         let batch = self.select();
+        self.crowd = batch.len();
         (!batch.is_empty()).then_some(batch)
+    }
+
+    fn drain(&mut self) {
+        while let Ok(pending) = self.arrivals.try_recv() {
+            self.waiting.push_back(pending);
+        }
     }
 
     /// Take out what can go together. Whoever asks for something that somebody before them changes waits.

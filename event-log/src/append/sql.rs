@@ -14,12 +14,13 @@ pub(crate) enum Parameter {
     SessionRunner, SessionServer, SessionServerEpoch,
     EventPosition, EventId, EventStreamKind, EventStreamId, EventSequence, EventType, EventVersion,
     EventPayload, EventMetadata, EventSalt, EventLeaf, EventChain,
-    StreamKind, StreamId, StreamVersion, StreamLastPosition,
+    BegunKind, BegunId, BegunVersion, BegunLastPosition,
+    GrownKind, GrownId, GrownVersion, GrownLastPosition,
     NodeLevel, NodeIndex, NodeHash,
 }
 
 #[rustfmt::skip]
-const NAMES: [(&str, Parameter); 48] = {
+const NAMES: [(&str, Parameter); 52] = {
     use Parameter::*;
     [
         ("position", Position), ("commit_no", CommitNo), ("turn", Turn), ("epoch", Epoch), ("layout", Layout),
@@ -37,8 +38,10 @@ const NAMES: [(&str, Parameter); 48] = {
         ("event_stream_id", EventStreamId), ("event_sequence", EventSequence), ("event_type", EventType),
         ("event_version", EventVersion), ("event_payload", EventPayload), ("event_metadata", EventMetadata),
         ("event_salt", EventSalt), ("event_leaf", EventLeaf), ("event_chain", EventChain),
-        ("stream_kind", StreamKind), ("stream_id", StreamId), ("stream_version", StreamVersion),
-        ("stream_last_position", StreamLastPosition),
+        ("begun_kind", BegunKind), ("begun_id", BegunId), ("begun_version", BegunVersion),
+        ("begun_last_position", BegunLastPosition),
+        ("grown_kind", GrownKind), ("grown_id", GrownId), ("grown_version", GrownVersion),
+        ("grown_last_position", GrownLastPosition),
         ("node_level", NodeLevel), ("node_index", NodeIndex), ("node_hash", NodeHash),
     ]
 };
@@ -105,14 +108,19 @@ const EVENTS: &str = "event as (
          :event_payload::text[], :event_metadata::text[], :event_salt::bytea[], :event_leaf::bytea[],
          :event_chain::bytea[])
       as u(position, event_id, kind, id, sequence, event_type, event_version, payload, metadata, salt,
-           leaf, chain)),
-stream as (
-  insert into log_stream as s (aggregate_type, aggregate_id, version, prev_version, last_position)
+           leaf, chain))";
+
+const BEGUN: &str = "begun as (
+  insert into log_stream (aggregate_type, aggregate_id, version, prev_version, last_position)
   select u.kind, u.id, u.version, 0, u.last_position
-    from head, unnest(:stream_kind::text[], :stream_id::text[], :stream_version::bigint[],
-         :stream_last_position::bigint[]) as u(kind, id, version, last_position)
-  on conflict (aggregate_type, aggregate_id) do update
-     set prev_version = s.version, version = excluded.version, last_position = excluded.last_position)";
+    from head, unnest(:begun_kind::text[], :begun_id::text[], :begun_version::bigint[],
+         :begun_last_position::bigint[]) as u(kind, id, version, last_position))";
+
+const GROWN: &str = "grown as (
+  update log_stream s set prev_version = s.version, version = u.version, last_position = u.last_position
+    from head, unnest(:grown_kind::text[], :grown_id::text[], :grown_version::bigint[],
+         :grown_last_position::bigint[]) as u(kind, id, version, last_position)
+   where s.aggregate_type = u.kind and s.aggregate_id = u.id)";
 
 const COMMANDS: &str = "command as (
   insert into log_command (principal, idempotency_key, request_hash, first_position, last_position,
@@ -120,11 +128,14 @@ const COMMANDS: &str = "command as (
   select u.principal, u.key, u.request_hash, u.first, u.last, u.answer::json, :key_expires_at
     from head, unnest(:key_principal::text[], :key::text[], :key_request_hash::bytea[],
          :key_first::bigint[], :key_last::bigint[], :key_answer::text[])
-      as u(principal, key, request_hash, first, last, answer)
+      as u(principal, key, request_hash, first, last, answer)";
+
+/// An expired key is used again.
+const AGAIN: &str = "
   on conflict (principal, idempotency_key) do update
      set request_hash = excluded.request_hash, first_position = excluded.first_position,
          last_position = excluded.last_position, answer = excluded.answer,
-         expires_at = excluded.expires_at)";
+         expires_at = excluded.expires_at";
 
 const MOVES: &str = "consumer as (
   update log_consumer c set position = u.target
@@ -138,9 +149,20 @@ const NODES: &str = "node as (
     from head, unnest(:node_level::integer[], :node_index::bigint[], :node_hash::bytea[])
       as u(level, index, hash))";
 
+/// How a batch makes sure that streams which begin do not exist and that keys were not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Check {
+    /// It asks first, and names those that are.
+    Asked,
+    /// It trusts, and the tables' keys refuse the whole batch if it is wrong: then ask. Most batches are right, and
+    /// asking costs them a third of their time.
+    Trusted,
+}
+
 /// Which parts a batch needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Parts {
+    check: Check,
     writes: bool,
     streams: bool,
     keys: bool,
@@ -148,21 +170,31 @@ pub(crate) struct Parts {
     consumers: bool,
     sessions: bool,
     events: bool,
+    begun: bool,
+    grown: bool,
     nodes: bool,
 }
 
 impl Parts {
-    pub(crate) fn of(batch: &Batch) -> Parts {
+    pub(crate) fn of(batch: &Batch, check: Check) -> Parts {
+        let begun = !batch.begun.kind.is_empty();
         Parts {
+            check,
             writes: batch.writes,
-            streams: !batch.guards.kind.is_empty(),
+            streams: !batch.guards.kind.is_empty() || (begun && check == Check::Asked),
             keys: !batch.keys.key.is_empty(),
             probes: !batch.probes.key.is_empty(),
             consumers: !batch.consumers.name.is_empty(),
             sessions: !batch.sessions.runner.is_empty(),
             events: !batch.events.is_empty(),
+            begun,
+            grown: !batch.grown.kind.is_empty(),
             nodes: !batch.nodes.is_empty(),
         }
+    }
+
+    fn asks_keys(self) -> bool {
+        self.keys && self.check == Check::Asked
     }
 
     /// The statement, the parameters it wants in order, and how many it has before those of the views.
@@ -170,7 +202,7 @@ impl Parts {
         let mut parts = Vec::new();
         let mut wanted = |wanted: bool, part| parts.extend(wanted.then_some(part));
         wanted(self.streams, STALE.to_owned());
-        wanted(self.keys, KNOWN.to_owned());
+        wanted(self.asks_keys(), KNOWN.to_owned());
         wanted(self.probes, PROBED.to_owned());
         wanted(self.consumers, CONSUMERS.to_owned());
         // Nothing is written under a check's guard, so it does not lock.
@@ -182,7 +214,10 @@ impl Parts {
             wanted(true, self.ok());
             wanted(true, HEAD.to_owned());
             wanted(self.events, EVENTS.to_owned());
-            wanted(self.keys, COMMANDS.to_owned());
+            wanted(self.begun, BEGUN.to_owned());
+            wanted(self.grown, GROWN.to_owned());
+            let again = if self.asks_keys() { AGAIN } else { "" };
+            wanted(self.keys, format!("{COMMANDS}{again})"));
             wanted(self.consumers, MOVES.to_owned());
             wanted(self.nodes, NODES.to_owned());
         }
@@ -203,7 +238,7 @@ impl Parts {
     fn ok(self) -> String {
         let guards = [
             (self.streams, "stale"),
-            (self.keys, "known"),
+            (self.asks_keys(), "known"),
             (self.consumers, "moved_consumer"),
             (self.sessions, "moved_session"),
         ];
@@ -219,7 +254,7 @@ impl Parts {
             let select = if used { format!("({select})::text") } else { "null::text".into() };
             format!("{select} as {name}")
         };
-        let used = match (self.keys, self.probes) {
+        let used = match (self.asks_keys(), self.probes) {
             (true, true) => "(select * from known union all select * from probed) as used",
             (true, false) => "known",
             (false, _) => "probed",
@@ -238,7 +273,7 @@ impl Parts {
             if self.writes { "(select count(*) from head) as moved" } else { "1::bigint as moved" }
                 .to_owned(),
             list(self.streams, "stale", stale),
-            list(self.keys || self.probes, "known", &known),
+            list(self.asks_keys() || self.probes, "known", &known),
             list(self.consumers, "consumers", consumers),
             list(self.sessions, "sessions", sessions),
         ];
@@ -320,6 +355,7 @@ mod tests {
     #[test]
     fn every_name_in_the_statement_is_a_parameter() {
         let all = Parts {
+            check: Check::Asked,
             writes: true,
             streams: true,
             keys: true,
@@ -327,6 +363,8 @@ mod tests {
             consumers: true,
             sessions: true,
             events: true,
+            begun: true,
+            grown: true,
             nodes: true,
         };
         let (sql, parameters) = all.text(&[]);

@@ -1,5 +1,5 @@
 //! The one statement: all guards, the head's compare-and-set, all writes. One round trip, one fsync.
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, iter, sync::Arc};
 
 use futures::future::BoxFuture;
 use sqlx::{
@@ -13,7 +13,7 @@ use super::{
     batch::{Batch, Ride},
     culprits::{Culprits, Known},
     head::Head,
-    sql::{BETWEEN, Parameter, Parts},
+    sql::{BETWEEN, Check, Parameter, Parts},
 };
 use crate::{Column, Stored, SyncView, stored::bigint};
 
@@ -25,6 +25,8 @@ pub(crate) enum Sent {
     Culprits(Culprits),
     /// Nothing was written, because the head is not where we thought.
     Moved,
+    /// Nothing was written, because a stream or key that was trusted to be new is not: ask.
+    Distrusted,
     /// Nothing was written, because the database says so.
     Refused(sqlx::Error),
     /// Nobody knows.
@@ -48,6 +50,7 @@ struct Text {
 struct Expected<'a> {
     before: &'a Head,
     layout: i32,
+    check: Check,
 }
 
 impl Statement {
@@ -63,11 +66,11 @@ impl Statement {
         before: &'a Head,
         batch: &'a Batch,
         rides: Vec<Ride>,
-        layout: i32,
+        (layout, check): (i32, Check),
     ) -> BoxFuture<'a, Sent> {
-        let Text { sql, parameters } = self.text(batch, &rides);
+        let Text { sql, parameters } = self.text(batch, check, &rides);
         Box::pin(async move {
-            let expected = Expected { before, layout };
+            let expected = Expected { before, layout, check };
             let bound = parameters.iter().fold(sqlx::query(&sql), |query, parameter| {
                 bind(query, *parameter, &expected, batch)
             });
@@ -76,6 +79,7 @@ impl Statement {
             // All rows, not one: the commit comes after the row, and only the end of the answer says it is durable.
             match query.fetch_all(connection).await {
                 Ok(rows) => outcome(&rows).unwrap_or_else(Sent::InDoubt),
+                Err(error) if check == Check::Trusted && was_known(&error) => Sent::Distrusted,
                 Err(error) if is_certain(&error) => Sent::Refused(error),
                 Err(error) if batch.writes => Sent::InDoubt(error),
                 Err(error) => Sent::Refused(error),
@@ -83,8 +87,8 @@ impl Statement {
         })
     }
 
-    fn text(&mut self, batch: &Batch, rides: &[Ride]) -> Text {
-        let key = (Parts::of(batch), rides.iter().map(|ride| ride.view).collect::<Vec<_>>());
+    fn text(&mut self, batch: &Batch, check: Check, rides: &[Ride]) -> Text {
+        let key = (Parts::of(batch, check), rides.iter().map(|ride| ride.view).collect::<Vec<_>>());
         if let Some(text) = self.texts.get(&key) {
             return text.clone();
         }
@@ -104,6 +108,12 @@ fn is_certain(error: &sqlx::Error) -> bool {
         // Values that could not even be encoded were never sent.
         None => matches!(error, sqlx::Error::Encode(_)),
     }
+}
+
+/// Whether a stream or a key was there that should not be.
+fn was_known(error: &sqlx::Error) -> bool {
+    let constraint = error.as_database_error().and_then(|error| error.constraint());
+    constraint.is_some_and(|name| matches!(name, "log_stream_pkey" | "log_command_pkey"))
 }
 
 /// Deadlock, serialisation failure, lock time-out: nothing was written, and the next try may well be.
@@ -126,11 +136,15 @@ fn bind<'q>(
     batch: &'q Batch,
 ) -> Bound<'q> {
     use Parameter as P;
-    let Batch { events, guards, keys, consumers, sessions, streams, nodes, head, .. } = batch;
+    let Batch { events, guards, keys, consumers, sessions, begun, grown, nodes, head, .. } = batch;
     let texts = |of: fn(&Stored) -> &str| -> Vec<&'q str> { events.iter().map(of).collect() };
     let bytes = |of: fn(&Stored) -> &[u8]| -> Vec<&'q [u8]> { events.iter().map(of).collect() };
     let numbers = |of: fn(&Stored) -> u64| -> Vec<i64> {
         events.iter().map(|event| bigint(of(event))).collect()
+    };
+    let asked = |guards: &'q [String], begun: &'q [String]| -> Vec<&'q str> {
+        let begun = if expected.check == Check::Asked { begun } else { &[] };
+        guards.iter().chain(begun).map(|text| &**text).collect()
     };
     match parameter {
         P::Position => query.bind(bigint(expected.before.position)),
@@ -141,9 +155,13 @@ fn bind<'q>(
         P::NewPosition => query.bind(bigint(head.position)),
         P::NewChain => query.bind(&head.chain[..]),
         P::RecordedAt => query.bind(head.recorded_at),
-        P::GuardKind => query.bind(&guards.kind),
-        P::GuardId => query.bind(&guards.id),
-        P::GuardExpected => query.bind(&guards.expected),
+        P::GuardKind => query.bind(asked(&guards.kind, &begun.kind)),
+        P::GuardId => query.bind(asked(&guards.id, &begun.id)),
+        P::GuardExpected => {
+            let zero = if expected.check == Check::Asked { begun.kind.len() } else { 0 };
+            let wanted = guards.expected.iter().copied().chain(iter::repeat_n(0, zero));
+            query.bind(wanted.collect::<Vec<_>>())
+        }
         P::KeyPrincipal => query.bind(&keys.principal),
         P::Key => query.bind(&keys.key),
         P::KeyRequestHash => query.bind(&keys.request_hash),
@@ -177,10 +195,14 @@ fn bind<'q>(
         P::EventSalt => query.bind(bytes(|event| &event.salt)),
         P::EventLeaf => query.bind(bytes(|event| &event.leaf)),
         P::EventChain => query.bind(bytes(|event| &event.chain)),
-        P::StreamKind => query.bind(&streams.kind),
-        P::StreamId => query.bind(&streams.id),
-        P::StreamVersion => query.bind(&streams.version),
-        P::StreamLastPosition => query.bind(&streams.last_position),
+        P::BegunKind => query.bind(&begun.kind),
+        P::BegunId => query.bind(&begun.id),
+        P::BegunVersion => query.bind(&begun.version),
+        P::BegunLastPosition => query.bind(&begun.last_position),
+        P::GrownKind => query.bind(&grown.kind),
+        P::GrownId => query.bind(&grown.id),
+        P::GrownVersion => query.bind(&grown.version),
+        P::GrownLastPosition => query.bind(&grown.last_position),
         P::NodeLevel => {
             query.bind(nodes.iter().map(|(node, _)| i32::from(node.level)).collect::<Vec<_>>())
         }

@@ -9,7 +9,7 @@ use super::queue::Pending;
 use crate::{Stored, StreamId};
 
 /// How many streams of one generation are remembered.
-const GENERATION: usize = 16_384;
+const GENERATION: usize = 32_768;
 
 /// Two generations: what was not written during one whole generation is forgotten.
 #[derive(Default)]
@@ -50,11 +50,13 @@ impl Versions {
     }
 
     /// Those that come too late.
-    pub(crate) fn late(&self, part: &[Pending]) -> Late {
+    pub(crate) fn late(&mut self, part: &[Pending]) -> Late {
         let mut late = Late::default();
         for write in part.iter().flat_map(|pending| &pending.intake.writes) {
             let known = self.young.get(&write.stream).or_else(|| self.old.get(&write.stream));
-            if known.is_some_and(|known| *known > write.expected) {
+            if let Some(known) = known.copied().filter(|known| *known > write.expected) {
+                // Where one comes too late, others will.
+                self.note(&write.stream, known);
                 let StreamId { aggregate_type, aggregate_id } = write.stream.clone();
                 late.streams.insert((aggregate_type, aggregate_id));
             }
