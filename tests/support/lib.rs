@@ -6,14 +6,28 @@
     reason = "a test fails by panicking"
 )]
 
+mod certificates;
+mod customer;
 mod example;
+mod http;
+mod moto;
+mod namespace;
+mod outcome;
 mod programs;
+mod run;
 mod runner;
 mod server;
 mod wait;
 
-pub use example::{edge_api, edge_api_v2};
+pub use certificates::Certificates;
+pub use customer::Customer;
+pub use example::{edge_api, edge_api_v2, notes_files, notes_files_v2};
+pub use http::{Answer, call};
+pub use moto::{Moto, provider_config_or_skip};
+pub use namespace::{Namespace, Sockets};
+pub use outcome::{ended, position, settled, step, succeeded};
 pub use programs::{in_ci, program, stdout_of, terraform_or_skip};
+pub use run::finish;
 pub use runner::Runner;
 pub use server::Server;
 pub use wait::{until, until_some};

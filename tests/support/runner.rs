@@ -9,18 +9,25 @@ use crate::{Server, program};
 
 /// A running `stead-runner --mode install`.
 pub struct Runner {
-    dir: PathBuf,
-    child: Child,
+    pub(crate) dir: PathBuf,
+    pub(crate) child: Child,
+    pub(crate) more: Vec<String>,
 }
 
 impl Runner {
     /// Start a runner that enrols with this token. The ledger of side effects is `<dir>/ledger`.
     pub fn start(server: &Server, name: &str, token: &str) -> Runner {
+        Runner::start_with(server, name, token, &[])
+    }
+
+    /// The same, with more on its command line, at every start.
+    pub fn start_with(server: &Server, name: &str, token: &str, more: &[&str]) -> Runner {
         let dir = server.dir().join(name);
         fs::create_dir_all(&dir).unwrap();
         let token_file = dir.join("enrolment.token");
         fs::write(&token_file, token).unwrap();
-        let mut command = command(&dir);
+        let more: Vec<String> = more.iter().map(|word| word.to_string()).collect();
+        let mut command = command(&dir, &more);
         command
             .args(["--mode", "install", "--server", server.runner()])
             .args(["--server-key", server.fingerprint()])
@@ -28,7 +35,7 @@ impl Runner {
             .arg(&token_file)
             .args(["--stack-output", "account=acct-1", "--stack-output", "region=eu-1"]);
         let child = command.spawn().unwrap();
-        Runner { dir, child }
+        Runner { dir, child, more }
     }
 
     /// SIGKILL to the supervisor alone: shims and their children are on their own.
@@ -39,7 +46,12 @@ impl Runner {
 
     /// Start the supervisor again.
     pub fn restart(&mut self) {
-        self.child = command(&self.dir).spawn().unwrap();
+        self.child = command(&self.dir, &self.more).spawn().unwrap();
+    }
+
+    /// The supervisor's process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Its data directory.
@@ -80,13 +92,14 @@ impl Drop for Runner {
     }
 }
 
-fn command(dir: &Path) -> Command {
+fn command(dir: &Path, more: &[String]) -> Command {
     let log = File::options().create(true).append(true).open(dir.join("runner.log")).unwrap();
     let mut command = Command::new(program("stead-runner"));
     command
         .arg("--data")
         .arg(dir.join("data"))
         .args(["--slots", "4", "--pass-env", "STEAD_LEDGER"])
+        .args(more)
         .env("STEAD_LEDGER", dir.join("ledger"))
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())

@@ -16,16 +16,23 @@ pub struct Server {
     dir: TempDir,
     child: Child,
     ready: Value,
+    more: Vec<String>,
 }
 
 impl Server {
     /// Start in an empty data directory.
     pub fn up() -> Server {
+        Server::up_with("127.0.0.1:0", &[])
+    }
+
+    /// Start where runners call another address, with more options.
+    pub fn up_with(runner: &str, more: &[&str]) -> Server {
         let dir = tempfile::Builder::new().prefix("stead-").tempdir().unwrap();
         // The private Postgres runs as another user, who must be able to get here.
         make_enterable(dir.path());
-        let (child, ready) = start(dir.path(), "127.0.0.1:0", "127.0.0.1:0");
-        Server { dir, child, ready }
+        let more: Vec<_> = more.iter().map(|word| word.to_string()).collect();
+        let (child, ready) = start(dir.path(), "127.0.0.1:0", runner, &more);
+        Server { dir, child, ready, more }
     }
 
     /// A place for the test's own files.
@@ -51,6 +58,17 @@ impl Server {
     /// The private database.
     pub fn database(&self) -> &str {
         self.ready["database"].as_str().unwrap()
+    }
+
+    /// The process of the server.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The first owner's token.
+    pub fn owner_token(&self) -> String {
+        let file = self.ready["owner_token_file"].as_str().unwrap();
+        fs::read_to_string(file).unwrap().trim().to_string()
     }
 
     /// The data directory.
@@ -90,6 +108,13 @@ impl Server {
         (output.status.code().unwrap_or(-1), said)
     }
 
+    /// SIGTERM: the server ends its Postgres and its build runner, then itself.
+    pub fn stop(&mut self) {
+        let pid = self.child.id().to_string();
+        crate::stdout_of(Command::new("kill").args(["-TERM", &pid]));
+        self.child.wait().unwrap();
+    }
+
     /// SIGKILL to the server process alone; Postgres and runners are on their own.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
@@ -98,9 +123,10 @@ impl Server {
 
     /// Start again on the same data directory and ports.
     pub fn restart(&mut self) {
-        let address = |url: &str| url.split("://").nth(1).unwrap().trim_end_matches('/').to_string();
+        let address =
+            |url: &str| url.split("://").nth(1).unwrap().trim_end_matches('/').to_string();
         let (control, runner) = (address(self.control()), address(self.runner()));
-        let (child, ready) = start(self.dir.path(), &control, &runner);
+        let (child, ready) = start(self.dir.path(), &control, &runner, &self.more);
         self.child = child;
         self.ready = ready;
     }
@@ -122,7 +148,7 @@ impl Drop for Server {
     }
 }
 
-fn start(dir: &Path, control: &str, runner: &str) -> (Child, Value) {
+fn start(dir: &Path, control: &str, runner: &str, more: &[String]) -> (Child, Value) {
     let ready = dir.join("ready.json");
     let _none = fs::remove_file(&ready);
     let log = File::options().create(true).append(true).open(dir.join("server.log")).unwrap();
@@ -132,6 +158,7 @@ fn start(dir: &Path, control: &str, runner: &str) -> (Child, Value) {
         .arg(dir.join("data"))
         .arg("--ready-file")
         .arg(&ready)
+        .args(more)
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
         .stderr(log)

@@ -1,0 +1,133 @@
+//! Real resources of the AWS provider, against something that speaks like AWS: made, changed, drifted by hand,
+//! planned again, destroyed.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::{path::Path, time::Duration};
+
+use serde_json::Value;
+use tests::{
+    Customer, Moto, Runner, Server, provider_config_or_skip, stdout_of, step, succeeded,
+    terraform_or_skip, until,
+};
+
+const LATER: Duration = Duration::from_secs(240);
+
+/// Until the newest run waits for a word on the component's plan, or is over.
+fn planned(server: &Server) -> Value {
+    let mut run = Value::Null;
+    until("the plan of the bucket", LATER, || {
+        run = server.ask(&["runs", "show", "notes"]);
+        let over = ["succeeded", "failed", "cancelled", "denied"];
+        assert!(!over.contains(&run["state"].as_str().unwrap()), "{run:#}");
+        let waits = |name: &str| {
+            let steps = run["dag"].as_array().unwrap();
+            let step = steps.iter().find(|step| step["name"] == name);
+            step.is_some_and(|step| step["state"] == "waiting_for_approval")
+        };
+        if waits("sandbox") {
+            let words = ["--step", "sandbox", "--reason", "the base is not what is tested"];
+            server.ask(&[&["runs", "approve", "notes"], &words[..]].concat());
+        }
+        waits("bucket")
+    });
+    run
+}
+
+fn approve(server: &Server) {
+    let words = ["--step", "bucket", "--reason", "the test says so", "--wait"];
+    let said = server.stead().args(["runs", "approve", "notes"]).args(words).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    succeeded(server, "notes");
+}
+
+fn changes(run: &Value) -> (u64, u64, u64) {
+    let plan = &step(run, "bucket")["plan"];
+    let count = |what: &str| plan[what].as_u64().unwrap();
+    (count("add"), count("change"), count("destroy"))
+}
+
+/// A runner whose jobs find credentials and the provider; both are the customer's own.
+fn customer(server: &Server, terraform: &Path, token: &str) -> Runner {
+    Customer::new(server, "customer")
+        .pass("TF_CLI_CONFIG_FILE", terraform.to_str().unwrap())
+        .pass("AWS_ACCESS_KEY_ID", "AKIACUSTOMERSOWN")
+        .pass("AWS_SECRET_ACCESS_KEY", "nobody-else-has-this-key")
+        .start(server, token)
+}
+
+#[test]
+fn a_bucket_and_a_role_are_made_changed_drifted_and_destroyed() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let server = Server::up();
+    let Some(terraform) = provider_config_or_skip(server.dir()) else { return };
+    let Some(moto) = Moto::start_or_skip() else { return };
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/aws-bucket");
+    server.ask(&["apps", "sync", here.to_str().unwrap(), "--wait"]);
+    let endpoint = format!("aws_endpoint={}", moto.url());
+    let create = ["installs", "create", "aws-bucket", "notes", "--input", &endpoint];
+    let created = server.ask(&create);
+    let runner = customer(&server, &terraform, created["enrolment"]["token"].as_str().unwrap());
+
+    // Made, by approval; nothing is there before the word.
+    until("the provision run", LATER, || {
+        !server.ask(&["runs", "list", "--install", "notes"]).as_array().unwrap().is_empty()
+    });
+    let run = planned(&server);
+    assert_eq!(changes(&run), (3, 0, 0), "{run:#}");
+    assert!(!moto.buckets().contains("-notes"), "made before anybody approved");
+    approve(&server);
+    let install = server.ask(&["installs", "show", "notes"]);
+    let outputs = &install["components"][0]["outputs"];
+    let bucket = outputs["bucket"].as_str().unwrap_or_else(|| panic!("{install:#}"));
+    let role = format!("{bucket}-reader");
+    assert!(outputs["role_arn"].as_str().unwrap().ends_with(&format!("role/{role}")));
+    let tags = moto.tags(bucket).unwrap();
+    assert!(tags.contains("<Value>30</Value>") && moto.has_role(&role), "{tags}");
+
+    // Changed.
+    server.ask(&["installs", "set-inputs", "notes", "--input", "retention_days=90"]);
+    let run = planned(&server);
+    assert_eq!(changes(&run), (0, 1, 0), "{run:#}");
+    approve(&server);
+    assert!(moto.tags(bucket).unwrap().contains("<Value>90</Value>"));
+
+    // Drifted by hand: the next plan finds it although nobody changed the config, and puts it right.
+    moto.set_tag(bucket, "retention_days", "7");
+    server.ask(&["installs", "deploy", "notes", "--component", "bucket"]);
+    let run = planned(&server);
+    assert_eq!(changes(&run), (0, 1, 0), "{run:#}");
+    let shown = stdout_of(server.stead_for_people().args(["runs", "show", "notes", "--plans"]));
+    assert!(shown.contains("retention_days"), "{shown}");
+    approve(&server);
+    assert!(moto.tags(bucket).unwrap().contains("<Value>90</Value>"));
+
+    // Nothing to do is nothing done: a plan without changes asks nobody and skips its apply.
+    server.ask(&["installs", "deploy", "notes", "--component", "bucket"]);
+    let run = succeeded(&server, "notes");
+    assert_eq!(step(&run, "bucket")["plan"]["noop"], true, "{run:#}");
+
+    // Destroyed, by approval of what is destroyed.
+    server.ask(&["installs", "deprovision", "notes", "--reason", "the end"]);
+    let run = planned(&server);
+    assert_eq!(changes(&run), (0, 0, 3), "{run:#}");
+    let words = ["--step", "bucket", "--reason", "the end"];
+    server.ask(&[&["runs", "approve", "notes"], &words[..]].concat());
+    let mut last = Value::Null;
+    until("the end of the install", LATER, || {
+        last = server.ask(&["runs", "show", "notes"]);
+        let steps = last["dag"].as_array().unwrap();
+        if steps.iter().any(|step| step["state"] == "waiting_for_approval") {
+            let word = ["runs", "approve", "notes", "--reason", "the end"];
+            let _said = server.stead().args(word).output().unwrap();
+        }
+        last["state"] == "succeeded" || last["state"] == "failed"
+    });
+    assert_eq!(last["state"], "succeeded", "{last:#}");
+    assert!(moto.tags(bucket).is_none() && !moto.has_role(&role), "{}", moto.buckets());
+
+    // The customer's credentials stayed with the customer.
+    let export = stdout_of(server.stead_for_people().args(["audit", "export"]));
+    assert!(!export.contains("nobody-else-has-this-key") && !export.contains("AKIACUSTOMERSOWN"));
+    drop(runner);
+}

@@ -1,0 +1,71 @@
+//! A private CA and a server's certificate from it, as an operator makes them.
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use tempfile::TempDir;
+
+use crate::stdout_of;
+
+/// PEM files.
+pub struct Certificates {
+    dir: TempDir,
+}
+
+impl Certificates {
+    /// For a server at this IP address.
+    pub fn for_ip(ip: &str) -> Certificates {
+        let dir = tempfile::Builder::new().prefix("stead-ca-").tempdir().unwrap();
+        let certificates = Certificates { dir };
+        let at = |name: &str| certificates.path().join(name).display().to_string();
+        let openssl = |words: &[&str]| stdout_of(Command::new("openssl").args(words));
+        let curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+        let (ca, ca_key) = (at("ca.pem"), at("ca.key"));
+        let (own, key, request) = (at("own.pem"), at("server.key"), at("server.csr"));
+        let mut root = vec!["req", "-x509", "-days", "2", "-subj", "/CN=a private CA"];
+        root.extend(curve);
+        root.extend(["-keyout", &ca_key, "-out", &ca]);
+        openssl(&root);
+        let mut ask = vec!["req", "-subj", "/CN=stead"];
+        ask.extend(curve);
+        ask.extend(["-keyout", &key, "-out", &request]);
+        openssl(&ask);
+        let extensions = at("server.ext");
+        let text = format!("subjectAltName=IP:{ip}\nbasicConstraints=CA:FALSE\n");
+        fs::write(&extensions, text).unwrap();
+        let mut sign = vec!["x509", "-req", "-days", "2", "-in", &request, "-out", &own];
+        sign.extend(["-CA", &ca, "-CAkey", &ca_key, "-CAcreateserial", "-extfile", &extensions]);
+        openssl(&sign);
+        let chain = fs::read_to_string(&own).unwrap() + &fs::read_to_string(&ca).unwrap();
+        fs::write(certificates.chain(), chain).unwrap();
+        certificates
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The root that customers pin.
+    pub fn ca(&self) -> PathBuf {
+        self.path().join("ca.pem")
+    }
+
+    /// What the server shows: its own certificate, then the root.
+    pub fn chain(&self) -> PathBuf {
+        self.path().join("chain.pem")
+    }
+
+    /// The server's key.
+    pub fn key(&self) -> PathBuf {
+        self.path().join("server.key")
+    }
+
+    /// SHA-256 of the root, as people write it.
+    pub fn ca_fingerprint(&self) -> String {
+        let words = ["x509", "-noout", "-fingerprint", "-sha256", "-in"];
+        let said = stdout_of(Command::new("openssl").args(words).arg(self.ca()));
+        said.trim().rsplit('=').next().unwrap().to_string()
+    }
+}

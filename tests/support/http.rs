@@ -1,0 +1,57 @@
+//! HTTP by hand: what no well-behaved client would send.
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status; 0 when there was none.
+    pub status: u16,
+    /// The headers as they came.
+    pub headers: String,
+    /// The body as text.
+    pub body: String,
+}
+
+impl Answer {
+    /// The body as JSON; null when it is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_default()
+    }
+
+    /// The stable code of a problem.
+    pub fn code(&self) -> String {
+        self.json()["code"].as_str().unwrap_or_default().to_string()
+    }
+}
+
+/// One call without TLS. `url` is `http://host:port/path`.
+#[track_caller]
+pub fn call(method: &str, url: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    let rest = url.strip_prefix("http://").unwrap_or_else(|| panic!("{url} is not plain HTTP"));
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let path = if path.is_empty() { "/" } else { path };
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut head = format!("{method} {path} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n");
+    for (name, value) in headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head += &format!("Content-Length: {}\r\n\r\n", body.len());
+    stream.write_all(head.as_bytes()).unwrap();
+    // Whoever finds a body too long need not read all of it.
+    let _refused_early = stream.write_all(body);
+    let mut bytes = Vec::new();
+    let read = stream.read_to_end(&mut bytes);
+    let text = String::from_utf8_lossy(&bytes);
+    let Some((headers, body)) = text.split_once("\r\n\r\n") else {
+        panic!("{method} {url}: no answer ({read:?}): {text}");
+    };
+    let status = headers.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+    Answer { status, headers: headers.to_string(), body: body.to_string() }
+}

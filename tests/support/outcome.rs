@@ -1,0 +1,55 @@
+//! How runs end, and whether anything was written meanwhile.
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::{Server, until_some};
+
+const LATER: Duration = Duration::from_secs(120);
+
+/// The newest run of an install, once it is over.
+#[track_caller]
+pub fn ended(server: &Server, install: &str) -> Value {
+    until_some("the run to end", LATER, || {
+        let output = server.stead().args(["runs", "show", install]).output().unwrap();
+        let run: Value = serde_json::from_slice(&output.stdout).ok()?;
+        let over = ["succeeded", "failed", "cancelled", "denied"];
+        over.contains(&run["state"].as_str()?).then_some(run)
+    })
+}
+
+/// The newest run of an install, once it is over; it must have succeeded.
+#[track_caller]
+pub fn succeeded(server: &Server, install: &str) -> Value {
+    let run = ended(server, install);
+    assert_eq!(run["state"], "succeeded", "{run:#}");
+    run
+}
+
+/// A step of a run, by what it is about.
+#[track_caller]
+pub fn step<'r>(run: &'r Value, name: &str) -> &'r Value {
+    let steps = run["dag"].as_array().unwrap();
+    steps.iter().find(|step| step["name"] == name).unwrap_or_else(|| panic!("no {name}: {run:#}"))
+}
+
+/// The last position of the log.
+#[track_caller]
+pub fn position(server: &Server) -> u64 {
+    let checkpoint = server.ask(&["audit", "checkpoint"]);
+    let found = checkpoint["position"].as_u64();
+    found.unwrap_or_else(|| panic!("no position: {checkpoint:#}"))
+}
+
+/// The last position, once what was begun has come to rest.
+#[track_caller]
+pub fn settled(server: &Server) -> u64 {
+    let (mut last, mut same) = (position(server), 0);
+    until_some("the log to be quiet", LATER, || {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = position(server);
+        same = if now == last { same + 1 } else { 0 };
+        last = now;
+        (same >= 5).then_some(now)
+    })
+}
