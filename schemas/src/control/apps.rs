@@ -153,7 +153,7 @@ pub struct Change {
     pub fields: Vec<FieldChange>,
 }
 
-/// One field that is different.
+/// One field that is different. Neither before nor after: it is other bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FieldChange {
     /// Its path inside the thing.

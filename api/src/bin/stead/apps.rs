@@ -256,13 +256,18 @@ fn change_text(change: &Change, screen: &Screen) -> String {
         "removed" => ("-", Tone::Bad),
         _ => ("~", Tone::Ask),
     };
-    let what = if change.what == change.name { "" } else { &change.what };
-    let mut text =
-        format!("  {} {what} {}\n", screen.paint(tone, sign), change.name).replace("  \n", "\n");
+    let named = match change.what == change.name {
+        true => change.name.clone(),
+        false => format!("{} {}", change.what, change.name),
+    };
+    let mut text = format!("  {} {named}\n", screen.paint(tone, sign));
     for field in &change.fields {
         let value = |v: &Option<String>| v.clone().unwrap_or_else(|| "(absent)".into());
-        let (before, after) = (value(&field.before), value(&field.after));
-        text += &format!("      {}: {before} → {after}\n", field.field);
+        let how = match (&field.before, &field.after) {
+            (None, None) => "other bytes".into(),
+            (before, after) => format!("{} → {}", value(before), value(after)),
+        };
+        text += &format!("      {}: {how}\n", field.field);
     }
     text
 }
@@ -270,4 +275,36 @@ fn change_text(change: &Change, screen: &Screen) -> String {
 fn warning_text(warning: &Diagnostic, screen: &Screen) -> String {
     let text = place(&pack::as_field(warning));
     format!("{}{}", screen.paint(Tone::Ask, "warning:"), text.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::render::Output;
+
+    #[test]
+    fn a_difference_reads_line_by_line() {
+        let diff = serde_json::from_value(json!({"from": 1, "changes": [
+            {"change": "changed", "what": "input", "name": "size",
+             "fields": [{"field": "default", "before": "2", "after": "3"}]},
+            {"change": "added", "what": "sandbox", "name": "sandbox"},
+            {"change": "changed", "what": "component", "name": "cache", "fields": [{"field": "source"}]},
+            {"change": "removed", "what": "action", "name": "smoke", "fields": []},
+        ]}));
+        let expected = "\
+From version 1 to this directory:
+  ~ input size
+      default: 2 → 3
+  + sandbox
+  ~ component cache
+      source: other bytes
+  - action smoke
+";
+        let screen = Screen::new(Output::Table, true, true);
+        assert_eq!(diff_text(&diff.unwrap(), &screen), expected);
+        let same = Diff { from: Some(2), to: Some(1), changes: vec![] };
+        assert_eq!(diff_text(&same, &screen), "No difference from version 2 to version 1.\n");
+    }
 }

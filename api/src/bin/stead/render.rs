@@ -130,10 +130,10 @@ impl Screen {
 /// What a state means to who waits for it. Words that are not known are plain.
 pub fn tone(state: &str) -> Tone {
     match state {
-        "succeeded" | "active" | "deployed" | "approved" | "online" => Tone::Good,
+        "succeeded" | "active" | "deployed" | "online" => Tone::Good,
         "failed" | "lost" | "denied" | "outcome_unknown" | "revoked" | "disconnected" => Tone::Bad,
         "waiting_for_approval" | "cancelling" | "disabled" | "expired" => Tone::Ask,
-        "running" | "planning" | "applying" | "provisioning" | "claimed" => Tone::Busy,
+        "running" | "planning" | "approved" | "applying" | "provisioning" | "claimed" => Tone::Busy,
         "skipped" | "cancelled" | "absent" | "torn_down" | "deprovisioned" => Tone::Faint,
         _ => Tone::Plain,
     }

@@ -31,11 +31,8 @@ fn change(what: &str, part: &PartChange) -> Option<Change> {
 }
 
 fn field(why: &Why) -> FieldChange {
-    let other = |field: String| FieldChange {
-        field,
-        before: Some("as it was".into()),
-        after: Some("other bytes".into()),
-    };
+    // Neither before nor after: other bytes, of which nobody wants to read.
+    let other = |field: String| FieldChange { field, before: None, after: None };
     match why {
         Why::Source => other("source".into()),
         Why::File { path } => other(path.clone()),

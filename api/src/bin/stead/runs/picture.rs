@@ -29,11 +29,12 @@ pub fn of(run: &Run, screen: &Screen) -> String {
     let width = run.dag.iter().map(|s| indent(s) + label(s).chars().count()).max().unwrap_or(0);
     for step in &run.dag {
         text += &line(step, width, screen);
+        text += &below(step, &of.install_name, screen);
     }
     text
 }
 
-/// One step on one line, and under it what somebody should know.
+/// One step on one line.
 pub fn line(step: &Step, width: usize, screen: &Screen) -> String {
     let label = label(step);
     let pad = width.saturating_sub(indent(step) + label.chars().count());
@@ -48,51 +49,88 @@ pub fn line(step: &Step, width: usize, screen: &Screen) -> String {
         text += &format!("  {}", counts(plan));
     }
     text.push('\n');
-    let below = " ".repeat(indent(step) + 6);
-    if let Some(waiting) = &step.waiting {
-        let said = format!("waiting for {}: {}", waiting.on, waiting.detail);
-        text += &format!("{below}{}\n", screen.paint(Tone::Ask, &said));
+    text
+}
+
+/// What somebody should know of a step, and what to do about it.
+pub fn below(step: &Step, install: &str, screen: &Screen) -> String {
+    let mut lines = Vec::new();
+    let asks = step.state == "waiting_for_approval";
+    match &step.waiting {
+        Some(_) if asks => {
+            let name = &step.name;
+            lines.push((
+                Tone::Ask,
+                format!("approve: stead runs approve {install} --step {name} --reason …"),
+            ));
+        }
+        Some(waiting) if waiting.on == "dependency" => {
+            lines.push((Tone::Faint, waiting.detail.clone()));
+        }
+        Some(waiting) => {
+            lines.push((Tone::Ask, format!("waiting for {}: {}", waiting.on, waiting.detail)));
+        }
+        None => {}
     }
-    if let (Some(plan), "waiting_for_approval") = (&step.plan, step.state.as_str()) {
-        text += &format!("{below}plan {}\n", plan.digest);
+    if let (Some(plan), true) = (&step.plan, asks) {
+        lines.push((Tone::Plain, format!("plan {}", plan.digest)));
     }
     if let Some(decision) = &step.decision {
-        let reason = decision.reason.as_deref().map(|r| format!(": {r}")).unwrap_or_default();
-        let said = format!("{} by {}{reason}", decision.verdict, decision.by);
-        text += &format!("{below}{}\n", screen.paint(Tone::Faint, &said));
+        let person = !decision.by.starts_with("policy:");
+        let reason = decision.reason.as_deref().filter(|_| person);
+        let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        lines.push((Tone::Faint, format!("{} by {}{reason}", decision.verdict, decision.by)));
     }
-    if let Some(reason) = &step.reason {
-        text += &format!("{below}{}\n", screen.paint(tone(&step.state), reason));
-        if let (Some(job), "failed") = (&step.job, step.state.as_str()) {
-            text += &format!("{below}log: stead jobs logs {job}\n");
-        }
+    // That a denied step is skipped because it was denied need not be said twice.
+    if let Some(reason) = step.reason.as_ref().filter(|reason| *reason != "denied") {
+        lines.push((tone(&step.state), reason.clone()));
+    }
+    if let (Some(job), "failed") = (&step.job, step.state.as_str()) {
+        lines.push((Tone::Plain, format!("log: stead jobs logs {job}")));
+    }
+    let margin = " ".repeat(indent(step) + 6);
+    lines.iter().map(|(tone, said)| format!("{margin}{}\n", screen.paint(*tone, said))).collect()
+}
+
+/// What a plan would change, resource by resource where the plugin says so.
+pub fn plan(name: &str, summary: &Value, screen: &Screen) -> String {
+    let mut text = format!("\n{}\n", screen.paint(Tone::Strong, &format!("plan of {name}")));
+    let list = |key: &str| summary.get(key).and_then(Value::as_array).cloned();
+    let Some(resources) = list("resources").or_else(|| list("changes")) else {
+        let pretty = serde_json::to_string_pretty(summary).unwrap_or_else(|_| summary.to_string());
+        return format!("{text}{pretty}\n");
+    };
+    if resources.is_empty() {
+        text += "  no changes\n";
+    }
+    for resource in &resources {
+        text += &changed(resource, screen);
+    }
+    for output in list("outputs").unwrap_or_default() {
+        text += &changed(&output, screen).replacen("  ", "  output ", 1);
     }
     text
 }
 
-/// What a plan would change, line by line where the plugin says so.
-pub fn plan(name: &str, summary: &Value, screen: &Screen) -> String {
-    let mut text = format!("\n{}\n", screen.paint(Tone::Strong, &format!("plan of {name}")));
-    let changes = summary.get("changes").and_then(Value::as_array);
-    for change in changes.into_iter().flatten() {
-        let word =
-            |key: &str| change.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (sign, tone) = match word("action").as_str() {
-            "create" | "add" => ("+", Tone::Good),
-            "delete" | "destroy" => ("-", Tone::Bad),
-            "replace" => ("±", Tone::Bad),
-            "read" => ("<", Tone::Faint),
-            _ => ("~", Tone::Ask),
-        };
-        let what = [word("address"), word("resource"), word("path"), word("name")];
-        let what = what.into_iter().find(|w| !w.is_empty()).unwrap_or_else(|| change.to_string());
-        text += &format!("  {} {what}\n", screen.paint(tone, sign));
-    }
-    if changes.is_none() {
-        let pretty = serde_json::to_string_pretty(summary).unwrap_or_else(|_| summary.to_string());
-        text += &format!("{pretty}\n");
-    }
-    text
+/// `+ address (attribute, attribute)`.
+fn changed(what: &Value, screen: &Screen) -> String {
+    let word = |key: &str| what.get(key).and_then(Value::as_str);
+    let (sign, tone) = match word("action").unwrap_or_default() {
+        "create" | "add" => ("+", Tone::Good),
+        "delete" | "destroy" => ("-", Tone::Bad),
+        "replace" => ("±", Tone::Bad),
+        "read" => ("<", Tone::Faint),
+        _ => ("~", Tone::Ask),
+    };
+    let named = ["address", "resource", "path", "name"].into_iter().find_map(word);
+    let named = named.map_or_else(|| what.to_string(), str::to_owned);
+    let attributes = what.get("attributes").and_then(Value::as_array);
+    let attributes: Vec<_> = attributes.into_iter().flatten().filter_map(Value::as_str).collect();
+    let attributes = match attributes.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", attributes.join(", ")),
+    };
+    format!("  {} {named}{attributes}\n", screen.paint(tone, sign))
 }
 
 fn indent(step: &Step) -> usize {

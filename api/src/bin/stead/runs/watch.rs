@@ -67,31 +67,56 @@ pub async fn watch(desk: &Desk, run: RunId, until_approval: bool) -> Result<(), 
     }
 }
 
-/// What has been printed already.
+/// What was seen of each step at the last look, and what it was last said to wait for.
 #[derive(Default)]
-struct Shown(HashMap<StepId, (String, Option<String>)>);
+struct Shown(HashMap<StepId, Seen>);
+
+#[derive(Default)]
+struct Seen {
+    state: String,
+    waiting: Option<String>,
+    said: Option<String>,
+}
 
 impl Shown {
-    /// Print the steps that moved since the last look.
+    /// Print the steps that moved since the last look, and those that did not and wait for something.
     fn news(&mut self, desk: &Desk, run: &Run) -> Result<(), Failure> {
         let width = run.dag.iter().map(|s| s.name.len() + s.kind.len() + 1).max().unwrap_or(0);
         for step in &run.dag {
-            let is = (step.state.clone(), step.waiting.as_ref().map(|w| w.detail.clone()));
-            let was = self.0.insert(step.id, is.clone());
-            let silent = step.state == "pending" && was.is_none();
-            if was.as_ref() == Some(&is) || silent {
-                continue;
+            let seen = self.0.entry(step.id).or_default();
+            let moved = seen.state != step.state;
+            let waiting = step.waiting.as_ref().filter(|w| w.on != "dependency");
+            let waiting = waiting.map(|w| w.detail.clone());
+            // What is over by the next look is no news.
+            let stuck =
+                !moved && waiting.is_some() && seen.waiting == waiting && seen.said != waiting;
+            let asks = moved && step.state == "waiting_for_approval";
+            let news = (moved && step.state != "pending") || stuck;
+            if stuck || asks {
+                seen.said.clone_from(&waiting);
             }
-            match desk.screen.output {
-                Output::Table => {
-                    let flat = Step { layer: 0, ..step.clone() };
-                    write(&picture::line(&flat, width, &desk.screen))?;
-                }
-                Output::Ndjson => write(&format!("{}\n", serde_json::to_string(step)?))?,
-                // One document, at the end.
-                Output::Json => {}
+            seen.state.clone_from(&step.state);
+            seen.waiting = waiting;
+            if news {
+                tell(desk, run, step, width, stuck || asks || step.reason.is_some())?;
             }
         }
         Ok(())
+    }
+}
+
+fn tell(desk: &Desk, run: &Run, step: &Step, width: usize, why: bool) -> Result<(), Failure> {
+    match desk.screen.output {
+        Output::Table => {
+            let flat = Step { layer: 0, ..step.clone() };
+            let mut text = picture::line(&flat, width, &desk.screen);
+            if why {
+                text += &picture::below(&flat, &run.run.install_name, &desk.screen);
+            }
+            write(&text)
+        }
+        Output::Ndjson => write(&format!("{}\n", serde_json::to_string(step)?)),
+        // One document, at the end.
+        Output::Json => Ok(()),
     }
 }

@@ -27,7 +27,7 @@ fn a_run_shows_its_layers_its_plans_and_why_it_waits() {
     queue["reason"] = json!("exit_code: the child ended with 1");
     queue["job"] = json!(format!("job_{ULID}"));
     let mut service = step(4, "service", 2, "pending");
-    service["waiting"] = json!({"for": "dependency", "detail": "network"});
+    service["waiting"] = json!({"for": "dependency", "detail": "network must succeed first"});
     let run = serde_json::from_value(json!({
         "id": format!("run_{ULID}"), "install": format!("ins_{ULID}"), "install_name": "acme",
         "kind": "provision", "state": "waiting_for_approval", "requested_by": "policy:provision_when_enrolled",
@@ -41,14 +41,35 @@ fn a_run_shows_its_layers_its_plans_and_why_it_waits() {
 
   ✔ sandbox             succeeded
     ? deploy network    waiting for approval  +3 ~1 -0
-        waiting for approval: approve or deny the plan
+        approve: stead runs approve acme --step network --reason …
         plan {digest}
     ✘ deploy queue      failed
         exit_code: the child ended with 1
         log: stead jobs logs job_{ULID}
       · deploy service  pending
-          waiting for dependency: network
+          network must succeed first
 "
     );
     assert_eq!(of(&run, &Screen::new(Output::Table, true, true)), expected);
+}
+
+#[test]
+fn a_plan_shows_what_happens_to_each_resource() {
+    let summary = json!({
+        "resources": [
+            {"action": "create", "address": "aws_s3_bucket.b", "attributes": ["id", "arn"]},
+            {"action": "delete", "address": "aws_iam_role.r"},
+        ],
+        "outputs": [{"action": "update", "name": "url"}],
+    });
+    let screen = Screen::new(Output::Table, true, true);
+    let expected = "
+plan of base
+  + aws_s3_bucket.b (id, arn)
+  - aws_iam_role.r
+  output ~ url
+";
+    assert_eq!(super::plan("base", &summary, &screen), expected);
+    let nothing = json!({"resources": []});
+    assert_eq!(super::plan("base", &nothing, &screen), "\nplan of base\n  no changes\n");
 }
