@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("projections", &["domain", "event-log"]),
     ("runner-agent", &["domain", "proof", "schemas"]),
     ("api", &["app-config", "domain", "event-log", "projections", "proof", "schemas"]),
+    ("bench", &["api", "domain", "event-log", "proof", "schemas", "tests"]),
     ("stead-plugin-files", &[]),
 ];
 

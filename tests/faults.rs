@@ -15,10 +15,18 @@ fn provisioning(pace: u32) -> (Server, Runner) {
     server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     let pace = format!("pace_seconds={pace}");
     let created = server.ask(&[
-        "installs", "create", "edge-api", "acme", "--auto-approve", "--input", "company=Acme",
-        "--input", &pace,
+        "installs",
+        "create",
+        "edge-api",
+        "acme",
+        "--auto-approve",
+        "--input",
+        "company=Acme",
+        "--input",
+        &pace,
     ]);
-    let runner = Runner::start(&server, "customer", created["enrolment"]["token"].as_str().unwrap());
+    let runner =
+        Runner::start(&server, "customer", created["enrolment"]["token"].as_str().unwrap());
     (server, runner)
 }
 

@@ -3,29 +3,9 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tests::{Runner, Server, edge_api, edge_api_v2, stdout_of, terraform_or_skip, until};
+use tests::{Runner, Server, edge_api, edge_api_v2, finish, stdout_of, terraform_or_skip, until};
 
 const SOON: Duration = Duration::from_secs(30);
-const LATER: Duration = Duration::from_secs(90);
-
-/// Approve whatever waits until the newest run of the install is over; what state it ended in.
-fn finish(server: &Server, install: &str) -> Value {
-    let mut last = Value::Null;
-    until("the run to end", LATER, || {
-        last = server.ask(&["runs", "show", install]);
-        match last["state"].as_str().unwrap() {
-            "waiting_for_approval" => {
-                let approve = ["runs", "approve", install, "--reason", "the test says so"];
-                // Another plan may have come in between; the next turn sees it.
-                let _said = server.stead().args(approve).output().unwrap();
-                false
-            }
-            "succeeded" | "failed" | "cancelled" | "denied" => true,
-            _ => false,
-        }
-    });
-    last
-}
 
 fn planned_names(run: &Value) -> Vec<String> {
     let steps = run["dag"].as_array().unwrap();
@@ -55,10 +35,12 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     assert!(said.contains("company"), "{said}");
     assert_eq!(code, 2, "{said}");
     let typed = ["--input", "company=Acme", "--input", "replicas=many"];
-    let (_, said) = server.refused(&[&["installs", "create", "edge-api", "acme"], &typed[..]].concat());
+    let (_, said) =
+        server.refused(&[&["installs", "create", "edge-api", "acme"], &typed[..]].concat());
     assert!(said.contains("replicas") && said.contains("number"), "{said}");
     let unknown = ["--input", "company=Acme", "--input", "compani=x"];
-    let (_, said) = server.refused(&[&["installs", "create", "edge-api", "acme"], &unknown[..]].concat());
+    let (_, said) =
+        server.refused(&[&["installs", "create", "edge-api", "acme"], &unknown[..]].concat());
     assert!(said.contains("compani"), "{said}");
 
     let create = ["installs", "create", "edge-api", "acme", "--input", "company=Acme"];
@@ -94,11 +76,17 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "succeeded", "{run:#}");
     let names = planned_names(&run);
-    assert!(!names.contains(&"network".to_string()) && !names.contains(&"sandbox".to_string()), "{names:?}");
+    assert!(
+        !names.contains(&"network".to_string()) && !names.contains(&"sandbox".to_string()),
+        "{names:?}"
+    );
 
     server.ask(&["installs", "rollback", "acme", "--to", "1", "--reason", "back"]);
     let run = finish(&server, "acme");
-    assert_eq!((run["state"].as_str(), run["kind"].as_str()), (Some("succeeded"), Some("rollback")));
+    assert_eq!(
+        (run["state"].as_str(), run["kind"].as_str()),
+        (Some("succeeded"), Some("rollback"))
+    );
 
     // An input reaches only who reads it.
     server.ask(&["installs", "set-inputs", "acme", "--input", "replicas=3"]);

@@ -6,12 +6,12 @@ use std::{
 
 /// A program of this workspace, as `cargo build` left it.
 pub fn program(name: &str) -> PathBuf {
-    let mut path = std::env::current_exe().expect("a test has a path");
-    // target/debug/deps/test-… → target/debug
-    path.pop();
-    path.pop();
-    let program = path.join(name);
-    assert!(program.exists(), "{} is not built: cargo build --workspace --bins", program.display());
+    let ourselves = std::env::current_exe().expect("a test has a path");
+    // A test is in target/debug/deps, a program that uses this in target/debug.
+    let mut beside = ourselves.ancestors().skip(1).take(2).map(|directory| directory.join(name));
+    let Some(program) = beside.find(|path| path.exists()) else {
+        panic!("{name} is not built: cargo build --workspace --bins");
+    };
     program
 }
 

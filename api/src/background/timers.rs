@@ -19,7 +19,7 @@ pub async fn run(app: App) {
             () = app.stopping.cancelled() => return,
             _ = ticks.tick() => {}
         }
-        let due = match timers::due(&app.pool, app.now(), AT_ONCE).await {
+        let due = match timers::due_of_runs(&app.pool, app.now(), AT_ONCE).await {
             Ok(due) => due,
             Err(error) => {
                 tracing::warn!(reason = %error, "Timers wait for the database: {error}");

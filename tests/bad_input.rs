@@ -1,0 +1,313 @@
+//! What is wrong is refused with the place and the way out, and changes nothing.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::{
+    fs::{self, File},
+    io::Read as _,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tests::{
+    Answer, Runner, Server, call, edge_api, position, settled, step, terraform_or_skip, until,
+};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// A server on which `edge-api` is published.
+fn published() -> (Server, PathBuf) {
+    let server = Server::up();
+    let app = edge_api(server.dir());
+    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    (server, app)
+}
+
+/// Replace a piece of a file; it must have been there.
+#[track_caller]
+fn replace(file: &Path, from: &str, to: &str) {
+    let text = fs::read_to_string(file).unwrap();
+    assert!(text.contains(from), "{} has no {from}", file.display());
+    fs::write(file, text.replacen(from, to, 1)).unwrap();
+}
+
+type Break = fn(&Path);
+
+/// How a directory is broken, and what the refusal has to say.
+const BROKEN: [(&str, Break, &[&str]); 13] = [
+    (
+        "malformed TOML",
+        |app| fs::write(app.join("components/cache.toml"), "name = \"cache\"\ntype = ").unwrap(),
+        &["components/cache.toml:2:", "not TOML", "try:"],
+    ),
+    (
+        "an oversize file",
+        |app| File::create(app.join("big")).unwrap().set_len(17 << 20).unwrap(),
+        &["/big: ", "larger than 16777216 bytes"],
+    ),
+    (
+        "an oversize directory",
+        |app| {
+            for name in ["a", "b", "c", "d", "e"] {
+                File::create(app.join(name)).unwrap().set_len(15 << 20).unwrap();
+            }
+        },
+        &["/e: ", "larger than 67108864 bytes"],
+    ),
+    (
+        "a symlink that leaves",
+        |app| symlink("/etc/hostname", app.join("modules/api/hostname")).unwrap(),
+        &["modules/api/hostname leads out of the repository, to /etc/hostname", "try:"],
+    ),
+    (
+        "a path that leaves",
+        |app| replace(&app.join("components/api.toml"), "./api.tfvars", "../../etc/passwd"),
+        &["components/api.toml:", "leaves the app directory"],
+    ),
+    (
+        "an unknown component type",
+        |app| replace(&app.join("components/cache.toml"), "terraform_module", "terafrom_module"),
+        &["components/cache.toml:3:1: ", "no component type `terafrom_module`", "try:"],
+    ),
+    (
+        "a dependency cycle",
+        |app| {
+            let network = app.join("components/network.toml");
+            replace(&network, "[vars]", "[vars]\nx = \"{{ .nuon.components.edge.outputs.address }}\"");
+        },
+        &["in a circle: ", "edge → api", "network → edge"],
+    ),
+    (
+        "a missing module",
+        |app| fs::remove_dir_all(app.join("modules/cache")).unwrap(),
+        &["cache: there is no module directory", "modules/cache", "try:"],
+    ),
+    (
+        "an unknown function in a template",
+        |app| replace(&app.join("components/edge.toml"), "{{ .nuon.inputs.inputs.tls }}", "{{ nope 1 }}"),
+        &["components/edge.toml:13:", "nope"],
+    ),
+    (
+        "an unknown variable in a template",
+        |app| replace(&app.join("components/edge.toml"), "inputs.inputs.tls", "inputs.inputs.tsl"),
+        &["components/edge.toml:13:", "reads the input `tsl`", "try:"],
+    ),
+    (
+        "an unknown component in a template",
+        |app| replace(&app.join("components/edge.toml"), "components.api", "components.ape"),
+        &["components/edge.toml:11:", "reads the component `ape`", "try:"],
+    ),
+    (
+        "a sensitive input",
+        |app| replace(&app.join("inputs.toml"), "required     = true", "sensitive = true"),
+        &["inputs.toml:", "sensitive", "try:"],
+    ),
+    (
+        "no metadata",
+        |app| fs::remove_file(app.join("metadata.toml")).unwrap(),
+        &["metadata.toml"],
+    ),
+];
+
+#[test]
+fn a_broken_directory_is_refused_with_the_place_and_publishes_nothing() {
+    let (server, _) = published();
+    let before = settled(&server);
+    for (number, (what, broken, words)) in BROKEN.into_iter().enumerate() {
+        let dir = server.dir().join(number.to_string());
+        fs::create_dir(&dir).unwrap();
+        let app = edge_api(&dir);
+        broken(&app);
+        let (code, said) = server.refused(&["apps", "sync", app.to_str().unwrap()]);
+        assert_eq!(code, 2, "{what}: {said}");
+        for word in words {
+            assert!(said.contains(word), "{what}: no {word:?} in: {said}");
+        }
+        fs::remove_dir_all(&dir).unwrap();
+    }
+    assert_eq!(position(&server), before, "something was written");
+    assert_eq!(server.ask(&["apps", "show", "edge-api"])["version"], 1);
+}
+
+fn authorized(server: &Server) -> String {
+    format!("Bearer {}", server.owner_token())
+}
+
+fn post(server: &Server, path: &str, kind: &str, body: &[u8]) -> Answer {
+    let (url, token) = (format!("{}{path}", server.control()), authorized(server));
+    call("POST", &url, &[("Authorization", &token), ("Content-Type", kind)], body)
+}
+
+/// An archive of one entry that no honest packer makes.
+fn archive(path: &str, kind: tar::EntryType, content: &[u8]) -> Vec<u8> {
+    let mut header = tar::Header::new_ustar();
+    header.as_mut_bytes()[..path.len()].copy_from_slice(path.as_bytes());
+    header.set_entry_type(kind);
+    header.set_mode(0o644);
+    header.set_size(content.len() as u64);
+    header.set_cksum();
+    let mut builder = tar::Builder::new(Vec::new());
+    builder.append(&header, content).unwrap();
+    builder.into_inner().unwrap()
+}
+
+#[test]
+fn a_hostile_body_is_refused_by_the_server_itself() {
+    let (server, _) = published();
+    let before = settled(&server);
+    let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
+    let bomb = zstd::encode_all(std::io::repeat(0).take(65 << 20), 1).unwrap();
+    let link = zstd(&archive("app/link", tar::EntryType::Symlink, b""));
+    let above = zstd(&archive("app/../../x", tar::EntryType::Regular, b"x"));
+    let absolute = zstd(&archive("/etc/cron.d/x", tar::EntryType::Regular, b"x"));
+    let unfinished = zstd(&archive("app/metadata.toml", tar::EntryType::Regular, b"version = "));
+    let long = vec![b'x'; (64 << 20) + 1];
+    let sync = "/v1/apps/edge-api/sync";
+    let cases: [(&str, &str, &[u8], u16, &str, &str); 12] = [
+        (sync, "application/zstd", b"not zstd", 422, "invalid", "not zstd"),
+        (sync, "application/zstd", &zstd(b"not tar"), 422, "invalid", ""),
+        (sync, "application/zstd", &link, 422, "invalid", "app/link"),
+        (sync, "application/zstd", &above, 422, "invalid", "app/../../x"),
+        (sync, "application/zstd", &absolute, 422, "invalid", "/etc/cron.d/x"),
+        (sync, "application/zstd", &unfinished, 422, "invalid", "metadata.toml"),
+        (sync, "application/zstd", &bomb, 413, "too_large", "67108864"),
+        (sync, "application/zstd", &long, 413, "too_large", ""),
+        (sync, "text/plain", b"x", 415, "unsupported_media_type", "application/zstd"),
+        ("/v1/installs", "application/json", b"{\n \"app\": ", 400, "invalid_json", "line 2"),
+        ("/v1/installs", "application/json", br#"{"ap": "x"}"#, 400, "invalid_json", "`ap`"),
+        ("/v1/installs", "application/json", &long[..3 << 20], 413, "too_large", ""),
+    ];
+    for (path, kind, body, status, code, word) in cases {
+        let answer = post(&server, path, kind, body);
+        assert_eq!((answer.status, answer.code().as_str()), (status, code), "{answer:?}");
+        assert!(answer.body.contains(word), "no {word:?} in: {answer:?}");
+        assert!(answer.headers.to_lowercase().contains("application/problem+json"), "{answer:?}");
+    }
+    assert_eq!(position(&server), before, "something was written");
+}
+
+#[test]
+fn wrong_inputs_and_taken_names_are_named_and_make_nothing() {
+    let (server, _) = published();
+    server.ask(&["installs", "create", "edge-api", "acme", "--input", "company=Acme"]);
+    let before = settled(&server);
+    let create = |name: &'static str, more: &[&'static str]| {
+        server.refused(&[&["installs", "create", "edge-api", name], more].concat())
+    };
+    let company = "company=Beta";
+    for (name, inputs, code, words) in [
+        ("beta", &["--input", "domain=x"][..], 2, ["company", "required"]),
+        ("beta", &["--input", company, "--input", "replicas=many"], 2, ["replicas", "number"]),
+        ("beta", &["--input", company, "--input", "tls=perhaps"], 2, ["tls", "true or false"]),
+        ("beta", &["--input", company, "--input", "compani=x"], 2, ["compani", "did you mean"]),
+        ("Not A Name", &["--input", company], 2, ["Not A Name", "name"]),
+        ("acme", &["--input", company], 4, ["acme", "name_taken"]),
+        ("beta", &["--input", company, "--version", "7"], 3, ["7", "not_found"]),
+    ] {
+        let (exit, said) = create(name, inputs);
+        assert_eq!(exit, code, "{inputs:?}: {said}");
+        assert!(words.iter().all(|word| said.contains(word)), "{words:?}: {said}");
+    }
+    let (exit, said) = server.refused(&["installs", "create", "edge-app", "beta"]);
+    assert!(exit == 3 && said.contains("edge-app"), "{said}");
+    let (exit, said) = server.refused(&["installs", "set-inputs", "acme", "--input", "replicas=x"]);
+    assert!(exit == 2 && said.contains("replicas"), "{said}");
+    assert_eq!(position(&server), before, "something was written");
+}
+
+#[test]
+fn a_token_that_is_none_or_not_the_right_one_opens_nothing() {
+    let (server, _) = published();
+    let created =
+        server.ask(&["installs", "create", "edge-api", "acme", "--input", "company=Acme"]);
+    let enrolment = created["enrolment"]["token"].as_str().unwrap().to_string();
+    let make = |more: &[&str]| {
+        let made = server.ask(&[&["tokens", "create", "--role", "viewer"], more].concat());
+        (made["id"].as_str().unwrap().to_string(), made["token"].as_str().unwrap().to_string())
+    };
+    let (viewer, revoked, short) = (make(&[]), make(&[]), make(&["--expires-in", "1s"]));
+    server.ask(&["tokens", "revoke", &revoked.0]);
+    let ask = |method: &str, url: &str, token: Option<&str>, body: &str| {
+        let authorization = format!("Bearer {}", token.unwrap_or_default());
+        let mut headers = vec![("Content-Type", "application/json")];
+        headers.extend(token.map(|_| ("Authorization", authorization.as_str())));
+        call(method, url, &headers, body.as_bytes())
+    };
+    let whoami = format!("{}/v1/whoami", server.control());
+    until("the token to expire", SOON, || ask("GET", &whoami, Some(&short.1), "").status == 401);
+    let before = settled(&server);
+    let (control, runner) = (server.control(), server.runner());
+    let (whoami, installs) = (format!("{control}/v1/whoami"), format!("{control}/v1/installs"));
+    let (poll, tokens) = (format!("{runner}/runner/v1/poll"), format!("{control}/v1/tokens"));
+    let owner = server.owner_token();
+    let install = json!({"app": "edge-api", "name": "beta", "inputs": {"company": "B"}}).to_string();
+    let more = json!({"role": "owner"}).to_string();
+    for (method, url, token, body, status, code) in [
+        ("GET", &whoami, None, "", 401, "token_missing"),
+        ("GET", &whoami, Some("stead_nobody_has_this"), "", 401, "token_unknown"),
+        ("GET", &whoami, Some(&short.1), "", 401, "token_expired"),
+        ("GET", &whoami, Some(&revoked.1), "", 401, "token_revoked"),
+        ("GET", &whoami, Some(&enrolment), "", 401, "token_wrong_kind"),
+        ("POST", &poll, Some(&owner), "{}", 401, "token_wrong_kind"),
+        ("POST", &poll, Some(&enrolment), "{}", 401, "token_wrong_kind"),
+        ("POST", &poll, None, "{}", 401, "token_missing"),
+        ("POST", &installs, Some(&viewer.1), &install, 403, "forbidden"),
+        ("POST", &tokens, Some(&viewer.1), &more, 403, "forbidden"),
+        ("GET", &tokens, Some(&viewer.1), "", 403, "forbidden"),
+    ] {
+        let answer = ask(method, url, token, body);
+        assert_eq!((answer.status, answer.code().as_str()), (status, code), "{url}: {answer:?}");
+        let kept = token.is_some_and(|token| answer.body.contains(token));
+        assert!(!kept, "the token is in the answer: {answer:?}");
+    }
+    assert_eq!(position(&server), before, "something was written");
+}
+
+#[test]
+fn a_word_on_another_plan_or_by_the_wrong_person_approves_nothing() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let (server, _) = published();
+    let created =
+        server.ask(&["installs", "create", "edge-api", "acme", "--input", "company=Acme"]);
+    let runner = Runner::start(&server, "customer", created["enrolment"]["token"].as_str().unwrap());
+    let viewer = server.ask(&["tokens", "create", "--role", "viewer"]);
+    let mut run = Value::Null;
+    until("a plan that waits", SOON, || {
+        let shown = server.stead().args(["runs", "show", "acme"]).output().unwrap();
+        run = serde_json::from_slice(&shown.stdout).unwrap_or_default();
+        run["state"] == "waiting_for_approval"
+    });
+    let sandbox = step(&run, "sandbox");
+    let digest = sandbox["plan"]["digest"].as_str().unwrap();
+    let before = settled(&server);
+
+    let other = format!("sha256:{}", "0".repeat(64));
+    let words = ["runs", "approve", "acme", "--step", "sandbox", "--reason", "x", "--digest"];
+    let (code, said) = server.refused(&[&words[..], &[&other]].concat());
+    assert_eq!(code, 4, "{said}");
+    assert!(said.contains("approval_stale") && said.contains(digest), "{said}");
+    assert!(said.contains("try: read the plan as it is now"), "{said}");
+
+    let url = format!("{}/v1/runs/{}/approve", server.control(), run["id"].as_str().unwrap());
+    let authorization = format!("Bearer {}", viewer["token"].as_str().unwrap());
+    let headers = [("Authorization", authorization.as_str()), ("Content-Type", "application/json")];
+    let body = json!({"step": sandbox["id"], "digest": digest, "reason": "x"}).to_string();
+    let answer = call("POST", &url, &headers, body.as_bytes());
+    assert_eq!((answer.status, answer.code().as_str()), (403, "forbidden"), "{answer:?}");
+    let body = json!({"step": sandbox["id"], "digest": digest, "reason": " "}).to_string();
+    let answer = post(&server, url.strip_prefix(server.control()).unwrap(), "application/json", body.as_bytes());
+    assert_eq!((answer.status, answer.code().as_str()), (422, "invalid"), "{answer:?}");
+    assert_eq!(position(&server), before, "something was written");
+    assert!(runner.ledger().is_empty(), "something was applied");
+
+    // A word on a plan that was denied is too late.
+    let deny = ["runs", "deny", "acme", "--step", "sandbox", "--reason", "not today"];
+    server.ask(&deny);
+    let before = settled(&server);
+    let (code, said) = server.refused(&[&words[..], &[digest]].concat());
+    assert_eq!(code, 4, "{said}");
+    assert_eq!(position(&server), before, "something was written");
+    assert!(runner.ledger().is_empty(), "something was applied");
+}

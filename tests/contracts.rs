@@ -1,0 +1,53 @@
+//! Contracts on disk that are made from the whole: the database, and what the runner is made of.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::{collections::BTreeSet, path::Path, process::Command};
+
+use tests::{Server, stdout_of};
+
+fn golden(path: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas").join(path);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == text,
+        "{path:?} is out of date: set UPDATE_GOLDEN=1, then read the diff\n{text}"
+    );
+}
+
+#[test]
+fn the_database_is_the_sum_of_its_migrations() {
+    let server = Server::up();
+    let dump = ["--schema-only", "--schema=stead", "--no-owner", "--no-comments"];
+    let dump = stdout_of(Command::new(postgres("pg_dump")).args(dump).arg(server.database()));
+    // What differs between versions of pg_dump is not ours.
+    let ours = |line: &&str| {
+        let noise = ["--", "SET ", "SELECT pg_catalog", "\\restrict", "\\unrestrict"];
+        !line.trim().is_empty() && !noise.iter().any(|start| line.starts_with(start))
+    };
+    let lines: Vec<_> = dump.lines().filter(ours).collect();
+    golden("database.sql", &(lines.join("\n") + "\n"));
+}
+
+#[test]
+fn what_the_runner_is_made_of_is_reviewed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut tree = Command::new(env!("CARGO"));
+    tree.args(["tree", "-p", "runner-agent", "-e", "normal", "--prefix", "none", "--offline"]);
+    tree.args(["--format", "{p}", "--target", "x86_64-unknown-linux-gnu"]).current_dir(root);
+    let tree = stdout_of(&mut tree);
+    let names: BTreeSet<_> =
+        tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let names: Vec<_> = names.into_iter().collect();
+    golden("runner-dependencies.txt", &(names.join("\n") + "\n"));
+}
+
+/// A Postgres program: on the path, or in a versioned directory of the distribution.
+fn postgres(name: &str) -> std::path::PathBuf {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut found: Vec<_> = versions.map(|version| version.path().join("bin").join(name)).collect();
+    found.retain(|path| path.exists());
+    found.sort();
+    found.pop().unwrap_or_else(|| name.into())
+}

@@ -1,0 +1,114 @@
+//! The customer's side: their switch, their policy, their journal; and a cancel that is confirmed.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::{fs, time::Duration};
+
+use serde_json::Value;
+use tests::{Runner, Server, edge_api, finish, stdout_of, terraform_or_skip, until, until_some};
+
+const SOON: Duration = Duration::from_secs(30);
+
+fn install(server: &Server, more: &[&str]) -> String {
+    let app = edge_api(server.dir());
+    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    let create = ["installs", "create", "edge-api", "acme", "--input", "company=Acme"];
+    let created = server.ask(&[&create, more].concat());
+    created["enrolment"]["token"].as_str().unwrap().to_string()
+}
+
+fn events(server: &Server, kind: &str) -> Vec<Value> {
+    let all = server.ask(&["audit", "events", "--type", kind]);
+    all.as_array().unwrap().clone()
+}
+
+#[test]
+fn the_customer_decides_what_runs_and_sees_what_did() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let server = Server::up();
+    let token = install(&server, &["--auto-approve"]);
+    let policy = server.dir().join("policy.toml");
+    fs::write(&policy, "version = 1\nkinds = [\"plan\", \"apply\"]\n").unwrap();
+    let with = ["--policy", policy.to_str().unwrap()];
+    let runner = Runner::start_with(&server, "customer", &token, &with);
+    until("the provision run", SOON, || {
+        !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+    });
+
+    // The action is of a kind that the policy does not name: everything else is done, it is refused.
+    let run = finish(&server, "acme");
+    assert_eq!(run["state"], "failed", "{run:#}");
+    let refused = events(&server, "runner.refused");
+    assert_eq!(refused.len(), 1, "{refused:#?}");
+    let said = refused[0].to_string();
+    assert!(said.contains("customer_policy") && said.contains("kinds"), "{said}");
+    let journal = stdout_of(&mut runner.local(&["journal"]));
+    assert!(journal.contains("refused"), "{journal}");
+
+    // With another policy it runs; the file is read anew for every job.
+    fs::write(&policy, "version = 1\nactions = [\"smoke_*\"]\n").unwrap();
+    server.ask(&["installs", "action", "acme", "smoke_test", "--reason", "again"]);
+    assert_eq!(finish(&server, "acme")["state"], "succeeded");
+
+    // Switched off, nothing new begins, and the vendor sees why.
+    stdout_of(&mut runner.local(&["disable", "--reason", "change freeze"]));
+    until("the vendor to see it", SOON, || {
+        let runners = server.ask(&["runners", "list"]).to_string();
+        runners.contains("disabled")
+    });
+    server.ask(&["installs", "action", "acme", "smoke_test", "--reason", "frozen"]);
+    let waiting = until_some("the reason for waiting", SOON, || {
+        let jobs = server.ask(&["jobs", "list", "--install", "acme", "--state", "queued"]);
+        let job = jobs.as_array()?.first()?.clone();
+        Some(job["waiting"].to_string()).filter(|why| why.contains("disabled"))
+    });
+    assert!(waiting.contains("change freeze") || waiting.contains("disabled"), "{waiting}");
+    let status = stdout_of(&mut runner.local(&["status"]));
+    assert!(status.contains("off") && status.contains("change freeze"), "{status}");
+    stdout_of(&mut runner.local(&["enable"]));
+    assert_eq!(finish(&server, "acme")["state"], "succeeded");
+}
+
+#[test]
+fn a_cancel_is_confirmed_by_the_runner() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let server = Server::up();
+    let token = install(&server, &["--auto-approve", "--input", "pace_seconds=30"]);
+    let runner = Runner::start(&server, "customer", &token);
+    let job = until_some("an apply", SOON, || {
+        let jobs = server.ask(&["jobs", "list", "--install", "acme", "--state", "running"]);
+        let apply = |job: &&Value| job["kind"] == "apply";
+        Some(jobs.as_array()?.iter().find(apply)?["id"].as_str()?.to_string())
+    });
+    server.ask(&["runs", "cancel", "acme", "--reason", "wrong day"]);
+    let run = finish(&server, "acme");
+    assert_eq!(run["state"], "cancelled", "{run:#}");
+    let job = server.ask(&["jobs", "show", &job]);
+    assert_eq!(job["state"], "cancelled", "{job:#}");
+    assert!(runner.ledger().is_empty(), "{:?}", runner.ledger());
+}
+
+#[test]
+fn a_denied_plan_changes_nothing() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let server = Server::up();
+    let token = install(&server, &[]);
+    let runner = Runner::start(&server, "customer", &token);
+    until("the plan", SOON, || {
+        let output = server.stead().args(["runs", "show", "acme"]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).contains("waiting_for_approval")
+    });
+    server.ask(&["runs", "deny", "acme", "--reason", "not today"]);
+    let run = finish(&server, "acme");
+    assert_eq!(run["state"], "denied", "{run:#}");
+    assert!(run.to_string().contains("not today"), "{run:#}");
+    assert!(runner.ledger().is_empty());
+
+    // What it left undone is tried again as a run of its own.
+    server.ask(&["runs", "retry", "acme", "--reason", "now"]);
+    assert_eq!(finish(&server, "acme")["state"], "succeeded");
+}

@@ -1,0 +1,68 @@
+//! A job's log: live within a second, in order, complete, the same bytes afterwards, sealed by digest.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tests::{Runner, Server, edge_api, stdout_of, terraform_or_skip, until_some};
+
+const SOON: Duration = Duration::from_secs(30);
+
+#[test]
+fn a_log_is_live_and_then_the_same_bytes() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let server = Server::up();
+    let app = edge_api(server.dir());
+    // One line each half second, so that each can be timed.
+    let script = app.join("sandbox/effect.sh");
+    let counting =
+        "#!/bin/sh\nfor n in 1 2 3 4 5 6 7 8; do echo \"tick $n $(date +%s%N)\"; sleep 0.5; done\n";
+    std::fs::write(&script, counting).unwrap();
+    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    let create = ["installs", "create", "edge-api", "acme", "--auto-approve"];
+    let created = server.ask(&[&create[..], &["--input", "company=Acme"]].concat());
+    let _runner =
+        Runner::start(&server, "customer", created["enrolment"]["token"].as_str().unwrap());
+    let job = until_some("an apply", SOON, || {
+        let jobs = server.ask(&["jobs", "list", "--install", "acme", "--state", "running"]);
+        let apply = |job: &&Value| job["kind"] == "apply" && job["name"] == "sandbox";
+        Some(jobs.as_array()?.iter().find(apply)?["id"].as_str()?.to_string())
+    });
+
+    let mut follow = server.stead_for_people();
+    let mut follow =
+        follow.args(["jobs", "logs", "-f", &job]).stdout(Stdio::piped()).spawn().unwrap();
+    let begin = Instant::now();
+    let (mut live, mut ticks, mut slowest) = (String::new(), vec![], Duration::ZERO);
+    for line in BufReader::new(follow.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        if let Some(at) = line.find("tick ") {
+            let words: Vec<_> = line[at..].split_whitespace().collect();
+            let written: u128 = words[2].parse().unwrap();
+            let now: u128 = stdout_of(Command::new("date").arg("+%s%N")).trim().parse().unwrap();
+            ticks.push(words[1].parse::<u32>().unwrap());
+            slowest = slowest.max(Duration::from_nanos((now - written) as u64));
+        }
+        live.push_str(&line);
+        live.push('\n');
+        assert!(begin.elapsed() < SOON, "the log does not end\n{live}");
+    }
+    assert!(follow.wait().unwrap().success());
+    assert_eq!(ticks, [1, 2, 3, 4, 5, 6, 7, 8], "{live}");
+    assert!(slowest < Duration::from_secs(1), "a line took {slowest:?}");
+
+    let after = stdout_of(server.stead_for_people().args(["jobs", "logs", &job]));
+    assert_eq!(after, live);
+    let stream = format!("job/{job}");
+    let sealed = until_some("the seal", SOON, || {
+        let events =
+            server.ask(&["audit", "events", "--stream", &stream, "--type", "job.log_sealed"]);
+        events.as_array()?.first().cloned()
+    });
+    assert!(sealed.to_string().contains("sha256:"), "{sealed:#}");
+}
