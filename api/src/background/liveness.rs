@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use ulid::Ulid;
 
 use crate::{
-    dispatch::Due,
+    dispatch::{Census, Due},
     execute::Call,
     problem::{Code, Problem},
     runner::seal_incomplete,
@@ -32,10 +32,24 @@ pub async fn run(app: App) {
             }
             _ = ticks.tick() => {}
         }
+        count(&app);
         let now = app.dispatch.moment();
         app.dispatch.desk().on_tick(now, app.dispatch.timing());
         let due = app.dispatch.due(now);
         stream::iter(due).for_each_concurrent(AT_ONCE, |due| say(&app, due)).await;
+    }
+}
+
+fn count(app: &App) {
+    let Census { queued, held, sessions, parked } = app.dispatch.census();
+    let counted = [
+        ("stead_jobs_queued", queued),
+        ("stead_jobs_held", held),
+        ("stead_runner_sessions", sessions),
+        ("stead_runner_polls_parked", parked),
+    ];
+    for (name, number) in counted {
+        app.metrics.set(name, &[], f64::from(u32::try_from(number).unwrap_or(u32::MAX)));
     }
 }
 

@@ -59,6 +59,19 @@ struct Inner {
     clock: Clock,
 }
 
+/// How many there are of what.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Jobs that wait for a runner.
+    pub queued: usize,
+    /// Jobs that a runner has.
+    pub held: usize,
+    /// Sessions of runners with this server.
+    pub sessions: usize,
+    /// Polls that are parked.
+    pub parked: usize,
+}
+
 impl Dispatch {
     /// An empty one. `server` is this server's name in the `runner_session` rows: the same after a
     /// restart, another one for each server on one database.
@@ -170,6 +183,21 @@ impl Dispatch {
             session.outbox.withdraw(outbox::About::Tail(job));
         }
         desk.say(runner, outbox::About::Tail(job), schemas::runner::Directive::Tail { job, on });
+    }
+
+    /// How many there are of what, for the metrics.
+    pub fn census(&self) -> Census {
+        let desk = self.desk();
+        let mut census = Census::default();
+        for (_, tracked) in desk.board.all() {
+            census.queued += usize::from(matches!(tracked.job.state, State::Queued { .. }));
+            census.held += usize::from(tracked.held().is_some());
+        }
+        for (_, known) in desk.roster.all() {
+            census.sessions += usize::from(known.session.is_some());
+            census.parked += usize::from(known.session.as_ref().is_some_and(Session::is_parked));
+        }
+        census
     }
 
     /// The server stops: every parked poll is answered, and none is parked any more.

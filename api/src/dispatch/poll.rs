@@ -18,6 +18,9 @@ use super::{
 /// The longest that runners stay away when the server stops, so that they do not all come at once.
 const STOP_SPREAD_MS: u64 = 5_000;
 
+/// With less room than this on its disk a runner finishes what it has and gets nothing new.
+const DISK_LEAST_BYTES: u64 = 64 * 1024 * 1024;
+
 /// What a poll brings.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Polled {
@@ -85,7 +88,8 @@ impl Dispatch {
         let switched = (known.runner.disabled.contains(&Side::Customer) != off).then_some(off);
         if let Some(session) = &mut known.session {
             session.outbox.ack(&ask.ack);
-            session.free = ask.free_slots;
+            let full = ask.pressure.is_some_and(|pressure| pressure.disk_free < DISK_LEAST_BYTES);
+            session.free = if full { 0 } else { ask.free_slots };
             // A session that was taken over from another server does not say how many slots it has.
             let running = u32::try_from(ask.running.len()).unwrap_or(u32::MAX);
             session.slots = session.slots.max(ask.free_slots.saturating_add(running));

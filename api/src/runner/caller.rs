@@ -30,6 +30,16 @@ pub fn call(runner: &Runner, route: &'static str) -> Call {
     Call::of(Meta { route: Some(route.into()), ..meta })
 }
 
+/// A runner takes most refusals for the last word. That others changed the same thing at the same
+/// moment is none: it should simply ask again.
+pub fn again(problem: Problem) -> Problem {
+    if problem.code == Code::Conflict {
+        Problem::new(Code::Busy, problem.detail).retry_after(1)
+    } else {
+        problem
+    }
+}
+
 /// Take one call of the runner's allowance.
 pub fn allow(app: &App, runner: &Runner, calls: Calls) -> Result<(), Problem> {
     app.dispatch.allow(runner.id, calls).map_err(|seconds| {

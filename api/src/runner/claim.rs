@@ -76,7 +76,7 @@ async fn take(
         let ask = ask.clone();
         Box::pin(async move { taken(unit, &runner, job, &ask, execution).await })
     });
-    Ok(done.await?.answer)
+    Ok(done.await.map_err(caller::again)?.answer)
 }
 
 async fn taken(

@@ -19,6 +19,7 @@ use schemas::{
 use serde_json::Value;
 use ulid::Ulid;
 
+use super::caller;
 use crate::{
     auth::secret,
     execute::{Call, Unit},
@@ -55,7 +56,7 @@ async fn admit(app: &App, ask: &Enrol) -> Result<(RunnerId, Option<InstallId>), 
         let ask = ask.clone();
         Box::pin(async move { admitted(unit, token, new, &ask).await })
     });
-    Ok(done.await?.answer)
+    Ok(done.await.map_err(caller::again)?.answer)
 }
 
 async fn admitted(

@@ -105,7 +105,7 @@ async fn hear(
         let ask = ask.clone();
         Box::pin(async move { heard(unit, &runner, job, ask).await })
     });
-    Ok(done.await?.answer)
+    Ok(done.await.map_err(caller::again)?.answer)
 }
 
 async fn heard(

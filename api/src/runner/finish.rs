@@ -91,7 +91,7 @@ async fn tell(app: &App, call: &Call, job: JobId, log: SealedLog) -> Result<(), 
             }
         })
     });
-    told.await?;
+    told.await.map_err(caller::again)?;
     app.logs.close(execution);
     Ok(())
 }

@@ -38,14 +38,9 @@ pub async fn answer(
     seen: Option<&str>,
 ) -> Result<Claimed, Problem> {
     let claimed = claimed(app, job, held).await?;
-    // A claim that another server wrote may be ahead of the tree that this one knows.
-    let known = timeout(CATCH_UP, app.engine.log().reached(claimed.position)).await;
-    known.map_err(|_| {
-        let detail = "this server has not caught up with the claim yet; try again";
-        Problem::new(Code::Behind, detail).retry_after(1)
-    })??;
+    let head = head(app, claimed.position).await?;
     let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };
-    let (now, deadline, head) = (app.now(), held.deadline, app.engine.log().head());
+    let (now, deadline) = (app.now(), held.deadline);
     let (manifest, grant, inclusion, consistency) = tokio::try_join!(
         manifest(app, job),
         grant(app, job, held, fence, &claimed),
@@ -70,6 +65,22 @@ pub async fn answer(
         inclusion,
         consistency,
     })
+}
+
+/// A tree head that has the claim in it, and whose proofs can be made here.
+async fn head(app: &App, position: u64) -> Result<Checkpoint, Problem> {
+    let log = app.engine.log();
+    let known = timeout(CATCH_UP, async {
+        // A claim that another server wrote may be ahead of what this one knows.
+        log.reached(position).await?;
+        let head = log.head();
+        log.reached(head.size).await.map(|()| head)
+    });
+    let late = |_| {
+        let detail = "this server has not caught up with the claim yet; try again";
+        Problem::new(Code::Behind, detail).retry_after(1)
+    };
+    Ok(known.await.map_err(late)??)
 }
 
 /// The `job.claimed` event of this execution, as the log holds it.
@@ -136,7 +147,8 @@ async fn inclusion(app: &App, claimed: &Stored, head: &Checkpoint) -> Result<Inc
         payload_hash: payload_hash(&claimed.salt, claimed.payload.as_bytes()),
         metadata_hash: metadata_hash(&claimed.salt, claimed.metadata.as_bytes()),
     };
-    let path = app.engine.log().inclusion(claimed.position, head.size).await?;
+    let path = app.engine.log().inclusion(claimed.position, head.size).await;
+    let path = path.map_err(Problem::internal)?;
     Ok(Inclusion {
         position: claimed.position,
         entry: hex::encode(leaf.canonical()),
@@ -157,6 +169,7 @@ async fn consistency(
     if seen.size == 0 || seen.size > head.size || seen.log_id != head.log_id {
         return Ok(None);
     }
-    let path = app.engine.log().consistency(seen.size, head.size).await?;
+    let path = app.engine.log().consistency(seen.size, head.size).await;
+    let path = path.map_err(Problem::internal)?;
     Ok(Some(Consistency { from: seen.size, path: path.iter().map(hex::encode).collect() }))
 }

@@ -112,7 +112,7 @@ async fn lose(
             unit.ask::<Job>(job, JobCommand::DeclareLost { execution, proof }).await.map(|_| ())
         })
     });
-    lost.await.map(|_| ())
+    lost.await.map(|_| ()).map_err(caller::again)
 }
 
 #[cfg(test)]

@@ -149,7 +149,7 @@ async fn greet(app: &App, runner: &Runner, flapping: Option<u32>) -> Result<(), 
         let alert = RunnerCommand::SuspectClone { sessions };
         Box::pin(unit.tell::<aggregate::Runner>(id, alert))
     });
-    said.await.map(|_| ())
+    said.await.map(|_| ()).map_err(caller::again)
 }
 
 /// Serve a session that another server opened, or this one in an earlier life. What its agent can

@@ -3,6 +3,7 @@ mod identity;
 mod liveness;
 mod logs;
 mod parked;
+mod race;
 mod sessions;
 mod work;
 mod world;
