@@ -84,4 +84,6 @@ fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
 }
 
 #[cfg(test)]
+mod matrix;
+#[cfg(test)]
 mod tests;

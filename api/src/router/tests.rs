@@ -8,7 +8,7 @@ use super::*;
 use crate::auth::roles::{ROUTES, listed};
 
 /// Method and path of every operation of a document.
-fn operations(document: &OpenApi) -> Vec<(String, String)> {
+pub(super) fn operations(document: &OpenApi) -> Vec<(String, String)> {
     let document = serde_json::to_value(document).unwrap();
     let paths = document["paths"].as_object().cloned().unwrap_or_default();
     let operations = paths.iter().flat_map(|(path, operations)| {

@@ -1,0 +1,132 @@
+//! Every route × every kind of caller: who gets as far as the handler. A contract: a hole shows as a diff.
+use std::fmt::Write as _;
+
+use chrono::TimeDelta;
+use domain::{
+    access::{Access, AccessCommand, IssuedToken, PrincipalKind, Role},
+    actor::Actor,
+    decider::Decider as _,
+    ids::{ExecutionId, JobId, PrincipalId, RunnerId, TokenId},
+    testing::golden,
+};
+use event_log::{Commit, Meta, NewEvent, StreamId, Write as Append};
+use reqwest::{Method, StatusCode};
+use schemas::{manifest::Fence, runner::RunnerMode};
+use ulid::Ulid;
+
+use super::tests::operations;
+use crate::{auth::secret, server::testing::Started};
+
+/// A principal with one role, or with none, and a token.
+async fn principal(started: &Started, role: Option<Role>) -> String {
+    let (app, clear) = (started.app(), secret::token());
+    let sha256 = secret::digest(&clear).unwrap();
+    let issued = IssuedToken { token: TokenId(Ulid::new()), sha256, expires_at: None };
+    let mut commands =
+        vec![AccessCommand::AddPrincipal { kind: PrincipalKind::Service, name_ref: None }];
+    commands.extend(role.map(|role| AccessCommand::GrantRole { role }));
+    commands.push(AccessCommand::IssueToken(issued));
+    let (mut state, mut events) = (Access::default(), vec![]);
+    for command in commands {
+        for fact in state.decide(command, app.now()).unwrap() {
+            events.push(NewEvent::of(&fact).unwrap());
+            state.evolve(fact);
+        }
+    }
+    let stream = StreamId::new(Access::NAME, PrincipalId(Ulid::new()).to_string());
+    let meta = Meta::new(Actor::System, Ulid::new().to_string());
+    let commit = Commit::of(meta, vec![Append { stream, expected: 0, events }]);
+    app.log().append(commit).await.unwrap();
+    clear
+}
+
+/// Names and tokens of everybody who might knock.
+async fn callers(started: &Started) -> Vec<(&'static str, String)> {
+    let app = started.app();
+    let (runner, mode, now) = (RunnerId(Ulid::new()), RunnerMode::Install, app.now());
+    let (job, execution) = (JobId(Ulid::new()), ExecutionId(Ulid::new()));
+    let (fence, deadline) = (Fence { epoch: 1, position: 1 }, now + TimeDelta::hours(1));
+    vec![
+        ("nobody", String::new()),
+        ("no-role", principal(started, None).await),
+        ("viewer", principal(started, Some(Role::Viewer)).await),
+        ("auditor", principal(started, Some(Role::Auditor)).await),
+        ("approver", principal(started, Some(Role::Approver)).await),
+        ("owner", principal(started, Some(Role::Owner)).await),
+        ("runner", app.tokens.access(runner, mode, None, now).unwrap()),
+        ("job", app.tokens.job(runner, job, execution, fence, deadline, now).unwrap()),
+        ("enrolment", format!("stead_enrol_{}_{}", Ulid::new(), "0".repeat(64))),
+    ]
+}
+
+/// The path with something in the place of each variable.
+fn filled(path: &str) -> String {
+    let ids = [
+        ("{app}", "app_"),
+        ("{build}", "bld_"),
+        ("{install}", "ins_"),
+        ("{run}", "run_"),
+        ("{step}", "stp_"),
+        ("{job}", "job_"),
+        ("{runner}", "rnr_"),
+        ("{token}", "tok_"),
+        ("{session}", "ses_"),
+    ];
+    let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    let filled = ids.iter().fold(path.to_string(), |path, (variable, prefix)| {
+        path.replace(variable, &format!("{prefix}{id}"))
+    });
+    filled
+        .replace("{attempt}", "1")
+        .replace("{name}", "x")
+        .replace("{verb}", "drain")
+        .replace("{digest}", &format!("sha256:{}", "0".repeat(64)))
+        .replace("{sha256}", &"0".repeat(64))
+}
+
+/// Who is let in where: a dash is 401 or 403.
+async fn matrix(started: &Started, base: &str, routes: Vec<(String, String)>) -> String {
+    let (callers, mut table) = (callers(started).await, String::new());
+    for (verb, path) in routes {
+        let mut row = String::new();
+        for (name, token) in &callers {
+            let method: Method = verb.parse().unwrap();
+            let mut ask = started.http.request(method, format!("{base}{}", filled(&path)));
+            if !token.is_empty() {
+                ask = ask.bearer_auth(token);
+            }
+            let status = ask.send().await.unwrap().status();
+            let out = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+            write!(row, " {}", if out { "-".repeat(name.len()) } else { name.to_string() })
+                .unwrap();
+            assert!(out || status != StatusCode::INTERNAL_SERVER_ERROR, "{verb} {path} as {name}");
+        }
+        writeln!(table, "{verb:<6} {path:<46}{row}").unwrap();
+    }
+    table
+}
+
+#[tokio::test]
+async fn nobody_gets_further_than_they_may() {
+    let started = Started::new().await;
+    let control = operations(&super::control_api().1);
+    let people = matrix(&started, &started.server.ready.control, control.clone()).await;
+    golden("routes/control-callers.txt", &people);
+    for line in people.lines() {
+        for outsider in [" nobody", " no-role", " runner", " job", " enrolment"] {
+            let cells = line.split_once("  ").unwrap().1;
+            assert!(!cells.contains(outsider), "{outsider} gets in: {line}");
+        }
+    }
+    let agents = operations(&super::runner_api().1);
+    let runners = matrix(&started, &started.server.ready.runner, agents).await;
+    golden("routes/runner-callers.txt", &runners);
+    for line in
+        runners.lines().filter(|line| !line.contains("/enrol ") && !line.contains("/token "))
+    {
+        for outsider in [" nobody", " viewer", " owner", " enrolment"] {
+            assert!(!line.contains(outsider), "{outsider} gets in: {line}");
+        }
+    }
+    started.server.stop().await;
+}
