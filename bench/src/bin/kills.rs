@@ -1,0 +1,4 @@
+//! `scripts/kills`
+fn main() -> std::process::ExitCode {
+    bench::kills::main()
+}

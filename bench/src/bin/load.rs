@@ -1,0 +1,4 @@
+//! `scripts/bench`
+fn main() {
+    bench::load::main();
+}

@@ -1,0 +1,92 @@
+//! A campaign: an install that is changed again and again while one process after the other is killed.
+//!
+//! ```text
+//! driver   set-inputs · publish and upgrade · rollback, each as soon as the run before it is over
+//! killer   SIGKILL to the server, the runner, the build runner, or the first two at once; starts them again
+//! ledger   afterwards: every effect that the log says happened happened, once, and no other
+//! ```
+mod driver;
+mod ledger;
+mod victims;
+
+use std::{
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rand::Rng as _;
+use tests::{Runner, Server, edge_api};
+
+use self::{driver::Driver, victims::Victims};
+
+/// The longest between two kills; the mean is half of it.
+const PAUSE_MS: u64 = 5_000;
+/// How long what is going on at the last kill may take to come to its end.
+const SETTLE: Duration = Duration::from_secs(240);
+
+/// `stead-bench-kills [N] [--pace SECONDS]`
+pub fn main() -> ExitCode {
+    let kills = std::env::args().nth(1).and_then(|number| number.parse().ok()).unwrap_or(50);
+    if !tests::terraform_or_skip() {
+        return ExitCode::FAILURE;
+    }
+    let wrong = campaign(kills);
+    for finding in &wrong {
+        println!("WRONG: {finding}");
+    }
+    println!("{}", if wrong.is_empty() { "every effect happened exactly once" } else { "failed" });
+    if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Everything that is not as it should be.
+fn campaign(kills: u32) -> Vec<String> {
+    let began = Instant::now();
+    let server = Server::up();
+    let app = edge_api(server.dir());
+    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    let created = server.ask(&[
+        "installs",
+        "create",
+        "edge-api",
+        "acme",
+        "--auto-approve",
+        "--input",
+        "company=Acme",
+        "--input",
+        "pace_seconds=1",
+    ]);
+    let token = created["enrolment"]["token"].as_str().unwrap();
+    let runner = Runner::start(&server, "customer", token);
+    let driver = Arc::new(Driver::new(&server, &app));
+    let driving = {
+        let driver = Arc::clone(&driver);
+        std::thread::spawn(move || driver.drive())
+    };
+    let mut victims = Victims::new(server, runner);
+    for number in 1..=kills {
+        let pause = rand::thread_rng().gen_range(50..PAUSE_MS);
+        std::thread::sleep(Duration::from_millis(pause));
+        victims.kill_one();
+        if number % 10 == 0 || number == kills {
+            let (runs, effects) = (driver.runs_ended(), victims.runner.ledger().len());
+            let took = began.elapsed().as_secs();
+            println!(
+                "{number}/{kills} kills: {victims}; {runs} runs ended, {effects} effects, {took} s"
+            );
+        }
+    }
+    driver.stop();
+    driving.join().unwrap();
+    let mut wrong = driver.wait_for_the_last(SETTLE);
+    wrong.extend(ledger::check(&victims.server, &victims.runner));
+    println!("{} s in all", began.elapsed().as_secs());
+    if !wrong.is_empty() {
+        let kept = std::env::temp_dir().join(format!("stead-kills-{}", std::process::id()));
+        let mut copy = std::process::Command::new("cp");
+        copy.arg("-R").arg(victims.server.dir()).arg(&kept);
+        let copied = copy.status().is_ok_and(|status| status.success());
+        println!("everything is in {}{}", kept.display(), if copied { "" } else { ", in part" });
+    }
+    wrong
+}

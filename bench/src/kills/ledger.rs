@@ -1,0 +1,109 @@
+//! What the log says happened against what the modules themselves wrote down.
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use tests::{Runner, Server};
+
+/// One job, as its events tell.
+#[derive(Debug, Default)]
+struct Told {
+    kind: String,
+    origin: (String, String),
+    queued: u64,
+    claims: Vec<String>,
+    requeued: usize,
+    succeeded: Option<String>,
+    /// What a plan job found: (to make, to destroy).
+    plan: Option<(u64, u64)>,
+    state: String,
+}
+
+/// Everything that is wrong.
+pub fn check(server: &Server, runner: &Runner) -> Vec<String> {
+    let jobs = jobs(server);
+    let ledger = runner.ledger();
+    let mut wrong = Vec::new();
+
+    let mut seen = BTreeSet::new();
+    for line in &ledger {
+        if !seen.insert(line) {
+            wrong.push(format!("twice: {} by {}", line.0, line.1));
+        }
+    }
+    let claimed: BTreeSet<&String> = jobs.values().flat_map(|job| &job.claims).collect();
+    for (what, who) in &ledger {
+        if !claimed.contains(who) {
+            wrong.push(format!("{what} by {who}, which no job was claimed by"));
+        }
+    }
+    let mut applied = 0;
+    for (id, job) in jobs.iter().filter(|(_, job)| job.kind == "apply") {
+        if job.claims.len() > 1 + job.requeued {
+            wrong.push(format!("{id} was claimed {} times", job.claims.len()));
+        }
+        let Some(execution) = &job.succeeded else {
+            wrong.push(format!("{id} is an apply that did not succeed: {}", job.state));
+            continue;
+        };
+        applied += 1;
+        let plans = jobs.values().filter(|other| {
+            other.kind == "plan" && other.origin == job.origin && other.queued < job.queued
+        });
+        let plan = plans.max_by_key(|other| other.queued).and_then(|plan| plan.plan);
+        let by = ledger.iter().filter(|(_, who)| who == execution);
+        let (gone, made): (Vec<_>, Vec<_>) = by.partition(|(what, _)| what.ends_with("/destroy"));
+        let did = (made.len() as u64, gone.len() as u64);
+        if plan != Some(did) {
+            wrong.push(format!("{id}: the plan was {plan:?}, the ledger has {did:?}"));
+        }
+    }
+    let unknown = jobs.values().filter(|job| job.state == "job.outcome_unknown").count();
+    if unknown > 0 {
+        wrong.push(format!("the outcome of {unknown} jobs is unknown though no shim was killed"));
+    }
+    let again: usize = jobs.values().map(|job| job.requeued).sum();
+    let effects = ledger.len();
+    println!("{} jobs, {applied} applies, {again} queued again, {effects} effects", jobs.len());
+    let verify = server.stead_for_people().args(["audit", "verify"]).output().unwrap();
+    let said = String::from_utf8_lossy(&verify.stdout).trim().to_string();
+    println!("{said}");
+    if !verify.status.success() {
+        let why = String::from_utf8_lossy(&verify.stderr).into_owned();
+        wrong.push(format!("the log does not verify: {said} {why}"));
+    }
+    wrong
+}
+
+fn jobs(server: &Server) -> BTreeMap<String, Told> {
+    let mut events = server.stead_for_people();
+    let events =
+        tests::stdout_of(events.args(["-o", "ndjson", "audit", "events", "--type", "job."]));
+    let mut jobs = BTreeMap::<String, Told>::new();
+    for line in events.lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        let id = event["stream"].as_str().unwrap().trim_start_matches("job/").to_string();
+        let (payload, job) = (&event["payload"], jobs.entry(id).or_default());
+        let text = |name: &str| payload[name].as_str().unwrap_or_default().to_string();
+        let name = event["type"].as_str().unwrap();
+        match name {
+            "job.queued" => {
+                let part = |name: &str| payload["origin"][name].to_string();
+                job.kind = text("kind");
+                job.origin = (part("run"), part("step"));
+                job.queued = event["position"].as_u64().unwrap();
+            }
+            "job.claimed" => job.claims.push(text("execution")),
+            "job.requeued" => job.requeued += 1,
+            "job.succeeded" => job.succeeded = Some(text("execution")),
+            "job.plan_produced" => {
+                let number = |name: &str| payload["plan"][name].as_u64().unwrap();
+                job.plan = Some((number("add"), number("destroy")));
+            }
+            _ => {}
+        }
+        if name != "job.log_sealed" {
+            job.state = name.to_string();
+        }
+    }
+    jobs
+}

@@ -1,0 +1,93 @@
+//! Who is killed, and who is started again.
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use rand::Rng as _;
+use tests::{Runner, Server};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Victim {
+    Server,
+    Runner,
+    BuildRunner,
+    ServerAndRunner,
+}
+
+/// What may be killed, and what was.
+pub struct Victims {
+    pub server: Server,
+    pub runner: Runner,
+    killed: BTreeMap<Victim, u32>,
+}
+
+impl Victims {
+    pub fn new(server: Server, runner: Runner) -> Victims {
+        Victims { server, runner, killed: BTreeMap::new() }
+    }
+
+    /// SIGKILL to one of them; whoever has nobody to start it again is started again, a moment later.
+    pub fn kill_one(&mut self) {
+        let victim = match rand::thread_rng().gen_range(0..10) {
+            0..4 => Victim::Server,
+            4..8 => Victim::Runner,
+            8 => Victim::BuildRunner,
+            _ => Victim::ServerAndRunner,
+        };
+        match victim {
+            Victim::Server => {
+                self.server.kill();
+                a_moment();
+                self.server.restart();
+            }
+            Victim::Runner => {
+                self.runner.kill();
+                a_moment();
+                self.runner.restart();
+            }
+            Victim::BuildRunner => {
+                // `stead up` starts it again by itself. Without one there is nobody to kill.
+                let Some(pid) = self.build_runner() else { return self.kill_one() };
+                let mut kill = Command::new("kill");
+                let _gone = kill.args(["-KILL", &pid]).stderr(Stdio::null()).status();
+            }
+            Victim::ServerAndRunner => {
+                self.server.kill();
+                self.runner.kill();
+                a_moment();
+                self.runner.restart();
+                a_moment();
+                self.server.restart();
+            }
+        }
+        *self.killed.entry(victim).or_default() += 1;
+    }
+
+    fn build_runner(&self) -> Option<String> {
+        let pid = fs::read_to_string(self.server.data().join("build-runner.pid")).ok()?;
+        let pid = pid.trim().to_string();
+        // Only if the number is still its.
+        let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        String::from_utf8_lossy(&line).contains("stead-runner").then_some(pid)
+    }
+}
+
+fn a_moment() {
+    let moment = rand::thread_rng().gen_range(0..1_500);
+    std::thread::sleep(Duration::from_millis(moment));
+}
+
+impl fmt::Display for Victims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = |victim| self.killed.get(&victim).copied().unwrap_or_default();
+        let (server, runner) = (of(Victim::Server), of(Victim::Runner));
+        let (build, both) = (of(Victim::BuildRunner), of(Victim::ServerAndRunner));
+        write!(
+            f,
+            "server {server}, runner {runner}, build runner {build}, server and runner at once {both}"
+        )
+    }
+}

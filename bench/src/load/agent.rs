@@ -1,0 +1,128 @@
+//! A runner that speaks the protocol and does no work.
+use std::time::Duration;
+
+use domain::ids::{ExecutionId, JobId, RunnerId, SessionId};
+use ed25519_dalek::SigningKey;
+use reqwest::{Client, Method, StatusCode};
+use schemas::token::{AUD_TOKEN, Assertion, sign};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use ulid::Ulid;
+
+/// More room than any runner has: the server prefers who has most, so whoever has had a job comes last, and
+/// no runner polls more often than it may.
+const SLOTS: u32 = 1_000_000;
+
+/// An enrolled runner with a session.
+pub struct Agent {
+    http: Client,
+    server: String,
+    token: String,
+    session: SessionId,
+    generation: u64,
+    acks: Vec<Value>,
+    free: u32,
+}
+
+impl Agent {
+    /// Enrol, get a token, open a session, over a connection of its own.
+    pub async fn enrol(server: &str, token: &str) -> Agent {
+        let http = Client::builder().no_proxy().pool_max_idle_per_host(1).build().unwrap();
+        let key = SigningKey::generate(&mut rand::rngs::OsRng);
+        let mut agent = Agent {
+            http,
+            server: server.to_string(),
+            token: String::new(),
+            session: SessionId(Ulid::new()),
+            generation: 0,
+            acks: Vec::new(),
+            free: SLOTS,
+        };
+        let enrol = json!({
+            "token": token, "mode": "build", "version": "1.0.0",
+            "identity_key": hex::encode(key.verifying_key().as_bytes()),
+            "host": {"os": "linux", "arch": "x86_64"},
+        });
+        let enrolled = agent.ok(Method::POST, "enrol", &enrol).await;
+        let runner: RunnerId = enrolled["runner"].as_str().unwrap().parse().unwrap();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let iat = i64::try_from(now.as_secs()).unwrap();
+        let (aud, jti) = (AUD_TOKEN.to_string(), Ulid::new().to_string());
+        let assertion = Assertion { sub: runner, aud, jti, iat, exp: iat + 60 };
+        let assertion = json!({"assertion": sign(&assertion, &key).unwrap()});
+        let answer = agent.ok(Method::POST, "token", &assertion).await;
+        agent.token = answer["access_token"].as_str().unwrap().to_string();
+        let open = json!({
+            "boot_id": "boot", "journal_id": Ulid::new().to_string(), "pid": 1, "version": "1.0.0",
+            "protocol": {"min": 1, "max": 1}, "slots": SLOTS, "journal": [], "capabilities": ["build"],
+        });
+        let opened = agent.ok(Method::POST, "sessions", &open).await;
+        agent.session = opened["session_id"].as_str().unwrap().parse().unwrap();
+        agent.generation = opened["generation"].as_u64().unwrap();
+        agent
+    }
+
+    /// Wait for work; the jobs that are offered.
+    pub async fn poll(&mut self) -> Vec<JobId> {
+        let poll = json!({
+            "session_id": self.session, "generation": self.generation, "free_slots": self.free,
+            "ack": std::mem::take(&mut self.acks),
+        });
+        let Some(answer) = self.call(Method::POST, "poll?wait=50", &poll).await else {
+            return Vec::new();
+        };
+        let directives = answer["directives"].as_array().cloned().unwrap_or_default();
+        self.acks = directives.iter().map(|one| one["id"].clone()).collect();
+        let offers = directives.iter().filter(|one| one["type"] == "offer");
+        let jobs: Vec<_> =
+            offers.map(|offer| offer["job"].as_str().unwrap().parse().unwrap()).collect();
+        self.free -= u32::try_from(jobs.len()).unwrap();
+        jobs
+    }
+
+    /// Take a job: manifest, grant and proofs, or nothing if another one has it.
+    pub async fn claim(&self, job: JobId) -> Option<ExecutionId> {
+        let claim = json!({
+            "session_id": self.session, "generation": self.generation,
+            "claim_id": Ulid::new().to_string(),
+        });
+        let claimed = self.call(Method::PUT, &format!("jobs/{job}/claim"), &claim).await?;
+        assert!(claimed["grant"]["signatures"].is_array() && claimed["manifest"].is_object());
+        Some(claimed["execution"].as_str().unwrap().parse().unwrap())
+    }
+
+    /// Say that it began and that it is done.
+    pub async fn finish(&self, job: JobId, execution: ExecutionId) {
+        let sha256 = hex::encode(Sha256::digest(b""));
+        let done = json!({"outcome": "succeeded", "log_len": 0, "log_sha256": sha256});
+        for (seq, name, payload) in [(1, "started", json!({})), (2, "finished", done)] {
+            let report = json!({
+                "execution": execution, "seq": seq, "log_len": 0, "type": name, "payload": payload,
+            });
+            self.ok(Method::POST, &format!("jobs/{job}/events"), &report).await;
+        }
+    }
+
+    async fn ok(&self, method: Method, path: &str, body: &Value) -> Value {
+        let answer = self.call(method, path, body).await;
+        answer.unwrap_or_else(|| panic!("{path} was refused"))
+    }
+
+    /// `None` when the server has nothing to say or another runner was first.
+    async fn call(&self, method: Method, path: &str, body: &Value) -> Option<Value> {
+        let url = format!("{}/runner/v1/{path}", self.server);
+        loop {
+            let call = self.http.request(method.clone(), &url).bearer_auth(&self.token).json(body);
+            let answer = call.send().await.unwrap();
+            match answer.status() {
+                StatusCode::NO_CONTENT | StatusCode::CONFLICT => return None,
+                StatusCode::TOO_MANY_REQUESTS => {
+                    eprintln!("  {path} was asked to wait");
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                status if status.is_success() => return Some(answer.json().await.unwrap()),
+                status => panic!("{path}: {status} {}", answer.text().await.unwrap_or_default()),
+            }
+        }
+    }
+}

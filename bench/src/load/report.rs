@@ -1,0 +1,143 @@
+//! What came out, for people and for programs.
+use std::{fmt::Write as _, fs, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::{Ask, parked::Parked};
+
+pub struct Report {
+    ask: Ask,
+    machine: String,
+    settings: Vec<(String, String)>,
+    claim: Quantiles,
+    commit: Quantiles,
+    parked: Parked,
+}
+
+/// Milliseconds.
+struct Quantiles {
+    number: usize,
+    p50: f64,
+    p99: f64,
+    most: f64,
+}
+
+impl Quantiles {
+    fn of(mut times: Vec<Duration>) -> Quantiles {
+        times.sort_unstable();
+        let at = |part: f64| {
+            let index = ((times.len() as f64 * part) as usize).min(times.len() - 1);
+            times[index].as_secs_f64() * 1e3
+        };
+        Quantiles { number: times.len(), p50: at(0.5), p99: at(0.99), most: at(1.0) }
+    }
+
+    fn json(&self) -> Value {
+        json!({"samples": self.number, "p50_ms": self.p50, "p99_ms": self.p99, "max_ms": self.most})
+    }
+
+    fn row(&self, name: &str) -> String {
+        let Quantiles { number, p50, p99, most } = self;
+        format!("| {name} | {number} | {p50:.2} | {p99:.2} | {most:.2} |\n")
+    }
+}
+
+impl Report {
+    pub fn of(
+        ask: Ask,
+        settings: Vec<(String, String)>,
+        queued: Vec<Duration>,
+        commits: Vec<Duration>,
+        parked: Parked,
+    ) -> Report {
+        let (claim, commit) = (Quantiles::of(queued), Quantiles::of(commits));
+        Report { ask, machine: machine(), settings, claim, commit, parked }
+    }
+
+    pub fn markdown(&self) -> String {
+        let mut text = format!("{}\n\n", self.machine);
+        let settings: Vec<_> = self.settings.iter().map(|(n, v)| format!("{n} {v}")).collect();
+        let _ = writeln!(text, "Postgres: {}.\n", settings.join(", "));
+        text.push_str("| what | samples | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|\n");
+        text.push_str(&self.claim.row("queue acknowledged → claim answered"));
+        text.push_str(&self.commit.row("bare one-row commit, same run, in turns"));
+        let ratio = self.claim.p50 / self.commit.p50;
+        let _ = writeln!(text, "\np50 of a claim in bare commits: {ratio:.1}\n");
+        let Parked { unit, alone, crowded, memory: (before, after) } = &self.parked;
+        let runners = self.ask.runners - 1;
+        let _ =
+            writeln!(text, "| parked runners | {unit} a minute | resident memory |\n|---|---|---|");
+        let mib = |bytes: &u64| *bytes as f64 / f64::from(1 << 20);
+        let _ = writeln!(text, "| none | {:.0} | {:.1} MiB |", alone.a_minute, mib(before));
+        let _ = writeln!(text, "| {runners} | {:.0} | {:.1} MiB |", crowded.a_minute, mib(after));
+        let _ = writeln!(text, "\nA parked runner: {:.1} KiB.", self.each() / 1024.0);
+        for (name, window) in [("none", alone), ("all of them", crowded)] {
+            for (query, calls) in &window.busiest {
+                eprintln!("  with {name} in {} s: {calls} × {query}", self.ask.window_s);
+            }
+        }
+        text
+    }
+
+    pub fn json(&self, append: &str) -> String {
+        let Parked { unit, alone, crowded, memory: (before, after) } = &self.parked;
+        let report = json!({
+            "machine": self.machine,
+            "postgres": self.settings.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+            "claim": self.claim.json(),
+            "bare_commit": self.commit.json(),
+            "append": rows(append),
+            "parked": {
+                "runners": self.ask.runners - 1, "unit": unit, "window_s": self.ask.window_s,
+                "a_minute_without": alone.a_minute, "a_minute_with": crowded.a_minute,
+                "resident_bytes_without": before, "resident_bytes_with": after,
+                "bytes_per_runner": self.each(),
+            },
+        });
+        report.to_string()
+    }
+
+    /// Bytes of a parked runner.
+    fn each(&self) -> f64 {
+        let (before, after) = self.parked.memory;
+        (after.saturating_sub(before)) as f64 / (self.ask.runners - 1) as f64
+    }
+}
+
+/// The rows of Markdown tables, by the names of their columns.
+fn rows(tables: &str) -> Vec<Value> {
+    let (mut names, mut rows) = (Vec::new(), Vec::new());
+    for line in tables.lines() {
+        let Some(cells) = line.strip_prefix('|') else {
+            names.clear();
+            continue;
+        };
+        let cells = cells.trim_end_matches('|').split('|').map(|cell| cell.trim().to_string());
+        let cells: Vec<_> = cells.collect();
+        if names.is_empty() {
+            names = cells;
+        } else if !cells.iter().all(|cell| cell.starts_with("---")) {
+            let pairs = names.iter().cloned().zip(cells.into_iter().map(Value::String));
+            rows.push(Value::Object(pairs.collect()));
+        }
+    }
+    rows
+}
+
+/// What it ran on, and what else ran there.
+fn machine() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let field = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.split_once(':').map(|(_, value)| value.trim().to_string()).unwrap_or_default()
+    };
+    let cpu = field(&read("/proc/cpuinfo"), "model name");
+    let memory = field(&read("/proc/meminfo"), "MemTotal");
+    let memory =
+        memory.split(' ').next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or_default();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let load = read("/proc/loadavg").split(' ').next().unwrap_or_default().to_string();
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    let memory = memory >> 20;
+    format!("{cores} × {cpu}, {memory} GiB, {profile} build, load average at the end {load}.")
+}
