@@ -157,7 +157,7 @@ mod tests {
         let waits = wait(&data, &journal, &question);
         let speaks = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            assert_eq!(waiting(&data).unwrap(), [question.clone()]);
+            assert_eq!(waiting(&data).unwrap(), std::slice::from_ref(&question));
             if let Some(yes) = said {
                 let word = Answer { yes, reason: "not today".into() };
                 assert!(answer(&data, question.execution, &word).unwrap());

@@ -117,6 +117,10 @@ impl JobDir {
     pub fn answer(&self) -> PathBuf {
         self.0.join("answer.json")
     }
+    /// Disk that is kept for the last word.
+    pub fn reserve(&self) -> PathBuf {
+        self.0.join("reserve")
+    }
     /// What the shim itself had to say when it could not write a log.
     pub fn shim_errors(&self) -> PathBuf {
         self.0.join("shim.stderr")

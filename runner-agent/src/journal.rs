@@ -112,17 +112,7 @@ impl Journal {
     /// The journal of this directory, begun if there is none.
     pub fn open(data: &Data) -> io::Result<Self> {
         let path = data.path("journal.ndjson");
-        let mut file = data::append(&path)?;
-        let length = file.seek(SeekFrom::End(0))?;
-        if length > 0 {
-            // A line that a crash cut short must not swallow the next one.
-            file.seek(SeekFrom::Start(length - 1))?;
-            let mut last = [0];
-            file.read_exact(&mut last)?;
-            if last != [b'\n'] {
-                file.write_all(b"\n")?;
-            }
-        }
+        let length = data::append(&path)?.seek(SeekFrom::End(0))?;
         let journal = Journal { path };
         if length == 0 {
             journal.write(Fact::Opened { journal_id: ulid::Ulid::new().to_string() })?;
@@ -153,6 +143,10 @@ impl Journal {
         line.push(b'\n');
         // Opened each time: it may have been put aside since the last one.
         let mut file = data::append(&self.path)?;
+        if !is_whole(&mut file)? {
+            // A line that a crash or a full disk cut short must not swallow this one.
+            line.insert(0, b'\n');
+        }
         file.write_all(&line)?;
         file.sync_data()
     }
@@ -170,6 +164,16 @@ impl Journal {
         });
         named.ok_or_else(|| io::Error::other("the journal has lost its first line"))
     }
+}
+
+fn is_whole(file: &mut fs::File) -> io::Result<bool> {
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(true);
+    }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last == [b'\n'])
 }
 
 /// Read a journal; a line that a crash cut short is left out.

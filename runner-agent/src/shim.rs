@@ -13,6 +13,7 @@ pub mod log;
 pub mod order;
 pub mod recorder;
 pub mod redact;
+mod tail;
 
 use std::{
     collections::BTreeMap,
@@ -54,6 +55,7 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     let process = Process::of(std::process::id())?;
     journal.write(Fact::Spawned { job, execution, process })?;
     let dir = data.job(execution);
+    dir.create()?;
     let order = read_order();
     let secrets: Vec<&str> = order.as_ref().map_or(Vec::new(), |order| order.secrets().collect());
     let parsed = order.as_ref().ok().map(|order| serde_json::from_str(&order.manifest));

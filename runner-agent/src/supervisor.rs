@@ -10,6 +10,7 @@ pub mod adopt;
 mod attend;
 mod claim;
 mod poll;
+mod report;
 mod session;
 mod signals;
 mod spawn;

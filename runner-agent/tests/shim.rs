@@ -1,4 +1,5 @@
 //! The shim as a real process: what it writes, what its child sees, and how it is ended.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs,
     io::Write as _,
@@ -241,5 +242,5 @@ fn an_exit_code_is_the_childs_own() {
     let last = run.end();
     assert_eq!((last.outcome, last.exit_code), (Outcome::Failed, Some(7)));
     assert_eq!(last.reason, Some(FailureReason::ExitCode));
-    assert_eq!(fs::read_dir(run.files.work()).is_err(), true, "the work directory is gone");
+    assert!(fs::read_dir(run.files.work()).is_err(), "the work directory is gone");
 }

@@ -8,7 +8,7 @@
 //!
 //! A disk that is full costs log bytes, and the log says how many; it never costs the job.
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, Write as _},
     path::PathBuf,
     time::{Duration, Instant},
@@ -23,6 +23,7 @@ use schemas::{
 };
 use sha2::{Digest as _, Sha256};
 
+use super::tail::Tail;
 use crate::{data, data::JobDir, host};
 
 /// An open log.
@@ -186,70 +187,10 @@ impl Log {
     }
 }
 
-/// The last bytes of a log that has become too long.
-struct Tail {
-    files: [PathBuf; 2],
-    current: Option<File>,
-    older: u64,
-    length: u64,
-    pushed: u64,
-    limit: u64,
-    /// The number of the first record that did not fit.
-    first: u64,
-}
-
-impl Tail {
-    fn new(dir: &std::path::Path, limit: u64, first: u64) -> Self {
-        let files = [dir.join("tail.0"), dir.join("tail.1")];
-        Tail { files, current: None, older: 0, length: 0, pushed: 0, limit, first }
-    }
-
-    fn push(&mut self, line: &[u8]) {
-        let size = line.len() as u64;
-        self.pushed += size;
-        if self.current.is_none() || self.length + size > self.limit {
-            self.turn();
-        }
-        let Some(file) = &mut self.current else { return };
-        if file.write_all(line).is_ok() {
-            self.length += size;
-        } else {
-            let _best_effort = file.set_len(self.length);
-        }
-    }
-
-    /// The current file becomes the older one, the older one begins anew.
-    fn turn(&mut self) {
-        let [current, older] = &self.files;
-        if self.current.take().is_some() && fs::rename(current, older).is_ok() {
-            self.older = self.length;
-        }
-        let _absent = data::remove(current);
-        self.current = data::append(current).ok();
-        self.length = 0;
-    }
-
-    /// The last records that fit, and how many bytes do not.
-    fn end(self) -> (Vec<u8>, u64) {
-        let [current, older] = &self.files;
-        let mut kept =
-            if self.older > 0 { fs::read(older).unwrap_or_default() } else { Vec::new() };
-        kept.extend(fs::read(current).unwrap_or_default());
-        let over = kept.len().saturating_sub(usize::try_from(self.limit).unwrap_or(usize::MAX));
-        if over > 0 {
-            let newline = kept[over - 1..].iter().position(|byte| *byte == b'\n');
-            kept.drain(..newline.map_or(kept.len(), |at| over + at));
-        }
-        for file in &self.files {
-            let _absent = data::remove(file);
-        }
-        let omitted = self.pushed.saturating_sub(kept.len() as u64);
-        (kept, omitted)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::data::Data;
 

@@ -22,6 +22,8 @@ use crate::{
 
 /// Reports of phases beyond this are left out; the log still has them.
 const PHASES: u32 = 64;
+/// Disk that is kept for the last word.
+const RESERVE: usize = 256 * 1024;
 /// A plugin's line of this length was cut and goes on.
 const CUT: usize = 1 << 20;
 
@@ -54,6 +56,7 @@ impl Recorder {
     ) -> io::Result<Self> {
         let log = Log::begin(&dir, keep)?;
         let reports = data::append(&dir.reports())?;
+        data::replace(&dir.reserve(), &[0; RESERVE])?;
         data::sync_parent(&dir.reports())?;
         let (seq, phases, waiting) = (0, 0, Default::default());
         let pen =
@@ -73,10 +76,14 @@ impl Pen {
         let (execution, seq, log_len) = (self.execution, self.seq + 1, self.log.length());
         let mut line = serde_json::to_vec(&Report { execution, seq, body, log_len })?;
         line.push(b'\n');
-        self.reports.write_all(&line)?;
-        self.reports.sync_data()?;
+        let length = self.reports.metadata()?.len();
+        if let Err(error) = self.reports.write_all(&line) {
+            // All of it or nothing of it.
+            let _best_effort = self.reports.set_len(length);
+            return Err(error);
+        }
         self.seq = seq;
-        Ok(())
+        self.reports.sync_data()
     }
 
     /// The shim says something itself.
@@ -133,6 +140,8 @@ impl Pen {
         }
         last.detail = self.redactor.text(&last.detail);
         let seal = self.log.end();
+        // Whatever filled the disk, there is room for this.
+        let _best_effort = data::remove(&self.dir.reserve());
         (last.log_len, last.log_sha256, last.omitted) = (seal.length, seal.sha256, seal.omitted);
         let exit = Exit {
             outcome: last.outcome,

@@ -155,7 +155,7 @@ fn base64_at(value: &str, alignment: usize) -> [String; 2] {
     bytes.extend_from_slice(value.as_bytes());
     let first = [0, 2, 3][alignment];
     let core = |text: String| {
-        let last = text.len() - usize::from(bytes.len() % 3 != 0);
+        let last = text.len() - usize::from(!bytes.len().is_multiple_of(3));
         text[first..last].to_owned()
     };
     [core(STANDARD_NO_PAD.encode(&bytes)), core(URL_SAFE_NO_PAD.encode(&bytes))]

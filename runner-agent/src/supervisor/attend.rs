@@ -1,10 +1,5 @@
 //! One execution, from its shim's files to the server: reports in order, the log, the last word.
-use std::{
-    fs,
-    io::{self, Read as _, Seek as _, SeekFrom},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::ids::{ExecutionId, JobId};
@@ -18,6 +13,7 @@ use tracing::{info, warn};
 use super::{
     Agent,
     adopt::{Known, Stage, open_ends},
+    report::Reports,
     spool::{SpoolError, Upload},
 };
 use crate::{
@@ -31,6 +27,8 @@ use crate::{
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Between two chunks of a log whose job is over: what the server allows a runner.
+const PACE: Duration = Duration::from_millis(60);
 /// How long to wait before speaking again to a server that does not listen.
 const UNWANTED: Duration = Duration::from_secs(30);
 
@@ -55,11 +53,7 @@ struct Attendance {
     dir: JobDir,
     shim: Option<Process>,
     upload: Upload,
-    /// How much of the reports was read, and which the server has.
-    read: u64,
-    sent: u64,
-    unsent: Vec<Report>,
-    gaps: u32,
+    reports: Reports,
 }
 
 /// Attend an execution until the server knows how it ended.
@@ -85,14 +79,11 @@ pub(super) fn begin(agent: &Arc<Agent>, known: Known) {
         dir: agent.data.job(execution),
         shim,
         upload: Upload::new(settings),
-        read: 0,
-        sent: 0,
-        unsent: Vec::new(),
-        gaps: 0,
+        reports: Reports::of(&agent.data.job(execution)),
     };
     if let Stage::Refused { by, rule, detail } = known.stage {
         let body = ReportBody::Refused { by, rule, detail };
-        attendance.unsent.push(Report { execution, seq: 1, body, log_len: 0 });
+        attendance.reports.add(Report { execution, seq: 1, body, log_len: 0 });
     }
     tokio::spawn(async move {
         let over = attendance.attend().await;
@@ -105,9 +96,7 @@ impl Attendance {
         loop {
             // Looked at before the files: what a shim wrote last is there once it is gone.
             let gone = self.shim.as_ref().is_none_or(|shim| !shim.lives());
-            if let Err(error) = self.read_reports() {
-                warn!(execution.id = %self.execution, %error, "The reports cannot be read");
-            }
+            self.read_reports();
             match self.send_reports().await {
                 Ok(Some(over)) => return over,
                 Ok(None) => {}
@@ -116,11 +105,14 @@ impl Attendance {
                     None => continue,
                 },
             }
-            if let Some(last) = self.last_word() {
-                return self.finish(&last).await;
+            if let Some(last) = self.reports.last_word() {
+                match self.finish(&last).await {
+                    Some(over) => return over,
+                    None => continue,
+                }
             }
             if let Err(SpoolError::Refused(refused)) = self.send_log(gone).await
-                && let Some(over) = self.mend(refused).await
+                && let Some(over) = self.mend(*refused).await
             {
                 return over;
             }
@@ -135,13 +127,8 @@ impl Attendance {
     async fn mend(&mut self, refused: Refused) -> Option<Over> {
         let expected = refused.problem.number("expected").filter(|_| refused.code() == "seq_gap");
         match expected {
-            Some(expected) if expected <= self.sent && self.gaps < 3 => {
-                // The server has forgotten what it had: everything from there on again.
-                self.gaps += 1;
-                (self.read, self.sent) = (0, expected.saturating_sub(1));
-                self.unsent.clear();
-                None
-            }
+            // The server has forgotten what it had: everything from there on again.
+            Some(expected) if self.reports.rewind(expected) => None,
             _ if matches!(refused.status, 401 | 403) => {
                 // We are not wanted, at least now. What runs is not ended by that.
                 warn!(execution.id = %self.execution, "The server does not listen: {refused}");
@@ -152,49 +139,33 @@ impl Attendance {
         }
     }
 
-    /// Take in what the shim has added.
-    fn read_reports(&mut self) -> io::Result<()> {
-        let mut file = match fs::File::open(self.dir.reports()) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        file.seek(SeekFrom::Start(self.read))?;
-        let mut text = Vec::new();
-        file.read_to_end(&mut text)?;
-        // A line that is being written has no end yet.
-        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
-        for line in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            let report: Report = serde_json::from_slice(line)?;
-            if let ReportBody::Phase { name } = &report.body {
-                self.agent.note(self.job, |attended| attended.phase = Some(name.clone()));
-            }
-            if report.seq > self.sent {
-                self.unsent.push(report);
+    fn read_reports(&mut self) {
+        match self.reports.read() {
+            Ok(None) => {}
+            Ok(phase) => self.agent.note(self.job, |attended| attended.phase = phase),
+            Err(error) => {
+                warn!(execution.id = %self.execution, %error, "The reports cannot be read");
             }
         }
-        self.read += whole as u64;
-        Ok(())
     }
 
     /// Send all but the last word, in order.
     async fn send_reports(&mut self) -> Result<Option<Over>, Refused> {
-        while let Some(report) = self.unsent.first().cloned() {
+        while let Some(report) = self.reports.next() {
             if matches!(report.body, ReportBody::Finished(_)) {
                 return Ok(None);
             }
             let refusal = matches!(report.body, ReportBody::Refused { .. });
-            if refusal && self.shim.is_some() {
+            if refusal && !self.reports.are_ours() {
                 // A refusal ends the job; the server must know by then that there is a log.
                 match self.send_log(true).await {
                     Ok(()) | Err(SpoolError::Disk(_)) => {}
-                    Err(SpoolError::Refused(refused)) => return Err(refused),
+                    Err(SpoolError::Refused(refused)) => return Err(*refused),
                 }
             }
             self.report(report).await?;
-            self.unsent.remove(0);
             // Our own refusal is the last word: there is no shim and no log.
-            if refusal && self.shim.is_none() && self.unsent.is_empty() && self.read == 0 {
+            if refusal && self.reports.are_ours() {
                 return Ok(Some(Over::Reported));
             }
         }
@@ -208,7 +179,7 @@ impl Attendance {
             plan.signature = STANDARD.encode(signature.to_bytes());
         }
         let answer = self.post(&report).await?;
-        self.sent = report.seq;
+        self.reports.told(report.seq);
         self.pending(answer.1.cancel);
         Ok(())
     }
@@ -252,15 +223,11 @@ impl Attendance {
         Ok(())
     }
 
-    fn last_word(&self) -> Option<Report> {
-        let last = self.unsent.first()?;
-        matches!(last.body, ReportBody::Finished(_)).then(|| last.clone())
-    }
-
     /// The last word first, so that everyone knows; then the rest of the log, until the server has it all.
-    async fn finish(&mut self, last: &Report) -> Over {
+    /// `None`: something before it has to be said again.
+    async fn finish(&mut self, last: &Report) -> Option<Over> {
         let ReportBody::Finished(Finished { log_len, .. }) = &last.body else {
-            return Over::Vanished;
+            return Some(Over::Vanished);
         };
         let mut mismatches = 0;
         loop {
@@ -268,37 +235,25 @@ impl Attendance {
                 Ok((202, answer)) if !self.upload.is_broken() => {
                     self.upload.rewind(answer.have.unwrap_or(0).min(*log_len));
                 }
-                Ok(_) => return Over::Reported,
-                Err(refused)
-                    if refused.status == 412
-                        && refused.code() == "log_mismatch"
-                        && mismatches < 3 =>
-                {
+                Ok(_) => return Some(Over::Reported),
+                Err(refused) if refused.code() == "log_mismatch" && mismatches < 3 => {
                     mismatches += 1;
                     warn!(execution.id = %self.execution, "The server has another log, sending it again");
                     self.upload.rewind(0);
                 }
-                Err(refused) => match self.mend(refused).await {
-                    Some(over) => return over,
-                    None => continue,
-                },
+                Err(refused) => return self.mend(refused).await,
             }
             while self.upload.have() < *log_len && !self.upload.is_broken() {
                 match self.send_log(true).await {
                     Ok(()) => {}
-                    Err(SpoolError::Refused(refused)) => {
-                        if let Some(over) = self.mend(refused).await {
-                            return over;
-                        }
-                    }
+                    Err(SpoolError::Refused(refused)) => return self.mend(*refused).await,
                     // The log is gone: the server seals what it has.
-                    Err(SpoolError::Disk(_)) => return Over::Reported,
+                    Err(SpoolError::Disk(_)) => return Some(Over::Reported),
                 }
+                tokio::time::sleep(PACE).await;
             }
-            if self.upload.have() >= *log_len {
-                // Between two last words there is a breath, whatever the server answers.
-                tokio::time::sleep(LOOK).await;
-            }
+            // Between two last words there is a breath, whatever the server answers.
+            tokio::time::sleep(PACE).await;
         }
     }
 

@@ -98,7 +98,7 @@ async fn take(agent: &Arc<Agent>, job: JobId) -> anyhow::Result<Option<Known>> {
     }
     // No session is opened between the look and the start: it would say that nothing was started.
     let _no_session_meanwhile = agent.claims.lock().await;
-    if !agent.state().running.get(&job).is_some_and(|held| held.execution == known.execution) {
+    if agent.state().running.get(&job).is_none_or(|held| held.execution != known.execution) {
         info!(job.id = %job, "{job} was taken away before it was started");
         return Ok(None);
     }

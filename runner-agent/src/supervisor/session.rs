@@ -149,7 +149,9 @@ fn word(state: ExecutionState) -> &'static str {
 }
 
 fn abandon(agent: &Agent, fact: Fact) {
-    info!("Leaving a job: {fact:?}");
+    if let Fact::Abandoned { job, why, .. } = &fact {
+        info!(job.id = %job, "Leaving {job}: {why}");
+    }
     if let Err(error) = agent.journal.write(fact) {
         warn!(%error, "The journal cannot be written");
     }

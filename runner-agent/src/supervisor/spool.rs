@@ -36,7 +36,7 @@ pub struct Upload {
 pub enum SpoolError {
     /// The execution is no longer the current one, or not ours.
     #[error("{0}")]
-    Refused(Refused),
+    Refused(Box<Refused>),
     /// The spool cannot be read.
     #[error("the log cannot be read")]
     Disk(#[from] io::Error),
@@ -133,7 +133,7 @@ impl Upload {
                 warn!(execution.id = %execution, "The server takes no more of the log: {refused}");
                 self.broken = true;
             }
-            _ => return Err(SpoolError::Refused(refused)),
+            _ => return Err(SpoolError::Refused(Box::new(refused))),
         }
         Ok(())
     }

@@ -1,0 +1,160 @@
+//! The shim's reports, in their order: which were read, and which the server has.
+use std::{
+    collections::VecDeque,
+    fs,
+    io::{self, Read as _, Seek as _, SeekFrom},
+    path::PathBuf,
+};
+
+use schemas::runner::{Report, ReportBody};
+
+use crate::data::JobDir;
+
+/// How often a server may forget what it had.
+const REWINDS: u32 = 3;
+
+/// The reports of one execution.
+#[derive(Debug)]
+pub struct Reports {
+    path: PathBuf,
+    read: u64,
+    told: u64,
+    waiting: VecDeque<Report>,
+    rewinds: u32,
+}
+
+impl Reports {
+    /// None read, none told. Telling one twice is harmless.
+    pub fn of(dir: &JobDir) -> Self {
+        let (path, waiting) = (dir.reports(), VecDeque::new());
+        Reports { path, read: 0, told: 0, waiting, rewinds: 0 }
+    }
+
+    /// One of the supervisor's own, when there is no shim.
+    pub fn add(&mut self, report: Report) {
+        self.waiting.push_back(report);
+    }
+
+    /// There is no shim: what is said here is ours.
+    pub fn are_ours(&self) -> bool {
+        self.read == 0
+    }
+
+    /// Take in what the shim has added, and the phase that it is in now.
+    pub fn read(&mut self) -> io::Result<Option<String>> {
+        let mut file = match fs::File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        file.seek(SeekFrom::Start(self.read))?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        // A line that is being written has no end yet.
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        let mut phase = None;
+        for line in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let report: Report = serde_json::from_slice(line)?;
+            if let ReportBody::Phase { name } = &report.body {
+                phase = Some(name.clone());
+            }
+            if report.seq > self.told
+                && self.waiting.back().is_none_or(|last| last.seq < report.seq)
+            {
+                self.waiting.push_back(report);
+            }
+        }
+        self.read += whole as u64;
+        Ok(phase)
+    }
+
+    /// The next one to tell.
+    pub fn next(&self) -> Option<Report> {
+        self.waiting.front().cloned()
+    }
+
+    /// The next one, if it is the last of all.
+    pub fn last_word(&self) -> Option<Report> {
+        self.next().filter(|report| matches!(report.body, ReportBody::Finished(_)))
+    }
+
+    /// The server has it.
+    pub fn told(&mut self, seq: u64) {
+        self.told = seq;
+        self.waiting.retain(|report| report.seq > seq);
+    }
+
+    /// Begin again with this one. `false`: that makes no sense, or not any more.
+    pub fn rewind(&mut self, expected: u64) -> bool {
+        let sense = (1..=self.told).contains(&expected) && !self.are_ours();
+        if !sense || self.rewinds == REWINDS {
+            return false;
+        }
+        self.rewinds += 1;
+        (self.read, self.told) = (0, expected - 1);
+        self.waiting.clear();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::data::{self, Data};
+
+    fn line(seq: u64) -> String {
+        let name = format!("phase {seq}");
+        let execution = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
+        let report = Report { execution, seq, body: ReportBody::Phase { name }, log_len: 0 };
+        serde_json::to_string(&report).unwrap()
+    }
+
+    fn reports() -> (tempfile::TempDir, JobDir, Reports) {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Data::open(temp.path()).unwrap();
+        let dir = dir.job("exe_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap());
+        dir.create().unwrap();
+        let reports = Reports::of(&dir);
+        (temp, dir, reports)
+    }
+
+    fn write(dir: &JobDir, text: &str) {
+        data::append(&dir.reports()).unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    fn waiting(reports: &Reports) -> Vec<u64> {
+        reports.waiting.iter().map(|report| report.seq).collect()
+    }
+
+    #[test]
+    fn a_line_that_is_being_written_waits_for_its_end() {
+        let (_temp, dir, mut reports) = reports();
+        assert_eq!(reports.read().unwrap(), None);
+        let second = line(2);
+        write(&dir, &format!("{}\n{}", line(1), &second[..20]));
+        assert_eq!(reports.read().unwrap().as_deref(), Some("phase 1"));
+        assert_eq!(waiting(&reports), [1]);
+        write(&dir, &format!("{}\n", &second[20..]));
+        assert_eq!(reports.read().unwrap().as_deref(), Some("phase 2"));
+        assert_eq!(waiting(&reports), [1, 2]);
+    }
+
+    #[test]
+    fn a_server_that_forgot_hears_it_again_but_not_for_ever() {
+        let (_temp, dir, mut reports) = reports();
+        write(&dir, &format!("{}\n{}\n{}\n", line(1), line(2), line(3)));
+        reports.read().unwrap();
+        reports.told(1);
+        reports.told(2);
+        assert!(!reports.rewind(9), "it cannot expect what was never said");
+        for _ in 0..REWINDS {
+            assert!(reports.rewind(2));
+            reports.read().unwrap();
+            assert_eq!(waiting(&reports), [2, 3]);
+            reports.told(2);
+        }
+        assert!(!reports.rewind(2));
+    }
+}
