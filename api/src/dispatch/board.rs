@@ -9,6 +9,7 @@ use domain::{
     ids::{ExecutionId, InstallId, JobId, RunnerId},
     job::{Contact, Execution, Job, JobEvent, JobKind, Origin, State, Work},
 };
+use event_log::Stored;
 use tokio::time::Instant;
 
 /// Which runners may have a job.
@@ -35,6 +36,8 @@ pub struct Tracked {
     pub heard: Instant,
     /// When the cancel that waits was asked for.
     pub cancel_since: Option<Instant>,
+    /// The last claim as the log holds it, if this server heard of it.
+    pub claim: Option<Box<Stored>>,
     /// Who claimed it last, if this server heard of the claim.
     pub last_runner: Option<RunnerId>,
     /// Executions that are over and whose log is not sealed, and since when.
@@ -54,6 +57,8 @@ pub struct Fact {
     pub recorded_at: Timestamp,
     /// What happened.
     pub event: JobEvent,
+    /// The event as the log holds it, where it is a claim: its proof is wanted in a moment.
+    pub claim: Option<Box<Stored>>,
 }
 
 /// The jobs, by what can be asked of them.
@@ -80,6 +85,7 @@ impl Tracked {
             queued_at,
             heard,
             cancel_since: None,
+            claim: None,
             last_runner: None,
             unsealed: Vec::new(),
         };
@@ -259,6 +265,7 @@ impl Tracked {
             JobEvent::Queued(_) => {}
             JobEvent::Claimed { runner, .. } => {
                 (self.heard, self.last_runner) = (now, Some(*runner));
+                self.claim = fact.claim;
             }
             JobEvent::Requeued { lost, .. } => {
                 (self.order, self.queued_at) = (fact.position, fact.recorded_at);

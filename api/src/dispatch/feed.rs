@@ -1,8 +1,11 @@
 //! Follows the log and keeps the desk up with it.
 use std::sync::Arc;
 
-use domain::decider::Decider as _;
-use domain::{job::Job, runner::Runner};
+use domain::{
+    decider::Decider as _,
+    job::{Job, JobEvent},
+    runner::Runner,
+};
 use event_log::{EventLog, LogError, Stored};
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio_util::sync::CancellationToken;
@@ -30,7 +33,10 @@ impl Dispatch {
         if kind == Job::NAME {
             let job = id.parse().map_err(|error| unreadable(format!("{error}")))?;
             let (position, recorded_at) = (stored.position, stored.recorded_at);
-            let fact = Fact { job, sequence, position, recorded_at, event: stored.decode()? };
+            let event = stored.decode()?;
+            let is_claim = matches!(event, JobEvent::Claimed { .. });
+            let claim = is_claim.then(|| Box::new(stored.clone()));
+            let fact = Fact { job, sequence, position, recorded_at, event, claim };
             let now = self.moment();
             self.desk().on_job(fact, now, self.timing());
         } else if kind == Runner::NAME {
@@ -58,15 +64,13 @@ pub async fn follow(
             biased;
             () = stopping.cancelled() => return,
             batch = tail.recv() => match batch {
-                Ok(batch) => match batch.first().map(|first| first.position) {
-                    Some(first) if first == position + 1 => {
-                        dispatch.take(&batch);
-                        position += batch.len() as u64;
-                        false
-                    }
-                    Some(first) => first > position + 1,
-                    None => false,
-                },
+                Ok(batch) if batch.first().is_some_and(|first| first.position == position + 1) => {
+                    dispatch.take(&batch);
+                    position += batch.len() as u64;
+                    false
+                }
+                // Read already, in part or as a whole; or there is a gap before it.
+                Ok(batch) => batch.last().is_some_and(|last| last.position > position),
                 Err(RecvError::Lagged(_)) => true,
                 Err(RecvError::Closed) => return,
             },

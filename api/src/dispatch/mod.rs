@@ -31,6 +31,7 @@ use domain::{
     ids::{ExecutionId, JobId, RunnerId, SessionId},
     job::State,
 };
+use event_log::Stored;
 use schemas::runner::PendingCancel;
 use tokio::time::Instant;
 
@@ -112,6 +113,14 @@ impl Dispatch {
         let desk = self.desk();
         let held = desk.board.get(job).and_then(Tracked::held);
         held.is_some_and(|held| held.id == execution && held.runner == runner)
+    }
+
+    /// The claim of the execution that has a job, as the log holds it, if this server has heard of it.
+    pub fn claim(&self, job: JobId, execution: ExecutionId) -> Option<Stored> {
+        let desk = self.desk();
+        let tracked = desk.board.get(job)?;
+        let held = tracked.held().is_some_and(|held| held.id == execution);
+        held.then(|| tracked.claim.as_deref().cloned()).flatten()
     }
 
     /// Whether this execution may add to its log, as far as this server has heard: it holds the job,

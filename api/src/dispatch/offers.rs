@@ -20,55 +20,65 @@ pub struct Offer {
 
 /// The offers that stand.
 #[derive(Debug, Default)]
-pub struct Offers(HashMap<JobId, Offer>);
+pub struct Offers {
+    standing: HashMap<JobId, Offer>,
+    /// How many of each runner are operations, and how many are everything else.
+    loads: HashMap<RunnerId, (u32, u32)>,
+}
 
 impl Offers {
     /// Whether the job is on offer now.
     pub fn stands(&self, job: JobId, now: Instant) -> bool {
-        self.0.get(&job).is_some_and(|offer| offer.until > now)
+        self.standing.get(&job).is_some_and(|offer| offer.until > now)
     }
 
     /// Offer a job.
     pub fn make(&mut self, job: JobId, offer: Offer) {
-        self.0.insert(job, offer);
+        self.take(job);
+        *slot(self.loads.entry(offer.runner).or_default(), offer.kind) += 1;
+        self.standing.insert(job, offer);
     }
 
     /// The job was taken, or is no longer to be had. Answers to whom it was offered.
     pub fn take(&mut self, job: JobId) -> Option<Offer> {
-        self.0.remove(&job)
+        let offer = self.standing.remove(&job)?;
+        if let Some(load) = self.loads.get_mut(&offer.runner) {
+            let count = slot(load, offer.kind);
+            *count = count.saturating_sub(1);
+            if *load == (0, 0) {
+                self.loads.remove(&offer.runner);
+            }
+        }
+        Some(offer)
     }
 
     /// Take away the offers whose time is over.
     pub fn expired(&mut self, now: Instant) -> Vec<(JobId, Offer)> {
-        let over: Vec<_> = self.0.iter().filter(|(_, offer)| offer.until <= now).collect();
-        let over: Vec<_> = over.into_iter().map(|(job, offer)| (*job, *offer)).collect();
-        for (job, _) in &over {
-            self.0.remove(job);
-        }
-        over
+        let over = self.standing.iter().filter(|(_, offer)| offer.until <= now);
+        let over: Vec<_> = over.map(|(job, _)| *job).collect();
+        over.into_iter().filter_map(|job| Some((job, self.take(job)?))).collect()
     }
 
     /// Take away what was offered to a runner that is no longer to get anything.
     pub fn withdraw(&mut self, runner: RunnerId) -> Vec<JobId> {
-        let jobs: Vec<_> = self
-            .0
-            .iter()
-            .filter(|(_, offer)| offer.runner == runner)
-            .map(|(job, _)| *job)
-            .collect();
-        for job in &jobs {
-            self.0.remove(job);
+        if !self.loads.contains_key(&runner) {
+            return Vec::new();
         }
-        jobs
+        let jobs = self.standing.iter().filter(|(_, offer)| offer.runner == runner);
+        let jobs: Vec<_> = jobs.map(|(job, _)| *job).collect();
+        jobs.into_iter().filter(|job| self.take(*job).is_some()).collect()
     }
 
     /// What a runner was offered and has not claimed: operations, and everything else.
     pub fn load(&self, runner: RunnerId) -> (u32, u32) {
-        let offers = self.0.values().filter(|offer| offer.runner == runner);
-        offers.fold((0, 0), |(operations, others), offer| match offer.kind {
-            JobKind::Action => (operations + 1, others),
-            JobKind::Build | JobKind::Plan | JobKind::Apply => (operations, others + 1),
-        })
+        self.loads.get(&runner).copied().unwrap_or_default()
+    }
+}
+
+fn slot((operations, others): &mut (u32, u32), kind: JobKind) -> &mut u32 {
+    match kind {
+        JobKind::Action => operations,
+        JobKind::Build | JobKind::Plan | JobKind::Apply => others,
     }
 }
 

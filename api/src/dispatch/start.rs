@@ -8,12 +8,16 @@ use domain::{
     runner::Runner,
 };
 use event_log::{EventLog, Stored};
+use futures::{TryStreamExt as _, stream};
 use projections::views::job_queue;
 use sqlx::{PgPool, Row as _};
 use tokio::sync::broadcast::Receiver;
 
 use super::{Dispatch, board::Tracked};
 use crate::problem::Problem;
+
+/// How many jobs are read at a time.
+const AT_ONCE: usize = 8;
 
 /// Fill the desk from the database. Answers from where on to [`follow`](super::follow) the log.
 ///
@@ -27,15 +31,15 @@ pub async fn load(
     // First where to go on from, then what is there: what comes in between is met twice, and the
     // sequence of each stream tells.
     let (tail, position) = (log.tail(), log.position());
-    for row in job_queue::all_waiting(pool).await? {
-        put(dispatch, log, row.job, row.position, row.queued_at).await?;
-    }
-    for row in job_queue::all_held(pool).await? {
-        put(dispatch, log, row.job, row.position, row.queued_at).await?;
-    }
-    for (job, at) in unsealed(dispatch, log, pool).await? {
-        put(dispatch, log, job, 0, at).await?;
-    }
+    let open = [job_queue::all_waiting(pool).await?, job_queue::all_held(pool).await?].concat();
+    let open = open.into_iter().map(|row| (row.job, row.position, row.queued_at));
+    let ended = unsealed(dispatch, log, pool).await?;
+    let ended = ended.into_iter().map(|(job, at)| (job, 0, at));
+    stream::iter(open.chain(ended).map(Ok))
+        .try_for_each_concurrent(AT_ONCE, |(job, order, queued_at)| {
+            put(dispatch, log, job, order, queued_at)
+        })
+        .await?;
     own(dispatch, log, pool).await?;
     Ok((tail, position))
 }

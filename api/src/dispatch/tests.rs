@@ -82,7 +82,7 @@ async fn poll(dispatch: &Dispatch, n: u128, ask: &Poll) -> Result<Polled, Sessio
 fn happens(dispatch: &Dispatch, n: u128, sequence: u64, event: JobEvent) {
     let position = u64::try_from(n).unwrap() * 100 + sequence;
     let recorded_at = Timestamp::UNIX_EPOCH;
-    let fact = Fact { job: job(n), sequence, position, recorded_at, event };
+    let fact = Fact { job: job(n), sequence, position, recorded_at, event, claim: None };
     let now = dispatch.moment();
     dispatch.desk().on_job(fact, now, dispatch.timing());
 }
@@ -359,4 +359,19 @@ async fn whoever_was_told_to_be_disconnected_is_to_be_reattached_by_its_next_wor
     let touched = dispatch.touch_execution(runner(1), job(7), execution(1));
     assert_eq!(touched.reattach, [(job(7), execution(1))]);
     assert_eq!(dispatch.touch_execution(runner(1), job(7), execution(2)).reattach, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_counts_of_offers_are_those_of_the_offers() {
+    use super::offers::{Offer, Offers};
+    let (mut offers, now) = (Offers::default(), tokio::time::Instant::now());
+    let until = now + Duration::from_secs(15);
+    let of = |by, kind| Offer { runner: runner(by), kind, until };
+    offers.make(job(1), of(1, JobKind::Plan));
+    offers.make(job(2), of(1, JobKind::Action));
+    offers.make(job(1), of(2, JobKind::Plan));
+    assert_eq!((offers.load(runner(1)), offers.load(runner(2))), ((1, 0), (0, 1)));
+    assert_eq!(offers.withdraw(runner(1)), [job(2)]);
+    assert_eq!(offers.expired(until).len(), 1);
+    assert_eq!((offers.load(runner(1)), offers.load(runner(2))), ((0, 0), (0, 0)));
 }

@@ -15,7 +15,7 @@ use crate::{
     auth::Runner,
     dispatch::Calls,
     extract,
-    logs::{Coding, ContentRange, HeaderError, decode, repr_digest},
+    logs::{Coding, ContentRange, HeaderError, LogError, decode, repr_digest},
     problem::{Code, Problem},
     state::App,
 };
@@ -42,7 +42,11 @@ pub async fn append(
     let (start, bytes) = chunk(&headers, body.map_err(too_long)?)?;
     let touched = app.dispatch.touch_execution(runner.id, job, execution);
     settle::settle(&app, &runner, touched, None).await;
-    let have = app.logs.append(execution, start, bytes).await?;
+    let have = app.logs.append(execution, start, bytes).await.inspect_err(|error| {
+        if matches!(error, LogError::Divergence) {
+            tracing::warn!(job.id = %job, execution.id = %execution, "The log of {execution} was rewritten by its runner: {error}");
+        }
+    })?;
     Ok(answer(&app, job, execution, have))
 }
 
