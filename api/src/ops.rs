@@ -42,7 +42,12 @@ async fn readyz(State(app): State<App>) -> Answer<Value> {
 }
 
 async fn exposition(State(app): State<App>) -> impl IntoResponse {
+    // Positions are far below 2^53, up to which these are exact.
+    let (log, views) = (app.log().position() as f64, app.views.position() as f64);
+    app.metrics.set("stead_log_position", &[], log);
+    app.metrics.set("stead_views_position", &[], views);
     app.metrics.set("stead_database_connections", &[], f64::from(app.pool.size()));
+    app.metrics.set("stead_database_connections_idle", &[], app.pool.num_idle() as f64);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.metrics.text())
 }
 

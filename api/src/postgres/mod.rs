@@ -107,12 +107,18 @@ impl Embedded {
         account.can_enter(data)?;
         let binaries = Binaries::find().await?;
         let cluster = Cluster::open(data, binaries, account).await?;
-        let postmaster = match Postmaster::left_behind(&cluster).await? {
-            Some(running) => running,
-            None => Postmaster::start(&cluster).await?,
-        };
+        let postmaster = running(&cluster).await?;
         cluster.set_up().await?;
         Ok(Embedded { cluster, postmaster })
+    }
+
+    /// Start it again after it ended by itself; it recovers what was committed.
+    ///
+    /// # Errors
+    /// [`EmbeddedError`].
+    pub async fn restart(&mut self) -> Result<(), EmbeddedError> {
+        self.postmaster = running(&self.cluster).await?;
+        Ok(())
     }
 
     /// How the server connects: may insert and select events, never change them.
@@ -146,6 +152,14 @@ impl Embedded {
     /// [`EmbeddedError::Stuck`].
     pub async fn stop(mut self) -> Result<(), EmbeddedError> {
         self.postmaster.stop(Duration::from_secs(30)).await
+    }
+}
+
+/// The one that runs already, else a new one.
+async fn running(cluster: &Cluster) -> Result<Postmaster, EmbeddedError> {
+    match Postmaster::left_behind(cluster).await? {
+        Some(running) => Ok(running),
+        None => Postmaster::start(cluster).await,
     }
 }
 

@@ -18,6 +18,8 @@ use super::{Cluster, EmbeddedError, about};
 const START: Duration = Duration::from_secs(300);
 /// How long a postgres that was left behind may take to answer before it is stopped.
 const ADOPT: Duration = Duration::from_secs(60);
+/// How long children of a killed postgres are waited for.
+const CHILDREN: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The parent of all Postgres processes of one cluster.
@@ -35,10 +37,12 @@ impl Postmaster {
         let file = cluster.directory.join("postmaster.pid");
         let Some(pid) = pid_in(&file) else { return Ok(None) };
         if !is_postgres_of(pid, &cluster.directory) {
-            // The machine was restarted, or Postgres was killed too: another process may have its number
-            // now, and Postgres would believe that it is still there.
-            info!(pid = pid.as_raw(), "Removing postmaster.pid of a Postgres that is gone");
-            fs::remove_file(&file).map_err(about(file.display()))?;
+            // Postgres itself knows a stale file, and by it whether children of the killed one are still at
+            // work on its memory. Only when another process has the number now is the file in the way.
+            if runs(pid) && !is_worked_in(&cluster.directory) {
+                info!(pid = pid.as_raw(), "Removing postmaster.pid of a Postgres that is gone");
+                fs::remove_file(&file).map_err(about(file.display()))?;
+            }
             return Ok(None);
         }
         let mut found = Postmaster { pid, child: None, directory: cluster.directory.clone() };
@@ -55,8 +59,23 @@ impl Postmaster {
         Ok(None)
     }
 
-    /// Start one and wait until it takes connections.
+    /// Start one and wait until it takes connections. After a kill the children of the killed one may need
+    /// a moment to notice, and until then Postgres refuses to start.
     pub(super) async fn start(cluster: &Cluster) -> Result<Self, EmbeddedError> {
+        let since = Instant::now();
+        loop {
+            match Self::start_once(cluster).await {
+                Err(EmbeddedError::Ended { .. })
+                    if since.elapsed() < CHILDREN && is_worked_in(&cluster.directory) =>
+                {
+                    sleep(LOOK * 20).await;
+                }
+                started => return started,
+            }
+        }
+    }
+
+    async fn start_once(cluster: &Cluster) -> Result<Self, EmbeddedError> {
         let opened = fs::OpenOptions::new().create(true).append(true).open(&cluster.log);
         let log = opened.map_err(about(cluster.log.display()))?;
         let mut command = cluster.account.command(&cluster.binaries.postgres);
@@ -145,6 +164,17 @@ fn pid_in(file: &Path) -> Option<Pid> {
     let pid: i32 = text.lines().next()?.trim().parse().ok()?;
     // A negative number means a single-user backend, which nobody here starts.
     (pid > 0).then(|| Pid::from_raw(pid))
+}
+
+fn runs(pid: Pid) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}
+
+/// Whether any process works in this directory, as all of a cluster's do.
+fn is_worked_in(directory: &Path) -> bool {
+    let processes = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+    let mut places = processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
+    places.any(|place| place == directory)
 }
 
 /// A postmaster works in its cluster's directory.

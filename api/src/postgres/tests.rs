@@ -47,7 +47,9 @@ async fn what_was_committed_is_there_after_a_clean_stop_and_after_kill_9() {
     kill(Pid::from_raw(killed), Signal::SIGKILL).unwrap();
     running.ended().await;
     assert!(data.join("postgres/postmaster.pid").exists());
-    let running = Embedded::start(&data).await.unwrap();
+    // As `stead up` does it; whoever was connected is cut.
+    running.restart().await.unwrap();
+    assert_ne!(running.pid(), killed);
     let mut db = owner(&running).await;
     let count = sqlx::query("select count(*) from public.kept").fetch_one(&mut db).await.unwrap();
     assert_eq!(count.get::<i64, _>(0), 2);

@@ -13,7 +13,7 @@ use api::{
 };
 use clap::{Args, ValueEnum};
 use sqlx::postgres::PgConnectOptions;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::render::Output;
 
@@ -92,6 +92,7 @@ pub async fn run(serve: Serve, output: Output) -> ExitCode {
 
 impl Serve {
     async fn serve(self, output: Output) -> anyhow::Result<()> {
+        let told = Told::listen()?;
         let data = self.common.data()?;
         let _lock = DataLock::take(&data)?;
         let database = event_log::connect::options(&self.database_url)?;
@@ -99,7 +100,7 @@ impl Serve {
         let options = self.common.options(data, database, self.connections);
         let server = Server::start(Options { owner: owner.transpose()?, ..options }).await?;
         self.common.announce(&server.ready, output)?;
-        told_to_stop().await?;
+        told.to_stop().await;
         server.stop().await;
         Ok(())
     }
@@ -168,22 +169,34 @@ impl Common {
     }
 }
 
-/// SIGTERM or SIGINT.
-pub async fn told_to_stop() -> std::io::Result<()> {
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
+/// SIGTERM and SIGINT, heard from the first moment on, so that a start that is stopped cleans up too.
+pub struct Told {
+    term: Signal,
+    int: Signal,
+}
+
+impl Told {
+    /// From now on these signals do not end the process by themselves.
+    pub fn listen() -> std::io::Result<Told> {
+        let (term, int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        Ok(Told { term, int })
     }
-    // Whoever asks twice does not want to wait.
-    tokio::spawn(async move {
+
+    /// Until somebody says stop. Whoever says it again does not want to wait.
+    pub async fn to_stop(mut self) {
+        self.either().await;
+        tokio::spawn(async move {
+            self.either().await;
+            std::process::exit(130);
+        });
+    }
+
+    async fn either(&mut self) {
         tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
+            _ = self.term.recv() => {}
+            _ = self.int.recv() => {}
         }
-        std::process::exit(130);
-    });
-    Ok(())
+    }
 }
 
 /// The error with its reasons, and the exit code.

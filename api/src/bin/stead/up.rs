@@ -1,5 +1,8 @@
 //! `stead up`: everything on one machine, with nothing configured.
-use std::process::ExitCode;
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use api::{
     postgres::{DataLock, Embedded},
@@ -7,12 +10,16 @@ use api::{
 };
 use clap::Args;
 use sqlx::postgres::PgPoolOptions;
+use tracing::warn;
 
 use crate::{
     build_runner::BuildRunner,
     render::Output,
-    serve::{Common, finish, told_to_stop},
+    serve::{Common, Told, finish},
 };
+
+/// A Postgres that ends more than three times in this time is not started again.
+const OFTEN: Duration = Duration::from_secs(60);
 
 /// Start everything on this machine: a private Postgres, the server, a build runner
 #[derive(Debug, Args)]
@@ -32,10 +39,11 @@ pub async fn run(up: Up, output: Output) -> ExitCode {
 
 impl Up {
     async fn up(self, output: Output) -> anyhow::Result<()> {
+        let told = Told::listen()?;
         let data = self.common.data()?;
         let _lock = DataLock::take(&data)?;
         let mut postgres = Embedded::start(&data).await?;
-        let served = self.serve(&data, &mut postgres, output).await;
+        let served = self.serve(&data, &mut postgres, told, output).await;
         // Whatever happened above, nothing is left running.
         let stopped = postgres.stop().await;
         served.and(stopped.map_err(Into::into))
@@ -45,6 +53,7 @@ impl Up {
         &self,
         data: &std::path::Path,
         postgres: &mut Embedded,
+        told: Told,
         output: Output,
     ) -> anyhow::Result<()> {
         let owner = PgPoolOptions::new().max_connections(4).connect_with(postgres.owner()).await?;
@@ -64,17 +73,28 @@ impl Up {
         if output == Output::Table && build_runner.is_none() && !self.no_build_runner {
             println!("No build runner: put stead-runner beside stead, or on PATH, and start again");
         }
-        let ended = tokio::select! {
-            told = told_to_stop() => told.map_err(Into::into),
-            () = postgres.ended() => Err(anyhow::anyhow!(
-                "the private Postgres ended; {} says why. Starting again recovers it",
-                data.join("postgres.log").display()
-            )),
-        };
+        let ended = supervise(postgres, told).await;
         if let Some(build_runner) = build_runner {
             build_runner.stop().await;
         }
         server.stop().await;
         ended
+    }
+}
+
+/// Until somebody says stop; a Postgres that ends by itself is started again, unless it keeps ending.
+async fn supervise(postgres: &mut Embedded, told: Told) -> anyhow::Result<()> {
+    let mut starts = vec![Instant::now()];
+    let mut told = std::pin::pin!(told.to_stop());
+    loop {
+        tokio::select! {
+            () = &mut told => return Ok(()),
+            () = postgres.ended() => {}
+        }
+        starts.retain(|start| start.elapsed() < OFTEN);
+        anyhow::ensure!(starts.len() < 4, "the private Postgres keeps ending; its log says why");
+        starts.push(Instant::now());
+        warn!("The private Postgres ended; starting it again");
+        postgres.restart().await?;
     }
 }
