@@ -83,7 +83,11 @@ impl Engine {
         for attempt in 0..TRIES {
             // What was known is not good enough a second time: ask the database.
             let mut unit = Unit::new(self.log.clone(), self.now(), attempt > 0);
-            let answer = use_case(&mut unit).await?;
+            let answer = match use_case(&mut unit).await {
+                // No guard stops a refusal: it must not come from what was true a moment ago.
+                Err(problem) if attempt == 0 && problem.code.status() < 500 => continue,
+                answered => answered?,
+            };
             match unit.save(call).await {
                 Ok((position, events)) => return Ok(Done { answer, position, events }),
                 Err(AppendError::Conflict { .. }) => continue,
@@ -236,4 +240,37 @@ impl Unit {
 /// The map holds what was just put in, of the type that the key names.
 fn missing() -> Problem {
     Problem::internal("a unit of work lost one of its streams")
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{
+        actor::Actor,
+        name::{Name, NameCommand},
+    };
+
+    use super::*;
+
+    async fn tell(engine: &Engine, command: NameCommand) -> Result<usize, Problem> {
+        let call = Call::of(Meta::new(Actor::System, ulid::Ulid::new().to_string()));
+        let done = engine.transact(&call, move |unit| {
+            let command = command.clone();
+            Box::pin(async move { unit.tell::<Name>("install/acme", command).await })
+        });
+        Ok(done.await?.answer)
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_from_what_is_true_now_and_not_from_memory() {
+        let database = event_log::testing::fresh_database().await.unwrap();
+        let clock: Clock = std::sync::Arc::new(chrono::Utc::now);
+        let one = Engine::new(database.log().await.unwrap(), clock.clone());
+        let two = Engine::new(database.log().await.unwrap(), clock);
+        let take = |by: &str| NameCommand::Take { by: by.into() };
+        assert_eq!(tell(&one, take("a")).await, Ok(1));
+        assert!(tell(&one, take("b")).await.is_err());
+        // The first one does not know that the name was given back elsewhere.
+        assert_eq!(tell(&two, NameCommand::Release { by: "a".into() }).await, Ok(1));
+        assert_eq!(tell(&one, take("b")).await, Ok(1));
+    }
 }
