@@ -95,7 +95,9 @@ async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
         };
     let ask = CreateToken { role: create.role.into(), expires_in_s: create.expires_in };
     let mut made = desk.client.create_token(&ask).await?;
-    if let (Some(mut file), Some(token)) = (file, made.token.take()) {
+    if let Some(mut file) = file {
+        // Where it is kept, it is not shown as well.
+        let token = made.token.take().unwrap_or_default();
         writeln!(file, "{token}")?;
     }
     let kept = create.to_file.map(|p| p.display().to_string());
