@@ -8,6 +8,7 @@
 //! ```
 //!
 //! The supervisor only reads its files; nothing is lost and nothing ends when the supervisor does.
+pub mod hide;
 pub mod limits;
 pub mod log;
 pub mod order;
@@ -30,12 +31,12 @@ use schemas::{
     runner::{FailureReason, Finished, Outcome, RefusedBy, ReportBody},
 };
 use tokio::signal::unix::{SignalKind, signal};
+use zeroize::Zeroizing;
 
 use self::{
     limits::Watch,
     order::{CancelOrder, Cause, Order},
     recorder::Recorder,
-    redact::Redactor,
 };
 use crate::{
     client::Client,
@@ -57,14 +58,15 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     let dir = data.job(execution);
     dir.create()?;
     let order = read_order();
-    let secrets: Vec<&str> = order.as_ref().map_or(Vec::new(), |order| order.secrets().collect());
+    let secrets = order.as_ref().map_or(Vec::new(), |order| {
+        order.secrets().map(|value| Zeroizing::new(value.to_owned())).collect()
+    });
     let parsed = order.as_ref().ok().map(|order| serde_json::from_str(&order.manifest));
     let keep = match &parsed {
         Some(Ok(Manifest { limits, .. })) => limits.output_bytes,
         Some(Err(_)) | None => 0,
     };
-    let redactor = Redactor::new(secrets);
-    let recorder = Recorder::begin((job, execution), dir.clone(), journal, redactor, keep)?;
+    let recorder = Recorder::begin((job, execution), dir.clone(), journal, secrets, keep)?;
     recorder.pen().report(ReportBody::Started {})?;
     let last = match (&order, parsed) {
         (Ok(order), Some(Ok(manifest))) => work(data, &dir, order, manifest, &recorder).await,
@@ -80,7 +82,7 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
 }
 
 fn read_order() -> io::Result<Order> {
-    let mut text = zeroize::Zeroizing::new(String::new());
+    let mut text = Zeroizing::new(String::new());
     io::stdin().read_to_string(&mut text)?;
     Ok(serde_json::from_str(&text)?)
 }
@@ -145,7 +147,7 @@ fn context(
         artifacts_dir: data.path("artifacts"),
         plugin_dir: order.plugin_dir.clone(),
         plans_dir: data.path("plans"),
-        env: environment(dir, order, job, execution)?,
+        env: environment(dir, order, recorder, (job, execution))?,
         wrapper: limits::wrapper(&manifest.limits),
         cancel: watch.cancel.clone(),
         registry: Registry { base_url, token, http },
@@ -159,8 +161,8 @@ fn context(
 fn environment(
     dir: &JobDir,
     order: &Order,
-    job: JobId,
-    execution: ExecutionId,
+    recorder: &Recorder,
+    (job, execution): (JobId, ExecutionId),
 ) -> io::Result<BTreeMap<String, String>> {
     let work = dir.work().display().to_string();
     // Beside the work directory, which a plugin may expect to be empty.
@@ -176,6 +178,16 @@ fn environment(
         ("STEAD_EXECUTION", execution.to_string()),
     ];
     env.extend(ours.map(|(name, value)| (name.to_owned(), value)));
+    match (hide::listen(dir, recorder), std::env::current_exe()) {
+        (Ok(socket), Ok(program)) => {
+            env.insert(hide::SOCKET.into(), socket.display().to_string());
+            env.insert("STEAD_RUNNER".into(), program.display().to_string());
+        }
+        // A path that is too long for a socket: the job can do without.
+        (Err(error), _) | (_, Err(error)) => {
+            recorder.pen().say(&format!("scripts cannot hand in values to redact: {error}"));
+        }
+    }
     Ok(env)
 }
 

@@ -155,6 +155,16 @@ fn a_value_is_redacted_in_outputs_and_in_other_spellings() {
 }
 
 #[test]
+fn a_value_that_is_born_in_a_job_is_redacted_once_it_was_handed_in() {
+    let script = r#"value=born-$((40 + 2))-here
+        printf '%s' "$value" | "$STEAD_RUNNER" redact && echo "it is $value""#;
+    let mut run = start(script, MINUTE, |_| {});
+    assert_eq!(run.end().outcome, Outcome::Succeeded, "{:?}", run.records());
+    assert_eq!(run.lines(), ["it is [redacted]"]);
+    assert!(!run.everything().contains("born-42-here"));
+}
+
+#[test]
 fn a_shim_leads_a_session_of_its_own_and_says_who_it_is() {
     let mut run = start("sleep 1", MINUTE, |_| {});
     let journal = run.data.path("journal.ndjson");

@@ -8,6 +8,7 @@ use std::{
 use domain::ids::{ExecutionId, JobId};
 use schemas::runner::{ArtifactReport, Exit, Finished, LogStream, PlanReport, Report, ReportBody};
 use serde_json::{Map, Value};
+use zeroize::Zeroizing;
 
 use super::{
     log::Log,
@@ -33,6 +34,7 @@ pub struct Pen {
     pub execution: ExecutionId,
     dir: JobDir,
     journal: Journal,
+    secrets: Vec<Zeroizing<String>>,
     redactor: Redactor,
     log: Log,
     reports: File,
@@ -51,16 +53,28 @@ impl Recorder {
         (job, execution): (JobId, ExecutionId),
         dir: JobDir,
         journal: Journal,
-        redactor: Redactor,
+        secrets: Vec<Zeroizing<String>>,
         keep: u64,
     ) -> io::Result<Self> {
         let log = Log::begin(&dir, keep)?;
         let reports = data::append(&dir.reports())?;
         data::replace(&dir.reserve(), &[0; RESERVE])?;
         data::sync_parent(&dir.reports())?;
+        let redactor = Redactor::new(secrets.iter().map(|value| value.as_str()));
         let (seq, phases, waiting) = (0, 0, Default::default());
-        let pen =
-            Pen { job, execution, dir, journal, redactor, log, reports, seq, phases, waiting };
+        let pen = Pen {
+            job,
+            execution,
+            dir,
+            journal,
+            secrets,
+            redactor,
+            log,
+            reports,
+            seq,
+            phases,
+            waiting,
+        };
         Ok(Recorder(Arc::new(Mutex::new(pen))))
     }
 
@@ -90,6 +104,12 @@ impl Pen {
     pub fn say(&mut self, text: &str) {
         let clean = self.redactor.text(text);
         self.log.say(&clean);
+    }
+
+    /// One more value that must not be seen.
+    pub fn hide(&mut self, value: Zeroizing<String>) {
+        self.secrets.push(value);
+        self.redactor = Redactor::new(self.secrets.iter().map(|value| value.as_str()));
     }
 
     /// What is shown of a text.
