@@ -17,7 +17,8 @@ fn planned(server: &Server) -> Value {
     until("the plan of the bucket", LATER, || {
         run = server.ask(&["runs", "show", "notes"]);
         let over = ["succeeded", "failed", "cancelled", "denied"];
-        assert!(!over.contains(&run["state"].as_str().unwrap()), "{run:#}");
+        let ended = over.contains(&run["state"].as_str().unwrap());
+        assert!(!ended, "{}", tests::told(server, &run));
         let waits = |name: &str| {
             let steps = run["dag"].as_array().unwrap();
             let step = steps.iter().find(|step| step["name"] == name);

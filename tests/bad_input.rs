@@ -73,7 +73,11 @@ const BROKEN: [(&str, Break, &[&str]); 13] = [
         "a dependency cycle",
         |app| {
             let network = app.join("components/network.toml");
-            replace(&network, "[vars]", "[vars]\nx = \"{{ .nuon.components.edge.outputs.address }}\"");
+            replace(
+                &network,
+                "[vars]",
+                "[vars]\nx = \"{{ .nuon.components.edge.outputs.address }}\"",
+            );
         },
         &["in a circle: ", "edge → api", "network → edge"],
     ),
@@ -84,7 +88,13 @@ const BROKEN: [(&str, Break, &[&str]); 13] = [
     ),
     (
         "an unknown function in a template",
-        |app| replace(&app.join("components/edge.toml"), "{{ .nuon.inputs.inputs.tls }}", "{{ nope 1 }}"),
+        |app| {
+            replace(
+                &app.join("components/edge.toml"),
+                "{{ .nuon.inputs.inputs.tls }}",
+                "{{ nope 1 }}",
+            )
+        },
         &["components/edge.toml:13:", "nope"],
     ),
     (
@@ -102,11 +112,7 @@ const BROKEN: [(&str, Break, &[&str]); 13] = [
         |app| replace(&app.join("inputs.toml"), "required     = true", "sensitive = true"),
         &["inputs.toml:", "sensitive", "try:"],
     ),
-    (
-        "no metadata",
-        |app| fs::remove_file(app.join("metadata.toml")).unwrap(),
-        &["metadata.toml"],
-    ),
+    ("no metadata", |app| fs::remove_file(app.join("metadata.toml")).unwrap(), &["metadata.toml"]),
 ];
 
 #[test]
@@ -240,7 +246,8 @@ fn a_token_that_is_none_or_not_the_right_one_opens_nothing() {
     let (whoami, installs) = (format!("{control}/v1/whoami"), format!("{control}/v1/installs"));
     let (poll, tokens) = (format!("{runner}/runner/v1/poll"), format!("{control}/v1/tokens"));
     let owner = server.owner_token();
-    let install = json!({"app": "edge-api", "name": "beta", "inputs": {"company": "B"}}).to_string();
+    let install =
+        json!({"app": "edge-api", "name": "beta", "inputs": {"company": "B"}}).to_string();
     let more = json!({"role": "owner"}).to_string();
     for (method, url, token, body, status, code) in [
         ("GET", &whoami, None, "", 401, "token_missing"),
@@ -271,7 +278,8 @@ fn a_word_on_another_plan_or_by_the_wrong_person_approves_nothing() {
     let (server, _) = published();
     let created =
         server.ask(&["installs", "create", "edge-api", "acme", "--input", "company=Acme"]);
-    let runner = Runner::start(&server, "customer", created["enrolment"]["token"].as_str().unwrap());
+    let runner =
+        Runner::start(&server, "customer", created["enrolment"]["token"].as_str().unwrap());
     let viewer = server.ask(&["tokens", "create", "--role", "viewer"]);
     let mut run = Value::Null;
     until("a plan that waits", SOON, || {
@@ -297,7 +305,12 @@ fn a_word_on_another_plan_or_by_the_wrong_person_approves_nothing() {
     let answer = call("POST", &url, &headers, body.as_bytes());
     assert_eq!((answer.status, answer.code().as_str()), (403, "forbidden"), "{answer:?}");
     let body = json!({"step": sandbox["id"], "digest": digest, "reason": " "}).to_string();
-    let answer = post(&server, url.strip_prefix(server.control()).unwrap(), "application/json", body.as_bytes());
+    let answer = post(
+        &server,
+        url.strip_prefix(server.control()).unwrap(),
+        "application/json",
+        body.as_bytes(),
+    );
     assert_eq!((answer.status, answer.code().as_str()), (422, "invalid"), "{answer:?}");
     assert_eq!(position(&server), before, "something was written");
     assert!(runner.ledger().is_empty(), "something was applied");

@@ -52,7 +52,7 @@ fn httpbin_is_published_installed_and_provisioned_as_it_is() {
     let region = &install["sandbox"]["outputs"]["account"]["region"];
     assert!(region.as_str().is_some_and(|region| region.starts_with("region-")), "{install:#}");
     let state = server.ask(&["installs", "state", "acme"]);
-    let ip = |state: &Value| state["components"]["ec2"]["outputs"]["public_ip"].clone();
+    let ip = |state: &Value| state["nuon"]["components"]["ec2"]["outputs"]["public_ip"].clone();
     let ip = ip(&state);
     assert!(ip.as_str().is_some_and(|ip| ip.starts_with("public-ip-")), "{state:#}");
 

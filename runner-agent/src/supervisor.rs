@@ -104,6 +104,8 @@ pub(crate) struct Attended {
     pub phase: Option<String>,
     pub log_len: u64,
     pub log_sent: u64,
+    /// Somebody reads the log along.
+    pub tailed: bool,
 }
 
 impl Agent {

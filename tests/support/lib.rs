@@ -25,7 +25,7 @@ pub use example::{edge_api, edge_api_v2, notes_files, notes_files_v2};
 pub use http::{Answer, call};
 pub use moto::{Moto, provider_config_or_skip};
 pub use namespace::{Namespace, Sockets};
-pub use outcome::{ended, position, settled, step, succeeded};
+pub use outcome::{ended, position, settled, step, succeeded, told};
 pub use programs::{in_ci, program, stdout_of, terraform_or_skip};
 pub use run::finish;
 pub use runner::Runner;

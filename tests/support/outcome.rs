@@ -22,8 +22,21 @@ pub fn ended(server: &Server, install: &str) -> Value {
 #[track_caller]
 pub fn succeeded(server: &Server, install: &str) -> Value {
     let run = ended(server, install);
-    assert_eq!(run["state"], "succeeded", "{run:#}");
+    assert_eq!(run["state"], "succeeded", "{}", told(server, &run));
     run
+}
+
+/// A run, and what the jobs of its failed steps wrote.
+pub fn told(server: &Server, run: &Value) -> String {
+    let mut text = format!("{run:#}\n");
+    for step in run["dag"].as_array().unwrap() {
+        if let (Some("failed"), Some(job)) = (step["state"].as_str(), step["job"].as_str()) {
+            let log = server.stead_for_people().args(["jobs", "logs", job]).output().unwrap();
+            text +=
+                &format!("--- {} ---\n{}\n", step["name"], String::from_utf8_lossy(&log.stdout));
+        }
+    }
+    text
 }
 
 /// A step of a run, by what it is about.
@@ -37,8 +50,8 @@ pub fn step<'r>(run: &'r Value, name: &str) -> &'r Value {
 #[track_caller]
 pub fn position(server: &Server) -> u64 {
     let checkpoint = server.ask(&["audit", "checkpoint"]);
-    let found = checkpoint["position"].as_u64();
-    found.unwrap_or_else(|| panic!("no position: {checkpoint:#}"))
+    let found = checkpoint["size"].as_u64();
+    found.unwrap_or_else(|| panic!("no size: {checkpoint:#}"))
 }
 
 /// The last position, once what was begun has come to rest.

@@ -213,6 +213,9 @@ impl Attendance {
 
     async fn send_log(&mut self, now: bool) -> Result<(), SpoolError> {
         let ids = (self.job, self.execution);
+        if self.agent.state().running.get(&self.job).is_some_and(|attended| attended.tailed) {
+            self.upload.hasten();
+        }
         let answer = self.upload.push(&self.agent.client, ids, &self.dir, now).await?;
         self.pending(answer.and_then(|answer| answer.cancel));
         let log_len = fs::metadata(self.dir.log()).map_or(0, |log| log.len());

@@ -158,8 +158,10 @@ fn apply(agent: &Arc<Agent>, directive: Directive) {
             let grace_ms = if force { grace_s.min(5) } else { grace_s } * 1_000;
             agent.cancel(execution, &CancelOrder { reason, grace_ms, cause: Cause::Cancel });
         }
-        // Each answer to a chunk of the log says how soon the next one is wanted: that is enough.
-        Directive::Tail { job, on } => debug!(job.id = %job, on, "Somebody reads along"),
+        Directive::Tail { job, on } => {
+            debug!(job.id = %job, on, "Somebody reads along");
+            agent.note(job, |attended| attended.tailed = on);
+        }
         Directive::Drain { reason } => {
             info!("Draining as the server asks: {reason}");
             agent.state().draining = true;

@@ -21,6 +21,9 @@ use crate::{
     data::JobDir,
 };
 
+/// How soon a chunk is wanted by who reads along.
+const TAILED: Duration = Duration::from_millis(200);
+
 /// Where one log stands.
 #[derive(Debug)]
 pub struct Upload {
@@ -62,6 +65,11 @@ impl Upload {
     /// The server said how much it has.
     pub fn rewind(&mut self, have: u64) {
         self.have = have;
+    }
+
+    /// Somebody reads along: the next chunk is wanted soon, whatever the last answer said.
+    pub fn hasten(&mut self) {
+        self.next = self.next.min(Instant::now() + TAILED);
     }
 
     /// Send the next chunk, if it is time or `now`. The answer may carry a cancel.

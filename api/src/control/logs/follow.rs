@@ -54,7 +54,9 @@ pub async fn follow(
 ) -> Result<Response, Problem> {
     let mut have = app.logs.follow(execution).await?;
     let mut at = if after == 0 { 0 } else { offset_after(&app, execution, after).await? };
+    let tailed = Tailed::of(&app, job);
     let events = async_stream::stream! {
+        let _tailed = tailed;
         let mut lines = Lines::default();
         loop {
             // The seal first, the length then: what came before the seal is read before the end.
@@ -91,6 +93,25 @@ pub async fn follow(
     };
     let keep = KeepAlive::new().interval(Duration::from_secs(15));
     Ok(Sse::new(events).keep_alive(keep).into_response())
+}
+
+/// The job's runner sends often for as long as this lives.
+struct Tailed {
+    app: App,
+    job: JobId,
+}
+
+impl Tailed {
+    fn of(app: &App, job: JobId) -> Tailed {
+        app.dispatch.tail(job, true);
+        Tailed { app: app.clone(), job }
+    }
+}
+
+impl Drop for Tailed {
+    fn drop(&mut self) {
+        self.app.dispatch.tail(self.job, false);
+    }
 }
 
 /// Whether nothing more can come.
