@@ -1,11 +1,13 @@
 //! Reading everything again and believing nothing: each leaf from its row, each link, each node, the head.
 use std::collections::HashMap;
 
+use domain::decider::Timestamp;
 use proof::{
     Hash, chain,
     tree::{Edge, Node},
 };
 use sqlx::{PgPool, Row};
+use tokio::task::JoinHandle;
 
 use crate::{
     LogError, Stored, StreamId,
@@ -75,18 +77,19 @@ pub async fn verify(
     let head = Head::read_row(&mut connection).await?.ok_or(LogError::NoLog)?;
     drop(connection);
     let mut walk = Walk::start(pool, &head.log_id, from_exclusive).await?;
+    let mut next = page(pool, walk.position);
     while walk.position < head.position {
-        let events = read(pool, walk.position, PAGE).await?;
-        if events.is_empty() {
-            break;
-        }
+        let events = (&mut next).await.map_err(|error| sqlx::Error::Io(error.into()))??;
+        let Some(last) = events.last() else { break };
+        // The next page is read and decoded while this one is hashed.
+        next = page(pool, last.position);
         for event in events.iter().take_while(|event| event.position <= head.position) {
             walk.step(event)?;
         }
         walk.compare_nodes(pool).await?;
-        walk.compare_streams(pool, &events).await?;
         progress(walk.position - from_exclusive);
     }
+    next.abort();
     let differs = |what: &str| Difference { position: walk.position + 1, what: what.into() };
     if walk.position != head.position {
         return Err(differs("the log ends before its head").into());
@@ -101,8 +104,14 @@ pub async fn verify(
     if beyond.fetch_optional(pool).await?.is_some() {
         return Err(differs("there are events after the head").into());
     }
+    walk.compare_streams(pool, head.position).await?;
     let (size, checked) = (walk.position, walk.position - from_exclusive);
     Ok(Verified { size, root: walk.edge.root(), chain: walk.chain, checked })
+}
+
+fn page(pool: &PgPool, after: u64) -> JoinHandle<Result<Vec<Stored>, LogError>> {
+    let pool = pool.clone();
+    tokio::spawn(async move { read(&pool, after, PAGE).await })
 }
 
 /// What must come next.
@@ -110,9 +119,10 @@ struct Walk {
     position: u64,
     chain: Hash,
     edge: Edge,
-    last: Option<Stored>,
-    /// How far each stream came, of those that were seen.
-    streams: HashMap<StreamId, u64>,
+    /// When the last event was recorded, and in which batch.
+    last: Option<(Timestamp, u64)>,
+    /// How far each stream came, of those that were seen, and where.
+    streams: HashMap<StreamId, (u64, u64)>,
     nodes: Vec<(Node, Hash)>,
     whole: bool,
 }
@@ -154,38 +164,49 @@ impl Walk {
         if chain != event.chain {
             return differs("the chain is broken");
         }
-        if let Some(last) = &self.last
-            && (event.recorded_at < last.recorded_at || event.commit_no < last.commit_no)
+        if let Some((recorded_at, commit_no)) = self.last
+            && (event.recorded_at < recorded_at || event.commit_no < commit_no)
         {
             return differs("the event is older than the one before it");
         }
-        let known = self.streams.get(&event.stream).copied();
-        let expected =
-            if self.whole { Some(known.unwrap_or(0) + 1) } else { known.map(|of| of + 1) };
-        if expected.is_some_and(|expected| event.sequence != expected) {
-            return differs("the event is not the next of its stream");
+        match self.streams.get_mut(&event.stream) {
+            Some((sequence, _)) if event.sequence != *sequence + 1 => {
+                return differs("the event is not the next of its stream");
+            }
+            Some(known) => *known = (event.sequence, position),
+            None if self.whole && event.sequence != 1 => {
+                return differs("the event is not the first of its stream");
+            }
+            None => drop(self.streams.insert(event.stream.clone(), (event.sequence, position))),
         }
-        self.streams.insert(event.stream.clone(), event.sequence);
         let nodes = &mut self.nodes;
         self.edge.push(event.leaf, |node, hash| {
             if node.level % 8 == 0 {
                 nodes.push((node, *hash));
             }
         });
-        (self.position, self.chain, self.last) = (position, chain, Some(event.clone()));
+        (self.position, self.chain) = (position, chain);
+        self.last = Some((event.recorded_at, event.commit_no));
         Ok(())
     }
 
     /// The nodes that these events completed are stored as they are.
     async fn compare_nodes(&mut self, pool: &PgPool) -> Result<(), VerifyError> {
-        for (node, hash) in self.nodes.drain(..) {
-            let row = sqlx::query("select hash from log_node where level = $1 and index = $2")
-                .bind(i32::from(node.level))
-                .bind(bigint(node.index))
-                .fetch_optional(pool)
-                .await?;
-            let found: Option<Vec<u8>> = row.map(|row| row.try_get(0)).transpose()?;
-            if found.is_none_or(|found| found != hash) {
+        let nodes = std::mem::take(&mut self.nodes);
+        let rows = sqlx::query(
+            "select w.n, o.hash from unnest($1::integer[], $2::bigint[]) with ordinality as w(level, index, n) \
+             join log_node o on o.level = w.level and o.index = w.index",
+        )
+        .bind(nodes.iter().map(|(node, _)| i32::from(node.level)).collect::<Vec<_>>())
+        .bind(nodes.iter().map(|(node, _)| bigint(node.index)).collect::<Vec<_>>())
+        .fetch_all(pool)
+        .await?;
+        let mut found = HashMap::new();
+        for row in &rows {
+            found.insert(row.try_get::<i64, _>("n")?, row.try_get::<Vec<u8>, _>("hash")?);
+        }
+        for (n, (node, hash)) in (1..).zip(&nodes) {
+            if found.get(&n).is_none_or(|found| found[..] != hash[..]) {
                 let position = ((node.index + 1) << node.level).min(self.position);
                 let what = format!("node {} of level {} is another", node.index, node.level);
                 return Err(Difference { position, what }.into());
@@ -194,35 +215,44 @@ impl Walk {
         Ok(())
     }
 
-    /// No stream's version is behind its events.
-    async fn compare_streams(&self, pool: &PgPool, events: &[Stored]) -> Result<(), VerifyError> {
-        let mut last: HashMap<&StreamId, &Stored> = HashMap::new();
-        last.extend(events.iter().map(|event| (&event.stream, event)));
-        let column = |of: fn(&StreamId) -> &str| last.keys().map(|id| of(id)).collect::<Vec<_>>();
-        let rows = sqlx::query(
-            "select aggregate_type, aggregate_id, version from log_stream \
-             where (aggregate_type, aggregate_id) in (select * from unnest($1::text[], $2::text[]))",
-        )
-        .bind(column(|id| &id.aggregate_type))
-        .bind(column(|id| &id.aggregate_id))
-        .fetch_all(pool)
-        .await?;
-        let mut versions = HashMap::new();
-        for row in &rows {
-            let stream = StreamId::new(row.try_get::<String, _>(0)?, row.try_get::<String, _>(1)?);
-            versions.insert(stream, number(row.try_get(2)?));
+    /// Every stream's version is its last event's sequence, and no stream is without events.
+    async fn compare_streams(&mut self, pool: &PgPool, end: u64) -> Result<(), VerifyError> {
+        let mut after = (String::new(), String::new());
+        loop {
+            let rows = sqlx::query(
+                "select aggregate_type, aggregate_id, version, last_position from log_stream \
+                 where (aggregate_type, aggregate_id) > ($1, $2) \
+                 order by aggregate_type, aggregate_id limit $3",
+            )
+            .bind(&after.0)
+            .bind(&after.1)
+            .bind(i64::from(PAGE))
+            .fetch_all(pool)
+            .await?;
+            let Some(last) = rows.last() else { break };
+            after = (last.try_get(0)?, last.try_get(1)?);
+            for row in &rows {
+                let stream =
+                    StreamId::new(row.try_get::<String, _>(0)?, row.try_get::<String, _>(1)?);
+                let (version, position) = (number(row.try_get(2)?), number(row.try_get(3)?));
+                let differs = |position| {
+                    let what = format!("the version of {stream} is not its last event's");
+                    Err(Difference { position, what }.into())
+                };
+                match self.streams.remove(&stream) {
+                    // Others append while this runs.
+                    _ if position > end => {}
+                    Some(seen) if seen == (version, position) => {}
+                    Some((_, seen)) => return differs(seen),
+                    None if self.whole => return differs(position),
+                    None => {}
+                }
+            }
         }
-        let behind = last
-            .iter()
-            .filter(|(id, event)| {
-                versions.get(**id).is_none_or(|version| *version < event.sequence)
-            })
-            .map(|(id, event)| (event.position, id))
-            .min();
-        match behind {
+        match self.streams.iter().map(|(stream, (_, position))| (*position, stream)).min() {
             None => Ok(()),
-            Some((position, id)) => {
-                Err(Difference { position, what: format!("the version of {id} is behind") }.into())
+            Some((position, stream)) => {
+                Err(Difference { position, what: format!("{stream} has no version") }.into())
             }
         }
     }

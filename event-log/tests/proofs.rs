@@ -111,6 +111,12 @@ async fn whatever_is_tampered_with_is_found_where_it_is() {
         ),
         ("a node", "update log_node set hash = sha256('x') where index = 1", 512),
         ("a missing node", "delete from log_node where index = 2", 768),
+        (
+            "a stream's place",
+            "update log_stream set last_position = 5 where aggregate_id = '3'",
+            769,
+        ),
+        ("a missing stream", "delete from log_stream where aggregate_id = '3'", 769),
         ("a stream's version", "update log_stream set version = 500 where aggregate_id = '3'", 769),
     ] {
         let database = database().await;
