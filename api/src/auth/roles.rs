@@ -53,6 +53,7 @@ pub const ROUTES: &[(&str, &str, Needs)] = &[
     ("POST", "/v1/apps/{app}/sync", Needs::Owner),
     ("GET", "/v1/builds", Needs::Viewer),
     ("GET", "/v1/builds/{build}", Needs::Viewer),
+    ("POST", "/v1/builds/{build}/retry", Needs::Owner),
     ("GET", "/v1/installs", Needs::Viewer),
     ("POST", "/v1/installs", Needs::Owner),
     ("GET", "/v1/installs/{install}", Needs::Viewer),

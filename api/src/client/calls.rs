@@ -64,6 +64,11 @@ impl Client {
         self.fresh(&format!("/v1/builds/{build}"), &()).await
     }
 
+    /// Build again what failed in the newest config version.
+    pub async fn retry_build(&self, build: BuildId) -> Said<builds::BuildsRetried> {
+        self.change(Method::POST, &format!("/v1/builds/{build}/retry"), &json!({})).await
+    }
+
     /// Make an install.
     pub async fn create_install(
         &self,

@@ -4,15 +4,16 @@ use domain::ids::BuildId;
 use projections::views::builds as views;
 use schemas::control::{
     Page,
-    builds::{Build, BuildsQuery},
+    apps::BuildRequested,
+    builds::{Build, BuildsQuery, BuildsRetried},
 };
 
-use super::{lookup::Lookup, part::Part, show};
+use super::{ask::Ask, lookup::Lookup, part::Part, show};
 use crate::{
     extract::{Path, Query},
     problem::{Answer, Problem},
     state::App,
-    usecases::apps,
+    usecases::{apps, rebuild},
 };
 
 /// Builds, the newest first
@@ -52,4 +53,24 @@ pub async fn show(State(app): State<App>, Path(build): Path<BuildId>) -> Answer<
     let row = views::build(&app.pool, build).await?;
     let row = row.ok_or_else(|| Problem::not_found(build))?;
     Ok(Json(show::build(&mut Lookup::new(&app), &row).await?))
+}
+
+/// Build again what failed in the newest config version
+///
+/// The same bundle becomes the next config version, with new builds where the old ones failed.
+#[utoipa::path(
+    post, path = "/v1/builds/{build}/retry", tag = "builds",
+    params(("build" = String, Path, description = "A build that failed")),
+    responses((status = 200, body = BuildsRetried)),
+)]
+pub async fn retry(
+    State(app): State<App>,
+    Path(build): Path<BuildId>,
+    Ask { call, .. }: Ask,
+) -> Answer<BuildsRetried> {
+    let done = rebuild::again(&app, &call, build).await?;
+    let rebuild::Rebuilt { app, version, builds } = done.answer;
+    let builds = builds.into_iter().map(|(component, id)| BuildRequested { id, component });
+    let (builds, position) = (builds.collect(), done.position);
+    Ok(Json(BuildsRetried { app, version, builds, position }))
 }

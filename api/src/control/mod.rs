@@ -46,6 +46,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .merge(apps::large())
         .routes(routes!(builds::list))
         .routes(routes!(builds::show))
+        .routes(routes!(builds::retry))
         .routes(routes!(installs::list, installs::create))
         .routes(routes!(installs::show, installs::update))
         .routes(routes!(installs::state))

@@ -4,5 +4,6 @@ pub mod builds;
 pub mod enrolments;
 pub mod installs;
 pub mod jobs;
+pub mod rebuild;
 pub mod runs;
 pub mod steps;

@@ -28,7 +28,10 @@ impl Decider for App {
             },
             AppCommand::Publish { .. } if self.name.is_none() => Err(AppError::NotFound),
             AppCommand::Publish { bundle, components } => {
-                if self.latest().is_some_and(|latest| latest.bundle == bundle) {
+                // The same bytes built anew are another version: a version names its builds.
+                let same =
+                    |latest: &Published| latest.bundle == bundle && latest.components == components;
+                if self.latest().is_some_and(same) {
                     return Ok(vec![]);
                 }
                 self.check(&components)?;

@@ -71,6 +71,20 @@ pub struct Artifact {
     pub size_bytes: u64,
 }
 
+/// What failed is built again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct BuildsRetried {
+    /// Of which app.
+    #[schema(value_type = String)]
+    pub app: AppId,
+    /// The config version that has the new builds.
+    pub version: u32,
+    /// One for each component whose build had failed.
+    pub builds: Vec<super::apps::BuildRequested>,
+    /// Visible from here.
+    pub position: u64,
+}
+
 /// Which builds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]

@@ -19,7 +19,8 @@ pub enum Audit {
     /// Print events: a table, or one JSON document per line with -o ndjson
     #[command(after_help = "\
 Examples:
-  stead audit events --stream install/ins_01JD… -o ndjson
+  stead audit events --install acme
+  stead audit events --stream run/run_01JD… -o ndjson
   stead audit events --type run.approved --since 2026-11-20T00:00:00Z
   stead audit events --actor prn_01JD…
   stead audit events --follow")]

@@ -23,6 +23,12 @@ Examples:
         /// The build's id
         build: BuildId,
     },
+    /// Build again what failed in the newest config version, as the next one
+    #[command(after_help = "Example:\n  stead builds retry bld_01JD…")]
+    Retry {
+        /// A build that failed
+        build: BuildId,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -48,6 +54,17 @@ pub async fn run(verb: Builds, settings: &Settings) -> Result<(), Failure> {
         Builds::Show { build } => {
             let build = desk.client.build(build).await?;
             desk.screen.one(&build, |screen| show(&build, screen))
+        }
+        Builds::Retry { build } => {
+            let again = desk.client.retry_build(build).await?;
+            desk.screen.one(&again, |_| {
+                let version = again.version;
+                let mut text = format!("Version {version} builds again what failed:\n");
+                for build in &again.builds {
+                    text += &format!("  building {}: {}\n", build.component, build.id);
+                }
+                text + &format!("Move installs to it: stead installs upgrade NAME --to {version}\n")
+            })
         }
     }
 }
@@ -98,7 +115,7 @@ fn show(build: &Build, screen: &crate::render::Screen) -> String {
     if let Some(reason) = &build.reason {
         let detail = build.detail.as_deref().unwrap_or_default();
         text += &format!("  failed     {reason}: {detail}\n");
-        text += "  try        correct the source and sync again: that builds it again\n";
+        text += &format!("  try        stead builds retry {}\n", build.id);
     }
     if let Some(job) = &build.job {
         text += &format!("  log        stead jobs logs {job}\n");

@@ -2,7 +2,7 @@
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use super::with_install;
+use super::{owner, with_install};
 use crate::server::testing::Started;
 
 async fn send(started: &Started, path: &str, key: &str, body: &Value) -> (StatusCode, Value) {
@@ -13,7 +13,7 @@ async fn send(started: &Started, path: &str, key: &str, body: &Value) -> (Status
 
 #[tokio::test]
 async fn the_same_key_gives_the_same_answer_without_its_secrets() {
-    let (started, owner, _) = with_install().await;
+    let (started, _, _) = with_install().await;
     let body = json!({"app": "shop", "name": "beta", "inputs": {"size": "1"}});
     let (status, first) = send(&started, "/v1/installs", "k1", &body).await;
     assert_eq!(status, 200, "{first}");
@@ -21,7 +21,7 @@ async fn the_same_key_gives_the_same_answer_without_its_secrets() {
     assert_eq!(status, 200, "{second}");
     assert_eq!((&first["id"], &first["position"]), (&second["id"], &second["position"]));
     assert!(first.get("enrolment").is_some() && second.get("enrolment").is_none());
-    assert_eq!(owner.installs(&Default::default()).await.unwrap().items.len(), 2);
+    assert_eq!(owner(&started).installs(&Default::default()).await.unwrap().items.len(), 2);
     let kept = "select string_agg(answer::text, '') from log_command";
     let kept: String = sqlx::query_scalar(kept).fetch_one(&started.app().pool).await.unwrap();
     let secret = first["enrolment"]["token"].as_str().unwrap();
@@ -30,7 +30,7 @@ async fn the_same_key_gives_the_same_answer_without_its_secrets() {
 
 #[tokio::test]
 async fn a_key_belongs_to_one_request_and_two_at_once_are_one() {
-    let (started, owner, _) = with_install().await;
+    let (started, _, _) = with_install().await;
     let body = json!({"app": "shop", "name": "beta", "inputs": {"size": "1"}});
     let other = json!({"app": "shop", "name": "gamma", "inputs": {"size": "1"}});
     let all =
@@ -39,7 +39,7 @@ async fn a_key_belongs_to_one_request_and_two_at_once_are_one() {
     let ids: std::collections::BTreeSet<_> =
         all.iter().filter(|(s, _)| s.is_success()).map(|(_, v)| v["id"].to_string()).collect();
     assert_eq!(ids.len(), 1, "{all:?}");
-    assert_eq!(owner.installs(&Default::default()).await.unwrap().items.len(), 2);
+    assert_eq!(owner(&started).installs(&Default::default()).await.unwrap().items.len(), 2);
     let (status, refused) = send(&started, "/v1/installs", "k1", &other).await;
     assert_eq!((status.as_u16(), &refused["code"]), (422, &json!("idempotency_mismatch")));
     let (status, _) = send(&started, "/v1/installs", &"k".repeat(129), &other).await;

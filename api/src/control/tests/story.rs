@@ -59,7 +59,8 @@ async fn an_install_is_made_shown_and_changed_and_says_what_it_waits_for() {
     let install = owner.install("acme").await.unwrap();
     assert_eq!((install.id, install.state.as_str()), (made.id, "waiting_for_runner"));
     assert_eq!(install.components.len(), 2);
-    assert_eq!(install, owner.install(&made.id.to_string()).await.unwrap());
+    let by_id = owner.install(&made.id.to_string()).await.unwrap();
+    assert_eq!((install.id, install.components), (by_id.id, by_id.components));
 
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
     let done = owner.update_install("acme", &on).await.unwrap();
@@ -87,7 +88,7 @@ async fn an_install_is_made_shown_and_changed_and_says_what_it_waits_for() {
 }
 
 #[tokio::test]
-async fn a_queued_job_says_what_it_waits_for_and_is_cancelled_at_once() {
+async fn a_queued_job_says_what_it_waits_for_is_cancelled_and_its_build_retried() {
     let (_started, owner, _) = with_install().await;
     // The builds' jobs are queued by a policy, a moment after the sync.
     let mut jobs = vec![];
@@ -106,6 +107,18 @@ async fn a_queued_job_says_what_it_waits_for_and_is_cancelled_at_once() {
     let gone = owner.job(job.id).await.unwrap();
     assert_eq!((gone.state.as_str(), gone.attempts.len()), ("cancelled", 0));
     assert_eq!(refused(owner.log(job.id, 1, 0).await).0, 404);
+
+    // Its build has failed then, a moment later, and is built again as a version of its own.
+    let build = job.build.unwrap();
+    while owner.build(build).await.unwrap().ended_at.is_none() {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let again = owner.retry_build(build).await.unwrap();
+    assert_eq!((again.version, again.builds.len()), (2, 1));
+    let diff = owner.diff("shop", &DiffQuery::default()).await.unwrap();
+    assert!(diff.changes.is_empty(), "{diff:?}");
+    assert_eq!(refused(owner.retry_build(build).await), (409, "refused".into()));
+    assert_eq!(refused(owner.retry_build(again.builds[0].id).await), (409, "refused".into()));
 }
 
 #[tokio::test]

@@ -23,6 +23,9 @@ pub struct Events {
     /// Of one stream, `install/ins_01JD…`, or of all of a type, `install`
     #[arg(long)]
     stream: Option<String>,
+    /// Of one install: its name or id
+    #[arg(long, conflicts_with = "stream")]
+    install: Option<String>,
     /// Of one type, `run.approved`, or of all of an aggregate, `run.`
     #[arg(long = "type")]
     event_type: Option<String>,
@@ -48,9 +51,13 @@ pub struct Events {
 
 pub async fn print(desk: &Desk, ask: Events) -> Result<(), Failure> {
     let mut printer = Printer { desk, left: ask.limit, all: Vec::new() };
+    let stream = match ask.install {
+        Some(install) => Some(format!("install/{}", desk.client.install(&install).await?.id)),
+        None => ask.stream,
+    };
     let mut query = EventsQuery {
         after: Some(ask.after),
-        stream: ask.stream,
+        stream,
         event_type: ask.event_type,
         actor: ask.actor,
         since: ask.since,
