@@ -121,6 +121,14 @@ impl JobDir {
     pub fn reserve(&self) -> PathBuf {
         self.0.join("reserve")
     }
+    /// Temporary files of the child.
+    pub fn scratch(&self) -> PathBuf {
+        self.0.join("tmp")
+    }
+    /// Where scripts hand in values to redact, while the shim lives.
+    pub fn redact(&self) -> PathBuf {
+        self.0.join("redact")
+    }
     /// What the shim itself had to say when it could not write a log.
     pub fn shim_errors(&self) -> PathBuf {
         self.0.join("shim.stderr")

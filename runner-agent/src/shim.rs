@@ -78,6 +78,8 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     recorder.pen().finish(last)?;
     // The child may have written secrets there.
     let _best_effort = fs::remove_dir_all(dir.work());
+    let _best_effort = fs::remove_dir_all(dir.scratch());
+    let _best_effort = crate::data::remove(&dir.redact());
     Ok(())
 }
 
@@ -166,7 +168,7 @@ fn environment(
 ) -> io::Result<BTreeMap<String, String>> {
     let work = dir.work().display().to_string();
     // Beside the work directory, which a plugin may expect to be empty.
-    let scratch = dir.root().join("tmp");
+    let scratch = dir.scratch();
     crate::data::directory(&scratch)?;
     let mut env = order.pass_env.clone();
     let ours = [

@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Listen for values until the shim ends.
 pub fn listen(dir: &JobDir, recorder: &Recorder) -> io::Result<PathBuf> {
-    let path = dir.root().join("redact");
+    let path = dir.redact();
     let listener = UnixListener::bind(&path)?;
     let recorder = recorder.clone();
     tokio::spawn(async move {
