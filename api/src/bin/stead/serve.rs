@@ -100,7 +100,7 @@ impl Serve {
         let options = self.common.options(data, database, self.connections);
         let server = Server::start(Options { owner: owner.transpose()?, ..options }).await?;
         self.common.announce(&server.ready, output)?;
-        told.to_stop().await;
+        told.heard().await;
         server.stop().await;
         Ok(())
     }
@@ -183,7 +183,7 @@ impl Told {
     }
 
     /// Until somebody says stop. Whoever says it again does not want to wait.
-    pub async fn to_stop(mut self) {
+    pub async fn heard(mut self) {
         self.either().await;
         tokio::spawn(async move {
             self.either().await;

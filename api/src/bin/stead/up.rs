@@ -85,7 +85,7 @@ impl Up {
 /// Until somebody says stop; a Postgres that ends by itself is started again, unless it keeps ending.
 async fn supervise(postgres: &mut Embedded, told: Told) -> anyhow::Result<()> {
     let mut starts = vec![Instant::now()];
-    let mut told = std::pin::pin!(told.to_stop());
+    let mut told = std::pin::pin!(told.heard());
     loop {
         tokio::select! {
             () = &mut told => return Ok(()),
