@@ -1,4 +1,6 @@
 //! The state of the dispatcher, behind one lock that is never held over an await.
+use std::collections::HashMap;
+
 use domain::{
     decider::Timestamp,
     ids::{JobId, RunnerId, SessionId},
@@ -14,6 +16,7 @@ use super::{
     offers::{Offer, Offers, Room},
     outbox::About,
     rates::Rates,
+    say::say_intake,
     session::{Known, Roster, Session, Wake},
     words,
 };
@@ -36,6 +39,8 @@ pub struct Desk {
     pub roster: Roster,
     /// What is on offer.
     pub offers: Offers,
+    /// How many read each job's log along.
+    pub(super) tails: HashMap<JobId, u32>,
     /// How often runners call.
     pub rates: Rates,
     /// The server stops: no poll is parked any more.
@@ -57,8 +62,13 @@ impl Desk {
                 }
             }
             JobEvent::CancelRequested { .. } => self.say_cancel(job),
-            JobEvent::Claimed { .. }
-            | JobEvent::Succeeded { .. }
+            JobEvent::Claimed { .. } => {
+                self.withdraw_offer(job);
+                if self.tails.contains_key(&job) {
+                    self.say_tail(job);
+                }
+            }
+            JobEvent::Succeeded { .. }
             | JobEvent::Failed { .. }
             | JobEvent::Cancelled { .. }
             | JobEvent::OutcomeUnknown { .. }
@@ -157,36 +167,6 @@ impl Desk {
         news
     }
 
-    /// Say something to a runner: kept until it is heard, and its parked poll goes on.
-    pub fn say(&mut self, runner: RunnerId, about: About, directive: Directive) -> bool {
-        let session = self.roster.get_mut(runner).and_then(|known| known.session.as_mut());
-        session.is_some_and(|session| {
-            let news = session.outbox.push(about, directive);
-            if news {
-                session.wake(Wake::News);
-            }
-            news
-        })
-    }
-
-    /// Tell the runner that holds a job that somebody wants it to end.
-    pub fn say_cancel(&mut self, job: JobId) {
-        let Some(tracked) = self.board.get(job) else { return };
-        let (Some(held), Some(pending)) = (tracked.held(), words::pending_cancel(&tracked.job))
-        else {
-            return;
-        };
-        let (execution, runner) = (held.id, held.runner);
-        let directive = Directive::Cancel {
-            job,
-            execution,
-            reason: pending.reason,
-            grace_s: pending.grace_s,
-            force: pending.force,
-        };
-        self.say(runner, About::Cancel(execution, pending.force), directive);
-    }
-
     /// How much more a runner can take; nothing when it is not there or not to get anything.
     fn room(&self, runner: RunnerId, now: Moment, timing: &Timing) -> Option<Room> {
         let known = self.roster.get(runner)?;
@@ -240,6 +220,9 @@ impl Desk {
         }
         for job in held {
             self.say_cancel(job);
+            if self.tails.contains_key(&job) {
+                self.say_tail(job);
+            }
         }
         self.roster.get_mut(runner)
     }
@@ -257,22 +240,5 @@ impl Desk {
         {
             ended.wake(Wake::Released);
         }
-    }
-}
-
-/// Tell a session whether it may take new work, when that changed.
-fn say_intake(session: &mut Session, drained: bool) {
-    let directive = if drained {
-        Directive::Drain { reason: "the runner was drained at the control plane".into() }
-    } else {
-        Directive::Resume
-    };
-    // Only a change is said: who was never drained need not be told to go on.
-    let changed = session.drained != drained;
-    session.drained = drained;
-    if changed {
-        session.outbox.withdraw(About::Intake);
-        session.outbox.push(About::Intake, directive);
-        session.wake(Wake::News);
     }
 }

@@ -17,6 +17,7 @@ mod offers;
 mod outbox;
 mod poll;
 mod rates;
+mod say;
 mod session;
 mod start;
 mod timing;
@@ -180,18 +181,10 @@ impl Dispatch {
         Some(self.desk().roster.get(runner)?.session.as_ref()?.id)
     }
 
-    /// Somebody reads a job's log along, or no longer does: its runner sends more or less often.
+    /// Somebody reads a job's log along, or no longer does. Each `true` is followed by one `false`.
+    /// While anybody reads, the job's runner sends more often.
     pub fn tail(&self, job: JobId, on: bool) {
-        let mut desk = self.desk();
-        let Some(runner) = desk.board.get(job).and_then(|tracked| Some(tracked.alive()?.runner))
-        else {
-            return;
-        };
-        let session = desk.roster.get_mut(runner).and_then(|known| known.session.as_mut());
-        if let Some(session) = session {
-            session.outbox.withdraw(outbox::About::Tail(job));
-        }
-        desk.say(runner, outbox::About::Tail(job), schemas::runner::Directive::Tail { job, on });
+        self.desk().tail(job, on);
     }
 
     /// How many there are of what, for the metrics.

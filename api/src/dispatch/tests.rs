@@ -375,3 +375,25 @@ async fn the_counts_of_offers_are_those_of_the_offers() {
     assert_eq!(offers.expired(until).len(), 1);
     assert_eq!((offers.load(runner(1)), offers.load(runner(2))), ((0, 0), (0, 0)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_runner_sends_often_until_the_last_one_stops_reading() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    let job = job(7);
+    // Two read along before anybody has the job.
+    dispatch.tail(job, true);
+    dispatch.tail(job, true);
+    happens(&dispatch, 7, 1, queued(JobKind::Apply, 1));
+    happens(&dispatch, 7, 2, claimed(1, 1));
+    let told =
+        |directives: Vec<Directive>| directives.contains(&Directive::Tail { job, on: false });
+    let first = poll(&dispatch, 1, &ask(1, 1)).await.unwrap();
+    assert_eq!(directives(first.clone()), [Directive::Tail { job, on: true }]);
+    let Polled::News { directives: sent, .. } = first else { panic!() };
+    dispatch.tail(job, false);
+    let heard = Poll { ack: vec![sent[0].id.clone()], ..ask(1, 1) };
+    assert_eq!(poll(&dispatch, 1, &heard).await, Ok(Polled::Nothing), "one still reads");
+    dispatch.tail(job, false);
+    assert!(told(directives(poll(&dispatch, 1, &ask(1, 1)).await.unwrap())));
+}

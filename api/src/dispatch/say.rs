@@ -1,0 +1,85 @@
+//! What runners are told without having asked: kept until it is heard, and a parked poll goes on.
+use domain::ids::{JobId, RunnerId};
+use schemas::runner::Directive;
+
+use super::{
+    desk::Desk,
+    outbox::About,
+    session::{Session, Wake},
+    words,
+};
+
+impl Desk {
+    /// Say something to a runner: kept until it is heard, and its parked poll goes on.
+    pub fn say(&mut self, runner: RunnerId, about: About, directive: Directive) -> bool {
+        let session = self.roster.get_mut(runner).and_then(|known| known.session.as_mut());
+        session.is_some_and(|session| {
+            let news = session.outbox.push(about, directive);
+            if news {
+                session.wake(Wake::News);
+            }
+            news
+        })
+    }
+
+    /// Tell the runner that holds a job that somebody wants it to end.
+    pub fn say_cancel(&mut self, job: JobId) {
+        let Some(tracked) = self.board.get(job) else { return };
+        let (Some(held), Some(pending)) = (tracked.held(), words::pending_cancel(&tracked.job))
+        else {
+            return;
+        };
+        let (execution, runner) = (held.id, held.runner);
+        let directive = Directive::Cancel {
+            job,
+            execution,
+            reason: pending.reason,
+            grace_s: pending.grace_s,
+            force: pending.force,
+        };
+        self.say(runner, About::Cancel(execution, pending.force), directive);
+    }
+
+    /// One more, or one less, reads a job's log along.
+    pub fn tail(&mut self, job: JobId, on: bool) {
+        let before = self.tails.get(&job).copied().unwrap_or_default();
+        let after = if on { before.saturating_add(1) } else { before.saturating_sub(1) };
+        if after == 0 {
+            self.tails.remove(&job);
+        } else {
+            self.tails.insert(job, after);
+        }
+        if (before == 0) != (after == 0) {
+            self.say_tail(job);
+        }
+    }
+
+    /// Tell the runner that has a job whether anybody reads its log along.
+    pub(super) fn say_tail(&mut self, job: JobId) {
+        let alive = self.board.get(job).and_then(|tracked| Some(tracked.alive()?.runner));
+        let Some(runner) = alive else { return };
+        if let Some(session) = self.roster.get_mut(runner).and_then(|known| known.session.as_mut())
+        {
+            session.outbox.withdraw(About::Tail(job));
+        }
+        let on = self.tails.contains_key(&job);
+        self.say(runner, About::Tail(job), Directive::Tail { job, on });
+    }
+}
+
+/// Tell a session whether it may take new work, when that changed.
+pub(super) fn say_intake(session: &mut Session, drained: bool) {
+    let directive = if drained {
+        Directive::Drain { reason: "the runner was drained at the control plane".into() }
+    } else {
+        Directive::Resume
+    };
+    // Only a change is said: who was never drained need not be told to go on.
+    let changed = session.drained != drained;
+    session.drained = drained;
+    if changed {
+        session.outbox.withdraw(About::Intake);
+        session.outbox.push(About::Intake, directive);
+        session.wake(Wake::News);
+    }
+}
