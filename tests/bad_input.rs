@@ -92,7 +92,7 @@ const BROKEN: [(&str, Break, &[&str]); 13] = [
             replace(
                 &app.join("components/edge.toml"),
                 "{{ .nuon.inputs.inputs.tls }}",
-                "{{ nope 1 }}",
+                "{{ nope .nuon.install.id }}",
             )
         },
         &["components/edge.toml:13:", "nope"],
@@ -150,6 +150,9 @@ fn archive(path: &str, kind: tar::EntryType, content: &[u8]) -> Vec<u8> {
     header.as_mut_bytes()[..path.len()].copy_from_slice(path.as_bytes());
     header.set_entry_type(kind);
     header.set_mode(0o644);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
     header.set_size(content.len() as u64);
     header.set_cksum();
     let mut builder = tar::Builder::new(Vec::new());

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use crate::{Answer, call, in_ci, until};
 
 const REGION: &str = "us-east-1";
+const FORM: &str = "application/x-www-form-urlencoded";
 
 /// A running moto server.
 pub struct Moto {
@@ -64,10 +65,8 @@ impl Moto {
         let scope = format!("AKIAEXAMPLE/20260101/{REGION}/{service}/aws4_request");
         let signed = "SignedHeaders=host, Signature=0";
         let authorization = format!("AWS4-HMAC-SHA256 Credential={scope}, {signed}");
-        let headers = [
-            ("Authorization", authorization.as_str()),
-            ("Content-Type", "application/x-www-form-urlencoded"),
-        ];
+        let kind = if service == "s3" { "application/xml" } else { FORM };
+        let headers = [("Authorization", authorization.as_str()), ("Content-Type", kind)];
         call(method, &format!("{}{path}", self.url()), &headers, body.as_bytes())
     }
 

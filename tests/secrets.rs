@@ -1,0 +1,184 @@
+//! A secret of the customer's environment is in nothing that leaves the customer, nor in what the runner
+//! keeps: not one that no job was given, and not one that a job was given and wrote wherever it could.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use tests::{Customer, Server, edge_api, stdout_of, succeeded, terraform_or_skip, until_some};
+
+/// In the runner's environment only.
+const KEPT: &str = "kept-4f1d8a90c2b7e653";
+/// Given to every job.
+const PASSED: &str = "passed/9b0e+77a1=d4c8f2";
+
+/// Every way in which a job of this test writes the secret that it was given.
+const ECHOES: &str = r#"
+echo "plain: $STEAD_CANARY_PASSED"
+echo "in base64: $(printf %s "$STEAD_CANARY_PASSED" | base64)"
+echo "in base64, moved: $(printf 'x%s' "$STEAD_CANARY_PASSED" | base64)"
+echo "in hexadecimal: $(printf %s "$STEAD_CANARY_PASSED" | od -An -tx1 | tr -d ' \n')"
+echo "to the other stream: $STEAD_CANARY_PASSED" >&2
+env
+echo "not given: ${STEAD_CANARY_KEPT:-nothing}"
+"#;
+
+/// What must be nowhere.
+fn patterns() -> Vec<(String, Vec<u8>)> {
+    let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let mut all = Vec::new();
+    for secret in [KEPT, PASSED] {
+        let base64 =
+            stdout_of(Command::new("sh").args(["-c", "printf %s \"$0\" | base64", secret]));
+        for (how, text) in [
+            ("as it is", secret.to_string()),
+            ("in base64", base64.trim().trim_end_matches('=').to_string()),
+            ("in hexadecimal", hex(secret)),
+            ("in capital hexadecimal", hex(secret).to_uppercase()),
+        ] {
+            // A dump writes bytes in hexadecimal.
+            all.push((format!("{secret} {how}, dumped"), hex(&text).into_bytes()));
+            all.push((format!("{secret} {how}"), text.into_bytes()));
+        }
+    }
+    all
+}
+
+#[track_caller]
+fn is_clean(what: &str, bytes: &[u8]) {
+    for (name, pattern) in patterns() {
+        let found = bytes.windows(pattern.len()).position(|window| window == pattern);
+        if let Some(at) = found {
+            let around = &bytes[at.saturating_sub(120)..(at + pattern.len() + 40).min(bytes.len())];
+            panic!("{what} holds {name}: …{}…", String::from_utf8_lossy(around));
+        }
+    }
+}
+
+/// Every regular file below.
+fn files(dir: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap().filter_map(Result::ok) {
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            files(&entry.path(), into);
+        } else if kind.is_file() {
+            into.push(entry.path());
+        }
+    }
+}
+
+/// `edge-api` with modules and an action that write what they were given.
+fn telling(server: &Server) -> PathBuf {
+    let app = edge_api(server.dir());
+    let append = |file: &Path| {
+        let text = fs::read_to_string(file).unwrap();
+        fs::write(file, text + ECHOES).unwrap();
+    };
+    for module in ["api", "cache", "database", "edge", "network"] {
+        append(&app.join("modules").join(module).join("effect.sh"));
+    }
+    let action = app.join("actions/smoke_test.sh");
+    append(&action);
+    let outputs = r#"printf '{"told": "%s"}\n' "$STEAD_CANARY_PASSED" >> "$STEAD_OUTPUT_FILE""#;
+    let text = fs::read_to_string(&action).unwrap();
+    fs::write(&action, format!("{text}{outputs}\n")).unwrap();
+    app
+}
+
+/// The dump that an operator's backup makes.
+fn dump(server: &Server) -> Vec<u8> {
+    let mut found = vec![PathBuf::from("pg_dump")];
+    if let Ok(versions) = fs::read_dir("/usr/lib/postgresql") {
+        found.extend(versions.filter_map(Result::ok).map(|dir| dir.path().join("bin/pg_dump")));
+    }
+    found.extend(std::env::var_os("STEAD_PG_BIN").map(|dir| Path::new(&dir).join("pg_dump")));
+    let works = |path: &&PathBuf| Command::new(path).arg("--version").output().is_ok();
+    // The newest one reads what all others have made.
+    let program = found.iter().rfind(works).unwrap_or_else(|| panic!("no pg_dump in {found:?}"));
+    let url = server.database().replace("stead_app@", "stead_owner@");
+    let output = Command::new(program).arg("--dbname").arg(url).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stdout.len() > 10_000, "a dump of {} bytes", output.stdout.len());
+    output.stdout
+}
+
+#[test]
+fn a_canary_is_nowhere() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let loud = ["--log", "debug,hyper=info,h2=info,rustls=info,sqlx=warn"];
+    let server = Server::up_with("127.0.0.1:0", &loud);
+    let app = telling(&server);
+    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    let words = ["--auto-approve", "--input", "company=Acme"];
+    let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &words[..]].concat());
+    let enrolment = created["enrolment"]["token"].as_str().unwrap();
+    let runner = Customer::new(&server, "customer")
+        .env("RUST_LOG", "debug,hyper=info,h2=info,rustls=info")
+        .env("STEAD_CANARY_KEPT", KEPT)
+        .pass("STEAD_CANARY_PASSED", PASSED)
+        .start(&server, enrolment);
+    let none = std::time::Duration::from_secs(60);
+    until_some("the provision run", none, || {
+        server.ask(&["runs", "list", "--install", "acme"]).as_array()?.first().cloned()
+    });
+    succeeded(&server, "acme");
+    server.ask(&["installs", "action", "acme", "smoke_test"]);
+    let action = succeeded(&server, "acme");
+
+    // The jobs did write it, and what they wrote is there without it.
+    let job = action["dag"][0]["job"].as_str().unwrap();
+    let told = stdout_of(server.stead_for_people().args(["jobs", "logs", job]));
+    assert!(told.contains("plain: [redacted]"), "{told}");
+    assert!(told.contains("to the other stream: [redacted]"), "{told}");
+    assert!(told.contains("not given: nothing"), "{told}");
+
+    // What people and programs get.
+    for job in server.ask(&["jobs", "list"]).as_array().unwrap() {
+        let id = job["id"].as_str().unwrap();
+        let log = server.stead_for_people().args(["jobs", "logs", id]).output().unwrap();
+        is_clean(&format!("the log of {id}"), &log.stdout);
+    }
+    for run in server.ask(&["runs", "list"]).as_array().unwrap() {
+        let id = run["id"].as_str().unwrap();
+        let shown = stdout_of(server.stead().args(["runs", "show", id, "--plans"]));
+        is_clean(&format!("the plans of {id}"), shown.as_bytes());
+    }
+    for asked in [&["audit", "export"][..], &["installs", "state", "acme"]] {
+        let answer = stdout_of(server.stead().args(asked));
+        is_clean(&format!("{asked:?}"), answer.as_bytes());
+    }
+    let export = stdout_of(server.stead_for_people().args(["audit", "export"]));
+    let digests = export.split('"').filter(|word| word.starts_with("sha256:") && word.len() == 71);
+    let authorization = format!("Bearer {}", server.owner_token());
+    for digest in digests.collect::<std::collections::BTreeSet<_>>() {
+        let url = format!("{}/v1/blobs/{digest}", server.control());
+        let blob = tests::call("GET", &url, &[("Authorization", &authorization)], b"");
+        is_clean(&format!("the blob {digest}"), blob.body.as_bytes());
+    }
+
+    // What is on the disks: tables, spool, journal, plans, state, artifacts, the programs' own logs, which
+    // hold every URL that was called.
+    let dumped = dump(&server);
+    is_clean("the dump", &dumped);
+    let mut all = Vec::new();
+    files(server.dir(), &mut all);
+    let spool = runner.data().join("jobs");
+    assert!(all.iter().any(|file| file.starts_with(&spool)), "no spool in {}", spool.display());
+    assert!(all.contains(&runner.data().join("journal.ndjson")), "no journal");
+    for file in &all {
+        // Postgres moves its files while it works.
+        let Ok(bytes) = fs::read(file) else { continue };
+        is_clean(&file.display().to_string(), &bytes);
+    }
+
+    // Our own secrets: a token is not in what its bearer's calls leave behind.
+    let calls = server.log() + &runner.log();
+    for token in [enrolment.to_string(), server.owner_token()] {
+        assert!(!calls.contains(&token), "a token is in a program's log");
+        assert!(!String::from_utf8_lossy(&dumped).contains(&token), "a token is in the database");
+    }
+}

@@ -1,0 +1,200 @@
+//! What cannot start says why and leaves everything as it is; what cannot answer now says so and recovers.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::{
+    fs,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tests::{Answer, Server, call, position, program, settled, stdout_of, until, until_some};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// A `stead up` that is not to come up.
+fn up(data: &Path, control: &str) -> Output {
+    let child = Command::new("timeout")
+        .arg("60")
+        .arg(program("stead"))
+        .args(["up", "--no-build-runner", "--control-listen", control])
+        .args(["--runner-listen", "127.0.0.1:0", "--data"])
+        .arg(data)
+        .stdin(Stdio::null())
+        .output();
+    child.unwrap()
+}
+
+#[track_caller]
+fn refused(output: &Output, words: &[&str]) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let last = said.lines().rfind(|line| line.starts_with("error: "));
+    let last = last.unwrap_or_else(|| panic!("no error: {said}"));
+    assert!(words.iter().all(|word| last.contains(word)), "{words:?}: {last}");
+}
+
+#[test]
+fn a_port_or_a_data_directory_in_use_or_of_another_version_stops_a_start() {
+    let mut server = Server::up();
+    let before = settled(&server);
+    let address = server.control().strip_prefix("http://").unwrap().to_string();
+    let elsewhere = server.dir().join("other");
+    let output = up(&elsewhere, &address);
+    refused(&output, &["cannot listen on", &address, "choose another with --control-listen"]);
+    let pid = server.pid().to_string();
+    refused(&up(&server.data(), "127.0.0.1:0"), &[server.data().to_str().unwrap(), &pid]);
+    refused(&up(&server.dir().join("third"), "0.0.0.0:0"), &["plain HTTP", "--tls-cert"]);
+    assert_eq!(position(&server), before, "something was written");
+
+    // Nothing of a refused start goes on: its Postgres has ended with it.
+    let left = elsewhere.join("postgres/postmaster.pid");
+    assert!(!left.exists(), "{} is there", left.display());
+
+    // Made by a newer Postgres; put back, it starts as it was.
+    server.stop();
+    let version = server.data().join("postgres/PG_VERSION");
+    let kept = fs::read_to_string(&version).unwrap();
+    fs::write(&version, "99\n").unwrap();
+    refused(&up(&server.data(), "127.0.0.1:0"), &["made by Postgres 99", kept.trim()]);
+    fs::write(&version, kept).unwrap();
+    server.restart();
+    assert_eq!(settled(&server), before);
+}
+
+/// The postmaster of a data directory and its children.
+fn postgres(data: &Path) -> Vec<String> {
+    let file = fs::read_to_string(data.join("postgres/postmaster.pid")).unwrap();
+    let parent = file.lines().next().unwrap().trim().to_string();
+    let children = Command::new("pgrep").args(["-P", &parent]).output().unwrap();
+    let children = String::from_utf8_lossy(&children.stdout).into_owned();
+    let mut all = vec![parent];
+    all.extend(children.split_whitespace().map(String::from));
+    all
+}
+
+/// A signal to all of these; what is gone is gone.
+fn signal(name: &str, pids: &[String]) {
+    let _some_gone = Command::new("kill").arg(name).args(pids).output();
+}
+
+/// Goes on when the test is over, however it ends: what is stopped cannot be ended.
+struct Stopped(Vec<String>);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        signal("-CONT", &self.0);
+    }
+}
+
+fn get(server: &str, path: &str, token: &str) -> Answer {
+    let authorization = format!("Bearer {token}");
+    call("GET", &format!("{server}{path}"), &[("Authorization", &authorization)], b"")
+}
+
+#[track_caller]
+fn unavailable(answer: &Answer) {
+    assert_eq!((answer.status, answer.code().as_str()), (503, "unavailable"), "{answer:?}");
+    assert!(answer.headers.to_lowercase().contains("retry-after"), "{answer:?}");
+}
+
+#[test]
+fn a_database_that_does_not_answer_is_a_503_and_recovers() {
+    let server = Server::up();
+    let before = settled(&server);
+    let (control, token) = (server.control().to_string(), server.owner_token());
+    let stopped = Stopped(postgres(&server.data()));
+    signal("-STOP", &stopped.0);
+    let begun = Instant::now();
+    unavailable(&get(&control, "/readyz", &token));
+    assert_eq!(get(&control, "/healthz", &token).status, 200);
+    unavailable(&get(&control, "/v1/apps", &token));
+    assert!(begun.elapsed() < Duration::from_secs(25), "took {:?}", begun.elapsed());
+    drop(stopped);
+    until("the server to be ready", SOON, || get(&control, "/readyz", &token).status == 200);
+    assert_eq!(get(&control, "/v1/apps", &token).status, 200);
+    assert_eq!(settled(&server), before, "something was written");
+}
+
+/// A second server, on the database of the first.
+struct Second {
+    child: Child,
+    ready: Value,
+    log: PathBuf,
+}
+
+impl Second {
+    fn serve(first: &Server) -> Second {
+        let dir = first.dir().join("second");
+        fs::create_dir(&dir).unwrap();
+        let (ready, log) = (dir.join("ready.json"), dir.join("log"));
+        let mut command = Command::new(program("stead"));
+        command
+            .args(["serve", "--control-listen", "127.0.0.1:0", "--runner-listen", "127.0.0.1:0"])
+            .args(["--data", dir.join("data").to_str().unwrap()])
+            .args(["--ready-file", ready.to_str().unwrap()])
+            .env("DATABASE_URL", first.database())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(&log).unwrap())
+            .process_group(0);
+        let mut child = command.spawn().unwrap();
+        let ready = until_some("the second server", SOON, || {
+            let ended = child.try_wait().unwrap();
+            assert!(ended.is_none(), "{}", fs::read_to_string(&log).unwrap());
+            serde_json::from_slice(&fs::read(&ready).ok()?).ok()
+        });
+        Second { child, ready, log }
+    }
+}
+
+impl Drop for Second {
+    fn drop(&mut self) {
+        let pid = self.child.id().to_string();
+        let _gone = Command::new("kill").args(["-TERM", &pid]).output();
+        let _ended = self.child.wait();
+        if std::thread::panicking() {
+            let log = fs::read_to_string(&self.log).unwrap_or_default();
+            eprintln!("--- the second server's log ---\n{log}");
+        }
+    }
+}
+
+#[test]
+fn a_database_that_is_down_is_a_503_and_nothing_is_lost_or_done_twice() {
+    let mut first = Server::up();
+    let second = Second::serve(&first);
+    let control = second.ready["control"].as_str().unwrap();
+    let token = first.owner_token();
+    until("the token to be known", SOON, || get(control, "/v1/apps", &token).status == 200);
+    let before = settled(&first);
+    let authorization = format!("Bearer {token}");
+    let make = || {
+        let headers = [
+            ("Authorization", authorization.as_str()),
+            ("Content-Type", "application/json"),
+            ("Idempotency-Key", "once"),
+        ];
+        let body = json!({"role": "viewer"}).to_string();
+        call("POST", &format!("{control}/v1/tokens"), &headers, body.as_bytes())
+    };
+
+    // Stopping the first server stops the database under the second.
+    first.stop();
+    until("the database to be missed", SOON, || get(control, "/readyz", &token).status == 503);
+    unavailable(&get(control, "/v1/apps", &token));
+    unavailable(&make());
+    assert_eq!(get(control, "/healthz", &token).status, 200);
+    let output = second.ready["pid"].as_u64().unwrap().to_string();
+    assert!(Path::new("/proc").join(output).exists(), "the second server ended");
+
+    first.restart();
+    until("the second server to recover", SOON, || get(control, "/readyz", &token).status == 200);
+    assert_eq!(settled(&first), before, "something was written while the database was down");
+    let (made, again) = (make(), make());
+    assert_eq!((made.status, again.status), (200, 200), "{made:?} {again:?}");
+    assert_eq!(made.json()["id"], again.json()["id"], "the same call made two tokens");
+    assert!(settled(&first) > before);
+    let _verified = stdout_of(first.stead_for_people().args(["audit", "verify"]));
+}
