@@ -7,7 +7,7 @@ use domain::{
     enrolment::Purpose,
     ids::{AppId, InstallId, RunId},
     install::{Install, InstallCommand},
-    name::{Name, NameCommand},
+    name::{Name, NameCommand, NameError},
     run::{Cause, RunKind, plan::Scope},
 };
 use futures::FutureExt as _;
@@ -76,7 +76,10 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
                 let install = InstallId(ulid::Ulid::new());
                 let stream = domain::name::stream("install", &new.name);
                 let take = NameCommand::Take { by: install.to_string() };
-                unit.tell::<Name>(stream, take).await?;
+                if let Err(NameError::Taken { by }) = unit.ask::<Name>(stream, take).await? {
+                    let said = format!("the name {:?} is taken by {by}; choose another", new.name);
+                    return Err(Problem::new(Code::NameTaken, said));
+                }
                 let create = InstallCommand::Create {
                     app: new.app,
                     name: new.name,
