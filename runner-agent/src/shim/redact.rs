@@ -98,23 +98,26 @@ impl Redactor {
         self.bytes(&std::mem::take(&mut waiting.0))
     }
 
-    /// Up to where no value of several lines may have begun.
+    /// Up to where no value of several lines may have begun, and no value is cut.
     fn before_beginning(&self, pending: &[u8]) -> usize {
         let begun = self.beginnings.iter().filter(|start| pending.ends_with(start));
         let Some(longest) = begun.map(Vec::len).max() else { return pending.len() };
         let start = pending.len() - longest;
         // From the start of its line on, so that the line stays whole.
-        pending[..start].iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1)
+        let line = pending[..start].iter().rposition(|byte| *byte == b'\n');
+        self.outside(pending, line.map_or(0, |newline| newline + 1))
     }
 
-    /// Up to where no value may have begun, when a line was cut anywhere; never inside a value.
+    /// Up to where no value may have begun, when a line was cut anywhere.
     fn before_cut(&self, pending: &[u8]) -> usize {
-        let mut cut = pending.len().saturating_sub(self.longest);
-        if let Some(automaton) = &self.automaton {
-            let over = automaton.find_iter(pending).find(|at| at.start() < cut && cut < at.end());
-            cut = over.map_or(cut, |found| found.start());
-        }
-        cut
+        self.outside(pending, pending.len().saturating_sub(self.longest))
+    }
+
+    /// This place, or the start of the value that it is inside of.
+    fn outside(&self, pending: &[u8], cut: usize) -> usize {
+        let Some(automaton) = &self.automaton else { return cut };
+        let over = automaton.find_iter(pending).find(|at| at.start() < cut && cut < at.end());
+        over.map_or(cut, |found| found.start())
     }
 }
 
@@ -235,6 +238,46 @@ mod tests {
             let mut all = redactor.line(&mut waiting, &text.as_bytes()[..at], true);
             all.extend(redactor.line(&mut waiting, &text.as_bytes()[at..], false));
             assert_eq!(String::from_utf8(all).unwrap(), "....[redacted]........\n", "{at}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_value_is_not_cut_off_by_the_beginning_of_the_next() {
+        let redactor = Redactor::new(["abc\ndef"]);
+        assert_eq!(shown(&redactor, &["abc", "def abc", "x"]), "[redacted] abc\nx\n");
+        assert_eq!(shown(&redactor, &["abc", "def abc", "def"]), "[redacted] [redacted]\n");
+    }
+
+    proptest::proptest! {
+        /// Whatever stands around a value and wherever lines end or are cut, it is not shown.
+        #[test]
+        fn a_value_is_never_shown(
+            values in proptest::collection::vec("[ab\n]{0,6}[a-c]{3}[ab\n]{0,4}[a-c]{3}", 1..4),
+            around in proptest::collection::vec("[a-c\n ]{0,12}", 5),
+            cuts in proptest::collection::vec(1_usize..20, 0..12),
+        ) {
+            let redactor = Redactor::new(values.iter().map(String::as_str));
+            let text: String = around
+                .iter()
+                .enumerate()
+                .map(|(place, text)| format!("{text}{}", values[place % values.len()]))
+                .collect();
+            let (mut waiting, mut all) = (Waiting::default(), Vec::new());
+            let mut cuts = cuts.into_iter().cycle();
+            for line in text.split('\n') {
+                let mut rest = line.as_bytes();
+                while let Some(cut) = cuts.next().filter(|cut| *cut < rest.len()) {
+                    all.extend(redactor.line(&mut waiting, &rest[..cut], true));
+                    rest = &rest[cut..];
+                }
+                all.extend(redactor.line(&mut waiting, rest, false));
+            }
+            all.extend(redactor.rest(&mut waiting));
+            let shown = String::from_utf8(all).unwrap();
+            for value in &values {
+                // The mark itself has some of these letters, but never six of them in a row.
+                proptest::prop_assert!(!shown.contains(value.as_str()), "{value:?} in {shown:?} of {text:?}");
+            }
         }
     }
 
