@@ -75,6 +75,8 @@ pub struct Config {
     pub control_url: String,
     /// How runners reach the Runner API; the enrol command prints it.
     pub runner_url: String,
+    /// The private root that runners pin, as `sha256:…`; none where a public CA or nobody vouches.
+    pub runner_ca: Option<String>,
     /// The most bytes of one blob of an artifact.
     pub max_blob_bytes: u64,
 }

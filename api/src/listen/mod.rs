@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 
 pub use self::{
     serve::{Limits, serve},
-    tls::{TlsError, acceptor},
+    tls::{TlsError, acceptor, private_root},
 };
 
 /// A door that is open but not served yet: its port is known.

@@ -118,3 +118,28 @@ async fn what_does_not_end_by_itself_is_cut() {
     tokio::time::timeout(Duration::from_secs(5), serving).await.unwrap().unwrap();
     assert!(call.await.unwrap().is_err());
 }
+
+#[test]
+fn only_a_chain_that_ends_in_its_root_has_something_to_pin() {
+    let dir = tempfile::tempdir().unwrap();
+    let ca_key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec![]).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.distinguished_name.push(rcgen::DnType::CommonName, "our own");
+    let ca = params.self_signed(&ca_key).unwrap();
+    let issuer = rcgen::Issuer::new(params, ca_key);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let leaf = rcgen::CertificateParams::new(vec!["stead.example".to_string()]).unwrap();
+    let leaf = leaf.signed_by(&key, &issuer).unwrap();
+    let at = |name: &str, pem: String| {
+        let chain = dir.path().join(name);
+        fs::write(&chain, pem).unwrap();
+        Certificate { chain, key: dir.path().join("key") }
+    };
+    let whole = at("whole", leaf.pem() + &ca.pem());
+    let expected =
+        format!("sha256:{}", hex::encode(<sha2::Sha256 as sha2::Digest>::digest(ca.der())));
+    assert_eq!(private_root(&whole), Some(expected));
+    assert_eq!(private_root(&at("leaf", leaf.pem())), None);
+    assert!(private_root(&certificate(dir.path(), "alone").0).is_some());
+}

@@ -5,6 +5,7 @@ use rustls::{
     ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
+use sha2::{Digest as _, Sha256};
 use tokio_rustls::TlsAcceptor;
 
 use super::Certificate;
@@ -49,4 +50,14 @@ pub fn acceptor(certificate: &Certificate) -> Result<TlsAcceptor, TlsError> {
         .map_err(pair)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// The root at the end of the chain, where the chain has one, as `sha256:…` of its bytes. A chain of a public
+/// CA ends before its root; one of a private CA is served whole, so that runners can pin its root.
+pub fn private_root(certificate: &Certificate) -> Option<String> {
+    let chain = CertificateDer::pem_file_iter(&certificate.chain).ok()?;
+    let last = chain.filter_map(Result::ok).last()?;
+    let read = webpki::EndEntityCert::try_from(&last).ok()?;
+    let is_root = read.issuer() == read.subject();
+    is_root.then(|| format!("sha256:{}", hex::encode(Sha256::digest(&last))))
 }

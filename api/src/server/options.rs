@@ -85,6 +85,7 @@ impl Options {
             server: server_name(&self.data)?,
             control_url: control_url.unwrap_or_else(|| control.url(self.control_tls().is_some())),
             runner_url: runner_url.unwrap_or_else(|| runner.url(self.runner_tls().is_some())),
+            runner_ca: self.runner_tls().and_then(listen::private_root),
             max_blob_bytes: self.max_blob_bytes,
         })
     }

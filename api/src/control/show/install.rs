@@ -14,7 +14,7 @@ use crate::{
     compose::config::published,
     control::lookup::Lookup,
     problem::Problem,
-    state::App,
+    state::{App, Config},
     usecases::{enrolments::Issued, installs::resolved},
 };
 
@@ -96,13 +96,16 @@ fn component(
 pub fn enrolment(app: &App, issued: Issued, mode: &str) -> Enrolment {
     let Issued { id, token, expires_at } = issued;
     let (server_key, runner_url) = (app.keys.fingerprint(), app.config.runner_url.clone());
-    let command = command(mode, &runner_url, &server_key, &token);
+    let command = command(mode, &app.config, &server_key, &token);
     Enrolment { id: TokenId(id.0), token, expires_at, server_key, runner_url, command }
 }
 
 /// The token goes by the environment: a command line is seen by everybody on the machine.
-fn command(mode: &str, url: &str, key: &str, token: &str) -> String {
+fn command(mode: &str, config: &Config, key: &str, token: &str) -> String {
+    let url = &config.runner_url;
+    let pin = config.runner_ca.as_ref().map(|root| format!(" --ca-fingerprint {root}"));
+    let pin = pin.unwrap_or_default();
     format!(
-        "STEAD_ENROLMENT_TOKEN={token} stead-runner --mode {mode} --server {url} --server-key {key}"
+        "STEAD_ENROLMENT_TOKEN={token} stead-runner --mode {mode} --server {url} --server-key {key}{pin}"
     )
 }

@@ -140,6 +140,7 @@ impl World {
                 server: server.into(),
                 control_url: "http://control".into(),
                 runner_url: "http://runner".into(),
+                runner_ca: None,
                 max_blob_bytes: 1 << 20,
             },
             metrics: Metrics::default(),
