@@ -3,7 +3,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU32, Ordering},
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -28,13 +28,11 @@ pub enum Fault {
     RequestTorn = 4,
 }
 
-/// How late a late request is.
-pub const LATE: Duration = Duration::from_millis(150);
-
 pub struct Proxy {
     directory: PathBuf,
     fault: Arc<AtomicU8>,
     hit: Arc<AtomicU32>,
+    late_us: Arc<AtomicU64>,
 }
 
 impl Proxy {
@@ -46,11 +44,13 @@ impl Proxy {
         let server = PathBuf::from(host.replace("%2F", "/")).join(".s.PGSQL.5432");
         let listener = UnixListener::bind(directory.join(".s.PGSQL.5432")).unwrap();
         let (fault, hit) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicU32::new(0)));
-        let proxy = Proxy { directory, fault: fault.clone(), hit: hit.clone() };
+        let late_us = Arc::new(AtomicU64::new(0));
+        let proxy =
+            Proxy { directory, fault: fault.clone(), hit: hit.clone(), late_us: late_us.clone() };
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let (fault, hit, server) = (fault.clone(), hit.clone(), server.clone());
-                tokio::spawn(relay(client, server, fault, hit));
+                tokio::spawn(relay(client, server, fault, hit, late_us.clone()));
             }
         });
         proxy
@@ -64,6 +64,12 @@ impl Proxy {
 
     pub fn arm(&self, fault: Fault) {
         self.fault.store(fault as u8, Ordering::SeqCst);
+    }
+
+    /// The next request is this late.
+    pub fn arm_late(&self, late: Duration) {
+        self.late_us.store(late.as_micros() as u64, Ordering::SeqCst);
+        self.arm(Fault::RequestLate);
     }
 
     /// How many faults have happened.
@@ -86,11 +92,17 @@ fn take(fault: &AtomicU8, of: Fault) -> bool {
     fault.compare_exchange(of as u8, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
 }
 
-async fn relay(client: UnixStream, server: PathBuf, fault: Arc<AtomicU8>, hit: Arc<AtomicU32>) {
+async fn relay(
+    client: UnixStream,
+    server: PathBuf,
+    fault: Arc<AtomicU8>,
+    hit: Arc<AtomicU32>,
+    late_us: Arc<AtomicU64>,
+) {
     let Ok(server) = UnixStream::connect(server).await else { return };
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let up = upstream(from_client, to_server, fault.clone(), hit.clone());
+    let up = upstream(from_client, to_server, fault.clone(), hit.clone(), late_us);
     let down = downstream(from_server, to_client, fault, hit);
     // Either end going away cuts both.
     tokio::select! { () = up => {}, () = down => {} }
@@ -101,6 +113,7 @@ async fn upstream(
     mut to: OwnedWriteHalf,
     fault: Arc<AtomicU8>,
     hit: Arc<AtomicU32>,
+    late_us: Arc<AtomicU64>,
 ) {
     let mut buffer = vec![0; 1 << 22];
     while let Ok(n @ 1..) = from.read(&mut buffer).await {
@@ -117,10 +130,11 @@ async fn upstream(
         if take(&fault, Fault::RequestLate) {
             hit.fetch_add(1, Ordering::SeqCst);
             let request = buffer[..n].to_vec();
+            let late = Duration::from_micros(late_us.load(Ordering::SeqCst));
             tokio::spawn(async move {
-                tokio::time::sleep(LATE).await;
+                tokio::time::sleep(late).await;
                 let _ = to.write_all(&request).await;
-                tokio::time::sleep(LATE).await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
             });
             return;
         }
