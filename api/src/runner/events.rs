@@ -19,7 +19,11 @@ use schemas::runner::{
     EXECUTION, Finished, Outcome, PlanReport, RefusedBy, Report, ReportAnswer, ReportBody,
 };
 
-use super::{caller, execution, finish, settle};
+use super::{
+    caller, execution,
+    finish::{self, Seal},
+    settle,
+};
 use crate::{
     auth::Runner,
     dispatch::{self, Calls},
@@ -52,12 +56,13 @@ pub async fn report(
     }
     let touched = app.dispatch.touch_execution(runner.id, job, ask.execution);
     settle::settle(&app, &runner, touched, None).await;
-    let mut answer = hear(&app, &runner, job, &ask).await?;
-    if let ReportBody::Finished(last) = &ask.body {
-        answer.have = finish::seal(&app, &runner, job, ask.execution, last).await?;
-    }
-    if let ReportBody::Refused { .. } = &ask.body {
-        finish::seal_unwritten(&app, &runner, job, ask.execution).await?;
+    // A stranger's word makes nobody look for a log.
+    let known = app.engine.load::<Job>(job).await?;
+    execution::its_own(&runner, &known, ask.execution)?;
+    let seal = finish::look(&app, ask.execution, &ask.body).await?;
+    let mut answer = hear(&app, &runner, job, &ask, seal.clone()).await?;
+    if let Some(seal) = seal {
+        answer.have = finish::settle(&app, job, ask.execution, seal).await?;
     }
     let status = if answer.have.is_some() { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok((status, Json(answer)).into_response())
@@ -98,12 +103,20 @@ async fn hear(
     runner: &Runner,
     job: JobId,
     ask: &Report,
+    seal: Option<Seal>,
 ) -> Result<ReportAnswer, Problem> {
     let (runner, ask) = (*runner, ask.clone());
     let call = caller::call(&runner, "/runner/v1/jobs/{job}/events");
     let done = app.engine.transact(&call, move |unit| {
-        let ask = ask.clone();
-        Box::pin(async move { heard(unit, &runner, job, ask).await })
+        let (ask, seal) = (ask.clone(), seal.clone());
+        Box::pin(async move {
+            let answer = heard(unit, &runner, job, ask).await?;
+            // With the last word, when the log is all here: one commit, one wait for the disk.
+            if let Some(Seal::Ready(log)) = seal {
+                finish::tell(unit, job, log).await?;
+            }
+            Ok(answer)
+        })
     });
     Ok(done.await.map_err(caller::again)?.answer)
 }
