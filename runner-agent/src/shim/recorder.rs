@@ -154,14 +154,14 @@ impl Pen {
 
     /// The last word: the log is closed first, the report and the journal say how it was.
     pub fn finish(&mut self, mut last: Finished) -> io::Result<()> {
+        // Whatever filled the disk, there is room for the word about it.
+        let _best_effort = data::remove(&self.dir.reserve());
         for (index, stream) in [LogStream::Out, LogStream::Err].into_iter().enumerate() {
             let rest = self.redactor.rest(&mut self.waiting[index]);
             self.log.lines(stream, &rest);
         }
         last.detail = self.redactor.text(&last.detail);
         let seal = self.log.end();
-        // Whatever filled the disk, there is room for this.
-        let _best_effort = data::remove(&self.dir.reserve());
         (last.log_len, last.log_sha256, last.omitted) = (seal.length, seal.sha256, seal.omitted);
         let exit = Exit {
             outcome: last.outcome,
