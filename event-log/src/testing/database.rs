@@ -12,6 +12,8 @@ use crate::{
 
 /// How long a test's database is kept, for whoever wants to look at it.
 const KEPT: Duration = Duration::from_secs(10 * 60);
+/// How many of them are removed for each that is made.
+const SWEPT: u32 = 3;
 /// How many connections a test's pool has.
 const CONNECTIONS: u32 = 8;
 
@@ -133,18 +135,24 @@ impl Server {
     }
 }
 
-/// Remove what earlier tests left behind.
+/// Remove some of what earlier tests left behind: more than is made, but not so much that a test waits for it.
 async fn sweep(admin: &mut PgConnection) -> Result<(), TestingError> {
-    let rows = sqlx::query("select datname from pg_database where datname like 't\\_%'")
-        .fetch_all(&mut *admin)
-        .await?;
+    let rows =
+        sqlx::query("select datname from pg_database where datname like 't\\_%' order by datname")
+            .fetch_all(&mut *admin)
+            .await?;
     let now = Clock::system().now().timestamp_millis().cast_unsigned();
-    for row in rows {
+    let mut swept = 0;
+    for row in &rows {
+        if swept == SWEPT {
+            break;
+        }
         let name: String = row.try_get(0)?;
         let made = name.strip_prefix("t_").and_then(|id| Ulid::from_string(id).ok());
         let kept = u64::try_from(KEPT.as_millis()).unwrap_or(u64::MAX);
         if made.is_some_and(|made| made.timestamp_ms() + kept < now) {
             admin.execute(&*format!("drop database if exists {name} with (force)")).await?;
+            swept += 1;
         }
     }
     Ok(())
