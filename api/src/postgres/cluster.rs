@@ -25,6 +25,8 @@ pub(super) struct Cluster {
     pub(super) directory: PathBuf,
     pub(super) log: PathBuf,
     pub(super) sockets: PathBuf,
+    /// There while the files that `initdb` wrote may not be on the disk.
+    unsynced: PathBuf,
     pub(super) binaries: Binaries,
     pub(super) account: Account,
 }
@@ -39,7 +41,8 @@ impl Cluster {
         let data = fs::canonicalize(data).map_err(about(data.display()))?;
         let (directory, log) = (part(&data, "postgres"), part(&data, "postgres.log"));
         let sockets = socket_directory(&data, &account)?;
-        let cluster = Cluster { directory, log, sockets, binaries, account };
+        let unsynced = part(&data, "postgres.unsynced");
+        let cluster = Cluster { directory, log, sockets, unsynced, binaries, account };
         if cluster.directory.join("PG_VERSION").exists() {
             cluster.check_version()?;
         } else {
@@ -71,12 +74,27 @@ impl Cluster {
         // Only who can enter the private socket directory gets as far as being asked, and nobody comes
         // over the network.
         initdb.args(["--no-locale", "--auth-local", "trust", "--auth-host", "reject"]);
+        // Made durable while Postgres starts; the marker makes sure of it, whatever happens meanwhile.
+        initdb.arg("--no-sync");
+        fs::write(&self.unsynced, "").map_err(about(self.unsynced.display()))?;
         let done = initdb.output().await.map_err(about(self.binaries.initdb.display()))?;
         if !done.status.success() {
             let said = String::from_utf8_lossy(&done.stderr).trim().to_string();
             return Err(EmbeddedError::Initdb { said });
         }
         fs::rename(draft, &self.directory).map_err(about(self.directory.display()))
+    }
+
+    /// Bring what `initdb` wrote to the disk; `None` when it is there. Harmless beside a running Postgres.
+    pub(super) fn sync(&self) -> Result<Option<Sync>, EmbeddedError> {
+        if !self.unsynced.exists() {
+            return Ok(None);
+        }
+        let mut initdb = self.account.command(&self.binaries.initdb);
+        initdb.arg("--sync-only").arg("--pgdata").arg(&self.directory);
+        initdb.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        let child = initdb.spawn().map_err(about(self.binaries.initdb.display()))?;
+        Ok(Some(Sync { child, marker: self.unsynced.clone() }))
     }
 
     /// The roles and the database, when they are not there yet.
@@ -120,6 +138,23 @@ impl Cluster {
             Ok(connection) => connection.close().await.is_ok(),
             Err(_) => false,
         }
+    }
+}
+
+/// Files on their way to the disk.
+pub(super) struct Sync {
+    child: tokio::process::Child,
+    marker: PathBuf,
+}
+
+impl Sync {
+    pub(super) async fn done(mut self) -> Result<(), EmbeddedError> {
+        let ended = self.child.wait().await.map_err(about("initdb --sync-only"))?;
+        if !ended.success() {
+            let said = format!("initdb --sync-only: {ended}");
+            return Err(EmbeddedError::Initdb { said });
+        }
+        fs::remove_file(&self.marker).map_err(about(self.marker.display()))
     }
 }
 

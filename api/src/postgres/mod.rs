@@ -23,7 +23,12 @@ use std::{
 
 use sqlx::postgres::PgConnectOptions;
 
-use self::{account::Account, binaries::Binaries, cluster::Cluster, postmaster::Postmaster};
+use self::{
+    account::Account,
+    binaries::Binaries,
+    cluster::{Cluster, Sync},
+    postmaster::Postmaster,
+};
 pub use self::{
     binaries::BIN_ENV,
     lock::{DataLock, LockError},
@@ -36,6 +41,7 @@ const SEARCH_PATH: [(&str, &str); 1] = [("search_path", event_log::connect::SCHE
 pub struct Embedded {
     cluster: Cluster,
     postmaster: Postmaster,
+    sync: Option<Sync>,
 }
 
 /// Why there is no private Postgres. Each says what to do.
@@ -107,9 +113,21 @@ impl Embedded {
         account.can_enter(data)?;
         let binaries = Binaries::find().await?;
         let cluster = Cluster::open(data, binaries, account).await?;
+        let sync = cluster.sync()?;
         let postmaster = running(&cluster).await?;
         cluster.set_up().await?;
-        Ok(Embedded { cluster, postmaster })
+        Ok(Embedded { cluster, postmaster, sync })
+    }
+
+    /// Wait until a cluster that was just made is on the disk. Nothing is acknowledged before.
+    ///
+    /// # Errors
+    /// [`EmbeddedError`].
+    pub async fn durable(&mut self) -> Result<(), EmbeddedError> {
+        match self.sync.take() {
+            Some(sync) => sync.done().await,
+            None => Ok(()),
+        }
     }
 
     /// Start it again after it ended by itself; it recovers what was committed.
@@ -151,7 +169,8 @@ impl Embedded {
     /// # Errors
     /// [`EmbeddedError::Stuck`].
     pub async fn stop(mut self) -> Result<(), EmbeddedError> {
-        self.postmaster.stop(Duration::from_secs(30)).await
+        let synced = self.durable().await;
+        self.postmaster.stop(Duration::from_secs(30)).await.and(synced)
     }
 }
 

@@ -37,12 +37,6 @@ impl Postmaster {
         let file = cluster.directory.join("postmaster.pid");
         let Some(pid) = pid_in(&file) else { return Ok(None) };
         if !is_postgres_of(pid, &cluster.directory) {
-            // Postgres itself knows a stale file, and by it whether children of the killed one are still at
-            // work on its memory. Only when another process has the number now is the file in the way.
-            if runs(pid) && !is_worked_in(&cluster.directory) {
-                info!(pid = pid.as_raw(), "Removing postmaster.pid of a Postgres that is gone");
-                fs::remove_file(&file).map_err(about(file.display()))?;
-            }
             return Ok(None);
         }
         let mut found = Postmaster { pid, child: None, directory: cluster.directory.clone() };
@@ -64,10 +58,14 @@ impl Postmaster {
     pub(super) async fn start(cluster: &Cluster) -> Result<Self, EmbeddedError> {
         let since = Instant::now();
         loop {
+            // Postgres itself knows stale files, and by them whether children of the killed one are still at
+            // work on its memory. Only when nobody is, and yet something has the number, are they in the way.
+            let worked_in = is_worked_in(&cluster.directory);
+            if !worked_in {
+                forget_gone(cluster)?;
+            }
             match Self::start_once(cluster).await {
-                Err(EmbeddedError::Ended { .. })
-                    if since.elapsed() < CHILDREN && is_worked_in(&cluster.directory) =>
-                {
+                Err(EmbeddedError::Ended { .. }) if worked_in && since.elapsed() < CHILDREN => {
                     sleep(LOOK * 20).await;
                 }
                 started => return started,
@@ -157,6 +155,19 @@ fn ended(cluster: &Cluster) -> EmbeddedError {
     let lines: Vec<_> = text.lines().rev().take(3).collect();
     let tail = lines.into_iter().rev().collect::<Vec<_>>().join(" · ");
     EmbeddedError::Ended { log: cluster.log.display().to_string(), tail }
+}
+
+/// Remove the files by which Postgres would take another process, or one that ended and that nobody has
+/// waited for, for the postgres that was killed.
+fn forget_gone(cluster: &Cluster) -> Result<(), EmbeddedError> {
+    let socket = cluster.sockets.join(".s.PGSQL.5432.lock");
+    for file in [cluster.directory.join("postmaster.pid"), socket] {
+        if let Some(pid) = pid_in(&file).filter(|pid| runs(*pid)) {
+            info!(pid = pid.as_raw(), "Removing {} of a Postgres that is gone", file.display());
+            fs::remove_file(&file).map_err(about(file.display()))?;
+        }
+    }
+    Ok(())
 }
 
 fn pid_in(file: &Path) -> Option<Pid> {

@@ -61,6 +61,7 @@ impl Up {
         owner.close().await;
         let options = self.common.options(data.to_path_buf(), postgres.app(), 16);
         let options = Options { owner: Some(postgres.owner()), ..options };
+        postgres.durable().await?;
         let mut server = Server::start(options).await?;
         let (database, _) = postgres.urls();
         server.ready = Ready { database: Some(database), ..server.ready };
