@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! driver   set-inputs · publish and upgrade · rollback, each as soon as the run before it is over
-//! killer   SIGKILL to the server, the runner, the build runner, or the first two at once; starts them again
+//! killer   SIGKILL to the server, the runner, both, the build runner, Postgres; starts them again
 //! ledger   afterwards: every effect that the log says happened happened, once, and no other
 //! ```
 mod driver;

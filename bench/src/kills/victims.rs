@@ -15,6 +15,7 @@ enum Victim {
     Runner,
     BuildRunner,
     ServerAndRunner,
+    Postgres,
 }
 
 /// What may be killed, and what was.
@@ -32,9 +33,10 @@ impl Victims {
     /// SIGKILL to one of them; whoever has nobody to start it again is started again, a moment later.
     pub fn kill_one(&mut self) {
         let victim = match rand::thread_rng().gen_range(0..10) {
-            0..4 => Victim::Server,
-            4..8 => Victim::Runner,
-            8 => Victim::BuildRunner,
+            0..3 => Victim::Server,
+            3..7 => Victim::Runner,
+            7 => Victim::BuildRunner,
+            8 => Victim::Postgres,
             _ => Victim::ServerAndRunner,
         };
         match victim {
@@ -51,8 +53,7 @@ impl Victims {
             Victim::BuildRunner => {
                 // `stead up` starts it again by itself. Without one there is nobody to kill.
                 let Some(pid) = self.build_runner() else { return self.kill_one() };
-                let mut kill = Command::new("kill");
-                let _gone = kill.args(["-KILL", &pid]).stderr(Stdio::null()).status();
+                kill(&pid);
             }
             Victim::ServerAndRunner => {
                 self.server.kill();
@@ -62,8 +63,20 @@ impl Victims {
                 a_moment();
                 self.server.restart();
             }
+            Victim::Postgres => {
+                kill(&self.postmaster());
+                // Without its database `stead up` ends, but it need not come so far.
+                a_moment();
+                self.server.kill();
+                self.server.restart();
+            }
         }
         *self.killed.entry(victim).or_default() += 1;
+    }
+
+    fn postmaster(&self) -> String {
+        let kept = fs::read_to_string(self.server.data().join("postgres/postmaster.pid")).unwrap();
+        kept.lines().next().unwrap().trim().to_string()
     }
 
     fn build_runner(&self) -> Option<String> {
@@ -73,6 +86,10 @@ impl Victims {
         let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         String::from_utf8_lossy(&line).contains("stead-runner").then_some(pid)
     }
+}
+
+fn kill(pid: &str) {
+    let _gone = Command::new("kill").args(["-KILL", pid]).stderr(Stdio::null()).status();
 }
 
 fn a_moment() {
@@ -85,9 +102,8 @@ impl fmt::Display for Victims {
         let of = |victim| self.killed.get(&victim).copied().unwrap_or_default();
         let (server, runner) = (of(Victim::Server), of(Victim::Runner));
         let (build, both) = (of(Victim::BuildRunner), of(Victim::ServerAndRunner));
-        write!(
-            f,
-            "server {server}, runner {runner}, build runner {build}, server and runner at once {both}"
-        )
+        let postgres = of(Victim::Postgres);
+        write!(f, "server {server}, runner {runner}, both at once {both}, ")?;
+        write!(f, "build runner {build}, Postgres {postgres}")
     }
 }
