@@ -2,7 +2,7 @@
 use std::{sync::Arc, time::Duration};
 
 use event_log::Stored;
-use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tracing::{error, warn};
 
 use crate::state::App;
@@ -27,7 +27,8 @@ pub async fn follow(app: App, mut tail: Receiver<Arc<[Stored]>>) {
                     }
                 }
                 // A gap, or the tail ran away.
-                Ok(_) | Err(_) => catch_up(&app).await,
+                Ok(_) | Err(RecvError::Lagged(_)) => catch_up(&app).await,
+                Err(RecvError::Closed) => return,
             },
             // What it saw is let go before anything is waited for.
             moved = async { positions.wait_for(|position| *position > known).await.is_ok() } => {
