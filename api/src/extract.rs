@@ -16,6 +16,9 @@ use crate::problem::{Code, Problem};
 /// The body as JSON of one shape.
 pub struct Json<T>(pub T);
 
+/// The body as it came.
+pub struct Raw(pub Bytes);
+
 /// The variables of the path.
 pub struct Path<T>(pub T);
 
@@ -37,6 +40,14 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
         }
         let bytes = Bytes::from_request(request, state).await.map_err(too_long_or_cut)?;
         read(&bytes).map(Json)
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for Raw {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        Bytes::from_request(request, state).await.map(Raw).map_err(too_long_or_cut)
     }
 }
 

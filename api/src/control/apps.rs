@@ -19,7 +19,7 @@ use super::{BUNDLE_BYTES, ask::Ask, part::Part, show};
 use crate::{
     compose::config::{Config, published},
     execute::Done,
-    extract::{Path, Query},
+    extract::{Path, Query, Raw},
     problem::{Answer, Code, Problem},
     state::App,
     usecases::apps,
@@ -45,7 +45,7 @@ pub async fn sync(
     Query(how): Query<SyncQuery>,
     headers: HeaderMap,
     Ask { call, .. }: Ask,
-    body: Bytes,
+    Raw(body): Raw,
 ) -> Answer<Synced> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if kind != Some("application/zstd") {
