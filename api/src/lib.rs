@@ -9,14 +9,20 @@
 pub mod artifacts;
 /// Who calls, and what they may do.
 pub mod auth;
+/// What goes on without being asked.
+pub mod background;
 /// The Control API from the other side.
 pub mod client;
-/// From a queued job to a waiting runner, and who is still there.
-pub mod dispatch;
+/// From a step to a manifest.
+pub mod compose;
 /// The Control API: people and services.
 pub mod control;
+/// From a queued job to a waiting runner, and who is still there.
+pub mod dispatch;
 /// The OpenAPI documents and the page that shows them.
 pub mod docs;
+/// The only writer.
+pub mod execute;
 /// What handlers take apart.
 pub mod extract;
 /// The server's signing keys.
@@ -33,6 +39,8 @@ pub mod ops;
 pub mod postgres;
 /// Every refusal of the two APIs.
 pub mod problem;
+/// What the domain refuses, as problems.
+pub mod refusal;
 /// Which routes are behind which door.
 pub mod router;
 /// The Runner API.
@@ -41,13 +49,5 @@ pub mod runner;
 pub mod server;
 /// What every handler and every loop shares.
 pub mod state;
-/// What goes on without being asked.
-pub mod background;
-/// From a step to a manifest.
-pub mod compose;
-/// The only writer.
-pub mod execute;
-/// What the domain refuses, as problems.
-pub mod refusal;
 /// What can be done.
 pub mod usecases;

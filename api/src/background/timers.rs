@@ -31,7 +31,8 @@ pub async fn run(app: App) {
                 Timer::ApprovalExpiry { run, step, digest } => {
                     let actor = Actor::Timer("approval_expiry".into());
                     let call = Call::of(Meta::new(actor, ulid::Ulid::new().to_string()));
-                    if let Err(problem) = runs::expire_approval(&app, &call, run, step, digest).await
+                    if let Err(problem) =
+                        runs::expire_approval(&app, &call, run, step, digest).await
                     {
                         let detail = &problem.detail;
                         tracing::info!(run.id = %run, reason = %detail, "An approval of {run} does not expire: {detail}");

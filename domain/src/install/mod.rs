@@ -31,8 +31,7 @@ impl Decider for Install {
     fn decide(&self, command: InstallCommand, _now: Timestamp) -> Decision {
         if let InstallCommand::Create { app, name, config_version, inputs, auto_approve } = command
         {
-            let created =
-                InstallEvent::Created { app, name, config_version, inputs, auto_approve };
+            let created = InstallEvent::Created { app, name, config_version, inputs, auto_approve };
             return match &self.app {
                 None => Ok(vec![created]),
                 Some(_) if self.as_created() == Some(created) => Ok(vec![]),
