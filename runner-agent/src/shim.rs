@@ -159,21 +159,20 @@ fn context(
     })
 }
 
-/// The child's whole environment: nothing of the runner's own but what the customer passes on.
+/// The child's environment but for what the plugin and the manifest add: nothing of the runner's own but what
+/// the customer passes on.
 fn environment(
     dir: &JobDir,
     order: &Order,
     recorder: &Recorder,
     (job, execution): (JobId, ExecutionId),
 ) -> io::Result<BTreeMap<String, String>> {
-    let work = dir.work().display().to_string();
     // Beside the work directory, which a plugin may expect to be empty.
     let scratch = dir.scratch();
     crate::data::directory(&scratch)?;
     let mut env = order.pass_env.clone();
     let ours = [
         ("PATH", order.path.clone()),
-        ("HOME", work),
         ("TMPDIR", scratch.display().to_string()),
         ("LANG", "C.UTF-8".into()),
         ("STEAD_JOB", job.to_string()),
