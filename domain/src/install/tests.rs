@@ -257,3 +257,46 @@ fn only_who_holds_a_component_says_that_it_is_there() {
     install(held).when(record(S2)).refused(InstallError::NotHolding);
     install(deploying()).when(record(S1)).refused(InstallError::NotHolding);
 }
+
+#[test]
+fn the_whole_machine_fits_in_a_table() {
+    let held = and(deploying(), [component_reserved("api", ONE, S1)]);
+    let sandbox_held = and(deploying(), [InstallEvent::SandboxReserved { run: ONE, step: S1 }]);
+    let down = and(ready(), [admitted(ONE, RunKind::Deprovision, &[])]);
+    let record = InstallCommand::Record { run: ONE, step: S1, result: deployed().0 };
+    let reserve_sandbox =
+        InstallCommand::Reserve { resource: Resource::Sandbox, run: ONE, step: S1 };
+    let set = text(&[("size", "4")]);
+    crate::testing::transitions::<Install>(
+        vec![
+            ("unborn", vec![]),
+            ("created", created()),
+            ("ready", ready()),
+            ("deploying", deploying()),
+            ("component held", held.clone()),
+            ("sandbox held", sandbox_held),
+            ("deployed", and(held, [deployed().1])),
+            ("deprovisioning", down),
+        ],
+        vec![
+            ("create", create()),
+            ("change inputs", InstallCommand::ChangeInputs { set, unset: names(&[]), by: ANN }),
+            ("pin config", InstallCommand::PinConfig { config_version: 2, by: ANN }),
+            ("auto-approve", InstallCommand::SetAutoApprove { auto_approve: true, by: ANN }),
+            (
+                "report stack",
+                InstallCommand::ReportStack { runner: RUNNER, outputs: outputs("eu-1") },
+            ),
+            ("admit deploy of api", admit(TWO, RunKind::Deploy, &["api"])),
+            ("admit deploy of web", admit(TWO, RunKind::Deploy, &["web"])),
+            ("admit teardown", admit(TWO, RunKind::Teardown, &[])),
+            ("admit action", admit(TWO, RunKind::Action, &[])),
+            ("reserve api", reserve("api", ONE, S1)),
+            ("reserve api: other step", reserve("api", ONE, S2)),
+            ("reserve sandbox", reserve_sandbox),
+            ("record deployed", record),
+            ("release", InstallCommand::Release { run: ONE, step: S1 }),
+            ("close run", InstallCommand::CloseRun { run: ONE, outcome: Outcome::Succeeded }),
+        ],
+    );
+}

@@ -382,3 +382,39 @@ fn a_run_ends_when_its_last_step_does() {
 fn ids_are_read_from_text_in_one_spelling_only() {
     assert!("run_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse::<RunId>().is_ok());
 }
+
+#[test]
+fn the_whole_machine_fits_in_a_table() {
+    let started_left = and(applying(), [done(SANDBOX), started(LEFT, J1)]);
+    let cancelling =
+        and(planning(), [RunEvent::CancelRequested { by: ANN, reason: "wrong day".into() }]);
+    crate::testing::transitions::<Run>(
+        vec![
+            ("unborn", vec![]),
+            ("planned", planned(diamond())),
+            ("planning", planning()),
+            ("awaiting approval", awaiting()),
+            ("approved", and(awaiting(), [approved(SANDBOX, 1)])),
+            ("applying", applying()),
+            ("step failed", and(started_left, [failed(LEFT)])),
+            ("cancelling", cancelling),
+            ("ended", over()),
+        ],
+        vec![
+            ("request", ask(diamond())),
+            ("start step", RunCommand::StartStep { step: SANDBOX, job: J1 }),
+            ("record plan", record(J1, plan(1, false))),
+            ("record noop", record(J1, plan(1, true))),
+            ("approve", RunCommand::Approve(word(SANDBOX, 1))),
+            ("approve other plan", RunCommand::Approve(word(SANDBOX, 2))),
+            ("deny", RunCommand::Deny(word(SANDBOX, 1))),
+            ("expire approval", RunCommand::ExpireApproval { step: SANDBOX, digest: digest(1) }),
+            ("start apply", RunCommand::StartApply { step: SANDBOX, job: J2 }),
+            ("void plan", RunCommand::VoidPlan { job: J2, reason: "state moved".into() }),
+            ("complete step", RunCommand::CompleteStep { job: J2 }),
+            ("fail step", fail(SANDBOX, Some(J1))),
+            ("retry step", RunCommand::RetryStep { step: LEFT, by: ANN }),
+            ("cancel", RunCommand::RequestCancel { by: ANN, reason: "wrong day".into() }),
+        ],
+    );
+}
