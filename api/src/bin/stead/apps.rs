@@ -2,19 +2,22 @@
 mod directory;
 mod pack;
 mod plugin;
+mod text;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use schemas::control::{
-    Diagnostic, Listing,
-    apps::{Change, Diff, DiffQuery, Synced},
+    Listing,
+    apps::{DiffQuery, Synced},
     builds::BuildsQuery,
 };
 
+pub use text::diff_text;
+
 use crate::{
-    failure::{Failure, place},
-    render::{Screen, Table, Tone, moment, moment_or_dash},
+    failure::Failure,
+    render::{Table, moment, moment_or_dash},
     settings::{Desk, Settings},
 };
 
@@ -108,7 +111,7 @@ pub async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> {
 async fn send(desk: &Desk, source: &Source, dry_run: bool) -> Result<Synced, Failure> {
     let packed = pack::pack(source).await?;
     for warning in &packed.warnings {
-        desk.screen.remark(&warning_text(warning, &desk.screen));
+        desk.screen.remark(&text::warning(warning, &desk.screen));
     }
     let size = crate::render::size(packed.bytes.len() as u64);
     let bar = desk.screen.spinner(&format!("sending {} ({size})", packed.name));
@@ -119,28 +122,8 @@ async fn send(desk: &Desk, source: &Source, dry_run: bool) -> Result<Synced, Fai
 
 async fn sync(desk: &Desk, ask: Sync) -> Result<(), Failure> {
     let synced = send(desk, &ask.source, ask.dry_run).await?;
-    desk.screen.one(&synced, |screen| synced_text(&synced, screen))?;
+    desk.screen.one(&synced, |screen| text::synced(&synced, screen))?;
     if ask.wait && !synced.dry_run { wait(desk, &synced).await } else { Ok(()) }
-}
-
-fn synced_text(synced: &Synced, screen: &Screen) -> String {
-    let Synced { name, version, .. } = synced;
-    if synced.unchanged {
-        return format!("{name} is at version {version} already: nothing to do.\n");
-    }
-    let verb = if synced.dry_run { "would become" } else { "is now at" };
-    let mut text = format!("{name} {verb} version {version} ({}).\n", synced.bundle);
-    text += &diff_text(&synced.diff, screen);
-    if synced.dry_run {
-        return text;
-    }
-    for build in &synced.builds {
-        text += &format!("  building {}: {}\n", build.component, build.id);
-    }
-    if synced.builds.is_empty() {
-        text += "  nothing to build\n";
-    }
-    text
 }
 
 /// Until every build of the version is over.
@@ -233,78 +216,4 @@ async fn versions(desk: &Desk, app: &str) -> Result<(), Failure> {
     })?;
     desk.more(page.next.as_deref());
     Ok(())
-}
-
-/// What is different, one thing per line, its fields under it.
-pub fn diff_text(diff: &Diff, screen: &Screen) -> String {
-    let version =
-        |v: Option<u32>, none: &str| v.map_or(none.to_owned(), |v| format!("version {v}"));
-    let (from, to) = (version(diff.from, "nothing"), version(diff.to, "this directory"));
-    if diff.changes.is_empty() {
-        return format!("No difference from {from} to {to}.\n");
-    }
-    let mut text = format!("From {from} to {to}:\n");
-    for change in &diff.changes {
-        text += &change_text(change, screen);
-    }
-    text
-}
-
-fn change_text(change: &Change, screen: &Screen) -> String {
-    let (sign, tone) = match change.change.as_str() {
-        "added" => ("+", Tone::Good),
-        "removed" => ("-", Tone::Bad),
-        _ => ("~", Tone::Ask),
-    };
-    let named = match change.what == change.name {
-        true => change.name.clone(),
-        false => format!("{} {}", change.what, change.name),
-    };
-    let mut text = format!("  {} {named}\n", screen.paint(tone, sign));
-    for field in &change.fields {
-        let value = |v: &Option<String>| v.clone().unwrap_or_else(|| "(absent)".into());
-        let how = match (&field.before, &field.after) {
-            (None, None) => "other bytes".into(),
-            (before, after) => format!("{} → {}", value(before), value(after)),
-        };
-        text += &format!("      {}: {how}\n", field.field);
-    }
-    text
-}
-
-fn warning_text(warning: &Diagnostic, screen: &Screen) -> String {
-    let text = place(&pack::as_field(warning));
-    format!("{}{}", screen.paint(Tone::Ask, "warning:"), text.trim_end())
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::render::Output;
-
-    #[test]
-    fn a_difference_reads_line_by_line() {
-        let diff = serde_json::from_value(json!({"from": 1, "changes": [
-            {"change": "changed", "what": "input", "name": "size",
-             "fields": [{"field": "default", "before": "2", "after": "3"}]},
-            {"change": "added", "what": "sandbox", "name": "sandbox"},
-            {"change": "changed", "what": "component", "name": "cache", "fields": [{"field": "source"}]},
-            {"change": "removed", "what": "action", "name": "smoke", "fields": []},
-        ]}));
-        let expected = "\
-From version 1 to this directory:
-  ~ input size
-      default: 2 → 3
-  + sandbox
-  ~ component cache
-      source: other bytes
-  - action smoke
-";
-        let screen = Screen::new(Output::Table, true, true);
-        assert_eq!(diff_text(&diff.unwrap(), &screen), expected);
-        let same = Diff { from: Some(2), to: Some(1), changes: vec![] };
-        assert_eq!(diff_text(&same, &screen), "No difference from version 2 to version 1.\n");
-    }
 }

@@ -134,7 +134,8 @@ async fn replay(desk: &Desk, stream: String, at: Option<At>) -> Result<(), Failu
 async fn prove(desk: &Desk, position: u64) -> Result<(), Failure> {
     let query = ProofQuery { position: Some(position), consistent_with: None };
     let proof = desk.client.proof(&query).await?;
-    let checkpoint = verify::open(&proof.checkpoint.note, &[proof.checkpoint.key.clone()])?;
+    let checkpoint =
+        verify::open(&proof.checkpoint.note, std::slice::from_ref(&proof.checkpoint.key))?;
     verify::included(&proof, position, &checkpoint)?;
     desk.screen.one(&proof, |_| {
         let mut text = format!("Position {position} is in the log of {}.\n", checkpoint.origin());

@@ -91,7 +91,7 @@ async fn list(desk: &Desk, list: List) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show(build: &Build, screen: &crate::render::Screen) -> String {
+pub fn show(build: &Build, screen: &crate::render::Screen) -> String {
     let mut text = format!(
         "{}  {} of {}, version {}: {}\n",
         build.id,
@@ -114,7 +114,7 @@ fn show(build: &Build, screen: &crate::render::Screen) -> String {
     }
     if let Some(reason) = &build.reason {
         let detail = build.detail.as_deref().unwrap_or_default();
-        text += &format!("  failed     {reason}: {detail}\n");
+        text += &format!("  failed     {}: {detail}\n", reason.replace('_', " "));
         text += &format!("  try        stead builds retry {}\n", build.id);
     }
     if let Some(job) = &build.job {

@@ -1,6 +1,6 @@
 //! `stead installs`: copies of an app in customers' accounts.
 mod change;
-mod picture;
+pub mod picture;
 
 use clap::{Args, Subcommand};
 use schemas::control::{

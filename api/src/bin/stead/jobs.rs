@@ -168,7 +168,7 @@ async fn list(desk: &Desk, list: List) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show(job: &Job, screen: &Screen) -> String {
+pub fn show(job: &Job, screen: &Screen) -> String {
     let name = job.name.as_deref().unwrap_or_default();
     let mut text = format!("{}  {} {name}: {}\n", job.id, job.kind, screen.state(&job.state));
     let mut line = |name: &str, value: String| {
@@ -189,6 +189,9 @@ fn show(job: &Job, screen: &Screen) -> String {
     }
     if job.cancelling {
         line("cancel", "asked for, not confirmed yet".into());
+    }
+    if job.state == "outcome_unknown" {
+        line("try", format!("stead jobs resolve {} --verdict … --reason …", job.id));
     }
     for attempt in &job.attempts {
         text += &format!(

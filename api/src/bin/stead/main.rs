@@ -53,4 +53,6 @@ async fn main() -> ExitCode {
 }
 
 #[cfg(test)]
+mod goldens;
+#[cfg(test)]
 mod help;

@@ -95,7 +95,7 @@ async fn list(desk: &Desk) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show(runner: &Runner, screen: &Screen) -> String {
+pub fn show(runner: &Runner, screen: &Screen) -> String {
     let mut text = format!("{}  {}\n", runner.id, screen.state(&runner.state));
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() {

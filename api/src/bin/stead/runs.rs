@@ -1,6 +1,6 @@
 //! `stead runs`: what is being done to an install, and the plans that wait for a word.
 mod decide;
-mod picture;
+pub mod picture;
 mod watch;
 
 use clap::{Args, Subcommand};

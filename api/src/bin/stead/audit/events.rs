@@ -50,7 +50,7 @@ pub struct Events {
 }
 
 pub async fn print(desk: &Desk, ask: Events) -> Result<(), Failure> {
-    let mut printer = Printer { desk, left: ask.limit, all: Vec::new() };
+    let mut printer = Printer { desk, left: ask.limit, all: Vec::new(), headed: false };
     let stream = match ask.install {
         Some(install) => Some(format!("install/{}", desk.client.install(&install).await?.id)),
         None => ask.stream,
@@ -155,6 +155,7 @@ struct Printer<'d> {
     desk: &'d Desk,
     left: Option<u64>,
     all: Vec<EventRecord>,
+    headed: bool,
 }
 
 impl Printer<'_> {
@@ -171,27 +172,30 @@ impl Printer<'_> {
         Ok(true)
     }
 
-    /// What was held back for a table.
+    /// What was held back for a table; its heading once, however often this is called.
     fn table(&mut self) -> Result<(), Failure> {
         if self.desk.screen.output == Output::Ndjson || self.all.is_empty() {
             return Ok(());
         }
         let all = std::mem::take(&mut self.all);
-        self.desk.screen.many(&all, "No events.", |_| {
-            let mut table =
-                Table::new(["POSITION", "RECORDED", "EVENT", "STREAM", "ACTOR", "PAYLOAD"]);
-            for event in &all {
-                table.row([
-                    event.position.to_string(),
-                    moment(&event.recorded_at),
-                    event.event_type.clone(),
-                    event.stream.clone(),
-                    event.actor.clone(),
-                    short(event.payload.get()),
-                ]);
-            }
-            table
-        })
+        if self.desk.screen.output == Output::Json {
+            return self.desk.screen.many(&all, "", |_| Table::default());
+        }
+        let mut table = Table::new(["POSITION", "RECORDED", "EVENT", "STREAM", "ACTOR", "PAYLOAD"]);
+        for event in &all {
+            table.row([
+                event.position.to_string(),
+                moment(&event.recorded_at),
+                event.event_type.clone(),
+                event.stream.clone(),
+                event.actor.clone(),
+                short(event.payload.get()),
+            ]);
+        }
+        let text = table.text(&self.desk.screen);
+        let headed = std::mem::replace(&mut self.headed, true);
+        let rows = text.split_once('\n').map_or("", |(_, rows)| rows);
+        write(if headed { rows } else { &text })
     }
 }
 

@@ -1,0 +1,135 @@
+//! What people read of things is a golden: `schemas/cli-output`, changed on purpose.
+use std::{fs, path::Path};
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::{
+    builds, installs, jobs,
+    render::{Output, Screen},
+    runners, runs,
+};
+
+const ULID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+const AT: &str = "2026-11-21T01:02:03.000000Z";
+
+/// `UPDATE_GOLDEN=1` writes what is true now; then read the difference as a customer would.
+fn golden(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/cli-output").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap_or_default(), text, "{}", path.display());
+}
+
+fn screen() -> Screen {
+    Screen::new(Output::Table, true, true)
+}
+
+fn read<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn id(prefix: &str) -> String {
+    format!("{prefix}_{ULID}")
+}
+
+fn digest(n: u8) -> String {
+    format!("sha256:{n:064x}")
+}
+
+#[test]
+fn an_install_reads_like_this() {
+    let component = |name: &str, state: &str, outputs: Value| {
+        json!({"name": name, "kind": "terraform_module", "state": state, "outputs": outputs,
+               "config_version": (state == "deployed").then_some(2)})
+    };
+    let mut held = component("api", "absent", json!({}));
+    held["held_by"] = json!(id("run"));
+    let install = read(json!({
+        "id": id("ins"), "name": "acme", "app": id("app"), "app_name": "shop", "config_version": 2,
+        "state": "provisioning", "auto_approve": false, "inputs": {"size": "2", "domain": "acme.example"},
+        "stack": {"account": "123456789012"}, "runner": id("rnr"), "runs": [id("run")],
+        "sandbox": component("sandbox", "deployed", json!({"zones": ["a", "b"]})),
+        "components": [held, component("network", "deployed", json!({"id": "net-1"}))],
+        "created_at": AT, "position": 9,
+    }));
+    golden("installs-show.txt", &installs::picture::of(&install, &screen()));
+    let enrolment = read(json!({
+        "id": id("tok"), "token": "stead_enrol_x", "expires_at": AT, "server_key": digest(7),
+        "runner_url": "https://stead.example:7071", "command": "STEAD_ENROLMENT_TOKEN=… stead-runner …",
+    }));
+    golden("installs-enrol-token.txt", &installs::enrolment(&enrolment, &screen()));
+}
+
+#[test]
+fn a_job_reads_like_this() {
+    let job = read(json!({
+        "id": id("job"), "kind": "apply", "class": "mutating", "state": "outcome_unknown",
+        "cancelling": true, "manifest": digest(1), "install": id("ins"), "run": id("run"),
+        "step": id("stp"), "name": "network", "queued_at": AT,
+        "waiting": {"for": "verdict", "detail": "nobody can say what became of the job; look, then resolve it"},
+        "attempts": [
+            {"attempt": 1, "execution": id("exe"), "runner": id("rnr"), "claimed_at": AT, "signal": 9,
+             "log": {"length_bytes": 2048, "sha256": digest(2), "omitted_bytes": 0, "complete": false}},
+            {"attempt": 2, "execution": id("exe"), "runner": id("rnr"), "claimed_at": AT, "phase": "apply"},
+        ],
+    }));
+    golden("jobs-show.txt", &jobs::show(&job, &screen()));
+}
+
+#[test]
+fn a_build_and_a_runner_read_like_this() {
+    let build = json!({
+        "id": id("bld"), "app": id("app"), "app_name": "shop", "component": id("cmp"),
+        "component_name": "network", "kind": "terraform_module", "config_version": 1,
+        "source": digest(1), "state": "succeeded", "job": id("job"), "requested_at": AT, "ended_at": AT,
+        "artifact": {"repository": "shop/network", "digest": digest(2), "size_bytes": 10240},
+    });
+    let mut failed = build.clone();
+    failed["state"] = json!("failed");
+    failed["reason"] = json!("job_failed");
+    failed["detail"] = json!("the child ended with 1");
+    failed.as_object_mut().unwrap().remove("artifact");
+    let both = [build, failed].map(|build| builds::show(&read(build), &screen()));
+    golden("builds-show.txt", &both.join("\n"));
+
+    let runner = read(json!({
+        "id": id("rnr"), "mode": "install", "install": id("ins"), "install_name": "acme",
+        "state": "disabled", "disabled_by": ["vendor", "customer"], "reason": "change freeze",
+        "version": "0.1.0", "host": "linux/x86_64 (vm)", "jobs": [id("job")], "enrolled_at": AT,
+        "silent_since": AT,
+    }));
+    golden("runners-show.txt", &runners::show(&runner, &screen()));
+}
+
+#[test]
+fn a_run_reads_like_this() {
+    let step = |n: u32, name: &str, layer: u32, state: &str, more: Value| {
+        let mut step = json!({
+            "id": format!("stp_01ARZ3NDEKTSV4RRFFQ69G5FA{n}"), "kind": "deploy", "name": name,
+            "depends_on": [], "layer": layer, "state": state,
+        });
+        step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        step
+    };
+    let plan = json!({"digest": digest(7), "noop": false, "add": 3, "change": 1, "destroy": 0, "summary": digest(8)});
+    let nothing = json!({"digest": digest(9), "noop": true, "add": 0, "change": 0, "destroy": 0, "summary": digest(8)});
+    let by = |verdict: &str, by: &str| json!({"verdict": verdict, "by": by, "reason": "read it", "at": AT});
+    let run = read(json!({
+        "id": id("run"), "install": id("ins"), "install_name": "acme", "kind": "deploy",
+        "state": "waiting_for_approval", "requested_by": id("prn"), "reason": "version 2",
+        "steps": 7, "steps_ended": 4, "requested_at": AT, "position": 9, "retry_of": id("run"),
+        "dag": [
+            step(1, "base", 0, "succeeded", json!({"plan": plan, "decision": by("approved", &id("prn"))})),
+            step(2, "same", 0, "succeeded", json!({"plan": nothing, "decision": by("approved", "policy:auto_approve")})),
+            step(3, "network", 1, "waiting_for_approval", json!({"plan": plan, "waiting": {"for": "approval", "detail": "x"}})),
+            step(4, "queue", 1, "failed", json!({"reason": "job failed: the child ended with 1", "job": id("job")})),
+            step(5, "cache", 1, "planning", json!({"waiting": {"for": "runner", "detail": "the runner does not call; start it or its network"}})),
+            step(6, "old", 1, "skipped", json!({"plan": plan, "reason": "denied", "decision": by("denied", &id("prn"))})),
+            step(7, "api", 2, "pending", json!({"waiting": {"for": "dependency", "detail": "network, cache must succeed first"}})),
+        ],
+    }));
+    golden("runs-show.txt", &runs::picture::of(&run, &screen()));
+}
