@@ -107,3 +107,35 @@ async fn a_database_that_is_away_makes_the_server_unready_and_not_dead() {
     assert_eq!(alive.status(), StatusCode::OK);
     started.server.stop().await;
 }
+
+#[tokio::test]
+async fn a_token_made_at_one_server_is_known_at_the_other_and_revoked_there_too() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let database = event_log::testing::fresh_database().await.unwrap();
+    let first = Server::start(options(one.path(), &database.url)).await.unwrap();
+    let second = Server::start(options(two.path(), &database.url)).await.unwrap();
+    assert!(first.ready.first_start && !second.ready.first_start, "one owner per log");
+    assert_eq!(second.ready.owner_token_file, None);
+    let owner = std::fs::read_to_string(first.ready.owner_token_file.as_ref().unwrap()).unwrap();
+
+    let http = client();
+    let tokens = format!("{}/v1/tokens", first.ready.control);
+    let made =
+        http.post(&tokens).bearer_auth(owner.trim()).json(&serde_json::json!({"role": "viewer"}));
+    let made: Value = made.send().await.unwrap().json().await.unwrap();
+    let token = made["token"].as_str().unwrap();
+    let whoami = format!("{}/v1/whoami", second.ready.control);
+    let becomes = async |wanted: StatusCode| {
+        let since = Instant::now();
+        while http.get(&whoami).bearer_auth(token).send().await.unwrap().status() != wanted {
+            assert!(since.elapsed() < Duration::from_secs(10), "it never became {wanted}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    becomes(StatusCode::OK).await;
+    let revoke = http.delete(format!("{tokens}/{}", made["id"].as_str().unwrap()));
+    assert!(revoke.bearer_auth(owner.trim()).send().await.unwrap().status().is_success());
+    becomes(StatusCode::UNAUTHORIZED).await;
+    first.stop().await;
+    second.stop().await;
+}
