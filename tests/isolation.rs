@@ -82,6 +82,10 @@ fn a_runner_reaches_the_runner_listener_only_and_nothing_reaches_it() {
     let (own_ca, ledger) = (customer.dir().join("ca.pem"), customer.dir().join("ledger"));
     fs::write(&own_ca, pinned).unwrap();
     let runner = customer.with(&["--ca-file", own_ca.to_str().unwrap()]).start(&server, token);
+    until("the runner inside", SOON, || {
+        let program = fs::read_link(format!("/proc/{}/exe", runner.pid()));
+        program.is_ok_and(|program| program.ends_with("stead-runner"))
+    });
     until("an effect", LATER, || {
         only_the_server(&runner, &server, &namespace);
         ledger.exists()
