@@ -100,7 +100,7 @@ fn a_bucket_and_a_role_are_made_changed_drifted_and_destroyed() {
     let run = planned(&server);
     assert_eq!(changes(&run), (0, 1, 0), "{run:#}");
     let shown = stdout_of(server.stead_for_people().args(["runs", "show", "notes", "--plans"]));
-    assert!(shown.contains("retention_days"), "{shown}");
+    assert!(shown.contains("aws_s3_bucket.notes (tags"), "{shown}");
     approve(&server);
     assert!(moto.tags(bucket).unwrap().contains("<Value>90</Value>"));
 

@@ -160,6 +160,9 @@ fn archive(path: &str, kind: tar::EntryType, content: &[u8]) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
+/// Path, type and body of a request; status, code and a word of the refusal.
+type Case<'b> = (&'static str, &'static str, &'b [u8], u16, &'static str, &'static str);
+
 #[test]
 fn a_hostile_body_is_refused_by_the_server_itself() {
     let (server, _) = published();
@@ -172,7 +175,7 @@ fn a_hostile_body_is_refused_by_the_server_itself() {
     let unfinished = zstd(&archive("app/metadata.toml", tar::EntryType::Regular, b"version = "));
     let long = vec![b'x'; (64 << 20) + 1];
     let sync = "/v1/apps/edge-api/sync";
-    let cases: [(&str, &str, &[u8], u16, &str, &str); 12] = [
+    let cases: [Case; 12] = [
         (sync, "application/zstd", b"not zstd", 422, "invalid", "not zstd"),
         (sync, "application/zstd", &zstd(b"not tar"), 422, "invalid", ""),
         (sync, "application/zstd", &link, 422, "invalid", "app/link"),
