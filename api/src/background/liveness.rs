@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use ulid::Ulid;
 
 use crate::{
-    dispatch::{Census, Due},
+    dispatch::{self, Census, Due},
     execute::Call,
     problem::{Code, Problem},
     runner::seal_incomplete,
@@ -24,6 +24,7 @@ const AT_ONCE: usize = 32;
 pub async fn run(app: App) {
     let mut ticks = interval(app.dispatch.timing().tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut beat = app.dispatch.moment().instant;
     loop {
         tokio::select! {
             () = app.stopping.cancelled() => {
@@ -34,9 +35,21 @@ pub async fn run(app: App) {
         }
         count(&app);
         let now = app.dispatch.moment();
+        if now.instant >= beat {
+            beat = now.instant + app.dispatch.timing().lease / 3;
+            alive(&app).await;
+        }
         app.dispatch.desk().on_tick(now, app.dispatch.timing());
         let due = app.dispatch.due(now);
         stream::iter(due).for_each_concurrent(AT_ONCE, |due| say(&app, due)).await;
+    }
+}
+
+/// Say that this server lives; hear who does not.
+async fn alive(app: &App) {
+    let beat = dispatch::beat(&app.dispatch, app.engine.log(), &app.pool).await;
+    if let Err(problem) = beat {
+        tracing::warn!(reason = %problem.detail, "The database does not hear that this server lives: {}", problem.detail);
     }
 }
 

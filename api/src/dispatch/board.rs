@@ -224,6 +224,15 @@ impl Board {
         Some(tracked.alive().is_some() && contact == Contact::Disconnected)
     }
 
+    /// Everything that a runner has gets a whole lease from this moment on.
+    pub fn renew_all(&mut self, runner: RunnerId, from: Instant) {
+        for job in self.held.get(&runner).into_iter().flatten() {
+            if let Some(tracked) = self.jobs.get_mut(job) {
+                tracked.heard = tracked.heard.max(from);
+            }
+        }
+    }
+
     fn list(&mut self, id: JobId) {
         let Some(tracked) = self.jobs.get(&id) else { return };
         match (&tracked.job.state, tracked.target()) {

@@ -20,6 +20,7 @@ mod rates;
 mod say;
 mod session;
 mod start;
+mod takeover;
 mod timing;
 mod words;
 
@@ -45,6 +46,7 @@ pub use poll::{Polled, SessionRefusal, Touched};
 pub use rates::Calls;
 pub use session::{Known, Session};
 pub use start::load;
+pub use takeover::beat;
 pub use timing::Timing;
 pub use words::{grace_s, kind, kind_of, pending_cancel, plan_of, reason_of, state};
 

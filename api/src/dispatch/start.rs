@@ -1,19 +1,14 @@
 //! What the dispatcher knows is made again when the server starts.
 use std::sync::Arc;
 
-use domain::{
-    decider::Timestamp,
-    ids::{JobId, RunnerId},
-    job::Job,
-    runner::Runner,
-};
+use domain::{decider::Timestamp, ids::JobId, job::Job};
 use event_log::{EventLog, Stored};
 use futures::{TryStreamExt as _, stream};
 use projections::views::job_queue;
 use sqlx::{PgPool, Row as _};
 use tokio::sync::broadcast::Receiver;
 
-use super::{Dispatch, board::Tracked};
+use super::{Dispatch, board::Tracked, takeover};
 use crate::problem::Problem;
 
 /// How many jobs are read at a time.
@@ -40,7 +35,7 @@ pub async fn load(
             put(dispatch, log, job, order, queued_at)
         })
         .await?;
-    own(dispatch, log, pool).await?;
+    takeover::own(dispatch, log, pool).await?;
     Ok((tail, position))
 }
 
@@ -77,27 +72,4 @@ async fn unsealed(
     .await?;
     let ids = rows.iter().map(|row| row.try_get::<String, _>(0)).collect::<Result<Vec<_>, _>>()?;
     Ok(ids.iter().filter_map(|id| Some((id.parse().ok()?, now))).collect())
-}
-
-/// The sessions that were this server's are again: whoever commits in the name of its former life
-/// is refused.
-async fn own(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<(), Problem> {
-    let rows = sqlx::query(
-        "update runner_session set server_epoch = server_epoch + 1 where server = $1 \
-         returning runner, server_epoch",
-    )
-    .bind(dispatch.server())
-    .fetch_all(pool)
-    .await?;
-    for row in rows {
-        let runner: String = row.try_get("runner")?;
-        let Ok(id) = runner.parse::<RunnerId>() else { continue };
-        let loaded = log.reload::<Runner>(&runner).await?;
-        let epoch: i64 = row.try_get("server_epoch")?;
-        let heard = dispatch.moment().instant + dispatch.timing().takeover;
-        let mut desk = dispatch.desk();
-        let known = desk.roster.meet(id, (*loaded.state).clone(), loaded.version, heard);
-        known.owned = Some(epoch.cast_unsigned());
-    }
-    Ok(())
 }

@@ -90,3 +90,18 @@ async fn a_log_whose_end_never_comes_is_sealed_without_it() {
     let sealed = world.events("job", job).await.pop().unwrap();
     assert!(sealed.payload.contains(r#""complete":false"#), "{}", sealed.payload);
 }
+
+#[tokio::test]
+async fn another_server_watches_the_runners_of_one_that_died() {
+    let here = World::with(fast()).await;
+    let (mut agent, install) = here.agent().await;
+    here.open(&mut agent, "j", json!([])).await;
+    let job = here.queue(install, JobKind::Plan, Class::Pure).await;
+    let there = here.beside().await;
+    here.running(&agent, job).await;
+    drop(here);
+    there.until("job", job, "job.requeued").await;
+    there.until("runner", agent.id, "runner.disconnected").await;
+    let actor = there.events("job", job).await.pop().unwrap().meta().unwrap().actor;
+    assert_eq!(actor.to_string(), "timer:liveness");
+}

@@ -136,3 +136,15 @@ async fn a_follower_sees_each_byte_when_it_is_durable_and_makes_the_runner_send_
     drop(have);
     assert_eq!(chunk(&world, &of, 5, b"!").await.headers["x-log-interval-ms"], "2000");
 }
+
+#[tokio::test]
+async fn without_the_database_polls_stay_parked_and_chunks_are_to_be_sent_again() {
+    let world = World::new().await;
+    let of = running(&world).await;
+    chunk(&world, &of, 0, b"hello").await.ok();
+    world.app.pool.close().await;
+    let later = chunk(&world, &of, 5, b"!").await;
+    later.refused(503, "unavailable");
+    assert!(later.headers.contains_key(header::RETRY_AFTER));
+    assert_eq!(world.poll(&of.0, 1, json!({})).await.status.as_u16(), 204);
+}

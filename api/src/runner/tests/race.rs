@@ -10,7 +10,7 @@ use rand::Rng as _;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::world::{Agent, World};
+use super::world::{Agent, Said, World};
 
 const JOBS: usize = 200;
 const RUNNERS: usize = 16;
@@ -19,13 +19,27 @@ const RUNNERS: usize = 16;
 async fn insist(world: &World, agent: &Agent, job: JobId) -> String {
     let claim_id = ulid::Ulid::new().to_string();
     loop {
-        let patience = Duration::from_millis(rand::thread_rng().gen_range(1..40));
+        let patience = Duration::from_millis(rand::thread_rng().gen_range(5..60));
         let call = world.claim(agent, job, &claim_id);
         let Ok(said) = tokio::time::timeout(patience, call).await else { continue };
         match said.status.as_u16() {
             200 => return said.json()["execution"].as_str().unwrap().to_string(),
             429 | 503 => tokio::time::sleep(Duration::from_millis(20)).await,
             status => panic!("{job} {status} {}", said.json()),
+        }
+    }
+}
+
+/// Call again when the server asks to, as agents do.
+async fn patiently<F: Future<Output = Said>>(call: impl Fn() -> F) {
+    loop {
+        let said = call().await;
+        match said.status.as_u16() {
+            429 | 503 => tokio::time::sleep(Duration::from_millis(100)).await,
+            _ => {
+                said.ok();
+                return;
+            }
         }
     }
 }
@@ -46,11 +60,11 @@ async fn works(world: &World, agent: &Agent, won: &Mutex<HashMap<JobId, String>>
             let before = won.lock().unwrap().insert(job, execution.clone());
             assert_eq!(before, None, "{job} has two winners");
             let started = json!({"type": "started", "payload": {}});
-            world.report(agent, job, &execution, 1, started).await.ok();
+            patiently(|| world.report(agent, job, &execution, 1, started.clone())).await;
             let sha256 = hex::encode(Sha256::digest(b""));
             let last = json!({"type": "finished", "payload":
                 {"outcome": "succeeded", "log_len": 0, "log_sha256": sha256}});
-            world.report(agent, job, &execution, 2, last).await.ok();
+            patiently(|| world.report(agent, job, &execution, 2, last.clone())).await;
         }
     }
 }
