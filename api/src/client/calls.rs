@@ -105,7 +105,7 @@ impl Client {
         self.change(Method::PATCH, &format!("/v1/installs/{install}"), change).await
     }
 
-    /// A new enrolment token for an install; earlier unused ones are revoked.
+    /// A new enrolment token for an install.
     pub async fn enrol_token(&self, install: &str) -> Said<installs::EnrolmentIssued> {
         let path = format!("/v1/installs/{install}/enrolment-tokens");
         self.change(Method::POST, &path, &json!({})).await

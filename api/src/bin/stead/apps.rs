@@ -6,6 +6,7 @@ mod text;
 
 use std::path::PathBuf;
 
+use api::client::ClientError;
 use clap::{Args, Subcommand};
 use schemas::control::{
     Listing,
@@ -133,7 +134,15 @@ async fn wait(desk: &Desk, synced: &Synced) -> Result<(), Failure> {
     loop {
         let app = Some(synced.name.clone());
         let query = BuildsQuery { app, limit: Some(200), ..BuildsQuery::default() };
-        let all = desk.client.builds(&query).await?.items;
+        let all = match desk.client.builds(&query).await {
+            Ok(page) => page.items,
+            // A server that restarts goes on with the builds.
+            Err(ClientError::Unreachable { .. }) => {
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         let ours = all.iter().filter(|b| synced.builds.iter().any(|asked| asked.id == b.id));
         let over: Vec<_> = ours.filter(|b| b.ended_at.is_some()).collect();
         bar.set_position(over.len() as u64);

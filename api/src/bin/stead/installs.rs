@@ -92,7 +92,7 @@ Examples:
         after_help = "Example:\n  stead installs auto-approve acme off --reason 'change freeze'"
     )]
     AutoApprove(change::AutoApprove),
-    /// Make a new enrolment token; the unused ones before it are revoked
+    /// Make a new enrolment token, when the first one was lost or has expired
     EnrolToken {
         /// The install's name or id
         install: String,

@@ -1,0 +1,135 @@
+//! The command line as scripts and people rely on it: exit codes, formats, what is kept where.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::{
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Command, Output},
+};
+
+use tests::{Server, program, stdout_of};
+
+/// `stead` of a person with this home and nothing in the environment.
+fn at_home(home: &Path) -> Command {
+    let mut command = Command::new(program("stead"));
+    command.env_clear().env("HOME", home);
+    command
+}
+
+fn said(output: &Output) -> (i32, String) {
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code().unwrap_or(-1), text)
+}
+
+#[test]
+fn each_kind_of_failure_has_its_exit_code_and_says_what_to_do() {
+    let server = Server::up();
+    let viewer = server.dir().join("viewer.token");
+    let viewer = viewer.to_str().unwrap();
+    server.ask(&["tokens", "create", "--role", "viewer", "--to-file", viewer]);
+
+    let (code, text) = server.refused(&["installs", "show", "nobody"]);
+    assert_eq!(code, 3, "{text}");
+    let (code, text) = server.refused(&["apps", "sync", "/nonexistent"]);
+    assert_eq!(code, 2, "{text}");
+    let (code, text) = server.refused(&["runs", "list", "--limit", "0"]);
+    assert_eq!(code, 2, "{text}");
+    let (code, text) = server.refused(&["--token-file", viewer, "tokens", "list"]);
+    assert_eq!(code, 2, "an option that is given twice: {text}");
+
+    let mut command = Command::new(program("stead"));
+    let command = command.args(["--server", server.control(), "--token-file", viewer]);
+    let (code, text) = said(&command.args(["tokens", "list"]).output().unwrap());
+    assert!(code == 4 && text.contains("try: "), "{code} {text}");
+
+    let home = tempfile::tempdir().unwrap();
+    let (code, text) = said(&at_home(home.path()).args(["apps", "list"]).output().unwrap());
+    assert!(code == 2 && text.contains("stead login"), "{code} {text}");
+    let dead = ["--server", "http://127.0.0.1:1", "apps", "list"];
+    let (code, text) = said(&at_home(home.path()).args(dead).output().unwrap());
+    assert!(code == 5 && text.contains("stead up"), "{code} {text}");
+    let none = ["--server", server.control(), "apps", "list"];
+    let (code, text) = said(&at_home(home.path()).args(none).output().unwrap());
+    assert!(code == 4 && text.contains("token_missing"), "{code} {text}");
+}
+
+#[test]
+fn a_login_is_kept_for_this_user_and_this_server_only() {
+    let server = Server::up();
+    let home = tempfile::tempdir().unwrap();
+    let token = server.dir().join("data/owner.token");
+    let login = ["login", "--server", server.control(), "--token-file", token.to_str().unwrap()];
+    let text = stdout_of(at_home(home.path()).args(login));
+    assert!(text.contains("Logged in") && !text.contains(&server.owner_token()), "{text}");
+    let kept = home.path().join(".config/stead/cli.toml");
+    let mode = std::fs::metadata(&kept).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(stdout_of(at_home(home.path()).arg("whoami")).contains("owner"));
+
+    // Another address is another server: it is not shown the token.
+    let other = server.control().replace("127.0.0.1", "localhost");
+    let ask = ["--server", &other, "whoami"];
+    let (code, text) = said(&at_home(home.path()).args(ask).output().unwrap());
+    assert!(code == 4 && text.contains("token_missing"), "{code} {text}");
+    // A token that nobody knows is not kept.
+    let wrong = ["login", "--server", server.control()];
+    let mut wrong_login = at_home(home.path());
+    let (code, _) = said(&wrong_login.env("STEAD_TOKEN", "stead_x").args(wrong).output().unwrap());
+    assert_eq!(code, 4);
+    assert!(stdout_of(at_home(home.path()).arg("whoami")).contains("owner"));
+    stdout_of(at_home(home.path()).arg("logout"));
+    assert!(!kept.exists());
+}
+
+#[test]
+fn programs_get_json_and_people_get_tables() {
+    let server = Server::up();
+    let tokens = server.ask(&["tokens", "list"]);
+    assert_eq!(tokens.as_array().unwrap().len(), 1);
+    let lines = stdout_of(server.stead_for_people().args(["-o", "ndjson", "audit", "events"]));
+    let count = server.ask(&["whoami"])["position"].as_u64().unwrap();
+    assert!(lines.lines().count() as u64 >= count.min(6), "{lines}");
+    for line in lines.lines() {
+        assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
+    }
+    let table = stdout_of(server.stead_for_people().args(["tokens", "list"]));
+    assert!(table.starts_with("TOKEN ") && table.contains("owner"), "{table}");
+    assert!(!table.contains('\u{1b}'), "no colours without a terminal: {table:?}");
+    assert_eq!(stdout_of(server.stead_for_people().args(["runs", "list"])), "No runs.\n");
+    assert_eq!(server.ask(&["runs", "list"]), serde_json::json!([]));
+}
+
+#[test]
+fn an_export_verifies_without_a_server_and_a_changed_one_does_not() {
+    let server = Server::up();
+    let at = |name: &str| server.dir().join(name).to_str().unwrap().to_owned();
+    let (log, note, wrong) = (at("log.ndjson"), at("note"), at("wrong.ndjson"));
+    let checkpoint = server.ask(&["audit", "checkpoint"]);
+    std::fs::write(&note, checkpoint["note"].as_str().unwrap()).unwrap();
+    server.ask(&["tokens", "create", "--role", "viewer"]);
+    stdout_of(server.stead_for_people().args(["audit", "export", "--to", &log]));
+    let text = stdout_of(server.stead_for_people().args(["audit", "verify", "--against", &note]));
+    assert!(text.contains("unchanged since the kept checkpoint"), "{text}");
+
+    let home = tempfile::tempdir().unwrap();
+    let key = checkpoint["key"].as_str().unwrap();
+    let verify = |file: &str| {
+        let args = ["audit", "verify", "--export", file, "--against", &note, "--key", key];
+        at_home(home.path()).args(args).output().unwrap()
+    };
+    let good = verify(&log);
+    assert!(good.status.success(), "{}", said(&good).1);
+    let events = std::fs::read_to_string(&log).unwrap();
+    std::fs::write(&wrong, events.replacen("owner", "admin", 1)).unwrap();
+    assert_eq!(said(&verify(&wrong)).0, 1);
+    let all_but_one = events.lines().skip(1).collect::<Vec<_>>().join("\n");
+    std::fs::write(&wrong, all_but_one).unwrap();
+    assert_eq!(said(&verify(&wrong)).0, 1);
+}
+
+#[test]
+fn completions_are_for_the_shell_that_asks() {
+    for shell in ["bash", "zsh", "fish"] {
+        let text = stdout_of(Command::new(program("stead")).args(["completions", shell]));
+        assert!(text.contains("installs"), "{shell}");
+    }
+}
