@@ -263,7 +263,7 @@ mod tests {
     #[tokio::test]
     async fn a_refusal_is_from_what_is_true_now_and_not_from_memory() {
         let database = event_log::testing::fresh_database().await.unwrap();
-        let clock: Clock = std::sync::Arc::new(chrono::Utc::now);
+        let clock = crate::state::system_clock();
         let one = Engine::new(database.log().await.unwrap(), clock.clone());
         let two = Engine::new(database.log().await.unwrap(), clock);
         let take = |by: &str| NameCommand::Take { by: by.into() };
