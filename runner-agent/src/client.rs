@@ -240,4 +240,6 @@ fn is_later(status: StatusCode) -> bool {
 }
 
 #[cfg(test)]
+pub(crate) mod scripted;
+#[cfg(test)]
 mod tests;

@@ -99,7 +99,6 @@ impl Upload {
                     self.settings.interval_ms = interval.clamp(50, 60_000);
                 }
                 self.next = Instant::now() + Duration::from_millis(self.settings.interval_ms);
-                self.chunk = log::CHUNK_BYTES;
                 if let Some(body) = &answer.body {
                     self.have = body.have.min(length);
                 }
@@ -146,3 +145,6 @@ impl Upload {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

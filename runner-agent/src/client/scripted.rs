@@ -1,0 +1,36 @@
+//! A small scripted HTTP server: not the product's server, only its worst days.
+use std::sync::{Arc, Mutex};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
+
+use super::Client;
+use crate::tls::Trust;
+
+/// Answers each request with the next of these, and keeps what was asked.
+pub(crate) async fn scripted(answers: Vec<&'static str>) -> (Client, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&asked);
+    tokio::spawn(async move {
+        for answer in answers {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 65536];
+            let read = stream.read(&mut request).await.unwrap();
+            kept.lock().unwrap().push(String::from_utf8_lossy(&request[..read]).into_owned());
+            if answer.is_empty() {
+                continue; // the connection is lost
+            }
+            let (head, body) = answer.split_once('|').unwrap();
+            let length = body.len();
+            let text = format!(
+                "HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            );
+            stream.write_all(text.as_bytes()).await.unwrap();
+        }
+    });
+    (Client::new(&base, &Trust::Public).unwrap(), asked)
+}

@@ -1,0 +1,116 @@
+//! What an upload makes of each answer, said by a scripted server.
+use super::*;
+use crate::{
+    client::scripted::scripted,
+    data::{self, Data},
+};
+
+struct Spool {
+    _temp: tempfile::TempDir,
+    dir: JobDir,
+    upload: Upload,
+    ids: (JobId, ExecutionId),
+}
+
+/// A log of so many bytes, none of them sent.
+fn spool(length: usize) -> Spool {
+    let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    let ids = (format!("job_{id}").parse().unwrap(), format!("exe_{id}").parse().unwrap());
+    let temp = tempfile::tempdir().unwrap();
+    let dir = Data::open(temp.path()).unwrap().job(ids.1);
+    dir.create().unwrap();
+    data::replace(&dir.log(), &vec![b'x'; length]).unwrap();
+    Spool { _temp: temp, dir, upload: Upload::new(LogSettings::default()), ids }
+}
+
+/// Push once for each answer, and give out the ranges that were sent.
+async fn push(spool: &mut Spool, answers: Vec<&'static str>) -> Vec<String> {
+    let times = answers.len();
+    let (client, asked) = scripted(answers).await;
+    for _ in 0..times {
+        spool.upload.push(&client, spool.ids, &spool.dir, true).await.unwrap();
+    }
+    let asked = asked.lock().unwrap();
+    let range = |text: &String| {
+        let line = text.lines().find_map(|line| line.strip_prefix("content-range: "));
+        line.unwrap_or_default().to_owned()
+    };
+    asked.iter().map(range).collect()
+}
+
+const GAP: &str = r#"{"code":"log_gap"}"#;
+
+#[tokio::test]
+async fn what_the_server_has_is_what_it_says_it_has() {
+    let mut spool = spool(300_000);
+    let answers = vec![r#"202 Accepted|{"have":100000}"#, r#"202 Accepted|{"have":300000}"#];
+    let ranges = push(&mut spool, answers).await;
+    assert_eq!(ranges, ["bytes 0-262143/*", "bytes 100000-299999/*"]);
+    assert_eq!(spool.upload.have(), 300_000);
+    let (client, asked) = scripted(vec![]).await;
+    assert!(spool.upload.push(&client, spool.ids, &spool.dir, true).await.unwrap().is_none());
+    assert!(asked.lock().unwrap().is_empty(), "nothing waits");
+}
+
+#[tokio::test]
+async fn a_gap_is_gone_back_over() {
+    let mut spool = spool(1_000);
+    spool.upload.rewind(500);
+    let gap: &'static str =
+        Box::leak(format!("416 Range Not Satisfiable\r\nrange: bytes=0-199|{GAP}").into());
+    let ranges = push(&mut spool, vec![gap, r#"202 Accepted|{"have":1000}"#]).await;
+    assert_eq!(ranges, ["bytes 500-999/*", "bytes 200-999/*"]);
+    // Nothing is kept there: from the start.
+    let none: &'static str = Box::leak(format!("416 Range Not Satisfiable|{GAP}").into());
+    spool.upload.rewind(500);
+    let ranges = push(&mut spool, vec![none, r#"202 Accepted|{"have":1000}"#]).await;
+    assert_eq!(ranges, ["bytes 500-999/*", "bytes 0-999/*"]);
+}
+
+#[tokio::test]
+async fn a_chunk_that_is_too_long_is_halved_and_stays_so() {
+    let mut spool = spool(300_000);
+    let answers = vec![
+        r#"413 Payload Too Large|{"code":"too_large"}"#,
+        r#"202 Accepted|{"have":131072}"#,
+        r#"202 Accepted|{"have":262144}"#,
+    ];
+    let ranges = push(&mut spool, answers).await;
+    assert_eq!(ranges[1..], ["bytes 0-131071/*", "bytes 131072-262143/*"]);
+}
+
+#[tokio::test]
+async fn a_log_that_the_server_knows_otherwise_is_left_alone() {
+    for answer in [
+        r#"409 Conflict|{"code":"log_divergence"}"#,
+        r#"507 Insufficient Storage|{"code":"log_full"}"#,
+    ] {
+        let mut spool = spool(1_000);
+        push(&mut spool, vec![answer]).await;
+        assert!(spool.upload.is_broken(), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_stale_execution_is_told_to_the_caller() {
+    let mut spool = spool(1_000);
+    let (client, _) = scripted(vec![r#"412 Precondition Failed|{"code":"stale_execution"}"#]).await;
+    let refused = spool.upload.push(&client, spool.ids, &spool.dir, true).await;
+    assert!(matches!(refused, Err(SpoolError::Refused(refused)) if refused.status == 412));
+}
+
+#[tokio::test]
+async fn an_answer_says_how_soon_and_may_carry_a_cancel() {
+    let mut spool = spool(1_000);
+    let answer = concat!(
+        "202 Accepted\r\nx-log-interval-ms: 250|",
+        r#"{"have":10,"cancel":{"reason":"enough","grace_s":5}}"#
+    );
+    let (client, _) = scripted(vec![answer]).await;
+    let said = spool.upload.push(&client, spool.ids, &spool.dir, true).await.unwrap().unwrap();
+    assert_eq!(said.cancel.unwrap().grace_s, 5);
+    assert_eq!(spool.upload.settings.interval_ms, 250);
+    let (client, asked) = scripted(vec![]).await;
+    let early = spool.upload.push(&client, spool.ids, &spool.dir, false).await.unwrap();
+    assert!(early.is_none() && asked.lock().unwrap().is_empty(), "it is not time yet");
+}
