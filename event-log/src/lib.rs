@@ -36,6 +36,7 @@ mod proofs;
 pub mod read;
 /// What rides in an append: synchronous views.
 pub mod ride;
+mod seal;
 /// Reading everything again and believing nothing.
 pub mod verify;
 

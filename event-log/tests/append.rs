@@ -138,6 +138,7 @@ async fn an_expired_key_may_be_used_again() {
     log.append(keyed("k", 1, commit("a", 0, 1))).await.unwrap();
     log.append(keyed("k", 2, commit("a", 1, 1))).await.unwrap();
     assert_eq!(count(&database, "select count(*) from log_command").await, 1);
+    assert_eq!(log.sweep_keys().await.unwrap(), 1);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ mod support;
 
 use ed25519_dalek::SigningKey;
 use event_log::{
-    EventLog,
+    EventLog, LogError,
     testing::Database,
     verify::{VerifyError, verify},
 };
@@ -63,6 +63,29 @@ async fn a_checkpoint_covers_what_was_acknowledged() {
     assert_eq!((checkpoint.size, checkpoint.epoch), (1_076, 1));
     assert_eq!(checkpoint.log_id, log.log_id());
     assert_eq!(checkpoint.root, log.root(1_076).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_published_checkpoint_is_compared_with_the_log() {
+    let database = database().await;
+    let log = server(&database).await;
+    let key = SigningKey::from_bytes(&[7; 32]);
+    assert_eq!(log.seal(&key).await.unwrap(), None);
+    for n in 0..3 {
+        log.append(commit("a", 2 * n, 2)).await.unwrap();
+        assert!(log.seal(&key).await.unwrap().is_some());
+        assert_eq!(log.seal(&key).await.unwrap(), None);
+    }
+    assert_eq!(log.check_seals(&[key.verifying_key()]).await.unwrap(), 3);
+    let other = SigningKey::from_bytes(&[8; 32]).verifying_key();
+    assert!(log.check_seals(&[other]).await.is_err());
+    run(&database, "update log_event set leaf = sha256('x') where position = 3").await;
+    let LogError::Damaged { position, .. } =
+        log.check_seals(&[key.verifying_key()]).await.unwrap_err()
+    else {
+        panic!()
+    };
+    assert_eq!(position, 4);
 }
 
 #[tokio::test]
@@ -128,7 +151,7 @@ async fn whatever_is_tampered_with_is_found_where_it_is() {
                 assert_eq!(difference.position, position, "{what}: {difference}");
             }
             // Bytes of another length are not even an event.
-            Err(VerifyError::Log(event_log::LogError::Damaged { position: at, .. })) => {
+            Err(VerifyError::Log(LogError::Damaged { position: at, .. })) => {
                 assert_eq!(at, position, "{what}");
             }
             other => panic!("{what}: {other:?}"),

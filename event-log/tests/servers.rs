@@ -109,6 +109,44 @@ async fn nobody_says_already_so_from_a_stale_state() {
     assert!(Arc::ptr_eq(&two.load::<Counter>("c").await.unwrap().state, &counter.state));
 }
 
+/// What a rebuild does when it puts its tables in place: all tables, then the head, then a new turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_swap_under_load_costs_nobody_an_answer() {
+    let database = database().await;
+    let log = alone(&database).await;
+    let writers = (0..8).map(|writer| {
+        let log = log.clone();
+        tokio::spawn(async move {
+            for n in 0..60 {
+                log.append(commit(&writer.to_string(), n, 1)).await.unwrap();
+            }
+        })
+    });
+    let writers = futures::future::join_all(writers);
+    let swaps = async {
+        let (mut done, mut late) = (0, 0);
+        while done < 10 && late < 1_000 {
+            let mut tx = database.pool.begin().await.unwrap();
+            sqlx::raw_sql("set local lock_timeout = '40ms'").execute(&mut *tx).await.unwrap();
+            let locked =
+                sqlx::raw_sql("lock table log_stream, log_command").execute(&mut *tx).await;
+            if locked.is_err() {
+                // Everything is released; try again.
+                late += 1;
+                continue;
+            }
+            sqlx::raw_sql("update log_head set turn = turn + 1").execute(&mut *tx).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            tx.commit().await.unwrap();
+            done += 1;
+        }
+        done
+    };
+    let (writers, swaps) = tokio::join!(writers, swaps);
+    writers.into_iter().for_each(|writer| writer.unwrap());
+    assert_eq!((swaps, checked(&database).await.0.size), (10, 480));
+}
+
 #[tokio::test]
 async fn a_moment_is_found_as_a_position() {
     let database = database().await;

@@ -1,0 +1,92 @@
+//! Checkpoints that were published, and what may be forgotten.
+use ed25519_dalek::{SigningKey, VerifyingKey};
+use proof::checkpoint::Checkpoint;
+use sqlx::Row;
+
+use crate::{
+    EventLog, LogError,
+    stored::{bigint, number},
+};
+
+impl EventLog {
+    /// Sign and publish the head, if something happened since the last time. Returns the note that was published.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn seal(&self, key: &SigningKey) -> Result<Option<String>, LogError> {
+        let head = self.head();
+        if head.size == 0 {
+            return Ok(None);
+        }
+        let now = self.clock().now();
+        // The key first: a note whose key nobody can look up proves nothing.
+        sqlx::query(
+            "insert into log_note_key (public_key, valid_from) values ($1, $2) on conflict do nothing",
+        )
+        .bind(&key.verifying_key().as_bytes()[..])
+        .bind(now)
+        .execute(self.pool())
+        .await?;
+        let note = head.sign(key);
+        let done = sqlx::query(
+            "insert into log_seal (position, note, sealed_at) values ($1, $2, $3) \
+             on conflict (position) do nothing",
+        )
+        .bind(bigint(head.size))
+        .bind(&note)
+        .bind(now)
+        .execute(self.pool())
+        .await?;
+        Ok((done.rows_affected() == 1).then_some(note))
+    }
+
+    /// Published checkpoints after a position, in order, at most `limit`.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn seals(&self, after: u64, limit: u32) -> Result<Vec<(u64, String)>, LogError> {
+        let rows = sqlx::query(
+            "select position, note from log_seal where position > $1 order by position limit $2",
+        )
+        .bind(bigint(after))
+        .bind(i64::from(limit))
+        .fetch_all(self.pool())
+        .await?;
+        rows.iter().map(|row| Ok((number(row.try_get(0)?), row.try_get(1)?))).collect()
+    }
+
+    /// Read every published checkpoint and compare it with the log as it is now. Returns how many there are.
+    ///
+    /// # Errors
+    /// [`LogError::Damaged`] with the first that does not hold.
+    pub async fn check_seals(&self, keys: &[VerifyingKey]) -> Result<u64, LogError> {
+        let (mut checked, mut last) = (0, 0);
+        loop {
+            let seals = self.seals(last, 100).await?;
+            if seals.is_empty() {
+                return Ok(checked);
+            }
+            for (position, note) in seals {
+                let differs = |what: String| LogError::Damaged { position, what };
+                let seal =
+                    Checkpoint::open(&note, keys).map_err(|error| differs(error.to_string()))?;
+                if seal.size != position || seal.root != self.root(position).await? {
+                    return Err(differs("the log is not the one that was sealed here".into()));
+                }
+                (checked, last) = (checked + 1, position);
+            }
+        }
+    }
+
+    /// Forget idempotency keys that have expired. Returns how many.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn sweep_keys(&self) -> Result<u64, LogError> {
+        let done = sqlx::query("delete from log_command where expires_at <= $1")
+            .bind(self.clock().now())
+            .execute(self.pool())
+            .await?;
+        Ok(done.rows_affected())
+    }
+}
