@@ -5,11 +5,15 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use aho_corasick::AhoCorasick;
-use tests::{Customer, Server, edge_api, stdout_of, succeeded, terraform_or_skip, until_some};
+use tests::{
+    Customer, Server, edge_api, stdout_of, succeeded, terraform_or_skip, until, until_some,
+};
 
+const SOON: Duration = Duration::from_secs(60);
 /// In the runner's environment only.
 const KEPT: &str = "kept-4f1d8a90c2b7e653";
 /// Given to every job.
@@ -23,6 +27,8 @@ echo "in base64, moved: $(printf 'x%s' "$STEAD_CANARY_PASSED" | base64)"
 echo "in hexadecimal: $(printf %s "$STEAD_CANARY_PASSED" | od -An -tx1 | tr -d ' \n')"
 echo "to the other stream: $STEAD_CANARY_PASSED" >&2
 env
+printf %s "$STEAD_CANARY_PASSED" > "$TMPDIR/left-behind"
+printf %s "$STEAD_CANARY_PASSED" > "$HOME/left-behind"
 echo "not given: ${STEAD_CANARY_KEPT:-nothing}"
 "#;
 
@@ -133,8 +139,7 @@ fn a_canary_is_nowhere() {
         .env("STEAD_CANARY_KEPT", KEPT)
         .pass("STEAD_CANARY_PASSED", PASSED)
         .start(&server, enrolment);
-    let none = std::time::Duration::from_secs(60);
-    until_some("the provision run", none, || {
+    until_some("the provision run", SOON, || {
         server.ask(&["runs", "list", "--install", "acme"]).as_array()?.first().cloned()
     });
     succeeded(&server, "acme");
@@ -172,6 +177,13 @@ fn a_canary_is_nowhere() {
         let blob = tests::call("GET", &url, &[("Authorization", &authorization)], b"");
         search.is_clean(&format!("the blob {digest}"), blob.body.as_bytes());
     }
+
+    // A job's own places go with it, a moment after its result is known.
+    until("the jobs' places to be gone", SOON, || {
+        let jobs = fs::read_dir(runner.data().join("jobs")).unwrap().filter_map(Result::ok);
+        let mut places = jobs.flat_map(|job| ["work", "tmp"].map(|name| job.path().join(name)));
+        !places.any(|place| place.exists())
+    });
 
     // What is on the disks: tables, spool, journal, plans, state, artifacts, the programs' own logs, which
     // hold every URL that was called.
