@@ -16,6 +16,7 @@ type Found<Row> = Result<Option<Arc<Row>>, sqlx::Error>;
 
 /// Rows of views, as far as they were asked for.
 pub struct Lookup<'a> {
+    app: &'a App,
     pool: &'a PgPool,
     apps: Known<AppId, apps::Row>,
     builds: Known<BuildId, builds::Row>,
@@ -29,6 +30,7 @@ impl<'a> Lookup<'a> {
     /// Nothing is read yet.
     pub fn new(app: &'a App) -> Self {
         Lookup {
+            app,
             pool: &app.pool,
             apps: HashMap::new(),
             builds: HashMap::new(),
@@ -62,6 +64,19 @@ impl<'a> Lookup<'a> {
     /// A runner.
     pub async fn runner(&mut self, id: RunnerId) -> Found<runners::Row> {
         known(&mut self.runners, id, runners::runner(self.pool, id)).await
+    }
+
+    /// Whether a runner is heard of, as far as this server knows: it knows of those whose session it holds.
+    pub fn is_online(&self, runner: RunnerId) -> Option<bool> {
+        let desk = self.app.dispatch.desk();
+        let known = desk.roster.get(runner)?;
+        let is_parked = known.session.as_ref()?.is_parked();
+        Some(is_parked || known.heard.elapsed() < self.app.dispatch.timing().suspect)
+    }
+
+    /// Whether nothing was heard of a job for long enough to say so, and not yet long enough to act.
+    pub fn is_suspect(&self, job: JobId) -> bool {
+        self.app.dispatch.is_suspect(job)
     }
 
     /// A run.

@@ -83,7 +83,7 @@ async fn list(desk: &Desk) -> Result<(), Failure> {
                 runner.id.to_string(),
                 runner.mode.clone(),
                 runner.install_name.clone().unwrap_or_default(),
-                screen.state(&runner.state),
+                screen.state(standing(runner)),
                 runner.jobs.len().to_string(),
                 runner.host.clone(),
                 moment(&runner.enrolled_at),
@@ -95,8 +95,13 @@ async fn list(desk: &Desk) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Its state; silent when it counts as active and nothing is heard of it.
+fn standing(runner: &Runner) -> &str {
+    if runner.state == "active" && runner.online == Some(false) { "silent" } else { &runner.state }
+}
+
 pub fn show(runner: &Runner, screen: &Screen) -> String {
-    let mut text = format!("{}  {}\n", runner.id, screen.state(&runner.state));
+    let mut text = format!("{}  {}\n", runner.id, screen.state(standing(runner)));
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() {
             text += &format!("  {name:<9}  {value}\n");

@@ -1,6 +1,9 @@
 //! Jobs and their attempts.
 use projections::views::{jobs, waiting};
-use schemas::control::jobs::{Attempt, Job, SealedLog};
+use schemas::control::{
+    Waiting,
+    jobs::{Attempt, Job, SealedLog},
+};
 
 use super::{waiting, word};
 use crate::control::lookup::Lookup;
@@ -41,8 +44,23 @@ pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Er
     }
     if row.ended_at.is_none() {
         job.waiting = awaited(look, row).await?.map(waiting);
+        if job.waiting.is_none() && look.is_suspect(row.job) {
+            job.waiting = Some(silent(row));
+        }
     }
     Ok(job)
+}
+
+/// Not disconnected yet, but nobody should believe that all is well.
+fn silent(row: &jobs::Row) -> Waiting {
+    Waiting {
+        on: "runner".into(),
+        detail: "nothing was heard of the runner for a while; it may be back at any moment".into(),
+        job: Some(row.job),
+        run: None,
+        install: row.install(),
+        runner: row.held().map(|held| held.runner),
+    }
 }
 
 async fn awaited(

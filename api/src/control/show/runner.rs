@@ -28,7 +28,7 @@ pub async fn runner(
         reason: row.reason.clone(),
         version: identity.version.clone(),
         host: format!("{}/{}{hostname}", host.os, host.arch),
-        online: None,
+        online: look.is_online(row.runner),
         jobs: jobs.iter().map(|job| job.job).collect(),
         enrolled_at: row.enrolled_at,
         silent_since: row.state.silent_since,
