@@ -12,8 +12,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::world::{Agent, Said, World};
 
-const JOBS: usize = 200;
-const RUNNERS: usize = 16;
+const JOBS: usize = 100;
+const RUNNERS: usize = 8;
 
 /// Claim with a patience that often ends too early, again and again under the same key.
 async fn insist(world: &World, agent: &Agent, job: JobId) -> String {
