@@ -201,6 +201,6 @@ async fn whatever_breaks_the_log_is_dense_and_every_answer_true() {
         }
     }
     assert_eq!(written, events.len());
-    assert!(killed > 5, "only {killed} connections were ended");
+    assert!(killed > 2, "only {killed} connections were ended");
     assert!(written > 300, "{written} written, {refused} refused");
 }
