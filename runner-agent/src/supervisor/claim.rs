@@ -1,9 +1,10 @@
 //! From an offer to a shim: claimed, verified, allowed, started; or refused, with the rule that refused it.
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use domain::ids::JobId;
 use reqwest::Method;
 use schemas::runner::{Claim, Claimed, JobKind, RefusedBy};
+use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use super::{
@@ -21,20 +22,21 @@ use crate::{
     witness::{Expected, Verified},
 };
 
-/// A job was offered. It is taken if there is room; otherwise the offer lapses.
+/// How long an offer waits for a slot: the server knows of a job's end before the job has tidied up.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A job was offered. It is taken if there is room now or in a moment; otherwise the offer lapses.
 pub(super) fn offered(agent: &Arc<Agent>, job: JobId, kind: JobKind) {
-    if !agent.capabilities().contains(&kind) || agent.free_slots() == 0 {
+    if !agent.capabilities().contains(&kind) || agent.state().running.contains_key(&job) {
         return;
     }
-    {
-        let mut state = agent.state();
-        if state.running.contains_key(&job) {
-            return;
-        }
-        state.running.insert(job, Attended::default());
-    }
+    let held = hold(agent, job);
     let agent = Arc::clone(agent);
     tokio::spawn(async move {
+        if !held && !hold_soon(&agent, job).await {
+            return;
+        }
         match take(&agent, job).await {
             Ok(Some(known)) => attend::begin(&agent, known),
             Ok(None) => agent.release(job),
@@ -45,6 +47,31 @@ pub(super) fn offered(agent: &Arc<Agent>, job: JobId, kind: JobKind) {
             }
         }
     });
+}
+
+/// Take a slot for a job, if one is free and the job has none.
+fn hold(agent: &Agent, job: JobId) -> bool {
+    if agent.free_slots() == 0 {
+        return false;
+    }
+    let mut state = agent.state();
+    let full = state.running.len() >= agent.settings.slots as usize;
+    if full || state.running.contains_key(&job) {
+        return false;
+    }
+    state.running.insert(job, Attended::default());
+    true
+}
+
+async fn hold_soon(agent: &Agent, job: JobId) -> bool {
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        sleep(LOOK).await;
+        if hold(agent, job) {
+            return true;
+        }
+    }
+    false
 }
 
 async fn take(agent: &Arc<Agent>, job: JobId) -> anyhow::Result<Option<Known>> {
