@@ -86,8 +86,8 @@ fn programs_get_json_and_people_get_tables() {
     let tokens = server.ask(&["tokens", "list"]);
     assert_eq!(tokens.as_array().unwrap().len(), 1);
     let lines = stdout_of(server.stead_for_people().args(["-o", "ndjson", "audit", "events"]));
-    let count = server.ask(&["whoami"])["position"].as_u64().unwrap();
-    assert!(lines.lines().count() as u64 >= count.min(6), "{lines}");
+    // The first owner and the build runner's token; more comes when the build runner enrols.
+    assert!(lines.lines().count() >= 5, "{lines}");
     for line in lines.lines() {
         assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
     }

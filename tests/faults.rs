@@ -94,6 +94,26 @@ fn a_killed_supervisor_finds_its_shim_again() {
 }
 
 #[test]
+fn a_runner_that_drains_without_a_server_ends_and_the_next_one_tells_how_its_job_ended() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let (mut server, mut runner) = provisioning(3);
+    let job = applying(&server);
+    server.kill();
+    runner.drain();
+    let status = until_some("the runner to end", LATER, || runner.ended());
+    assert!(status.success(), "{status}");
+    server.restart();
+    runner.restart();
+    let run = ended(&server);
+    assert_eq!(run["state"], "succeeded", "{run:#}");
+    let events = server.ask(&["audit", "events", "--stream", &format!("job/{job}")]);
+    assert_eq!(events.to_string().matches("job.claimed").count(), 1, "one execution only");
+    each_effect_once(&runner);
+}
+
+#[test]
 fn a_killed_child_fails_its_job_with_the_signal() {
     if !terraform_or_skip() {
         return;

@@ -6,7 +6,10 @@ mod answer;
 mod backoff;
 mod token;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use reqwest::{
     Method, StatusCode,
@@ -121,6 +124,8 @@ pub struct Client {
     base: String,
     http: reqwest::Client,
     tokens: Option<Arc<Tokens>>,
+    /// When the server last took a call.
+    heard: Arc<Mutex<Instant>>,
 }
 
 impl Client {
@@ -133,7 +138,8 @@ impl Client {
             .tcp_keepalive(Duration::from_secs(15))
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
-        Ok(Client { base: base.trim_end_matches('/').into(), http, tokens: None })
+        let heard = Arc::new(Mutex::new(Instant::now()));
+        Ok(Client { base: base.trim_end_matches('/').into(), http, tokens: None, heard })
     }
 
     /// A client that gets tokens for itself.
@@ -151,6 +157,11 @@ impl Client {
         &self.base
     }
 
+    /// For how long no call was taken: the server is gone, or does not want us.
+    pub fn silence(&self) -> Duration {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+
     /// Send until there is a clear answer. Drop the future to give up.
     pub async fn send<T: DeserializeOwned>(&self, ask: &Ask) -> Result<Answer<T>, Refused> {
         let mut backoff = Backoff::new(ask.cap);
@@ -158,7 +169,10 @@ impl Client {
         loop {
             let unclear = match self.once(ask).await {
                 Ok(reply) => match answer::read::<T>(reply) {
-                    answer::Read::Clear(answer) => return Ok(answer),
+                    answer::Read::Clear(answer) => {
+                        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+                        return Ok(answer);
+                    }
                     answer::Read::Refused(refused)
                         if refused.status == 401 && ask.with_token && !token_renewed =>
                     {

@@ -36,6 +36,7 @@ use crate::{
     client::Client,
     data::{self, Data},
     enrol::Identity,
+    host::Process,
     journal::{Fact, Journal},
     keys::Keys,
     shim::order::{CancelOrder, Cause},
@@ -60,7 +61,7 @@ pub struct Settings {
 pub enum Ended {
     /// Everything was done and told.
     Drained,
-    /// It was told to leave; its jobs go on.
+    /// It was told to leave, or to drain when no server listens: the next agent goes on with its jobs.
     Left,
     /// Another agent has its identity.
     Superseded,
@@ -101,6 +102,8 @@ pub(crate) struct State {
 pub(crate) struct Attended {
     /// Absent while it is being claimed.
     pub execution: Option<ExecutionId>,
+    /// What works for it, once it was started.
+    pub shim: Option<Process>,
     pub phase: Option<String>,
     pub log_len: u64,
     pub log_sent: u64,

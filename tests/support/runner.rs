@@ -2,7 +2,7 @@
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
 };
 
 use crate::{Server, program};
@@ -42,6 +42,17 @@ impl Runner {
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// SIGTERM: take nothing new, finish, end.
+    pub fn drain(&self) {
+        let pid = self.pid().to_string();
+        crate::stdout_of(Command::new("kill").args(["-TERM", &pid]));
+    }
+
+    /// How the supervisor ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
     }
 
     /// Start the supervisor again.

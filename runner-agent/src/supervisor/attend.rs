@@ -59,10 +59,6 @@ struct Attendance {
 /// Attend an execution until the server knows how it ended.
 pub(super) fn begin(agent: &Arc<Agent>, known: Known) {
     let Some(execution) = known.execution else { return };
-    let attended = super::Attended { execution: Some(execution), ..super::Attended::default() };
-    agent.state().running.insert(known.job, attended);
-    agent.changed.notify_one();
-    let settings = agent.state().log;
     let shim = match &known.stage {
         Stage::Spawned(process) => Some(process.clone()),
         Stage::Claiming
@@ -71,6 +67,14 @@ pub(super) fn begin(agent: &Arc<Agent>, known: Known) {
         | Stage::Spawning
         | Stage::Exited(_) => None,
     };
+    let attended = super::Attended {
+        execution: Some(execution),
+        shim: shim.clone(),
+        ..super::Attended::default()
+    };
+    agent.state().running.insert(known.job, attended);
+    agent.changed.notify_one();
+    let settings = agent.state().log;
     let mut attendance = Attendance {
         agent: Arc::clone(agent),
         job: known.job,

@@ -9,7 +9,7 @@ use tracing::{debug, error, info, warn};
 use super::{Agent, Ended, Stopping, claim, session};
 use crate::{
     client::{Ask, Refused},
-    host,
+    host::{self, Process},
     shim::order::{CancelOrder, Cause},
     switch,
 };
@@ -18,6 +18,9 @@ use crate::{
 const LEAST: Duration = Duration::from_millis(500);
 /// How often the switch and the signals are looked at while a poll is parked.
 const LOOK: Duration = Duration::from_millis(250);
+/// How long an agent that drains tries to tell a server that takes no call how its jobs ended. Longer than a poll
+/// is parked while a job is open.
+const SILENCE: Duration = Duration::from_secs(30);
 /// How long to stay away from a server that does not want us.
 const UNWANTED: Duration = Duration::from_secs(30);
 
@@ -84,8 +87,26 @@ fn look(agent: &Agent) -> Option<Ended> {
     match wanted {
         Stopping::Leave => Some(Ended::Left),
         Stopping::Drain | Stopping::StopJobs if idle => Some(Ended::Drained),
+        Stopping::Drain | Stopping::StopJobs if stranded(agent) => {
+            warn!(
+                "The server takes no call, ending without it: the next agent tells how these ended"
+            );
+            Some(Ended::Left)
+        }
         Stopping::No | Stopping::Drain | Stopping::StopJobs => ended,
     }
+}
+
+/// Whether an agent that drains waits for nothing but a server that does not listen. What it has to tell is in the
+/// journal, so the end of the agent loses none of it.
+fn stranded(agent: &Agent) -> bool {
+    *agent.stopping.borrow() != Stopping::No
+        && agent.client.silence() >= SILENCE
+        && agent
+            .state()
+            .running
+            .values()
+            .all(|attended| !attended.shim.as_ref().is_some_and(Process::lives))
 }
 
 /// Returns when the server should hear something else than it heard last.
@@ -94,7 +115,8 @@ async fn news(agent: &Agent) {
     let look = async {
         loop {
             sleep(LOOK).await;
-            if (agent.free_slots(), reason_off(agent), *agent.stopping.borrow()) != known {
+            let now = (agent.free_slots(), reason_off(agent), *agent.stopping.borrow());
+            if now != known || stranded(agent) {
                 return;
             }
         }

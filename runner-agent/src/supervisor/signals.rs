@@ -2,7 +2,7 @@
 //!
 //! | signal | meaning |
 //! |---|---|
-//! | SIGTERM, SIGINT | take nothing new, finish, end |
+//! | SIGTERM, SIGINT | take nothing new, finish, end; a server that is gone is not waited for |
 //! | SIGINT again, SIGQUIT | stop every child, tell the server, end |
 //! | SIGHUP | end now and let the jobs go on: the next agent finds them |
 use std::io;
