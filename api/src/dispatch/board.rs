@@ -2,8 +2,12 @@
 //!
 //! The board copies the log, in its order, and decides nothing: an offer is only an offer, and the
 //! job itself answers every claim and every report.
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
 
+use chrono::TimeDelta;
 use domain::{
     decider::{Decider as _, Timestamp},
     ids::{ExecutionId, InstallId, JobId, RunnerId},
@@ -11,6 +15,8 @@ use domain::{
 };
 use event_log::Stored;
 use tokio::time::Instant;
+
+use super::Moment;
 
 /// Which runners may have a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,6 +38,9 @@ pub struct Tracked {
     pub order: u64,
     /// Since when it waits, on the log's clock.
     pub queued_at: Timestamp,
+    /// When its time is over on our clock, which never jumps: the queue's patience while it waits, the
+    /// deadline while a runner has it.
+    pub over_at: Instant,
     /// The last word of the runner that holds it; ahead of now after a takeover.
     pub heard: Instant,
     /// When the cancel that waits was asked for.
@@ -76,19 +85,31 @@ impl Tracked {
         sequence: u64,
         order: u64,
         queued_at: Timestamp,
-        heard: Instant,
+        (heard, now): (Instant, Moment),
     ) -> Self {
         let mut tracked = Tracked {
             job,
             sequence,
             order,
             queued_at,
+            over_at: now.instant,
             heard,
             cancel_since: None,
             claim: None,
             last_runner: None,
             unsealed: Vec::new(),
         };
+        let over = match &tracked.job.state {
+            State::Queued { .. } => {
+                tracked.patience().and_then(|wait| queued_at.checked_add_signed(wait))
+            }
+            State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => {
+                Some(held.deadline)
+            }
+            State::Unborn | State::Ended { .. } => None,
+        };
+        let left = over.and_then(|over| (over - now.wall).to_std().ok()).unwrap_or_default();
+        tracked.over_at = now.instant + left;
         let cancel = tracked.held().and_then(|held| held.cancel.as_ref());
         tracked.cancel_since = cancel.filter(|cancel| !cancel.unconfirmed).map(|_| heard);
         tracked.last_runner = tracked.held().map(|held| held.runner);
@@ -131,6 +152,11 @@ impl Tracked {
         })
     }
 
+    /// How long it may wait for a runner.
+    pub fn patience(&self) -> Option<TimeDelta> {
+        self.work().map(|work| TimeDelta::milliseconds(work.queue_ttl_ms.cast_signed()))
+    }
+
     fn is_sealed(&self, execution: ExecutionId) -> bool {
         self.job.logs.iter().any(|log| log.execution == execution)
     }
@@ -158,16 +184,16 @@ impl Board {
     }
 
     /// Take in an event. Events that are known, or of jobs that were over before, change nothing.
-    pub fn apply(&mut self, fact: Fact, now: Instant) {
-        let id = fact.job;
+    pub fn apply(&mut self, fact: Fact, now: Moment) {
+        let (id, at) = (fact.job, fact.recorded_at);
         if !self.jobs.contains_key(&id) && matches!(fact.event, JobEvent::Queued(_)) {
-            let new = Tracked::loaded(Job::default(), 0, fact.position, fact.recorded_at, now);
-            self.jobs.insert(id, new);
+            let clocks = (now.instant, now);
+            self.jobs.insert(id, Tracked::loaded(Job::default(), 0, fact.position, at, clocks));
         }
         self.unlist(id);
         if let Some(tracked) = self.jobs.get_mut(&id).filter(|known| known.sequence < fact.sequence)
         {
-            tracked.take(fact, now);
+            tracked.take(fact, now.instant);
         }
         self.list(id);
         if self.jobs.get(&id).is_some_and(Tracked::is_over) {
@@ -215,13 +241,31 @@ impl Board {
         )
     }
 
-    /// The runner of an execution spoke: its lease is whole again. Answers whether the job was told
-    /// that it is disconnected, and must now hear that it is not; `None` when it does not hold it.
-    pub fn renew(&mut self, job: JobId, execution: ExecutionId, now: Instant) -> Option<bool> {
+    /// A runner spoke of an execution: if it holds it, its lease is whole again. Answers whether the
+    /// job was told that it is disconnected, and must now hear that it is not; `None` when another
+    /// runner holds it, or nobody: the ids of executions are no secrets.
+    pub fn renew(
+        &mut self,
+        runner: RunnerId,
+        job: JobId,
+        execution: ExecutionId,
+        now: Instant,
+    ) -> Option<bool> {
         let tracked = self.jobs.get_mut(&job)?;
-        let contact = tracked.held().filter(|held| held.id == execution)?.contact;
+        let by = tracked.held().filter(|held| (held.runner, held.id) == (runner, execution));
+        let contact = by?.contact;
         tracked.heard = tracked.heard.max(now);
         Some(tracked.alive().is_some() && contact == Contact::Disconnected)
+    }
+
+    /// The log of an execution grew: whoever waits for its end waits from now on.
+    pub fn log_grew(&mut self, job: JobId, execution: ExecutionId, now: Instant) {
+        let unsealed = self.jobs.get_mut(&job).map(|tracked| &mut tracked.unsealed);
+        for (open, since) in unsealed.into_iter().flatten() {
+            if *open == execution {
+                *since = now;
+            }
+        }
     }
 
     /// Everything that a runner has gets a whole lease from this moment on.
@@ -271,13 +315,18 @@ impl Tracked {
     fn take(&mut self, fact: Fact, now: Instant) {
         self.sequence = fact.sequence;
         match &fact.event {
-            JobEvent::Queued(_) => {}
-            JobEvent::Claimed { runner, .. } => {
+            JobEvent::Queued(work) => {
+                self.over_at = now + Duration::from_millis(work.queue_ttl_ms);
+            }
+            JobEvent::Claimed { runner, deadline, .. } => {
                 (self.heard, self.last_runner) = (now, Some(*runner));
+                self.over_at = now + (*deadline - fact.recorded_at).to_std().unwrap_or_default();
                 self.claim = fact.claim;
             }
             JobEvent::Requeued { lost, .. } => {
                 (self.order, self.queued_at) = (fact.position, fact.recorded_at);
+                let patience = self.patience().and_then(|wait| wait.to_std().ok());
+                self.over_at = now + patience.unwrap_or_default();
                 self.leave(Some(*lost), now);
             }
             JobEvent::OutcomeUnknown { execution, .. }

@@ -53,7 +53,7 @@ impl Desk {
         let job = fact.job;
         let before = self.board.get(job).and_then(|tracked| Some(tracked.held()?.runner));
         let event = fact.event.clone();
-        self.board.apply(fact, now.instant);
+        self.board.apply(fact, now);
         match event {
             JobEvent::Queued(_) | JobEvent::Requeued { .. } => {
                 self.withdraw_offer(job);

@@ -1,4 +1,6 @@
 //! What the clock has to say: collected in one look at the desk, said outside of its lock.
+use std::time::Duration;
+
 use domain::{
     decider::Timestamp,
     ids::{ExecutionId, JobId, RunnerId},
@@ -82,7 +84,7 @@ fn silence(tracked: &Tracked, now: Moment, timing: &Timing) -> Option<JobCommand
     let held = tracked.alive()?;
     let silence = Silence {
         silent: now.instant.saturating_duration_since(tracked.heard),
-        overdue: (now.wall - held.deadline).to_std().ok(),
+        overdue: both(tracked, now, held.deadline),
         disconnected: held.contact == Contact::Disconnected,
         pure: tracked.job.class() == Class::Pure,
     };
@@ -94,13 +96,21 @@ fn silence(tracked: &Tracked, now: Moment, timing: &Timing) -> Option<JobCommand
     })
 }
 
+/// For how long a moment is over on both clocks; `None` before. A clock that is set forward by an hour
+/// ends nothing that has an hour left, and one that is set back ends nothing early.
+fn both(tracked: &Tracked, now: Moment, moment: Timestamp) -> Option<Duration> {
+    let world = (now.wall - moment).to_std().ok()?;
+    Some(world.min(now.instant.checked_duration_since(tracked.over_at)?))
+}
+
 /// What does not depend on who is silent: waits that are over.
 fn overdue(job: JobId, tracked: &Tracked, now: Moment, timing: &Timing) -> Vec<Due> {
     let mut due = Vec::new();
     let passed = |since| now.instant.saturating_duration_since(since);
     if let State::Queued { attempt } = tracked.job.state
-        && let Some(work) = tracked.work()
-        && (now.wall - tracked.queued_at).num_milliseconds() >= work.queue_ttl_ms.cast_signed()
+        && let Some(patience) = tracked.patience()
+        && let Some(until) = tracked.queued_at.checked_add_signed(patience)
+        && both(tracked, now, until).is_some()
     {
         due.push(Due::Job { job, command: JobCommand::Expire { attempt }, guard: None });
     }
@@ -108,7 +118,7 @@ fn overdue(job: JobId, tracked: &Tracked, now: Moment, timing: &Timing) -> Vec<D
         && let (Some(asked), Some(since)) = (&held.cancel, tracked.cancel_since)
     {
         let grace = words::grace_s(tracked.job.class(), asked.force);
-        let patience = std::time::Duration::from_secs(grace) + timing.cancel_confirm;
+        let patience = Duration::from_secs(grace) + timing.cancel_confirm;
         if !asked.unconfirmed && passed(since) >= patience {
             let command = JobCommand::DeclareCancelUnconfirmed { execution: held.id };
             due.push(Due::Job { job, command, guard: None });
@@ -124,4 +134,118 @@ fn silent_since(known: &Known, now: Moment, timing: &Timing) -> Option<Timestamp
     let parked = known.session.as_ref().is_some_and(Session::is_parked);
     let told = known.runner.silent_since.is_some() || known.runner.revoked;
     (!parked && !told && silent >= timing.runner_silent).then(|| now.wall - silent)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::SeqCst},
+    };
+
+    use chrono::TimeDelta;
+    use domain::{
+        ids::{AppId, BuildId, ComponentId, SessionId},
+        job::{JobEvent, JobKind, Origin, Work},
+        runner::Runner,
+    };
+    use tokio::time::advance;
+    use ulid::Ulid;
+
+    use super::*;
+    use crate::dispatch::Fact;
+
+    const HOUR: u64 = 3_600;
+    const JOB: JobId = JobId(Ulid(7));
+    const EXECUTION: ExecutionId = ExecutionId(Ulid(8));
+    const RUNNER: RunnerId = RunnerId(Ulid(9));
+
+    /// A dispatcher whose clock of the world is set by hand.
+    fn dispatch() -> (Dispatch, Arc<AtomicI64>) {
+        let seconds = Arc::new(AtomicI64::new(0));
+        let read = Arc::clone(&seconds);
+        let clock = move || Timestamp::UNIX_EPOCH + TimeDelta::seconds(read.load(SeqCst));
+        let dispatch = Dispatch::new("here", Timing::default(), Arc::new(clock));
+        let now = dispatch.moment().instant;
+        dispatch.desk().roster.meet(RUNNER, Runner::default(), 1, now).owned = Some(1);
+        happens(
+            &dispatch,
+            1,
+            JobEvent::Queued(Work {
+                kind: JobKind::Build,
+                class: Class::Pure,
+                attempts: 3,
+                manifest: format!("sha256:{:064x}", 1).parse().unwrap(),
+                origin: Origin::Build {
+                    app: AppId(Ulid(1)),
+                    component: ComponentId(Ulid(2)),
+                    build: BuildId(Ulid(3)),
+                },
+                deadline_ms: HOUR * 1_000,
+                queue_ttl_ms: HOUR * 1_000,
+            }),
+        );
+        (dispatch, seconds)
+    }
+
+    fn happens(dispatch: &Dispatch, sequence: u64, event: JobEvent) {
+        let (now, recorded_at) = (dispatch.moment(), dispatch.moment().wall);
+        let fact = Fact { job: JOB, sequence, position: sequence, recorded_at, event, claim: None };
+        dispatch.desk().on_job(fact, now, dispatch.timing());
+    }
+
+    fn is_claimed(dispatch: &Dispatch) {
+        let deadline = dispatch.moment().wall + Duration::from_secs(HOUR);
+        let (session, claim_id) = (SessionId(Ulid(1)), "c".into());
+        let (execution, runner, attempt) = (EXECUTION, RUNNER, 1);
+        let claimed = JobEvent::Claimed { execution, runner, session, claim_id, attempt, deadline };
+        happens(dispatch, 2, claimed);
+    }
+
+    fn said(dispatch: &Dispatch) -> Vec<JobCommand> {
+        let job = |due| match due {
+            Due::Job { command, .. } => Some(command),
+            Due::Silent { .. } | Due::Seal { .. } => None,
+        };
+        dispatch.due(dispatch.moment()).into_iter().filter_map(job).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_jumps_ends_no_execution() {
+        // given an execution with an hour left
+        let (dispatch, clock) = dispatch();
+        is_claimed(&dispatch);
+        // when the world's clock is set forward by two hours
+        clock.fetch_add(2 * HOUR.cast_signed(), SeqCst);
+        // then nothing is lost
+        assert_eq!(said(&dispatch), []);
+        // but when the hour and the time to stop have really passed, it is
+        advance(Duration::from_secs(HOUR + 600)).await;
+        dispatch.touch_execution(RUNNER, JOB, EXECUTION);
+        let (execution, proof) = (EXECUTION, Proof::DeadlinePassed);
+        assert_eq!(said(&dispatch), [JobCommand::DeclareLost { execution, proof }]);
+        // and a clock that is set back only waits
+        clock.store(0, SeqCst);
+        assert_eq!(said(&dispatch), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_jumps_ends_nobodys_patience() {
+        let (dispatch, clock) = dispatch();
+        clock.fetch_add(2 * HOUR.cast_signed(), SeqCst);
+        assert_eq!(said(&dispatch), []);
+        advance(Duration::from_secs(HOUR)).await;
+        assert_eq!(said(&dispatch), [JobCommand::Expire { attempt: 1 }]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_who_holds_an_execution_renews_its_lease() {
+        let (dispatch, _clock) = dispatch();
+        is_claimed(&dispatch);
+        advance(Duration::from_secs(61)).await;
+        dispatch.touch_execution(RunnerId(Ulid(10)), JOB, EXECUTION);
+        assert_eq!(said(&dispatch), [JobCommand::Disconnect { execution: EXECUTION }]);
+        dispatch.touch_execution(RUNNER, JOB, EXECUTION);
+        assert_eq!(said(&dispatch), []);
+    }
 }

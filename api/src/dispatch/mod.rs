@@ -143,6 +143,12 @@ impl Dispatch {
         })
     }
 
+    /// The log of an execution grew: it is not sealed without its end while that comes in.
+    pub fn log_grew(&self, job: JobId, execution: ExecutionId) {
+        let now = Instant::now();
+        self.desk().board.log_grew(job, execution, now);
+    }
+
     /// Where a job is, in one word, as far as this server has heard.
     pub fn state_of(&self, job: JobId) -> &'static str {
         self.desk().board.get(job).map_or("unknown", |tracked| words::state(&tracked.job))

@@ -96,14 +96,15 @@ impl Dispatch {
         }
         let mut reattach = Vec::new();
         for running in &ask.running {
-            if desk.board.renew(running.job, running.execution, now.instant) == Some(true) {
-                reattach.push((running.job, running.execution));
+            let (job, execution) = (running.job, running.execution);
+            if desk.board.renew(runner, job, execution, now.instant) == Some(true) {
+                reattach.push((job, execution));
             }
         }
         Ok(Touched { reattach, returned, switched })
     }
 
-    /// A call about one execution: its lease is whole again.
+    /// A call about one execution: its lease is whole again, if the caller holds it.
     pub fn touch_execution(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> Touched {
         let now = self.moment();
         let mut desk = self.desk();
@@ -112,7 +113,7 @@ impl Dispatch {
             known.heard = known.heard.max(now.instant);
             touched.returned = known.runner.silent_since.is_some();
         }
-        if desk.board.renew(job, execution, now.instant) == Some(true) {
+        if desk.board.renew(runner, job, execution, now.instant) == Some(true) {
             touched.reattach.push((job, execution));
         }
         touched

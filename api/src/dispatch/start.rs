@@ -48,9 +48,10 @@ async fn put(
 ) -> Result<(), Problem> {
     let loaded = log.reload::<Job>(&job.to_string()).await?;
     // A full lease, and more: nobody could renew it while no server was there.
-    let heard = dispatch.moment().instant + dispatch.timing().takeover;
+    let now = dispatch.moment();
+    let heard = now.instant + dispatch.timing().takeover;
     let state = (*loaded.state).clone();
-    let tracked = Tracked::loaded(state, loaded.version, order, queued_at, heard);
+    let tracked = Tracked::loaded(state, loaded.version, order, queued_at, (heard, now));
     dispatch.desk().board.put(job, tracked);
     Ok(())
 }

@@ -9,13 +9,18 @@ use bytes::Bytes;
 use domain::{digest::Digest, ids::ExecutionId};
 use sha2::{Digest as _, Sha256};
 use sqlx::PgPool;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::{
     CHUNK_MAX_BYTES, STREAM_MAX_BYTES,
     committer::{self, Chunk},
     place::{Gap, place},
 };
+
+/// How many streams are read again at once, to know where they end.
+const REBUILDS: usize = 4;
+/// How much of one is in memory meanwhile.
+const WINDOW: u64 = 1 << 20;
 
 /// Why a chunk was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +74,7 @@ pub struct LogStore {
     pub(super) pool: PgPool,
     commits: mpsc::Sender<Chunk>,
     open: Arc<Mutex<HashMap<ExecutionId, Arc<Stream>>>>,
+    rebuilds: Arc<Semaphore>,
 }
 
 /// An execution's stream. Its lock puts the chunks of one execution in order.
@@ -86,7 +92,8 @@ pub(super) struct Tip {
 impl LogStore {
     /// Start the task that writes. Needs a runtime.
     pub fn new(pool: PgPool) -> Self {
-        LogStore { commits: committer::start(pool.clone()), pool, open: Arc::default() }
+        let rebuilds = Arc::new(Semaphore::new(REBUILDS));
+        LogStore { commits: committer::start(pool.clone()), pool, open: Arc::default(), rebuilds }
     }
 
     /// Take the bytes of a chunk at offset `start`. Answers how many bytes of the stream are
@@ -122,10 +129,13 @@ impl LogStore {
         next.take(&fresh);
         let (done, answer) = oneshot::channel();
         let chunk = Chunk { execution, start: tip.have, bytes: fresh, done };
+        // A chunk that finds no place leaves the stream's end as it is known: an overload that made
+        // every stream be read again would feed itself.
+        let place = self.commits.try_reserve().map_err(|_| LogError::Busy)?;
         // Until the answer is here nobody knows where the stream ends: if this call is dropped,
         // the next one reads it from the database.
         *slot = None;
-        self.commits.try_send(chunk).map_err(|_| LogError::Busy)?;
+        place.send(chunk);
         answer.await.map_err(|_| LogError::Unwritten("server stops".into()))??;
         let have = next.have;
         *slot = Some(next);
@@ -133,11 +143,15 @@ impl LogStore {
         Ok(have)
     }
 
-    /// How many bytes of the stream are durable.
+    /// How many bytes of the stream are durable, whichever server wrote them.
     pub async fn length(&self, execution: ExecutionId) -> Result<u64, LogError> {
-        let stream = self.stream(execution);
-        let mut slot = stream.tip.lock().await;
-        Ok(self.tip(execution, &stream, &mut slot).await?.have)
+        let end: Option<i64> = sqlx::query_scalar(
+            "select end_offset from job_log where execution = $1 order by start_offset desc limit 1",
+        )
+        .bind(execution.to_string())
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(end.unwrap_or(0).cast_unsigned())
     }
 
     /// Hold the stream against the length and digest that its runner announced.
@@ -159,21 +173,52 @@ impl LogStore {
     pub async fn measure(&self, execution: ExecutionId) -> Result<(u64, Digest), LogError> {
         let stream = self.stream(execution);
         let mut slot = stream.tip.lock().await;
-        let tip = self.tip(execution, &stream, &mut slot).await?;
-        let hex = hex::encode(tip.digest.clone().finalize());
-        let digest = format!("sha256:{hex}").parse().map_err(io::Error::other)?;
-        Ok((tip.have, digest))
+        self.tip(execution, &stream, &mut slot).await?.measured()
     }
 
-    /// Forget what was written, so that the runner can send the stream from its start.
+    /// End the stream where it is, for every server: an empty chunk stands where the next one would
+    /// begin, so none can be added. Answers length and digest, which are the last.
+    pub async fn end(&self, execution: ExecutionId) -> Result<(u64, Digest), LogError> {
+        let stream = self.stream(execution);
+        let mut slot = stream.tip.lock().await;
+        let tip = self.tip(execution, &stream, &mut slot).await?;
+        let (execution, have) = (execution.to_string(), tip.have.cast_signed());
+        sqlx::query(
+            "insert into job_log (execution, start_offset, end_offset, codec, bytes, sha256) \
+             values ($1, $2, $2, 0, '', sha256('')) on conflict do nothing",
+        )
+        .bind(&execution)
+        .bind(have)
+        .execute(&self.pool)
+        .await?;
+        let ends: bool = sqlx::query_scalar(
+            "select exists (select from job_log \
+             where execution = $1 and start_offset = $2 and end_offset = $2)",
+        )
+        .bind(&execution)
+        .bind(have)
+        .fetch_one(&self.pool)
+        .await?;
+        if ends {
+            return tip.measured();
+        }
+        *slot = None;
+        Err(LogError::Moved)
+    }
+
+    /// Forget what was written, so that the runner can send the stream from its start. A stream that
+    /// was ended stays as it is.
     pub async fn rewind(&self, execution: ExecutionId) -> Result<(), LogError> {
         let stream = self.stream(execution);
         let mut slot = stream.tip.lock().await;
         *slot = None;
-        sqlx::query("delete from job_log where execution = $1")
-            .bind(execution.to_string())
-            .execute(&self.pool)
-            .await?;
+        sqlx::query(
+            "delete from job_log where execution = $1 and not exists (select from job_log as mark \
+             where mark.execution = $1 and mark.end_offset = mark.start_offset)",
+        )
+        .bind(execution.to_string())
+        .execute(&self.pool)
+        .await?;
         stream.have.send_replace(0);
         Ok(())
     }
@@ -191,6 +236,10 @@ impl LogStore {
 
     pub(super) fn stream(&self, execution: ExecutionId) -> Arc<Stream> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if !open.contains_key(&execution) {
+            // What was only asked for once is not remembered for ever.
+            open.retain(|_, stream| stream.is_used());
+        }
         let new = || {
             let tip = tokio::sync::Mutex::new(None);
             Arc::new(Stream { tip, have: watch::Sender::new(0) })
@@ -208,8 +257,18 @@ impl LogStore {
         let tip = match slot.take() {
             Some(tip) => tip,
             None => {
+                // After a restart all streams are read again: a few at a time, and none as a whole.
+                let turn = self.rebuilds.acquire().await;
+                let _turn = turn.map_err(|_| LogError::Unwritten("server stops".into()))?;
                 let mut tip = Tip::default();
-                tip.take(&self.read(execution, 0..u64::MAX).await?);
+                loop {
+                    let next = tip.have..tip.have + WINDOW;
+                    let bytes = self.read(execution, next).await?;
+                    if bytes.is_empty() {
+                        break;
+                    }
+                    tip.take(&bytes);
+                }
                 stream.have.send_replace(tip.have);
                 tip
             }
@@ -218,9 +277,56 @@ impl LogStore {
     }
 }
 
+impl Stream {
+    /// Whether somebody works with it, follows it, or will add to it.
+    fn is_used(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > 1
+            || self.have.receiver_count() > 0
+            || self.tip.try_lock().is_ok_and(|tip| tip.as_ref().is_some_and(|tip| tip.have > 0))
+    }
+}
+
 impl Tip {
+    fn measured(&self) -> Result<(u64, Digest), LogError> {
+        let hex = hex::encode(self.digest.clone().finalize());
+        let digest = format!("sha256:{hex}").parse().map_err(io::Error::other)?;
+        Ok((self.have, digest))
+    }
+
     fn take(&mut self, bytes: &[u8]) {
         self.have += bytes.len() as u64;
         self.digest.update(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_chunk_that_finds_no_place_leaves_the_streams_end_known() {
+        // given a queue that is full, and a stream whose end is known
+        let pool = PgPool::connect_lazy("postgres://nobody@127.0.0.1:1/none").unwrap();
+        let (commits, _full) = mpsc::channel(1);
+        let store = LogStore { commits, ..LogStore::new(pool) };
+        let _taken = store.commits.try_reserve().unwrap();
+        let execution: ExecutionId = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
+        let stream = store.stream(execution);
+        *stream.tip.lock().await = Some(Tip::default());
+        // when a chunk comes
+        let refused = store.append(execution, 0, Bytes::from_static(b"hello")).await;
+        // then it is to be sent again, and nothing has to be read for that
+        assert!(matches!(refused, Err(LogError::Busy)));
+        assert!(stream.tip.lock().await.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_nobody_uses_is_not_remembered() {
+        let pool = PgPool::connect_lazy("postgres://nobody@127.0.0.1:1/none").unwrap();
+        let store = LogStore::new(pool);
+        for _ in 0..100 {
+            store.stream(ExecutionId(ulid::Ulid::new()));
+        }
+        assert_eq!(store.open.lock().unwrap().len(), 1);
     }
 }

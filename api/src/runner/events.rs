@@ -54,11 +54,10 @@ pub async fn report(
         signed(&app, &runner, plan).await?;
         kept(&app, &plan.summary).await?;
     }
+    // A stranger's word renews no lease and makes nobody look for a log.
+    execution::may_report(&app, &runner, job, ask.execution).await?;
     let touched = app.dispatch.touch_execution(runner.id, job, ask.execution);
     settle::settle(&app, &runner, touched, None).await;
-    // A stranger's word makes nobody look for a log.
-    let known = app.engine.load::<Job>(job).await?;
-    execution::its_own(&runner, &known, ask.execution)?;
     let seal = finish::look(&app, ask.execution, &ask.body).await?;
     let mut answer = hear(&app, &runner, job, &ask, seal.clone()).await?;
     if let Some(seal) = seal {

@@ -44,6 +44,34 @@ pub fn its_own(runner: &Runner, job: &Job, execution: ExecutionId) -> Result<(),
     Ok(())
 }
 
+/// That the execution is or was this runner's: only then is anything of it looked for. What it still
+/// may say is for the job to decide.
+pub async fn may_report(
+    app: &App,
+    runner: &Runner,
+    job: JobId,
+    execution: ExecutionId,
+) -> Result<(), Problem> {
+    let known = app.engine.load::<Job>(job).await?;
+    its_own(runner, &known, execution)?;
+    if has_had(&known, execution) {
+        return Ok(());
+    }
+    // The claim may be a moment old, or another server's.
+    let loaded = app.engine.log().reload::<Job>(&job.to_string()).await?.state;
+    its_own(runner, &loaded, execution)?;
+    if has_had(&loaded, execution) { Ok(()) } else { Err(stale(&loaded)) }
+}
+
+fn has_had(job: &Job, execution: ExecutionId) -> bool {
+    let current = match &job.state {
+        State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => Some(held.id),
+        State::Ended { execution, .. } => *execution,
+        State::Unborn | State::Queued { .. } => None,
+    };
+    current == Some(execution) || job.lost.iter().any(|lost| lost.id == execution)
+}
+
 /// That the execution may add to its log: it has the job, or it ended the job and its log is open.
 ///
 /// What this server has heard is enough for a yes; a no is checked at the database, because the claim

@@ -47,6 +47,7 @@ pub async fn append(
             tracing::warn!(job.id = %job, execution.id = %execution, "The log of {execution} was rewritten by its runner: {error}");
         }
     })?;
+    app.dispatch.log_grew(job, execution);
     Ok(answer(&app, job, execution, have))
 }
 

@@ -52,7 +52,7 @@ pub async fn follow(
     execution: ExecutionId,
     after: u64,
 ) -> Result<Response, Problem> {
-    let mut have = app.logs.follow(execution).await?;
+    let mut have = app.logs.follow(execution);
     let mut at = if after == 0 { 0 } else { offset_after(&app, execution, after).await? };
     let tailed = Tailed::of(&app, job);
     let events = async_stream::stream! {

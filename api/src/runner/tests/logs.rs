@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::world::{Agent, Said, World};
+use crate::{dispatch::Timing, logs::LogError};
 
 async fn running(world: &World) -> (Agent, JobId, String) {
     let (mut agent, install) = world.agent().await;
@@ -113,6 +114,47 @@ async fn a_log_that_is_not_what_was_announced_is_sent_again() {
 }
 
 #[tokio::test]
+async fn a_log_that_was_ended_takes_no_byte_that_was_on_its_way() {
+    // given a log that is sealed without its end
+    let world = World::new().await;
+    let of = running(&world).await;
+    chunk(&world, &of, 0, b"hello ").await.ok();
+    let execution = of.2.parse().unwrap();
+    let sealed = world.app.logs.end(execution).await.unwrap();
+    // when a chunk comes that was admitted a moment before, here or at another server
+    let there = world.beside().await;
+    for world in [&world, &there] {
+        let late = world.app.logs.append(execution, 6, "world".into()).await;
+        assert!(matches!(late, Err(LogError::Moved)), "{late:?}");
+        // or somebody wants to begin again
+        world.app.logs.rewind(execution).await.unwrap();
+        // then the bytes are still those of the seal
+        assert_eq!(world.app.logs.measure(execution).await.unwrap(), sealed);
+        assert_eq!(world.app.logs.end(execution).await.unwrap(), sealed);
+        assert_eq!(world.app.logs.length(execution).await.unwrap(), 6);
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_still_comes_in_is_not_sealed_without_its_end() {
+    // given a job that has ended and whose log is late
+    let seal = std::time::Duration::from_millis(1_000);
+    let world = World::with(Timing { seal, ..Timing::faster(60) }).await;
+    let of = running(&world).await;
+    let log = [b'x'; 16];
+    world.report(&of.0, of.1, &of.2, 2, finished(&log)).await.ok();
+    // when it comes in slowly, for longer than a silent one is waited for
+    for at in 0..log.len() {
+        chunk(&world, &of, at, &log[at..=at]).await.ok();
+        tokio::time::sleep(seal / 8).await;
+    }
+    // then it is sealed as a whole
+    world.report(&of.0, of.1, &of.2, 2, finished(&log)).await.ok();
+    let sealed = world.events("job", of.1).await.pop().unwrap();
+    assert!(sealed.payload.contains(r#""complete":true"#), "{}", sealed.payload);
+}
+
+#[tokio::test]
 async fn a_log_survives_the_server() {
     let world = World::new().await;
     let of = running(&world).await;
@@ -128,7 +170,7 @@ async fn a_log_survives_the_server() {
 async fn a_follower_sees_each_byte_when_it_is_durable_and_makes_the_runner_send_sooner() {
     let world = World::new().await;
     let of = running(&world).await;
-    let mut have = world.app.logs.follow(of.2.parse().unwrap()).await.unwrap();
+    let mut have = world.app.logs.follow(of.2.parse().unwrap());
     let said = chunk(&world, &of, 0, b"hello").await;
     assert_eq!(said.headers["x-log-interval-ms"], "250");
     have.changed().await.unwrap();

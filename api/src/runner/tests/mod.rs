@@ -5,5 +5,6 @@ mod logs;
 mod parked;
 mod race;
 mod sessions;
+mod strangers;
 mod work;
 mod world;

@@ -1,0 +1,69 @@
+//! What a runner can do with the names of another runner's things: nothing. Ids are in logs and URLs, so they
+//! are no secrets.
+use std::time::Duration;
+
+use axum::{body::Body, http::Method};
+use domain::{
+    enrolment::Purpose,
+    job::{Class, JobKind},
+};
+use serde_json::json;
+
+use super::world::World;
+use crate::dispatch::Timing;
+
+#[tokio::test]
+async fn a_runner_keeps_no_other_runners_job_alive() {
+    // given a runner that has a job and then says nothing more, and one of another tenant
+    let world = World::with(Timing { takeover: Duration::ZERO, ..Timing::faster(60) }).await;
+    let (mut victim, install) = world.agent().await;
+    let (mut stranger, _) = world.agent().await;
+    world.open(&mut victim, "j", json!([])).await;
+    world.open(&mut stranger, "k", json!([])).await;
+    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let execution = world.running(&victim, job).await;
+    // when the stranger names its execution in every call that takes one
+    let running = json!({"running": [{"job": job, "execution": execution, "log_len": 0}]});
+    let phase = json!({"type": "phase", "payload": {"name": "mine"}});
+    for turn in 0..25 {
+        let polled = world.poll(&stranger, 0, running.clone()).await;
+        assert_eq!(polled.status.as_u16(), 204, "it is told of no lease");
+        let said = world.report(&stranger, job, &execution, 2 + turn, phase.clone()).await;
+        said.refused(403, "forbidden");
+        let request = axum::http::Request::patch(format!("/runner/v1/jobs/{job}/log"))
+            .header("authorization", format!("Bearer {}", stranger.token))
+            .header("execution", &execution)
+            .header("content-range", "bytes 0-0/*")
+            .body(Body::from("x"));
+        world.send(request.unwrap()).await.refused(403, "forbidden");
+        world.claim(&stranger, job, "c1").await.refused(403, "not_offered");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // then the silence of the one that has it is noticed all the same, and nothing else happened
+    assert_eq!(world.story(job).await, ["queued", "claimed", "started", "disconnected"]);
+    // and it closes nobody's session but its own
+    let path = format!("/runner/v1/sessions/{}", victim.session.unwrap().0);
+    world.call(Method::DELETE, &path, &stranger.token, &json!({})).await.ok();
+    let held = world.app.dispatch.session_of(victim.id);
+    assert_eq!(held, victim.session.map(|(session, _)| session));
+}
+
+#[tokio::test]
+async fn of_two_that_claim_at_the_same_moment_one_gets_the_job() {
+    let world = World::new().await;
+    let mut agents = vec![];
+    for _ in 0..2 {
+        let mut agent = world.enrolled(Purpose::Build).await;
+        world.open(&mut agent, "j", json!([])).await;
+        agents.push(agent);
+    }
+    for _ in 0..10 {
+        let job = world.queue_build().await;
+        let (one, other) =
+            tokio::join!(world.claim(&agents[0], job, "a"), world.claim(&agents[1], job, "b"));
+        let (winner, loser) = if one.status == 200 { (one, other) } else { (other, one) };
+        winner.ok();
+        loser.refused(409, "claimed_by_other");
+        assert_eq!(world.story(job).await, ["queued", "claimed"]);
+    }
+}
