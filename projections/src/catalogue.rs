@@ -99,3 +99,24 @@ pub(crate) fn views() -> Vec<Box<dyn View>> {
 pub(crate) fn view(name: &str) -> Option<Box<dyn View>> {
     views().into_iter().find(|view| view.name() == name)
 }
+
+#[cfg(test)]
+mod tests {
+    use event_log::migrate::LAYOUT;
+
+    use super::*;
+
+    #[test]
+    fn a_new_shape_of_a_synchronous_view_is_a_new_layout() {
+        let synchronous = views().into_iter().filter(|view| view.class() == Class::Synchronous);
+        let versions: Vec<_> = synchronous.map(|view| (view.name(), view.version())).collect();
+        let known =
+            [("job_queue", 1), ("timers", 1), ("principals", 1), ("tokens", 1), ("enrolments", 1)];
+        assert_eq!(
+            (LAYOUT, &*versions),
+            (1, &known[..]),
+            "an older server beside this one goes on writing the rows that it knows, and only the layout stops it: \
+             with a new VERSION here comes a migration that raises LAYOUT, and then this list"
+        );
+    }
+}

@@ -4,11 +4,14 @@
 //! log ─▶ Recorded ─▶ Projection::apply ─▶ rows ─┬─▶ with the append      (synchronous)
 //!                    (one pure fold per view)   ├─▶ page by page         (asynchronous)
 //!                                               ├─▶ into a shadow        (rebuild, then swap)
-//!                                               ├─▶ beside what is there (verify)
-//!                                               └─▶ up to a position     (as of)
+//!                                               └─▶ beside what is there (verify)
 //! ```
 //!
 //! A fold copies, it does not decide; and nothing that decides reads a view. Deleting every view loses nothing.
+
+// So that the tests beside the code use the same support as the tests of the whole.
+#[cfg(test)]
+extern crate self as projections;
 
 /// An event as folds see it.
 pub mod fact;
@@ -23,8 +26,6 @@ pub mod projector;
 /// Views that are written with the events.
 pub mod ride;
 
-/// What was so at a position.
-pub mod as_of;
 /// Everything again from the first event, while the server runs.
 pub mod rebuild;
 mod swap;

@@ -109,6 +109,7 @@ impl Cell {
 
     /// A position or a count.
     pub fn number(value: u64) -> Cell {
-        Cell::Bigint(i64::try_from(value).ok())
+        // As large as the column holds: a null would say that there is none.
+        Cell::Bigint(Some(i64::try_from(value).unwrap_or(i64::MAX)))
     }
 }

@@ -103,16 +103,19 @@ pub async fn ready(pool: &PgPool) -> Result<(), rebuild::RebuildError> {
         }
         let head = sqlx::query("select position from log_head").fetch_one(pool).await?;
         let empty = head.try_get::<i64, _>(0)? == 0;
-        match view.class() {
-            _ if !known.is_empty() => {
-                info!(view = name, version, "Making {name} again: its rows are of another version");
-                rebuild::rebuild(pool, name, |_| {}).await?;
-            }
-            Class::Synchronous if !empty => {
-                info!(view = name, version, "Making {name}: the log is older than it");
-                rebuild::rebuild(pool, name, |_| {}).await?;
-            }
-            Class::Synchronous | Class::Asynchronous => rebuild::found(pool, name, version).await?,
+        // A synchronous view cannot catch up: what was before it has to be made.
+        let missed = match view.class() {
+            Class::Synchronous => !empty,
+            Class::Asynchronous => false,
+        };
+        if !known.is_empty() {
+            info!(view = name, version, "Making {name} again: its rows are of another version");
+            rebuild::rebuild(pool, name, |_| {}).await?;
+        } else if missed {
+            info!(view = name, version, "Making {name}: the log is older than it");
+            rebuild::rebuild(pool, name, |_| {}).await?;
+        } else {
+            rebuild::found(pool, name, version).await?;
         }
     }
     Ok(())
@@ -122,8 +125,15 @@ struct Projector {
     pool: PgPool,
     views: Vec<(Box<dyn Folding>, Box<dyn View>)>,
     /// Where each view was when we wrote it last.
-    known: HashMap<&'static str, u64>,
+    known: HashMap<&'static str, At>,
     reached: watch::Sender<u64>,
+}
+
+/// Where a view is, and in which table: a swap gives it another owner's epoch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct At {
+    position: u64,
+    owner_epoch: i64,
 }
 
 impl Projector {
@@ -153,7 +163,7 @@ impl Projector {
     async fn page(&mut self) -> Result<bool, LogError> {
         let mut tx = self.pool.begin().await?;
         let at = self.locked(&mut tx).await?;
-        let from = at.values().copied().min().unwrap_or(0);
+        let from = at.values().map(|at| at.position).min().unwrap_or(0);
         let head = rebuild::head(&mut tx).await?;
         let to = head.min(from + PAGE);
         if to <= from {
@@ -171,7 +181,7 @@ impl Projector {
                 folding.forget();
             }
             let wanted = |event: &&Recorded| {
-                event.position > after && view.aggregates().contains(&event.aggregate())
+                event.position > after.position && view.aggregates().contains(&event.aggregate())
             };
             let ours: Vec<&Recorded> = events.iter().filter(wanted).collect();
             if !ours.is_empty() {
@@ -189,8 +199,9 @@ impl Projector {
         .execute(&mut *tx)
         .await?;
         tx.commit().await?;
-        self.known = at.into_iter().map(|(name, at)| (name, at.max(to))).collect();
-        let all = self.known.values().copied().min().unwrap_or(to);
+        let moved = |at: At| At { position: at.position.max(to), ..at };
+        self.known = at.into_iter().map(|(name, at)| (name, moved(at))).collect();
+        let all = self.known.values().map(|at| at.position).min().unwrap_or(to);
         self.reached.send_replace(all);
         Ok(to < head)
     }
@@ -199,10 +210,10 @@ impl Projector {
     async fn locked(
         &self,
         connection: &mut PgConnection,
-    ) -> Result<HashMap<&'static str, u64>, LogError> {
+    ) -> Result<HashMap<&'static str, At>, LogError> {
         let names: Vec<&str> = self.views.iter().map(|(_, view)| view.name()).collect();
         let rows = sqlx::query(
-            "select name, version, position from log_consumer where name = any($1) \
+            "select name, version, position, owner_epoch from log_consumer where name = any($1) \
              and shard = $2 order by name, version for update",
         )
         .bind(&names)
@@ -214,8 +225,9 @@ impl Projector {
             let (name, version): (String, i32) = (row.try_get("name")?, row.try_get("version")?);
             let ours = |view: &dyn View| view.name() == name && view.version() == version;
             if let Some((_, view)) = self.views.iter().find(|(_, view)| ours(&**view)) {
-                let position = row.try_get::<i64, _>("position")?;
-                at.insert(view.name(), u64::try_from(position).unwrap_or(0));
+                let position = u64::try_from(row.try_get::<i64, _>("position")?).unwrap_or(0);
+                let owner_epoch = row.try_get("owner_epoch")?;
+                at.insert(view.name(), At { position, owner_epoch });
             }
         }
         Ok(at)

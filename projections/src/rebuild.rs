@@ -14,6 +14,9 @@ use crate::{
     swap::swap,
 };
 
+#[cfg(test)]
+mod tests;
+
 /// How many events are taken at once.
 const PAGE: u64 = 5_000;
 
@@ -25,7 +28,12 @@ pub enum RebuildError {
     Unknown(String),
     /// The log cannot be read, or the database does not answer.
     #[error(transparent)]
-    Log(#[from] LogError),
+    Log(LogError),
+    /// A new table is made in place of the old one, and only the tables' owner may do that.
+    #[error(
+        "only the role that owns the tables can make a view again: give its URL as DATABASE_OWNER_URL ({0})"
+    )]
+    NotOwner(sqlx::Error),
     /// Readers did not let go of the view in time; the shadow is there, so the next try is short.
     #[error("the view is busy; try again")]
     Busy,
@@ -33,7 +41,20 @@ pub enum RebuildError {
 
 impl From<sqlx::Error> for RebuildError {
     fn from(error: sqlx::Error) -> RebuildError {
-        RebuildError::Log(error.into())
+        let code = error.as_database_error().and_then(|error| error.code());
+        if code.as_deref() == Some("42501") {
+            return RebuildError::NotOwner(error);
+        }
+        RebuildError::Log(LogError::Database(error))
+    }
+}
+
+impl From<LogError> for RebuildError {
+    fn from(error: LogError) -> RebuildError {
+        match error {
+            LogError::Database(error) => error.into(),
+            error => RebuildError::Log(error),
+        }
     }
 }
 
@@ -62,7 +83,7 @@ pub struct Rebuilt {
     pub position: u64,
 }
 
-/// Make a view again.
+/// Make a view again. Several may do so at once: they share the work, and whoever is last finds it done.
 ///
 /// # Errors
 /// [`RebuildError`].
@@ -73,13 +94,12 @@ pub fn rebuild<'a>(
 ) -> BoxFuture<'a, Result<Rebuilt, RebuildError>> {
     Box::pin(async move {
         let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
-        let shadow = Shadow::of(&*view);
-        shadow.make(pool).await?;
-        let mut folding = view.folding();
+        let mut making = Making::of(view);
+        making.begin(pool).await?;
         loop {
             let mut tx = pool.begin().await?;
             let total = head(&mut tx).await?;
-            let (before, at) = shadow.page(&mut tx, &*view, &mut *folding).await?;
+            let Some(Taken { before, at }) = making.page(&mut tx).await? else { break };
             tx.commit().await?;
             progress(Progress::Replaying { events: at, total: total.max(at) });
             if at == before || at >= total {
@@ -87,83 +107,118 @@ pub fn rebuild<'a>(
             }
         }
         progress(Progress::Swapping);
-        swap(pool, &*view, &shadow, &mut *folding).await
+        let position = swap(pool, &mut making).await?;
+        // Counted when nobody waits any more.
+        let count = format!("select count(*) from {}", making.live);
+        let rows = sqlx::query(&count).fetch_one(pool).await?.try_get::<i64, _>(0)?;
+        Ok(Rebuilt { rows: u64::try_from(rows).unwrap_or(0), position })
     })
 }
 
-/// Where rows are made again.
-pub(crate) struct Shadow {
-    pub name: &'static str,
-    pub version: i32,
+/// A view being made again: its shadow in the database, and what we have in memory of it.
+pub(crate) struct Making {
+    pub view: Box<dyn View>,
+    /// The table that is read.
     pub live: String,
-    pub table: String,
+    /// The table that becomes it.
+    pub shadow: String,
+    folding: Box<dyn Folding>,
+    /// Where we left the shadow, which another rebuild of the same view may move on.
+    left_at: Option<u64>,
+    /// How many events are taken at once.
+    pub by: u64,
 }
 
-impl Shadow {
-    pub(crate) fn of(view: &dyn View) -> Shadow {
-        let live = view.table();
-        let table = format!("{live}_shadow");
-        Shadow { name: view.name(), version: view.version(), live, table }
+/// A page that went into the shadow: where that was, and where it is.
+pub(crate) struct Taken {
+    pub before: u64,
+    pub at: u64,
+}
+
+impl Making {
+    pub(crate) fn of(view: Box<dyn View>) -> Making {
+        let (live, folding) = (view.table(), view.folding());
+        let shadow = format!("{live}_shadow");
+        Making { view, live, shadow, folding, left_at: None, by: PAGE }
     }
 
-    async fn make(&self, pool: &PgPool) -> Result<(), sqlx::Error> {
+    /// Make the shadow, unless it is there: like the table that is read, also in how it is stored.
+    pub(crate) async fn begin(&self, pool: &PgPool) -> Result<(), sqlx::Error> {
         let mut tx = pool.begin().await?;
-        let (table, live) = (&self.table, &self.live);
+        let (shadow, live) = (&self.shadow, &self.live);
         let new = sqlx::query(
             "insert into log_consumer (name, version, shard, position, owner_epoch) \
              values ($1, $2, $3, 0, 0) on conflict do nothing",
         )
-        .bind(self.name)
-        .bind(self.version)
+        .bind(self.view.name())
+        .bind(self.view.version())
         .bind(SHADOW)
         .execute(&mut *tx)
         .await?;
         if new.rows_affected() == 1 {
             let sql = format!(
-                "drop table if exists {table}; create table {table} (like {live} including all)"
+                "drop table if exists {shadow}; create table {shadow} (like {live} including all)"
             );
             sqlx::Executor::execute(&mut *tx, &*sql).await?;
+            // `like` copies all but these, and a table of statuses without its fill factor writes every index anew.
+            let stored = sqlx::query(
+                "select array_to_string(reloptions, ', ') from pg_class where oid = $1::regclass",
+            );
+            let stored = stored.bind(live).fetch_one(&mut *tx).await?;
+            if let Some(stored) = stored.try_get::<Option<String>, _>(0)? {
+                let sql = format!("alter table {shadow} set ({stored})");
+                sqlx::Executor::execute(&mut *tx, &*sql).await?;
+            }
         }
         tx.commit().await
     }
 
-    /// Take the next page into the shadow: where it was, and where it is.
+    /// Take the next page into the shadow. `None`: there is none any more, because another rebuild of the same
+    /// view has put it into use.
     pub(crate) fn page<'a>(
-        &'a self,
+        &'a mut self,
         connection: &'a mut PgConnection,
-        view: &'a dyn View,
-        folding: &'a mut dyn Folding,
-    ) -> BoxFuture<'a, Result<(u64, u64), LogError>> {
-        Box::pin(self.take(connection, view, folding))
+    ) -> BoxFuture<'a, Result<Option<Taken>, LogError>> {
+        Box::pin(self.take(connection))
     }
 
-    async fn take(
-        &self,
-        connection: &mut PgConnection,
-        view: &dyn View,
-        folding: &mut dyn Folding,
-    ) -> Result<(u64, u64), LogError> {
+    async fn take(&mut self, connection: &mut PgConnection) -> Result<Option<Taken>, LogError> {
+        let (name, version) = (self.view.name(), self.view.version());
         let row = sqlx::query(
             "select position from log_consumer where name = $1 and version = $2 and shard = $3 \
              for update",
         )
-        .bind(self.name)
-        .bind(self.version)
+        .bind(name)
+        .bind(version)
         .bind(SHADOW)
-        .fetch_one(&mut *connection)
+        .fetch_optional(&mut *connection)
         .await?;
+        let Some(row) = row else { return Ok(None) };
         let before = u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0);
-        let at = page(connection, (before, u64::MAX), view, folding, &self.table).await?;
+        if self.left_at != Some(before) {
+            // Another rebuild wrote meanwhile: its rows count, not those that we remember.
+            self.folding.forget();
+        }
+        let upto = before.saturating_add(self.by);
+        let at =
+            page(connection, (before, upto), &*self.view, &mut *self.folding, &self.shadow).await?;
         sqlx::query(
             "update log_consumer set position = $4 where name = $1 and version = $2 and shard = $3",
         )
-        .bind(self.name)
-        .bind(self.version)
+        .bind(name)
+        .bind(version)
         .bind(SHADOW)
         .bind(i64::try_from(at).unwrap_or(i64::MAX))
         .execute(connection)
         .await?;
-        Ok((before, at))
+        self.left_at = Some(at);
+        Ok(Some(Taken { before, at }))
+    }
+
+    /// What was taken last was rolled back.
+    pub(crate) fn forget(&mut self) {
+        self.folding.forget();
+        self.left_at = None;
     }
 }
 

@@ -11,8 +11,8 @@ use sqlx::{PgConnection, PgPool, Row};
 use crate::{
     Class,
     catalogue::{LIVE, SHADOW},
-    fold::{Folding, View},
-    rebuild::{RebuildError, Rebuilt, Shadow},
+    fold::View,
+    rebuild::{Making, RebuildError, Taken, live_position},
 };
 
 /// How long appends may be held up by one try.
@@ -22,24 +22,23 @@ const TRIES: u32 = 200;
 /// How far the shadow may be behind when it is tried: what is left is folded while appends wait.
 const NEAR: u64 = 200;
 
-pub(crate) async fn swap(
-    pool: &PgPool,
-    view: &dyn View,
-    shadow: &Shadow,
-    folding: &mut dyn Folding,
-) -> Result<Rebuilt, RebuildError> {
+/// Put the shadow into use: the position that it includes.
+pub(crate) async fn swap(pool: &PgPool, making: &mut Making) -> Result<u64, RebuildError> {
     for _ in 0..TRIES {
-        catch_up(pool, view, shadow, folding).await?;
+        catch_up(pool, making).await?;
         let mut tx = pool.begin().await?;
-        match once(&mut tx, view, shadow, folding).await {
-            Ok(rebuilt) => {
+        match once(&mut tx, making).await {
+            Ok(Some(position)) => {
                 tx.commit().await?;
-                return Ok(rebuilt);
+                return Ok(position);
+            }
+            Ok(None) => {
+                // Another rebuild was faster: its tables are ours.
+                return Ok(live_position(&mut tx, &*making.view).await?);
             }
             Err(LogError::Database(error)) if is_locked(&error) => {
                 tx.rollback().await?;
-                // What was folded in this try was rolled back.
-                folding.forget();
+                making.forget();
                 let jitter = rand::random::<u64>() % 60;
                 tokio::time::sleep(Duration::from_millis(20 + jitter)).await;
             }
@@ -49,15 +48,10 @@ pub(crate) async fn swap(
     Err(RebuildError::Busy)
 }
 
-async fn catch_up(
-    pool: &PgPool,
-    view: &dyn View,
-    shadow: &Shadow,
-    folding: &mut dyn Folding,
-) -> Result<(), LogError> {
+async fn catch_up(pool: &PgPool, making: &mut Making) -> Result<(), LogError> {
     loop {
         let mut tx = pool.begin().await?;
-        let (before, at) = shadow.page(&mut tx, view, folding).await?;
+        let Some(Taken { before, at }) = making.page(&mut tx).await? else { return Ok(()) };
         tx.commit().await?;
         if at.saturating_sub(before) < NEAR {
             return Ok(());
@@ -65,71 +59,67 @@ async fn catch_up(
     }
 }
 
-async fn once(
-    connection: &mut PgConnection,
-    view: &dyn View,
-    shadow: &Shadow,
-    folding: &mut dyn Folding,
-) -> Result<Rebuilt, LogError> {
-    let (live, table) = (&shadow.live, &shadow.table);
+async fn once(connection: &mut PgConnection, making: &mut Making) -> Result<Option<u64>, LogError> {
     let lock = format!(
-        "set local lock_timeout = '{LOCK_MS}ms'; lock table {live} in access exclusive mode"
+        "set local lock_timeout = '{LOCK_MS}ms'; lock table {} in access exclusive mode",
+        making.live
     );
     sqlx::Executor::execute(&mut *connection, &*lock).await?;
-    match view.class() {
+    match making.view.class() {
         Class::Synchronous => {
             sqlx::Executor::execute(&mut *connection, "select position from log_head for update")
                 .await?;
         }
         Class::Asynchronous => {
             sqlx::query("select 1 from log_consumer where name = $1 and shard = $2 for update")
-                .bind(shadow.name)
+                .bind(making.view.name())
                 .bind(LIVE)
                 .execute(&mut *connection)
                 .await?;
         }
     }
     let position = loop {
-        let (before, at) = shadow.page(connection, view, folding).await?;
-        if at == before {
-            break at;
+        match making.page(connection).await? {
+            None => return Ok(None),
+            Some(Taken { before, at }) if at == before => break at,
+            Some(_) => {}
         }
     };
-    let count = format!("select count(*) from {table}");
-    let rows = sqlx::query(&count).fetch_one(&mut *connection).await?.try_get::<i64, _>(0)?;
+    let (live, shadow) = (&making.live, &making.shadow);
+    grant(connection, live, shadow).await?;
     let previous = format!("{live}_previous");
     let rename = format!(
         "drop table if exists {previous}; alter table {live} rename to {previous}; \
-         alter table {table} rename to {}",
-        live
+         alter table {shadow} rename to {live}"
     );
     sqlx::Executor::execute(&mut *connection, &*rename).await?;
-    grant(connection, live).await?;
-    arrive(connection, shadow, position).await?;
-    if view.class() == Class::Synchronous {
+    arrive(connection, &*making.view, position).await?;
+    if making.view.class() == Class::Synchronous {
         // Whoever prepared an append on the old rows finds the turn moved, and reads them again.
         sqlx::Executor::execute(&mut *connection, "update log_head set turn = turn + 1").await?;
     }
-    Ok(Rebuilt { rows: u64::try_from(rows).unwrap_or(0), position })
+    Ok(Some(position))
 }
 
-/// The view is where its shadow was. The row is changed, not replaced: a projector that waits for it must find it.
+/// The view is where its shadow was. The row is changed, not replaced: a projector that waits for it must find
+/// it; and it has a new owner's epoch, because the rows that the projector remembers are of the old table.
 async fn arrive(
     connection: &mut PgConnection,
-    shadow: &Shadow,
+    view: &dyn View,
     position: u64,
 ) -> Result<(), sqlx::Error> {
     let position = i64::try_from(position).unwrap_or(i64::MAX);
     sqlx::query("delete from log_consumer where name = $1 and shard = $2")
-        .bind(shadow.name)
+        .bind(view.name())
         .bind(SHADOW)
         .execute(&mut *connection)
         .await?;
     let moved = sqlx::query(
-        "update log_consumer set version = $2, position = $3 where name = $1 and shard = $4",
+        "update log_consumer set version = $2, position = $3, owner_epoch = owner_epoch + 1 \
+         where name = $1 and shard = $4",
     )
-    .bind(shadow.name)
-    .bind(shadow.version)
+    .bind(view.name())
+    .bind(view.version())
     .bind(position)
     .bind(LIVE)
     .execute(&mut *connection)
@@ -139,8 +129,8 @@ async fn arrive(
             "insert into log_consumer (name, version, shard, position, owner_epoch) \
              values ($1, $2, $4, $3, 0)",
         )
-        .bind(shadow.name)
-        .bind(shadow.version)
+        .bind(view.name())
+        .bind(view.version())
         .bind(position)
         .bind(LIVE)
         .execute(connection)
@@ -149,13 +139,18 @@ async fn arrive(
     Ok(())
 }
 
-/// A new table belongs to whoever made it; the application's role must be able to write it.
-async fn grant(connection: &mut PgConnection, table: &str) -> Result<(), sqlx::Error> {
-    let role = sqlx::query("select 1 from pg_roles where rolname = 'stead_app'");
-    if role.fetch_optional(&mut *connection).await?.is_some() {
-        let sql = format!("grant select, insert, update, delete on {table} to stead_app");
-        sqlx::Executor::execute(&mut *connection, &*sql).await?;
-    }
+/// A new table belongs to whoever made it, and to nobody else: all who may use the old one may use the new one.
+async fn grant(connection: &mut PgConnection, live: &str, shadow: &str) -> Result<(), sqlx::Error> {
+    let grants = sqlx::query(
+        "select format('grant %s on %s to %s%s', a.privilege_type, $2::regclass, \
+           case when a.grantee = 0 then 'public' else a.grantee::regrole::text end, \
+           case when a.is_grantable then ' with grant option' else '' end) \
+         from pg_class c, aclexplode(c.relacl) a \
+         where c.oid = $1::regclass and a.grantee <> c.relowner",
+    );
+    let grants = grants.bind(live).bind(shadow).fetch_all(&mut *connection).await?;
+    let grants: Vec<String> = grants.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    sqlx::Executor::execute(connection, &*grants.join("; ")).await?;
     Ok(())
 }
 

@@ -16,14 +16,13 @@ use domain::{
     },
     job::{Class, Ending, Job, JobCommand, JobKind, Origin, Proof, Report, SealedLog, Work},
 };
-use event_log::{EventLog, StreamId};
+use event_log::EventLog;
 use projections::{
     Projections,
-    as_of::{rows_at, state_at},
     views::{
         apps,
         job_queue::{self, Target},
-        jobs::{self, JobState, Jobs},
+        jobs::{self, JobState},
         timers::{self, Timer},
         tokens,
     },
@@ -144,7 +143,6 @@ async fn a_job_is_shown_with_every_execution_of_it() {
     tell::<Job>(&log, JOB, now, claim(A)).await;
     tell::<Job>(&log, JOB, now, report(1, Report::Started)).await;
     tell::<Job>(&log, JOB, now, report(2, Report::Phase { phase: "init".into() })).await;
-    let running = log.position();
     let gone = Proof::RunnerRestartedWithoutIt;
     tell::<Job>(&log, JOB, now, JobCommand::DeclareLost { execution: A, proof: gone }).await;
     tell::<Job>(&log, JOB, now, claim(b)).await;
@@ -163,11 +161,6 @@ async fn a_job_is_shown_with_every_execution_of_it() {
     assert_eq!(page.first(), Some(&row));
     assert_eq!(jobs::page(&database.pool, &filter, Some(JOB), 10).await.unwrap(), []);
     assert_eq!(jobs::held_by(&database.pool, RunnerId(ulid(6))).await.unwrap(), [row]);
-
-    let stream = StreamId::of::<Job>(JOB);
-    let then = rows_at::<Jobs>(&log, &stream, running).await.unwrap();
-    assert_eq!(then[&JOB.to_string()].state, JobState::Running);
-    assert_eq!(rows_at::<Jobs>(&log, &stream, 0).await.unwrap().len(), 0);
 }
 
 #[tokio::test]
@@ -198,7 +191,7 @@ async fn a_token_is_found_by_its_secret_and_not_heard_once_it_is_revoked() {
 }
 
 #[tokio::test]
-async fn the_past_can_be_asked_for() {
+async fn an_app_is_found_by_its_name_with_its_last_version() {
     let database = database().await;
     let log = open(&database).await;
     let views = Projections::start(&log).await.unwrap();
@@ -206,10 +199,6 @@ async fn the_past_can_be_asked_for() {
     tell::<App>(&log, app, now, AppCommand::Create { name: "shop".into() }).await;
     let publish = AppCommand::Publish { bundle: digest(1), components: vec![] };
     let published = tell::<App>(&log, app, now, publish).await;
-    let at = async |position| state_at::<App>(&log, &app.to_string(), position).await.unwrap();
-    assert_eq!(at(0).await, None);
-    assert_eq!(at(1).await.unwrap().version(), 0);
-    assert_eq!(at(published.last).await.unwrap().version(), 1);
 
     views.wait_for(published.last, LONG).await.unwrap();
     let row = apps::by_name(&database.pool, "shop").await.unwrap().unwrap();

@@ -227,3 +227,104 @@ async fn deleting_all_views_loses_nothing() {
     }
     same(&dump(&database.pool).await, &live);
 }
+
+/// A row that somebody damaged, in the database and then in the memory of whoever went on from it.
+#[tokio::test]
+async fn a_row_that_was_repaired_stays_repaired() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    let mut noise = Noise::new(13);
+    noise.write(&log, 100).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    drop((views, log));
+    let damage = "update view_tokens set \
+           data = replace(data::text, '\"issued_at\":\"2', '\"issued_at\":\"1')::json; \
+         update view_apps set data = replace(data::text, '\"shop\"', '\"shed\"')::json";
+    sqlx::raw_sql(damage).execute(&database.pool).await.unwrap();
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    noise.write(&log, 60).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    for name in ["tokens", "apps"] {
+        assert_ne!(verify(&database.pool, name, |_| {}).await.unwrap().differences, [], "{name}");
+        rebuild(&database.pool, name, |_| {}).await.unwrap();
+    }
+    verified(&database.pool).await;
+    noise.write(&log, 60).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    verified(&database.pool).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn synchronous_views_are_swapped_under_load_and_stay_exact() {
+    let database = database().await;
+    let logs = [open(&database).await, open(&database).await];
+    let views = Projections::start(&logs[0]).await.unwrap();
+    let writers = (0..4).map(|n| {
+        let log = logs[n % 2].clone();
+        tokio::spawn(async move { Noise::new(30 + n as u64).write(&log, 60).await })
+    });
+    let writers: Vec<_> = writers.collect();
+    let swaps = async {
+        let mut swaps = 0;
+        while writers.iter().any(|writer| !writer.is_finished()) {
+            for name in ["job_queue", "timers", "principals", "tokens", "enrolments"] {
+                rebuild(&database.pool, name, |_| {}).await.unwrap();
+                swaps += 1;
+            }
+        }
+        swaps
+    };
+    assert!(swaps.await >= 5);
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    logs[0].reached(logs[1].position()).await.unwrap();
+    logs[1].reached(logs[0].position()).await.unwrap();
+    views.wait_for(logs[0].position(), LONG).await.unwrap();
+    verified(&database.pool).await;
+}
+
+#[tokio::test]
+async fn a_view_made_again_is_stored_as_before_and_for_the_same_roles() {
+    let database = database().await;
+    let log = open(&database).await;
+    Projections::start(&log).await.unwrap();
+    let role = format!("App-{}", support::ulid(rand::random()));
+    let run = async |sql: String| {
+        sqlx::raw_sql(&sql).execute(&database.pool).await.unwrap();
+    };
+    run(format!(
+        "create role \"{role}\"; grant select, insert, update on view_job_queue to \"{role}\""
+    ))
+    .await;
+    let said = async || {
+        let sql = "select array_to_string(reloptions, ','), \
+             has_table_privilege($1, 'view_job_queue', 'insert'), \
+             has_table_privilege($1, 'view_job_queue', 'delete') \
+             from pg_class where oid = 'view_job_queue'::regclass";
+        let row = sqlx::query(sql).bind(&role).fetch_one(&database.pool).await.unwrap();
+        let options: Option<String> = row.get(0);
+        (options, row.get::<bool, _>(1), row.get::<bool, _>(2))
+    };
+    let before = said().await;
+    assert_eq!(before, (Some("fillfactor=70".into()), true, false));
+    rebuild(&database.pool, "job_queue", |_| {}).await.unwrap();
+    assert_eq!(said().await, before);
+    run(format!("drop owned by \"{role}\"; drop role \"{role}\"")).await;
+}
+
+#[tokio::test]
+async fn whoever_does_not_own_the_tables_is_told_what_is_missing() {
+    let database = database().await;
+    let log = open(&database).await;
+    Projections::start(&log).await.unwrap();
+    let role = "do $$ begin create role stead_app nologin; exception when others then null; end $$";
+    sqlx::raw_sql(role).execute(&database.pool).await.unwrap();
+    event_log::migrate(&database.pool).await.unwrap();
+    let options = (*database.pool.connect_options()).clone().options([("role", "stead_app")]);
+    let pool = sqlx::postgres::PgPoolOptions::new().connect_with(options).await.unwrap();
+    let refused = rebuild(&pool, "apps", |_| {}).await.unwrap_err().to_string();
+    assert!(refused.contains("DATABASE_OWNER_URL"), "{refused}");
+}
