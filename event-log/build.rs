@@ -1,5 +1,11 @@
-//! Lists the migrations, so that a new file under `schemas/migrations` needs no second mention.
-use std::{env, fs, path::Path};
+//! Lists the migrations, so that a new file under `schemas/migrations` needs no second mention; and takes the digest of
+//! what makes the states of aggregates.
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = env::var("CARGO_MANIFEST_DIR")?;
@@ -19,5 +25,30 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     list.push_str("];\n");
     fs::write(Path::new(&env::var("OUT_DIR")?).join("migrations.rs"), list)?;
+
+    let domain = Path::new(&root).join("../domain/src");
+    println!("cargo::rerun-if-changed={}", domain.display());
+    let mut sources = Vec::new();
+    collect(&domain, &mut sources)?;
+    sources.sort();
+    let mut digest = Sha256::new();
+    for path in sources {
+        digest.update(path.strip_prefix(&domain)?.to_string_lossy().as_bytes());
+        digest.update([0]);
+        digest.update(Sha256::digest(fs::read(&path)?));
+    }
+    println!("cargo::rustc-env=DOMAIN_SHA256={:x}", digest.finalize());
+    Ok(())
+}
+
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
     Ok(())
 }

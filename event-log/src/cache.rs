@@ -58,6 +58,18 @@ impl Cache {
         }
     }
 
+    /// The version of the state that is known; 0: none is.
+    pub(crate) fn version(&self, stream: &StreamId) -> u64 {
+        let generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = generations.young.get(stream).or_else(|| generations.old.get(stream));
+        known.map_or(0, |known| known.version)
+    }
+
+    /// Forget all states: history is another.
+    pub(crate) fn clear(&self) {
+        *self.generations.lock().unwrap_or_else(PoisonError::into_inner) = Generations::default();
+    }
+
     /// Forget a state.
     pub(crate) fn remove(&self, stream: &StreamId) {
         let mut generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);

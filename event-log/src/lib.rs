@@ -42,6 +42,7 @@ pub mod verify;
 
 mod cache;
 mod load;
+mod snapshot;
 
 /// Bytes by digest.
 pub mod blob;

@@ -1,9 +1,12 @@
-//! The state of an aggregate, from memory or from its events.
+//! The state of an aggregate: from memory, or from its snapshot and the events after it.
 use std::sync::Arc;
 
 use domain::decider::Decider;
 
-use crate::{EventLog, LogError, Stored, StreamId, Write, commit::NewEvent};
+use crate::{EventLog, LogError, StreamId, Write, commit::NewEvent, snapshot};
+
+/// How many events are read at once.
+const PAGE: u32 = 1_000;
 
 /// An aggregate's state, and how many events it is made of.
 #[derive(Debug)]
@@ -24,6 +27,10 @@ impl<D> Clone for Loaded<D> {
 }
 
 impl<D: Decider> Loaded<D> {
+    fn new(stream: StreamId) -> Loaded<D> {
+        Loaded { stream, state: Arc::new(D::default()), version: 0 }
+    }
+
     /// A write of these events onto this state; none: a guard that the state is current.
     ///
     /// # Errors
@@ -57,7 +64,8 @@ impl EventLog {
         }
     }
 
-    /// The state of an aggregate as the database has it now: what is known, and the events after it.
+    /// The state of an aggregate as the database has it now: what is known or was kept, and
+    /// the events after it.
     ///
     /// # Errors
     /// [`LogError`].
@@ -67,8 +75,8 @@ impl EventLog {
 
     /// Keep a state that is known to be durable: after an append, with the events it wrote.
     pub fn remember<D: Decider>(&self, loaded: &Loaded<D>) {
-        let (stream, state) = (loaded.stream.clone(), loaded.state.clone());
-        self.shared.cache.put(stream, state, loaded.version);
+        let known = self.shared.cache.version(&loaded.stream);
+        self.keep(loaded, known);
     }
 
     /// The state of an aggregate as it was after a position.
@@ -80,34 +88,56 @@ impl EventLog {
         aggregate_id: &str,
         position: u64,
     ) -> Result<Loaded<D>, LogError> {
-        let stream = StreamId::of::<D>(aggregate_id);
-        let events = self.read_stream(&stream, 0).await?;
-        let mut loaded = Loaded { stream, state: Arc::new(D::default()), version: 0 };
-        loaded.evolve(decoded::<D>(events.iter().take_while(|one| one.position <= position))?);
+        let mut loaded = Loaded::new(StreamId::of::<D>(aggregate_id));
+        self.catch_up(&mut loaded, position).await?;
         Ok(loaded)
     }
 
     async fn load_current<D: Decider>(&self, stream: StreamId) -> Result<Loaded<D>, LogError> {
-        let (state, version) =
-            self.shared.cache.get::<D>(&stream).unwrap_or_else(|| (Arc::new(D::default()), 0));
-        let events = self.read_stream(&stream, version).await?;
-        if events.first().is_some_and(|first| first.sequence != version + 1) {
-            // The log was restored to an earlier state beneath us.
-            self.shared.cache.remove(&stream);
-            let position = events[0].position;
-            return Err(LogError::Damaged { position, what: format!("{stream} has a gap") });
+        let known = match self.shared.cache.get::<D>(&stream) {
+            Some(known) => Some(known),
+            None => snapshot::read::<D>(self.pool(), &stream).await?,
+        };
+        let mut loaded = Loaded::new(stream);
+        if let Some((state, version)) = known {
+            (loaded.state, loaded.version) = (state, version);
         }
-        let mut loaded = Loaded { stream, state, version };
-        loaded.evolve(decoded::<D>(events.iter())?);
+        let since = loaded.version;
+        match self.catch_up(&mut loaded, u64::MAX).await {
+            Err(LogError::Damaged { .. }) if since > 0 => {
+                // The log was restored to an earlier state beneath us: what we knew is of a lost history.
+                self.shared.cache.remove(&loaded.stream);
+                loaded = Loaded::new(loaded.stream);
+                self.catch_up(&mut loaded, u64::MAX).await?;
+            }
+            caught_up => caught_up?,
+        }
         if loaded.version > 0 {
-            self.remember(&loaded);
+            self.keep(&loaded, since);
         }
         Ok(loaded)
     }
-}
 
-fn decoded<'a, D: Decider>(
-    events: impl Iterator<Item = &'a Stored>,
-) -> Result<Vec<D::Event>, LogError> {
-    events.map(Stored::decode).collect()
+    /// Take in what follows, up to a position, page by page: a stream may be years long.
+    async fn catch_up<D: Decider>(&self, loaded: &mut Loaded<D>, to: u64) -> Result<(), LogError> {
+        loop {
+            let events = self.read_page(&loaded.stream, (loaded.version, to), PAGE).await?;
+            for event in &events {
+                if event.sequence != loaded.version + 1 {
+                    let what = format!("{} has a gap", loaded.stream);
+                    return Err(LogError::Damaged { position: event.position, what });
+                }
+                loaded.evolve([event.decode()?]);
+            }
+            if events.len() < PAGE as usize {
+                return Ok(());
+            }
+        }
+    }
+
+    fn keep<D: Decider>(&self, loaded: &Loaded<D>, since: u64) {
+        let (stream, state) = (loaded.stream.clone(), loaded.state.clone());
+        self.shared.cache.put(stream, state, loaded.version);
+        self.keep_snapshot(loaded, since);
+    }
 }

@@ -41,14 +41,26 @@ impl EventLog {
         stream: &StreamId,
         after_sequence: u64,
     ) -> Result<Vec<Stored>, LogError> {
+        self.read_page(stream, (after_sequence, u64::MAX), u32::MAX).await
+    }
+
+    /// Events of a stream after a sequence, in order, at most `limit`, and none after a position.
+    pub(crate) async fn read_page(
+        &self,
+        stream: &StreamId,
+        (after_sequence, to_position): (u64, u64),
+        limit: u32,
+    ) -> Result<Vec<Stored>, LogError> {
         let sql = format!(
             "select {COLUMNS} from log_event where aggregate_type = $1 and aggregate_id = $2 \
-             and sequence > $3 order by sequence"
+             and sequence > $3 and position <= $4 order by sequence limit $5"
         );
         let query = sqlx::query(&sql)
             .bind(&stream.aggregate_type)
             .bind(&stream.aggregate_id)
-            .bind(bigint(after_sequence));
+            .bind(bigint(after_sequence))
+            .bind(bigint(to_position))
+            .bind(i64::from(limit));
         query.fetch_all(self.pool()).await?.iter().map(Stored::read).collect()
     }
 
