@@ -1,5 +1,4 @@
 //! What the log can prove about itself.
-use ed25519_dalek::SigningKey;
 use proof::{
     Hash,
     checkpoint::Checkpoint,
@@ -23,11 +22,6 @@ impl EventLog {
     /// The chain's link at [`EventLog::head`].
     pub fn chain(&self) -> Hash {
         self.shared.seen.borrow().chain
-    }
-
-    /// [`EventLog::head`] as a signed note.
-    pub fn checkpoint(&self, key: &SigningKey) -> String {
-        self.head().sign(key)
     }
 
     /// The root of the first `size` events.
@@ -64,7 +58,8 @@ impl EventLog {
     }
 
     fn within(&self, size: u64) -> Result<(), LogError> {
-        let position = self.position();
+        // What `head` says, not `position`, which is told a moment later.
+        let position = self.shared.seen.borrow().position;
         if size <= position {
             return Ok(());
         }

@@ -4,7 +4,7 @@ use std::{borrow::Cow, sync::Arc};
 use domain::decider::{Event, Timestamp};
 use proof::{
     Hash,
-    leaf::{Leaf, Salt, metadata_hash, payload_hash},
+    leaf::{self, Leaf, Salt, metadata_hash, payload_hash},
 };
 use sqlx::{Row, postgres::PgRow};
 use ulid::Ulid;
@@ -74,7 +74,7 @@ impl Stored {
             aggregate_id: &self.stream.aggregate_id,
             sequence: self.sequence,
             event_type: &self.event_type,
-            event_version: self.event_version.parse().ok()?,
+            event_version: leaf::version(&self.event_version)?,
             recorded_at_us: self.recorded_at.timestamp_micros(),
             payload_hash: payload_hash(&self.salt, self.payload.as_bytes()),
             metadata_hash: metadata_hash(&self.salt, self.metadata.as_bytes()),
@@ -89,15 +89,20 @@ impl Stored {
 
     pub(crate) fn read(row: &PgRow) -> Result<Stored, LogError> {
         let position = number(row.try_get("position")?);
+        let counted = |column: &str| -> Result<u64, LogError> {
+            let value: i64 = row.try_get(column)?;
+            let what = || format!("{column} is {value}");
+            u64::try_from(value).map_err(|_| LogError::Damaged { position, what: what() })
+        };
         let bytes = |column: &str| -> Result<Vec<u8>, LogError> { Ok(row.try_get(column)?) };
         Ok(Stored {
-            position,
+            position: counted("position")?,
             event_id: Ulid::from_bytes(*row.try_get::<Uuid, _>("event_id")?.as_bytes()),
             stream: StreamId {
                 aggregate_type: row.try_get("aggregate_type")?,
                 aggregate_id: row.try_get("aggregate_id")?,
             },
-            sequence: number(row.try_get("sequence")?),
+            sequence: counted("sequence")?,
             event_type: Cow::Owned(row.try_get("event_type")?),
             event_version: Cow::Owned(row.try_get("event_version")?),
             payload: row.try_get::<String, _>("payload")?.into(),
@@ -105,7 +110,7 @@ impl Stored {
             salt: fixed(bytes("salt")?, position, "salt")?,
             leaf: fixed(bytes("leaf")?, position, "leaf")?,
             chain: fixed(bytes("chain")?, position, "chain")?,
-            commit_no: number(row.try_get("commit_no")?),
+            commit_no: counted("commit_no")?,
             recorded_at: row.try_get("recorded_at")?,
         })
     }

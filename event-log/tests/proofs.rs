@@ -58,7 +58,7 @@ async fn a_checkpoint_covers_what_was_acknowledged() {
     let database = database().await;
     let log = grown(&database).await;
     let key = SigningKey::from_bytes(&[7; 32]);
-    let note = log.checkpoint(&key);
+    let note = log.head().sign(&key);
     let checkpoint = Checkpoint::open(&note, &[key.verifying_key()]).unwrap();
     assert_eq!((checkpoint.size, checkpoint.epoch), (1_076, 1));
     assert_eq!(checkpoint.log_id, log.log_id());
@@ -117,6 +117,7 @@ async fn whatever_is_tampered_with_is_found_where_it_is() {
             300,
         ),
         ("a type", "update log_event set event_type = 'job.failed' where position = 300", 300),
+        ("a version", "update log_event set event_version = '01' where position = 300", 300),
         ("a stream", "update log_event set aggregate_id = 'x' where position = 300", 300),
         ("a salt", "update log_event set salt = '\\x00' where position = 300", 300),
         ("a leaf", "update log_event set leaf = sha256('x') where position = 300", 300),
@@ -165,12 +166,21 @@ async fn rewritten_history_is_seen_by_whoever_kept_a_checkpoint() {
     let (honest, forged) = (database().await, database().await);
     let log = grown(&honest).await;
     let kept = log.head();
+    // The same log by its name, as long as before, every link computed from the first event on.
+    let genesis = hex::encode(proof::chain::genesis(&kept.log_id));
+    let same = format!("update log_head set log_id = '{}', chain = '\\x{genesis}'", kept.log_id);
+    run(&forged, &same).await;
     let other = server(&forged).await;
-    for id in ["other", "history"] {
-        other.append(commit(id, 0, 600)).await.unwrap();
+    for (id, events) in [("other", 600), ("history", 476)] {
+        other.append(commit(id, 0, events)).await.unwrap();
     }
     checked(&forged).await;
-    let path = other.consistency(kept.size, 1_200).await.unwrap();
-    let root = other.root(1_200).await.unwrap();
-    assert!(verify_consistency(kept.size, &kept.root, 1_200, &root, &path).is_err());
+    let rewritten = other.head();
+    assert_eq!((&rewritten.log_id, rewritten.size), (&kept.log_id, kept.size));
+    assert_ne!(rewritten.root, kept.root);
+    other.append(commit("more", 0, 100)).await.unwrap();
+    let path = other.consistency(kept.size, 1_176).await.unwrap();
+    let root = other.root(1_176).await.unwrap();
+    assert!(verify_consistency(kept.size, &kept.root, 1_176, &root, &path).is_err());
+    assert!(verify_consistency(rewritten.size, &rewritten.root, 1_176, &root, &path).is_ok());
 }

@@ -5,6 +5,7 @@
 //! 4711                                  size: the position of the last event
 //! CsUYapGGPo4dkMgIAUqom/Xajj7h2fB2M…=   root
 //! epoch 1                               raised by an operator after a restore or fail-over
+//! …                                     what later versions add: signed like the rest, and not read
 //!
 //! — stead/01ARZ3NDEKTSV4RRFFQ69G5FAV Az3grl…
 //! ```
@@ -107,8 +108,14 @@ fn read(body: &str) -> Result<Checkpoint, CheckpointError> {
     let epoch = line("no epoch")?.strip_prefix(EPOCH).and_then(number);
     let epoch = epoch.ok_or(Format("the epoch is not a number"))?;
     let checkpoint = Checkpoint { log_id: log_id.into(), size, root, epoch };
-    // What we would not write like that is not read: one checkpoint, one text.
-    if checkpoint.body() == body { Ok(checkpoint) } else { Err(Format("unknown lines")) }
+    // What we would not write like that is not read: one checkpoint, one text. Lines of a later version may follow:
+    // a runner is older than its server for years, and must go on believing it.
+    let further = body.strip_prefix(&checkpoint.body()).ok_or(Format("written differently"))?;
+    let is_line = |line: &str| !line.is_empty() && !line.chars().any(char::is_control);
+    let further = further
+        .strip_suffix('\n')
+        .map_or(further.is_empty(), |lines| lines.split('\n').all(is_line));
+    if further { Ok(checkpoint) } else { Err(Format("a further line is empty or no text")) }
 }
 
 fn number(text: &str) -> Option<u64> {

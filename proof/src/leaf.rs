@@ -59,6 +59,12 @@ impl Leaf<'_> {
     }
 }
 
+/// The version that a leaf has, from the text that is stored: one number has one text, so that whoever changes the
+/// text is found out.
+pub fn version(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|version: &u16| version.to_string() == text)
+}
+
 /// The hash of a payload, byte for byte as it is stored.
 pub fn payload_hash(salt: &Salt, payload: &[u8]) -> Hash {
     sha256_of(&[&[0x10], salt, payload])

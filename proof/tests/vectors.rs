@@ -187,6 +187,34 @@ fn a_checkpoint_is_a_signed_note_and_any_other_byte_breaks_it() {
     }
 }
 
+/// A runner that was released before a line was invented still believes the checkpoint, and the line is signed too.
+#[test]
+fn lines_of_a_later_version_are_signed_and_do_no_harm() {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    use ed25519_dalek::Signer;
+    let signed = signed();
+    let key = SigningKey::from_bytes(&bytes(&signed.seed));
+    let keys = [key.verifying_key()];
+    let known = Checkpoint::open(&signed.checkpoint, &keys).unwrap();
+    let (body, signature) = signed.checkpoint.split_once("\n\n").unwrap();
+    let (name, encoded) = signature.trim_end().rsplit_once(' ').unwrap();
+    let id = STANDARD.decode(encoded).unwrap()[..4].to_vec();
+    let note = |further: &str| {
+        let body = format!("{body}\n{further}");
+        let signature = [id.clone(), key.sign(body.as_bytes()).to_bytes().to_vec()].concat();
+        format!("{body}\n{name} {}\n", STANDARD.encode(signature))
+    };
+    assert_eq!(note(""), signed.checkpoint);
+    let later = note("witnessed 7\nregion eu\n");
+    assert_eq!(Checkpoint::open(&later, &keys).unwrap(), known);
+    let changed = later.replace("witnessed 7", "witnessed 8");
+    assert_eq!(Checkpoint::open(&changed, &keys), Err(CheckpointError::Signature));
+    for no_line in ["\n", "a\n\nb\n", "a\tb\n"] {
+        let refused = Checkpoint::open(&note(no_line), &keys);
+        assert!(refused.is_err(), "{no_line:?}");
+    }
+}
+
 #[test]
 fn an_envelope_is_dsse_and_its_type_is_signed_too() {
     let signed = signed();

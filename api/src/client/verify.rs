@@ -131,7 +131,7 @@ fn leaf_of(event: &EventRecord) -> Result<Hash, Fault> {
         aggregate_id,
         sequence: event.sequence,
         event_type: &event.event_type,
-        event_version: event.version.parse().map_err(|_| field("version"))?,
+        event_version: leaf::version(&event.version).ok_or(field("version"))?,
         recorded_at_us: event.recorded_at.timestamp_micros(),
         payload_hash: leaf::payload_hash(&salt, event.payload.get().as_bytes()),
         metadata_hash: leaf::metadata_hash(&salt, event.metadata.get().as_bytes()),

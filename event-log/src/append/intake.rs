@@ -3,7 +3,7 @@ use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
 use proof::{
     Hash,
-    leaf::{Salt, metadata_hash, payload_hash},
+    leaf::{self, Salt, metadata_hash, payload_hash},
 };
 use ulid::Ulid;
 
@@ -15,6 +15,9 @@ pub(crate) const EVENT_BYTES: usize = 64 * 1024;
 pub(crate) const BATCH_EVENTS: usize = 1_024;
 /// The most bytes of one batch, and so of one commit.
 pub(crate) const BATCH_BYTES: usize = 1024 * 1024;
+
+/// How many bytes take one more place in the queue.
+const PLACE_BYTES: usize = 16 * 1024;
 
 /// A commit, ready to be numbered.
 pub(crate) struct Intake {
@@ -73,12 +76,12 @@ impl Intake {
                 within("an event", size, EVENT_BYTES)?;
                 intake.events += 1;
                 intake.bytes += size;
-                let version = event.event_version.parse();
+                let version = leaf::version(&event.event_version);
                 let salt = rand::random();
                 events.push(IntakeEvent {
                     event_id: Ulid::new(),
                     version: version
-                        .map_err(|_| AppendError::Invalid("an event's version is no number"))?,
+                        .ok_or(AppendError::Invalid("an event's version is no number"))?,
                     payload_hash: payload_hash(&salt, event.payload.as_bytes()),
                     metadata_hash: metadata_hash(&salt, intake.metadata.as_bytes()),
                     event_type: event.event_type,
@@ -93,6 +96,11 @@ impl Intake {
         within("a commit's events", intake.events, BATCH_EVENTS)?;
         within("a commit", intake.bytes, BATCH_BYTES)?;
         Ok(intake)
+    }
+
+    /// How many places it takes in the queue, so that memory is bounded and not only the number of callers.
+    pub(crate) fn places(&self) -> usize {
+        1 + self.bytes / PLACE_BYTES
     }
 }
 

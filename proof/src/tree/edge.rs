@@ -26,11 +26,6 @@ impl Edge {
         self.size
     }
 
-    /// The hashes, largest subtree first.
-    pub fn hashes(&self) -> &[Hash] {
-        &self.hashes
-    }
-
     /// Take in one more leaf and tell of every inner node that it completes.
     pub fn push(&mut self, leaf: Hash, mut completed: impl FnMut(Node, &Hash)) {
         let mut hash = leaf;
