@@ -65,6 +65,10 @@ impl Cluster {
 
     async fn make(&self, draft: &Path) -> Result<(), EmbeddedError> {
         if draft.exists() {
+            if draft.join("global/pg_control").exists() && !self.unsynced.exists() {
+                // A cluster that was brought to the disk and worked in: only its new name was lost with the power.
+                return self.name(draft);
+            }
             // A start that was killed in the middle of this.
             fs::remove_dir_all(draft).map_err(about(draft.display()))?;
         }
@@ -77,12 +81,18 @@ impl Cluster {
         // Made durable while Postgres starts; the marker makes sure of it, whatever happens meanwhile.
         initdb.arg("--no-sync");
         fs::write(&self.unsynced, "").map_err(about(self.unsynced.display()))?;
+        keep_names(&self.unsynced)?;
         let done = initdb.output().await.map_err(about(self.binaries.initdb.display()))?;
         if !done.status.success() {
             let said = String::from_utf8_lossy(&done.stderr).trim().to_string();
             return Err(EmbeddedError::Initdb { said });
         }
-        fs::rename(draft, &self.directory).map_err(about(self.directory.display()))
+        self.name(draft)
+    }
+
+    fn name(&self, draft: &Path) -> Result<(), EmbeddedError> {
+        fs::rename(draft, &self.directory).map_err(about(self.directory.display()))?;
+        keep_names(&self.directory)
     }
 
     /// Bring what `initdb` wrote to the disk; `None` when it is there. Harmless beside a running Postgres.
@@ -154,8 +164,17 @@ impl Sync {
             let said = format!("initdb --sync-only: {ended}");
             return Err(EmbeddedError::Initdb { said });
         }
+        // Its name too, which is in the directory above and which `initdb` knows nothing of.
+        keep_names(&self.marker)?;
         fs::remove_file(&self.marker).map_err(about(self.marker.display()))
     }
+}
+
+/// Bring the names beside a path to the disk: a new file or a new name may be lost with the power until then.
+fn keep_names(path: &Path) -> Result<(), EmbeddedError> {
+    let Some(above) = path.parent() else { return Ok(()) };
+    let synced = fs::File::open(above).and_then(|directory| directory.sync_all());
+    synced.map_err(about(above.display()))
 }
 
 /// `DATA/run`, or a directory with a shorter name where that one would be too long for a socket.

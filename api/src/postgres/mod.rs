@@ -3,7 +3,7 @@
 //! ```text
 //! DATA/            0711, held by a lock that names its holder
 //!   postgres/      the cluster, owned by an ordinary user (Postgres refuses to run as root)
-//!   postgres.log   what it says
+//!   postgres.log   what it says; above 64 MiB a start puts it aside as postgres.log.old
 //!   run/           0700, its socket; nothing listens on a port
 //! ```
 //!

@@ -20,6 +20,8 @@ const START: Duration = Duration::from_secs(300);
 const ADOPT: Duration = Duration::from_secs(60);
 /// How long children of a killed postgres are waited for.
 const CHILDREN: Duration = Duration::from_secs(30);
+/// How large its log may be before a start puts it aside.
+const LOG_BYTES: u64 = 64 * 1024 * 1024;
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The parent of all Postgres processes of one cluster.
@@ -74,12 +76,16 @@ impl Postmaster {
     }
 
     async fn start_once(cluster: &Cluster) -> Result<Self, EmbeddedError> {
+        put_aside(&cluster.log, LOG_BYTES).map_err(about(cluster.log.display()))?;
         let opened = fs::OpenOptions::new().create(true).append(true).open(&cluster.log);
         let log = opened.map_err(about(cluster.log.display()))?;
         let mut command = cluster.account.command(&cluster.binaries.postgres);
         command.arg("-D").arg(&cluster.directory).arg("-k").arg(&cluster.sockets);
         let settings = ["listen_addresses=", "port=5432", "unix_socket_permissions=0700"];
-        for setting in settings.into_iter().chain(["logging_collector=off", "max_connections=64"]) {
+        // An append that is tried again says in one line why; its statement of many kilobytes tells nobody more.
+        let quiet =
+            ["logging_collector=off", "max_connections=64", "log_min_error_statement=panic"];
+        for setting in settings.into_iter().chain(quiet) {
             command.arg("-c").arg(setting);
         }
         command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null()).stderr(log);
@@ -146,6 +152,16 @@ impl Postmaster {
             warn!(pid = self.pid.as_raw(), "Postgres does not end after {signal}");
         }
         Err(EmbeddedError::Stuck { pid: self.pid.as_raw() })
+    }
+}
+
+/// Begin a log anew when it is too large; the one before it is kept.
+pub(super) fn put_aside(log: &Path, limit: u64) -> std::io::Result<()> {
+    match fs::metadata(log) {
+        Ok(found) if found.len() > limit => fs::rename(log, log.with_extension("log.old")),
+        Ok(_) => Ok(()),
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(why) => Err(why),
     }
 }
 

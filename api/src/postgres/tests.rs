@@ -125,3 +125,38 @@ async fn the_server_may_read_and_add_events_and_never_change_them_also_after_a_r
     owner.close().await;
     running.stop().await.unwrap();
 }
+
+/// A rename that never came to the disk, of a cluster that did and was worked in.
+#[tokio::test]
+async fn a_cluster_whose_name_was_lost_with_the_power_is_not_thrown_away() {
+    let dir = data();
+    let data = dir.path().join("data");
+    let _held = DataLock::take(&data).unwrap();
+    let mut running = Embedded::start(&data).await.unwrap();
+    running.durable().await.unwrap();
+    let mut db = owner(&running).await;
+    sqlx::query("create table public.kept (n int)").execute(&mut db).await.unwrap();
+    db.close().await.unwrap();
+    running.stop().await.unwrap();
+    std::fs::rename(data.join("postgres"), data.join("postgres.new")).unwrap();
+
+    let running = Embedded::start(&data).await.unwrap();
+    let mut db = owner(&running).await;
+    sqlx::query("select n from public.kept").fetch_all(&mut db).await.unwrap();
+    db.close().await.unwrap();
+    running.stop().await.unwrap();
+}
+
+#[test]
+fn a_log_that_is_too_large_is_put_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("postgres.log");
+    postmaster::put_aside(&log, 3).unwrap();
+    std::fs::write(&log, "abc").unwrap();
+    postmaster::put_aside(&log, 3).unwrap();
+    assert!(log.exists());
+    std::fs::write(&log, "abcd").unwrap();
+    postmaster::put_aside(&log, 3).unwrap();
+    assert!(!log.exists());
+    assert_eq!(std::fs::read(dir.path().join("postgres.log.old")).unwrap(), b"abcd");
+}
