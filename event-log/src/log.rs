@@ -2,7 +2,7 @@
 use std::{sync::Arc, time::Duration};
 
 use sqlx::{PgPool, Row};
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, TryAcquireError, broadcast, mpsc, oneshot, watch};
 
 use crate::{
     AppendError, Appended, Clock, Commit, LogError, Stored, SyncView,
@@ -22,8 +22,11 @@ pub struct Options {
     pub layout: i32,
     /// Where time comes from.
     pub clock: Clock,
-    /// How many commits may wait before callers are told to come back later.
-    pub queue: usize,
+    /// How many commits may wait for an answer before callers are told to come back later; a large one counts as
+    /// several.
+    pub queue: u32,
+    /// How long the database may take for one answer before the writer asks on another connection.
+    pub answer: Duration,
     /// How long an idempotency key is remembered.
     pub key_ttl: Duration,
     /// How often to look whether another server wrote, while this one writes nothing. `None`: it is alone.
@@ -39,6 +42,7 @@ impl Default for Options {
             layout: LAYOUT,
             clock: Clock::system(),
             queue: 4_096,
+            answer: Duration::from_secs(10),
             key_ttl: Duration::from_secs(24 * 60 * 60),
             watch_others: Some(Duration::from_millis(250)),
             cached_states: 20_000,
@@ -56,11 +60,14 @@ pub(crate) struct Shared {
     pub pool: PgPool,
     pub log_id: String,
     pub clock: Clock,
-    pub arrivals: mpsc::Sender<Pending>,
+    pub arrivals: mpsc::UnboundedSender<Pending>,
+    /// The places of the queue.
+    pub places: Arc<Semaphore>,
+    pub queue: u32,
     pub positions: watch::Receiver<u64>,
     pub seen: watch::Receiver<Seen>,
     pub tail: broadcast::WeakSender<Arc<[Stored]>>,
-    pub cache: Cache,
+    pub cache: Arc<Cache>,
 }
 
 /// How long a caller should stay away from a full queue.
@@ -75,7 +82,7 @@ impl EventLog {
     /// [`LogError`]: no log, another layout, a database that does not answer or does not keep texts as they are.
     pub async fn open(pool: PgPool, options: Options) -> Result<EventLog, LogError> {
         let connect = (*pool.connect_options()).clone();
-        let mut connection = connection(&connect).await?;
+        let mut connection = connection(&connect, options.answer).await?;
         let row = sqlx::query("select current_setting('server_encoding')")
             .fetch_one(&mut connection)
             .await?;
@@ -91,22 +98,26 @@ impl EventLog {
         if head.layout != options.layout {
             return Err(LogError::Layout { known: options.layout, found: head.layout });
         }
-        let (arrivals, queue) = mpsc::channel(options.queue);
+        let (arrivals, queue) = mpsc::unbounded_channel();
         let (positions, watched_positions) = watch::channel(head.position);
         let (seen, watched) = watch::channel(head.seen());
         let tail = broadcast::Sender::new(TAIL);
+        let cache = Arc::new(Cache::of(options.cached_states));
         let shared = Shared {
             pool,
             log_id: head.log_id.clone(),
             clock: options.clock.clone(),
             arrivals,
+            places: Arc::new(Semaphore::new(options.queue as usize)),
+            queue: options.queue,
             positions: watched_positions,
             seen: watched,
             tail: tail.downgrade(),
-            cache: Cache::of(options.cached_states),
+            cache: cache.clone(),
         };
         let appender = Appender {
             options: connect,
+            answer: options.answer,
             clock: options.clock,
             layout: options.layout,
             key_ttl: options.key_ttl,
@@ -116,6 +127,7 @@ impl EventLog {
             connection: Some(connection),
             head,
             versions: Versions::default(),
+            cache,
             stale: false,
         };
         tokio::spawn(appender.run(Queue::new(queue), options.watch_others));
@@ -130,10 +142,15 @@ impl EventLog {
     pub async fn append(&self, commit: Commit) -> Result<Appended, AppendError> {
         let intake = Intake::of(commit)?;
         let (answer, answered) = oneshot::channel();
-        self.shared.arrivals.try_send(Pending { intake, answer }).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => AppendError::Full { retry_after: RETRY_AFTER },
-            mpsc::error::TrySendError::Closed(_) => AppendError::Closed,
+        // However large it is, it fits into an empty queue.
+        let wanted = u32::try_from(intake.places()).unwrap_or(u32::MAX).min(self.shared.queue);
+        let place = self.shared.places.clone().try_acquire_many_owned(wanted);
+        let place = place.map_err(|error| match error {
+            TryAcquireError::NoPermits => AppendError::Full { retry_after: RETRY_AFTER },
+            TryAcquireError::Closed => AppendError::Closed,
         })?;
+        let pending = Pending { intake, answer, _place: place };
+        self.shared.arrivals.send(pending).map_err(|_| AppendError::Closed)?;
         answered.await.map_err(|_| AppendError::Closed)?
     }
 

@@ -11,6 +11,9 @@ include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
 /// older program must not write beside.
 pub const LAYOUT: i32 = 1;
 
+/// How often it is tried when another program makes the same tables at the same time.
+const TRIES: u32 = 5;
+
 /// What an application's role may do, if there is one of that name: never change or remove an event.
 const APPLICATION_ROLE: &str = "stead_app";
 const GRANTS: &str = "
@@ -47,6 +50,23 @@ pub async fn migrate(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
 
 /// Only the tables, without a log in them.
 pub(crate) async fn tables(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
+    let mut tries = 1;
+    loop {
+        match once(pool).await {
+            Err(MigrateError::Database(error)) if is_race(&error) && tries < TRIES => tries += 1,
+            result => return result,
+        }
+    }
+}
+
+/// Whether somebody else made the schema or the list a moment before: `if not exists` looks first and then makes,
+/// and only what is made can be locked.
+fn is_race(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| matches!(&*code, "23505" | "42P06" | "42P07"))
+}
+
+async fn once(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
     let mut tx = pool.begin().await?;
     prepare(&mut tx).await?;
     let known =

@@ -223,6 +223,28 @@ async fn a_full_queue_says_come_back_later() {
     assert_eq!(checked(&database).await.0.size, written as u64);
 }
 
+/// One commit of a stream goes with each batch: the rest waits, and waiting is bounded.
+#[tokio::test]
+async fn a_queue_that_grows_faster_than_it_is_written_is_full_at_some_time() {
+    let database = database().await;
+    let log = server(&database).await;
+    let mut calls = tokio::task::JoinSet::new();
+    for n in 0..20_000 {
+        let log = log.clone();
+        calls.spawn(async move { log.append(commit("hot", n, 1)).await });
+        if n % 50 == 0 {
+            // Not all at once: the writer takes up what has arrived.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        while let Some(answer) = calls.try_join_next() {
+            if matches!(answer.unwrap(), Err(AppendError::Full { .. })) {
+                return;
+            }
+        }
+    }
+    panic!("20,000 commits wait, and nobody was told to come back later");
+}
+
 #[tokio::test]
 async fn a_program_of_another_layout_does_not_write() {
     let database = database().await;
@@ -242,6 +264,18 @@ async fn migrating_twice_changes_nothing_and_a_database_without_tables_has_no_lo
     let log_id = database.log().await.unwrap().log_id().to_owned();
     assert!(event_log::migrate(&database.pool).await.unwrap().is_empty());
     assert_eq!(database.log().await.unwrap().log_id(), log_id);
+}
+
+#[tokio::test]
+async fn programs_that_migrate_at_the_same_time_make_one_log() {
+    for _ in 0..3 {
+        let database = testing::fresh_empty_database().await.unwrap();
+        let migrate = || event_log::migrate(&database.pool);
+        let (a, b, c, d) = tokio::join!(migrate(), migrate(), migrate(), migrate());
+        let ran = [a, b, c, d].map(|ran| ran.unwrap().len());
+        assert_eq!(ran.iter().filter(|ran| **ran > 0).count(), 1, "{ran:?}");
+        assert_eq!(count(&database, "select count(*) from log_head").await, 1);
+    }
 }
 
 #[tokio::test]

@@ -23,7 +23,8 @@ use support::{
 /// A log whose way to the database can be broken.
 async fn behind(proxy: &Proxy, database: &Database) -> EventLog {
     let pool = event_log::connect(&proxy.url(&database.url), 2).await.unwrap();
-    let options = Options { watch_others: None, ..Options::default() };
+    let answer = Duration::from_secs(2);
+    let options = Options { watch_others: None, answer, ..Options::default() };
     let log = EventLog::open(pool, options).await.unwrap();
     log.append(commit("warm", 0, 1)).await.unwrap();
     log
@@ -79,6 +80,50 @@ async fn a_request_that_was_torn_is_sent_again() {
 #[tokio::test]
 async fn a_request_whose_answer_was_lost_is_not_carried_out_twice() {
     one_fault(|proxy| proxy.arm(Fault::ReplyLost)).await;
+}
+
+/// A network that goes silent says nothing for a quarter of an hour.
+#[tokio::test]
+async fn a_request_on_a_way_that_fell_silent_is_asked_for_on_another() {
+    one_fault(|proxy| proxy.arm(Fault::SilentBefore)).await;
+    one_fault(|proxy| proxy.arm(Fault::SilentAfter)).await;
+}
+
+/// Somebody holds what the append needs, or needs what it holds: nothing was written, so nobody is in doubt.
+#[tokio::test]
+async fn a_lock_that_is_not_given_and_a_deadlock_are_tried_again() {
+    let database = database().await;
+    let options = Options { answer: Duration::from_millis(500), ..Options::default() };
+    let hasty = database.log_with(options).await.unwrap();
+    let mut tx = database.pool.begin().await.unwrap();
+    sqlx::raw_sql("lock table log_stream in access exclusive mode")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    let release = async {
+        pause(900).await;
+        tx.commit().await.unwrap();
+    };
+    let (appended, ()) = tokio::join!(hasty.append(commit("a", 0, 1)), release);
+    assert_eq!(appended.unwrap().first, 1);
+
+    // Longer than Postgres takes to see a deadlock, which it ends at the expense of who waits longest.
+    let patient = server(&database).await;
+    patient.append(commit("a", 1, 1)).await.unwrap();
+    let mut tx = database.pool.begin().await.unwrap();
+    sqlx::raw_sql("select 1 from log_head for update").execute(&mut *tx).await.unwrap();
+    let cross = async {
+        pause(200).await;
+        sqlx::raw_sql("lock table log_stream in access exclusive mode")
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+    };
+    let (appended, ()) = tokio::join!(patient.append(commit("a", 2, 1)), cross);
+    assert_eq!(appended.unwrap().first, 3);
+    assert_eq!(checked(&database).await.0.size, 3);
+    assert_eq!(count(&database, "select turn from log_head").await, 0);
 }
 
 /// Before the turn is raised it counts, and must be found; after that it must write nothing, even if it comes

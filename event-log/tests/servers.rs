@@ -109,9 +109,66 @@ async fn nobody_says_already_so_from_a_stale_state() {
     assert!(Arc::ptr_eq(&two.load::<Counter>("c").await.unwrap().state, &counter.state));
 }
 
-/// What a rebuild does when it puts its tables in place: all tables, then the head, then a new turn.
+/// A database that is restored beneath a running server has another history from some position on.
+#[tokio::test]
+async fn what_was_remembered_of_a_lost_history_is_forgotten() {
+    let database = database().await;
+    let one = alone(&database).await;
+    for _ in 0..7 {
+        tell(&one, CounterCommand::Add(1)).await.unwrap();
+    }
+    let backup = "create table saved_event as select * from log_event; \
+         create table saved_stream as select * from log_stream; \
+         create table saved_head as select * from log_head";
+    run(&database, backup).await;
+    tell(&one, CounterCommand::Add(10)).await.unwrap();
+    tell(&one, CounterCommand::Add(10)).await.unwrap();
+    let restore = "delete from log_event; insert into log_event select * from saved_event; \
+         delete from log_stream; insert into log_stream select * from saved_stream; \
+         delete from log_head; insert into log_head select * from saved_head; \
+         update log_head set epoch = epoch + 1";
+    run(&database, restore).await;
+    // Another server goes on, one event further than the first has seen.
+    let two = alone(&database).await;
+    for _ in 0..3 {
+        tell(&two, CounterCommand::Add(100)).await.unwrap();
+    }
+    // The first writes elsewhere, and finds that the log is another.
+    one.append(commit("x", 0, 1)).await.unwrap();
+    tell(&one, CounterCommand::Add(1_000)).await.unwrap();
+    let counter = one.load::<Counter>("c").await.unwrap();
+    assert_eq!((counter.version, counter.state.value), (11, 1_307));
+    checked(&database).await;
+}
+
+/// What a claim's answer does: a head, and then proofs of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_swap_under_load_costs_nobody_an_answer() {
+async fn what_the_head_says_can_be_proved_at_once() {
+    let database = database().await;
+    let log = server(&database).await;
+    let writer = tokio::spawn({
+        let log = log.clone();
+        async move {
+            for n in 0..300 {
+                log.append(commit("a", n, 1)).await.unwrap();
+            }
+        }
+    });
+    let mut last = 0;
+    while !writer.is_finished() {
+        let head = log.head();
+        if head.size > last {
+            last = head.size;
+            log.inclusion(head.size, head.size).await.unwrap();
+        }
+        tokio::task::yield_now().await;
+    }
+    writer.await.unwrap();
+}
+
+/// The order in which a rebuild takes its locks: tables, then the head, then a new turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_and_a_new_turn_under_load_cost_nobody_an_answer() {
     let database = database().await;
     let log = alone(&database).await;
     let writers = (0..8).map(|writer| {

@@ -70,17 +70,14 @@ pub async fn answer(
 /// A tree head that has the claim in it, and whose proofs can be made here.
 async fn head(app: &App, position: u64) -> Result<Checkpoint, Problem> {
     let log = app.engine.log();
-    let known = timeout(CATCH_UP, async {
-        // A claim that another server wrote may be ahead of what this one knows.
-        log.reached(position).await?;
-        let head = log.head();
-        log.reached(head.size).await.map(|()| head)
-    });
+    // A claim that another server wrote may be ahead of what this one knows.
+    let known = timeout(CATCH_UP, log.reached(position));
     let late = |_| {
         let detail = "this server has not caught up with the claim yet; try again";
         Problem::new(Code::Behind, detail).retry_after(1)
     };
-    Ok(known.await.map_err(late)??)
+    known.await.map_err(late)??;
+    Ok(log.head())
 }
 
 /// The `job.claimed` event of this execution, as the log holds it.

@@ -18,7 +18,7 @@ impl Appender {
     pub(super) async fn settle(&mut self, batch: &Batch) -> bool {
         let mut pause = Duration::from_millis(5);
         loop {
-            match self.ask(batch).await {
+            match head::within(self.answer, self.ask(batch)).await {
                 Ok(written) => return written,
                 Err(error) => {
                     warn!("Still in doubt about a batch, asking again: {error}");
@@ -31,7 +31,7 @@ impl Appender {
     }
 
     async fn ask(&mut self, batch: &Batch) -> Result<bool, sqlx::Error> {
-        let mut connection = head::connect(&self.options).await?;
+        let mut connection = head::connect(&self.options, self.answer).await?;
         // This waits for the doubtful statement if it still runs: it has either committed when this returns or
         // can no longer hold its compare-and-set.
         head::raise_turn(&mut connection).await?;

@@ -1,5 +1,5 @@
 //! Where the log is, as far as this process knows.
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use chrono::{DateTime, Utc};
 use proof::{Hash, chain, tree::Edge};
@@ -117,12 +117,30 @@ impl Head {
     }
 }
 
+/// Whoever has not answered by then is treated as a connection that broke: where a network goes silent, TCP says
+/// so after a quarter of an hour.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    asking: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    let late = |_| Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into()));
+    timeout(limit, asking).await.unwrap_or_else(late)
+}
+
 /// A connection of the appender's own, set up for the one statement it sends.
-pub(crate) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
+pub(crate) async fn connect(
+    options: &PgConnectOptions,
+    answer: Duration,
+) -> Result<PgConnection, sqlx::Error> {
+    within(CONNECT, connected(options, answer)).await
+}
+
+async fn connected(
+    options: &PgConnectOptions,
+    answer: Duration,
+) -> Result<PgConnection, sqlx::Error> {
     let options = options.clone().disable_statement_logging();
-    let connecting = PgConnection::connect_with(&options);
-    let mut connection =
-        timeout(CONNECT, connecting).await.map_err(|_| sqlx::Error::PoolTimedOut)??;
+    let mut connection = PgConnection::connect_with(&options).await?;
     // The statement is long and always the same: planning it again for each batch would cost more than running
     // it. The one plan is made while the tables may still be empty, and must be good when they no longer are:
     // look every row up by its key. An acknowledged event is durable, whatever the database's default is.
@@ -133,6 +151,10 @@ pub(crate) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, 
          select set_config('synchronous_commit', 'on', false) \
           where current_setting('synchronous_commit') = 'off'";
     connection.execute(settings).await?;
+    // A lock that is not given in half the time that we wait for an answer: then the database says itself that
+    // nothing was written, and nobody has to be in doubt.
+    let locks = format!("set lock_timeout = {}", (answer / 2).as_millis().max(1));
+    connection.execute(&*locks).await?;
     Ok(connection)
 }
 

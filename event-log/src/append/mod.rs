@@ -26,7 +26,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::{AppendError, Appended, Clock, Forget, Stored, SyncView};
+use crate::{AppendError, Appended, Clock, Forget, Stored, SyncView, cache::Cache};
 
 use batch::Batch;
 use culprits::Culprits;
@@ -54,6 +54,8 @@ pub(crate) struct Outlet {
 /// The one writer of this process.
 pub(crate) struct Appender {
     pub options: PgConnectOptions,
+    /// How long the database may take for one answer.
+    pub answer: Duration,
     pub clock: Clock,
     pub layout: i32,
     pub key_ttl: Duration,
@@ -63,6 +65,8 @@ pub(crate) struct Appender {
     pub connection: Option<PgConnection>,
     pub head: Head,
     pub versions: Versions,
+    /// States of aggregates, which are of no use when history is another.
+    pub cache: Arc<Cache>,
     /// Whether the head has to be read before the next statement is sent.
     pub stale: bool,
 }
@@ -103,7 +107,11 @@ impl Appender {
                     sleep(Duration::from_millis(u64::from(tries) * 2)).await;
                     parts.push_front(part);
                 }
-                Err(error) if part.len() > 1 && statement::is_refusal(&error) => {
+                Err(error)
+                    if part.len() > 1
+                        && statement::is_refusal(&error)
+                        && !statement::is_transient(&error) =>
+                {
                     // One of them is to blame; the others must not suffer more than a round trip.
                     let rest = part.split_off(part.len() / 2);
                     parts.push_front(rest);
@@ -118,6 +126,9 @@ impl Appender {
                 }
                 Err(error) => {
                     warn!("{} commits were not written: {error}", part.len());
+                    if !statement::is_refusal(&error) {
+                        self.connection = None;
+                    }
                     tries = 0;
                     let error = Arc::new(error);
                     for pending in part {
@@ -152,8 +163,8 @@ impl Appender {
             return Ok(true);
         }
         let Some(connection) = self.connection.as_mut() else { return Ok(false) };
-        let rides = batch.rides(&self.views, connection).await?;
-        let how = (self.layout, *check);
+        let rides = head::within(self.answer, batch.rides(&self.views, connection)).await?;
+        let how = (self.layout, *check, self.answer);
         match self.statement.send(connection, &self.head, &batch, rides, how).await {
             Sent::Distrusted => {
                 *check = Check::Asked;
@@ -230,7 +241,7 @@ impl Appender {
     /// A connection, and a head that was read after whatever made it stale.
     async fn ready(&mut self) -> Result<(), sqlx::Error> {
         if self.connection.is_none() {
-            self.connection = Some(head::connect(&self.options).await?);
+            self.connection = Some(head::connect(&self.options, self.answer).await?);
             self.stale = true;
         }
         if self.stale {
@@ -242,7 +253,8 @@ impl Appender {
     /// Read the head again; what others wrote goes to the listeners and out of the views' caches.
     async fn reload(&mut self) -> Result<(), sqlx::Error> {
         let Some(connection) = self.connection.as_mut() else { return Ok(()) };
-        let result = self.head.advance(connection).await;
+        let (turn, epoch, layout) = (self.head.turn, self.head.epoch, self.head.layout);
+        let result = head::within(self.answer, self.head.advance(connection)).await;
         let others = match result {
             Ok(others) => others,
             Err(error) => {
@@ -251,10 +263,18 @@ impl Appender {
             }
         };
         self.stale = false;
+        if epoch != self.head.epoch {
+            self.cache.clear();
+        }
+        if (turn, epoch, layout) != (self.head.turn, self.head.epoch, self.head.layout) {
+            // Perhaps a view was made again: its rows may be others though the log is the same.
+            self.views.iter().for_each(|view| view.forget(Forget::All));
+        }
         match others {
             head::Others::Nothing => self.publish(Vec::new()),
             head::Others::Unknown => {
                 self.versions.forget();
+                self.cache.clear();
                 self.views.iter().for_each(|view| view.forget(Forget::All));
                 self.publish(Vec::new());
             }
@@ -275,7 +295,7 @@ impl Appender {
             return;
         }
         let Some(connection) = self.connection.as_mut() else { return };
-        match head::position(connection).await {
+        match head::within(self.answer, head::position(connection)).await {
             Ok(position) if position == self.head.position => {}
             Ok(_) => {
                 self.stale = true;

@@ -1,7 +1,7 @@
 //! What is waiting, and which of it can go together.
 use std::collections::{HashMap, VecDeque};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::intake::{BATCH_BYTES, BATCH_EVENTS, Intake};
 use crate::{AppendError, Appended, StreamId};
@@ -18,6 +18,8 @@ const ENOUGH: usize = 96;
 pub(crate) struct Pending {
     pub intake: Intake,
     pub answer: oneshot::Sender<Result<Appended, AppendError>>,
+    /// Its place in the queue, held until it is answered: what waits for a stream counts too.
+    pub _place: OwnedSemaphorePermit,
 }
 
 impl Pending {
@@ -29,7 +31,7 @@ impl Pending {
 
 /// What is waiting, in order of arrival.
 pub(crate) struct Queue {
-    arrivals: mpsc::Receiver<Pending>,
+    arrivals: mpsc::UnboundedReceiver<Pending>,
     waiting: VecDeque<Pending>,
     /// How many went together last time.
     crowd: usize,
@@ -53,7 +55,7 @@ enum Use {
 }
 
 impl Queue {
-    pub(crate) fn new(arrivals: mpsc::Receiver<Pending>) -> Queue {
+    pub(crate) fn new(arrivals: mpsc::UnboundedReceiver<Pending>) -> Queue {
         Queue { arrivals, waiting: VecDeque::new(), crowd: 0 }
     }
 

@@ -1,5 +1,5 @@
 //! The one statement: all guards, the head's compare-and-set, all writes. One round trip, one fsync.
-use std::{collections::HashMap, iter, sync::Arc};
+use std::{collections::HashMap, iter, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use sqlx::{
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{
     batch::{Batch, Ride},
     culprits::{Culprits, Known},
-    head::Head,
+    head::{Head, within},
     sql::{BETWEEN, Check, Parameter, Parts},
 };
 use crate::{Column, Stored, SyncView, stored::bigint};
@@ -66,7 +66,7 @@ impl Statement {
         before: &'a Head,
         batch: &'a Batch,
         rides: Vec<Ride>,
-        (layout, check): (i32, Check),
+        (layout, check, answer): (i32, Check, Duration),
     ) -> BoxFuture<'a, Sent> {
         let Text { sql, parameters } = self.text(batch, check, &rides);
         Box::pin(async move {
@@ -77,7 +77,7 @@ impl Statement {
             let columns = rides.into_iter().flat_map(|ride| ride.columns);
             let query = columns.fold(bound, bind_column);
             // All rows, not one: the commit comes after the row, and only the end of the answer says it is durable.
-            match query.fetch_all(connection).await {
+            match within(answer, query.fetch_all(connection)).await {
                 Ok(rows) => outcome(&rows).unwrap_or_else(Sent::InDoubt),
                 Err(error) if check == Check::Trusted && was_known(&error) => Sent::Distrusted,
                 Err(error) if is_certain(&error) => Sent::Refused(error),

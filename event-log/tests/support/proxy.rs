@@ -3,7 +3,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -26,6 +26,10 @@ pub enum Fault {
     RequestLate = 3,
     /// Half of the request arrives.
     RequestTorn = 4,
+    /// Nothing arrives any more, and nobody says so.
+    SilentBefore = 5,
+    /// The request is carried out; after that as [`Fault::SilentBefore`].
+    SilentAfter = 6,
 }
 
 pub struct Proxy {
@@ -102,8 +106,9 @@ async fn relay(
     let Ok(server) = UnixStream::connect(server).await else { return };
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let up = upstream(from_client, to_server, fault.clone(), hit.clone(), late_us);
-    let down = downstream(from_server, to_client, fault, hit);
+    let silent = AtomicBool::new(false);
+    let up = upstream(from_client, to_server, (fault.clone(), hit.clone(), late_us), &silent);
+    let down = downstream(from_server, to_client, (fault, hit), &silent);
     // Either end going away cuts both.
     tokio::select! { () = up => {}, () = down => {} }
 }
@@ -111,9 +116,8 @@ async fn relay(
 async fn upstream(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    fault: Arc<AtomicU8>,
-    hit: Arc<AtomicU32>,
-    late_us: Arc<AtomicU64>,
+    (fault, hit, late_us): (Arc<AtomicU8>, Arc<AtomicU32>, Arc<AtomicU64>),
+    silent: &AtomicBool,
 ) {
     let mut buffer = vec![0; 1 << 22];
     while let Ok(n @ 1..) = from.read(&mut buffer).await {
@@ -126,6 +130,15 @@ async fn upstream(
             hit.fetch_add(1, Ordering::SeqCst);
             let _ = to.write_all(&buffer[..half]).await;
             return;
+        }
+        let carried_out = fault.load(Ordering::SeqCst) == Fault::SilentAfter as u8;
+        if take(&fault, Fault::SilentBefore) || take(&fault, Fault::SilentAfter) {
+            hit.fetch_add(1, Ordering::SeqCst);
+            if carried_out {
+                let _ = to.write_all(&buffer[..n]).await;
+            }
+            silent.store(true, Ordering::SeqCst);
+            std::future::pending::<()>().await;
         }
         if take(&fault, Fault::RequestLate) {
             hit.fetch_add(1, Ordering::SeqCst);
@@ -147,12 +160,15 @@ async fn upstream(
 async fn downstream(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    fault: Arc<AtomicU8>,
-    hit: Arc<AtomicU32>,
+    (fault, hit): (Arc<AtomicU8>, Arc<AtomicU32>),
+    silent: &AtomicBool,
 ) {
     let mut buffer = vec![0; 1 << 20];
     let mut lost = Vec::new();
     while let Ok(n @ 1..) = from.read(&mut buffer).await {
+        if silent.load(Ordering::SeqCst) {
+            continue;
+        }
         if fault.load(Ordering::SeqCst) == Fault::ReplyLost as u8 {
             lost.extend_from_slice(&buffer[..n]);
             // The answer is whole when the server is ready for the next question, idle.
