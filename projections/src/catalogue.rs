@@ -47,11 +47,6 @@ pub fn sync_views() -> Vec<Arc<dyn SyncView>> {
     ]
 }
 
-/// The names of all views.
-pub fn names() -> Vec<&'static str> {
-    views().iter().map(|view| view.name()).collect()
-}
-
 /// How far every view is.
 ///
 /// # Errors

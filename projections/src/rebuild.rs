@@ -156,6 +156,15 @@ impl Making {
         .execute(&mut *tx)
         .await?;
         if new.rows_affected() == 1 {
+            // Rows of another version of the program would go into the same table.
+            sqlx::query(
+                "delete from log_consumer where name = $1 and shard = $2 and version <> $3",
+            )
+            .bind(self.view.name())
+            .bind(SHADOW)
+            .bind(self.view.version())
+            .execute(&mut *tx)
+            .await?;
             let sql = format!(
                 "drop table if exists {shadow}; create table {shadow} (like {live} including all)"
             );

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use projections::{Progress, Projections, rebuild, verify};
 use sqlx::Row;
-use support::{Noise, database, dump, open, rows, same, verified};
+use support::{Noise, database, dump, names, open, rows, same, verified};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -22,7 +22,7 @@ async fn any_facts_in_any_order_give_the_rows_that_the_log_says() {
 
     let live = dump(&database.pool).await;
     assert!(live.values().all(|rows| !rows.is_empty()), "the noise is too quiet to prove anything");
-    for name in projections::catalogue::names() {
+    for name in names(&database.pool).await {
         let rebuilt = rebuild(&database.pool, name, |_| {}).await.unwrap();
         assert_eq!(rebuilt.rows as usize, live[name].len(), "{name}");
         assert_eq!(rebuilt.position, log.position(), "{name}");
@@ -74,7 +74,7 @@ async fn views_that_start_late_catch_up() {
     views.wait_for(log.position(), LONG).await.unwrap();
     verified(&database.pool).await;
     let statuses = projections::list(&mut database.pool.acquire().await.unwrap()).await.unwrap();
-    assert_eq!(statuses.len(), projections::catalogue::names().len());
+    assert_eq!(statuses.len(), names(&database.pool).await.len());
     assert!(statuses.iter().all(|status| status.lag == 0), "{statuses:?}");
 }
 
@@ -220,7 +220,7 @@ async fn deleting_all_views_loses_nothing() {
     Noise::new(11).write(&log, 80).await;
     views.wait_for(log.position(), LONG).await.unwrap();
     let live = dump(&database.pool).await;
-    for name in projections::catalogue::names() {
+    for name in names(&database.pool).await {
         let all = format!("delete from view_{name}");
         sqlx::raw_sql(&all).execute(&database.pool).await.unwrap();
         rebuild(&database.pool, name, |_| {}).await.unwrap();
