@@ -2,13 +2,17 @@
 //!
 //! Exact values of six bytes and more, also where they are encoded (base64 at every alignment, URL, JSON,
 //! hexadecimal) and where they go over several lines: a line that may be the beginning of such a value waits
-//! for the next one.
+//! for the next one. What a tool wraps or spaces out is found by pieces.
+mod encoded;
+
 use aho_corasick::{AhoCorasick, MatchKind};
 use base64::{
     Engine as _,
     engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD},
 };
 use serde_json::Value;
+
+use self::encoded::Pieces;
 
 /// What stands where a secret was.
 pub const MARK: &str = "[redacted]";
@@ -19,6 +23,7 @@ const SHORTEST: usize = 6;
 #[derive(Debug, Default)]
 pub struct Redactor {
     automaton: Option<AhoCorasick>,
+    pieces: Pieces,
     /// Beginnings of values that end with a newline.
     beginnings: Vec<Vec<u8>>,
     longest: usize,
@@ -31,6 +36,8 @@ pub struct Waiting(Vec<u8>);
 impl Redactor {
     /// A redactor of these values.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
+        let values: Vec<&str> = values.into_iter().collect();
+        let pieces = Pieces::of(values.iter().copied());
         let mut patterns: Vec<Vec<u8>> = values.into_iter().flat_map(variants).collect();
         patterns.sort_unstable();
         patterns.dedup();
@@ -43,7 +50,7 @@ impl Redactor {
         let builder =
             AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&patterns);
         let automaton = builder.ok().filter(|_| !patterns.is_empty());
-        Redactor { automaton, beginnings, longest }
+        Redactor { automaton, pieces, beginnings, longest }
     }
 
     /// A text without the values.
@@ -66,17 +73,17 @@ impl Redactor {
 
     /// Bytes without the values.
     pub fn bytes(&self, bytes: &[u8]) -> Vec<u8> {
-        match &self.automaton {
-            None => bytes.to_vec(),
-            Some(automaton) => {
-                let mut clean = Vec::with_capacity(bytes.len());
-                automaton.replace_all_with_bytes(bytes, &mut clean, |_, _, clean| {
-                    clean.extend_from_slice(MARK.as_bytes());
-                    true
-                });
-                clean
-            }
+        let Some(automaton) = &self.automaton else { return bytes.to_vec() };
+        let mut clean = Vec::with_capacity(bytes.len());
+        automaton.replace_all_with_bytes(bytes, &mut clean, |_, _, clean| {
+            clean.extend_from_slice(MARK.as_bytes());
+            true
+        });
+        // From the end on, so that what was found before stays where it is.
+        for range in self.pieces.find(&clean).into_iter().rev() {
+            clean.splice(range, MARK.bytes());
         }
+        clean
     }
 
     /// Take in a line of a stream and give out what can be shown: whole lines with their newlines, and
@@ -128,14 +135,35 @@ fn variants(value: &str) -> Vec<Vec<u8>> {
     all.retain(|text| text.len() >= SHORTEST);
     if value.len() >= SHORTEST {
         let json = Value::String(value.into()).to_string();
-        all.push(json[1..json.len() - 1].into());
-        all.push(json[1..json.len() - 1].replace('/', "\\/"));
+        let json = &json[1..json.len() - 1];
+        all.push(json.into());
+        all.push(json.replace('/', "\\/"));
+        all.extend(escaped(json));
         all.extend(url_encoded(value));
         all.push(hex::encode(value));
         all.push(hex::encode_upper(value));
         all.extend((0..3).flat_map(|alignment| base64_at(value, alignment)));
     }
     all.into_iter().map(String::into_bytes).collect()
+}
+
+/// JSON as Go, PHP and .NET write it: more is escaped than has to be.
+fn escaped(json: &str) -> [String; 3] {
+    let escape = |text: &str, which: &str, ascii: bool, upper: bool| -> String {
+        let unit =
+            |unit: u16| if upper { format!("\\u{unit:04X}") } else { format!("\\u{unit:04x}") };
+        let one = |letter: char| match which.contains(letter) || (ascii && !letter.is_ascii()) {
+            true => letter.encode_utf16(&mut [0; 2]).iter().map(|part| unit(*part)).collect(),
+            false => letter.to_string(),
+        };
+        text.chars().map(one).collect()
+    };
+    let quotes = json.replace("\\\"", "\"");
+    [
+        escape(json, "&<>\u{2028}\u{2029}", false, false),
+        escape(&json.replace('/', "\\/"), "", true, false),
+        escape(&quotes, "&<>'\"+`", true, true),
+    ]
 }
 
 fn url_encoded(value: &str) -> [String; 3] {
@@ -186,6 +214,7 @@ mod tests {
             "hunter2%2F%22x%20y%22".into(),
             "hunter2%2f%22x%20y%22".into(),
             "hunter2%2F%22x+y%22".into(),
+            r"hunter2\/\u0022x y\u0022".replace("\\/", "/"),
         ];
         for text in dressed {
             let clean = redactor.text(&format!("before {text} after"));
@@ -193,6 +222,18 @@ mod tests {
             assert!(clean.starts_with("before ") && clean.ends_with(" after"), "{clean}");
         }
         assert_eq!(redactor.text("nothing here"), "nothing here");
+    }
+
+    #[test]
+    fn a_value_is_found_in_the_json_of_other_languages() {
+        let redactor = Redactor::new(["p&ss<w>örd+'1'"]);
+        for text in [
+            r"p\u0026ss\u003cw\u003eörd+'1'",
+            r"p&ss<w>\u00f6rd+'1'",
+            r"p\u0026ss\u003Cw\u003E\u00F6rd\u002B\u00271\u0027",
+        ] {
+            assert_eq!(redactor.text(text), MARK, "{text}");
+        }
     }
 
     #[test]
