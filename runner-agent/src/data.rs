@@ -148,7 +148,12 @@ fn options() -> OpenOptions {
 
 /// A directory that only its owner can look into.
 pub fn directory(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+    if path.is_dir() {
+        return Ok(());
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    // What is kept in it is no safer than its name.
+    sync_parent(path)
 }
 
 /// A file that is only ever appended to, readable by its owner.

@@ -148,6 +148,7 @@ impl Layout {
         let kept = || format!("cannot keep the blob {found}");
         incoming.file.as_file().sync_data().context(kept)?;
         incoming.file.persist(self.path(&found)).map_err(|e| e.error).context(kept)?;
+        crate::data::sync_parent(&self.path(&found)).context(kept)?;
         Ok(found)
     }
 

@@ -107,12 +107,28 @@ pub(crate) fn keep(
     let bytes = serde_json::to_vec(&record).map_err(io::Error::from).doing(keep)?;
     write_private(&arriving.path().join("record.json"), &bytes)?;
     let home = place(plans, &digest);
-    if home.exists() {
-        fs::remove_dir_all(&home).doing(keep)?;
+    if is_kept(&home, &record, &digest) {
+        // The same plan again: whoever has begun to apply it goes on, and nobody begins it twice.
+        let _stays_as_old_as_it_was =
+            fs::File::open(&home).and_then(|home| home.set_modified(SystemTime::now()));
+    } else {
+        if home.exists() {
+            fs::remove_dir_all(&home).doing(keep)?;
+        }
+        fs::rename(arriving.keep(), &home).doing(keep)?;
+        fs::File::open(plans).and_then(|plans| plans.sync_all()).doing(keep)?;
     }
-    fs::rename(arriving.keep(), &home).doing(keep)?;
     let Record { file, summary, tool, .. } = record;
     Ok(PlanRecord { digest, file, summary, summary_digest, noop, add, change, destroy, tool })
+}
+
+/// Whether this very plan is there, whole or begun.
+fn is_kept(home: &Path, record: &Record, digest: &Digest) -> bool {
+    let kept = fs::read(home.join("record.json")).ok();
+    let kept = kept.and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
+    let same = kept.is_some_and(|kept| digests(&kept).is_ok_and(|(kept, _)| kept == *digest));
+    let whole = || sha256_file(&home.join("plan")).is_ok_and(|file| file == record.file);
+    same && (home.join(BEGUN).exists() || whole())
 }
 
 /// Find the plan that was approved, if it is still here, still itself and still about this manifest.
@@ -239,5 +255,62 @@ fn forget_old(plans: &Path) {
         if age.is_some_and(|age| age > KEPT) {
             let _next_time = fs::remove_dir_all(entry.path());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::ids::{ExecutionId, JobId};
+    use schemas::manifest::Manifest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::plugins::{Cancel, JobContext, Registry, plugin::Changes};
+
+    fn context(root: &Path) -> JobContext {
+        // The first test of a process wins; they all want the same one.
+        let _first = rustls::crypto::ring::default_provider().install_default();
+        let (base_url, token, http) = (String::new(), String::new(), reqwest::Client::new());
+        JobContext {
+            work_dir: root.join("work"),
+            state_dir: root.join("state"),
+            artifacts_dir: root.join("artifacts"),
+            plugin_dir: root.join("plugins"),
+            plans_dir: root.join("plans"),
+            env: BTreeMap::new(),
+            wrapper: Vec::new(),
+            cancel: Cancel::default(),
+            registry: Registry { base_url, token, http },
+            job: JobId(ulid::Ulid::nil()),
+            execution: ExecutionId(ulid::Ulid::nil()),
+            manifest_digest: sha256(b"manifest"),
+        }
+    }
+
+    #[test]
+    fn the_same_plan_again_does_not_forget_who_has_begun_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = context(dir.path());
+        let manifest: Manifest = serde_json::from_value(json!({
+            "version": 1, "job": job.job, "kind": "plan", "class": "pure",
+            "plugin": {"name": "odd", "version": "1"}, "inputs": {"component": "web"},
+            "limits": {"output_bytes": 1}, "timeouts": {"deadline_ms": 1, "grace_ms": 1},
+        }))
+        .unwrap();
+        let work = Work::new(&manifest, &job).unwrap();
+        let file = job.work_dir.join("plan");
+        let planned = |text: &str| {
+            fs::write(&file, text).unwrap();
+            let (beside, changes) = (BTreeMap::new(), Changes::default());
+            let planned = Planned { file: file.clone(), beside, tool: "odd 1".into(), changes };
+            keep(&work, planned, StateMark::default()).unwrap().digest
+        };
+        let digest = planned("all of it");
+        let (approved, _) = find(&work, &digest).unwrap();
+        approved.begin(&work).unwrap();
+        assert_eq!(planned("all of it"), digest);
+        let again = find(&work, &digest).err().unwrap();
+        assert!(again.to_string().contains("has begun to apply it"), "{again}");
+        assert_ne!(planned("another"), digest);
     }
 }
