@@ -164,7 +164,15 @@ impl Client {
 
     /// Send until there is a clear answer. Drop the future to give up.
     pub async fn send<T: DeserializeOwned>(&self, ask: &Ask) -> Result<Answer<T>, Refused> {
-        let mut backoff = Backoff::new(ask.cap);
+        self.send_with(ask, &mut Backoff::new(ask.cap)).await
+    }
+
+    /// The same, going on with the pauses of former tries.
+    async fn send_with<T: DeserializeOwned>(
+        &self,
+        ask: &Ask,
+        backoff: &mut Backoff,
+    ) -> Result<Answer<T>, Refused> {
         let mut token_renewed = false;
         loop {
             let unclear = match self.once(ask).await {

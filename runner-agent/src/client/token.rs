@@ -12,7 +12,7 @@ use schemas::{
 use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
-use super::{Ask, Client, Refused};
+use super::{Ask, Backoff, Client, Refused};
 use crate::host;
 
 /// Where a runner's tokens come from.
@@ -59,9 +59,12 @@ impl Tokens {
 
     async fn fetch(&self, client: &Client) -> Result<TokenAnswer, Refused> {
         let mut clock_corrected = false;
+        // One for all rounds: a server that comes back must not meet everyone at once.
+        let mut backoff = Backoff::new(super::IDLE_CAP);
         loop {
             // Signed anew for each round of tries: an assertion is good for 60 s.
-            let asked = tokio::time::timeout(Duration::from_secs(45), self.ask(client)).await;
+            let asked =
+                tokio::time::timeout(Duration::from_secs(45), self.ask(client, &mut backoff)).await;
             match asked {
                 Ok(Err(refused)) if refused.status == 401 && !clock_corrected => {
                     clock_corrected = true;
@@ -73,7 +76,7 @@ impl Tokens {
         }
     }
 
-    async fn ask(&self, client: &Client) -> Result<TokenAnswer, Refused> {
+    async fn ask(&self, client: &Client, backoff: &mut Backoff) -> Result<TokenAnswer, Refused> {
         let now = host::server_now().timestamp();
         let assertion = Assertion {
             sub: self.runner,
@@ -85,7 +88,7 @@ impl Tokens {
         let assertion = token::sign(&assertion, &self.identity).map_err(|error| ours(&error))?;
         let ask = Ask::json(Method::POST, "/runner/v1/token", &TokenAsk { assertion });
         let ask = ask.map_err(|error| ours(&error))?.without_token().idle();
-        let answer = client.send::<TokenAnswer>(&ask).await?;
+        let answer = client.send_with::<TokenAnswer>(&ask, backoff).await?;
         let body = answer.body.ok_or_else(|| ours(&"the answer is empty"))?;
         host::server_said(body.server_time);
         Ok(body)
