@@ -66,16 +66,45 @@ impl Process {
             && stat(self.pid)
                 .is_ok_and(|(state, start)| start == self.start_time && !"ZX".contains(state))
     }
+
+    /// Whether this process lives, or anyone of the group that it led, in that session. While a group has a member,
+    /// no other process gets its number.
+    pub fn group_lives(&self, session: Option<u32>) -> bool {
+        if self.lives() {
+            return true;
+        }
+        let Some(session) = session.filter(|_| self.boot_id == boot_id()) else { return false };
+        let member = |text: String| {
+            let fields = fields(&text);
+            let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u32>().ok());
+            let runs = fields.first().is_some_and(|state| !"ZX".contains(state));
+            runs && number(2) == Some(self.pid) && number(3) == Some(session)
+        };
+        let all = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+        all.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok()).any(member)
+    }
 }
 
 /// State and start time of a process.
 fn stat(pid: u32) -> io::Result<(char, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name may hold spaces and brackets: everything that counts is after the last one.
-    let mut fields = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
-    let state = fields.next().and_then(|state| state.chars().next());
-    let start = fields.nth(18).and_then(|start| start.parse().ok());
-    state.zip(start).ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat is not understood")))
+    let read = |fields: Vec<&str>| {
+        let state = fields.first()?.chars().next()?;
+        Some((state, fields.get(19)?.parse().ok()?))
+    };
+    let odd = || io::Error::other(format!("/proc/{pid}/stat is not understood"));
+    read(fields(&text)).ok_or_else(odd)
+}
+
+/// What stands after a process's name, which may hold spaces and brackets.
+fn fields(stat: &str) -> Vec<&str> {
+    stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect()
+}
+
+/// No other process of the same user may read this one's memory and environment, and no crash writes them to disk.
+pub fn keep_to_itself() {
+    // Every Linux that runs us knows it.
+    let _always = nix::sys::prctl::set_dumpable(false);
 }
 
 /// Bytes that are free where this path is.
@@ -105,6 +134,36 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(200));
         assert!(!process.lives());
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_group_lives_as_long_as_anyone_in_it() {
+        use std::os::unix::process::CommandExt as _;
+        let mut leader = std::process::Command::new("sh")
+            .args(["-c", "sleep 60 & read _"])
+            .stdin(std::process::Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let process = Process::of(leader.id()).unwrap();
+        let session = nix::unistd::getsid(None).unwrap().as_raw().unsigned_abs();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        leader.kill().unwrap();
+        leader.wait().unwrap();
+        assert!(!process.lives() && process.group_lives(Some(session)));
+        assert!(!process.group_lives(Some(session + 1)), "a group of another session is not ours");
+        let group = nix::unistd::Pid::from_raw(i32::try_from(process.pid).unwrap());
+        nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        assert!(!process.group_lives(Some(session)));
+    }
+
+    #[test]
+    fn a_process_that_keeps_to_itself_can_still_be_told_from_others() {
+        keep_to_itself();
+        assert!(!nix::sys::prctl::get_dumpable().unwrap());
+        assert!(Process::of(std::process::id()).unwrap().lives());
+        assert!(fs::read_link("/proc/self/exe").is_ok());
     }
 
     #[test]

@@ -72,8 +72,14 @@ pub enum Fact {
     Spawning { job: JobId, execution: ExecutionId },
     /// The shim runs.
     Spawned { job: JobId, execution: ExecutionId, process: Process },
-    /// The shim's plugin started a child, which leads a process group.
-    Child { execution: ExecutionId, process: Process },
+    /// The shim's plugin started a child, which leads a process group; and how it is stopped without losing what
+    /// it has done.
+    Child {
+        execution: ExecutionId,
+        process: Process,
+        #[serde(default)]
+        stop: Stop,
+    },
     /// Somebody asked for an end.
     Cancelling { execution: ExecutionId, reason: String, force: bool },
     /// The work ended.
@@ -99,12 +105,29 @@ pub enum Fact {
     Unknown,
 }
 
+/// The polite way to end a child.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stop {
+    /// The signal's name: `SIGINT`.
+    pub signal: String,
+    /// Milliseconds until it is killed.
+    pub grace_ms: u64,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Stop { signal: "SIGTERM".into(), grace_ms: 300_000 }
+    }
+}
+
 /// A journal that is open for writing.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Journal {
     path: PathBuf,
 }
 
+/// Disk that is kept for the journal when everything else has filled it.
+const RESERVE: u64 = 1024 * 1024;
 /// A journal longer than this is put aside when nothing is open.
 const LONG: u64 = 4 * 1024 * 1024;
 
@@ -141,6 +164,17 @@ impl Journal {
     pub fn write(&self, fact: Fact) -> io::Result<()> {
         let mut line = serde_json::to_vec(&Entry { at: host::now(), fact })?;
         line.push(b'\n');
+        match self.append(line.clone()) {
+            // The reserve is for exactly this; it is made again when the next agent starts.
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                data::remove(&self.reserve())?;
+                self.append(line)
+            }
+            written => written,
+        }
+    }
+
+    fn append(&self, mut line: Vec<u8>) -> io::Result<()> {
         // Opened each time: it may have been put aside since the last one.
         let mut file = data::append(&self.path)?;
         if !is_whole(&mut file)? {
@@ -151,6 +185,47 @@ impl Journal {
         file.sync_data()
     }
 
+    fn reserve(&self) -> PathBuf {
+        self.path.with_file_name("journal.reserve")
+    }
+
+    /// Keep some disk for what has to be written when there is no other.
+    pub fn keep_reserve(&self) -> io::Result<()> {
+        let kept = fs::metadata(self.reserve()).map_or(0, |file| file.len());
+        if kept < RESERVE {
+            data::replace(&self.reserve(), &vec![0; RESERVE as usize])
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Bytes so far.
+    pub fn length(&self) -> io::Result<u64> {
+        Ok(fs::metadata(&self.path)?.len())
+    }
+
+    /// What was written after the first `length` bytes.
+    pub fn since(&self, length: u64) -> io::Result<Vec<Entry>> {
+        let mut file = fs::File::open(&self.path)?;
+        file.seek(SeekFrom::Start(length))?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        Ok(parse(&text))
+    }
+
+    /// Whether this execution was left to the server. Each side writes first and reads then: of a shim that says who
+    /// it is and an agent that gives it up at the same time, at least one sees the other.
+    pub fn gave_up(&self, wanted: ExecutionId) -> io::Result<bool> {
+        let entries = self.read()?;
+        let claim = entries.iter().find_map(|entry| {
+            let Fact::Claimed { execution, claim_id, .. } = &entry.fact else { return None };
+            (*execution == wanted).then_some(claim_id)
+        });
+        Ok(entries.iter().any(|entry| {
+            matches!(&entry.fact, Fact::Abandoned { claim_id, .. } if Some(claim_id) == claim)
+        }))
+    }
+
     /// Everything in it.
     pub fn read(&self) -> io::Result<Vec<Entry>> {
         read(&self.path)
@@ -158,9 +233,8 @@ impl Journal {
 
     /// Its name: the first line's, which is lost with the journal.
     pub fn id(&self) -> io::Result<String> {
-        let named = self.read()?.into_iter().find_map(|entry| match entry.fact {
-            Fact::Opened { journal_id } => Some(journal_id),
-            _ => None,
+        let named = self.read()?.into_iter().find_map(|entry| {
+            if let Fact::Opened { journal_id } = entry.fact { Some(journal_id) } else { None }
         });
         named.ok_or_else(|| io::Error::other("the journal has lost its first line"))
     }
@@ -178,9 +252,12 @@ fn is_whole(file: &mut fs::File) -> io::Result<bool> {
 
 /// Read a journal; a line that a crash cut short is left out.
 pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
-    let text = fs::read(path)?;
+    Ok(parse(&fs::read(path)?))
+}
+
+fn parse(text: &[u8]) -> Vec<Entry> {
     let lines = text.split(|byte| *byte == b'\n');
-    Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
+    lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
 
 /// Everything that was ever written, oldest first.

@@ -28,7 +28,7 @@ use domain::ids::{ExecutionId, JobId};
 use nix::sys::stat::{Mode, umask};
 use schemas::{
     manifest::Manifest,
-    runner::{FailureReason, Finished, Outcome, RefusedBy, ReportBody},
+    runner::{Exit, FailureReason, Finished, Outcome, RefusedBy, ReportBody},
 };
 use tokio::signal::unix::{SignalKind, signal};
 use zeroize::Zeroizing;
@@ -52,9 +52,14 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     // Out of the supervisor's session, so that what ends it does not end us. Fails only if we lead one already.
     let _leads_already = nix::unistd::setsid();
     umask(Mode::from_bits_truncate(0o077));
+    crate::host::keep_to_itself();
     let journal = Journal::open(data)?;
     let process = Process::of(std::process::id())?;
     journal.write(Fact::Spawned { job, execution, process })?;
+    if journal.gave_up(execution)? {
+        // It took too long: the server has heard that nobody knows, and may have somebody else do it.
+        anyhow::bail!("{execution} was given up before its shim said who it is");
+    }
     let dir = data.job(execution);
     dir.create()?;
     let order = read_order();
@@ -66,9 +71,23 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
         Some(Ok(Manifest { limits, .. })) => limits.output_bytes,
         Some(Err(_)) | None => 0,
     };
-    let recorder = Recorder::begin((job, execution), dir.clone(), journal, secrets, keep)?;
-    recorder.pen().report(ReportBody::Started {})?;
+    let recorder = match Recorder::begin((job, execution), dir.clone(), &journal, secrets, keep) {
+        Ok(recorder) => recorder,
+        Err(error) => {
+            // Nothing was begun, and that must be known: otherwise a person has to say it. The log's disk is full;
+            // for a line in the journal there is some in reserve.
+            for file in [dir.reports(), dir.log(), dir.reserve()] {
+                let _best_effort = crate::data::remove(&file);
+            }
+            let reason = Some(FailureReason::SpawnFailed);
+            let exit = Exit { outcome: Outcome::Failed, code: None, signal: None, reason };
+            journal.write(Fact::Exited { job, execution, exit })?;
+            return Err(anyhow::Error::new(error).context("beginning the log"));
+        }
+    };
+    let started = recorder.pen().report(ReportBody::Started {});
     let last = match (&order, parsed) {
+        _ if started.is_err() => Err(anyhow::anyhow!("the runner's disk takes no report")),
         (Ok(order), Some(Ok(manifest))) => work(data, &dir, order, manifest, &recorder).await,
         (Ok(_), Some(Err(error))) => Err(anyhow::Error::new(error).context("reading the manifest")),
         (_, _) => Err(anyhow::anyhow!("the supervisor ended before it had said what to do")),
@@ -117,7 +136,7 @@ async fn work(
             () = watch.stuck() => break None,
             _signal = stop.recv() => {
                 let reason = "the shim was told to stop".into();
-                watch.stop(&CancelOrder { reason, grace_ms: grace, cause: Cause::AgentStop });
+                watch.stop(&CancelOrder { reason, grace_ms: None, cause: Cause::AgentStop });
             }
         }
     };

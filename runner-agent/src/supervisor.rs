@@ -10,6 +10,7 @@ pub mod adopt;
 mod attend;
 mod claim;
 mod poll;
+mod quarantine;
 mod report;
 mod session;
 mod signals;
@@ -180,15 +181,32 @@ impl Agent {
     }
 
     /// Note something about a job that takes a slot.
-    pub(crate) fn note(&self, job: JobId, note: impl FnOnce(&mut Attended)) {
-        if let Some(attended) = self.state().running.get_mut(&job) {
+    pub(crate) fn note(
+        &self,
+        job: JobId,
+        of: Option<ExecutionId>,
+        note: impl FnOnce(&mut Attended),
+    ) {
+        let mut state = self.state();
+        if let Some(attended) = state.running.get_mut(&job).filter(|held| held.execution == of) {
             note(attended);
         }
     }
 
-    /// The job takes no slot any more.
-    pub(crate) fn release(&self, job: JobId) {
-        self.state().running.remove(&job);
+    /// This execution of the job takes no slot any more; another one of it keeps its own.
+    pub(crate) fn release(&self, job: JobId, of: Option<ExecutionId>) {
+        {
+            let mut state = self.state();
+            if state.running.get(&job).is_some_and(|held| held.execution == of) {
+                state.running.remove(&job);
+            }
+        }
+        self.changed.notify_one();
+    }
+
+    /// Only a session settles what the journal has open.
+    pub(crate) fn ask_anew(&self) {
+        self.state().session = None;
         self.changed.notify_one();
     }
 
@@ -202,13 +220,12 @@ impl Agent {
     pub(crate) fn cancel(&self, execution: ExecutionId, order: &CancelOrder) {
         let dir = self.data.job(execution);
         let told = data::read_json::<CancelOrder>(&dir.cancel()).ok().flatten();
-        let more_patient = |told: &CancelOrder| told.grace_ms <= order.grace_ms;
-        if told.as_ref().is_some_and(more_patient) {
+        if told.as_ref().is_some_and(|told| !order.is_less_patient(told)) {
             return;
         }
         let CancelOrder { reason, grace_ms, cause } = order.clone();
         let force = told.is_some();
-        info!(execution.id = %execution, "Stopping {execution} within {grace_ms} ms: {reason}");
+        info!(execution.id = %execution, grace_ms, "Stopping {execution}: {reason}");
         let cause = told.map_or(cause, |told| told.cause);
         let order = CancelOrder { reason: reason.clone(), grace_ms, cause };
         let written = dir
@@ -224,7 +241,7 @@ impl Agent {
     pub(crate) fn stop_all(&self, reason: &str) {
         for running in self.running() {
             let (reason, cause) = (reason.to_owned(), Cause::AgentStop);
-            self.cancel(running.execution, &CancelOrder { reason, grace_ms: 30_000, cause });
+            self.cancel(running.execution, &CancelOrder { reason, grace_ms: None, cause });
         }
     }
 }
@@ -234,6 +251,8 @@ pub async fn run(
     (data, keys, identity): (Data, Keys, Identity),
     settings: Settings,
 ) -> anyhow::Result<Ended> {
+    // A job's script runs as the same user: our keys and our environment are not its to read in our memory.
+    crate::host::keep_to_itself();
     let client = Client::new(&identity.server, &identity.trust)?;
     let tokens = crate::client::Tokens::new(identity.runner, keys.identity.clone());
     let client = client.with_tokens(tokens);
@@ -242,7 +261,11 @@ pub async fn run(
     let agent = Agent::new((data, keys, identity), client, server_keys, settings, stopping)?;
     let (runner, slots) = (agent.identity.runner, agent.settings.slots);
     info!(runner.id = %runner, "{runner} starts with {slots} slots");
+    if let Err(error) = agent.journal.keep_reserve() {
+        warn!(%error, "There is no disk to keep in reserve for the journal");
+    }
     adopt::settle(&agent).await;
+    adopt::end_left_behind(&agent);
     let ended = poll::run(&agent).await?;
     if ended == Ended::Drained {
         // The server also notices by itself: a good-bye is only a courtesy.
@@ -250,3 +273,6 @@ pub async fn run(
     }
     Ok(ended)
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use proof::{Hash, checkpoint::Checkpoint, dsse, tree};
 use schemas::{
     keys::{KeyList, KeyUse},
     manifest::{GRANT_TYPE, Grant, MANIFEST_TYPE, Manifest},
-    runner::{Claimed, Consistency, Inclusion, RefusedBy},
+    runner::{Claimed, Consistency, Inclusion, JobKind, RefusedBy},
 };
 
 use crate::{
@@ -46,6 +46,8 @@ pub struct Expected {
     pub runner_key: String,
     /// The job that we asked for.
     pub job: domain::ids::JobId,
+    /// As what it was offered: we take only the kinds that we said we do.
+    pub kind: JobKind,
 }
 
 /// Keeps the last checkpoint.
@@ -176,6 +178,7 @@ fn fits(
     let checks = [
         (manifest.version == 1 && grant.version == 1, "version", "it is of a later version"),
         (grant.manifest == verified.digest, "manifest_digest", "the grant is for another manifest"),
+        (manifest.kind == expected.kind, "kind", "it is of another kind than what was offered"),
         (manifest.job == expected.job && grant.job == expected.job, "job", "it is for another job"),
         (grant.execution == claimed.execution, "execution", "it is for another execution"),
         (grant.log_id == expected.log_id, "log", "it is from another log"),

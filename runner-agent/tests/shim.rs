@@ -155,6 +155,53 @@ fn a_value_is_redacted_in_outputs_and_in_other_spellings() {
 }
 
 #[test]
+fn the_name_of_a_phase_is_redacted_in_the_log_too() {
+    let mut run = start("echo here", MINUTE, |manifest| {
+        manifest["inputs"]["steps"][0]["name"] = json!(format!("connect with {PASSED} to it"));
+    });
+    assert_eq!(run.end().outcome, Outcome::Succeeded, "{:?}", run.records());
+    let phases: Vec<_> = run.records().into_iter().filter_map(|record| record.p).collect();
+    assert!(phases.contains(&"connect with [redacted] to it".to_owned()), "{phases:?}");
+    assert!(!run.everything().contains(PASSED));
+}
+
+#[test]
+fn a_story_that_is_too_long_for_a_report_is_cut() {
+    let mut run = start("exit 3", MINUTE, |manifest| {
+        manifest["inputs"]["steps"][0]["name"] = json!("long ".repeat(20_000));
+    });
+    let last = run.end();
+    assert_eq!(last.exit_code, Some(3));
+    for report in run.reports() {
+        let length = serde_json::to_vec(&report).unwrap().len();
+        assert!(length < 8 * 1024, "{length} bytes");
+    }
+}
+
+#[test]
+fn a_shim_without_disk_for_its_log_says_that_nothing_began() {
+    let (job, execution) = ids();
+    let dir = tempfile::tempdir().unwrap();
+    let data = Data::open(dir.path()).unwrap();
+    let files = data.job(execution);
+    files.create().unwrap();
+    // As good as no disk: there is no place for a log.
+    fs::create_dir(files.log()).unwrap();
+    let mut shim = Command::new(env!("CARGO_BIN_EXE_stead-runner"))
+        .args(["shim", "--data"])
+        .arg(data.root())
+        .args(["--job", &job.to_string(), "--execution", &execution.to_string()])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert!(!shim.wait().unwrap().success());
+    let facts = journal::read(&data.path("journal.ndjson")).unwrap();
+    let Fact::Exited { exit, .. } = &facts.last().unwrap().fact else { panic!("{facts:?}") };
+    assert_eq!(exit.reason, Some(FailureReason::SpawnFailed));
+    assert!(!files.reports().exists());
+}
+
+#[test]
 fn a_value_that_is_born_in_a_job_is_redacted_once_it_was_handed_in() {
     let script = r#"value=born-$((40 + 2))-here
         printf '%s' "$value" | "$STEAD_RUNNER" redact && echo "it is $value""#;
@@ -187,7 +234,8 @@ fn ready(run: &Run) {
 }
 
 fn cancel(run: &Run, grace_ms: u64) {
-    let order = CancelOrder { reason: "enough".into(), grace_ms, cause: Cause::Cancel };
+    let order =
+        CancelOrder { reason: "enough".into(), grace_ms: Some(grace_ms), cause: Cause::Cancel };
     data::replace_json(&run.files.cancel(), &order).unwrap();
 }
 
@@ -226,6 +274,18 @@ fn a_deadline_and_a_silence_end_a_child() {
         assert_eq!((last.outcome, last.reason), (Outcome::Failed, Some(FailureReason::TimedOut)));
         assert!(last.detail.contains(why), "{}", last.detail);
     }
+}
+
+#[test]
+fn a_step_whose_time_is_over_may_write_down_what_it_has_done() {
+    let script = "trap 'echo saved; exit 0' TERM; echo ready; sleep 30 & wait";
+    let mut run = start(script, MINUTE, |manifest| {
+        manifest["inputs"]["steps"][0]["timeout_ms"] = json!(1_500);
+        manifest["timeouts"]["grace_ms"] = json!(10_000);
+    });
+    let last = run.end();
+    assert_eq!((last.outcome, last.reason), (Outcome::Failed, Some(FailureReason::TimedOut)));
+    assert!(run.lines().iter().any(|line| line == "saved"), "{:?}", run.records());
 }
 
 #[test]

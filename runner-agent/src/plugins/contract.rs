@@ -10,6 +10,8 @@ use schemas::runner::{ArtifactReport, FailureReason};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
+use crate::journal::Stop;
+
 /// Where one execution works and what it may use. Every directory exists and belongs to the runner.
 #[derive(Debug, Clone)]
 pub struct JobContext {
@@ -72,8 +74,8 @@ pub trait Sink: Send {
     fn phase(&mut self, name: &str);
     /// One line of a child, without its newline.
     fn line(&mut self, stream: Stream, bytes: &[u8]);
-    /// A child has started; it leads a process group of the same number.
-    fn child(&mut self, pid: u32) -> io::Result<()>;
+    /// A child has started; it leads a process group of the same number, and is stopped like this.
+    fn child(&mut self, pid: u32, stop: Stop) -> io::Result<()>;
     /// A plan is on disk under its digest.
     fn plan(&mut self, plan: PlanRecord) -> io::Result<()>;
     /// What the work gives to what comes after it. Nothing sensitive.

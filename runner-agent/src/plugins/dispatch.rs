@@ -15,9 +15,6 @@ use super::{
     terraform::Terraform,
 };
 
-/// The most bytes of outputs; a report is at most 64 KiB.
-const OUTPUTS_LIMIT: usize = 60 * 1024;
-
 pub(crate) async fn run(
     manifest: &Manifest,
     job: &JobContext,
@@ -130,11 +127,6 @@ fn report(outputs: Outputs, sink: &mut dyn Sink) -> Result<(), Halt> {
     for name in &outputs.withheld {
         let told = format!("the output {name} is sensitive: it stays here and is not reported");
         sink.line(Stream::Runner, told.as_bytes());
-    }
-    let size = serde_json::to_vec(&outputs.plain).map_or(usize::MAX, |bytes| bytes.len());
-    if size > OUTPUTS_LIMIT {
-        let refusal = format!("its outputs are larger than {OUTPUTS_LIMIT} bytes");
-        return Err(PluginError::PluginFailed(refusal).into());
     }
     sink.outputs(outputs.plain).doing(|| "cannot journal outputs".into())?;
     Ok(())

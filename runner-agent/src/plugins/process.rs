@@ -22,9 +22,10 @@ use super::{
     lines::Lines,
     plugin::{Doing, Halt, Work},
 };
+use crate::journal::Stop;
 
 /// A line longer than this comes in pieces.
-const LINE_LIMIT: usize = 1 << 20;
+pub(crate) const LINE_LIMIT: usize = 1 << 20;
 /// How long the pipes of a child that has ended are still read.
 const DRAIN: Duration = Duration::from_secs(2);
 /// A program that was just written may be open for writing in a child that is being forked.
@@ -39,6 +40,8 @@ pub(crate) struct Spec {
     pub env: BTreeMap<String, String>,
     /// What asks this program to stop and still write down what it has done.
     pub stop: Signal,
+    /// How long it may take, when that is less than what the job has left.
+    pub limit: Option<Duration>,
 }
 
 /// How a child ended by itself.
@@ -46,6 +49,8 @@ pub(crate) struct Spec {
 pub(crate) enum Ended {
     Exit(i32),
     Signal(i32),
+    /// It had no more time.
+    Late,
 }
 
 impl Ended {
@@ -64,6 +69,7 @@ impl Ended {
             Ended::Signal(number) => {
                 Halt::signal(number, format!("{what} was ended by signal {number}"))
             }
+            Ended::Late => PluginError::TimedOut(format!("{what} took too long")).into(),
         }
     }
 }
@@ -127,7 +133,9 @@ pub(crate) async fn spawn(
     };
     let number = child.id().unwrap_or_default();
     let group = Group(Pid::from_raw(i32::try_from(number).unwrap_or_default()));
-    sink.child(number).doing(|| format!("cannot journal the child {name}"))?;
+    let grace_ms = work.manifest.timeouts.grace_ms;
+    let stop = Stop { signal: spec.stop.as_str().into(), grace_ms };
+    sink.child(number, stop).doing(|| format!("cannot journal the child {name}"))?;
     Ok((child, group))
 }
 
@@ -146,8 +154,9 @@ pub(crate) async fn run(
     let (mut out, mut err) = (Lines::new(out, LINE_LIMIT), Lines::new(err, LINE_LIMIT));
     let cancel = &work.job.cancel;
     let mut ended: Option<ExitStatus> = None;
-    let (mut asked, mut forced) = (false, false);
-    let mut until = Instant::now();
+    let (mut asked, mut forced, mut late) = (false, false, false);
+    let began = Instant::now();
+    let mut until = began;
     while ended.is_none() || !out.is_done() || !err.is_done() {
         tokio::select! {
             line = out.next(), if !out.is_done() => {
@@ -168,6 +177,14 @@ pub(crate) async fn run(
                 sink.line(Stream::Runner, format!("stopping: {}", spec.stop).as_bytes());
                 group.signal(spec.stop);
             }
+            () = sleep_until(began + spec.limit.unwrap_or_default()),
+                if spec.limit.is_some() && !asked && ended.is_none() =>
+            {
+                (asked, late) = (true, true);
+                until = Instant::now() + work.grace();
+                sink.line(Stream::Runner, format!("its time is over: {}", spec.stop).as_bytes());
+                group.signal(spec.stop);
+            }
             () = cancel.forced.cancelled(), if !forced && ended.is_none() => {
                 forced = true;
                 group.signal(Signal::SIGKILL);
@@ -182,6 +199,7 @@ pub(crate) async fn run(
     }
     use std::os::unix::process::ExitStatusExt;
     match ended.map(|status| (status.code(), status.signal())) {
+        _ if late && !cancel.asked.is_cancelled() => Ok(Ended::Late),
         Some((Some(0), _)) => Ok(Ended::Exit(0)),
         _ if asked || forced => Err(Halt::cancelled(forced)),
         Some((Some(code), _)) => Ok(Ended::Exit(code)),

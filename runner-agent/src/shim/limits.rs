@@ -71,14 +71,15 @@ impl Watch {
 
     /// Stop, with this patience. A later word may only be less patient.
     pub fn stop(&mut self, order: &CancelOrder) {
-        let at = Instant::now() + Duration::from_millis(order.grace_ms);
+        let grace = order.grace_ms.map_or(self.grace, Duration::from_millis);
+        let at = Instant::now() + grace;
         let sooner = self.forced_at.is_none_or(|forced| at < forced);
         if sooner {
             self.forced_at = Some(at);
         }
         if self.cause.is_none() {
             self.cause = Some(order.cause);
-            let seconds = order.grace_ms / 1_000;
+            let seconds = grace.as_secs();
             self.recorder.pen().say(&format!("stopping within {seconds} s: {}", order.reason));
             self.cancel.asked.cancel();
         }
@@ -94,11 +95,11 @@ impl Watch {
             self.stop(&order);
         }
         if self.cause.is_none() && host::uptime_ms() >= self.deadline_uptime_ms {
-            self.stop(&self.own(Cause::Deadline, "the deadline has passed"));
+            self.stop(&Self::own(Cause::Deadline, "the deadline has passed"));
         }
         let silence = self.recorder.pen().log().silence();
         if self.cause.is_none() && self.no_output.is_some_and(|limit| silence >= limit) {
-            self.stop(&self.own(Cause::NoOutput, "there was no output for too long"));
+            self.stop(&Self::own(Cause::NoOutput, "there was no output for too long"));
         }
         if self.forced_at.is_some_and(|at| Instant::now() >= at)
             && !self.cancel.forced.is_cancelled()
@@ -108,9 +109,8 @@ impl Watch {
         }
     }
 
-    fn own(&self, cause: Cause, reason: &str) -> CancelOrder {
-        let grace_ms = u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX);
-        CancelOrder { reason: reason.into(), grace_ms, cause }
+    fn own(cause: Cause, reason: &str) -> CancelOrder {
+        CancelOrder { reason: reason.into(), grace_ms: None, cause }
     }
 }
 

@@ -47,10 +47,19 @@ impl std::fmt::Debug for Order {
 pub struct CancelOrder {
     /// Why, for people.
     pub reason: String,
-    /// Milliseconds from the polite signal to the last one.
-    pub grace_ms: u64,
+    /// Milliseconds from the polite signal to the last one; absent: what the manifest gives the work to write down
+    /// what it has done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_ms: Option<u64>,
     /// Who wants it.
     pub cause: Cause,
+}
+
+impl CancelOrder {
+    /// Whether this leaves less time than what was told before. The manifest's own time counts as the longest.
+    pub fn is_less_patient(&self, told: &CancelOrder) -> bool {
+        self.grace_ms.is_some_and(|grace| told.grace_ms.is_none_or(|told| grace < told))
+    }
 }
 
 /// Why a child is stopped.

@@ -1,5 +1,6 @@
 //! The shim's pen: everything a plugin says goes through here, redacted, to the log and to the reports.
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{self, Write as _},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -17,7 +18,7 @@ use super::{
 use crate::{
     data::{self, JobDir},
     host::Process,
-    journal::{Fact, Journal},
+    journal::{Fact, Journal, Stop},
     plugins::{PlanRecord, Sink, Stream},
 };
 
@@ -27,6 +28,40 @@ const PHASES: u32 = 64;
 const RESERVE: usize = 256 * 1024;
 /// A plugin's line of this length was cut and goes on.
 const CUT: usize = 1 << 20;
+
+/// A report is at most 64 KiB; more of a story than this is in the log.
+pub const DETAIL: usize = 4 * 1024;
+/// Bytes of a phase's name.
+const NAME: usize = 120;
+
+/// The most bytes of one output, and of all outputs of a job: a report is at most 64 KiB.
+const OUTPUT: usize = 16 * 1024;
+const OUTPUTS: usize = 56 * 1024;
+
+/// The outputs that a report can carry, and the names of those that it cannot: work that was done has not failed
+/// because it has much to say.
+fn fitting(outputs: Map<String, Value>) -> (BTreeMap<String, Value>, Vec<String>) {
+    let (mut fitting, mut withheld, mut left) = (BTreeMap::new(), Vec::new(), OUTPUTS);
+    for (name, value) in outputs {
+        let size = serde_json::to_vec(&(&name, &value)).map_or(usize::MAX, |bytes| bytes.len());
+        if size <= OUTPUT && size <= left {
+            left -= size;
+            fitting.insert(name, value);
+        } else {
+            withheld.push(brief(name, NAME));
+        }
+    }
+    (fitting, withheld)
+}
+
+/// A text that fits, cut between two characters.
+pub fn brief(mut text: String, limit: usize) -> String {
+    if text.len() > limit {
+        text.truncate(text.floor_char_boundary(limit - '…'.len_utf8()));
+        text.push('…');
+    }
+    text
+}
 
 /// Everything that is written of one execution.
 pub struct Pen {
@@ -52,7 +87,7 @@ impl Recorder {
     pub fn begin(
         (job, execution): (JobId, ExecutionId),
         dir: JobDir,
-        journal: Journal,
+        journal: &Journal,
         secrets: Vec<Zeroizing<String>>,
         keep: u64,
     ) -> io::Result<Self> {
@@ -66,7 +101,7 @@ impl Recorder {
             job,
             execution,
             dir,
-            journal,
+            journal: journal.clone(),
             secrets,
             redactor,
             log,
@@ -160,7 +195,7 @@ impl Pen {
             let rest = self.redactor.rest(&mut self.waiting[index]);
             self.log.lines(stream, &rest);
         }
-        last.detail = self.redactor.text(&last.detail);
+        last.detail = brief(self.redactor.text(&last.detail), DETAIL);
         let seal = self.log.end();
         (last.log_len, last.log_sha256, last.omitted) = (seal.length, seal.sha256, seal.omitted);
         let exit = Exit {
@@ -183,10 +218,11 @@ impl Pen {
 impl Sink for Recorder {
     fn phase(&mut self, name: &str) {
         let mut pen = self.pen();
-        pen.log.enter(name);
+        // Cleaned before it is cut: half a secret is one that is not found any more.
+        let name = brief(pen.redactor.text(name), NAME);
+        pen.log.enter(&name);
         pen.phases += 1;
         if pen.phases <= PHASES {
-            let name = pen.redactor.text(name);
             // A report that cannot be written now is missed in the timeline; the work goes on.
             if let Err(error) = pen.report(ReportBody::Phase { name }) {
                 pen.say(&format!("the phase could not be journalled: {error}"));
@@ -198,10 +234,10 @@ impl Sink for Recorder {
         self.pen().line(stream, bytes);
     }
 
-    fn child(&mut self, pid: u32) -> io::Result<()> {
+    fn child(&mut self, pid: u32, stop: Stop) -> io::Result<()> {
         let pen = self.pen();
         match Process::of(pid) {
-            Ok(process) => pen.journal(Fact::Child { execution: pen.execution, process }),
+            Ok(process) => pen.journal(Fact::Child { execution: pen.execution, process, stop }),
             // It has ended already.
             Err(_) => Ok(()),
         }
@@ -215,11 +251,39 @@ impl Sink for Recorder {
         let mut pen = self.pen();
         let clean =
             |(name, value): (String, Value)| (pen.redactor.text(&name), pen.redactor.value(value));
-        let outputs = outputs.into_iter().map(clean).collect();
+        let (outputs, withheld) = fitting(outputs.into_iter().map(clean).collect());
+        for name in withheld {
+            pen.say(&format!("the output {name} is too large to be reported: it stays here"));
+        }
         pen.report(ReportBody::Outputs { outputs })
     }
 
     fn artifact(&mut self, artifact: ArtifactReport) -> io::Result<()> {
         self.pen().report(ReportBody::Artifact(artifact))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_that_does_not_fit_is_withheld_by_name() {
+        let text = |length: usize| Value::String("x".repeat(length));
+        let mut outputs: Map<String, Value> =
+            (0..9).map(|at| (format!("part_{at}"), text(8 * 1024))).collect();
+        outputs.insert("a_large_one".into(), text(OUTPUT));
+        outputs.insert("z_small_one".into(), text(10));
+        let (fitting, withheld) = fitting(outputs);
+        assert_eq!(withheld, ["a_large_one", "part_6", "part_7", "part_8"]);
+        assert!(fitting.contains_key("z_small_one"));
+        assert!(serde_json::to_vec(&fitting).unwrap().len() < 60 * 1024);
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_cut_between_two_characters() {
+        assert_eq!(brief("short".into(), 5), "short");
+        let cut = brief("ä".repeat(4_000), DETAIL);
+        assert!(cut.len() <= DETAIL && cut.ends_with("ä…"), "{}", cut.len());
     }
 }

@@ -1,5 +1,9 @@
 //! What the journal knows of every claim that is not done: the memory of an agent that died.
-use std::{collections::BTreeMap, fs, io, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    time::{Duration, Instant},
+};
 
 use domain::ids::{ExecutionId, JobId};
 use nix::{
@@ -16,7 +20,7 @@ use super::Agent;
 use crate::{
     data::Data,
     host::Process,
-    journal::{Entry, Fact},
+    journal::{Entry, Fact, Stop},
 };
 
 /// How far a claim came.
@@ -47,8 +51,8 @@ pub struct Known {
     pub claim_id: String,
     /// How far it came.
     pub stage: Stage,
-    /// Process groups that its plugin started.
-    pub children: Vec<Process>,
+    /// Process groups that its plugin started, and how each is stopped.
+    pub children: Vec<(Process, Stop)>,
 }
 
 /// Fold a journal into the claims that are not done, in the order of the claims.
@@ -79,8 +83,9 @@ pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
             Fact::Spawned { execution, process, .. } => {
                 of(execution, &mut |known| known.stage = Stage::Spawned(process.clone()));
             }
-            Fact::Child { execution, process } => {
-                of(execution, &mut |known| known.children.push(process.clone()));
+            Fact::Child { execution, process, stop } => {
+                let child = (process, stop);
+                of(execution, &mut |known| known.children.push(child.clone()));
             }
             Fact::Exited { execution, exit, .. } => {
                 of(execution, &mut |known| known.stage = Stage::Exited(exit.clone()));
@@ -146,6 +151,23 @@ impl Known {
         })
     }
 
+    /// The session that its children are in.
+    fn session(&self) -> Option<u32> {
+        match &self.stage {
+            Stage::Spawned(shim) => Some(shim.pid),
+            Stage::Claiming
+            | Stage::Claimed
+            | Stage::Refused { .. }
+            | Stage::Spawning
+            | Stage::Exited(_) => None,
+        }
+    }
+
+    /// Whether anything that its plugin started still lives.
+    pub fn has_children(&self) -> bool {
+        self.children.iter().any(|(child, _)| child.group_lives(self.session()))
+    }
+
     /// What a session says of it.
     pub fn entry(&self, data: &Data) -> JournalEntry {
         let log = self.execution.and_then(|execution| fs::metadata(data.job(execution).log()).ok());
@@ -177,6 +199,42 @@ impl Known {
     }
 }
 
+/// Whether a shim that was given up lives after all: it said who it is when nobody waited for it any more.
+pub fn began_late(agent: &Agent, wanted: ExecutionId) -> bool {
+    let entries = agent.journal.read().unwrap_or_default();
+    entries.into_iter().any(|entry| {
+        let Fact::Spawned { execution, process, .. } = entry.fact else { return false };
+        execution == wanted && process.lives()
+    })
+}
+
+/// Claims that were given up, of whose children some may live: a former agent may have ended before they did.
+pub fn left_behind(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
+    let (entries, mut given_up) = (Vec::from_iter(entries), BTreeSet::new());
+    for entry in &entries {
+        if let Fact::Abandoned { claim_id, .. } = &entry.fact {
+            given_up.insert(claim_id.clone());
+        }
+    }
+    let not_given_up = |entry: &Entry| !matches!(entry.fact, Fact::Abandoned { .. });
+    let all = fold(entries.into_iter().filter(not_given_up));
+    let orphaned = |known: &Known| match &known.stage {
+        Stage::Spawned(shim) => !shim.lives(),
+        Stage::Claiming
+        | Stage::Claimed
+        | Stage::Refused { .. }
+        | Stage::Spawning
+        | Stage::Exited(_) => false,
+    };
+    all.into_iter().filter(|known| given_up.contains(&known.claim_id) && orphaned(known)).collect()
+}
+
+/// End what former agents have given up and not seen the end of.
+pub fn end_left_behind(agent: &Agent) {
+    let entries = agent.journal.read().unwrap_or_default();
+    left_behind(entries).iter().for_each(end_orphans);
+}
+
 /// A shim that the former agent started a moment ago may not have said so yet.
 pub async fn settle(agent: &Agent) {
     for _ in 0..20 {
@@ -188,34 +246,32 @@ pub async fn settle(agent: &Agent) {
     }
 }
 
-/// End what a dead shim has left behind: its children's output goes nowhere, and nobody watches them.
+/// End what a dead shim has left behind: its children's output goes nowhere, and nobody watches them. They get the
+/// signal and the time that the shim would have given them.
 pub fn end_orphans(known: &Known) {
-    let orphans: Vec<Process> =
-        known.children.iter().filter(|child| child.lives()).cloned().collect();
-    if orphans.is_empty() {
-        return;
-    }
-    let job = known.job;
-    warn!(job.id = %job, "The shim of {job} is gone, ending the children that it left behind");
-    tokio::spawn(async move {
-        signal(&orphans, Signal::SIGTERM);
-        for _ in 0..300 {
-            tokio::time::sleep(Duration::from_millis(200)).await;
-            if !orphans.iter().any(Process::lives) {
-                return;
+    let (job, shim) = (known.job, known.session());
+    for (child, stop) in known.children.iter().filter(|(child, _)| child.group_lives(shim)) {
+        warn!(job.id = %job, pid = child.pid, "The shim of {job} is gone, ending what it left behind");
+        let (child, stop) = (child.clone(), stop.clone());
+        tokio::spawn(async move {
+            signal(&child, shim, stop.signal.parse().unwrap_or(Signal::SIGTERM));
+            let until = Instant::now() + Duration::from_millis(stop.grace_ms);
+            while Instant::now() < until {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                if !child.group_lives(shim) {
+                    return;
+                }
             }
-        }
-        signal(&orphans, Signal::SIGKILL);
-        info!(job.id = %job, "What {job} left behind had to be killed");
-    });
+            signal(&child, shim, Signal::SIGKILL);
+            info!(job.id = %job, "What {job} left behind had to be killed");
+        });
+    }
 }
 
-fn signal(processes: &[Process], signal: Signal) {
-    for process in processes.iter().filter(|process| process.lives()) {
-        if let Ok(pid @ 2..) = i32::try_from(process.pid) {
-            // It may end between the look and the signal.
-            let _gone = killpg(Pid::from_raw(pid), signal);
-        }
+fn signal(child: &Process, shim: Option<u32>, signal: Signal) {
+    if let (true, Ok(pid @ 2..)) = (child.group_lives(shim), i32::try_from(child.pid)) {
+        // It may end between the look and the signal.
+        let _gone = killpg(Pid::from_raw(pid), signal);
     }
 }
 

@@ -6,14 +6,15 @@ use domain::ids::{ExecutionId, JobId};
 use ed25519_dalek::Signer as _;
 use reqwest::{Method, header::HeaderName};
 use schemas::runner::{
-    EXECUTION, Finished, PendingCancel, PlanReport, Report, ReportAnswer, ReportBody,
+    EXECUTION, Exit, Finished, PendingCancel, PlanReport, Report, ReportAnswer, ReportBody,
 };
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::{
     Agent,
-    adopt::{Known, Stage, open_ends},
+    adopt::{self, Known, Stage, open_ends},
     report::Reports,
+    spawn,
     spool::{SpoolError, Upload},
 };
 use crate::{
@@ -32,6 +33,11 @@ const PACE: Duration = Duration::from_millis(60);
 /// How long to wait before speaking again to a server that does not listen.
 const UNWANTED: Duration = Duration::from_secs(30);
 
+/// How many looks in a row may fail to read what a shim said before it counts as gone without a word.
+const UNREADABLE: u32 = 600;
+/// How many chunks a server may take without having more of the log than before.
+const STALLED: u32 = 20;
+
 /// The files of so many executions that are over are kept.
 const KEEP: usize = 200;
 
@@ -39,7 +45,7 @@ const KEEP: usize = 200;
 enum Over {
     /// The server knows everything.
     Reported,
-    /// It is not the current one, or the server does not want to hear of it.
+    /// It is not the current one.
     Refused(Refused),
     /// The shim is gone without a last word.
     Vanished,
@@ -52,6 +58,8 @@ struct Attendance {
     claim_id: String,
     dir: JobDir,
     shim: Option<Process>,
+    /// How it ended, when the journal knows.
+    exit: Option<Exit>,
     upload: Upload,
     reports: Reports,
 }
@@ -82,12 +90,17 @@ pub(super) fn begin(agent: &Arc<Agent>, known: Known) {
         claim_id: known.claim_id.clone(),
         dir: agent.data.job(execution),
         shim,
+        exit: None,
         upload: Upload::new(settings),
-        reports: Reports::of(&agent.data.job(execution)),
+        reports: Reports::of(execution, &agent.data.job(execution)),
     };
-    if let Stage::Refused { by, rule, detail } = known.stage {
-        let body = ReportBody::Refused { by, rule, detail };
-        attendance.reports.add(Report { execution, seq: 1, body, log_len: 0 });
+    match known.stage {
+        Stage::Refused { by, rule, detail } => {
+            let body = ReportBody::Refused { by, rule, detail };
+            attendance.reports.add(Report { execution, seq: 1, body, log_len: 0 });
+        }
+        Stage::Exited(exit) => attendance.exit = Some(exit),
+        Stage::Claiming | Stage::Claimed | Stage::Spawning | Stage::Spawned(_) => {}
     }
     tokio::spawn(async move {
         let over = attendance.attend().await;
@@ -97,10 +110,11 @@ pub(super) fn begin(agent: &Arc<Agent>, known: Known) {
 
 impl Attendance {
     async fn attend(&mut self) -> Over {
+        let mut unreadable = 0;
         loop {
             // Looked at before the files: what a shim wrote last is there once it is gone.
             let gone = self.shim.as_ref().is_none_or(|shim| !shim.lives());
-            self.read_reports();
+            unreadable = if self.read_reports() { 0 } else { unreadable + 1 };
             match self.send_reports().await {
                 Ok(Some(over)) => return over,
                 Ok(None) => {}
@@ -120,11 +134,25 @@ impl Attendance {
             {
                 return over;
             }
-            if gone {
+            // The last word may stand in what could not be read just now.
+            if gone && (unreadable == 0 || unreadable >= UNREADABLE) {
+                if let Some(exit) = self.exit.take() {
+                    self.speak_for_the_shim(exit);
+                    continue;
+                }
                 return Over::Vanished;
             }
             tokio::time::sleep(LOOK).await;
         }
+    }
+
+    /// A shim that had no disk for its last word, or whose files somebody removed: the journal has it.
+    fn speak_for_the_shim(&mut self, exit: Exit) {
+        let log = fs::read(self.dir.log()).unwrap_or_default();
+        let detail = "the shim's last word is not on disk; this is what the runner's journal says";
+        let (execution, seq, log_len) = (self.execution, self.reports.next_seq(), log.len() as u64);
+        let body = ReportBody::Finished(spawn::last_word(exit, detail.into(), &log));
+        self.reports.add(Report { execution, seq, body, log_len });
     }
 
     /// What can be done about a refusal: say it again, wait, or nothing.
@@ -133,24 +161,42 @@ impl Attendance {
         match expected {
             // The server has forgotten what it had: everything from there on again.
             Some(expected) if self.reports.rewind(expected) => None,
+            _ if refused.code() == "seq_conflict" && self.reports.skip() => None,
+            // Only these say that it is not ours any more.
+            _ if matches!(refused.status, 404 | 412) => Some(Over::Refused(refused)),
             _ if matches!(refused.status, 401 | 403) => {
                 // We are not wanted, at least now. What runs is not ended by that.
                 warn!(execution.id = %self.execution, "The server does not listen: {refused}");
                 tokio::time::sleep(UNWANTED).await;
                 None
             }
-            Some(_) | None => Some(Over::Refused(refused)),
+            Some(_) | None => {
+                // A defect of one side must not end work that is well: the server ends it with a 412 at its
+                // deadline, unless somebody mends it before.
+                error!(execution.id = %self.execution, "The server takes no report: {refused}");
+                tokio::time::sleep(UNWANTED).await;
+                None
+            }
         }
     }
 
-    fn read_reports(&mut self) {
+    /// `false`: they could not be read this time.
+    fn read_reports(&mut self) -> bool {
         match self.reports.read() {
-            Ok(None) => {}
-            Ok(phase) => self.agent.note(self.job, |attended| attended.phase = phase),
+            Ok(None) => true,
+            Ok(phase) => {
+                self.note(|attended| attended.phase = phase);
+                true
+            }
             Err(error) => {
                 warn!(execution.id = %self.execution, %error, "The reports cannot be read");
+                false
             }
         }
+    }
+
+    fn note(&self, note: impl FnOnce(&mut super::Attended)) {
+        self.agent.note(self.job, Some(self.execution), note);
     }
 
     /// Send all but the last word, in order.
@@ -224,7 +270,7 @@ impl Attendance {
         self.pending(answer.and_then(|answer| answer.cancel));
         let log_len = fs::metadata(self.dir.log()).map_or(0, |log| log.len());
         let log_sent = self.upload.have();
-        self.agent.note(self.job, |attended| {
+        self.note(|attended| {
             (attended.log_len, attended.log_sent) = (log_len, log_sent);
         });
         Ok(())
@@ -250,13 +296,20 @@ impl Attendance {
                 }
                 Err(refused) => return self.mend(refused).await,
             }
-            while self.upload.have() < *log_len && !self.upload.is_broken() {
+            let mut stalled = 0;
+            while self.upload.have() < *log_len && !self.upload.is_broken() && stalled < STALLED {
+                let length = fs::metadata(self.dir.log()).map_or(0, |log| log.len());
+                let before = self.upload.have();
                 match self.send_log(true).await {
-                    Ok(()) => {}
+                    Ok(()) if length >= *log_len => {}
                     Err(SpoolError::Refused(refused)) => return self.mend(*refused).await,
-                    // The log is gone: the server seals what it has.
-                    Err(SpoolError::Disk(_)) => return Some(Over::Reported),
+                    // Somebody removed or cut it: the server seals what it has.
+                    Ok(()) | Err(SpoolError::Disk(_)) => {
+                        warn!(execution.id = %self.execution, "The log has {length} bytes of {log_len}");
+                        return Some(Over::Reported);
+                    }
                 }
+                stalled = if self.upload.have() > before { 0 } else { stalled + 1 };
                 tokio::time::sleep(PACE).await;
             }
             // Between two last words there is a breath, whatever the server answers.
@@ -267,7 +320,7 @@ impl Attendance {
     fn pending(&self, cancel: Option<PendingCancel>) {
         if let Some(PendingCancel { reason, grace_s, force }) = cancel {
             let grace_ms = if force { grace_s.min(5) } else { grace_s } * 1_000;
-            let order = CancelOrder { reason, grace_ms, cause: Cause::Cancel };
+            let order = CancelOrder { reason, grace_ms: Some(grace_ms), cause: Cause::Cancel };
             self.agent.cancel(self.execution, &order);
         }
     }
@@ -284,20 +337,21 @@ impl Attendance {
                 warn!(job.id = %job, execution.id = %execution, "Nothing more is said of {execution}: {why}");
                 let reason = "the job is no longer this runner's".into();
                 let cause = Cause::AgentStop;
-                self.agent.cancel(execution, &CancelOrder { reason, grace_ms: 30_000, cause });
+                self.agent.cancel(execution, &CancelOrder { reason, grace_ms: None, cause });
                 Fact::Abandoned { job, claim_id, why }
             }
             Over::Vanished => {
                 // Only a session can say that nobody knows how it ended.
                 warn!(job.id = %job, execution.id = %execution, "The shim of {execution} is gone without a word");
-                self.agent.state().session = None;
-                return self.agent.changed.notify_one();
+                // Its place is free before that one is opened, which begins anew if there is a last word after all.
+                self.agent.release(job, Some(execution));
+                return self.agent.ask_anew();
             }
         };
         if let Err(error) = self.agent.journal.write(fact) {
             warn!(%error, "The journal cannot be written");
         }
-        self.agent.release(job);
+        self.agent.release(job, Some(execution));
         let agent = Arc::clone(&self.agent);
         tokio::spawn(async move { tidy(&agent).await });
     }
@@ -312,7 +366,13 @@ async fn tidy(agent: &Agent) {
     let tidied = open_ends(agent).and_then(|known| {
         let open = known.iter().filter_map(|known| Some(known.execution?.to_string())).collect();
         agent.data.prune(KEEP, &open)?;
-        if known.is_empty() { agent.journal.turn() } else { Ok(()) }
+        // Nor is a journal put aside that the next agent must find children in.
+        let left = adopt::left_behind(agent.journal.read()?);
+        if known.is_empty() && left.iter().all(|known| !known.has_children()) {
+            agent.journal.turn()
+        } else {
+            Ok(())
+        }
     });
     if let Err(error) = tidied {
         warn!(%error, "The data directory cannot be tidied");

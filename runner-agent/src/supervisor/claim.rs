@@ -1,22 +1,22 @@
 //! From an offer to a shim: claimed, verified, allowed, started; or refused, with the rule that refused it.
 use std::{sync::Arc, time::Duration};
 
-use domain::ids::JobId;
+use domain::ids::{ExecutionId, JobId};
 use reqwest::Method;
 use schemas::runner::{Claim, Claimed, JobKind, RefusedBy};
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use super::{
-    Agent, Attended, Ended,
+    Agent, Attended, Ended, Stopping,
     adopt::{Known, Stage},
-    attend, spawn,
+    attend, quarantine, spawn,
 };
 use crate::{
     ask::{self, Question},
     client::Ask,
     enrol, host,
-    journal::Fact,
+    journal::{Entry, Fact},
     policy::{Policy, Refusal},
     switch,
     witness::{Expected, Verified},
@@ -37,13 +37,16 @@ pub(super) fn offered(agent: &Arc<Agent>, job: JobId, kind: JobKind) {
         if !held && !hold_soon(&agent, job).await {
             return;
         }
-        match take(&agent, job).await {
+        let mut granted = None;
+        match take(&agent, (job, kind), &mut granted).await {
             Ok(Some(known)) => attend::begin(&agent, known),
-            Ok(None) => agent.release(job),
-            // What the journal has of it is settled with the next session.
+            Ok(None) => agent.release(job, granted),
             Err(error) => {
                 warn!(job.id = %job, "{job} could not be taken: {error:#}");
-                agent.release(job);
+                agent.release(job, granted);
+                // What the journal has of it is settled with the next session; without one the server would wait
+                // until the deadline for a job that nobody began.
+                agent.ask_anew();
             }
         }
     });
@@ -74,13 +77,16 @@ async fn hold_soon(agent: &Agent, job: JobId) -> bool {
     false
 }
 
-async fn take(agent: &Arc<Agent>, job: JobId) -> anyhow::Result<Option<Known>> {
+async fn take(
+    agent: &Arc<Agent>,
+    (job, kind): (JobId, JobKind),
+    granted: &mut Option<ExecutionId>,
+) -> anyhow::Result<Option<Known>> {
     let one_after_the_other = agent.claims.lock().await;
-    // The customer may have switched off while this waited.
+    // The customer may have switched off while this waited, or the host may want an end.
+    let stays = switch::off(&agent.data).is_none() && *agent.stopping.borrow() == Stopping::No;
     let held = agent.state().session.clone();
-    let Some(session) = held.filter(|_| switch::off(&agent.data).is_none()) else {
-        return Ok(None);
-    };
+    let Some(session) = held.filter(|_| stays) else { return Ok(None) };
     let claim_id = ulid::Ulid::new().to_string();
     agent.journal.write(Fact::Claiming { job, claim_id: claim_id.clone() })?;
     let body = Claim {
@@ -106,22 +112,35 @@ async fn take(agent: &Arc<Agent>, job: JobId) -> anyhow::Result<Option<Known>> {
     let Some(claimed) = answer.body else { anyhow::bail!("the answer to the claim is empty") };
     host::server_said(claimed.server_time);
     let (execution, attempt) = (claimed.execution, claimed.attempt);
+    if is_known(&agent.journal.read()?, execution) {
+        warn!(job.id = %job, execution.id = %execution, "{execution} was claimed here before: an old answer");
+        let why = "execution_known: it was claimed here before".into();
+        agent.journal.write(Fact::NotClaimed { job, claim_id, why })?;
+        return Ok(None);
+    }
     agent.journal.write(Fact::Claimed { job, execution, claim_id: claim_id.clone(), attempt })?;
-    agent.note(job, |attended| attended.execution = Some(execution));
+    agent.note(job, None, |attended| attended.execution = Some(execution));
+    *granted = Some(execution);
     let (execution, children) = (Some(execution), Vec::new());
     let mut known = Known { job, execution, claim_id, stage: Stage::Claimed, children };
-    let mut allowed = allowed(agent, job, &claimed).await;
+    let mut allowed = allowed(agent, (job, kind), &claimed).await;
     drop(one_after_the_other);
     if let Ok((verified, policy)) = &allowed
         && policy.ask.contains(&verified.manifest.kind)
     {
-        agent.note(job, |attended| attended.phase = Some("asking the customer".into()));
+        let phase = Some("asking the customer".into());
+        agent.note(job, execution, |attended| attended.phase = phase);
         let question =
             Question::new(&verified.manifest, claimed.execution, verified.grant.deadline);
         info!(job.id = %job, "{job} waits for the customer's word: `stead-runner questions`");
         if let Err(no) = ask::wait(&agent.data, &agent.journal, &question).await {
             allowed = Err(no);
         }
+        // A person's yes is one rule of several, and the others may say something else by now.
+        allowed = match allowed {
+            Ok((verified, _)) => still_allowed(agent, verified),
+            Err(no) => Err(no),
+        };
     }
     // No session is opened between the look and the start: it would say that nothing was started.
     let _no_session_meanwhile = agent.claims.lock().await;
@@ -148,10 +167,12 @@ async fn take(agent: &Arc<Agent>, job: JobId) -> anyhow::Result<Option<Known>> {
 /// Whether this may be done here: by the proofs, by the customer's rules, by the customer's hook.
 async fn allowed(
     agent: &Agent,
-    job: JobId,
+    offered: (JobId, JobKind),
     claimed: &Claimed,
 ) -> Result<(Verified, Policy), Refusal> {
-    let verified = verified(agent, job, claimed).await?;
+    let verified = verified(agent, offered, claimed).await?;
+    let journal = agent.journal.read().map_err(unwritten)?;
+    quarantine::check(&journal, &verified.digest)?;
     let manifest = &verified.manifest;
     let believed = Fact::Verified {
         execution: claimed.execution,
@@ -163,25 +184,51 @@ async fn allowed(
     };
     let note = claimed.checkpoint.clone();
     let journalled = agent.journal.write(Fact::Checkpoint { note });
-    journalled.and_then(|()| agent.journal.write(believed)).map_err(|error| Refusal {
-        by: RefusedBy::Verification,
-        rule: "journal".into(),
-        detail: format!("the journal cannot be written: {error}"),
-    })?;
+    journalled.and_then(|()| agent.journal.write(believed)).map_err(unwritten)?;
     // Doubt about the customer's rules is a no.
     let policy = Policy::read(agent.settings.policy.as_deref())
         .map_err(|error| Refusal::policy("policy_unreadable", error.to_string()))?;
     policy.allows(manifest, host::now())?;
-    spawn::veto(&policy, &verified).await?;
+    spawn::veto(&policy, &verified, spawn::VETO).await?;
     Ok((verified, policy))
 }
 
-async fn verified(agent: &Agent, job: JobId, claimed: &Claimed) -> Result<Verified, Refusal> {
+fn unwritten(error: std::io::Error) -> Refusal {
+    let detail = format!("the journal cannot be used: {error}");
+    Refusal { by: RefusedBy::Verification, rule: "journal".into(), detail }
+}
+
+/// What may have changed while a person was asked.
+pub(super) fn still_allowed(
+    agent: &Agent,
+    verified: Verified,
+) -> Result<(Verified, Policy), Refusal> {
+    if let Some(off) = switch::off(&agent.data) {
+        return Err(Refusal::policy("disabled", format!("the runner is off: {}", off.reason)));
+    }
+    let policy = Policy::read(agent.settings.policy.as_deref())
+        .map_err(|error| Refusal::policy("policy_unreadable", error.to_string()))?;
+    policy.allows(&verified.manifest, host::now())?;
+    Ok((verified, policy))
+}
+
+/// Whether an execution was granted here before: its answer is an old one, said again.
+pub(super) fn is_known(entries: &[Entry], wanted: ExecutionId) -> bool {
+    let granted = |entry: &Entry| matches!(&entry.fact, Fact::Claimed { execution, .. } if *execution == wanted);
+    entries.iter().any(granted)
+}
+
+async fn verified(
+    agent: &Agent,
+    (job, kind): (JobId, JobKind),
+    claimed: &Claimed,
+) -> Result<Verified, Refusal> {
     let expected = Expected {
         log_id: agent.identity.log_id.clone(),
         runner: agent.identity.runner,
         runner_key: agent.keys.identity_hex(),
         job,
+        kind,
     };
     let keys = agent.state().server_keys.clone();
     let first = agent.witness.verify(claimed, &expected, &keys, host::server_now());

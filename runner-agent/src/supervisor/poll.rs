@@ -21,6 +21,8 @@ const LOOK: Duration = Duration::from_millis(250);
 /// How long an agent that drains tries to tell a server that takes no call how its jobs ended. Longer than a poll
 /// is parked while a job is open.
 const SILENCE: Duration = Duration::from_secs(30);
+/// How often the server's keys are asked for within one session.
+const KEYS: Duration = Duration::from_secs(24 * 3600);
 /// How long to stay away from a server that does not want us.
 const UNWANTED: Duration = Duration::from_secs(30);
 
@@ -28,7 +30,14 @@ const UNWANTED: Duration = Duration::from_secs(30);
 pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<Ended> {
     let mut next = Instant::now();
     let mut wait = None;
+    let mut keys_at = Instant::now() + KEYS;
     loop {
+        if Instant::now() >= keys_at {
+            keys_at = Instant::now() + KEYS;
+            session::renew_keys(agent);
+        }
+        // What is so now; whatever is otherwise later is news.
+        let seen = Seen::of(agent);
         if let Some(ended) = look(agent) {
             return Ok(ended);
         }
@@ -39,16 +48,16 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<Ended> {
                 tokio::select! {
                     opened = session::open(agent) => match opened {
                         Ok(()) => {}
-                        Err(refused) => unwanted(agent, &refused).await,
+                        Err(refused) => unwanted(agent, &refused, &seen).await,
                     },
-                    () = news(agent) => {}
+                    () = must_end(agent, &seen) => {}
                 }
                 continue;
             }
         };
         tokio::select! {
             () = sleep_until(next) => {}
-            () = news(agent) => continue,
+            () = news(agent, &seen) => continue,
         }
         next = Instant::now() + LEAST;
         let ask = ask(agent, &session, wait.take())?;
@@ -63,11 +72,26 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<Ended> {
                         apply_all(agent, body.directives);
                     }
                 }
-                Err(refused) => unwanted(agent, &refused).await,
+                Err(refused) => unwanted(agent, &refused, &seen).await,
             },
             // A poll that says something old is given up; the next one says what is so now.
-            () = news(agent) => {}
+            () = news(agent, &seen) => {}
         }
+    }
+}
+
+/// What of this side the server was told, or is about to be.
+#[derive(PartialEq)]
+struct Seen {
+    free_slots: u32,
+    off: Option<String>,
+    stopping: Stopping,
+}
+
+impl Seen {
+    fn of(agent: &Agent) -> Self {
+        let stopping = *agent.stopping.borrow();
+        Seen { free_slots: agent.free_slots(), off: reason_off(agent), stopping }
     }
 }
 
@@ -77,13 +101,8 @@ fn look(agent: &Agent) -> Option<Ended> {
         let state = agent.state();
         (state.ended.clone(), state.running.is_empty())
     };
+    stop_what_has_to(agent);
     let wanted = *agent.stopping.borrow();
-    if wanted == Stopping::StopJobs {
-        agent.stop_all("the agent was told to stop at once");
-    }
-    if switch::off(&agent.data).is_some_and(|off| off.stop_jobs) {
-        agent.stop_all("the customer switched the runner off");
-    }
     match wanted {
         Stopping::Leave => Some(Ended::Left),
         Stopping::Drain | Stopping::StopJobs if idle => Some(Ended::Drained),
@@ -109,14 +128,22 @@ fn stranded(agent: &Agent) -> bool {
             .all(|attended| !attended.shim.as_ref().is_some_and(Process::lives))
 }
 
+/// The signals and the customer's switch hold with and without a server.
+fn stop_what_has_to(agent: &Agent) {
+    if *agent.stopping.borrow() == Stopping::StopJobs {
+        agent.stop_all("the agent was told to stop at once");
+    }
+    if switch::off(&agent.data).is_some_and(|off| off.stop_jobs) {
+        agent.stop_all("the customer switched the runner off");
+    }
+}
+
 /// Returns when the server should hear something else than it heard last.
-async fn news(agent: &Agent) {
-    let known = (agent.free_slots(), reason_off(agent), *agent.stopping.borrow());
+async fn news(agent: &Agent, seen: &Seen) {
     let look = async {
         loop {
             sleep(LOOK).await;
-            let now = (agent.free_slots(), reason_off(agent), *agent.stopping.borrow());
-            if now != known || stranded(agent) {
+            if Seen::of(agent) != *seen || stranded(agent) {
                 return;
             }
         }
@@ -124,6 +151,18 @@ async fn news(agent: &Agent) {
     tokio::select! {
         () = look => {}
         () = agent.changed.notified() => {}
+    }
+}
+
+/// Returns when there is a reason to end. A session that is being opened is given up for nothing less: the server
+/// may have opened it already, and counts how many there are.
+async fn must_end(agent: &Agent, seen: &Seen) {
+    loop {
+        sleep(LOOK).await;
+        stop_what_has_to(agent);
+        if *agent.stopping.borrow() != seen.stopping || stranded(agent) {
+            return;
+        }
     }
 }
 
@@ -178,11 +217,14 @@ fn apply(agent: &Arc<Agent>, directive: Directive) {
         Directive::Offer { job, kind, .. } => claim::offered(agent, job, kind),
         Directive::Cancel { execution, reason, grace_s, force, .. } => {
             let grace_ms = if force { grace_s.min(5) } else { grace_s } * 1_000;
-            agent.cancel(execution, &CancelOrder { reason, grace_ms, cause: Cause::Cancel });
+            let (grace_ms, cause) = (Some(grace_ms), Cause::Cancel);
+            agent.cancel(execution, &CancelOrder { reason, grace_ms, cause });
         }
         Directive::Tail { job, on } => {
             debug!(job.id = %job, on, "Somebody reads along");
-            agent.note(job, |attended| attended.tailed = on);
+            if let Some(attended) = agent.state().running.get_mut(&job) {
+                attended.tailed = on;
+            }
         }
         Directive::Drain { reason } => {
             info!("Draining as the server asks: {reason}");
@@ -200,7 +242,7 @@ fn apply(agent: &Arc<Agent>, directive: Directive) {
 }
 
 /// The server refused a session or a poll.
-async fn unwanted(agent: &Agent, refused: &Refused) {
+async fn unwanted(agent: &Agent, refused: &Refused, seen: &Seen) {
     if refused.is_superseded() {
         agent.end(Ended::Superseded);
     } else if refused.status == 426 {
@@ -210,7 +252,7 @@ async fn unwanted(agent: &Agent, refused: &Refused) {
         error!("This runner is not wanted: {refused}");
         tokio::select! {
             () = sleep(UNWANTED) => {}
-            () = stops(agent) => {}
+            () = must_end(agent, seen) => {}
         }
     } else {
         info!("The session is over, opening another: {refused}");
@@ -219,9 +261,23 @@ async fn unwanted(agent: &Agent, refused: &Refused) {
     }
 }
 
-/// Returns when a signal wants an end.
-async fn stops(agent: &Agent) {
-    let mut stopping = agent.stopping.clone();
-    // The sender lives as long as the process.
-    let _wanted = stopping.changed().await;
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::supervisor::tests::agent_with_signals;
+
+    #[tokio::test]
+    async fn a_signal_between_the_look_and_the_call_is_news_once() {
+        let (_dir, agent, _, signals) = agent_with_signals(vec![]).await;
+        let seen = Seen::of(&agent);
+        signals.send(Stopping::Drain).unwrap();
+        let soon = Duration::from_secs(2);
+        assert!(timeout(soon, news(&agent, &seen)).await.is_ok());
+        assert!(timeout(soon, must_end(&agent, &seen)).await.is_ok());
+        // It was looked at: a server that refuses us is not asked again and again because of it.
+        let seen = Seen::of(&agent);
+        assert!(timeout(soon, must_end(&agent, &seen)).await.is_err());
+    }
 }

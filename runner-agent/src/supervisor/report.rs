@@ -6,7 +6,9 @@ use std::{
     path::PathBuf,
 };
 
+use domain::ids::ExecutionId;
 use schemas::runner::{Report, ReportBody};
+use tracing::warn;
 
 use crate::data::JobDir;
 
@@ -16,8 +18,11 @@ const REWINDS: u32 = 3;
 /// The reports of one execution.
 #[derive(Debug)]
 pub struct Reports {
+    execution: ExecutionId,
     path: PathBuf,
     read: u64,
+    /// Number of the last line that was read.
+    line: u64,
     told: u64,
     waiting: VecDeque<Report>,
     rewinds: u32,
@@ -25,9 +30,14 @@ pub struct Reports {
 
 impl Reports {
     /// None read, none told. Telling one twice is harmless.
-    pub fn of(dir: &JobDir) -> Self {
+    pub fn of(execution: ExecutionId, dir: &JobDir) -> Self {
         let (path, waiting) = (dir.reports(), VecDeque::new());
-        Reports { path, read: 0, told: 0, waiting, rewinds: 0 }
+        Reports { execution, path, read: 0, line: 0, told: 0, waiting, rewinds: 0 }
+    }
+
+    /// The number of one that would come after all that were read.
+    pub fn next_seq(&self) -> u64 {
+        self.line + 1
     }
 
     /// One of the supervisor's own, when there is no shim.
@@ -54,7 +64,13 @@ impl Reports {
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         let mut phase = None;
         for line in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            let report: Report = serde_json::from_slice(line)?;
+            self.line += 1;
+            let report = serde_json::from_slice(line).unwrap_or_else(|error| {
+                // By a later version, or harmed: its number is told, so that what comes after it can be.
+                warn!(execution.id = %self.execution, %error, "A report is not understood");
+                let body = ReportBody::Phase { name: "a report that is not understood".into() };
+                Report { execution: self.execution, seq: self.line, body, log_len: 0 }
+            });
             if let ReportBody::Phase { name } = &report.body {
                 phase = Some(name.clone());
             }
@@ -84,6 +100,13 @@ impl Reports {
         self.waiting.retain(|report| report.seq > seq);
     }
 
+    /// The server has another report of the next one's number: what was said then stands. `false`: a last word is
+    /// not passed over.
+    pub fn skip(&mut self) -> bool {
+        let next = self.next().filter(|next| !matches!(next.body, ReportBody::Finished(_)));
+        next.map(|next| self.told(next.seq)).is_some()
+    }
+
     /// Begin again with this one. `false`: that makes no sense, or not any more.
     pub fn rewind(&mut self, expected: u64) -> bool {
         let sense = (1..=self.told).contains(&expected) && !self.are_ours();
@@ -91,7 +114,7 @@ impl Reports {
             return false;
         }
         self.rewinds += 1;
-        (self.read, self.told) = (0, expected - 1);
+        (self.read, self.line, self.told) = (0, 0, expected - 1);
         self.waiting.clear();
         true
     }
@@ -116,7 +139,8 @@ mod tests {
         let dir = Data::open(temp.path()).unwrap();
         let dir = dir.job("exe_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap());
         dir.create().unwrap();
-        let reports = Reports::of(&dir);
+        let execution = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
+        let reports = Reports::of(execution, &dir);
         (temp, dir, reports)
     }
 
@@ -139,6 +163,18 @@ mod tests {
         write(&dir, &format!("{}\n", &second[20..]));
         assert_eq!(reports.read().unwrap().as_deref(), Some("phase 2"));
         assert_eq!(waiting(&reports), [1, 2]);
+    }
+
+    #[test]
+    fn a_line_that_is_not_understood_does_not_hide_what_comes_after_it() {
+        let (_temp, dir, mut reports) = reports();
+        let danced = r#"{"execution":"exe_01ARZ3NDEKTSV4RRFFQ69G5FAV","seq":2,"type":"danced"}"#;
+        write(&dir, &format!("{}\n{danced}\n{}\n", line(1), line(3)));
+        assert_eq!(reports.read().unwrap().as_deref(), Some("phase 3"));
+        assert_eq!(waiting(&reports), [1, 2, 3]);
+        reports.told(1);
+        assert!(reports.skip(), "another report of this number stands");
+        assert_eq!(waiting(&reports), [3]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! One life of the agent: what the server and the journal agree on at its beginning.
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use reqwest::Method;
 use schemas::{
@@ -18,17 +18,21 @@ use super::{
 };
 use crate::{
     client::{Ask, Refused},
-    data, host,
+    data, enrol, host,
     journal::Fact,
     shim::order::{CancelOrder, Cause},
 };
+
+/// How long a server may take to show its keys.
+const KEYS: Duration = Duration::from_secs(60);
 
 /// Open a session and go on with everything that the journal knows.
 pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
     // A claim that is on its way is in the journal already, and is not lost.
     let _no_claim_meanwhile = agent.claims.lock().await;
     let known = adopt::open_ends(agent).map_err(|error| ours(&error))?;
-    let journal = known.iter().map(|known| entry(agent, known)).collect();
+    let journal: Vec<_> = known.iter().map(|known| entry(agent, known)).collect();
+    let told: Vec<_> = journal.iter().map(|entry| entry.state).collect();
     let body = OpenSession {
         boot_id: host::boot_id(),
         journal_id: agent.journal.id().map_err(|error| ours(&error))?,
@@ -57,11 +61,31 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
         state.log = opened.log;
         state.session = Some(opened);
     }
-    for known in known {
+    renew_keys(agent);
+    for (known, told) in known.into_iter().zip(told) {
         let action = said_of(&resume, &known);
+        if told == ExecutionState::Alive && known.state(&agent.data) == ExecutionState::Unknown {
+            // It ended while this was said. That nobody knows how is for the server to hear, too.
+            agent.ask_anew();
+            continue;
+        }
         settle(agent, known, action);
     }
     Ok(())
+}
+
+/// A key that was taken back must not be believed because what it signed once still verifies.
+pub(super) fn renew_keys(agent: &Arc<Agent>) {
+    let agent = Arc::clone(agent);
+    tokio::spawn(async move {
+        let held = agent.state().server_keys.clone();
+        let renewed = enrol::renew_keys(&agent.data, &agent.client, &held);
+        match tokio::time::timeout(KEYS, renewed).await {
+            Ok(Ok(renewed)) => agent.state().server_keys = renewed,
+            Ok(Err(error)) => warn!("The server's keys are not believed: {error:#}"),
+            Err(_) => warn!("The server did not show its keys in time"),
+        }
+    });
 }
 
 /// What is said of one claim. What this process is about to start is as good as alive.
@@ -104,16 +128,15 @@ fn settle(agent: &Arc<Agent>, known: Known, action: Option<ResumeAction>) {
     let Some(execution) = known.execution else {
         return abandon(agent, Fact::Abandoned { job, claim_id, why: "never granted".into() });
     };
-    let attended = agent.state().running.get(&job).is_some_and(|held| held.execution.is_some());
+    let held = agent.state().running.get(&job).and_then(|held| held.execution);
+    let attended = held == Some(execution);
     match state {
         ExecutionState::Alive if abandoned => {
             let reason = "the job is no longer this runner's".into();
-            agent.cancel(
-                execution,
-                &CancelOrder { reason, grace_ms: 30_000, cause: Cause::AgentStop },
-            );
+            let cause = Cause::AgentStop;
+            agent.cancel(execution, &CancelOrder { reason, grace_ms: None, cause });
             abandon(agent, Fact::Abandoned { job, claim_id, why: "no longer ours".into() });
-            agent.release(job);
+            agent.release(job, Some(execution));
         }
         ExecutionState::Alive | ExecutionState::Exited if !abandoned => {
             if !attended {
@@ -134,7 +157,12 @@ fn settle(agent: &Arc<Agent>, known: Known, action: Option<ResumeAction>) {
             let _best_effort = data::remove(&agent.data.job(execution).question());
             let why = format!("the server heard that it is {}", word(state));
             abandon(agent, Fact::Abandoned { job, claim_id, why });
-            agent.release(job);
+            if adopt::began_late(agent, execution) {
+                let reason = "the job is no longer this runner's".into();
+                let cause = Cause::AgentStop;
+                agent.cancel(execution, &CancelOrder { reason, grace_ms: None, cause });
+            }
+            agent.release(job, Some(execution));
         }
     }
 }

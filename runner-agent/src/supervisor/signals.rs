@@ -4,7 +4,7 @@
 //! |---|---|
 //! | SIGTERM, SIGINT | take nothing new, finish, end; a server that is gone is not waited for |
 //! | SIGINT again, SIGQUIT | stop every child, tell the server, end |
-//! | SIGHUP | end now and let the jobs go on: the next agent finds them |
+//! | SIGTERM again, SIGHUP | end now and let the jobs go on: the next agent finds them |
 use std::io;
 
 use tokio::{
@@ -34,10 +34,13 @@ pub fn listen() -> io::Result<watch::Receiver<Stopping>> {
     let mut quit = signal(SignalKind::quit())?;
     let mut hang_up = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
-        let mut interrupts = 0;
+        let (mut terminations, mut interrupts) = (0, 0);
         loop {
             let wanted = tokio::select! {
-                _signal = terminate.recv() => Stopping::Drain,
+                _signal = terminate.recv() => {
+                    terminations += 1;
+                    if terminations > 1 { Stopping::Leave } else { Stopping::Drain }
+                }
                 _signal = interrupt.recv() => {
                     interrupts += 1;
                     if interrupts > 1 { Stopping::StopJobs } else { Stopping::Drain }

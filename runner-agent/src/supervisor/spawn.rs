@@ -14,9 +14,10 @@ use schemas::runner::{
 };
 use tokio::{
     io::AsyncWriteExt as _,
-    process::{Child, Command},
+    process::{Child, ChildStdin, Command},
 };
 use tracing::{info, warn};
+use zeroize::Zeroizing;
 
 use super::{Agent, adopt::Stage};
 use crate::{
@@ -24,7 +25,10 @@ use crate::{
     host::Process,
     journal::Fact,
     policy::{Policy, Refusal},
-    shim::order::Order,
+    shim::{
+        order::Order,
+        recorder::{DETAIL, brief},
+    },
     witness::Verified,
 };
 
@@ -40,7 +44,9 @@ const FOR_THE_SHIM: [&str; 8] = [
     "PATH",
 ];
 /// How long the customer's hook may think.
-const VETO: Duration = Duration::from_secs(60);
+pub(super) const VETO: Duration = Duration::from_secs(60);
+/// How long a shim may take to read what it is told.
+const READS: Duration = Duration::from_secs(60);
 /// How long a shim may take to say that it runs.
 const SAYS: Duration = Duration::from_secs(10);
 
@@ -54,16 +60,12 @@ pub(super) async fn start(
     received_uptime_ms: u64,
 ) -> anyhow::Result<Stage> {
     let execution = claimed.execution;
-    let dir = agent.data.job(execution);
-    dir.create()?;
-    data::replace(&dir.manifest(), &verified.manifest_bytes)?;
-    data::replace(&dir.grant(), &verified.grant_bytes)?;
-    // The server's clock says how long; from here on only the clock that nobody sets counts.
-    let left = (verified.grant.deadline - claimed.server_time).num_milliseconds().max(0);
-    let deadline_uptime_ms = received_uptime_ms.saturating_add(left.unsigned_abs());
-    let order = order(agent, claimed, verified, policy, deadline_uptime_ms)?;
-    agent.journal.write(Fact::Spawning { job, execution })?;
-    match spawn(agent, job, execution, &order).await {
+    let prepared = prepare(agent, job, claimed, verified, policy, received_uptime_ms);
+    let started = match prepared.and_then(|order| Ok((fork(agent, job, execution)?, order))) {
+        Ok((shim, order)) => hand_over(agent, execution, shim, order).await,
+        Err(error) => Err(error),
+    };
+    match started {
         Ok(process) => {
             info!(job.id = %job, execution.id = %execution, "{execution} of {job} runs");
             Ok(Stage::Spawned(process))
@@ -73,6 +75,29 @@ pub(super) async fn start(
             not_started(agent, job, execution, &format!("{error:#}"))
         }
     }
+}
+
+/// Everything that has to be on disk before a shim may begin.
+fn prepare(
+    agent: &Agent,
+    job: JobId,
+    claimed: &Claimed,
+    verified: &Verified,
+    policy: &Policy,
+    received_uptime_ms: u64,
+) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+    let execution = claimed.execution;
+    let dir = agent.data.job(execution);
+    dir.create()?;
+    data::replace(&dir.manifest(), &verified.manifest_bytes)?;
+    data::replace(&dir.grant(), &verified.grant_bytes)?;
+    // The server's clock says how long; from here on only the clock that nobody sets counts.
+    let left = (verified.grant.deadline - claimed.server_time).num_milliseconds().max(0);
+    let deadline_uptime_ms = received_uptime_ms.saturating_add(left.unsigned_abs());
+    let order = order(agent, claimed, verified, policy, deadline_uptime_ms)?;
+    let order = Zeroizing::new(serde_json::to_vec(&order)?);
+    agent.journal.write(Fact::Spawning { job, execution })?;
+    Ok(order)
 }
 
 fn order(
@@ -99,14 +124,18 @@ fn order(
 }
 
 /// Start it and wait until it has said who it is.
-async fn spawn(
-    agent: &Arc<Agent>,
-    job: JobId,
-    execution: ExecutionId,
-    order: &Order,
-) -> anyhow::Result<Process> {
+/// A shim that was forked, and from where on the journal has what it says of itself.
+struct Forked {
+    child: Child,
+    pipe: ChildStdin,
+    journal: u64,
+}
+
+/// The last thing that can fail with nothing begun.
+fn fork(agent: &Agent, job: JobId, execution: ExecutionId) -> anyhow::Result<Forked> {
     let dir = agent.data.job(execution);
     let errors = data::append(&dir.shim_errors())?;
+    let journal = agent.journal.length()?;
     // The program that runs, also when its file was replaced by an upgrade meanwhile.
     let mut child = Command::new("/proc/self/exe")
         .arg("shim")
@@ -121,46 +150,80 @@ async fn spawn(
         .stderr(errors)
         .spawn()
         .context("starting the shim")?;
-    let mut pipe = child.stdin.take().context("the shim has no pipe")?;
-    let text = zeroize::Zeroizing::new(serde_json::to_vec(order)?);
-    // A shim that ended already is noticed below.
-    let _ended = pipe.write_all(&text).await;
-    drop(pipe);
-    let said = says_who_it_is(agent, execution, &mut child).await;
+    // It was asked for in the lines above. A shim without an order does nothing.
+    let pipe = child.stdin.take().context("the shim has no pipe")?;
+    Ok(Forked { child, pipe, journal })
+}
+
+/// Tell a shim what to do. From here on it may have begun: an error says that it has ended without beginning.
+async fn hand_over(
+    agent: &Agent,
+    execution: ExecutionId,
+    shim: Forked,
+    order: Zeroizing<Vec<u8>>,
+) -> anyhow::Result<Process> {
+    let Forked { mut child, mut pipe, journal } = shim;
+    let Some(process) = who_is(&mut child).await else {
+        anyhow::bail!("the shim could not be told from other processes, and was ended");
+    };
+    // It is read when the shim can: one that does not read must not hold up every other claim.
+    tokio::spawn(async move {
+        // A shim that ended already is noticed below.
+        let _ended = tokio::time::timeout(READS, pipe.write_all(&order)).await;
+    });
+    let said = says_who_it_is(agent, (execution, process), &mut child, journal).await;
     // It is not ours to end; it is only ours to bury.
     tokio::spawn(async move { child.wait().await });
     said
 }
 
+/// The shim as a process that cannot be mistaken; one that cannot be told from others gets no order.
+async fn who_is(child: &mut Child) -> Option<Process> {
+    for _ in 0..20 {
+        if let Some(Ok(process)) = child.id().map(Process::of) {
+            return Some(process);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // Without its order it has not begun, and now it never will.
+    let _gone_already = child.kill().await;
+    None
+}
+
 async fn says_who_it_is(
     agent: &Agent,
-    execution: ExecutionId,
+    (execution, process): (ExecutionId, Process),
     child: &mut Child,
+    journal: u64,
 ) -> anyhow::Result<Process> {
     let begun = Instant::now();
     loop {
-        let ended = child.try_wait()?;
-        let entries = agent.journal.read()?;
-        let said = entries.into_iter().rev().find_map(|entry| match entry.fact {
-            Fact::Spawned { execution: of, process, .. } if of == execution => Some(process),
-            _ => None,
-        });
-        if let Some(process) = said {
-            return Ok(process);
-        }
-        if let Some(status) = ended {
-            let errors = fs::read_to_string(agent.data.job(execution).shim_errors());
-            anyhow::bail!(
-                "the shim ended at once ({status}): {}",
-                errors.unwrap_or_default().trim()
-            );
+        // Asked before the journal is read: what a shim that is gone has said is there.
+        let ended = child.try_wait().ok().flatten();
+        match agent.journal.since(journal) {
+            Ok(entries) if entries.iter().any(|entry| is_spawned(&entry.fact, execution)) => {
+                return Ok(process);
+            }
+            Ok(_) => {
+                if let Some(status) = ended {
+                    let errors = fs::read_to_string(agent.data.job(execution).shim_errors());
+                    let said = errors.unwrap_or_default();
+                    anyhow::bail!("the shim ended at once ({status}): {}", said.trim());
+                }
+            }
+            // Nothing is proven by what cannot be read.
+            Err(error) => warn!(execution.id = %execution, %error, "The journal cannot be read"),
         }
         if begun.elapsed() > SAYS {
             // It may still begin: nobody can say that it did not.
-            return Ok(Process::of(child.id().context("the shim has no number")?)?);
+            return Ok(process);
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+fn is_spawned(fact: &Fact, wanted: ExecutionId) -> bool {
+    matches!(fact, Fact::Spawned { execution, .. } if *execution == wanted)
 }
 
 /// Nothing ran: say so in the words that a shim would use.
@@ -171,28 +234,36 @@ fn not_started(
     why: &str,
 ) -> anyhow::Result<Stage> {
     let (outcome, reason) = (Outcome::Failed, Some(FailureReason::SpawnFailed));
-    let last = Finished {
-        outcome,
-        exit_code: None,
-        signal: None,
-        reason,
-        detail: why.into(),
-        forced: false,
-        log_len: 0,
-        log_sha256: hex::encode(proof::sha256(b"")),
-        omitted: 0,
-    };
-    let body = ReportBody::Finished(last);
+    let exit = Exit { outcome, code: None, signal: None, reason };
+    let body = ReportBody::Finished(last_word(exit.clone(), why.into(), b""));
     let mut line = serde_json::to_vec(&Report { execution, seq: 1, body, log_len: 0 })?;
     line.push(b'\n');
     data::replace(&agent.data.job(execution).reports(), &line)?;
-    let exit = Exit { outcome, code: None, signal: None, reason };
     agent.journal.write(Fact::Exited { job, execution, exit: exit.clone() })?;
     Ok(Stage::Exited(exit))
 }
 
+/// A last word that no shim wrote, about an end and what there is of a log.
+pub(super) fn last_word(exit: Exit, detail: String, log: &[u8]) -> Finished {
+    Finished {
+        outcome: exit.outcome,
+        exit_code: exit.code,
+        signal: exit.signal,
+        reason: exit.reason,
+        detail: brief(detail, DETAIL),
+        forced: false,
+        log_len: log.len() as u64,
+        log_sha256: hex::encode(proof::sha256(log)),
+        omitted: 0,
+    }
+}
+
 /// Ask the customer's hook, if there is one.
-pub(super) async fn veto(policy: &Policy, verified: &Verified) -> Result<(), Refusal> {
+pub(super) async fn veto(
+    policy: &Policy,
+    verified: &Verified,
+    patience: Duration,
+) -> Result<(), Refusal> {
     let Some((program, arguments)) = policy.veto.split_first() else { return Ok(()) };
     let no = |detail: String| Refusal { by: RefusedBy::Veto, rule: "veto".into(), detail };
     let mut child = Command::new(program)
@@ -205,11 +276,17 @@ pub(super) async fn veto(policy: &Policy, verified: &Verified) -> Result<(), Ref
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| no(format!("the veto hook could not be started: {error}")))?;
-    if let Some(mut pipe) = child.stdin.take() {
-        // A hook need not read.
-        let _unread = pipe.write_all(&verified.manifest_bytes).await;
-    }
-    match tokio::time::timeout(VETO, child.wait_with_output()).await {
+    let pipe = child.stdin.take();
+    let asked = async {
+        let tell = async move {
+            if let Some(mut pipe) = pipe {
+                // A hook need not read.
+                let _unread = pipe.write_all(&verified.manifest_bytes).await;
+            }
+        };
+        tokio::join!(tell, child.wait_with_output()).1
+    };
+    match tokio::time::timeout(patience, asked).await {
         Ok(Ok(output)) if output.status.success() => Ok(()),
         Ok(Ok(output)) => {
             let said = String::from_utf8_lossy(&output.stderr);
@@ -217,6 +294,6 @@ pub(super) async fn veto(policy: &Policy, verified: &Verified) -> Result<(), Ref
             Err(no(line.chars().take(500).collect()))
         }
         Ok(Err(error)) => Err(no(format!("the veto hook failed: {error}"))),
-        Err(_) => Err(no("the veto hook took longer than 60 s".into())),
+        Err(_) => Err(no(format!("the veto hook took longer than {} s", patience.as_secs()))),
     }
 }

@@ -24,6 +24,9 @@ use crate::{
 /// How soon a chunk is wanted by who reads along.
 const TAILED: Duration = Duration::from_millis(200);
 
+/// How many chunks in a row a server may refuse before the rest of the log stays here.
+const REFUSALS: u32 = 5;
+
 /// Where one log stands.
 #[derive(Debug)]
 pub struct Upload {
@@ -32,6 +35,8 @@ pub struct Upload {
     settings: LogSettings,
     next: Instant,
     broken: bool,
+    /// Chunks in a row that were refused.
+    refusals: u32,
 }
 
 /// Why no more is sent for now.
@@ -49,7 +54,7 @@ impl Upload {
     /// From the beginning: a server that has more says so.
     pub fn new(settings: LogSettings) -> Self {
         let chunk = log::CHUNK_BYTES;
-        Upload { have: 0, chunk, settings, next: Instant::now(), broken: false }
+        Upload { have: 0, chunk, settings, next: Instant::now(), broken: false, refusals: 0 }
     }
 
     /// Bytes that the server has.
@@ -99,12 +104,16 @@ impl Upload {
                     self.settings.interval_ms = interval.clamp(50, 60_000);
                 }
                 self.next = Instant::now() + Duration::from_millis(self.settings.interval_ms);
+                self.refusals = 0;
                 if let Some(body) = &answer.body {
                     self.have = body.have.min(length);
                 }
                 Ok(answer.body)
             }
-            Err(refused) => self.refused(refused, length, execution).map(|()| None),
+            Err(refused) => {
+                self.next = Instant::now() + Duration::from_millis(self.settings.interval_ms);
+                self.refused(refused, length, execution).map(|()| None)
+            }
         }
     }
 
@@ -140,7 +149,17 @@ impl Upload {
                 warn!(execution.id = %execution, "The server takes no more of the log: {refused}");
                 self.broken = true;
             }
-            _ => return Err(SpoolError::Refused(Box::new(refused))),
+            // Not ours any more, or not wanted now: the reports say what follows from it.
+            401 | 403 => return Err(SpoolError::Refused(Box::new(refused))),
+            412 if refused.code() == "stale_execution" => {
+                return Err(SpoolError::Refused(Box::new(refused)));
+            }
+            // Something on the way harmed it, perhaps. The work is well either way.
+            _ => {
+                self.refusals += 1;
+                self.broken = self.refusals > REFUSALS;
+                warn!(execution.id = %execution, broken = self.broken, "The server did not take a chunk: {refused}");
+            }
         }
         Ok(())
     }

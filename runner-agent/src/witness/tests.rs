@@ -37,6 +37,7 @@ fn expected() -> Expected {
         runner: RUNNER.parse().unwrap(),
         runner_key: "ab".repeat(32),
         job: JOB.parse().unwrap(),
+        kind: JobKind::Plan,
     }
 }
 
@@ -220,4 +221,12 @@ fn what_a_stranger_signed_is_refused() {
     let mut entry = honest;
     entry.inclusion.path[0] = "00".repeat(32);
     assert_eq!(rule(&witness, &entry).as_deref(), Some("inclusion"));
+}
+
+#[test]
+fn a_manifest_of_another_kind_than_the_offer_is_refused() {
+    let (_dir, witness) = witness();
+    let build = Expected { kind: JobKind::Build, ..expected() };
+    let refused = witness.verify(&Log::of(5, 1).claimed(None, |_| {}), &build, &keys(), now());
+    assert_eq!(refused.unwrap_err().rule, "kind");
 }

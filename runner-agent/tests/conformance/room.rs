@@ -12,6 +12,7 @@ use domain::{
 };
 use runner_agent::{
     artifacts::{ARTIFACT_TYPE, Descriptor, ImageManifest, LAYER_TYPE, Layout, pack, sha256},
+    journal::Stop,
     plugins::{Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Sink, Stream, run},
 };
 use schemas::{
@@ -75,7 +76,7 @@ impl Sink for Heard {
         self.lines.push((stream, line));
     }
 
-    fn child(&mut self, pid: u32) -> io::Result<()> {
+    fn child(&mut self, pid: u32, _: Stop) -> io::Result<()> {
         self.children.push(pid);
         Ok(())
     }

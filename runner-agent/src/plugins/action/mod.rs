@@ -21,9 +21,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    contract::{Outcome, PluginError, Sink, Stream},
+    contract::{Outcome, PluginError, Sink},
     plugin::{Description, Doing, Halt, Outputs, Plugin, Work},
-    process::{self, Spec},
+    process::{self, Ended, Spec},
     source,
     work::write_private,
 };
@@ -123,23 +123,18 @@ async fn run(
     }
     let dir = step.artifact.as_ref().and_then(|digest| source::dir_of(work, digest));
     let dir = dir.unwrap_or_else(|| work.source.clone());
-    let spec = Spec { program, args, dir, env, stop: Signal::SIGTERM };
+    let limit = step.timeout_ms.map(Duration::from_millis);
+    let spec = Spec { program, args, dir, env, stop: Signal::SIGTERM, limit };
     let what = format!("step {}", step.name);
     let ended = process::run(&spec, work, sink, |sink, stream, line| sink.line(stream, line));
-    let ended = match step.timeout_ms {
-        None => ended.await,
-        Some(limit) => match tokio::time::timeout(Duration::from_millis(limit), ended).await {
-            Ok(ended) => ended,
-            Err(_) => {
-                let detail = format!("{what} took longer than {limit} ms");
-                sink.line(Stream::Runner, detail.as_bytes());
-                let reason = FailureReason::TimedOut;
-                let outcome = Outcome::Failed { reason, exit_code: None, signal: None, detail };
-                return Err(Halt::Outcome(outcome));
-            }
-        },
-    };
-    ended?.well(&what)?;
+    let ended = ended.await?;
+    if ended == Ended::Late {
+        let detail = format!("{what} took longer than {} ms", step.timeout_ms.unwrap_or_default());
+        let reason = FailureReason::TimedOut;
+        let outcome = Outcome::Failed { reason, exit_code: None, signal: None, detail };
+        return Err(Halt::Outcome(outcome));
+    }
+    ended.well(&what)?;
     output_file::read(&output)
         .map_err(|why| PluginError::PluginFailed(format!("the outputs of {what}: {why}")).into())
 }

@@ -50,7 +50,7 @@ impl Channel {
     ) -> Result<Self, Halt> {
         let (args, env) = (Vec::new(), BTreeMap::new());
         let dir = work.job.work_dir.clone();
-        let spec = Spec { program, args, dir, env, stop: Signal::SIGTERM };
+        let spec = Spec { program, args, dir, env, stop: Signal::SIGTERM, limit: None };
         let (mut child, group) = process::spawn(&spec, work, Stdio::piped(), sink).await?;
         let (Some(from), Some(complaints)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(PluginError::PluginFailed("it has no pipes".into()).into());

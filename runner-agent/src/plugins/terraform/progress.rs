@@ -2,7 +2,10 @@
 
 use serde::Deserialize;
 
-use crate::plugins::contract::{Sink, Stream};
+use crate::plugins::{
+    contract::{Sink, Stream},
+    process::LINE_LIMIT,
+};
 
 /// With the phases around it this stays below what a job may have.
 const PHASES: usize = 50;
@@ -15,6 +18,8 @@ const DETAIL_LIMIT: usize = 300;
 #[derive(Default)]
 pub(super) struct Progress {
     phases: usize,
+    /// A message that was cut goes on in the lines that follow.
+    goes_on: bool,
     first_error: Option<String>,
 }
 
@@ -48,6 +53,11 @@ struct Diagnostic {
 
 impl Progress {
     pub(super) fn line(&mut self, line: &[u8], sink: &mut dyn Sink) {
+        let dropped = self.goes_on;
+        self.goes_on = line.len() >= LINE_LIMIT && (dropped || line.starts_with(b"{"));
+        if dropped {
+            return;
+        }
         let Ok(said) = serde_json::from_slice::<Message>(line) else {
             // Broken JSON could be the values of outputs; a provider's own chatter is not JSON at all.
             if !line.starts_with(b"{") {
@@ -87,5 +97,51 @@ impl Progress {
             let name: String = resource.addr.chars().take(NAME_LIMIT).collect();
             sink.phase(&name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use schemas::runner::ArtifactReport;
+    use serde_json::{Map, Value};
+
+    use super::*;
+    use crate::{journal::Stop, plugins::PlanRecord};
+
+    #[derive(Default)]
+    struct Lines(Vec<Vec<u8>>);
+
+    impl Sink for Lines {
+        fn phase(&mut self, _: &str) {}
+        fn line(&mut self, _: Stream, bytes: &[u8]) {
+            self.0.push(bytes.to_vec());
+        }
+        fn child(&mut self, _: u32, _: Stop) -> io::Result<()> {
+            Ok(())
+        }
+        fn plan(&mut self, _: PlanRecord) -> io::Result<()> {
+            Ok(())
+        }
+        fn outputs(&mut self, _: Map<String, Value>) -> io::Result<()> {
+            Ok(())
+        }
+        fn artifact(&mut self, _: ArtifactReport) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn no_piece_of_a_message_that_was_cut_is_shown() {
+        let (mut progress, mut sink) = (Progress::default(), Lines::default());
+        let mut first = br#"{"type":"outputs","outputs":{"a":{"value":""#.to_vec();
+        first.resize(LINE_LIMIT, b's');
+        progress.line(&first, &mut sink);
+        progress.line(&vec![b's'; LINE_LIMIT], &mut sink);
+        progress.line(br#"the end of a value"}}}"#, &mut sink);
+        assert!(sink.0.is_empty());
+        progress.line(b"a provider's own word", &mut sink);
+        assert_eq!(sink.0, [b"a provider's own word"]);
     }
 }

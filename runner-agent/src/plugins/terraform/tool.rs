@@ -48,7 +48,7 @@ pub(super) async fn find(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Tool, H
     let env = BTreeMap::from([("CHECKPOINT_DISABLE".to_owned(), "1".to_owned())]);
     let args = vec!["version".into(), "-json".into()];
     let dir = work.job.work_dir.clone();
-    let spec = Spec { program: path.clone(), args, dir, env, stop: Signal::SIGINT };
+    let spec = Spec { program: path.clone(), args, dir, env, stop: Signal::SIGINT, limit: None };
     let mut said = Vec::new();
     let ended = process::run(&spec, work, sink, |sink, stream, line| match stream {
         Stream::Out => said.extend_from_slice(line),

@@ -134,6 +134,7 @@ impl Workspace<'_> {
             env,
             // As from a keyboard: providers ignore it, so that Terraform can end what it has begun.
             stop: Signal::SIGINT,
+            limit: None,
         }
     }
 

@@ -99,3 +99,72 @@ fn a_claim_that_came_to_nothing_leaves_nothing() {
     assert_eq!(known(&[claiming(), gone]), []);
     assert_eq!(known(&[claiming(), claimed(), Fact::Abandoned { job, claim_id, why }]), []);
 }
+
+#[tokio::test]
+async fn what_a_dead_shim_left_behind_gets_its_own_signal_and_its_own_time() {
+    use std::os::unix::process::CommandExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let saved = dir.path().join("saved");
+    // Terraform lets its providers go on at SIGINT, and loses what they do at SIGTERM.
+    let script = r#"trap 'sleep 1; echo saved > "$0"; exit' INT; echo ready > "$0.ready"; while :; do sleep 0.1; done"#;
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", script])
+        .arg(&saved)
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let process = Process::of(child.id()).unwrap();
+    while !dir.path().join("saved.ready").exists() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let stop = Stop { signal: "SIGINT".into(), grace_ms: 20_000 };
+    let child_began = Fact::Child { execution: execution(), process: process.clone(), stop };
+    let facts = [claiming(), claimed(), spawning(), spawned(dead()), child_began];
+    end_orphans(&known(&facts)[0]);
+    while process.lives() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(fs::read_to_string(saved).unwrap(), "saved\n");
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_child_of_an_older_journal_is_stopped_patiently() {
+    let line = r#"{"at":"2026-01-01T00:00:00Z","entry":"child","execution":"exe_01ARZ3NDEKTSV4RRFFQ69G5FAV",
+        "process":{"pid":1,"start_time":1,"boot_id":"x"}}"#;
+    let entry: Entry = serde_json::from_str(line).unwrap();
+    assert!(matches!(entry.fact, Fact::Child { stop, .. } if stop == Stop::default()));
+}
+
+#[test]
+fn what_a_former_agent_gave_up_is_looked_for_again_until_its_shim_lives() {
+    let (job, claim_id, why) = (job(), CLAIM.to_owned(), "x".to_owned());
+    let given_up = Fact::Abandoned { job, claim_id, why };
+    let child = Fact::Child { execution: execution(), process: me(), stop: Stop::default() };
+    let left = |shim: Process, last: &[Fact]| {
+        let facts =
+            [&[claiming(), claimed(), spawning(), spawned(shim), child.clone()], last].concat();
+        left_behind(facts.into_iter().map(|fact| Entry { at: host::now(), fact }))
+    };
+    let found = left(dead(), std::slice::from_ref(&given_up));
+    assert_eq!(found[0].children[0].0, me());
+    assert_eq!(
+        left(me(), std::slice::from_ref(&given_up)),
+        [],
+        "a shim that lives ends its own children"
+    );
+    assert_eq!(left(dead(), &[]), [], "it is not given up yet");
+}
+
+#[test]
+fn a_shim_that_was_given_up_is_told_so_by_the_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = crate::journal::Journal::open(&Data::open(dir.path()).unwrap()).unwrap();
+    for fact in [claiming(), claimed(), spawning(), spawned(me())] {
+        journal.write(fact).unwrap();
+        assert!(!journal.gave_up(execution()).unwrap());
+    }
+    let (job, claim_id, why) = (job(), CLAIM.to_owned(), "x".to_owned());
+    journal.write(Fact::Abandoned { job, claim_id, why }).unwrap();
+    assert!(journal.gave_up(execution()).unwrap());
+}

@@ -92,6 +92,18 @@ async fn a_log_that_the_server_knows_otherwise_is_left_alone() {
 }
 
 #[tokio::test]
+async fn a_chunk_that_something_on_the_way_harmed_is_sent_again_and_ends_nothing() {
+    const HARMED: &str = r#"400 Bad Request|{"code":"bad_request"}"#;
+    let mut spool = spool(1_000);
+    let ranges = push(&mut spool, vec![HARMED, HARMED, r#"202 Accepted|{"have":1000}"#]).await;
+    assert_eq!(ranges, ["bytes 0-999/*"; 3]);
+    assert!(!spool.upload.is_broken());
+    spool.upload.rewind(0);
+    push(&mut spool, vec![HARMED; 6]).await;
+    assert!(spool.upload.is_broken(), "not for ever");
+}
+
+#[tokio::test]
 async fn a_stale_execution_is_told_to_the_caller() {
     let mut spool = spool(1_000);
     let (client, _) = scripted(vec![r#"412 Precondition Failed|{"code":"stale_execution"}"#]).await;

@@ -1,0 +1,193 @@
+//! An agent between its journal and a scripted server.
+use schemas::runner::{ExecutionState, Exit, FailureReason, Outcome};
+
+use super::{
+    adopt::{Known, Stage, open_ends},
+    *,
+};
+use crate::{client::scripted::scripted, witness::Verified};
+
+const ID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+const CLAIM: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+
+fn job() -> JobId {
+    format!("job_{ID}").parse().unwrap()
+}
+
+fn execution() -> ExecutionId {
+    format!("exe_{ID}").parse().unwrap()
+}
+
+fn another() -> ExecutionId {
+    "exe_01ARZ3NDEKTSV4RRFFQ69G5FAW".parse().unwrap()
+}
+
+/// An agent whose server says these, and what it was asked.
+async fn agent(
+    answers: Vec<&'static str>,
+) -> (tempfile::TempDir, Arc<Agent>, Arc<Mutex<Vec<String>>>) {
+    let (dir, agent, asked, signals) = agent_with_signals(answers).await;
+    // The sender of a real agent lives as long as its process.
+    std::mem::forget(signals);
+    (dir, agent, asked)
+}
+
+pub(super) async fn agent_with_signals(
+    answers: Vec<&'static str>,
+) -> (tempfile::TempDir, Arc<Agent>, Arc<Mutex<Vec<String>>>, watch::Sender<Stopping>) {
+    let dir = tempfile::tempdir().unwrap();
+    let data = Data::open(dir.path()).unwrap();
+    let (client, asked) = scripted(answers).await;
+    let keys = Keys::open(&data).unwrap();
+    let identity = Identity {
+        runner: format!("rnr_{ID}").parse().unwrap(),
+        mode: RunnerMode::Install,
+        install: None,
+        log_id: "log".into(),
+        server: client.base().into(),
+        trust: crate::tls::Trust::Public,
+    };
+    let server_keys = KeyList {
+        version: 1,
+        log_id: "log".into(),
+        issued_at: crate::host::now(),
+        keys: Vec::new(),
+    };
+    let settings =
+        Settings { slots: 1, plugin_dir: "/none".into(), policy: None, pass_env: Vec::new() };
+    let (sender, stopping) = watch::channel(Stopping::No);
+    let agent = Agent::new((data, keys, identity), client, server_keys, settings, stopping);
+    (dir, agent.unwrap(), asked, sender)
+}
+
+fn claimed(agent: &Agent) {
+    let (job, execution, claim_id) = (job(), execution(), CLAIM.to_owned());
+    agent.journal.write(Fact::Claiming { job, claim_id: claim_id.clone() }).unwrap();
+    agent.journal.write(Fact::Claimed { job, execution, claim_id, attempt: 1 }).unwrap();
+}
+
+fn known(stage: Stage) -> Known {
+    let (job, execution, claim_id) = (job(), Some(execution()), CLAIM.to_owned());
+    Known { job, execution, claim_id, stage, children: Vec::new() }
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..500 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{what}");
+}
+
+fn exit() -> Exit {
+    let (outcome, reason) = (Outcome::Failed, Some(FailureReason::SpawnFailed));
+    Exit { outcome, code: None, signal: None, reason }
+}
+
+#[tokio::test]
+async fn an_execution_gives_up_its_own_place_and_no_other() {
+    let (_dir, agent, _) = agent(vec![]).await;
+    let held = Attended { execution: Some(another()), ..Attended::default() };
+    agent.state().running.insert(job(), held);
+    agent.release(job(), Some(execution()));
+    agent.note(job(), Some(execution()), |attended| attended.log_len = 9);
+    agent.release(job(), None);
+    assert_eq!(agent.state().running[&job()].log_len, 0);
+    agent.release(job(), Some(another()));
+    assert!(agent.state().running.is_empty());
+}
+
+#[tokio::test]
+async fn a_log_that_somebody_removed_does_not_keep_an_execution_open() {
+    let (_dir, agent, _) = agent(vec![r#"202 Accepted|{"job_state":"failed","have":0}"#]).await;
+    claimed(&agent);
+    agent.data.job(execution()).create().unwrap();
+    let last = format!(
+        r#"{{"execution":"{}","seq":1,"type":"finished","payload":{{"outcome":"failed","log_len":9,"log_sha256":"ab"}},"log_len":9}}"#,
+        execution()
+    );
+    data::replace(&agent.data.job(execution()).reports(), (last + "\n").as_bytes()).unwrap();
+    attend::begin(&agent, known(Stage::Exited(exit())));
+    until("the execution to end", || agent.state().running.is_empty()).await;
+    assert_eq!(open_ends(&agent).unwrap(), [], "it is reported");
+}
+
+#[tokio::test]
+async fn work_whose_shim_had_no_disk_to_begin_is_reported_from_the_journal() {
+    let (_dir, agent, asked) = agent(vec![r#"200 OK|{"job_state":"failed"}"#]).await;
+    claimed(&agent);
+    attend::begin(&agent, known(Stage::Exited(exit())));
+    until("the execution to end", || agent.state().running.is_empty()).await;
+    assert_eq!(open_ends(&agent).unwrap(), []);
+    let asked = asked.lock().unwrap();
+    assert!(asked[0].contains("spawn_failed"), "{asked:?}");
+}
+
+fn verified() -> Verified {
+    let manifest = serde_json::json!({
+        "version": 1, "job": job(), "kind": "apply", "class": "mutating",
+        "plugin": {"name": "terraform_module", "version": "1"}, "inputs": {},
+        "limits": {"output_bytes": 1}, "timeouts": {"deadline_ms": 1, "grace_ms": 1},
+    });
+    let now = crate::host::now();
+    let digest = format!("sha256:{:064}", 0);
+    let grant = serde_json::json!({
+        "version": 1, "log_id": "log", "manifest": digest, "job": job(), "execution": execution(),
+        "attempt": 1, "runner": format!("rnr_{ID}"), "runner_key": "ab".repeat(32),
+        "fence": {"epoch": 1, "position": 4}, "issued_at": now, "deadline": now,
+    });
+    Verified {
+        manifest: serde_json::from_value(manifest).unwrap(),
+        digest: digest.parse().unwrap(),
+        manifest_bytes: Vec::new(),
+        grant: serde_json::from_value(grant).unwrap(),
+        grant_bytes: Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn a_persons_yes_does_not_overrule_what_was_forbidden_while_they_thought() {
+    let (dir, agent, _) = agent(vec![]).await;
+    let rule = |agent: &Agent| claim::still_allowed(agent, verified()).err().map(|no| no.rule);
+    assert_eq!(rule(&agent), None);
+    crate::switch::disable(&agent.data, "freeze", false).unwrap();
+    assert_eq!(rule(&agent).as_deref(), Some("disabled"));
+    crate::switch::enable(&agent.data).unwrap();
+    let policy = dir.path().join("policy.toml");
+    std::fs::write(&policy, "version = 1\nkinds = [\"plan\"]").unwrap();
+    let mut agent = Arc::into_inner(agent).unwrap();
+    agent.settings.policy = Some(policy);
+    assert_eq!(rule(&agent).as_deref(), Some("kinds"));
+}
+
+#[tokio::test]
+async fn an_execution_that_was_claimed_here_before_is_known() {
+    let (_dir, agent, _) = agent(vec![]).await;
+    claimed(&agent);
+    let entries = agent.journal.read().unwrap();
+    assert!(claim::is_known(&entries, execution()) && !claim::is_known(&entries, another()));
+}
+
+#[tokio::test]
+async fn a_shim_that_is_gone_without_a_word_frees_its_place_for_a_later_one() {
+    let (_dir, agent, _) = agent(vec![]).await;
+    let dead = Process { start_time: 1, ..Process::of(std::process::id()).unwrap() };
+    let known = known(Stage::Spawned(dead));
+    assert_eq!(known.state(&agent.data), ExecutionState::Unknown);
+    attend::begin(&agent, known);
+    until("the execution to end", || agent.state().running.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_hook_that_does_not_read_has_its_time_and_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("policy.toml");
+    std::fs::write(&path, "version = 1\nveto = [\"/bin/sleep\", \"600\"]").unwrap();
+    let policy = crate::policy::Policy::read(Some(&path)).unwrap();
+    // More than a pipe holds.
+    let verified = Verified { manifest_bytes: vec![b' '; 1 << 20], ..verified() };
+    let refused = spawn::veto(&policy, &verified, Duration::from_secs(1)).await.unwrap_err();
+    assert!(refused.detail.contains("longer than 1 s"), "{}", refused.detail);
+}
