@@ -139,3 +139,119 @@ fn a_killed_child_fails_its_job_with_the_signal() {
     let spoken = events.replace(['\\', ' '], "");
     assert!(spoken.contains("job.failed") && spoken.contains("\"signal\":9"), "{events}");
 }
+
+/// The shim of a job.
+fn shim_of(job: &str) -> String {
+    let found = tests::stdout_of(Command::new("pgrep").args(["-f", &format!("shim.*{job}")]));
+    found.split_whitespace().next().unwrap().to_string()
+}
+
+fn signal(name: &str, pid: &str) {
+    assert!(Command::new("kill").args([name, pid]).status().unwrap().success());
+}
+
+fn has_happened(server: &Server, job: &str, event: &str) -> bool {
+    let events = server.ask(&["audit", "events", "--stream", &format!("job/{job}")]);
+    events.to_string().contains(event)
+}
+
+#[test]
+fn of_a_job_whose_shim_was_killed_only_a_person_can_say_how_it_ended() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let (server, runner) = provisioning(60);
+    let job = applying(&server);
+    let shim = shim_of(&job);
+    until("the effect to begin", LATER, || {
+        let log = server.stead_for_people().args(["jobs", "logs", &job]).output().unwrap();
+        String::from_utf8_lossy(&log.stdout).contains("working for")
+    });
+    signal("-KILL", &shim);
+    until("nobody to know", LATER, || has_happened(&server, &job, "job.outcome_unknown"));
+    assert_eq!(server.ask(&["jobs", "show", &job])["state"], "outcome_unknown");
+    // Nothing of it goes on behind the person's back.
+    let left = format!("terraform.*{}", runner.data().display());
+    until("what the shim left behind to be gone", LATER, || {
+        !Command::new("pgrep").args(["-f", &left]).output().unwrap().status.success()
+    });
+    server.ask(&[
+        "jobs",
+        "resolve",
+        &job,
+        "--verdict",
+        "failed",
+        "--reason",
+        "the ledger is empty",
+    ]);
+    assert_eq!(ended(&server)["state"], "failed");
+    assert!(has_happened(&server, &job, "job.outcome_resolved"));
+    assert!(runner.ledger().is_empty(), "{:?}", runner.ledger());
+}
+
+#[test]
+fn a_supervisor_that_was_frozen_goes_on_with_the_same_execution() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let (server, runner) = provisioning(3);
+    let job = applying(&server);
+    let pid = runner.pid().to_string();
+    signal("-STOP", &pid);
+    until("the silence to be noticed", LATER, || has_happened(&server, &job, "job.disconnected"));
+    signal("-CONT", &pid);
+    let run = ended(&server);
+    assert_eq!(run["state"], "succeeded", "{run:#}");
+    let events = server.ask(&["audit", "events", "--stream", &format!("job/{job}")]);
+    assert_eq!(events.to_string().matches("job.claimed").count(), 1, "one execution only");
+    each_effect_once(&runner);
+}
+
+#[test]
+fn a_supervisor_that_is_told_to_quit_stops_its_jobs_and_says_so() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let (server, mut runner) = provisioning(60);
+    let job = applying(&server);
+    signal("-QUIT", &runner.pid().to_string());
+    let status = until_some("the runner to end", LATER, || runner.ended());
+    assert!(status.success(), "{status}");
+    let events = server.ask(&["audit", "events", "--stream", &format!("job/{job}")]).to_string();
+    assert!(events.contains("job.failed") && events.contains("agent_stopped"), "{events}");
+}
+
+#[test]
+fn a_supervisor_that_is_told_to_quit_without_a_server_ends_and_the_next_one_says_so() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let (mut server, mut runner) = provisioning(60);
+    let job = applying(&server);
+    server.kill();
+    signal("-QUIT", &runner.pid().to_string());
+    let status = until_some("the runner to end", LATER, || runner.ended());
+    assert!(status.success(), "{status}");
+    server.restart();
+    runner.restart();
+    until("the end to be told", LATER, || has_happened(&server, &job, "agent_stopped"));
+}
+
+#[test]
+fn a_second_sigterm_leaves_at_once_and_what_runs_goes_on() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let (server, mut runner) = provisioning(8);
+    let job = applying(&server);
+    runner.drain();
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(runner.ended().is_none(), "it waits for its job");
+    runner.drain();
+    let status = until_some("the runner to end", Duration::from_secs(5), || runner.ended());
+    assert!(status.success(), "{status}");
+    assert!(!shim_of(&job).is_empty(), "its job goes on");
+    runner.restart();
+    assert_eq!(ended(&server)["state"], "succeeded");
+    each_effect_once(&runner);
+}

@@ -19,6 +19,13 @@ const KEPT: &str = "kept-4f1d8a90c2b7e653";
 /// Given to every job.
 const PASSED: &str = "passed/9b0e+77a1=d4c8f2";
 
+/// Given to every job, and as long as a session token is: tools wrap it.
+const TOKEN: &str = concat!(
+    "token-0b9d4a1e7c52f86303c1d8f5a29e64b77e10b3c94d5f28a6c0e7913fb28d645a1f7c30e9b6d2485a",
+    "9c1e04f7b3a86d25e8f10c7b94a3d6521b0e8f97c4d3a6057f29e1b8c40d96a3e57b1f08d2c694ae730b85f1",
+    "6d20c9e7a4b183f5d06c7e29b1f4a8530d9e6c7f21b4a803e5d79c6f12a0b48e3d75c9f601b2a4e8d37c5096f",
+);
+
 /// Every way in which a job of this test writes the secret that it was given.
 const ECHOES: &str = r#"
 echo "plain: $STEAD_CANARY_PASSED"
@@ -26,6 +33,8 @@ echo "in base64: $(printf %s "$STEAD_CANARY_PASSED" | base64)"
 echo "in base64, moved: $(printf 'x%s' "$STEAD_CANARY_PASSED" | base64)"
 echo "in hexadecimal: $(printf %s "$STEAD_CANARY_PASSED" | od -An -tx1 | tr -d ' \n')"
 echo "to the other stream: $STEAD_CANARY_PASSED" >&2
+printf %s "$STEAD_CANARY_TOKEN" | base64
+printf %s "$STEAD_CANARY_TOKEN" | od -An -tx1
 env
 printf %s "$STEAD_CANARY_PASSED" > "$TMPDIR/left-behind"
 printf %s "$STEAD_CANARY_PASSED" > "$HOME/left-behind"
@@ -49,6 +58,14 @@ fn patterns() -> Vec<(String, Vec<u8>)> {
             all.push((format!("{secret} {how}, dumped"), hex(&text).into_bytes()));
             all.push((format!("{secret} {how}"), text.into_bytes()));
         }
+    }
+    let wrapped = stdout_of(Command::new("sh").args(["-c", "printf %s \"$0\" | base64", TOKEN]));
+    let spaced =
+        stdout_of(Command::new("sh").args(["-c", "printf %s \"$0\" | od -An -tx1", TOKEN]));
+    assert!(wrapped.lines().count() > 3, "it is long enough to be wrapped");
+    all.push(("the token".into(), TOKEN.into()));
+    for line in wrapped.lines().chain(spaced.lines()).filter(|line| line.len() > 40) {
+        all.push((format!("the token's line {line}"), line.trim().into()));
     }
     all
 }
@@ -138,6 +155,7 @@ fn a_canary_is_nowhere() {
         .env("RUST_LOG", "debug,hyper=info,h2=info,rustls=info")
         .env("STEAD_CANARY_KEPT", KEPT)
         .pass("STEAD_CANARY_PASSED", PASSED)
+        .pass("STEAD_CANARY_TOKEN", TOKEN)
         .start(&server, enrolment);
     until_some("the provision run", SOON, || {
         server.ask(&["runs", "list", "--install", "acme"]).as_array()?.first().cloned()
