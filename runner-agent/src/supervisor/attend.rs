@@ -302,6 +302,10 @@ impl Attendance {
                 let before = self.upload.have();
                 match self.send_log(true).await {
                     Ok(()) if length >= *log_len => {}
+                    // The log is sealed, or the job another's: the answer to the last word says which.
+                    Err(SpoolError::Refused(refused)) if refused.status == 412 => {
+                        self.upload.give_up();
+                    }
                     Err(SpoolError::Refused(refused)) => return self.mend(*refused).await,
                     // Somebody removed or cut it: the server seals what it has.
                     Ok(()) | Err(SpoolError::Disk(_)) => {

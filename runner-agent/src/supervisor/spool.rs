@@ -67,6 +67,11 @@ impl Upload {
         self.broken
     }
 
+    /// Send no more of it.
+    pub fn give_up(&mut self) {
+        self.broken = true;
+    }
+
     /// The server said how much it has.
     pub fn rewind(&mut self, have: u64) {
         self.have = have;
@@ -150,10 +155,7 @@ impl Upload {
                 self.broken = true;
             }
             // Not ours any more, or not wanted now: the reports say what follows from it.
-            401 | 403 => return Err(SpoolError::Refused(Box::new(refused))),
-            412 if refused.code() == "stale_execution" => {
-                return Err(SpoolError::Refused(Box::new(refused)));
-            }
+            401 | 403 | 412 => return Err(SpoolError::Refused(Box::new(refused))),
             // Something on the way harmed it, perhaps. The work is well either way.
             _ => {
                 self.refusals += 1;

@@ -106,7 +106,7 @@ async fn a_chunk_that_something_on_the_way_harmed_is_sent_again_and_ends_nothing
 #[tokio::test]
 async fn a_stale_execution_is_told_to_the_caller() {
     let mut spool = spool(1_000);
-    let (client, _) = scripted(vec![r#"412 Precondition Failed|{"code":"stale_execution"}"#]).await;
+    let (client, _) = scripted(vec![r#"412 Precondition Failed|{"code":"fenced_out"}"#]).await;
     let refused = spool.upload.push(&client, spool.ids, &spool.dir, true).await;
     assert!(matches!(refused, Err(SpoolError::Refused(refused)) if refused.status == 412));
 }
