@@ -191,3 +191,48 @@ async fn a_hook_that_does_not_read_has_its_time_and_no_more() {
     let refused = spawn::veto(&policy, &verified, Duration::from_secs(1)).await.unwrap_err();
     assert!(refused.detail.contains("longer than 1 s"), "{}", refused.detail);
 }
+
+fn opened() -> SessionOpened {
+    SessionOpened {
+        session_id: format!("ses_{ID}").parse().unwrap(),
+        generation: 1,
+        wait_s: 50,
+        lease_s: 60,
+        log: LogSettings::default(),
+        resume: Vec::new(),
+        server_time: crate::host::now(),
+    }
+}
+
+#[tokio::test]
+async fn a_session_asks_for_the_servers_keys_anew() {
+    let answer = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap());
+    let none = r#"404 Not Found|{"code":"not_found"}"#;
+    let (_dir, agent, asked) = agent(vec![answer.leak(), none]).await;
+    session::open(&agent).await.unwrap();
+    until("the keys to be asked for", || asked.lock().unwrap().len() == 2).await;
+    assert!(asked.lock().unwrap()[1].contains(schemas::keys::KEYS_PATH));
+}
+
+#[tokio::test]
+async fn a_claim_that_fails_here_is_settled_with_another_session() {
+    let (_dir, agent, _) = agent(vec![]).await;
+    agent.state().session = Some(opened());
+    // A disk that takes no line.
+    let journal = agent.data.path("journal.ndjson");
+    std::fs::remove_file(&journal).unwrap();
+    std::fs::create_dir(&journal).unwrap();
+    claim::offered(&agent, job(), JobKind::Plan);
+    until("the claim to fail", || agent.state().session.is_none()).await;
+    assert!(agent.state().running.is_empty());
+}
+
+#[tokio::test]
+async fn nothing_is_claimed_once_the_host_wants_an_end() {
+    let (_dir, agent, asked, signals) = agent_with_signals(vec![]).await;
+    agent.state().session = Some(opened());
+    claim::offered(&agent, job(), JobKind::Plan);
+    signals.send(Stopping::Drain).unwrap();
+    until("the offer to lapse", || agent.state().running.is_empty()).await;
+    assert!(asked.lock().unwrap().is_empty() && agent.state().session.is_some());
+}
