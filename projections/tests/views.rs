@@ -4,9 +4,14 @@ mod support;
 
 use std::time::Duration;
 
+use domain::{
+    access::{Access, AccessCommand, PrincipalKind, Role},
+    app::{App, AppCommand},
+    ids::{AppId, PrincipalId},
+};
 use projections::{Progress, Projections, rebuild, verify};
 use sqlx::Row;
-use support::{Noise, database, dump, names, open, rows, same, verified};
+use support::{Noise, database, dump, names, open, rows, same, tell, ulid, verified};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -232,27 +237,35 @@ async fn deleting_all_views_loses_nothing() {
 #[tokio::test]
 async fn a_row_that_was_repaired_stays_repaired() {
     let database = database().await;
+    let (ann, shop) = (PrincipalId(ulid(1)), AppId(ulid(2)));
     let log = open(&database).await;
-    let views = Projections::start(&log).await.unwrap();
-    let mut noise = Noise::new(13);
-    noise.write(&log, 100).await;
+    let (now, views) = (log.clock().now(), Projections::start(&log).await.unwrap());
+    let add = AccessCommand::AddPrincipal { kind: PrincipalKind::Person, name_ref: None };
+    tell::<Access>(&log, ann, now, add).await;
+    tell::<App>(&log, shop, now, AppCommand::Create { name: "shop".into() }).await;
     views.wait_for(log.position(), LONG).await.unwrap();
     drop((views, log));
-    let damage = "update view_tokens set \
-           data = replace(data::text, '\"issued_at\":\"2', '\"issued_at\":\"1')::json; \
+    let damage = "update view_principals set data = replace(data::text, '\"person\"', '\"service\"')::json; \
          update view_apps set data = replace(data::text, '\"shop\"', '\"shed\"')::json";
     sqlx::raw_sql(damage).execute(&database.pool).await.unwrap();
+
+    // A server that starts, and goes on from the damaged rows.
     let log = open(&database).await;
     let views = Projections::start(&log).await.unwrap();
-    noise.write(&log, 60).await;
-    views.wait_for(log.position(), LONG).await.unwrap();
-    for name in ["tokens", "apps"] {
+    let goes_on = async |role: Role, bundle: &str| {
+        tell::<Access>(&log, ann, now, AccessCommand::GrantRole { role }).await;
+        let bundle = format!("sha256:{bundle:0>64}").parse().unwrap();
+        let publish = AppCommand::Publish { bundle, components: vec![] };
+        tell::<App>(&log, shop, now, publish).await;
+        views.wait_for(log.position(), LONG).await.unwrap();
+    };
+    goes_on(Role::Approver, "1").await;
+    for name in ["principals", "apps"] {
         assert_ne!(verify(&database.pool, name, |_| {}).await.unwrap().differences, [], "{name}");
         rebuild(&database.pool, name, |_| {}).await.unwrap();
     }
     verified(&database.pool).await;
-    noise.write(&log, 60).await;
-    views.wait_for(log.position(), LONG).await.unwrap();
+    goes_on(Role::Viewer, "2").await;
     verified(&database.pool).await;
 }
 
