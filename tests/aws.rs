@@ -25,7 +25,8 @@ fn planned(server: &Server) -> Value {
             step.is_some_and(|step| step["state"] == "waiting_for_approval")
         };
         if waits("sandbox") {
-            let words = ["--step", "sandbox", "--reason", "the base is not what is tested"];
+            let words =
+                ["--step", "sandbox", "--all", "--reason", "the base is not what is tested"];
             server.ask(&[&["runs", "approve", "notes"], &words[..]].concat());
         }
         waits("bucket")
@@ -34,7 +35,7 @@ fn planned(server: &Server) -> Value {
 }
 
 fn approve(server: &Server) {
-    let words = ["--step", "bucket", "--reason", "the test says so", "--wait"];
+    let words = ["--step", "bucket", "--all", "--reason", "the test says so", "--wait"];
     let said = server.stead().args(["runs", "approve", "notes"]).args(words).output().unwrap();
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     succeeded(server, "notes");
@@ -113,14 +114,14 @@ fn a_bucket_and_a_role_are_made_changed_drifted_and_destroyed() {
     server.ask(&["installs", "deprovision", "notes", "--reason", "the end"]);
     let run = planned(&server);
     assert_eq!(changes(&run), (0, 0, 3), "{run:#}");
-    let words = ["--step", "bucket", "--reason", "the end"];
+    let words = ["--step", "bucket", "--all", "--reason", "the end"];
     server.ask(&[&["runs", "approve", "notes"], &words[..]].concat());
     let mut last = Value::Null;
     until("the end of the install", LATER, || {
         last = server.ask(&["runs", "show", "notes"]);
         let steps = last["dag"].as_array().unwrap();
         if steps.iter().any(|step| step["state"] == "waiting_for_approval") {
-            let word = ["runs", "approve", "notes", "--reason", "the end"];
+            let word = ["runs", "approve", "notes", "--all", "--reason", "the end"];
             let _said = server.stead().args(word).output().unwrap();
         }
         last["state"] == "succeeded" || last["state"] == "failed"

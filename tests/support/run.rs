@@ -15,7 +15,7 @@ pub fn finish(server: &Server, install: &str) -> Value {
     loop {
         let run = server.ask(&["runs", "show", install]);
         if run["state"] == "waiting_for_approval" {
-            let approve = ["runs", "approve", install, "--reason", "the test says so"];
+            let approve = ["runs", "approve", install, "--all", "--reason", "the test says so"];
             // Another plan may have come in between; the next turn sees it.
             let _said = server.stead().args(approve).output().unwrap();
         }

@@ -52,11 +52,12 @@ Examples:
         #[arg(long)]
         until_approval: bool,
     },
-    /// Say yes to the plans that wait, each by the digest that is shown
+    /// Say yes to plans that wait, each by its digest: shows each and asks, or takes the digests that you read
     #[command(after_help = "\
 Examples:
-  stead runs approve acme --reason 'read it, looks right'
-  stead runs approve run_01JD… --step network --digest sha256:… --reason 'CHG-1204'")]
+  stead runs approve acme --reason 'read it, looks right'       shows each plan and asks
+  stead runs approve acme --digest sha256:… --digest sha256:… --reason 'CHG-1204'
+  stead runs approve acme --all --reason 'a test account'       whatever waits, unread")]
     Approve(decide::Approve),
     /// Say no to a plan; what depends on its step is skipped
     #[command(
@@ -127,7 +128,10 @@ pub async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> {
         Runs::Retry { run, reason, wait } => {
             let run = find(&desk, &run).await?;
             let again = desk.client.retry_run(run, &Because { reason }).await?;
-            announce(&desk, &again, again.run, "Retrying as", wait).await
+            match again.run {
+                Some(run) => announce(&desk, &again, run, "Retrying as", wait).await,
+                None => desk.screen.one(&again, |_| "Nothing is left to do.\n".into()),
+            }
         }
     }
 }

@@ -1,10 +1,12 @@
 //! A person's word on plans.
+use std::io::IsTerminal as _;
+
 use clap::Args;
 use domain::digest::Digest;
 use schemas::control::runs::{ApproveRun, DenyRun, Run, Step};
 
-use super::{find, until_finished};
-use crate::{failure::Failure, settings::Desk};
+use super::{find, picture, until_finished};
+use crate::{failure::Failure, render::write, settings::Desk};
 
 #[derive(Debug, Args)]
 pub struct Approve {
@@ -16,9 +18,12 @@ pub struct Approve {
     /// Only this step: its name or id; without it every step that waits
     #[arg(long)]
     step: Option<String>,
-    /// The digest of the plan that you read: refused when it is another one by now
-    #[arg(long, requires = "step")]
-    digest: Option<Digest>,
+    /// The digest of a plan that you read; may be repeated; refused when it is another one by now
+    #[arg(long = "digest", value_name = "DIGEST")]
+    digests: Vec<Digest>,
+    /// Whatever waits now, read or not
+    #[arg(long, conflicts_with = "digests")]
+    all: bool,
     /// Then follow the run until it finishes
     #[arg(long)]
     wait: bool,
@@ -39,17 +44,77 @@ pub struct Deny {
 pub async fn approve(desk: &Desk, ask: Approve) -> Result<(), Failure> {
     let run = desk.client.run(find(desk, &ask.run).await?).await?;
     let steps = waiting(&run, ask.step.as_deref())?;
-    for step in steps {
-        let Some(plan) = &step.plan else { continue };
-        let digest = ask.digest.clone().unwrap_or_else(|| plan.digest.clone());
+    let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    for (step, digest) in named(&run, &steps, &ask, asks)? {
+        if !ask.all && ask.digests.is_empty() && !reads(desk, &run, step, &digest).await? {
+            desk.screen.remark(&format!("{} waits on.", step.name));
+            continue;
+        }
         let word = ApproveRun { step: step.id, digest, reason: ask.reason.clone() };
         let done = desk.client.approve(run.run.id, &word).await?;
-        desk.screen.one(&done, |_| {
-            let (add, change, destroy) = (plan.add, plan.change, plan.destroy);
-            format!("Approved {}: +{add} ~{change} -{destroy}, plan {}\n", step.name, word.digest)
+        desk.screen.one(&done, |_| match &step.plan {
+            Some(plan) => {
+                let (add, change, destroy) = (plan.add, plan.change, plan.destroy);
+                let counts = format!("+{add} ~{change} -{destroy}");
+                format!("Approved {}: {counts}, plan {}\n", step.name, word.digest)
+            }
+            None => format!("Approved {}: plan {}\n", step.name, word.digest),
         })?;
     }
     if ask.wait { until_finished(desk, run.run.id).await } else { Ok(()) }
+}
+
+/// Which plans the word is on: those that were read, never those that happen to wait by now.
+fn named<'r>(
+    run: &Run,
+    steps: &[&'r Step],
+    ask: &Approve,
+    asks: bool,
+) -> Result<Vec<(&'r Step, Digest)>, Failure> {
+    let id = run.run.id;
+    if let ([digest], [step], Some(_)) = (ask.digests.as_slice(), steps, &ask.step) {
+        // The server knows best whether it is still the plan that waits.
+        return Ok(vec![(*step, digest.clone())]);
+    }
+    if !ask.digests.is_empty() {
+        let of = |digest: &Digest| {
+            let has = |step: &&&Step| step.plan.as_ref().is_some_and(|p| p.digest == *digest);
+            let step = steps.iter().find(has).map(|step| (*step, digest.clone()));
+            step.ok_or_else(|| {
+                Failure::NotFound(format!(
+                    "no plan of {id} that waits is {digest}\n  try: `stead runs show {id} --plans` shows those that do"
+                ))
+            })
+        };
+        return ask.digests.iter().map(of).collect();
+    }
+    if !ask.all && !asks {
+        return Err(Failure::Usage(format!(
+            "nobody can be asked here: say which plans you read\n  try: `stead runs show {id} --plans`, then --digest sha256:… for each; or --all for whatever waits"
+        )));
+    }
+    let planned = steps.iter().filter_map(|step| Some((*step, step.plan.as_ref()?.digest.clone())));
+    let planned: Vec<_> = planned.collect();
+    if planned.is_empty() {
+        let names: Vec<_> = steps.iter().map(|step| step.name.as_str()).collect();
+        return Err(Failure::NotFound(format!(
+            "there is no plan of {} yet\n  try: `stead runs show {id}` says what it waits for",
+            names.join(", ")
+        )));
+    }
+    Ok(planned)
+}
+
+/// Show a plan and ask. If it is planned again in between, the digest is not that of the plan that
+/// waits, and the server refuses it.
+async fn reads(desk: &Desk, run: &Run, step: &Step, digest: &Digest) -> Result<bool, Failure> {
+    let summary = desk.client.plan(run.run.id, step.id).await?;
+    let text = picture::plan(&step.name, &summary, &desk.screen);
+    write(&format!("{text}  plan {digest}\nApprove {}? [y/N] ", step.name))?;
+    let mut said = String::new();
+    let heard = std::io::stdin().read_line(&mut said);
+    heard.map_err(|error| Failure::Usage(format!("cannot read the answer: {error}")))?;
+    Ok(matches!(said.trim(), "y" | "Y" | "yes"))
 }
 
 pub async fn deny(desk: &Desk, ask: Deny) -> Result<(), Failure> {
@@ -86,3 +151,6 @@ fn waiting<'r>(run: &'r Run, named: Option<&str>) -> Result<Vec<&'r Step>, Failu
     }
     Ok(steps)
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,13 +57,7 @@ pub fn below(step: &Step, install: &str, screen: &Screen) -> String {
     let mut lines = Vec::new();
     let asks = step.state == "waiting_for_approval";
     match &step.waiting {
-        Some(_) if asks => {
-            let name = &step.name;
-            lines.push((
-                Tone::Ask,
-                format!("approve: stead runs approve {install} --step {name} --reason …"),
-            ));
-        }
+        Some(_) if asks => {}
         Some(waiting) if waiting.on == "dependency" => {
             lines.push((Tone::Faint, waiting.detail.clone()));
         }
@@ -73,7 +67,8 @@ pub fn below(step: &Step, install: &str, screen: &Screen) -> String {
         None => {}
     }
     if let (Some(plan), true) = (&step.plan, asks) {
-        lines.push((Tone::Plain, format!("plan {}", plan.digest)));
+        let command = format!("stead runs approve {install} --digest {} --reason …", plan.digest);
+        lines.push((Tone::Ask, format!("approve: {command}")));
     }
     if let Some(decision) = &step.decision {
         let person = !decision.by.starts_with("policy:");

@@ -1,0 +1,80 @@
+//! Which plans a word is on.
+use serde_json::json;
+
+use super::*;
+
+fn digest(n: u8) -> Digest {
+    format!("sha256:{n:064x}").parse().unwrap()
+}
+
+/// Two steps whose plans wait, and one that has none yet.
+fn run() -> Run {
+    let step = |n: u8, name: &str, state: &str| {
+        let id = format!("stp_0000000000000000000000000{n}");
+        let plan = (state == "waiting_for_approval").then(|| {
+            json!({
+                "digest": digest(n), "noop": false, "add": 1, "change": 0, "destroy": 0,
+                "summary": digest(n + 100),
+            })
+        });
+        json!({
+            "id": id, "kind": "deploy", "name": name, "depends_on": [], "layer": 0,
+            "state": state, "plan": plan,
+        })
+    };
+    serde_json::from_value(json!({
+        "id": "run_00000000000000000000000001",
+        "install": "ins_00000000000000000000000001",
+        "install_name": "acme", "kind": "deploy", "state": "waiting_for_approval",
+        "requested_by": "system", "steps": 3, "steps_ended": 0,
+        "requested_at": "2026-11-20T12:00:00.000000Z",
+        "dag": [
+            step(1, "api", "waiting_for_approval"),
+            step(2, "web", "waiting_for_approval"),
+            step(3, "dns", "pending"),
+        ],
+        "position": 7,
+    }))
+    .unwrap()
+}
+
+fn ask(step: Option<&str>, digests: &[u8], all: bool) -> Approve {
+    Approve {
+        run: "acme".into(),
+        reason: "read it".into(),
+        step: step.map(str::to_owned),
+        digests: digests.iter().map(|n| digest(*n)).collect(),
+        all,
+        wait: false,
+    }
+}
+
+/// The steps by name with the digest that would be approved.
+fn on(ask: &Approve, asks: bool) -> Result<Vec<(String, Digest)>, Failure> {
+    let run = run();
+    let steps = waiting(&run, ask.step.as_deref())?;
+    let named = named(&run, &steps, ask, asks)?;
+    Ok(named.into_iter().map(|(step, digest)| (step.name.clone(), digest)).collect())
+}
+
+#[test]
+fn a_word_is_on_the_digests_that_were_read_and_no_others() {
+    assert_eq!(on(&ask(None, &[2], false), false).unwrap(), [("web".into(), digest(2))]);
+    let both = on(&ask(None, &[2, 1], false), false).unwrap();
+    assert_eq!(both, [("web".into(), digest(2)), ("api".into(), digest(1))]);
+    // One of them was planned again since: neither is approved.
+    let stale = on(&ask(None, &[2, 9], false), false).unwrap_err();
+    assert_eq!(stale.code(), 3);
+    // With the step named the server says what it is now.
+    assert_eq!(on(&ask(Some("api"), &[9], false), false).unwrap(), [("api".into(), digest(9))]);
+}
+
+#[test]
+fn a_program_says_what_it_read_or_that_it_read_nothing() {
+    let mute = on(&ask(None, &[], false), false).unwrap_err();
+    assert!(mute.code() == 2 && mute.text().contains("--digest"), "{}", mute.text());
+    assert_eq!(on(&ask(None, &[], true), false).unwrap().len(), 2);
+    assert_eq!(on(&ask(None, &[], false), true).unwrap().len(), 2, "a person is asked for each");
+    let none = on(&ask(Some("dns"), &[], true), false).unwrap_err();
+    assert!(none.text().contains("no plan of dns"), "{}", none.text());
+}
