@@ -110,5 +110,43 @@ fn a_denied_plan_changes_nothing() {
 
     // What it left undone is tried again as a run of its own.
     server.ask(&["runs", "retry", "acme", "--reason", "now"]);
-    assert_eq!(finish(&server, "acme")["state"], "succeeded");
+    let again = finish(&server, "acme");
+    assert_eq!(
+        (again["state"].as_str(), again["reason"].as_str()),
+        (Some("succeeded"), Some("now"))
+    );
+    let (_, said) = server.refused(&["runs", "retry", "acme", "--reason", "once more"]);
+    assert!(said.contains("done by now"), "{said}");
+}
+
+#[test]
+fn another_runner_goes_on_where_a_lost_one_was() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let server = Server::up();
+    let token = install(&server, &[]);
+    let mut lost = Runner::start(&server, "lost", &token);
+    let runner = until_some("a plan that waits", SOON, || {
+        let output = server.stead().args(["runs", "show", "acme"]).output().unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout).contains("waiting_for_approval");
+        let install = shown.then(|| server.ask(&["installs", "show", "acme"]))?;
+        Some(install["runner"].as_str()?.to_string())
+    });
+    lost.kill();
+
+    // Nobody takes a place that is not free.
+    let (code, said) = server.refused(&["installs", "enrol-token", "acme"]);
+    assert!(code == 4 && said.contains(&format!("stead runners revoke {runner}")), "{said}");
+    server.ask(&["runners", "revoke", &runner, "--reason", "host was lost"]);
+    let issued = server.ask(&["installs", "enrol-token", "acme"]);
+    let token = issued["enrolment"]["token"].as_str().unwrap();
+    let second = Runner::start(&server, "second", token);
+
+    // The plan file is lost with the host, so its approval is void: it is planned again, and goes on.
+    let run = finish(&server, "acme");
+    assert_eq!(run["state"], "succeeded", "{run:#}");
+    assert!(lost.ledger().is_empty(), "{:?}", lost.ledger());
+    assert_eq!(second.ledger().len(), 6, "{:?}", second.ledger());
+    assert_ne!(server.ask(&["installs", "show", "acme"])["runner"], runner.as_str());
 }

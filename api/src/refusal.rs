@@ -20,7 +20,7 @@ impl From<RunError> for Problem {
         let code = match &error {
             RunError::NotFound | RunError::NoSuchStep => Code::NotFound,
             RunError::NoReason | RunError::NoSteps => Code::Invalid,
-            RunError::AnotherPlan { .. } => Code::ApprovalStale,
+            RunError::AnotherPlan { .. } | RunError::ApprovalExpired { .. } => Code::ApprovalStale,
             RunError::AlreadyRequested
             | RunError::StepsOutOfOrder
             | RunError::NotReady
@@ -39,10 +39,12 @@ impl From<InstallError> for Problem {
     fn from(error: InstallError) -> Problem {
         let code = match &error {
             InstallError::NotFound => Code::NotFound,
-            InstallError::Excluded { .. } => Code::RunExcluded,
+            InstallError::Excluded { .. } | InstallError::Bringing { .. } => Code::RunExcluded,
             InstallError::AlreadyCreated
-            | InstallError::HasARunner
+            | InstallError::HasARunner { .. }
             | InstallError::NoRunner
+            | InstallError::NotGone
+            | InstallError::Deprovisioned
             | InstallError::NotAdmitted
             | InstallError::Held { .. }
             | InstallError::NotHolding => Code::Refused,
@@ -72,6 +74,7 @@ impl From<JobError> for Problem {
             | JobError::DeadlineAhead { .. }
             | JobError::UnreachableIsNotDead
             | JobError::NotInDoubt
+            | JobError::Cancelling
             | JobError::CancelNotRequested
             | JobError::OutcomeUnknown
             | JobError::AnotherAttempt { .. }

@@ -253,7 +253,7 @@ fn a_job_waits_for_its_runner_for_a_slot_or_for_a_verdict() {
     let silent = RunnerEvent::Disconnected { silent_since: NOW };
     let revoked = RunnerEvent::Revoked { reason: "stolen".into() };
     assert_eq!(on(of_job(&queued, None, 0)), Some("runner"));
-    for fact in [disabled, silent, revoked, RunnerEvent::Drained] {
+    for fact in [disabled, silent, revoked, RunnerEvent::Drained { reason: None }] {
         let runner = runner(vec![fact]);
         assert_eq!(on(of_job(&queued, Some(&runner), 3)), Some("runner"), "{}", runner.word());
     }
@@ -298,7 +298,7 @@ fn an_install_says_in_one_word_where_it_is() {
         closed(Failed),
         closed(Succeeded),
         destroyed,
-        InstallEvent::Deprovisioned { run: RUN },
+        InstallEvent::Deprovisioned { run: Some(RUN) },
     ] {
         facts.push(fact);
         said.push(install(facts.clone()).word());

@@ -86,12 +86,7 @@ impl Scene {
         let version = config_version(&request, &install, step);
         let bundle = &published(&app_state, version)?.bundle;
         let config = app.configs.get(&app.pool, bundle).await?;
-        // An earlier config knows other inputs.
-        let mut given = install.inputs.clone();
-        given.retain(|name, _| {
-            version == request.config_version || config.app.input(name).is_some()
-        });
-        let inputs = crate::usecases::installs::resolved(&config, &given)?;
+        let inputs = crate::usecases::installs::passed(&config, &install.inputs)?;
         let nuon = state::nuon((app_id, &app_state), (install_id, &install), &config, &inputs);
         Ok(Scene { run, install: install_id, request, config, nuon })
     }
@@ -163,10 +158,10 @@ impl Scene {
             "var_files": var_files,
             "terraform_version": module.terraform_version.clone().unwrap_or_default(),
         });
-        let purpose = match (name, operation) {
-            (_, Operation::Destroy) => RolePurpose::Deprovision,
-            (SANDBOX, _) => RolePurpose::Provision,
-            (_, _) => RolePurpose::Maintenance,
+        let purpose = match operation {
+            Operation::Destroy => RolePurpose::Deprovision,
+            Operation::Apply | Operation::Execute if name == SANDBOX => RolePurpose::Provision,
+            Operation::Apply | Operation::Execute => RolePurpose::Maintenance,
         };
         let (plugin, role) = (self.plugin(&module.kind), self.role(purpose)?);
         Ok(Parts { plugin, inputs, env, role, deadline_ms: DEADLINE_MS })
@@ -231,11 +226,15 @@ impl Scene {
 /// What a step is composed from: the run's config version, but what is destroyed is destroyed with the
 /// config that brought it. A later one may not know it any more, nor what its module wants.
 fn config_version(request: &Request, install: &Install, step: &Step) -> u32 {
-    let brought = match (&step.spec.target, step.spec.operation) {
-        (Target::Component { name, .. }, Operation::Destroy) => install.components.get(name),
-        (_, _) => None,
+    let brought = match &step.spec.target {
+        Target::Sandbox { .. } => install.sandbox.as_ref().map(|has| has.config_version),
+        Target::Component { name, .. } => install.components.get(name).map(|c| c.config_version),
+        Target::Action { .. } => None,
     };
-    brought.map_or(request.config_version, |component| component.config_version)
+    match step.spec.operation {
+        Operation::Destroy => brought.unwrap_or(request.config_version),
+        Operation::Apply | Operation::Execute => request.config_version,
+    }
 }
 
 struct Parts {
@@ -253,3 +252,6 @@ fn word(operation: Operation) -> &'static str {
         Operation::Execute => "execute",
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,6 @@
 //! `/v1/installs`: copies of an app in customers' accounts.
+use std::collections::{BTreeMap, BTreeSet};
+
 use axum::{Json, extract::State};
 use domain::{
     app::App as AppState,
@@ -105,14 +107,19 @@ pub async fn update(
 ) -> Answer<InstallUpdated> {
     let id = installs::find(&app, &name).await?;
     let UpdateInstall { inputs, config_version, auto_approve, reason } = ask;
-    let asked = [inputs.is_some(), config_version.is_some(), auto_approve.is_some()];
-    if asked.iter().filter(|asked| **asked).count() != 1 {
-        let detail = "send exactly one of inputs, config_version and auto_approve";
+    if inputs.is_none() && config_version.is_none() && auto_approve.is_none() {
+        let detail = "send at least one of inputs, config_version and auto_approve";
         return Err(Problem::new(Code::Invalid, detail));
     }
-    let (set, reason) = (inputs.unwrap_or_default(), optional(reason)?);
-    let update =
-        installs::Update { set, config_version, auto_approve, reason, ..Default::default() };
+    let (mut set, mut unset) = (BTreeMap::new(), BTreeSet::new());
+    for (name, value) in inputs.unwrap_or_default() {
+        match value {
+            Some(value) => drop(set.insert(name, value)),
+            None => drop(unset.insert(name)),
+        }
+    }
+    let reason = optional(reason)?;
+    let update = installs::Update { set, unset, config_version, auto_approve, reason };
     let done = installs::update(&app, &call, id, update).await?;
     let (changed, run, position) = (done.events > 0, done.answer, done.position);
     Ok(Json(InstallUpdated { id, changed, run, position }))
@@ -137,12 +144,14 @@ pub async fn state(
     let of = app.engine.load::<AppState>(app_id).await?;
     let bundle = &published(&of, install.config_version)?.bundle;
     let config = app.configs.get(&app.pool, bundle).await?;
-    let inputs = installs::resolved(&config, &install.inputs)?;
+    let inputs = installs::passed(&config, &install.inputs)?;
     let state = templates::nuon((app_id, &of), (id, &install), &config, &inputs);
     Ok(Json(InstallState { id, position, state }))
 }
 
 /// A new enrolment token for the install's runner
+///
+/// An install whose runner is still heard is refused with 409: it has to be revoked first.
 #[utoipa::path(
     post, path = "/v1/installs/{install}/enrolment-tokens", tag = "installs",
     params(("install" = String, Path, description = "The install's name or id")),
@@ -161,7 +170,8 @@ pub async fn enrol(
 
 /// Ask for an operation on an install
 ///
-/// A run that another one excludes is refused with 409, naming it.
+/// A run that another one excludes is refused with 409, naming it. A deprovision of an install of which
+/// nothing is left needs no run: the answer has none.
 #[utoipa::path(
     post, path = "/v1/installs/{install}/runs", tag = "installs", request_body = RequestRun,
     params(("install" = String, Path, description = "The install's name or id")),
@@ -174,9 +184,13 @@ pub async fn request(
     extract::Json(ask): extract::Json<RequestRun>,
 ) -> Answer<RunRequested> {
     let id = installs::find(&app, &name).await?;
+    let is_last = ask.kind == RunAsked::Deprovision;
     let done = runs::request(&app, &call, id, wish(ask)?).await?;
-    let nothing = || Problem::new(Code::Refused, format!("there is nothing to do for {name}"));
-    Ok(Json(RunRequested { run: done.answer.ok_or_else(nothing)?, position: done.position }))
+    if done.answer.is_none() && !is_last {
+        let detail = format!("there is nothing to do for {name}");
+        return Err(Problem::new(Code::Refused, detail));
+    }
+    Ok(Json(RunRequested { run: done.answer, position: done.position }))
 }
 
 fn wish(ask: RequestRun) -> Result<runs::Wish, Problem> {

@@ -66,13 +66,15 @@ pub async fn order(
     Ask { call, .. }: Ask,
     extract::Json(ask): extract::Json<Because>,
 ) -> Answer<Done> {
-    let reason = optional(ask.reason)?.unwrap_or_default();
+    let reason = optional(ask.reason)?;
     let command = match verb.as_str() {
-        "disable" => RunnerCommand::Disable { by: Side::Vendor, reason },
-        "enable" => RunnerCommand::Enable { by: Side::Vendor },
-        "drain" => RunnerCommand::Drain,
-        "resume" => RunnerCommand::Resume,
-        "revoke" => RunnerCommand::Revoke { reason },
+        "disable" => {
+            RunnerCommand::Disable { by: Side::Vendor, reason: reason.unwrap_or_default() }
+        }
+        "enable" => RunnerCommand::Enable { by: Side::Vendor, reason },
+        "drain" => RunnerCommand::Drain { reason },
+        "resume" => RunnerCommand::Resume { reason },
+        "revoke" => RunnerCommand::Revoke { reason: reason.unwrap_or_default() },
         other => return Err(Problem::not_found(format!("the order {other:?}"))),
     };
     let told = app.engine.transact(&call, move |unit| {

@@ -127,7 +127,7 @@ pub async fn cancel(
     extract::Json(ask): extract::Json<Cancel>,
 ) -> Answer<Done> {
     let reason = required(&ask.reason)?;
-    Ok(Json(done(&runs::cancel(&app, &call, run, reason).await?)))
+    Ok(Json(done(&runs::cancel(&app, &call, run, reason, ask.force).await?)))
 }
 
 /// Do again what failed: in the run while it goes on, else as a new one
@@ -142,7 +142,6 @@ pub async fn retry(
     Ask { call, .. }: Ask,
     extract::Json(ask): extract::Json<Because>,
 ) -> Answer<RunRequested> {
-    optional(ask.reason)?;
-    let again = runs::retry(&app, &call, run, None).await?;
-    Ok(Json(RunRequested { run: again.answer, position: again.position }))
+    let again = runs::retry(&app, &call, run, optional(ask.reason)?).await?;
+    Ok(Json(RunRequested { run: Some(again.answer), position: again.position }))
 }

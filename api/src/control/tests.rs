@@ -1,6 +1,7 @@
 //! The Control API through its door, on a real server and a real Postgres, with the client that people use.
 mod document;
 mod keys;
+mod moves;
 mod proofs;
 mod refusals;
 mod story;
@@ -38,6 +39,11 @@ async fn somebody(started: &Started, role: Role) -> Client {
 
 /// An app of two components, the second of which reads the first; `mark` is somewhere in the first.
 fn bundle(mark: &str) -> Bytes {
+    bundle_with(mark, "size", "{{ .nuon.inputs.inputs.size }}")
+}
+
+/// The same, with one required input of this name, and what the first component is given for `size`.
+fn bundle_with(mark: &str, input: &str, size: &str) -> Bytes {
     let component = |name: &str, vars: &str| {
         format!(
             "name = \"{name}\"\ntype = \"terraform_module\"\nterraform_version = \"1.11.4\"\n\
@@ -50,11 +56,11 @@ fn bundle(mark: &str) -> Bytes {
         (
             "inputs.toml",
             "[[group]]\nname = \"g\"\ndisplay_name = \"G\"\ndescription = \"G\"\n\
-             [[input]]\nname = \"size\"\ndisplay_name = \"Size\"\ndescription = \"How large\"\n\
+             [[input]]\nname = \"INPUT\"\ndisplay_name = \"Size\"\ndescription = \"How large\"\n\
              group = \"g\"\ntype = \"number\"\nrequired = true\n"
-                .to_owned(),
+                .replace("INPUT", input),
         ),
-        ("components/base.toml", component("base", "size = \"{{ .nuon.inputs.inputs.size }}\"\n")),
+        ("components/base.toml", component("base", &format!("size = \"{size}\"\n"))),
         (
             "components/shop.toml",
             component("shop", "base = \"{{ .nuon.components.base.outputs.id }}\"\n"),

@@ -80,7 +80,13 @@ async fn admitted(
         let outputs = ask.stack_outputs.iter();
         let outputs: BTreeMap<_, _> =
             outputs.map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
-        unit.tell::<Install>(install, InstallCommand::ReportStack { runner: new, outputs }).await?;
+        let before = unit.load::<Install>(install).await?.stack.as_ref().map(|has| has.runner);
+        let replaces = match before {
+            Some(before) => unit.load::<Runner>(before).await?.revoked.then_some(before),
+            None => None,
+        };
+        let report = InstallCommand::ReportStack { runner: new, outputs, replaces };
+        unit.tell::<Install>(install, report).await?;
     }
     Ok((new, install))
 }

@@ -43,7 +43,7 @@ async fn edges(
         let told = app.engine.transact(&call, move |unit| {
             let command = match off {
                 true => RunnerCommand::Disable { by, reason: reason.clone() },
-                false => RunnerCommand::Enable { by },
+                false => RunnerCommand::Enable { by, reason: None },
             };
             Box::pin(unit.tell::<aggregate::Runner>(id, command))
         });

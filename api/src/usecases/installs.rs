@@ -6,20 +6,25 @@ use domain::{
     app::App as AppState,
     enrolment::Purpose,
     ids::{AppId, InstallId, RunId},
-    install::{Install, InstallCommand},
+    install::{Install, InstallCommand, InstallError},
     name::{Name, NameCommand, NameError},
     run::{Cause, RunKind, plan::Scope},
+    runner::Runner,
 };
 use futures::FutureExt as _;
-use schemas::problem::FieldProblem;
+
+mod inputs;
+
+use inputs::takes;
+pub use inputs::{passed, resolved};
 
 use super::{
     enrolments::{self, Issued},
     runs::{self, Wish},
 };
 use crate::{
-    compose::config::{Config, published},
-    execute::{Call, Done},
+    compose::config::published,
+    execute::{Call, Done, Unit},
     problem::{Code, Problem},
     state::App,
 };
@@ -131,59 +136,69 @@ pub async fn update(
 
 async fn change(
     app: &App,
-    unit: &mut crate::execute::Unit,
+    unit: &mut Unit,
     install: InstallId,
     update: Update,
     by: Actor,
 ) -> Result<Option<RunId>, Problem> {
     let before = unit.load::<Install>(install).await?.clone();
     let app_id = before.app.ok_or_else(|| Problem::not_found(install))?;
-    if let Some(auto_approve) = update.auto_approve {
-        let set = InstallCommand::SetAutoApprove { auto_approve, by: by.clone() };
+    let state = unit.load::<AppState>(app_id).await?.clone();
+    let Update { set, unset, config_version, auto_approve, reason } = update;
+    let bundle = &published(&state, config_version.unwrap_or(before.config_version))?.bundle;
+    let config = app.configs.get(&app.pool, bundle).await?;
+    takes(&config, &before.inputs, &set, &unset)?;
+    if let Some(auto_approve) = auto_approve {
+        let (by, reason) = (by.clone(), reason.clone());
+        let set = InstallCommand::SetAutoApprove { auto_approve, by, reason };
         unit.tell::<Install>(install, set).await?;
     }
-    let Update { set, unset, .. } = update;
-    let change = InstallCommand::ChangeInputs { set, unset, by: by.clone() };
-    let inputs_changed = unit.tell::<Install>(install, change).await? > 0;
-    if let Some(config_version) = update.config_version {
-        let pin = InstallCommand::PinConfig { config_version, by: by.clone() };
+    let is_about_what_is_there = config_version.is_some() || !(set.is_empty() && unset.is_empty());
+    let change =
+        InstallCommand::ChangeInputs { set, unset, by: by.clone(), reason: reason.clone() };
+    unit.tell::<Install>(install, change).await?;
+    if let Some(config_version) = config_version {
+        let (by, reason) = (by.clone(), reason.clone());
+        let pin = InstallCommand::PinConfig { config_version, by, reason };
         unit.tell::<Install>(install, pin).await?;
     }
     let after = unit.load::<Install>(install).await?.clone();
-    let moved = after.config_version != before.config_version;
-    let state = unit.load::<AppState>(app_id).await?.clone();
-    let bundle = &published(&state, after.config_version)?.bundle;
-    let config = app.configs.get(&app.pool, bundle).await?;
-    resolved(&config, &after.inputs)?;
+    passed(&config, &after.inputs)?;
     let is_there = after.sandbox.is_some() || !after.components.is_empty();
-    if !(inputs_changed || moved) || !is_there {
+    // What is there decides, and not what this request changed: an earlier one may have been denied.
+    // While a run brings things there is nothing more to ask for, or the change was refused.
+    if !is_about_what_is_there || !is_there || after.is_bringing() {
         return Ok(None);
     }
-    let kind = if !moved {
-        RunKind::InputUpdate
-    } else if after.config_version < before.config_version {
-        RunKind::Rollback
-    } else {
-        RunKind::Deploy
+    let is_newer = |version: u32| version > after.config_version;
+    let goes_back = is_newer(before.config_version)
+        || after.components.values().any(|has| is_newer(has.config_version));
+    let kind = match config_version {
+        None => RunKind::InputUpdate,
+        Some(_) if goes_back => RunKind::Rollback,
+        Some(_) => RunKind::Deploy,
     };
-    let wish = Wish {
-        kind,
-        scope: Scope::Reached,
-        action: None,
-        cause: Cause::Asked,
-        reason: update.reason,
-    };
+    let wish = Wish { kind, scope: Scope::Reached, action: None, cause: Cause::Asked, reason };
     runs::tell(app, unit, install, wish, by).await
 }
 
-/// Make a new token for the install's runner.
+/// Make a new token for the install's runner: its first, or one in the place of a revoked one.
 pub async fn enrol(app: &App, call: &Call, install: InstallId) -> Result<Done<Issued>, Problem> {
     let engine = &app.engine;
     engine
         .transact(call, move |unit| {
             async move {
-                if unit.load::<Install>(install).await?.app.is_none() {
+                let state = unit.load::<Install>(install).await?;
+                if state.app.is_none() {
                     return Err(Problem::not_found(install));
+                }
+                if state.deprovisioned {
+                    return Err(InstallError::Deprovisioned.into());
+                }
+                if let Some(runner) = state.stack.as_ref().map(|has| has.runner)
+                    && !unit.load::<Runner>(runner).await?.revoked
+                {
+                    return Err(InstallError::HasARunner { runner }.into());
                 }
                 enrolments::tell(unit, Purpose::Install { install }).await
             }
@@ -198,28 +213,18 @@ pub async fn find(app: &App, name: &str) -> Result<InstallId, Problem> {
         return Ok(id);
     }
     let taken = app.engine.load::<Name>(domain::name::stream("install", name)).await?;
-    let by = taken.by.and_then(|by| by.parse().ok());
+    let by = taken.by.or(taken.last).and_then(|by| by.parse().ok());
     by.ok_or_else(|| Problem::not_found(format!("the install {name:?}")))
 }
 
-/// Every input of a config, given or by default; what is unknown, missing or ill-typed is refused.
-pub fn resolved(
-    config: &Config,
-    given: &BTreeMap<String, String>,
-) -> Result<BTreeMap<String, String>, Problem> {
-    let given = given.iter().map(|(name, text)| (name.clone(), text.clone().into())).collect();
-    app_config::resolve_inputs(&config.app, &given).map_err(|problems| {
-        let errors = problems
-            .iter()
-            .map(|problem| FieldProblem {
-                field: Some(format!("inputs.{}", problem.name())),
-                file: None,
-                line: None,
-                column: None,
-                message: problem.to_string(),
-                remedy: Some(problem.remedy()),
-            })
-            .collect();
-        Problem::invalid("the inputs do not fit the app; nothing was changed", errors)
-    })
+/// Leave the name of an install that is deprovisioned to others.
+pub(super) async fn release_name(unit: &mut Unit, install: InstallId) -> Result<(), Problem> {
+    let state = unit.load::<Install>(install).await?;
+    if state.deprovisioned {
+        let stream = domain::name::stream("install", &state.name);
+        let release = NameCommand::Release { by: install.to_string() };
+        // Who has it now has taken it after this install left it.
+        let _another_has_it = unit.ask::<Name>(stream, release).await?;
+    }
+    Ok(())
 }

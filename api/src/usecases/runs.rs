@@ -14,7 +14,10 @@ use domain::{
 };
 use futures::FutureExt as _;
 
-use super::{installs::resolved, steps};
+use super::{
+    installs::{passed, release_name},
+    steps,
+};
 use crate::{
     compose::{config::published, wanted},
     execute::{Call, Done, Unit},
@@ -37,7 +40,8 @@ pub struct Wish {
     pub reason: Option<String>,
 }
 
-/// Ask for a run. Nothing to do is an answer, not an error.
+/// Ask for a run. Nothing to do is an answer, not an error; where nothing is left of an install,
+/// it is deprovisioned without one.
 pub async fn request(
     app: &App,
     call: &Call,
@@ -49,7 +53,16 @@ pub async fn request(
     engine
         .transact(call, move |unit| {
             let (app, wish, by) = (owned.clone(), wish.clone(), by.clone());
-            async move { tell(&app, unit, install, wish, by).await }.boxed()
+            async move {
+                let is_last = wish.kind == RunKind::Deprovision;
+                let run = tell(&app, unit, install, wish, by).await?;
+                if is_last && run.is_none() {
+                    unit.tell::<Install>(install, InstallCommand::Deprovision).await?;
+                    release_name(unit, install).await?;
+                }
+                Ok(run)
+            }
+            .boxed()
         })
         .await
 }
@@ -137,10 +150,10 @@ async fn steps_of(
 ) -> Result<Vec<StepSpec>, Problem> {
     let fresh = || StepId(ulid::Ulid::new());
     let present = install.present();
-    let after = match (wish.kind, trigger(wish.kind)) {
-        (RunKind::Deprovision, _) => return Ok(plan::deprovision(&present, fresh)),
-        (_, None) => return Ok(plan::teardown(&present, fresh)),
-        (_, Some(after)) => after,
+    let after = match trigger(wish.kind) {
+        Some(after) => after,
+        None if wish.kind == RunKind::Deprovision => return Ok(plan::deprovision(&present, fresh)),
+        None => return Ok(plan::teardown(&present, &wish.scope, fresh)),
     };
     let state = unit.load::<AppState>(app_id).await?.clone();
     let published = published(&state, install.config_version)?;
@@ -155,7 +168,7 @@ async fn steps_of(
         }
         return Ok(vec![plan::action(fresh(), name, vec![])]);
     }
-    let inputs = resolved(&config, &install.inputs)?;
+    let inputs = passed(&config, &install.inputs)?;
     let wanted = wanted::wanted(&config, published, &inputs, after)?;
     Ok(plan::bring(&wanted, &present, &wish.scope, fresh)?)
 }
@@ -200,9 +213,10 @@ pub async fn cancel(
     call: &Call,
     run: RunId,
     reason: String,
+    force: bool,
 ) -> Result<Done<()>, Problem> {
     let by = call.meta.actor.clone();
-    say(app, call, run, RunCommand::RequestCancel { by, reason }).await
+    say(app, call, run, RunCommand::RequestCancel { by, reason, force }).await
 }
 
 /// Nobody answered in time.
@@ -216,39 +230,38 @@ pub async fn expire_approval(
     say(app, call, run, RunCommand::ExpireApproval { step, digest }).await
 }
 
-/// Try again what failed: the step while the run goes on, else what the run left undone, as a run
+/// Try again what failed: each step while the run goes on, else what the run left undone, as a run
 /// of its own.
 pub async fn retry(
     app: &App,
     call: &Call,
     run: RunId,
-    step: Option<StepId>,
+    reason: Option<String>,
 ) -> Result<Done<RunId>, Problem> {
     let (owned, engine) = (app.clone(), app.engine.clone());
     let by = call.meta.actor.clone();
     engine
         .transact(call, move |unit| {
-            let (app, by) = (owned.clone(), by.clone());
+            let (app, by, reason) = (owned.clone(), by.clone(), reason.clone());
             async move {
                 let state = unit.load::<Run>(run).await?.clone();
                 let request = state.request.clone().ok_or_else(|| Problem::not_found(run))?;
                 if state.outcome.is_none() {
-                    let failed = |at: &&domain::run::Step| {
-                        matches!(at.state, StepState::Failed { .. })
-                            && step.is_none_or(|step| step == at.spec.step)
-                    };
+                    let failed =
+                        |at: &&domain::run::Step| matches!(at.state, StepState::Failed { .. });
                     let steps: Vec<StepId> =
                         state.steps.iter().filter(failed).map(|at| at.spec.step).collect();
                     if steps.is_empty() {
                         return Err(domain::run::RunError::NotFailed.into());
                     }
                     for step in steps {
-                        let retry = RunCommand::RetryStep { step, by: by.clone() };
+                        let retry =
+                            RunCommand::RetryStep { step, by: by.clone(), reason: reason.clone() };
                         unit.tell::<Run>(run, retry).await?;
                     }
                     return Ok(run);
                 }
-                again(&app, unit, run, &state, request, by).await
+                again(&app, unit, (run, &state), request, by, reason).await
             }
             .boxed()
         })
@@ -258,44 +271,29 @@ pub async fn retry(
 async fn again(
     app: &App,
     unit: &mut Unit,
-    run: RunId,
-    state: &Run,
+    (run, state): (RunId, &Run),
     request: Request,
     by: Actor,
+    reason: Option<String>,
 ) -> Result<RunId, Problem> {
-    let undone = |at: &&domain::run::Step| !matches!(at.state, StepState::Succeeded { .. });
-    let mut names = BTreeSet::new();
-    let mut action = None;
-    let mut sandbox = false;
-    for at in state.steps.iter().filter(undone) {
-        match &at.spec.target {
-            Target::Component { name, .. } => {
-                names.insert(name.clone());
-            }
-            Target::Action { name } => action = Some(name.clone()),
-            Target::Sandbox { .. } => sandbox = true,
-        }
+    let undone = state.undone();
+    let done = || Problem::new(Code::Refused, "everything that the run was to do is done by now");
+    if undone.is_empty() {
+        return Err(done());
     }
-    // A sandbox that did not come about reaches everything, as the first time.
-    let scope = match request.kind {
-        _ if sandbox => Scope::Everything,
-        RunKind::Teardown | RunKind::Deprovision | RunKind::Action => Scope::Everything,
-        RunKind::Provision
-        | RunKind::Reprovision
-        | RunKind::Deploy
-        | RunKind::InputUpdate
-        | RunKind::Rollback => Scope::Named { names: names.clone(), dependents: false },
-    };
-    let kind = match request.kind {
-        _ if names.is_empty() && !sandbox && action.is_some() => RunKind::Action,
-        kind => kind,
-    };
-    let cause = Cause::Retry { of: run };
-    let wish = Wish { kind, scope, action, cause, reason: request.reason };
-    let again = tell(app, unit, request.install, wish, by).await?;
-    again.ok_or_else(|| {
-        Problem::new(Code::Refused, "everything that the run was to do is done by now")
-    })
+    let now = unit.load::<Install>(request.install).await?.config_version;
+    if trigger(request.kind).is_some() && now != request.config_version {
+        let then = request.config_version;
+        let detail = format!(
+            "{run} was about version {then} and the install follows version {now} by now; \
+             `stead installs upgrade` and `rollback` bring what differs"
+        );
+        return Err(Problem::new(Code::Refused, detail));
+    }
+    let (cause, kind) = (Cause::Retry { of: run }, request.kind);
+    let action = undone.actions.first().cloned();
+    let wish = Wish { kind, scope: Scope::Undone(undone), action, cause, reason };
+    tell(app, unit, request.install, wish, by).await?.ok_or_else(done)
 }
 
 async fn say(app: &App, call: &Call, run: RunId, command: RunCommand) -> Result<Done<()>, Problem> {

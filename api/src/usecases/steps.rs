@@ -1,13 +1,13 @@
 //! How a run goes on, step by step.
 use domain::{
-    actor::Actor,
     artifact::Artifact,
     build::{Build, BuildCommand},
     ids::{BuildId, InstallId, JobId, RunId, StepId},
     install::{Install, InstallCommand, InstallError, Outputs, Resource, StepResult},
     job::{Job, JobCommand, JobEvent, JobKind, Outcome as JobOutcome, State as JobState},
     run::{
-        Approval, Next, Operation, PlanFacts, Run, RunCommand, Step, StepFailure, StepState, Target,
+        Approval, Cancel, Next, Operation, PlanFacts, Run, RunCommand, Step, StepFailure,
+        StepState, Target,
     },
 };
 use futures::FutureExt as _;
@@ -94,16 +94,13 @@ async fn advance(app: &App, unit: &mut Unit, run: RunId) -> Result<(), Problem> 
             }
             Next::Apply(step) => {
                 if let Some(step) = state.step(step) {
-                    apply(app, unit, request.install, run, step).await?;
+                    apply(app, unit, run, step).await?;
                 }
             }
             Next::CancelJob(job) => {
-                let (by, reason) = state
-                    .cancel
-                    .clone()
-                    .unwrap_or((Actor::System, "the run is being cancelled".into()));
+                let Some(Cancel { by, reason, force }) = state.cancel.clone() else { continue };
                 // A job that has ended in the meantime says so by its own event.
-                let cancel = JobCommand::RequestCancel { by, reason, force: false };
+                let cancel = JobCommand::RequestCancel { by, reason, force };
                 let _already_over = unit.ask::<Job>(job, cancel).await?;
             }
         }
@@ -152,13 +149,7 @@ async fn start(
 }
 
 /// Queue the job that applies exactly the plan that was approved.
-async fn apply(
-    app: &App,
-    unit: &mut Unit,
-    _install: InstallId,
-    run: RunId,
-    step: &Step,
-) -> Result<(), Problem> {
+async fn apply(app: &App, unit: &mut Unit, run: RunId, step: &Step) -> Result<(), Problem> {
     let StepState::Approved { plan } = &step.state else { return Ok(()) };
     let id = step.spec.step;
     let artifact = match built(unit, &step.spec.target).await? {
@@ -201,6 +192,7 @@ pub(super) async fn tidy(unit: &mut Unit, install: InstallId, run: RunId) -> Res
     }
     if let Some(outcome) = outcome {
         unit.tell::<Install>(install, InstallCommand::CloseRun { run, outcome }).await?;
+        super::installs::release_name(unit, install).await?;
     }
     Ok(())
 }
@@ -307,7 +299,7 @@ async fn record(
             let kept = || has.sandbox.as_ref().map(|sandbox| sandbox.outputs.clone());
             let outputs = reported.or_else(kept).unwrap_or_default();
             let fingerprint = fingerprint.ok_or_else(without_fingerprint)?;
-            StepResult::SandboxProvisioned { build, fingerprint, outputs }
+            StepResult::SandboxProvisioned { build, config_version, fingerprint, outputs }
         }
         (
             Target::Component { component, name, build, needs },

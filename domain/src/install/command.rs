@@ -33,6 +33,8 @@ pub enum InstallCommand {
         unset: BTreeSet<String>,
         /// Who does.
         by: Actor,
+        /// Why, if they say.
+        reason: Option<String>,
     },
     /// Follow another config version.
     PinConfig {
@@ -40,6 +42,8 @@ pub enum InstallCommand {
         config_version: u32,
         /// Who decides.
         by: Actor,
+        /// Why, if they say.
+        reason: Option<String>,
     },
     /// Say whether plans are applied without a person's word.
     SetAutoApprove {
@@ -47,6 +51,8 @@ pub enum InstallCommand {
         auto_approve: bool,
         /// Who decides.
         by: Actor,
+        /// Why, if they say.
+        reason: Option<String>,
     },
     /// Bring what the customer's stack gave the runner.
     ReportStack {
@@ -54,6 +60,8 @@ pub enum InstallCommand {
         runner: RunnerId,
         /// Account, region and whatever else the stack names.
         outputs: Outputs,
+        /// The runner whose place it takes: one that is never heard again.
+        replaces: Option<RunnerId>,
     },
     /// Let a run change the install.
     AdmitRun {
@@ -71,6 +79,8 @@ pub enum InstallCommand {
         /// How it ended.
         outcome: Outcome,
     },
+    /// Say that nothing of it is left, where no run has to take anything down.
+    Deprovision,
     /// Hold a resource for a step.
     Reserve {
         /// What.
@@ -114,6 +124,8 @@ pub enum StepResult {
     SandboxProvisioned {
         /// What was brought.
         build: BuildId,
+        /// The config version it was brought by.
+        config_version: u32,
         /// What decided the result.
         fingerprint: Digest,
         /// What templates may read of it.

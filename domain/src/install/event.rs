@@ -43,6 +43,9 @@ pub enum InstallEvent {
         unset: BTreeSet<String>,
         /// Who did.
         by: Actor,
+        /// Why, if they say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// The install is to follow another config version.
     ConfigPinned {
@@ -50,6 +53,9 @@ pub enum InstallEvent {
         config_version: u32,
         /// Who decided.
         by: Actor,
+        /// Why, if they say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// Whether plans are applied without a person's word.
     ApprovalChanged {
@@ -57,6 +63,9 @@ pub enum InstallEvent {
         auto_approve: bool,
         /// Who decided.
         by: Actor,
+        /// Why, if they say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// The runner that the customer started brought what the stack gave it.
     StackReported {
@@ -120,6 +129,8 @@ pub enum InstallEvent {
         run: RunId,
         /// What was brought.
         build: BuildId,
+        /// The config version it was brought by.
+        config_version: u32,
         /// What decided the result.
         fingerprint: Digest,
         /// What templates may read of it.
@@ -168,8 +179,9 @@ pub enum InstallEvent {
     },
     /// Nothing of the app is in the account any more.
     Deprovisioned {
-        /// By which run.
-        run: RunId,
+        /// By which run; none when nothing was left to take down.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<RunId>,
     },
 }
 

@@ -44,23 +44,25 @@ impl Decider for Install {
         match command {
             // Answered above: the only command that an install need not exist for.
             InstallCommand::Create { .. } => Ok(vec![]),
-            InstallCommand::ChangeInputs { mut set, mut unset, by } => {
+            InstallCommand::ChangeInputs { mut set, mut unset, by, reason } => {
                 set.retain(|name, value| self.inputs.get(name) != Some(value));
                 unset.retain(|name| self.inputs.contains_key(name) && !set.contains_key(name));
                 let nothing = set.is_empty() && unset.is_empty();
-                Ok(one(!nothing, InstallEvent::InputsChanged { set, unset, by }))
+                self.when_settled(!nothing, InstallEvent::InputsChanged { set, unset, by, reason })
             }
-            InstallCommand::PinConfig { config_version, by } => Ok(one(
+            InstallCommand::PinConfig { config_version, by, reason } => self.when_settled(
                 self.config_version != config_version,
-                InstallEvent::ConfigPinned { config_version, by },
-            )),
-            InstallCommand::SetAutoApprove { auto_approve, by } => Ok(one(
+                InstallEvent::ConfigPinned { config_version, by, reason },
+            ),
+            InstallCommand::SetAutoApprove { auto_approve, by, reason } => Ok(one(
                 self.auto_approve != auto_approve,
-                InstallEvent::ApprovalChanged { auto_approve, by },
+                InstallEvent::ApprovalChanged { auto_approve, by, reason },
             )),
-            InstallCommand::ReportStack { runner, outputs } => match &self.stack {
-                Some(known) if known.runner != runner => Err(InstallError::HasARunner),
-                Some(known) if known.outputs == outputs => Ok(vec![]),
+            InstallCommand::ReportStack { runner, outputs, replaces } => match &self.stack {
+                Some(known) if known.runner == runner && known.outputs == outputs => Ok(vec![]),
+                Some(known) if known.runner != runner && replaces != Some(known.runner) => {
+                    Err(InstallError::HasARunner { runner: known.runner })
+                }
                 Some(_) | None => Ok(vec![InstallEvent::StackReported { runner, outputs }]),
             },
             InstallCommand::AdmitRun { run, kind, components } => self.admit(run, kind, components),
@@ -71,9 +73,16 @@ impl Decider for Install {
                         && self.sandbox.is_none()
                         && self.components.is_empty();
                     let mut facts = vec![InstallEvent::RunClosed { run, outcome }];
-                    facts.extend(one(gone, InstallEvent::Deprovisioned { run }));
+                    facts.extend(one(gone, InstallEvent::Deprovisioned { run: Some(run) }));
                     Ok(facts)
                 }
+            },
+            InstallCommand::Deprovision => match self.runs.iter().next() {
+                Some((run, going)) => Err(InstallError::Excluded { run: *run, kind: going.kind }),
+                None if self.sandbox.is_some() || !self.components.is_empty() => {
+                    Err(InstallError::NotGone)
+                }
+                None => Ok(one(!self.deprovisioned, InstallEvent::Deprovisioned { run: None })),
             },
             InstallCommand::Reserve { resource, run, step } => self.reserve(resource, run, step),
             InstallCommand::Release { run, step } => Ok(self.release(run, step)),
@@ -93,6 +102,9 @@ impl Install {
         if self.runs.contains_key(&run) {
             return Ok(vec![]);
         }
+        if self.deprovisioned {
+            return Err(InstallError::Deprovisioned);
+        }
         if self.stack.is_none() {
             return Err(InstallError::NoRunner);
         }
@@ -100,17 +112,34 @@ impl Install {
             let overlap = admitted.components.is_empty()
                 || components.is_empty()
                 || !admitted.components.is_disjoint(&components);
-            let free = match (admitted.kind, kind) {
-                (RunKind::Action, RunKind::Action) => true,
-                (one, two) if is_exclusive(one) || is_exclusive(two) => false,
-                (RunKind::Action, _) | (_, RunKind::Action) => true,
-                (_, _) => !overlap,
+            let free = match (Reach::of(admitted.kind), Reach::of(kind)) {
+                (Reach::Everything, Reach::Everything | Reach::Components | Reach::Nothing)
+                | (Reach::Components | Reach::Nothing, Reach::Everything) => false,
+                (Reach::Components, Reach::Components) => !overlap,
+                (Reach::Nothing, Reach::Components | Reach::Nothing)
+                | (Reach::Components, Reach::Nothing) => true,
             };
             if !free {
                 return Err(InstallError::Excluded { run: *other, kind: admitted.kind });
             }
         }
         Ok(vec![InstallEvent::RunAdmitted { run, kind, components }])
+    }
+
+    /// A run that brings things renders what the install follows step by step: if that moved under
+    /// it, what is there would not be what the log says.
+    fn when_settled(&self, changes: bool, event: InstallEvent) -> Decision {
+        match self.runs.iter().find(|(_, run)| brings(run.kind)) {
+            Some((run, going)) if changes => {
+                Err(InstallError::Bringing { run: *run, kind: going.kind })
+            }
+            Some(_) | None => Ok(one(changes, event)),
+        }
+    }
+
+    /// Whether a run brings things now.
+    pub fn is_bringing(&self) -> bool {
+        self.runs.values().any(|run| brings(run.kind))
     }
 
     fn as_created(&self) -> Option<InstallEvent> {
@@ -130,12 +159,34 @@ impl Install {
     }
 }
 
-fn is_exclusive(kind: RunKind) -> bool {
-    match kind {
-        RunKind::Provision | RunKind::Reprovision | RunKind::Teardown | RunKind::Deprovision => {
-            true
+/// What of an install a run may change.
+enum Reach {
+    Everything,
+    Components,
+    Nothing,
+}
+
+impl Reach {
+    fn of(kind: RunKind) -> Reach {
+        match kind {
+            RunKind::Provision
+            | RunKind::Reprovision
+            | RunKind::Teardown
+            | RunKind::Deprovision => Reach::Everything,
+            RunKind::Deploy | RunKind::InputUpdate | RunKind::Rollback => Reach::Components,
+            RunKind::Action => Reach::Nothing,
         }
-        RunKind::Deploy | RunKind::InputUpdate | RunKind::Rollback | RunKind::Action => false,
+    }
+}
+
+fn brings(kind: RunKind) -> bool {
+    match kind {
+        RunKind::Provision
+        | RunKind::Reprovision
+        | RunKind::Deploy
+        | RunKind::InputUpdate
+        | RunKind::Rollback => true,
+        RunKind::Teardown | RunKind::Deprovision | RunKind::Action => false,
     }
 }
 

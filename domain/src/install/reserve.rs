@@ -58,8 +58,14 @@ impl Install {
             return Err(InstallError::NotHolding);
         }
         Ok(vec![match result {
-            StepResult::SandboxProvisioned { build, fingerprint, outputs } => {
-                InstallEvent::SandboxProvisioned { run, build, fingerprint, outputs }
+            StepResult::SandboxProvisioned { build, config_version, fingerprint, outputs } => {
+                InstallEvent::SandboxProvisioned {
+                    run,
+                    build,
+                    config_version,
+                    fingerprint,
+                    outputs,
+                }
             }
             StepResult::SandboxDestroyed => InstallEvent::SandboxDestroyed { run },
             StepResult::ComponentDeployed {

@@ -58,6 +58,8 @@ pub struct Stack {
 pub struct Sandbox {
     /// What was brought.
     pub build: BuildId,
+    /// The config version it was brought by.
+    pub config_version: u32,
     /// What decided the result.
     pub fingerprint: Digest,
     /// What templates may read of it.
@@ -151,9 +153,15 @@ impl Install {
                 self.sandbox_holder = Some(Holder { run, step });
             }
             InstallEvent::SandboxReleased { .. } => self.sandbox_holder = None,
-            InstallEvent::SandboxProvisioned { build, fingerprint, outputs, .. } => {
+            InstallEvent::SandboxProvisioned {
+                build,
+                config_version,
+                fingerprint,
+                outputs,
+                ..
+            } => {
                 self.deprovisioned = false;
-                self.sandbox = Some(Sandbox { build, fingerprint, outputs });
+                self.sandbox = Some(Sandbox { build, config_version, fingerprint, outputs });
             }
             InstallEvent::SandboxDestroyed { .. } => self.sandbox = None,
             InstallEvent::ComponentDeployed {

@@ -37,6 +37,10 @@ fn outputs(value: &str) -> Outputs {
     [("region".to_string(), serde_json::json!(value))].into()
 }
 
+fn because() -> Option<String> {
+    Some("CHG-1204".into())
+}
+
 fn create() -> InstallCommand {
     InstallCommand::Create {
         app: APP,
@@ -118,8 +122,12 @@ fn install(history: Vec<InstallEvent>) -> Given<Install> {
 fn an_install_is_created_once() {
     install(vec![]).when(create()).then(created());
     install(created()).when(create()).nothing();
-    let changed =
-        InstallEvent::InputsChanged { set: text(&[("size", "4")]), unset: names(&[]), by: ANN };
+    let changed = InstallEvent::InputsChanged {
+        set: text(&[("size", "4")]),
+        unset: names(&[]),
+        by: ANN,
+        reason: None,
+    };
     install(and(created(), [changed])).when(create()).refused(InstallError::AlreadyCreated);
     let release = InstallCommand::Release { run: ONE, step: S1 };
     install(vec![]).when(release).refused(InstallError::NotFound);
@@ -131,40 +139,87 @@ fn only_inputs_that_differ_are_a_change() {
         set: text(set),
         unset: names(unset),
         by: ANN,
+        reason: because(),
     };
     install(created()).when(change(&[("size", "3")], &["zone"])).nothing();
     let set = text(&[("zone", "b")]);
-    let event = InstallEvent::InputsChanged { set, unset: names(&["size"]), by: ANN };
+    let event =
+        InstallEvent::InputsChanged { set, unset: names(&["size"]), by: ANN, reason: because() };
     install(created()).when(change(&[("zone", "b")], &["size"])).then([event]);
     install(vec![]).when(change(&[], &[])).refused(InstallError::NotFound);
 }
 
 #[test]
 fn an_install_follows_one_config_version() {
-    let pin = |config_version| InstallCommand::PinConfig { config_version, by: ANN };
+    let pin =
+        |config_version| InstallCommand::PinConfig { config_version, by: ANN, reason: because() };
     install(created()).when(pin(1)).nothing();
-    let pinned = InstallEvent::ConfigPinned { config_version: 2, by: ANN };
+    let pinned = InstallEvent::ConfigPinned { config_version: 2, by: ANN, reason: because() };
     install(created()).when(pin(2)).then([pinned]);
     install(vec![]).when(pin(2)).refused(InstallError::NotFound);
 }
 
 #[test]
 fn an_install_approves_by_itself_or_not() {
-    let set = |auto_approve| InstallCommand::SetAutoApprove { auto_approve, by: ANN };
+    let set =
+        |auto_approve| InstallCommand::SetAutoApprove { auto_approve, by: ANN, reason: because() };
     install(created()).when(set(false)).nothing();
-    let changed = InstallEvent::ApprovalChanged { auto_approve: true, by: ANN };
+    let changed = InstallEvent::ApprovalChanged { auto_approve: true, by: ANN, reason: because() };
     install(created()).when(set(true)).then([changed]);
     install(vec![]).when(set(true)).refused(InstallError::NotFound);
 }
 
 #[test]
 fn an_install_has_one_runner() {
-    let report = |runner, value| InstallCommand::ReportStack { runner, outputs: outputs(value) };
+    let report = |runner, replaces| {
+        let outputs = outputs("eu-1");
+        InstallCommand::ReportStack { runner, outputs, replaces }
+    };
     let other = RunnerId(ulid::Ulid(3));
-    install(created()).when(report(RUNNER, "eu-1")).then([ready().remove(1)]);
-    install(ready()).when(report(RUNNER, "eu-1")).nothing();
-    install(ready()).when(report(other, "eu-1")).refused(InstallError::HasARunner);
-    install(vec![]).when(report(RUNNER, "eu-1")).refused(InstallError::NotFound);
+    let has_one = || InstallError::HasARunner { runner: RUNNER };
+    install(created()).when(report(RUNNER, None)).then([ready().remove(1)]);
+    install(ready()).when(report(RUNNER, None)).nothing();
+    install(ready()).when(report(other, None)).refused(has_one());
+    install(vec![]).when(report(RUNNER, None)).refused(InstallError::NotFound);
+    // One that is never heard again makes room for another; only the one that it has.
+    let second = InstallEvent::StackReported { runner: other, outputs: outputs("eu-1") };
+    install(ready()).when(report(other, Some(RUNNER))).then([second.clone()]);
+    install(ready()).when(report(other, Some(other))).refused(has_one());
+    install(and(ready(), [second])).when(report(other, Some(RUNNER))).nothing();
+}
+
+#[test]
+fn what_an_install_follows_stands_still_while_a_run_brings_it() {
+    let set = text(&[("size", "9")]);
+    let (by, reason) = (ANN, None);
+    let inputs = || InstallCommand::ChangeInputs {
+        set: set.clone(),
+        unset: names(&[]),
+        by: ANN,
+        reason: None,
+    };
+    let pin = |config_version| InstallCommand::PinConfig { config_version, by: ANN, reason: None };
+    let bringing = [
+        RunKind::Provision,
+        RunKind::Reprovision,
+        RunKind::Deploy,
+        RunKind::InputUpdate,
+        RunKind::Rollback,
+    ];
+    for kind in bringing {
+        let busy = || install(and(ready(), [admitted(ONE, kind, &["api"])]));
+        busy().when(inputs()).refused(InstallError::Bringing { run: ONE, kind });
+        busy().when(pin(2)).refused(InstallError::Bringing { run: ONE, kind });
+        // What is so already is no change.
+        busy().when(pin(1)).nothing();
+    }
+    let pinned = InstallEvent::ConfigPinned { config_version: 2, by, reason };
+    for kind in [RunKind::Teardown, RunKind::Deprovision, RunKind::Action] {
+        let busy = and(ready(), [admitted(ONE, kind, &[])]);
+        install(busy).when(pin(2)).then([pinned.clone()]);
+    }
+    let closed = InstallEvent::RunClosed { run: ONE, outcome: Outcome::Failed };
+    install(and(deploying(), [closed])).when(pin(2)).then([pinned]);
 }
 
 #[test]
@@ -205,9 +260,25 @@ fn an_install_is_deprovisioned_when_nothing_of_it_is_left() {
     let close = InstallCommand::CloseRun { run: ONE, outcome };
     let closed = InstallEvent::RunClosed { run: ONE, outcome };
     let going = and(ready(), [admitted(ONE, RunKind::Deprovision, &[])]);
-    let gone = InstallEvent::Deprovisioned { run: ONE };
-    install(going.clone()).when(close.clone()).then([closed.clone(), gone]);
-    install(and(going, [deployed().1])).when(close).then([closed]);
+    let gone = InstallEvent::Deprovisioned { run: Some(ONE) };
+    install(going.clone()).when(close.clone()).then([closed.clone(), gone.clone()]);
+    install(and(going.clone(), [deployed().1])).when(close).then([closed.clone()]);
+    // Its name may be another's from now on.
+    let over = and(going, [closed, gone]);
+    let deploy = admit(TWO, RunKind::Deploy, &["api"]);
+    install(over).when(deploy).refused(InstallError::Deprovisioned);
+}
+
+#[test]
+fn an_install_of_which_nothing_is_left_needs_no_run_to_end() {
+    let end = || InstallCommand::Deprovision;
+    let gone = InstallEvent::Deprovisioned { run: None };
+    install(ready()).when(end()).then([gone.clone()]);
+    install(and(ready(), [gone])).when(end()).nothing();
+    let excluded = InstallError::Excluded { run: ONE, kind: RunKind::Deploy };
+    install(deploying()).when(end()).refused(excluded);
+    install(and(ready(), [deployed().1])).when(end()).refused(InstallError::NotGone);
+    install(vec![]).when(end()).refused(InstallError::NotFound);
 }
 
 #[test]
@@ -280,12 +351,22 @@ fn the_whole_machine_fits_in_a_table() {
         ],
         vec![
             ("create", create()),
-            ("change inputs", InstallCommand::ChangeInputs { set, unset: names(&[]), by: ANN }),
-            ("pin config", InstallCommand::PinConfig { config_version: 2, by: ANN }),
-            ("auto-approve", InstallCommand::SetAutoApprove { auto_approve: true, by: ANN }),
+            (
+                "change inputs",
+                InstallCommand::ChangeInputs { set, unset: names(&[]), by: ANN, reason: None },
+            ),
+            ("pin config", InstallCommand::PinConfig { config_version: 2, by: ANN, reason: None }),
+            (
+                "auto-approve",
+                InstallCommand::SetAutoApprove { auto_approve: true, by: ANN, reason: None },
+            ),
             (
                 "report stack",
-                InstallCommand::ReportStack { runner: RUNNER, outputs: outputs("eu-1") },
+                InstallCommand::ReportStack {
+                    runner: RUNNER,
+                    outputs: outputs("eu-1"),
+                    replaces: None,
+                },
             ),
             ("admit deploy of api", admit(TWO, RunKind::Deploy, &["api"])),
             ("admit deploy of web", admit(TWO, RunKind::Deploy, &["web"])),
@@ -295,6 +376,7 @@ fn the_whole_machine_fits_in_a_table() {
             ("reserve api: other step", reserve("api", ONE, S2)),
             ("reserve sandbox", reserve_sandbox),
             ("record deployed", record),
+            ("deprovision", InstallCommand::Deprovision),
             ("release", InstallCommand::Release { run: ONE, step: S1 }),
             ("close run", InstallCommand::CloseRun { run: ONE, outcome: Outcome::Succeeded }),
         ],

@@ -89,6 +89,9 @@ pub enum JobError {
     /// A runner does not cancel by itself.
     #[error("nobody asked to cancel this job")]
     CancelNotRequested,
+    /// What is to end is not begun again.
+    #[error("the job is to be cancelled: it succeeded or it failed, and is not tried again")]
+    Cancelling,
     /// Doubt comes first.
     #[error("outcome is unknown until its runner reports or somebody decides")]
     OutcomeUnknown,

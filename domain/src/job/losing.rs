@@ -60,6 +60,8 @@ impl Job {
                 exit_code: None,
                 signal: None,
             },
+            // Nobody wants to see it done any more: what is left to say is what became of it.
+            Verdict::Retry if held.cancel.is_some() => return Err(JobError::Cancelling),
             Verdict::Retry => held.requeued(None),
         };
         Ok(vec![JobEvent::OutcomeResolved { execution, by, verdict, reason }, consequence])

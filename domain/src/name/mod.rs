@@ -18,6 +18,8 @@ pub use event::NameEvent;
 pub struct Name {
     /// The id of the thing that has it.
     pub by: Option<String>,
+    /// The id of the thing that had it last, for who looks for it by its old name.
+    pub last: Option<String>,
 }
 
 /// The longest name there can be.
@@ -56,9 +58,9 @@ impl Decider for Name {
     }
 
     fn evolve(&mut self, event: NameEvent) {
-        self.by = match event {
-            NameEvent::Taken { by } => Some(by),
-            NameEvent::Released { .. } => None,
-        };
+        match event {
+            NameEvent::Taken { by } => *self = Name { by: Some(by), last: None },
+            NameEvent::Released { by } => *self = Name { by: None, last: Some(by) },
+        }
     }
 }

@@ -5,6 +5,7 @@ use super::{
 };
 use crate::{
     actor::Actor,
+    decider::Timestamp,
     digest::Digest,
     ids::{JobId, StepId},
 };
@@ -37,7 +38,8 @@ impl Run {
         self.and_then(facts)
     }
 
-    pub(super) fn approve(&self, word: Word) -> Decision {
+    /// A yes that comes too late is none, whether or not a timer has noticed yet.
+    pub(super) fn approve(&self, word: Word, now: Timestamp) -> Decision {
         let at = self.open(word.step)?;
         if let StepState::Approved { plan } | StepState::Applying { plan, .. } = &at.state
             && plan.digest == word.digest
@@ -45,6 +47,11 @@ impl Run {
             return Ok(vec![]);
         }
         self.spoken(at, &word)?;
+        if let StepState::AwaitingApproval { expires_at, .. } = &at.state
+            && now >= *expires_at
+        {
+            return Err(RunError::ApprovalExpired { at: *expires_at });
+        }
         let Word { step, digest, by, reason } = word;
         Ok(vec![RunEvent::Approved { step, digest, by, reason }])
     }

@@ -82,6 +82,8 @@ pub enum RunCommand {
         step: StepId,
         /// Who asks.
         by: Actor,
+        /// Why, if they say.
+        reason: Option<String>,
     },
     /// End the run.
     RequestCancel {
@@ -89,6 +91,8 @@ pub enum RunCommand {
         by: Actor,
         /// Why.
         reason: String,
+        /// Without waiting for the grace period of what works.
+        force: bool,
     },
 }
 

@@ -1,6 +1,6 @@
 //! Why a run says no, in the words of the business.
 use super::Outcome;
-use crate::digest::Digest;
+use crate::{decider::Timestamp, digest::Digest};
 
 /// A refusal.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -37,6 +37,12 @@ pub enum RunError {
     AnotherPlan {
         /// The plan that is waiting.
         waiting: Digest,
+    },
+    /// Nobody approved in time.
+    #[error("the plan could be approved until {at}; retry the run to plan again")]
+    ApprovalExpired {
+        /// The end of it.
+        at: Timestamp,
     },
     /// A word needs a reason.
     #[error("say why: the reason is empty")]

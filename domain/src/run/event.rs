@@ -139,6 +139,9 @@ pub enum RunEvent {
         step: StepId,
         /// Who asked.
         by: Actor,
+        /// Why, if they say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// Somebody wants the run to end.
     CancelRequested {
@@ -146,6 +149,8 @@ pub enum RunEvent {
         by: Actor,
         /// Why.
         reason: String,
+        /// Without waiting for the grace period of what works.
+        force: bool,
     },
     /// Nothing of this run will happen any more.
     Finished {

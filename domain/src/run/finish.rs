@@ -48,13 +48,13 @@ impl Run {
         self.and_then(vec![RunEvent::StepFailed { step, reason, detail }])
     }
 
-    pub(super) fn retry(&self, step: StepId, by: Actor) -> Decision {
+    pub(super) fn retry(&self, step: StepId, by: Actor, reason: Option<String>) -> Decision {
         let at = self.open(step)?;
         if self.cancel.is_some() {
             return Err(RunError::Cancelling);
         }
         match at.state {
-            StepState::Failed { .. } => Ok(vec![RunEvent::StepRetried { step, by }]),
+            StepState::Failed { .. } => Ok(vec![RunEvent::StepRetried { step, by, reason }]),
             StepState::Waiting
             | StepState::Planning { .. }
             | StepState::AwaitingApproval { .. }

@@ -22,16 +22,19 @@ mod finish;
 mod next;
 pub mod plan;
 mod state;
+mod step;
 #[cfg(test)]
 mod tests;
+mod undone;
 pub use command::{Approval, RunCommand, Word};
 pub use error::RunError;
 pub use event::RunEvent;
 pub use next::Next;
 pub use state::{
-    Cause, Operation, Outcome, PlanFacts, Request, Run, RunKind, Skip, Step, StepFailure, StepSpec,
-    StepState, Target,
+    Cancel, Cause, Operation, Outcome, PlanFacts, Request, Run, RunKind, StepSpec, Target,
 };
+pub use step::{Skip, Step, StepFailure, StepState};
+pub use undone::Undone;
 
 type Decision = Result<Vec<RunEvent>, RunError>;
 
@@ -44,14 +47,14 @@ impl Decider for Run {
     type Event = RunEvent;
     type Error = RunError;
 
-    fn decide(&self, command: RunCommand, _now: Timestamp) -> Decision {
+    fn decide(&self, command: RunCommand, now: Timestamp) -> Decision {
         match command {
             RunCommand::Request { request, steps, position } => {
                 self.request(request, steps, position)
             }
             RunCommand::StartStep { step, job } => self.start(step, job),
             RunCommand::RecordPlan { job, plan, approval } => self.record(job, plan, approval),
-            RunCommand::Approve(word) => self.approve(word),
+            RunCommand::Approve(word) => self.approve(word, now),
             RunCommand::Deny(word) => self.deny(word),
             RunCommand::ExpireApproval { step, digest } => self.expire(step, digest),
             RunCommand::StartApply { step, job } => self.start_apply(step, job),
@@ -60,8 +63,8 @@ impl Decider for Run {
             RunCommand::FailStep { step, job, reason, detail } => {
                 self.fail(step, job, reason, detail)
             }
-            RunCommand::RetryStep { step, by } => self.retry(step, by),
-            RunCommand::RequestCancel { by, reason } => self.cancel(by, reason),
+            RunCommand::RetryStep { step, by, reason } => self.retry(step, by, reason),
+            RunCommand::RequestCancel { by, reason, force } => self.cancel(by, reason, force),
         }
     }
 
@@ -111,15 +114,16 @@ impl Run {
         }
     }
 
-    fn cancel(&self, by: Actor, reason: String) -> Decision {
+    /// A second cancel is nothing new, unless it no longer wants to wait.
+    fn cancel(&self, by: Actor, reason: String, force: bool) -> Decision {
         self.live()?;
-        if self.cancel.is_some() {
+        if self.cancel.as_ref().is_some_and(|asked| asked.force || !force) {
             return Ok(vec![]);
         }
         if reason.trim().is_empty() {
             return Err(RunError::NoReason);
         }
-        self.and_then(vec![RunEvent::CancelRequested { by, reason }])
+        self.and_then(vec![RunEvent::CancelRequested { by, reason, force }])
     }
 
     /// The run, while something of it can still happen.

@@ -5,11 +5,16 @@
 //! ids: the caller gives them.
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Operation, StepSpec, Target};
+use super::{Operation, StepSpec, Target, Undone};
 use crate::{
     digest::Digest,
     ids::{BuildId, ComponentId, StepId},
 };
+
+mod down;
+mod order;
+
+pub use down::{deprovision, teardown};
 
 /// What a config version wants to be there.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -82,6 +87,8 @@ pub enum Scope {
         /// Also whatever needs them.
         dependents: bool,
     },
+    /// What an earlier run left undone, and nothing else.
+    Undone(Undone),
 }
 
 /// A name that no component has.
@@ -91,15 +98,21 @@ pub struct NoSuchComponent(pub String);
 
 /// The steps of a provision, reprovision, deploy, input update or rollback.
 ///
-/// Components that the config no longer has are destroyed first, dependents before what they need.
+/// A component that the config no longer has is destroyed: first of all where nothing that is planned
+/// uses it, else when everything that used it has moved off it.
 pub fn bring(
     wanted: &Wanted,
     present: &Present,
     scope: &Scope,
     mut new_id: impl FnMut() -> StepId,
 ) -> Result<Vec<StepSpec>, NoSuchComponent> {
-    if let Scope::Named { names, .. } = scope
-        && let Some(unknown) = names.iter().find(|name| !wanted.components.contains_key(*name))
+    let named = match scope {
+        Scope::Named { names, .. } => Some(names),
+        Scope::Undone(undone) => Some(&undone.bring),
+        Scope::Reached | Scope::Everything => None,
+    };
+    if let Some(unknown) =
+        named.into_iter().flatten().find(|name| !wanted.components.contains_key(*name))
     {
         return Err(NoSuchComponent(unknown.clone()));
     }
@@ -109,37 +122,35 @@ pub fn bring(
             present.sandbox.as_ref().is_none_or(|(_, has)| *has != sandbox.fingerprint)
         }
         Scope::Named { .. } => present.sandbox.is_none(),
+        Scope::Undone(undone) => undone.sandbox || present.sandbox.is_none(),
     });
     let reached = reached(wanted, present, scope, sandbox_moves);
+    let mut down = down::Down::new(gone(wanted, present, scope), &mut new_id);
+    let moves = present.components.iter().filter(|(name, _)| reached.contains(*name));
+    let used: BTreeMap<&str, &BTreeSet<String>> =
+        moves.map(|(name, has)| (name.as_str(), &has.needs)).collect();
+    let (late, free) = down.late(&used);
 
     let mut steps = vec![];
-    let mut gone: BTreeMap<&str, &PresentComponent> = BTreeMap::new();
-    if matches!(scope, Scope::Reached | Scope::Everything) {
-        let left_out = |name: &str| !wanted.components.contains_key(name);
-        gone.extend(
-            present.components.iter().map(|(n, c)| (n.as_str(), c)).filter(|(n, _)| left_out(n)),
-        );
-    }
-    let destroyed = take_down(&gone, &mut steps, &mut new_id);
-
+    let destroyed = down.take(&free, &mut steps, |_| vec![]);
     let mut sandbox_step = None;
     if let (true, Some(sandbox)) = (sandbox_moves, &wanted.sandbox) {
-        let step = new_id();
+        let step = down.new_id();
         sandbox_step = Some(step);
         steps.push(StepSpec {
             step,
             target: Target::Sandbox { build: sandbox.build },
             operation: Operation::Apply,
-            needs: destroyed.clone(),
+            needs: destroyed,
             fingerprint: Some(sandbox.fingerprint.clone()),
         });
     }
     let mut ids: BTreeMap<&str, StepId> = BTreeMap::new();
-    for name in in_order(&wanted.components, |c| &c.needs) {
+    for name in order::in_order(&wanted.components, |c| &c.needs) {
         let Some(component) = wanted.components.get(name).filter(|_| reached.contains(name)) else {
             continue;
         };
-        let step = new_id();
+        let step = down.new_id();
         let mut needs: Vec<StepId> = sandbox_step.into_iter().collect();
         needs.extend(component.needs.iter().filter_map(|need| ids.get(need.as_str())));
         ids.insert(name, step);
@@ -156,77 +167,44 @@ pub fn bring(
             fingerprint: Some(component.fingerprint.clone()),
         });
     }
+    down.take(&late, &mut steps, |name| {
+        let users = used.iter().filter(|(_, needs)| needs.contains(name));
+        users.filter_map(|(user, _)| ids.get(user).copied()).collect()
+    });
+
+    let after = match scope {
+        Scope::Undone(undone) => &undone.actions,
+        Scope::Reached | Scope::Everything | Scope::Named { .. } if steps.is_empty() => &vec![],
+        Scope::Reached | Scope::Everything | Scope::Named { .. } => &wanted.after,
+    };
     let mut before: Vec<StepId> = steps.iter().map(|step| step.step).collect();
-    if !before.is_empty() {
-        for name in &wanted.after {
-            let step = new_id();
-            steps.push(action(step, name.clone(), before.clone()));
-            before = vec![step];
-        }
+    for name in after {
+        let step = down.new_id();
+        steps.push(action(step, name.clone(), before));
+        before = vec![step];
     }
     Ok(steps)
 }
 
-/// The steps of a teardown: every component, dependents before what they need.
-pub fn teardown(present: &Present, mut new_id: impl FnMut() -> StepId) -> Vec<StepSpec> {
-    let mut steps = vec![];
-    let all = present.components.iter().map(|(n, c)| (n.as_str(), c)).collect();
-    take_down(&all, &mut steps, &mut new_id);
-    steps
-}
-
-/// The steps of a deprovision: every component, then the sandbox.
-pub fn deprovision(present: &Present, mut new_id: impl FnMut() -> StepId) -> Vec<StepSpec> {
-    let mut steps = vec![];
-    let all = present.components.iter().map(|(n, c)| (n.as_str(), c)).collect();
-    let needs = take_down(&all, &mut steps, &mut new_id);
-    if let Some((build, _)) = &present.sandbox {
-        steps.push(StepSpec {
-            step: new_id(),
-            target: Target::Sandbox { build: *build },
-            operation: Operation::Destroy,
-            needs,
-            fingerprint: None,
-        });
-    }
-    steps
+/// What is there and is to go, because the config no longer has it.
+fn gone<'p>(
+    wanted: &Wanted,
+    present: &'p Present,
+    scope: &Scope,
+) -> BTreeMap<&'p str, &'p PresentComponent> {
+    let goes = |name: &str| match scope {
+        Scope::Reached | Scope::Everything => true,
+        Scope::Named { .. } => false,
+        Scope::Undone(undone) => undone.destroy.contains(name),
+    };
+    let left_out = |name: &str| !wanted.components.contains_key(name) && goes(name);
+    present.components.iter().map(|(n, c)| (n.as_str(), c)).filter(|(n, _)| left_out(n)).collect()
 }
 
 /// The one step of an action.
 pub fn action(step: StepId, name: String, needs: Vec<StepId>) -> StepSpec {
     let target = Target::Action { name };
     StepSpec { step, target, operation: Operation::Execute, needs, fingerprint: None }
-}
-
-/// Destroy these, dependents before what they need; answers with the ids of the steps.
-fn take_down(
-    gone: &BTreeMap<&str, &PresentComponent>,
-    steps: &mut Vec<StepSpec>,
-    new_id: &mut impl FnMut() -> StepId,
-) -> Vec<StepId> {
-    let named: BTreeMap<String, &PresentComponent> =
-        gone.iter().map(|(name, component)| (name.to_string(), *component)).collect();
-    let mut ids: BTreeMap<&str, StepId> = BTreeMap::new();
-    for name in in_order(&named, |c| &c.needs).into_iter().rev() {
-        let Some(component) = gone.get(name) else { continue };
-        let step = new_id();
-        let needs_it = |other: &&str| gone.get(*other).is_some_and(|c| c.needs.contains(name));
-        let needs = ids.iter().filter(|(n, _)| needs_it(n)).map(|(_, id)| *id).collect();
-        ids.insert(name, step);
-        steps.push(StepSpec {
-            step,
-            target: Target::Component {
-                component: component.component,
-                name: name.into(),
-                build: component.build,
-                needs: component.needs.clone(),
-            },
-            operation: Operation::Destroy,
-            needs,
-            fingerprint: None,
-        });
-    }
-    ids.into_values().collect()
 }
 
 /// Names of the components that are to be planned.
@@ -244,6 +222,7 @@ fn reached(
     let (mut reached, follow): (BTreeSet<String>, bool) = match scope {
         Scope::Everything => (wanted.components.keys().cloned().collect(), false),
         Scope::Named { names, dependents } => (names.clone(), *dependents),
+        Scope::Undone(undone) => (undone.bring.clone(), false),
         Scope::Reached => {
             let of = wanted.components.iter().filter(|(name, c)| changed(name, c));
             (of.map(|(name, _)| name.clone()).collect(), true)
@@ -265,31 +244,4 @@ fn reached(
         }
         reached.extend(more);
     }
-}
-
-/// Names in an order in which each comes after what it needs, ties by name. Names that need each
-/// other come last: the reader of the config has refused them long before.
-fn in_order<C>(
-    components: &BTreeMap<String, C>,
-    needs: impl Fn(&C) -> &BTreeSet<String>,
-) -> Vec<&str> {
-    let mut ordered: Vec<&str> = vec![];
-    let mut left: Vec<&str> = components.keys().map(String::as_str).collect();
-    while !left.is_empty() {
-        let free = |name: &&str| {
-            components.get(*name).is_some_and(|c| {
-                needs(c)
-                    .iter()
-                    .all(|need| ordered.contains(&need.as_str()) || !components.contains_key(need))
-            })
-        };
-        let (now, later): (Vec<&str>, Vec<&str>) = left.iter().copied().partition(|n| free(n));
-        if now.is_empty() {
-            ordered.extend(later);
-            break;
-        }
-        ordered.extend(now);
-        left = later;
-    }
-    ordered
 }

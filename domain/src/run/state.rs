@@ -3,10 +3,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::RunEvent;
+use super::{RunEvent, Step, StepState};
 use crate::{
     actor::Actor,
-    decider::Timestamp,
     digest::Digest,
     ids::{BuildId, ComponentId, InstallId, JobId, RunId, StepId},
 };
@@ -19,9 +18,20 @@ pub struct Run {
     /// In an order in which each step comes after the steps it needs.
     pub steps: Vec<Step>,
     /// Who wants the run to end, and why.
-    pub cancel: Option<(Actor, String)>,
+    pub cancel: Option<Cancel>,
     /// How it ended.
     pub outcome: Option<Outcome>,
+}
+
+/// That a run is to end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cancel {
+    /// Who asked.
+    pub by: Actor,
+    /// Why.
+    pub reason: String,
+    /// Without waiting for the grace period of what works.
+    pub force: bool,
 }
 
 /// What was asked.
@@ -158,107 +168,6 @@ pub struct PlanFacts {
     pub destroy: u64,
 }
 
-/// One node of a run's graph, and where it is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Step {
-    /// As it was planned.
-    pub spec: StepSpec,
-    /// Where it is.
-    pub state: StepState,
-    /// Plans that could no longer be applied.
-    pub voided: u32,
-    /// Every job that was made for it, in order.
-    pub jobs: Vec<JobId>,
-}
-
-/// Where a step is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "snake_case")]
-pub enum StepState {
-    /// For other steps, or for what it must hold.
-    Waiting,
-    /// A job plans it.
-    Planning {
-        /// Which job.
-        job: JobId,
-    },
-    /// A person must say yes.
-    AwaitingApproval {
-        /// To this plan.
-        plan: PlanFacts,
-        /// Before this moment.
-        expires_at: Timestamp,
-    },
-    /// Somebody said yes; the apply is not queued yet.
-    Approved {
-        /// To this plan.
-        plan: PlanFacts,
-    },
-    /// A job applies the plan.
-    Applying {
-        /// Which job.
-        job: JobId,
-        /// Exactly this plan.
-        plan: PlanFacts,
-    },
-    /// A job runs the script.
-    Executing {
-        /// Which job.
-        job: JobId,
-    },
-    /// It did what it was for.
-    Succeeded {
-        /// Whether there was nothing to change.
-        noop: bool,
-    },
-    /// It did not.
-    Failed {
-        /// What kind of failure.
-        reason: StepFailure,
-        /// In words.
-        detail: String,
-    },
-    /// It will not be done in this run.
-    Skipped {
-        /// Why not.
-        reason: Skip,
-    },
-}
-
-/// What kind of failure ended a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum StepFailure {
-    /// The work said so.
-    JobFailed,
-    /// The work was cancelled, and its runner confirmed.
-    JobCancelled,
-    /// Nobody can say what became of the work, and it was safe to give up.
-    JobLost,
-    /// The artifact could not be built.
-    BuildFailed,
-    /// What the work needs could not be put together: a template, an input.
-    NotComposed,
-    /// The plan changed under the approval, again and again.
-    PlanUnstable,
-}
-
-/// Why a step is not done in this run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Skip {
-    /// Its plan was denied.
-    Denied,
-    /// Nobody approved in time.
-    Expired,
-    /// The run was cancelled.
-    Cancelled,
-    /// A step that it needs did not succeed.
-    Blocked,
-}
-
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -272,38 +181,6 @@ pub enum Outcome {
     Cancelled,
     /// A plan was denied, or nobody approved in time.
     Denied,
-}
-
-impl StepState {
-    /// Whether nothing of this step will happen any more.
-    pub fn is_over(&self) -> bool {
-        match self {
-            StepState::Succeeded { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {
-                true
-            }
-            StepState::Waiting
-            | StepState::Planning { .. }
-            | StepState::AwaitingApproval { .. }
-            | StepState::Approved { .. }
-            | StepState::Applying { .. }
-            | StepState::Executing { .. } => false,
-        }
-    }
-
-    /// The job that works on the step now.
-    pub fn job(&self) -> Option<JobId> {
-        match self {
-            StepState::Planning { job }
-            | StepState::Applying { job, .. }
-            | StepState::Executing { job } => Some(*job),
-            StepState::Waiting
-            | StepState::AwaitingApproval { .. }
-            | StepState::Approved { .. }
-            | StepState::Succeeded { .. }
-            | StepState::Failed { .. }
-            | StepState::Skipped { .. } => None,
-        }
-    }
 }
 
 impl Run {
@@ -368,10 +245,14 @@ impl Run {
             RunEvent::StepSkipped { step, reason } => {
                 self.set(step, |at| at.state = StepState::Skipped { reason });
             }
-            RunEvent::StepRetried { step, .. } => {
-                self.set(step, |at| at.state = StepState::Waiting);
+            // Whoever asks again has looked: the plans that went stale before no longer count.
+            RunEvent::StepRetried { step, .. } => self.set(step, |at| {
+                at.voided = 0;
+                at.state = StepState::Waiting;
+            }),
+            RunEvent::CancelRequested { by, reason, force } => {
+                self.cancel = Some(Cancel { by, reason, force });
             }
-            RunEvent::CancelRequested { by, reason } => self.cancel = Some((by, reason)),
             RunEvent::Finished { outcome } => self.outcome = Some(outcome),
         }
     }

@@ -5,6 +5,8 @@ use crate::{
     testing::{Given, given},
 };
 
+mod approvals;
+mod ending;
 mod examples;
 mod planning;
 
@@ -16,7 +18,10 @@ const SANDBOX: StepId = StepId(ulid::Ulid(1));
 const LEFT: StepId = StepId(ulid::Ulid(2));
 const RIGHT: StepId = StepId(ulid::Ulid(3));
 const TOP: StepId = StepId(ulid::Ulid(4));
-const LATER: Timestamp = Timestamp::UNIX_EPOCH;
+/// When approvals expire; nothing here happens later unless it says so.
+fn later() -> Timestamp {
+    Timestamp::UNIX_EPOCH + chrono::TimeDelta::days(7)
+}
 
 pub fn digest(n: u8) -> Digest {
     format!("sha256:{n:064x}").parse().unwrap()
@@ -81,7 +86,7 @@ fn produced(step: StepId, job: JobId, n: u8) -> RunEvent {
 }
 
 fn asked(step: StepId, n: u8) -> RunEvent {
-    RunEvent::ApprovalRequested { step, digest: digest(n), expires_at: LATER }
+    RunEvent::ApprovalRequested { step, digest: digest(n), expires_at: later() }
 }
 
 fn approved(step: StepId, n: u8) -> RunEvent {
@@ -93,7 +98,7 @@ fn word(step: StepId, n: u8) -> Word {
 }
 
 fn record(job: JobId, plan: PlanFacts) -> RunCommand {
-    RunCommand::RecordPlan { job, plan, approval: Approval::Principal { expires_at: LATER } }
+    RunCommand::RecordPlan { job, plan, approval: Approval::Principal { expires_at: later() } }
 }
 
 fn fail(step: StepId, job: Option<JobId>) -> RunCommand {
@@ -185,200 +190,6 @@ fn independent_steps_are_wanted_at_the_same_time() {
 }
 
 #[test]
-fn a_plan_that_changes_something_waits_for_a_word() {
-    let facts = [produced(SANDBOX, J1, 1), asked(SANDBOX, 1)];
-    run(planning()).when(record(J1, plan(1, false))).then(facts);
-    run(awaiting()).when(record(J1, plan(1, false))).nothing();
-    run(planning()).when(record(J2, plan(1, false))).refused(RunError::NotItsJob);
-    run(applying()).when(record(J2, plan(1, false))).refused(RunError::NotWaitingForThat);
-    run(vec![]).when(record(J1, plan(1, false))).refused(RunError::NotFound);
-}
-
-#[test]
-fn a_plan_without_changes_needs_no_word_and_no_apply() {
-    let noop = RunEvent::PlanProduced { step: SANDBOX, job: J1, plan: plan(1, true) };
-    let succeeded = RunEvent::StepSucceeded { step: SANDBOX, noop: true };
-    run(planning()).when(record(J1, plan(1, true))).then([noop, succeeded]);
-}
-
-#[test]
-fn an_install_may_approve_by_itself() {
-    let automatic =
-        RunCommand::RecordPlan { job: J1, plan: plan(1, false), approval: Approval::Automatic };
-    let approved = RunEvent::Approved {
-        step: SANDBOX,
-        digest: digest(1),
-        by: Actor::Policy("auto_approve".into()),
-        reason: "the install approves plans by itself".into(),
-    };
-    run(planning()).when(automatic).then([produced(SANDBOX, J1, 1), approved]);
-}
-
-#[test]
-fn a_word_is_on_exactly_the_plan_that_waits() {
-    let another = RunError::AnotherPlan { waiting: digest(1) };
-    run(awaiting()).when(RunCommand::Approve(word(SANDBOX, 1))).then([approved(SANDBOX, 1)]);
-    run(awaiting()).when(RunCommand::Approve(word(SANDBOX, 2))).refused(another.clone());
-    run(awaiting()).when(RunCommand::Deny(word(SANDBOX, 2))).refused(another);
-    run(applying()).when(RunCommand::Approve(word(SANDBOX, 1))).nothing();
-    let approve = || RunCommand::Approve(word(SANDBOX, 1));
-    run(planning()).when(approve()).refused(RunError::NothingToApprove);
-    run(over()).when(approve()).refused(TOO_LATE);
-    let speechless = Word { reason: " ".into(), ..word(SANDBOX, 1) };
-    run(awaiting()).when(RunCommand::Approve(speechless.clone())).refused(RunError::NoReason);
-    run(awaiting()).when(RunCommand::Deny(speechless)).refused(RunError::NoReason);
-}
-
-#[test]
-fn a_denied_plan_blocks_what_needs_it_and_ends_the_run() {
-    let (step, by, reason) = (SANDBOX, ANN, "looks right".to_string());
-    let denied = RunEvent::Denied { step, digest: digest(1), by, reason };
-    run(awaiting()).when(RunCommand::Deny(word(SANDBOX, 1))).then([
-        denied,
-        skipped(SANDBOX, Skip::Denied),
-        skipped(LEFT, Skip::Blocked),
-        skipped(RIGHT, Skip::Blocked),
-        skipped(TOP, Skip::Blocked),
-        ended(Outcome::Denied),
-    ]);
-    run(applying()).when(RunCommand::Deny(word(SANDBOX, 1))).refused(RunError::NothingToApprove);
-}
-
-#[test]
-fn an_approval_that_nobody_gives_expires() {
-    let expire = |n| RunCommand::ExpireApproval { step: SANDBOX, digest: digest(n) };
-    let one = and(planned(vec![step(SANDBOX, &[])]), [started(SANDBOX, J1)]);
-    let one = and(one, [produced(SANDBOX, J1, 1), asked(SANDBOX, 1)]);
-    run(one.clone()).when(expire(1)).then([
-        RunEvent::ApprovalExpired { step: SANDBOX, digest: digest(1) },
-        skipped(SANDBOX, Skip::Expired),
-        ended(Outcome::Denied),
-    ]);
-    run(one).when(expire(2)).nothing();
-    run(applying()).when(expire(1)).nothing();
-    run(over()).when(expire(1)).refused(TOO_LATE);
-}
-
-#[test]
-fn only_an_approved_plan_is_applied() {
-    let apply = RunCommand::StartApply { step: SANDBOX, job: J2 };
-    let started = RunEvent::ApplyStarted { step: SANDBOX, job: J2 };
-    let yes = and(awaiting(), [approved(SANDBOX, 1)]);
-    run(yes).when(apply.clone()).then([started]);
-    run(applying()).when(apply.clone()).nothing();
-    run(awaiting()).when(apply.clone()).refused(RunError::NotWaitingForThat);
-    run(over()).when(apply).refused(TOO_LATE);
-}
-
-#[test]
-fn a_stale_plan_voids_its_approval_and_plans_again_a_few_times() {
-    let void = RunCommand::VoidPlan { job: J2, reason: "state moved".into() };
-    let (step, reason) = (SANDBOX, "state moved".to_string());
-    let voided = RunEvent::PlanVoided { step, digest: digest(1), reason };
-    run(applying()).when(void.clone()).then([voided.clone()]);
-    run(and(applying(), [voided.clone()])).when(void.clone()).nothing();
-    let mut worn = applying();
-    worn.splice(2..2, [voided.clone(), voided.clone()]);
-    let (reason, detail) = (StepFailure::PlanUnstable, "state moved".to_string());
-    run(worn).when(void).then([
-        voided,
-        RunEvent::StepFailed { step, reason, detail },
-        skipped(LEFT, Skip::Blocked),
-        skipped(RIGHT, Skip::Blocked),
-        skipped(TOP, Skip::Blocked),
-        ended(Outcome::Failed),
-    ]);
-    let void = RunCommand::VoidPlan { job: J1, reason: "x".into() };
-    run(planning()).when(void).refused(RunError::NotWaitingForThat);
-}
-
-#[test]
-fn a_step_is_complete_when_its_apply_is() {
-    run(applying()).when(RunCommand::CompleteStep { job: J2 }).then([done(SANDBOX)]);
-    run(and(applying(), [done(SANDBOX)])).when(RunCommand::CompleteStep { job: J2 }).nothing();
-    let plan_only = RunCommand::CompleteStep { job: J1 };
-    run(planning()).when(plan_only).refused(RunError::NotWaitingForThat);
-}
-
-#[test]
-fn a_failed_step_blocks_only_what_needs_it() {
-    let sandbox_is_there = and(applying(), [done(SANDBOX), started(LEFT, J1), started(RIGHT, J2)]);
-    run(sandbox_is_there.clone()).when(fail(LEFT, Some(J1))).then([failed(LEFT)]);
-    let left_failed = and(sandbox_is_there, [failed(LEFT)]);
-    run(left_failed.clone()).when(fail(LEFT, Some(J1))).nothing();
-    run(left_failed).when(fail(RIGHT, Some(J2))).then([
-        failed(RIGHT),
-        skipped(TOP, Skip::Blocked),
-        ended(Outcome::Failed),
-    ]);
-    run(planning()).when(fail(LEFT, Some(J1))).refused(RunError::NotItsJob);
-    run(planning()).when(fail(SANDBOX, None)).refused(RunError::NotWaitingForThat);
-}
-
-#[test]
-fn a_failed_step_is_tried_again_while_the_run_goes_on() {
-    let retry = RunCommand::RetryStep { step: LEFT, by: ANN };
-    let working = and(applying(), [done(SANDBOX), started(LEFT, J1), started(RIGHT, J2)]);
-    let left_failed = and(working.clone(), [failed(LEFT)]);
-    let retried = RunEvent::StepRetried { step: LEFT, by: ANN };
-    run(left_failed.clone()).when(retry.clone()).then([retried.clone()]);
-    run(and(left_failed, [retried])).when(retry.clone()).refused(RunError::NotFailed);
-    run(working).when(retry.clone()).refused(RunError::NotFailed);
-    run(over()).when(retry).refused(TOO_LATE);
-}
-
-#[test]
-fn a_cancel_skips_what_has_not_begun_and_waits_for_what_has() {
-    let cancel = RunCommand::RequestCancel { by: ANN, reason: "wrong day".into() };
-    let asked = RunEvent::CancelRequested { by: ANN, reason: "wrong day".into() };
-    let waits = [
-        asked.clone(),
-        skipped(LEFT, Skip::Cancelled),
-        skipped(RIGHT, Skip::Cancelled),
-        skipped(TOP, Skip::Cancelled),
-    ];
-    run(planning()).when(cancel.clone()).then(waits.clone());
-    let cancelling = and(planning(), waits);
-    run(cancelling.clone()).when(cancel.clone()).nothing();
-    let state = crate::testing::replay::<Run>(cancelling.clone());
-    assert_eq!(state.next(), [Next::CancelJob(J1)]);
-    let reason = StepFailure::JobCancelled;
-    let confirm =
-        RunCommand::FailStep { step: SANDBOX, job: Some(J1), reason, detail: "asked".into() };
-    run(cancelling).when(confirm).then([
-        RunEvent::StepFailed { step: SANDBOX, reason, detail: "asked".into() },
-        ended(Outcome::Cancelled),
-    ]);
-    run(over()).when(cancel).refused(TOO_LATE);
-    let speechless = RunCommand::RequestCancel { by: ANN, reason: String::new() };
-    run(planning()).when(speechless).refused(RunError::NoReason);
-}
-
-#[test]
-fn a_plan_that_beats_the_cancel_is_not_applied() {
-    let cancel = RunEvent::CancelRequested { by: ANN, reason: "wrong day".into() };
-    let skips = [LEFT, RIGHT, TOP].map(|step| skipped(step, Skip::Cancelled));
-    let history = and(and(planning(), [cancel]), skips);
-    let decided = run(history).when(record(J1, plan(1, false)));
-    decided.then([
-        produced(SANDBOX, J1, 1),
-        asked(SANDBOX, 1),
-        skipped(SANDBOX, Skip::Cancelled),
-        ended(Outcome::Cancelled),
-    ]);
-}
-
-#[test]
-fn a_run_ends_when_its_last_step_does() {
-    let all = and(applying(), [done(SANDBOX), started(LEFT, J1), done(LEFT)]);
-    let top = [started(RIGHT, J1), done(RIGHT), started(TOP, J1), produced(TOP, J1, 4)];
-    let apply = RunEvent::ApplyStarted { step: TOP, job: JobId(ulid::Ulid(103)) };
-    let last = and(and(all, top), [apply]);
-    let complete = RunCommand::CompleteStep { job: JobId(ulid::Ulid(103)) };
-    run(last).when(complete).then([done(TOP), ended(Outcome::Succeeded)]);
-}
-
-#[test]
 fn ids_are_read_from_text_in_one_spelling_only() {
     assert!("run_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse::<RunId>().is_ok());
 }
@@ -386,8 +197,10 @@ fn ids_are_read_from_text_in_one_spelling_only() {
 #[test]
 fn the_whole_machine_fits_in_a_table() {
     let started_left = and(applying(), [done(SANDBOX), started(LEFT, J1)]);
-    let cancelling =
-        and(planning(), [RunEvent::CancelRequested { by: ANN, reason: "wrong day".into() }]);
+    let cancelling = and(
+        planning(),
+        [RunEvent::CancelRequested { by: ANN, reason: "wrong day".into(), force: false }],
+    );
     crate::testing::transitions::<Run>(
         vec![
             ("unborn", vec![]),
@@ -413,8 +226,11 @@ fn the_whole_machine_fits_in_a_table() {
             ("void plan", RunCommand::VoidPlan { job: J2, reason: "state moved".into() }),
             ("complete step", RunCommand::CompleteStep { job: J2 }),
             ("fail step", fail(SANDBOX, Some(J1))),
-            ("retry step", RunCommand::RetryStep { step: LEFT, by: ANN }),
-            ("cancel", RunCommand::RequestCancel { by: ANN, reason: "wrong day".into() }),
+            ("retry step", RunCommand::RetryStep { step: LEFT, by: ANN, reason: None }),
+            (
+                "cancel",
+                RunCommand::RequestCancel { by: ANN, reason: "wrong day".into(), force: false },
+            ),
         ],
     );
 }

@@ -20,9 +20,15 @@ pub enum RunnerCommand {
     /// It called again.
     Return,
     /// Let it finish, and give it nothing more.
-    Drain,
+    Drain {
+        /// Why, if they say.
+        reason: Option<String>,
+    },
     /// Give it work again.
-    Resume,
+    Resume {
+        /// Why, if they say.
+        reason: Option<String>,
+    },
     /// Turn a switch off.
     Disable {
         /// Whose switch.
@@ -34,6 +40,8 @@ pub enum RunnerCommand {
     Enable {
         /// Whose switch.
         by: Side,
+        /// Why, if they say.
+        reason: Option<String>,
     },
     /// Never hear it again.
     Revoke {

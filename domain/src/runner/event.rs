@@ -26,9 +26,17 @@ pub enum RunnerEvent {
     /// It called again.
     Returned,
     /// It finishes what it has, and gets nothing more.
-    Drained,
+    Drained {
+        /// Why, if they say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
     /// It gets work again.
-    Resumed,
+    Resumed {
+        /// Why, if they say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
     /// A switch is off.
     Disabled {
         /// Whose switch.
@@ -40,6 +48,9 @@ pub enum RunnerEvent {
     Enabled {
         /// Whose switch.
         by: Side,
+        /// Why, if they say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// It is never heard again.
     Revoked {
@@ -62,8 +73,8 @@ impl Event for RunnerEvent {
             RunnerEvent::Rekeyed { .. } => "runner.rekeyed",
             RunnerEvent::Disconnected { .. } => "runner.disconnected",
             RunnerEvent::Returned => "runner.returned",
-            RunnerEvent::Drained => "runner.drained",
-            RunnerEvent::Resumed => "runner.resumed",
+            RunnerEvent::Drained { .. } => "runner.drained",
+            RunnerEvent::Resumed { .. } => "runner.resumed",
             RunnerEvent::Disabled { .. } => "runner.disabled",
             RunnerEvent::Enabled { .. } => "runner.enabled",
             RunnerEvent::Revoked { .. } => "runner.revoked",

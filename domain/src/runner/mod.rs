@@ -35,8 +35,8 @@ impl Decider for Runner {
                 Rekey { .. }
                 | Disconnect { .. }
                 | Return
-                | Drain
-                | Resume
+                | Drain { .. }
+                | Resume { .. }
                 | Disable { .. }
                 | Enable { .. }
                 | Revoke { .. }
@@ -55,8 +55,8 @@ impl Decider for Runner {
             }
             Rekey { .. }
             | Return
-            | Drain
-            | Resume
+            | Drain { .. }
+            | Resume { .. }
             | Disable { .. }
             | Enable { .. }
             | Refuse(_)
@@ -69,12 +69,14 @@ impl Decider for Runner {
                 once(self.key() == Some(&identity_key), RunnerEvent::Rekeyed { identity_key })
             }
             Return => once(self.silent_since.is_none(), RunnerEvent::Returned),
-            Drain => once(self.draining, RunnerEvent::Drained),
-            Resume => once(!self.draining, RunnerEvent::Resumed),
+            Drain { reason } => once(self.draining, RunnerEvent::Drained { reason }),
+            Resume { reason } => once(!self.draining, RunnerEvent::Resumed { reason }),
             Disable { by, reason } => {
                 once(self.disabled.contains(&by), RunnerEvent::Disabled { by, reason })
             }
-            Enable { by } => once(!self.disabled.contains(&by), RunnerEvent::Enabled { by }),
+            Enable { by, reason } => {
+                once(!self.disabled.contains(&by), RunnerEvent::Enabled { by, reason })
+            }
             Refuse(refusal) => {
                 once(self.refusals.contains(&refusal), RunnerEvent::Refused(refusal))
             }
@@ -92,12 +94,12 @@ impl Decider for Runner {
             }
             RunnerEvent::Disconnected { silent_since } => self.silent_since = Some(silent_since),
             RunnerEvent::Returned => self.silent_since = None,
-            RunnerEvent::Drained => self.draining = true,
-            RunnerEvent::Resumed => self.draining = false,
+            RunnerEvent::Drained { .. } => self.draining = true,
+            RunnerEvent::Resumed { .. } => self.draining = false,
             RunnerEvent::Disabled { by, .. } => {
                 self.disabled.insert(by);
             }
-            RunnerEvent::Enabled { by } => {
+            RunnerEvent::Enabled { by, .. } => {
                 self.disabled.remove(&by);
             }
             RunnerEvent::Revoked { .. } => self.revoked = true,

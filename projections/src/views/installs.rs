@@ -63,12 +63,12 @@ impl Row {
         let there = self.state.sandbox.is_some() || !self.state.components.is_empty();
         let provisions = |kind: RunKind| matches!(kind, RunKind::Provision | RunKind::Reprovision);
         let failed = self.last_run.as_ref().is_some_and(|last| last.outcome == Outcome::Failed);
-        if self.state.stack.is_none() {
+        if self.state.deprovisioned {
+            "deprovisioned"
+        } else if self.state.stack.is_none() {
             "waiting_for_runner"
         } else if self.state.runs.values().any(|run| provisions(run.kind)) {
             "provisioning"
-        } else if self.state.deprovisioned {
-            "deprovisioned"
         } else if failed {
             "failed"
         } else if self.state.components.is_empty() && !self.torn_down.is_empty() {

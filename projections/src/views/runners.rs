@@ -86,8 +86,8 @@ impl Projection for Runners {
             | RunnerEvent::Rekeyed { .. }
             | RunnerEvent::Disconnected { .. }
             | RunnerEvent::Returned
-            | RunnerEvent::Drained
-            | RunnerEvent::Resumed
+            | RunnerEvent::Drained { .. }
+            | RunnerEvent::Resumed { .. }
             | RunnerEvent::Refused(_)
             | RunnerEvent::CloneSuspected { .. } => {}
         }

@@ -164,14 +164,16 @@ pub struct InstallsQuery {
     pub min_position: Option<u64>,
 }
 
-/// Change an install: exactly one of the fields.
+/// Change an install: at least one of inputs, config version and approval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateInstall {
-    /// New values of these inputs; others keep theirs. Requests a run that reaches only what they reach.
+    /// New values of these inputs, as the config version that it is on afterwards takes them; `null`
+    /// takes one back; others keep theirs. Requests a run that reaches only what they reach.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inputs: Option<BTreeMap<String, String>>,
-    /// Move to this config version, a later or an earlier one. Requests a run that reaches only what differs.
+    pub inputs: Option<BTreeMap<String, Option<String>>>,
+    /// Move to this config version, a later or an earlier one. Requests a run that reaches only what
+    /// differs from what is there. Inputs that it does not know are kept and not passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u32>,
     /// Apply plans without asking, or ask again.

@@ -50,9 +50,10 @@ pub enum RunAsked {
 /// A run that was admitted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunRequested {
-    /// The run.
-    #[schema(value_type = String)]
-    pub run: RunId,
+    /// The run. Absent: a deprovision of an install of which nothing was left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub run: Option<RunId>,
     /// Visible from here.
     pub position: u64,
 }

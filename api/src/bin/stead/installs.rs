@@ -53,10 +53,16 @@ Examples:
         at: Option<crate::audit::At>,
     },
     /// Give inputs new values; only what they reach is planned
-    #[command(after_help = "Example:\n  stead installs set-inputs acme --input size=3 --wait")]
+    #[command(after_help = "\
+Examples:
+  stead installs set-inputs acme --input size=3 --wait
+  stead installs set-inputs acme --unset size --wait")]
     SetInputs(change::SetInputs),
     /// Move to another config version; only what differs is planned
-    #[command(after_help = "Example:\n  stead installs upgrade acme --to 2 --wait")]
+    #[command(after_help = "\
+Examples:
+  stead installs upgrade acme --to 2 --wait
+  stead installs upgrade acme --to 2 --input region=eu-1 --wait    what version 2 asks for")]
     Upgrade(change::Move),
     /// Move back to an earlier config version, showing what that changes
     #[command(after_help = "\
@@ -92,7 +98,11 @@ Examples:
         after_help = "Example:\n  stead installs auto-approve acme off --reason 'change freeze'"
     )]
     AutoApprove(change::AutoApprove),
-    /// Make a new enrolment token, when the first one was lost or has expired
+    /// Make a new enrolment token, when the first one was lost or has expired, or the runner was revoked
+    #[command(after_help = "\
+Example: the runner's host is lost
+  stead runners revoke rnr_01JD… --reason 'host was lost'
+  stead installs enrol-token acme")]
     EnrolToken {
         /// The install's name or id
         install: String,

@@ -15,8 +15,11 @@ use crate::{
     control::lookup::Lookup,
     problem::Problem,
     state::{App, Config},
-    usecases::{enrolments::Issued, installs::resolved},
+    usecases::{enrolments::Issued, installs::passed},
 };
+
+/// The type of what is there although the config does not know it any more.
+const LEFT: &str = "no longer in the config";
 
 /// An install, with its components as the config version that it is on has them.
 pub async fn install(
@@ -30,20 +33,22 @@ pub async fn install(
     let bundle = &published(&of, state.config_version)?.bundle;
     let config = app.configs.get(&app.pool, bundle).await?;
     // Values that the config no longer takes are shown as they were given.
-    let inputs = resolved(&config, &state.inputs).unwrap_or_else(|_| state.inputs.clone());
+    let inputs = passed(&config, &state.inputs).unwrap_or_else(|_| state.inputs.clone());
     let held = |name: &str| state.holders.get(name).map(|holder| holder.run);
-    let sandbox = config.app.sandbox.as_ref().map(|sandbox| InstallComponent {
+    let declared = config.app.sandbox.as_ref().map(|sandbox| sandbox.module.kind.as_str());
+    let left = state.sandbox.as_ref().map(|_| LEFT);
+    let sandbox = declared.or(left).map(|kind| InstallComponent {
         name: "sandbox".into(),
-        kind: sandbox.module.kind.clone(),
+        kind: kind.into(),
         state: if state.sandbox.is_some() { "deployed" } else { "absent" }.into(),
-        config_version: None,
+        config_version: state.sandbox.as_ref().map(|has| has.config_version),
         build: state.sandbox.as_ref().map(|has| has.build),
         outputs: state.sandbox.as_ref().map(|has| has.outputs.clone()).unwrap_or_default(),
         held_by: state.sandbox_holder.map(|holder| holder.run),
     });
     let mut components: BTreeMap<&str, InstallComponent> = BTreeMap::new();
     let declared = config.app.components.iter().map(|c| (c.name.as_str(), c.module.kind.as_str()));
-    let left = state.components.keys().map(|name| (name.as_str(), "no longer in the config"));
+    let left = state.components.keys().map(|name| (name.as_str(), LEFT));
     for (name, kind) in declared.chain(left) {
         let gone = row.torn_down.contains(name);
         let part = || component(name, kind, state.components.get(name), gone, held(name));

@@ -63,12 +63,8 @@ async fn wrong_inputs_name_the_field_and_the_remedy_and_change_nothing() {
     }
     assert_eq!(refused(owner.create_install(&new_install("Not A Name")).await).0, 422);
     assert_eq!(refused(owner.create_install(&new_install("acme")).await).1, "name_taken");
-    let two = UpdateInstall {
-        auto_approve: Some(true),
-        config_version: Some(1),
-        ..UpdateInstall::default()
-    };
-    assert_eq!(refused(owner.update_install("acme", &two).await).0, 422);
+    let nothing = UpdateInstall::default();
+    assert_eq!(refused(owner.update_install("acme", &nothing).await).0, 422);
     let far = UpdateInstall { config_version: Some(9), ..UpdateInstall::default() };
     assert_eq!(refused(owner.update_install("acme", &far).await).0, 404);
     // Policies may have written of the builds meanwhile, nobody of the installs.

@@ -68,7 +68,7 @@ async fn an_install_is_made_shown_and_changed_and_says_what_it_waits_for() {
     assert!(!owner.update_install("acme", &on).await.unwrap().changed);
     assert!(owner.install("acme").await.unwrap().auto_approve);
 
-    let inputs = [("size".to_owned(), "3".to_owned())].into();
+    let inputs = [("size".to_owned(), Some("3".to_owned()))].into();
     let set = UpdateInstall { inputs: Some(inputs), ..UpdateInstall::default() };
     owner.update_install("acme", &set).await.unwrap();
     let state = owner.install_state("acme", &Default::default()).await.unwrap().state;

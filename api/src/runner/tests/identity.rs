@@ -2,12 +2,14 @@
 use axum::http::Method;
 use domain::{
     enrolment::Purpose,
+    ids::RunnerId,
+    job::{Class, JobKind},
     runner::{Runner, RunnerCommand},
 };
 use ed25519_dalek::SigningKey;
 use serde_json::json;
 
-use super::world::World;
+use super::world::{Agent, World};
 
 fn key() -> SigningKey {
     SigningKey::generate(&mut rand::rngs::OsRng)
@@ -64,6 +66,36 @@ async fn an_assertion_is_good_once_and_only_from_the_key_that_enrolled() {
     world.call(Method::POST, path, "", &forged).await.refused(401, "assertion_invalid");
 }
 
+async fn revoke(world: &World, id: RunnerId) {
+    let call = &World::system();
+    let revoked = world.app.engine.transact(call, move |unit| {
+        let revoke = RunnerCommand::Revoke { reason: "stolen".into() };
+        Box::pin(unit.tell::<Runner>(id, revoke))
+    });
+    revoked.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_install_whose_runner_was_revoked_gets_another_that_does_its_work() {
+    let world = World::new().await;
+    let (agent, install) = world.agent().await;
+    let purpose = Purpose::Install { install };
+    let (token, new) = (world.enrolment(purpose).await, key());
+    let said = world.enrol(&token, &new, purpose).await.refused(409, "refused");
+    assert!(said["detail"].as_str().unwrap().contains("stead runners revoke"), "{said}");
+
+    // The refusal spent nothing: the same token lets it in when the first is heard no more.
+    revoke(&world, agent.id).await;
+    let id = world.enrol(&token, &new, purpose).await.ok()["runner"].as_str().unwrap().parse();
+    let id = id.unwrap();
+    let mut second = Agent { id, token: world.token(id, &new).await, key: new, session: None };
+    world.open(&mut second, "j2", json!([])).await;
+    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    world.claim(&second, job, "c1").await.ok();
+    let third = world.enrolment(purpose).await;
+    world.enrol(&third, &key(), purpose).await.refused(409, "refused");
+}
+
 #[tokio::test]
 async fn a_revoked_runner_is_refused_with_the_token_that_it_has() {
     let world = World::new().await;
@@ -72,13 +104,7 @@ async fn a_revoked_runner_is_refused_with_the_token_that_it_has() {
     let waiting = {
         let (poll, revoke) = (world.poll(&agent, 30, json!({})), async {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            let id = agent.id;
-            let call = &World::system();
-            let revoked = world.app.engine.transact(call, move |unit| {
-                let revoke = RunnerCommand::Revoke { reason: "stolen".into() };
-                Box::pin(unit.tell::<Runner>(id, revoke))
-            });
-            revoked.await.unwrap();
+            revoke(&world, agent.id).await;
         });
         tokio::join!(poll, revoke).0
     };

@@ -6,12 +6,17 @@ fn after(fact: &InstallEvent) -> Option<InstallEvent> {
     let (run, step, by) = (ONE, S1, ANN);
     let component = "api".to_string();
     Some(match fact {
-        InstallEvent::Created { .. } => {
-            InstallEvent::InputsChanged { set: text(&[("size", "4")]), unset: names(&["zone"]), by }
+        InstallEvent::Created { .. } => InstallEvent::InputsChanged {
+            set: text(&[("size", "4")]),
+            unset: names(&["zone"]),
+            by,
+            reason: because(),
+        },
+        InstallEvent::InputsChanged { .. } => {
+            InstallEvent::ConfigPinned { config_version: 2, by, reason: because() }
         }
-        InstallEvent::InputsChanged { .. } => InstallEvent::ConfigPinned { config_version: 2, by },
         InstallEvent::ConfigPinned { .. } => {
-            InstallEvent::ApprovalChanged { auto_approve: true, by }
+            InstallEvent::ApprovalChanged { auto_approve: true, by, reason: because() }
         }
         InstallEvent::ApprovalChanged { .. } => ready().remove(1),
         InstallEvent::StackReported { .. } => admitted(ONE, RunKind::Deploy, &["api"]),
@@ -27,6 +32,7 @@ fn after(fact: &InstallEvent) -> Option<InstallEvent> {
         InstallEvent::SandboxReleased { .. } => InstallEvent::SandboxProvisioned {
             run,
             build: BUILD,
+            config_version: 1,
             fingerprint: digest(1),
             outputs: outputs("x"),
         },
@@ -38,7 +44,7 @@ fn after(fact: &InstallEvent) -> Option<InstallEvent> {
         InstallEvent::ComponentDestroyed { .. } => {
             InstallEvent::ActionCompleted { name: "seed".into(), run, outputs: outputs("x") }
         }
-        InstallEvent::ActionCompleted { .. } => InstallEvent::Deprovisioned { run },
+        InstallEvent::ActionCompleted { .. } => InstallEvent::Deprovisioned { run: Some(run) },
         InstallEvent::Deprovisioned { .. } => return None,
     })
 }

@@ -49,8 +49,13 @@ fn somebody_decides_what_became_of_an_unknown_outcome() {
     };
     let retried = and(unknown(Mutating), [resolved(Retry), again(None)]);
     given(unknown(Mutating)).when(resolve(A, Succeeded)).then([resolved(Succeeded), succeeded]);
-    given(unknown(Mutating)).when(resolve(A, Failed)).then([resolved(Failed), failed]);
+    given(unknown(Mutating)).when(resolve(A, Failed)).then([resolved(Failed), failed.clone()]);
     given(unknown(Mutating)).when(resolve(A, Retry)).then([resolved(Retry), again(None)]);
+    // What is to end is not begun again; what became of it can still be said.
+    let doubt = JobEvent::OutcomeUnknown { execution: A, proof: DeadlinePassed };
+    let cancelled = and(running(Mutating), [cancel_requested(false), doubt]);
+    given(cancelled.clone()).when(resolve(A, Retry)).refused(Cancelling);
+    given(cancelled).when(resolve(A, Failed)).then([resolved(Failed), failed]);
     given(running(Mutating)).when(resolve(A, Retry)).refused(NotInDoubt);
     given(retried.clone()).when(resolve(A, Retry)).nothing();
     given(retried).when(resolve(A, Succeeded)).refused(Fenced { held: None });

@@ -111,6 +111,7 @@ fn refusal(error: JobError) -> String {
         AnotherAttempt { .. } => "another attempt",
         StillRunning => "running",
         AlreadySealed => "sealed",
+        Cancelling => "being cancelled",
         AlreadyEnded { .. } => "ended",
     }
     .into()

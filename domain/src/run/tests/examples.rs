@@ -21,8 +21,8 @@ fn after(fact: &RunEvent) -> Option<RunEvent> {
         RunEvent::ApplyStarted { .. } => done(SANDBOX),
         RunEvent::StepSucceeded { .. } => failed(SANDBOX),
         RunEvent::StepFailed { .. } => skipped(SANDBOX, Skip::Blocked),
-        RunEvent::StepSkipped { .. } => RunEvent::StepRetried { step, by },
-        RunEvent::StepRetried { .. } => RunEvent::CancelRequested { by, reason },
+        RunEvent::StepSkipped { .. } => RunEvent::StepRetried { step, by, reason: Some(reason) },
+        RunEvent::StepRetried { .. } => RunEvent::CancelRequested { by, reason, force: false },
         RunEvent::CancelRequested { .. } => ended(Outcome::Succeeded),
         RunEvent::Finished { .. } => return None,
     })

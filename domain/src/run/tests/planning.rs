@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::digest;
 use crate::{
     ids::{BuildId, ComponentId, StepId},
-    run::{Operation, StepSpec, Target, plan::*},
+    run::{Operation, StepSpec, Target, Undone, plan::*},
 };
 
 /// a ◀ b, a ◀ c, b+c ◀ d, and e alone; b reads the sandbox.
@@ -105,13 +105,64 @@ fn a_change_reaches_what_reads_from_it() {
 }
 
 #[test]
-fn a_component_that_the_config_no_longer_has_goes_first() {
+fn a_component_that_nothing_planned_uses_goes_first() {
     let mut now = wanted();
     let has = deployed(&now);
     now.components.remove("d");
     now.components.remove("c");
     let gone = "-d(), -c(d), !seed(c d)";
     assert_eq!(bring_words(&now, &has, Scope::Reached), gone);
+}
+
+#[test]
+fn a_component_that_the_config_no_longer_has_goes_when_its_users_have_moved_off_it() {
+    // b and c used a: it goes after them; d, that nobody uses, still goes first.
+    let mut now = wanted();
+    let has = deployed(&now);
+    now.components.remove("a");
+    now.components.remove("d");
+    for (n, name) in [(77, "b"), (78, "c")] {
+        let user = now.components.get_mut(name).unwrap();
+        (user.needs, user.fingerprint) = (BTreeSet::new(), digest(n));
+    }
+    let off = "-d(), +b(), +c(), -a(b c), !seed(a b c d)";
+    assert_eq!(bring_words(&now, &has, Scope::Reached), off);
+    // The sandbox does not wait for what waits for the sandbox.
+    now.sandbox.as_mut().unwrap().fingerprint = digest(79);
+    let off = "-d(), +sandbox(d), +b(sandbox), +c(sandbox), -a(b c), !seed(a b c d sandbox)";
+    assert_eq!(bring_words(&now, &has, Scope::Reached), off);
+    // What is used through another that goes, goes after it.
+    let mut now = wanted();
+    for name in ["a", "b"] {
+        now.components.remove(name);
+    }
+    for (n, name) in [(80, "c"), (81, "d")] {
+        let user = now.components.get_mut(name).unwrap();
+        (user.needs, user.fingerprint) = (BTreeSet::new(), digest(n));
+    }
+    let off = "+c(), +d(), -b(d), -a(b c), !seed(a b c d)";
+    assert_eq!(bring_words(&now, &has, Scope::Reached), off);
+}
+
+#[test]
+fn a_retry_does_what_was_left_undone_and_nothing_else() {
+    let mut now = wanted();
+    let has = deployed(&now);
+    now.components.remove("d");
+    now.components.remove("c");
+    let names = |all: &[&str]| all.iter().map(|name| name.to_string()).collect();
+    let undone = Undone { destroy: names(&["d"]), ..Undone::default() };
+    assert_eq!(bring_words(&now, &has, Scope::Undone(undone)), "-d()");
+    let actions = vec!["seed".into(), "smoke".into()];
+    let undone = Undone { actions: actions.clone(), ..Undone::default() };
+    assert_eq!(bring_words(&now, &has, Scope::Undone(undone)), "!seed(), !smoke(seed)");
+    let undone = Undone { sandbox: true, bring: names(&["b"]), actions, ..Undone::default() };
+    let again = "+sandbox(), +b(sandbox), !seed(b sandbox), !smoke(seed)";
+    assert_eq!(bring_words(&now, &has, Scope::Undone(undone)), again);
+    let undone = Scope::Undone(Undone { destroy: names(&["b", "d"]), ..Undone::default() });
+    assert_eq!(words(&teardown(&has, &undone, ids())), "-d(), -b(d)");
+    let unknown = Scope::Undone(Undone { bring: names(&["x"]), ..Undone::default() });
+    assert_eq!(bring(&now, &has, &unknown, ids()).unwrap_err(), NoSuchComponent("x".into()));
 }
 
 #[test]
@@ -131,7 +182,7 @@ fn named_components_are_planned_changed_or_not() {
 fn a_teardown_goes_backwards() {
     let has = deployed(&wanted());
     let down = "-d(), -c(d), -b(d), -e(), -a(b c)";
-    let steps = words(&teardown(&has, ids()));
+    let steps = words(&teardown(&has, &Scope::Everything, ids()));
     assert_eq!(steps, down);
     let steps = words(&deprovision(&has, ids()));
     assert_eq!(steps, format!("{down}, -sandbox(a b c d e)"));

@@ -8,13 +8,7 @@ use schemas::control::{
     runs::{RequestRun, RunAsked},
 };
 
-use crate::{
-    apps::diff_text,
-    failure::Failure,
-    render::Output,
-    runs::{announce, or_nothing},
-    settings::Desk,
-};
+use crate::{apps::diff_text, failure::Failure, render::Output, runs::or_nothing, settings::Desk};
 
 #[derive(Debug, Args)]
 pub struct Inputs {
@@ -26,12 +20,22 @@ pub struct Inputs {
     inputs_file: Option<PathBuf>,
 }
 
+/// Inputs of an install that is there.
+#[derive(Debug, Args)]
+pub struct Changes {
+    #[command(flatten)]
+    inputs: Inputs,
+    /// An input to take back, so that its default counts again; may be repeated
+    #[arg(long, value_name = "NAME")]
+    unset: Vec<String>,
+}
+
 #[derive(Debug, Args)]
 pub struct SetInputs {
     /// The install's name or id
     install: String,
     #[command(flatten)]
-    inputs: Inputs,
+    changes: Changes,
     #[command(flatten)]
     then: Then,
 }
@@ -44,6 +48,8 @@ pub struct Move {
     #[arg(long, value_name = "N")]
     to: u32,
     #[command(flatten)]
+    changes: Changes,
+    #[command(flatten)]
     then: Then,
 }
 
@@ -54,6 +60,8 @@ pub struct Rollback {
     /// An earlier config version; without it the one before
     #[arg(long, value_name = "N")]
     to: Option<u32>,
+    #[command(flatten)]
+    changes: Changes,
     #[command(flatten)]
     then: Then,
 }
@@ -114,6 +122,22 @@ impl Inputs {
     }
 }
 
+impl Changes {
+    /// By name; nothing is what is taken back.
+    fn read(self) -> Result<Option<BTreeMap<String, Option<String>>>, Failure> {
+        let set = self.inputs.read()?;
+        if let Some(both) = self.unset.iter().find(|name| set.contains_key(*name)) {
+            return Err(Failure::Usage(format!(
+                "{both} is both given and taken back\n  try: either --input or --unset"
+            )));
+        }
+        let mut all: BTreeMap<_, _> =
+            set.into_iter().map(|(name, value)| (name, Some(value))).collect();
+        all.extend(self.unset.into_iter().map(|name| (name, None)));
+        Ok(Some(all).filter(|all| !all.is_empty()))
+    }
+}
+
 fn text_of(value: toml::Value) -> Result<String, &'static str> {
     match value {
         toml::Value::String(text) => Ok(text),
@@ -134,12 +158,13 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 pub async fn set_inputs(desk: &Desk, ask: SetInputs) -> Result<(), Failure> {
-    let inputs = ask.inputs.read()?;
-    if inputs.is_empty() {
-        return Err(Failure::Usage("no inputs are given\n  try: --input NAME=VALUE".into()));
+    let inputs = ask.changes.read()?;
+    if inputs.is_none() {
+        let said = "no inputs are given\n  try: --input NAME=VALUE, or --unset NAME";
+        return Err(Failure::Usage(said.into()));
     }
     let reason = ask.then.reason;
-    let change = UpdateInstall { inputs: Some(inputs), reason, ..UpdateInstall::default() };
+    let change = UpdateInstall { inputs, reason, ..UpdateInstall::default() };
     let done = desk.client.update_install(&ask.install, &change).await?;
     let nothing = match done.changed {
         true => "Changed; no component reads them, so nothing has to be planned.",
@@ -149,7 +174,7 @@ pub async fn set_inputs(desk: &Desk, ask: SetInputs) -> Result<(), Failure> {
 }
 
 pub async fn upgrade(desk: &Desk, ask: Move) -> Result<(), Failure> {
-    to_version(desk, &ask.install, ask.to, ask.then).await
+    to_version(desk, &ask.install, ask.to, ask.changes, ask.then).await
 }
 
 pub async fn rollback(desk: &Desk, ask: Rollback) -> Result<(), Failure> {
@@ -168,16 +193,26 @@ pub async fn rollback(desk: &Desk, ask: Rollback) -> Result<(), Failure> {
     if desk.screen.output == Output::Table {
         desk.screen.one(&diff, |screen| diff_text(&diff, screen))?;
     }
-    to_version(desk, &ask.install, to, ask.then).await
+    to_version(desk, &ask.install, to, ask.changes, ask.then).await
 }
 
-async fn to_version(desk: &Desk, install: &str, to: u32, then: Then) -> Result<(), Failure> {
-    let change =
-        UpdateInstall { config_version: Some(to), reason: then.reason, ..UpdateInstall::default() };
+async fn to_version(
+    desk: &Desk,
+    install: &str,
+    to: u32,
+    changes: Changes,
+    then: Then,
+) -> Result<(), Failure> {
+    let change = UpdateInstall {
+        inputs: changes.read()?,
+        config_version: Some(to),
+        reason: then.reason,
+        ..UpdateInstall::default()
+    };
     let done = desk.client.update_install(install, &change).await?;
     let nothing = match done.changed {
         true => format!("{install} is at version {to} now; nothing that it has is different."),
-        false => format!("{install} is at version {to} already."),
+        false => format!("{install} is at version {to} already, or on its way there."),
     };
     or_nothing(desk, &done, done.run, &nothing, then.wait).await
 }
@@ -191,7 +226,8 @@ pub async fn operate(
 ) -> Result<(), Failure> {
     let request = RequestRun { kind, components, action, reason: ask.then.reason };
     let requested = desk.client.request_run(&ask.install, &request).await?;
-    announce(desk, &requested, requested.run, "Requested", ask.then.wait).await
+    let nothing = format!("Nothing of {} is left; it is deprovisioned.", ask.install);
+    or_nothing(desk, &requested, requested.run, &nothing, ask.then.wait).await
 }
 
 pub async fn auto_approve(desk: &Desk, ask: AutoApprove) -> Result<(), Failure> {

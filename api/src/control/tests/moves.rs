@@ -1,0 +1,164 @@
+//! Installs that are moved between versions and given inputs, and runs that are asked for again.
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::{
+    actor::Actor,
+    ids::{BuildId, ComponentId, InstallId, RunId, RunnerId, StepId},
+    install::{Install, InstallCommand, Resource, StepResult},
+    run::{Outcome, RunKind},
+};
+use event_log::Meta;
+use schemas::control::{
+    Because,
+    audit::EventsQuery,
+    installs::UpdateInstall,
+    jobs::Cancel,
+    runs::{RequestRun, RunAsked},
+};
+use ulid::Ulid;
+
+use super::{bundle_with, new_install, refused, with_install};
+use crate::{client::Client, execute::Call, server::testing::Started};
+
+/// The install has a runner and both components, of version 1.
+async fn is_there(started: &Started, install: InstallId) {
+    let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
+    let done = started.app().engine.transact(&call, move |unit| {
+        Box::pin(async move {
+            let (run, runner) = (RunId(Ulid::new()), RunnerId(Ulid::new()));
+            let (outputs, replaces, components) = (BTreeMap::new(), None, BTreeSet::new());
+            let mut commands = vec![
+                InstallCommand::ReportStack { runner, outputs, replaces },
+                InstallCommand::AdmitRun { run, kind: RunKind::Deploy, components },
+            ];
+            for name in ["base", "shop"] {
+                let (step, resource) = (StepId(Ulid::new()), Resource::Component(name.into()));
+                let result = StepResult::ComponentDeployed {
+                    name: name.into(),
+                    component: ComponentId(Ulid::new()),
+                    build: BuildId(Ulid::new()),
+                    config_version: 1,
+                    fingerprint: format!("sha256:{}", "0".repeat(64)).parse().unwrap(),
+                    needs: BTreeSet::new(),
+                    outputs: BTreeMap::new(),
+                };
+                commands.push(InstallCommand::Reserve { resource, run, step });
+                commands.push(InstallCommand::Record { run, step, result });
+                commands.push(InstallCommand::Release { run, step });
+            }
+            commands.push(InstallCommand::CloseRun { run, outcome: Outcome::Succeeded });
+            for command in commands {
+                unit.tell::<Install>(install, command).await?;
+            }
+            Ok(())
+        })
+    });
+    done.await.unwrap();
+}
+
+fn to(version: u32, inputs: &[(&str, Option<&str>)]) -> UpdateInstall {
+    let text = |(name, value): &(&str, Option<&str>)| (name.to_string(), value.map(str::to_owned));
+    let inputs: BTreeMap<_, _> = inputs.iter().map(text).collect();
+    UpdateInstall {
+        inputs: Some(inputs).filter(|inputs| !inputs.is_empty()),
+        config_version: Some(version),
+        auto_approve: None,
+        reason: Some("CHG-1204".into()),
+    }
+}
+
+fn give(name: &str, value: Option<&str>) -> UpdateInstall {
+    UpdateInstall { config_version: None, ..to(0, &[(name, value)]) }
+}
+
+async fn end(owner: &Client, run: RunId) {
+    let why = Cancel { reason: "enough".into(), force: false };
+    assert!(owner.cancel_run(run, &why).await.unwrap().changed);
+}
+
+#[tokio::test]
+async fn a_version_that_wants_another_input_is_reached_with_it_and_left_again() {
+    let (started, owner, made) = with_install().await;
+    is_there(&started, made.id).await;
+    owner.sync("shop", bundle_with("2", "zones", "2"), false).await.unwrap();
+
+    // Version 2 wants an input that version 1 does not know: they are given together.
+    assert_eq!(refused(owner.update_install("acme", &to(2, &[])).await).0, 422);
+    assert_eq!(refused(owner.update_install("acme", &give("zones", Some("3"))).await).0, 422);
+    let moved = owner.update_install("acme", &to(2, &[("zones", Some("3"))])).await.unwrap();
+    let run = moved.run.unwrap();
+    assert_eq!(owner.run(run).await.unwrap().run.kind, "deploy");
+
+    // What the run renders stands still while it goes on.
+    let excluded = owner.update_install("acme", &to(1, &[])).await.unwrap_err().to_string();
+    assert!(excluded.contains(&run.to_string()), "{excluded}");
+    let excluded = owner.update_install("acme", &give("zones", Some("4"))).await;
+    assert_eq!(refused(excluded), (409, "run_excluded".into()));
+    let again = owner.update_install("acme", &to(2, &[])).await.unwrap();
+    assert_eq!((again.changed, again.run), (false, None));
+
+    // It came to nothing, so the same words ask for the same again.
+    end(&owner, run).await;
+    let again = owner.update_install("acme", &to(2, &[])).await.unwrap();
+    let state = owner.install_state("acme", &Default::default()).await.unwrap().state;
+    assert_eq!(state["nuon"]["inputs"]["inputs"], serde_json::json!({"zones": "3"}));
+    end(&owner, again.run.unwrap()).await;
+
+    // Back: what version 1 does not know is kept and not passed, what it wants is still there.
+    let back = owner.update_install("acme", &to(1, &[])).await.unwrap().run.unwrap();
+    assert_eq!(owner.run(back).await.unwrap().run.kind, "rollback");
+    let state = owner.install_state("acme", &Default::default()).await.unwrap().state;
+    assert_eq!(state["nuon"]["inputs"]["inputs"], serde_json::json!({"size": "2"}));
+    end(&owner, back).await;
+    let less = owner.update_install("acme", &give("zones", None)).await.unwrap();
+    end(&owner, less.run.unwrap()).await;
+    assert_eq!(refused(owner.update_install("acme", &give("zones", None)).await).0, 422);
+    assert_eq!(refused(owner.update_install("acme", &give("size", None)).await).0, 422);
+    assert_eq!(refused(owner.update_install("acme", &to(2, &[])).await).0, 422);
+}
+
+#[tokio::test]
+async fn a_run_is_asked_for_again_while_its_version_is_still_followed() {
+    let (started, owner, made) = with_install().await;
+    is_there(&started, made.id).await;
+    let ask = RequestRun {
+        kind: RunAsked::Deploy,
+        components: vec!["shop".into()],
+        action: None,
+        reason: Some("first".into()),
+    };
+    let first = owner.request_run("acme", &ask).await.unwrap().run.unwrap();
+    let hurry = Cancel { reason: "at once".into(), force: true };
+    assert!(owner.cancel_run(first, &hurry).await.unwrap().changed);
+    let which =
+        EventsQuery { event_type: Some("run.cancel_requested".into()), ..EventsQuery::default() };
+    let asked = owner.events(&which).await.unwrap().items;
+    assert_eq!(serde_json::to_value(&asked[0]).unwrap()["payload"]["force"], true);
+
+    let why = Because { reason: Some("quota was raised".into()) };
+    let again = owner.retry_run(first, &why).await.unwrap().run.unwrap();
+    let shown = owner.run(again).await.unwrap();
+    assert_eq!((shown.retry_of, shown.run.reason), (Some(first), why.reason.clone()));
+    let names: Vec<_> = shown.dag.iter().map(|step| step.name.as_str()).collect();
+    assert_eq!(names, ["shop"]);
+    end(&owner, again).await;
+
+    owner.sync("shop", bundle_with("2", "size", "2"), false).await.unwrap();
+    let moved = owner.update_install("acme", &to(2, &[])).await.unwrap().run.unwrap();
+    end(&owner, moved).await;
+    assert_eq!(refused(owner.retry_run(first, &why).await), (409, "refused".into()));
+}
+
+#[tokio::test]
+async fn an_install_of_which_nothing_is_left_ends_without_a_run_and_leaves_its_name() {
+    let (_started, owner, made) = with_install().await;
+    let ask =
+        RequestRun { kind: RunAsked::Deprovision, components: vec![], action: None, reason: None };
+    assert_eq!(owner.request_run("acme", &ask).await.unwrap().run, None);
+    let gone = owner.install("acme").await.unwrap();
+    assert_eq!((gone.id, gone.state.as_str()), (made.id, "deprovisioned"));
+    assert_eq!(refused(owner.enrol_token("acme").await), (409, "refused".into()));
+    let other = owner.create_install(&new_install("acme")).await.unwrap();
+    assert_eq!(owner.install("acme").await.unwrap().id, other.id);
+    assert_eq!(owner.install(&made.id.to_string()).await.unwrap().state, "deprovisioned");
+}

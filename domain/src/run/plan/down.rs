@@ -1,0 +1,125 @@
+//! Taking things down: dependents before what they need.
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Operation, Present, PresentComponent, Scope, StepSpec, Target, order::in_order};
+use crate::ids::StepId;
+
+/// The steps of a teardown: every component, or only what an earlier one left.
+pub fn teardown(
+    present: &Present,
+    scope: &Scope,
+    mut new_id: impl FnMut() -> StepId,
+) -> Vec<StepSpec> {
+    let goes = |name: &str| match scope {
+        Scope::Undone(undone) => undone.destroy.contains(name),
+        Scope::Reached | Scope::Everything | Scope::Named { .. } => true,
+    };
+    let mut steps = vec![];
+    let all = present.components.iter().map(|(n, c)| (n.as_str(), c));
+    let mut down = Down::new(all.filter(|(name, _)| goes(name)).collect(), &mut new_id);
+    let names = down.gone.keys().copied().collect();
+    down.take(&names, &mut steps, |_| vec![]);
+    steps
+}
+
+/// The steps of a deprovision: every component, then the sandbox.
+pub fn deprovision(present: &Present, mut new_id: impl FnMut() -> StepId) -> Vec<StepSpec> {
+    let mut steps = teardown(present, &Scope::Everything, &mut new_id);
+    if let Some((build, _)) = &present.sandbox {
+        let needs = steps.iter().map(|step| step.step).collect();
+        steps.push(StepSpec {
+            step: new_id(),
+            target: Target::Sandbox { build: *build },
+            operation: Operation::Destroy,
+            needs,
+            fingerprint: None,
+        });
+    }
+    steps
+}
+
+/// Components that are to go, and the steps that destroy them so far.
+pub(super) struct Down<'p, F> {
+    gone: BTreeMap<&'p str, &'p PresentComponent>,
+    ids: BTreeMap<&'p str, StepId>,
+    new_id: F,
+}
+
+impl<'p, F: FnMut() -> StepId> Down<'p, F> {
+    pub(super) fn new(gone: BTreeMap<&'p str, &'p PresentComponent>, new_id: F) -> Down<'p, F> {
+        Down { gone, ids: BTreeMap::new(), new_id }
+    }
+
+    pub(super) fn new_id(&mut self) -> StepId {
+        (self.new_id)()
+    }
+
+    /// Which of them something that is planned still uses, itself or through another of them; and
+    /// the others. `used` is what each planned component needs as it is there now.
+    pub(super) fn late(
+        &self,
+        used: &BTreeMap<&str, &BTreeSet<String>>,
+    ) -> (BTreeSet<&'p str>, BTreeSet<&'p str>) {
+        let mut late: BTreeSet<&str> = BTreeSet::new();
+        loop {
+            let by_late = |name: &str| {
+                late.iter().any(|l| self.gone.get(l).is_some_and(|c| c.needs.contains(name)))
+            };
+            let is_used = |name: &str| used.values().any(|needs| needs.contains(name));
+            let more: Vec<&str> = self
+                .gone
+                .keys()
+                .copied()
+                .filter(|name| !late.contains(name) && (is_used(name) || by_late(name)))
+                .collect();
+            if more.is_empty() {
+                break;
+            }
+            late.extend(more);
+        }
+        let free = self.gone.keys().copied().filter(|name| !late.contains(name)).collect();
+        (late, free)
+    }
+
+    /// Destroy these, dependents before what they need, each also after `users`; answers with the
+    /// ids of the steps.
+    pub(super) fn take(
+        &mut self,
+        names: &BTreeSet<&'p str>,
+        steps: &mut Vec<StepSpec>,
+        users: impl Fn(&str) -> Vec<StepId>,
+    ) -> Vec<StepId> {
+        let mut taken = vec![];
+        let named: BTreeMap<String, &PresentComponent> = self
+            .gone
+            .iter()
+            .filter(|(name, _)| names.contains(*name))
+            .map(|(name, component)| (name.to_string(), *component))
+            .collect();
+        for name in in_order(&named, |c| &c.needs).into_iter().rev() {
+            let Some((name, component)) = self.gone.get_key_value(name) else { continue };
+            let (name, component) = (*name, *component);
+            let step = (self.new_id)();
+            let needs_it =
+                |other: &&str| self.gone.get(*other).is_some_and(|c| c.needs.contains(name));
+            let mut needs: Vec<StepId> =
+                self.ids.iter().filter(|(n, _)| needs_it(n)).map(|(_, id)| *id).collect();
+            needs.extend(users(name));
+            self.ids.insert(name, step);
+            taken.push(step);
+            steps.push(StepSpec {
+                step,
+                target: Target::Component {
+                    component: component.component,
+                    name: name.into(),
+                    build: component.build,
+                    needs: component.needs.clone(),
+                },
+                operation: Operation::Destroy,
+                needs,
+                fingerprint: None,
+            });
+        }
+        taken
+    }
+}

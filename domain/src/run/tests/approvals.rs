@@ -1,0 +1,121 @@
+//! Whose word a plan needs, and until when it counts.
+use super::*;
+
+#[test]
+fn a_plan_that_changes_something_waits_for_a_word() {
+    let facts = [produced(SANDBOX, J1, 1), asked(SANDBOX, 1)];
+    run(planning()).when(record(J1, plan(1, false))).then(facts);
+    run(awaiting()).when(record(J1, plan(1, false))).nothing();
+    run(planning()).when(record(J2, plan(1, false))).refused(RunError::NotItsJob);
+    run(applying()).when(record(J2, plan(1, false))).refused(RunError::NotWaitingForThat);
+    run(vec![]).when(record(J1, plan(1, false))).refused(RunError::NotFound);
+}
+
+#[test]
+fn a_plan_without_changes_needs_no_word_and_no_apply() {
+    let noop = RunEvent::PlanProduced { step: SANDBOX, job: J1, plan: plan(1, true) };
+    let succeeded = RunEvent::StepSucceeded { step: SANDBOX, noop: true };
+    run(planning()).when(record(J1, plan(1, true))).then([noop, succeeded]);
+}
+
+#[test]
+fn an_install_may_approve_by_itself() {
+    let automatic =
+        RunCommand::RecordPlan { job: J1, plan: plan(1, false), approval: Approval::Automatic };
+    let approved = RunEvent::Approved {
+        step: SANDBOX,
+        digest: digest(1),
+        by: Actor::Policy("auto_approve".into()),
+        reason: "the install approves plans by itself".into(),
+    };
+    run(planning()).when(automatic).then([produced(SANDBOX, J1, 1), approved]);
+}
+
+#[test]
+fn a_word_is_on_exactly_the_plan_that_waits() {
+    let another = RunError::AnotherPlan { waiting: digest(1) };
+    run(awaiting()).when(RunCommand::Approve(word(SANDBOX, 1))).then([approved(SANDBOX, 1)]);
+    run(awaiting()).when(RunCommand::Approve(word(SANDBOX, 2))).refused(another.clone());
+    run(awaiting()).when(RunCommand::Deny(word(SANDBOX, 2))).refused(another);
+    run(applying()).when(RunCommand::Approve(word(SANDBOX, 1))).nothing();
+    let approve = || RunCommand::Approve(word(SANDBOX, 1));
+    run(planning()).when(approve()).refused(RunError::NothingToApprove);
+    run(over()).when(approve()).refused(TOO_LATE);
+    let speechless = Word { reason: " ".into(), ..word(SANDBOX, 1) };
+    run(awaiting()).when(RunCommand::Approve(speechless.clone())).refused(RunError::NoReason);
+    run(awaiting()).when(RunCommand::Deny(speechless)).refused(RunError::NoReason);
+}
+
+#[test]
+fn a_denied_plan_blocks_what_needs_it_and_ends_the_run() {
+    let (step, by, reason) = (SANDBOX, ANN, "looks right".to_string());
+    let denied = RunEvent::Denied { step, digest: digest(1), by, reason };
+    run(awaiting()).when(RunCommand::Deny(word(SANDBOX, 1))).then([
+        denied,
+        skipped(SANDBOX, Skip::Denied),
+        skipped(LEFT, Skip::Blocked),
+        skipped(RIGHT, Skip::Blocked),
+        skipped(TOP, Skip::Blocked),
+        ended(Outcome::Denied),
+    ]);
+    run(applying()).when(RunCommand::Deny(word(SANDBOX, 1))).refused(RunError::NothingToApprove);
+}
+
+#[test]
+fn an_approval_that_nobody_gives_expires() {
+    let expire = |n| RunCommand::ExpireApproval { step: SANDBOX, digest: digest(n) };
+    let one = and(planned(vec![step(SANDBOX, &[])]), [started(SANDBOX, J1)]);
+    let one = and(one, [produced(SANDBOX, J1, 1), asked(SANDBOX, 1)]);
+    run(one.clone()).when(expire(1)).then([
+        RunEvent::ApprovalExpired { step: SANDBOX, digest: digest(1) },
+        skipped(SANDBOX, Skip::Expired),
+        ended(Outcome::Denied),
+    ]);
+    run(one).when(expire(2)).nothing();
+    run(applying()).when(expire(1)).nothing();
+    run(over()).when(expire(1)).refused(TOO_LATE);
+}
+
+#[test]
+fn a_yes_counts_until_the_moment_at_which_the_request_is_void() {
+    let approve = || RunCommand::Approve(word(SANDBOX, 1));
+    let before = later() - chrono::TimeDelta::microseconds(1);
+    run(awaiting()).at(before).when(approve()).then([approved(SANDBOX, 1)]);
+    let expired = RunError::ApprovalExpired { at: later() };
+    run(awaiting()).at(later()).when(approve()).refused(expired);
+    // Said in time, it stays said.
+    run(applying()).at(later()).when(approve()).nothing();
+}
+
+#[test]
+fn only_an_approved_plan_is_applied() {
+    let apply = RunCommand::StartApply { step: SANDBOX, job: J2 };
+    let started = RunEvent::ApplyStarted { step: SANDBOX, job: J2 };
+    let yes = and(awaiting(), [approved(SANDBOX, 1)]);
+    run(yes).when(apply.clone()).then([started]);
+    run(applying()).when(apply.clone()).nothing();
+    run(awaiting()).when(apply.clone()).refused(RunError::NotWaitingForThat);
+    run(over()).when(apply).refused(TOO_LATE);
+}
+
+#[test]
+fn a_stale_plan_voids_its_approval_and_plans_again_a_few_times() {
+    let void = RunCommand::VoidPlan { job: J2, reason: "state moved".into() };
+    let (step, reason) = (SANDBOX, "state moved".to_string());
+    let voided = RunEvent::PlanVoided { step, digest: digest(1), reason };
+    run(applying()).when(void.clone()).then([voided.clone()]);
+    run(and(applying(), [voided.clone()])).when(void.clone()).nothing();
+    let mut worn = applying();
+    worn.splice(2..2, [voided.clone(), voided.clone()]);
+    let (reason, detail) = (StepFailure::PlanUnstable, "state moved".to_string());
+    run(worn).when(void).then([
+        voided,
+        RunEvent::StepFailed { step, reason, detail },
+        skipped(LEFT, Skip::Blocked),
+        skipped(RIGHT, Skip::Blocked),
+        skipped(TOP, Skip::Blocked),
+        ended(Outcome::Failed),
+    ]);
+    let void = RunCommand::VoidPlan { job: J1, reason: "x".into() };
+    run(planning()).when(void).refused(RunError::NotWaitingForThat);
+}
