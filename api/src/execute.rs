@@ -80,19 +80,25 @@ impl Engine {
         T: Send,
         F: for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Problem>> + Send + Sync,
     {
-        for attempt in 0..TRIES {
-            // What was known is not good enough a second time: ask the database.
-            let mut unit = Unit::new(self.log.clone(), self.now(), attempt > 0);
+        let (mut conflicts, mut fresh) = (0, false);
+        while conflicts < TRIES {
+            let mut unit = Unit::new(self.log.clone(), self.now(), fresh);
             let answer = match use_case(&mut unit).await {
-                // No guard stops a refusal: it must not come from what was true a moment ago.
-                Err(problem) if attempt == 0 && problem.code.status() < 500 => continue,
+                // No guard stops a refusal: it must not come from what was true a moment ago. That
+                // is no conflict with anybody, so it costs none of the tries.
+                Err(problem) if !fresh && problem.code.status() < 500 => {
+                    fresh = true;
+                    continue;
+                }
                 answered => answered?,
             };
             match unit.save(call).await {
                 Ok((position, events)) => return Ok(Done { answer, position, events }),
-                Err(AppendError::Conflict { .. }) => continue,
+                Err(AppendError::Conflict { .. }) => conflicts += 1,
                 Err(error) => return Err(error.into()),
             }
+            // What was known is not good enough a second time: ask the database.
+            fresh = true;
         }
         let detail = "others kept changing the same thing at the same moment; try again";
         Err(Problem::new(Code::Conflict, detail))

@@ -7,6 +7,7 @@ use schemas::keys::KEYS_PATH;
 use serde_json::{Value, json};
 
 use crate::{
+    background::parked,
     problem::{Answer, Code, Problem},
     state::App,
 };
@@ -30,9 +31,14 @@ async fn readyz(State(app): State<App>) -> Answer<Value> {
     if app.stopping.is_cancelled() {
         return Err(Problem::new(Code::Stopping, "the server is stopping").retry_after(5));
     }
-    let asked = sqlx::query("select 1").execute(&app.pool);
+    let asked = parked::progress(&app.pool);
     match tokio::time::timeout(Duration::from_secs(1), asked).await {
-        Ok(Ok(_)) => Ok(Json(json!({"status": "ready"}))),
+        // Policies that are behind do not make the server unready: another one would not be faster.
+        Ok(Ok(policies)) => Ok(Json(json!({
+            "status": "ready",
+            "policies_behind": app.log().position().saturating_sub(policies.position),
+            "policies_parked": policies.parked,
+        }))),
         Ok(Err(reason)) => Err(reason.into()),
         Err(_) => {
             let detail = "the database did not answer within a second";
@@ -46,6 +52,11 @@ async fn exposition(State(app): State<App>) -> impl IntoResponse {
     let (log, views) = (app.log().position() as f64, app.views.position() as f64);
     app.metrics.set("stead_log_position", &[], log);
     app.metrics.set("stead_views_position", &[], views);
+    // Where the database is away, the numbers of before stay, and the log's own position moves on.
+    if let Ok(policies) = parked::progress(&app.pool).await {
+        app.metrics.set("stead_policies_position", &[], policies.position as f64);
+        app.metrics.set("stead_policies_parked", &[], policies.parked as f64);
+    }
     app.metrics.set("stead_database_connections", &[], f64::from(app.pool.size()));
     app.metrics.set("stead_database_connections_idle", &[], app.pool.num_idle() as f64);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.metrics.text())

@@ -113,7 +113,9 @@ impl From<AppendError> for Problem {
             AppendError::SessionMoved { .. } => {
                 Problem::new(Code::SessionSuperseded, error.to_string())
             }
-            AppendError::ConsumerMoved { .. } | AppendError::Invalid(_) => Problem::internal(error),
+            // Another server runs the policies now; whoever asks again finds that out.
+            AppendError::ConsumerMoved { .. } => Problem::new(Code::Conflict, error.to_string()),
+            AppendError::Invalid(_) => Problem::internal(error),
             AppendError::Database(reason) => {
                 tracing::warn!(reason = %reason, "An append did not reach the database: {reason}");
                 let detail = "the database does not answer; try again";

@@ -150,6 +150,27 @@ fn why(step: StepId, run: &runs::Row, install: &installs::Row) -> Option<Waiting
     why_among(step, run, install, vec![], build(vec![made()]))
 }
 
+#[test]
+fn an_approved_step_waits_for_the_server_itself() {
+    let plan = domain::run::PlanFacts {
+        digest: digest(4),
+        summary: digest(5),
+        noop: false,
+        add: 1,
+        change: 0,
+        destroy: 0,
+    };
+    let by = Actor::System;
+    let approved = vec![
+        started(SANDBOX),
+        RunEvent::PlanProduced { step: SANDBOX, job: JOB, plan },
+        RunEvent::ApprovalRequested { step: SANDBOX, digest: digest(4), expires_at: NOW },
+        RunEvent::Approved { step: SANDBOX, digest: digest(4), by, reason: "ok".into() },
+    ];
+    let waiting = why(SANDBOX, &run(approved), &install(vec![])).unwrap();
+    assert_eq!(waiting.on, "policies");
+}
+
 fn made() -> BuildEvent {
     let repository = "shop/web".into();
     let artifact = domain::artifact::Artifact { repository, digest: digest(3), size_bytes: 1 };

@@ -78,6 +78,14 @@ create table log_consumer (
     primary key (name, version, shard)
 ) with (fillfactor = 50);
 
+-- Facts that no policy could react to for a reason of the server's own: tried again now and then.
+create table log_parked (
+    position  bigint      not null primary key,
+    reason    text        not null,
+    tries     integer     not null,
+    parked_at timestamptz not null
+);
+
 -- Complete nodes of levels 8, 16, 24 … of the tree over the log. Level 0 is log_event.leaf.
 create table log_node (
     level integer not null,

@@ -1,4 +1,7 @@
 //! What goes on without being asked: each loop owns a consumer row or nothing at all.
+pub mod checkpoints;
 pub mod liveness;
+pub mod parked;
 pub mod policies;
+mod reactions;
 pub mod timers;

@@ -2,74 +2,145 @@
 //!
 //! The consumer row moves in the commit of what a reaction caused, guarded by its position and its
 //! owner, so a server that was killed, or taken for dead, cannot react a second time. Facts that
-//! cause nothing move it in memory; that is written with the next reaction, or every second.
+//! cause nothing move it in memory; that is written with the next reaction, after a page, or every
+//! second. A fact that cannot be reacted to for a reason of ours is parked and tried again later:
+//! whoever it is not about goes on.
 use std::time::Duration;
 
-use domain::{
-    actor::Actor,
-    policy::{self, Fact, Reaction},
-};
-use event_log::{ConsumerMove, Meta, Stored, consumer};
+use event_log::{ConsumerMove, Stored, consumer};
+use tokio::time::{Instant, MissedTickBehavior};
+use ulid::Ulid;
 
-use crate::{
-    execute::Call,
-    problem::{Code, Problem},
-    state::App,
-    usecases::{builds, runs, steps},
+use super::{
+    parked,
+    reactions::{self, Weight, weigh},
 };
+use crate::{problem::Problem, state::App};
 
-const CONSUMER: (&str, i32, i32) = ("policies", 1, 0);
+/// Whose consumer position it is.
+pub const CONSUMER: (&str, i32, i32) = ("policies", 1, 0);
 /// How long a silent owner keeps the consumer.
 const LEASE: Duration = Duration::from_secs(15);
-/// How often the lease is renewed and a position that moved in memory is written.
-const RENEWAL: Duration = Duration::from_secs(1);
+/// How often the lease is renewed.
+const RENEWAL: Duration = Duration::from_secs(5);
+/// How often a position that moved in memory is written.
+const BEAT: Duration = Duration::from_secs(1);
+/// How often parked facts are tried again.
+const AGAIN: Duration = Duration::from_secs(60);
+/// How often a fact is tried before it is parked, and how long is waited in between.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(500);
 const PAGE: u32 = 500;
 
 /// React for as long as the server runs.
 pub async fn run(app: App, server: String) {
+    // A life of its own: of two servers with one name (a copied data directory) only one holds the lease.
+    let owner = format!("{server}/{}", Ulid::new());
+    let mut is_first = true;
     loop {
-        match consumer::acquire(&app.pool, app.engine.log().clock(), CONSUMER, &server, LEASE).await
-        {
+        match acquire(&app, &server, &owner, is_first).await {
             Ok(Some(held)) => {
-                if let Err(problem) = follow(&app, &server, held).await {
+                is_first = false;
+                if let Err(problem) = follow(&app, &owner, held).await {
                     let detail = &problem.detail;
                     tracing::warn!(reason = %detail, "Policies stop for a moment: {detail}");
                 }
             }
-            Ok(None) => {}
+            Ok(None) => is_first = false,
             Err(error) => {
                 tracing::warn!(reason = %error, "Policies wait for the database: {error}")
             }
         }
         tokio::select! {
             () = app.stopping.cancelled() => return,
-            () = tokio::time::sleep(RENEWAL) => {}
+            () = tokio::time::sleep(BEAT) => {}
         }
     }
 }
 
-/// Where the consumer is: at the database, and in memory.
-struct Place {
-    held: consumer::Held,
-    seen: u64,
+/// Take the consumer. What an earlier life of this server left is free at once: the data directory is
+/// locked, so that life is over.
+async fn acquire(
+    app: &App,
+    server: &str,
+    owner: &str,
+    is_first: bool,
+) -> Result<Option<consumer::Held>, sqlx::Error> {
+    let clock = app.engine.log().clock();
+    if is_first {
+        let free = "update log_consumer set lease_until = $4 \
+                    where name = $1 and version = $2 and shard = $3 and starts_with(owner, $5)";
+        sqlx::query(free)
+            .bind(CONSUMER.0)
+            .bind(CONSUMER.1)
+            .bind(CONSUMER.2)
+            .bind(clock.now())
+            .bind(format!("{server}/"))
+            .execute(&app.pool)
+            .await?;
+    }
+    consumer::acquire(&app.pool, clock, CONSUMER, owner, LEASE).await
 }
 
-async fn follow(app: &App, server: &str, held: consumer::Held) -> Result<(), Problem> {
+/// Where the consumer is: at the database, and in memory.
+pub struct Place {
+    held: consumer::Held,
+    seen: u64,
+    renewed: Instant,
+}
+
+impl Place {
+    /// The consumer's step to a position, in the commit that a reaction causes. Without one it is a
+    /// guard only.
+    pub fn step(&self, to: Option<u64>) -> ConsumerMove {
+        ConsumerMove {
+            name: CONSUMER.0.into(),
+            version: CONSUMER.1,
+            shard: CONSUMER.2,
+            expected: self.held.position,
+            owner_epoch: self.held.owner_epoch,
+            to: to.unwrap_or(self.held.position),
+        }
+    }
+
+    /// A commit has moved it.
+    pub fn moved(&mut self, to: u64) {
+        self.held.position = to;
+    }
+}
+
+async fn follow(app: &App, owner: &str, held: consumer::Held) -> Result<(), Problem> {
     let mut positions = app.engine.log().positions();
-    let mut place = Place { seen: held.position, held };
-    let mut renewal = tokio::time::interval(RENEWAL);
+    let mut place = Place { seen: held.position, held, renewed: Instant::now() };
+    let mut beat = tokio::time::interval(BEAT);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut tried: Option<Instant> = None;
     loop {
         let events = app.engine.log().read(place.seen, PAGE).await?;
         let caught_up = events.len() < PAGE as usize;
         for event in &events {
             consume(app, &mut place, event).await?;
+            if place.renewed.elapsed() >= RENEWAL {
+                settle(app, owner, &mut place).await?;
+            }
+            if app.stopping.is_cancelled() {
+                break;
+            }
+        }
+        if app.stopping.is_cancelled() {
+            return settle(app, owner, &mut place).await;
         }
         if !caught_up {
+            settle(app, owner, &mut place).await?;
             continue;
         }
+        if tried.is_none_or(|at| at.elapsed() >= AGAIN) {
+            parked::try_again(app, &mut place).await?;
+            tried = Some(Instant::now());
+        }
         tokio::select! {
-            () = app.stopping.cancelled() => return settle(app, server, &mut place).await,
-            _ = renewal.tick() => settle(app, server, &mut place).await?,
+            () = app.stopping.cancelled() => {}
+            _ = beat.tick() => settle(app, owner, &mut place).await?,
             changed = positions.changed() => {
                 if changed.is_err() {
                     return Ok(());
@@ -79,89 +150,44 @@ async fn follow(app: &App, server: &str, held: consumer::Held) -> Result<(), Pro
     }
 }
 
-/// Renew the lease, and write a position that moved in memory only.
-async fn settle(app: &App, server: &str, place: &mut Place) -> Result<(), Problem> {
+/// Write a position that moved in memory only, and renew the lease in time.
+async fn settle(app: &App, owner: &str, place: &mut Place) -> Result<(), Problem> {
+    let lost = || Problem::internal("the policies' consumer is somebody else's");
     if place.seen > place.held.position {
         if !consumer::advance(&app.pool, &place.held, place.seen).await? {
-            return Err(Problem::internal("the policies' consumer is somebody else's"));
+            return Err(lost());
         }
         place.held.position = place.seen;
     }
+    if place.renewed.elapsed() < RENEWAL {
+        return Ok(());
+    }
     let clock = app.engine.log().clock();
-    match consumer::acquire(&app.pool, clock, CONSUMER, server, LEASE).await? {
-        Some(held) if held.owner_epoch == place.held.owner_epoch => Ok(()),
-        Some(_) | None => Err(Problem::internal("the policies' consumer is somebody else's")),
+    match consumer::acquire(&app.pool, clock, CONSUMER, owner, LEASE).await? {
+        Some(held) if held.owner_epoch == place.held.owner_epoch => {
+            place.renewed = Instant::now();
+            Ok(())
+        }
+        Some(_) | None => Err(lost()),
     }
 }
 
 async fn consume(app: &App, place: &mut Place, event: &Stored) -> Result<(), Problem> {
-    let reactions = match fact(event)? {
-        Some(fact) => policy::react(&fact),
-        None => vec![],
-    };
-    let last = reactions.len();
-    for (at, (name, reaction)) in reactions.into_iter().enumerate() {
-        let mut meta = Meta::new(Actor::Policy(name.into()), event_id(event));
-        meta.causation_id = Some(event_id(event));
-        meta.correlation_id = event.meta().ok().and_then(|meta| meta.correlation_id);
-        let mut call = Call::of(meta);
-        if at + 1 == last {
-            call.consumers.push(ConsumerMove {
-                name: CONSUMER.0.into(),
-                version: CONSUMER.1,
-                shard: CONSUMER.2,
-                expected: place.held.position,
-                owner_epoch: place.held.owner_epoch,
-                to: event.position,
-            });
-        }
-        match react(app, &call, reaction).await {
-            Ok(()) if at + 1 == last => place.held.position = event.position,
-            Ok(()) => {}
-            // What the domain refuses is over: the fact came too late for it.
-            Err(problem) if is_over(&problem) => {
-                let (position, detail) = (event.position, &problem.detail);
-                tracing::info!(policy = name, position, reason = %detail, "{name} was refused at {position}: {detail}");
+    let mut tries = 1;
+    while let Err(problem) = reactions::to(app, place, event, true).await {
+        match weigh(problem.code) {
+            // Nothing can be done now, for nobody: from here on again, in a moment.
+            Weight::Later => return Err(problem),
+            Weight::Over | Weight::Cannot | Weight::Broken if tries >= TRIES => {
+                parked::park(app, event.position, &problem).await?;
+                break;
             }
-            Err(problem) => return Err(problem),
+            Weight::Over | Weight::Cannot | Weight::Broken => {
+                tokio::time::sleep(PAUSE * tries).await;
+                tries += 1;
+            }
         }
     }
     place.seen = event.position;
     Ok(())
-}
-
-async fn react(app: &App, call: &Call, reaction: Reaction) -> Result<(), Problem> {
-    match reaction {
-        Reaction::QueueBuild(build) => builds::queue(app, call, build).await?,
-        Reaction::SettleBuild(job) => builds::settle(app, call, job).await?,
-        Reaction::WakeWaitersOfBuild(build) => {
-            steps::wake_waiters_of_build(app, call, build).await?
-        }
-        Reaction::Provision(install) => runs::provision(app, call, install).await?,
-        Reaction::GoOn(run) => steps::go_on(app, call, run).await?,
-        Reaction::SettleStep(job) => steps::settle(app, call, job).await?,
-        Reaction::WakeWaitersOf(install) => steps::wake(app, call, install).await?,
-    };
-    Ok(())
-}
-
-fn fact(event: &Stored) -> Result<Option<Fact>, Problem> {
-    let id = &event.stream.aggregate_id;
-    let named = |_| Problem::internal(format!("{} names nothing", event.stream));
-    Ok(match event.stream.aggregate_type.as_str() {
-        "build" => Some(Fact::Build(id.parse().map_err(named)?, event.decode()?)),
-        "install" => Some(Fact::Install(id.parse().map_err(named)?, event.decode()?)),
-        "job" => Some(Fact::Job(id.parse().map_err(named)?, event.decode()?)),
-        "run" => Some(Fact::Run(id.parse().map_err(named)?, event.decode()?)),
-        _ => None,
-    })
-}
-
-fn is_over(problem: &Problem) -> bool {
-    // What others kept changing meanwhile is tried again until it is done.
-    problem.code.status() < 500 && problem.code != Code::Conflict
-}
-
-fn event_id(event: &Stored) -> String {
-    domain::ids::EventId(event.event_id).to_string()
 }

@@ -31,13 +31,16 @@ pub async fn run(app: App) {
                 Timer::ApprovalExpiry { run, step, digest } => {
                     let actor = Actor::Timer("approval_expiry".into());
                     let call = Call::of(Meta::new(actor, ulid::Ulid::new().to_string()));
-                    if let Err(problem) =
-                        runs::expire_approval(&app, &call, run, step, digest).await
-                    {
-                        let detail = &problem.detail;
+                    let said = runs::expire_approval(&app, &call, run, step, digest).await;
+                    let Err(problem) = said else { continue };
+                    let detail = &problem.detail;
+                    if problem.code.status() < 500 {
                         tracing::info!(run.id = %run, reason = %detail, "An approval of {run} does not expire: {detail}");
+                    } else {
+                        tracing::warn!(run.id = %run, reason = %detail, "An approval of {run} could not expire yet: {detail}");
                     }
                 }
+                // Of jobs: the dispatcher has a clock of its own for each that it watches.
                 Timer::QueueExpiry { .. }
                 | Timer::Deadline { .. }
                 | Timer::CancelConfirmation { .. }

@@ -164,7 +164,7 @@ pub async fn enrol(
 ) -> Answer<EnrolmentIssued> {
     let id = installs::find(&app, &name).await?;
     let done = installs::enrol(&app, &call, id).await?;
-    let enrolment = show::enrolment(&app, done.answer, "install");
+    let enrolment = Some(show::enrolment(&app, done.answer, "install"));
     Ok(Json(EnrolmentIssued { enrolment, position: done.position }))
 }
 

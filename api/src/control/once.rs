@@ -1,7 +1,13 @@
 //! `Idempotency-Key`: a change that is sent twice is done once, and answered twice.
 //!
 //! The key is written in the commit of the change, so there is no moment at which one is there without
-//! the other. The answer is kept beside it afterwards, without what is secret in it.
+//! the other. The answer is kept beside it afterwards, without what is secret in it; that is done
+//! apart from the connection, so a caller that goes away cannot part the two. Only a server that dies
+//! in between can, and then the log itself says what was done.
+mod lost;
+
+use std::time::Duration;
+
 use axum::{
     body::{Body, Bytes, to_bytes},
     extract::{MatchedPath, Request, State},
@@ -13,6 +19,8 @@ use event_log::CommandKey;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use sqlx::Row;
+use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::BUNDLE_BYTES;
 use crate::{
@@ -31,6 +39,9 @@ const KEY_BYTES: usize = 128;
 const BODY_BYTES: usize = 2 << 20;
 /// What an answer holds that nobody keeps.
 const SECRETS: [&str; 2] = ["token", "enrolment"];
+/// How long a repeated call waits for the answer of the first one, and how often it looks.
+const PATIENCE: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Answers a repeated change from what the first one was answered.
 pub async fn once(
@@ -51,21 +62,22 @@ pub async fn once(
     hash.update(&bytes);
     let principal = who.principal.to_string();
     let key = CommandKey { principal, key, request_hash: hash.finalize().into(), answer: None };
-    if let Some(answer) = earlier(&app, &key).await? {
+    if let Some(answer) = earlier(&app, &key, route.as_str()).await? {
         return Ok(answer);
     }
     parts.extensions.insert(key.clone());
-    let answer = next.run(Request::from_parts(parts, Body::from(bytes))).await;
-    if answer.status().is_success() {
-        return keep(&app, &key, answer).await;
-    }
-    // Two of the same at the same moment: the one that lost tells what the other one did.
-    if answer.status() == 409
-        && let Some(first) = earlier(&app, &key).await?
-    {
-        return Ok(first);
-    }
-    Ok(answer)
+    let request = Request::from_parts(parts, Body::from(bytes));
+    let done = async move {
+        let answer = next.run(request).await;
+        if answer.status().is_success() {
+            return Ok(keep(&app, &key, answer).await);
+        }
+        // Two of the same at the same moment: the one that lost tells what the other one did. And what
+        // failed only after its commit was done all the same.
+        let first = earlier(&app, &key, route.as_str()).await?;
+        Ok(first.unwrap_or(answer))
+    };
+    tokio::spawn(done.in_current_span()).await.map_err(Problem::internal)?
 }
 
 fn key_of(request: &Request) -> Result<Option<String>, Problem> {
@@ -81,41 +93,61 @@ fn key_of(request: &Request) -> Result<Option<String>, Problem> {
     Ok(Some(key.to_owned()))
 }
 
-/// The answer of the first time, if there was one.
-async fn earlier(app: &App, key: &CommandKey) -> Result<Option<Response>, Problem> {
-    let row = sqlx::query(
-        "select request_hash, last_position, answer::text as answer from log_command \
-         where principal = $1 and idempotency_key = $2",
-    )
-    .bind(&key.principal)
-    .bind(&key.key)
-    .fetch_optional(&app.pool)
-    .await?;
-    let Some(row) = row else { return Ok(None) };
-    let hash: Vec<u8> = row.try_get("request_hash")?;
-    if hash != key.request_hash {
-        let detail = format!("the key {:?} was used for another request", key.key);
-        return Err(Problem::new(Code::IdempotencyMismatch, detail));
-    }
-    let Some(answer) = row.try_get::<Option<String>, _>("answer")? else {
-        let position: i64 = row.try_get("last_position")?;
-        let detail = format!("this was done, up to position {position}, and its answer is gone");
-        return Err(Problem::new(Code::Conflict, detail).with("position", position));
+/// The answer of the first time, if there was one. While the first one is under way, it is waited for.
+async fn earlier(app: &App, key: &CommandKey, route: &str) -> Result<Option<Response>, Problem> {
+    let begun = Instant::now();
+    let (first, last) = loop {
+        let row = sqlx::query(
+            "select request_hash, first_position, last_position, answer::text as answer \
+             from log_command where principal = $1 and idempotency_key = $2 and expires_at > $3",
+        )
+        .bind(&key.principal)
+        .bind(&key.key)
+        .bind(app.now())
+        .fetch_optional(&app.pool)
+        .await?;
+        let Some(row) = row else { return Ok(None) };
+        let hash: Vec<u8> = row.try_get("request_hash")?;
+        if hash != key.request_hash {
+            let detail = format!("the key {:?} was used for another request", key.key);
+            return Err(Problem::new(Code::IdempotencyMismatch, detail));
+        }
+        if let Some(answer) = row.try_get::<Option<String>, _>("answer")? {
+            return Ok(Some(replayed(answer)));
+        }
+        if begun.elapsed() >= PATIENCE {
+            let position = |name| row.try_get::<i64, _>(name).map(i64::unsigned_abs);
+            break (position("first_position")?, position("last_position")?);
+        }
+        tokio::time::sleep(LOOK).await;
     };
-    let mut response = ([(header::CONTENT_TYPE, "application/json")], answer).into_response();
-    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-    Ok(Some(response))
+    let said = lost::answer(app, route, first, last).await?;
+    Ok(Some(replayed(said.to_string())))
 }
 
-/// Keep an answer for who asks again.
-async fn keep(app: &App, key: &CommandKey, answer: Response) -> Result<Response, Problem> {
+fn replayed(answer: String) -> Response {
+    let mut response = ([(header::CONTENT_TYPE, "application/json")], answer).into_response();
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    response
+}
+
+/// Keep an answer for who asks again. It is given whether it can be kept or not: it is true.
+async fn keep(app: &App, key: &CommandKey, answer: Response) -> Response {
+    // A stream of progress has no end to wait for, and its command is harmless when repeated.
+    let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if kind.is_none_or(|kind| !kind.starts_with("application/json")) {
+        return answer;
+    }
     let (parts, body) = answer.into_parts();
-    let bytes: Bytes = to_bytes(body, BODY_BYTES).await.map_err(Problem::internal)?;
+    let bytes: Bytes = match to_bytes(body, usize::MAX).await {
+        Ok(bytes) => bytes,
+        Err(why) => return Problem::internal(why).into_response(),
+    };
     if let Ok(Value::Object(mut said)) = serde_json::from_slice(&bytes) {
         for secret in SECRETS {
             said.remove(secret);
         }
-        sqlx::query(
+        let kept = sqlx::query(
             "update log_command set answer = $3::json \
              where principal = $1 and idempotency_key = $2 and answer is null",
         )
@@ -123,7 +155,10 @@ async fn keep(app: &App, key: &CommandKey, answer: Response) -> Result<Response,
         .bind(&key.key)
         .bind(Value::Object(said).to_string())
         .execute(&app.pool)
-        .await?;
+        .await;
+        if let Err(why) = kept {
+            tracing::warn!(reason = %why, "The answer of a command is not kept for who asks again: {why}");
+        }
     }
-    Ok(Response::from_parts(parts, Body::from(bytes)))
+    Response::from_parts(parts, Body::from(bytes))
 }

@@ -15,6 +15,10 @@ use schemas::control::{
 use tokio::sync::mpsc;
 
 use crate::{
+    background::{
+        parked::{self, Progress as Reached},
+        policies,
+    },
     extract::Path,
     problem::{Answer, Problem},
     state::App,
@@ -38,8 +42,26 @@ pub async fn list(State(app): State<App>) -> Answer<Page<Projection>> {
         version: status.version.unsigned_abs(),
         position: status.position,
         lag: status.lag,
+        parked: None,
     };
-    Ok(Json(Page::whole(all.into_iter().map(shown).collect())))
+    let mut shown: Vec<Projection> = all.into_iter().map(shown).collect();
+    drop(connection);
+    shown.push(followed(&app).await?);
+    Ok(Json(Page::whole(shown)))
+}
+
+/// What goes on by itself follows the log as a view does, and is looked for in the same place.
+async fn followed(app: &App) -> Result<Projection, Problem> {
+    let Reached { position, parked } = parked::progress(&app.pool).await?;
+    let (name, _, version) = policies::CONSUMER;
+    Ok(Projection {
+        name: name.into(),
+        class: "policy".into(),
+        version: version.unsigned_abs(),
+        position,
+        lag: app.log().position().saturating_sub(position),
+        parked: Some(parked),
+    })
 }
 
 /// Make a projection again while the server runs

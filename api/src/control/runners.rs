@@ -93,6 +93,6 @@ pub async fn order(
 )]
 pub async fn enrol(State(app): State<App>, Ask { call, .. }: Ask) -> Answer<EnrolmentIssued> {
     let issued = enrolments::issue(&app, &call, Purpose::Build).await?;
-    let enrolment = show::enrolment(&app, issued.answer, "build");
+    let enrolment = Some(show::enrolment(&app, issued.answer, "build"));
     Ok(Json(EnrolmentIssued { enrolment, position: issued.position }))
 }

@@ -3,6 +3,7 @@ mod document;
 mod keys;
 mod moves;
 mod proofs;
+mod reactions;
 mod refusals;
 mod story;
 

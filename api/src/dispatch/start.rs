@@ -4,8 +4,11 @@ use std::sync::Arc;
 use domain::{decider::Timestamp, ids::JobId, job::Job};
 use event_log::{EventLog, Stored};
 use futures::{TryStreamExt as _, stream};
-use projections::views::job_queue;
-use sqlx::{PgPool, Row as _};
+use projections::views::{
+    job_queue,
+    timers::{self, Timer},
+};
+use sqlx::PgPool;
 use tokio::sync::broadcast::Receiver;
 
 use super::{Dispatch, board::Tracked, takeover};
@@ -28,7 +31,7 @@ pub async fn load(
     let (tail, position) = (log.tail(), log.position());
     let open = [job_queue::all_waiting(pool).await?, job_queue::all_held(pool).await?].concat();
     let open = open.into_iter().map(|row| (row.job, row.position, row.queued_at));
-    let ended = unsealed(dispatch, log, pool).await?;
+    let ended = unsealed(dispatch, pool).await?;
     let ended = ended.into_iter().map(|(job, at)| (job, 0, at));
     stream::iter(open.chain(ended).map(Ok))
         .try_for_each_concurrent(AT_ONCE, |(job, order, queued_at)| {
@@ -56,21 +59,17 @@ async fn put(
     Ok(())
 }
 
-/// Jobs that ended lately: their logs may still be on their way.
-async fn unsealed(
-    dispatch: &Dispatch,
-    log: &EventLog,
-    pool: &PgPool,
-) -> Result<Vec<(JobId, Timestamp)>, Problem> {
+/// Jobs whose logs are still on their way, however long no server was there: their timers say so.
+async fn unsealed(dispatch: &Dispatch, pool: &PgPool) -> Result<Vec<(JobId, Timestamp)>, Problem> {
     let now = dispatch.moment().wall;
-    let since = log.position_at(now - dispatch.timing().seal * 2).await?;
-    let rows = sqlx::query(
-        "select aggregate_id from log_event where position > $1 and event_type in \
-         ('job.succeeded', 'job.failed', 'job.cancelled', 'job.lost')",
-    )
-    .bind(since.cast_signed())
-    .fetch_all(pool)
-    .await?;
-    let ids = rows.iter().map(|row| row.try_get::<String, _>(0)).collect::<Result<Vec<_>, _>>()?;
-    Ok(ids.iter().filter_map(|id| Some((id.parse().ok()?, now))).collect())
+    // Also those that are due only later: this server will have to know of them.
+    let timers = timers::due(pool, now + dispatch.timing().seal * 2, u32::MAX).await?;
+    let seals = timers.into_iter().filter_map(|due| match due.timer {
+        Timer::LogSeal { job, .. } => Some((job, now)),
+        Timer::QueueExpiry { .. }
+        | Timer::Deadline { .. }
+        | Timer::CancelConfirmation { .. }
+        | Timer::ApprovalExpiry { .. } => None,
+    });
+    Ok(seals.collect())
 }

@@ -1,4 +1,6 @@
 //! What a runner says while it works: numbered, heard once, in its order.
+mod words;
+
 use axum::{
     Json,
     extract::State,
@@ -7,17 +9,14 @@ use axum::{
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
-    artifact::Artifact,
     digest::Digest,
     ids::JobId,
-    job::{Ending, FailureReason, Job, JobCommand, JobError, Report as Said},
-    runner::{self as aggregate, Refusal, RefusedBy as By, RunnerCommand},
+    job::{Job, JobCommand, JobError, JobKind},
+    runner::{self as aggregate, Refusal, RunnerCommand},
 };
 use ed25519_dalek::{Signature, VerifyingKey};
 use event_log::blob;
-use schemas::runner::{
-    EXECUTION, Finished, Outcome, PlanReport, RefusedBy, Report, ReportAnswer, ReportBody,
-};
+use schemas::runner::{ArtifactReport, EXECUTION, PlanReport, Report, ReportAnswer, ReportBody};
 
 use super::{
     caller, execution,
@@ -25,12 +24,14 @@ use super::{
     settle,
 };
 use crate::{
+    artifacts::Repository,
     auth::Runner,
     dispatch::{self, Calls},
     execute::Unit,
     extract,
     problem::{Code, Problem},
     state::App,
+    usecases::steps::shortened,
 };
 
 /// Hear a report. Repeating it changes nothing.
@@ -43,7 +44,7 @@ pub async fn report(
     runner: Runner,
     extract::Path(job): extract::Path<JobId>,
     headers: HeaderMap,
-    extract::Json(ask): extract::Json<Report>,
+    extract::Json(mut ask): extract::Json<Report>,
 ) -> Result<Response, Problem> {
     caller::allow(&app, &runner, Calls::Report)?;
     if headers.contains_key(EXECUTION) && execution::named(&headers)? != ask.execution {
@@ -58,6 +59,10 @@ pub async fn report(
     execution::may_report(&app, &runner, job, ask.execution).await?;
     let touched = app.dispatch.touch_execution(runner.id, job, ask.execution);
     settle::settle(&app, &runner, touched, None).await;
+    if let ReportBody::Artifact(artifact) = &mut ask.body {
+        let known = app.engine.load::<Job>(job).await?;
+        artifact.size_bytes = made(&app, &known, artifact).await?;
+    }
     let seal = finish::look(&app, ask.execution, &ask.body).await?;
     let mut answer = hear(&app, &runner, job, &ask, seal.clone()).await?;
     if let Some(seal) = seal {
@@ -76,6 +81,31 @@ async fn kept(app: &App, digest: &Digest) -> Result<(), Problem> {
             Err(Problem::new(Code::Invalid, detail))
         }
     }
+}
+
+/// An artifact is this job's own and it is here: what a build says goes to customers. Gives its size.
+async fn made(app: &App, job: &Job, artifact: &ArtifactReport) -> Result<u64, Problem> {
+    let invalid = |detail: String| Problem::new(Code::Invalid, detail);
+    let ArtifactReport { repository, digest, .. } = artifact;
+    let own = match &job.work {
+        Some(work) if work.kind == JobKind::Build => {
+            let manifest = app.manifests.get(app, &work.manifest).await?;
+            manifest.inputs.get("repository").and_then(|own| own.as_str().map(str::to_owned))
+        }
+        // Another kind of job makes none; the job itself says so.
+        Some(_) | None => return Ok(artifact.size_bytes),
+    };
+    if own.as_deref() != Some(repository) {
+        let own = own.unwrap_or_default();
+        return Err(invalid(format!("repository must be {own}, where this job pushes to")));
+    }
+    let place: Repository = repository.parse().map_err(|error| invalid(format!("{error}")))?;
+    let image = app.registry.image(&place, digest).map_err(Problem::internal)?;
+    let (Some(image), Some(size)) = (image, app.registry.size(&place, digest)) else {
+        let detail = format!("PUT /v2/{repository}/manifests/{digest} before the report of it");
+        return Err(invalid(detail));
+    };
+    Ok(image.blobs().fold(size, |size, blob| size.saturating_add(blob.size)))
 }
 
 /// A plan is this runner's own: what people approve is what its key signed.
@@ -132,14 +162,14 @@ async fn heard(
         let refusal = Refusal {
             job,
             execution: Some(ask.execution),
-            by: by_of(*by),
-            rule: rule.clone(),
-            detail: detail.clone(),
+            by: words::by_of(*by),
+            rule: shortened(rule),
+            detail: shortened(detail),
         };
         unit.tell::<aggregate::Runner>(runner.id, RunnerCommand::Refuse(refusal)).await?;
     }
     let (execution, seq) = (ask.execution, ask.seq);
-    match said(ask.body) {
+    match words::said(ask.body) {
         Some(report) => {
             let command = JobCommand::Report { execution, seq, report };
             if let Err(refused) = unit.ask::<Job>(job, command).await? {
@@ -164,53 +194,5 @@ fn refusal(job: &Job, error: JobError) -> Problem {
         // Late, or somebody else's turn: the outcome stands, and the runner keeps what it has.
         JobError::Fenced { .. } | JobError::AlreadyEnded { .. } => execution::stale(job),
         other => other.into(),
-    }
-}
-
-fn said(body: ReportBody) -> Option<Said> {
-    Some(match body {
-        ReportBody::Started {} => Said::Started,
-        ReportBody::Phase { name } => Said::Phase { phase: name },
-        ReportBody::Plan(plan) => Said::Plan(dispatch::plan_of(plan)),
-        ReportBody::Outputs { outputs } => Said::Outputs { outputs },
-        ReportBody::Artifact(artifact) => Said::Artifact(Artifact {
-            repository: artifact.repository,
-            digest: artifact.digest,
-            size_bytes: artifact.size_bytes,
-        }),
-        ReportBody::Refused { rule, detail, .. } => {
-            let detail = if detail.is_empty() { rule } else { detail };
-            let (exit_code, signal) = (None, None);
-            let reason = FailureReason::Refused;
-            Said::Finished(Ending::Failed { reason, detail, exit_code, signal })
-        }
-        ReportBody::CancelProgress { .. } => return None,
-        ReportBody::Finished(finished) => Said::Finished(ending(finished)),
-    })
-}
-
-fn ending(finished: Finished) -> Ending {
-    let Finished { outcome, exit_code, signal, reason, detail, forced, .. } = finished;
-    match outcome {
-        Outcome::Succeeded => Ending::Succeeded { exit_code },
-        Outcome::Cancelled => Ending::Cancelled { forced },
-        Outcome::Failed => {
-            let reason = match (reason.map(dispatch::reason_of), signal, exit_code) {
-                (Some(reason), _, _) => reason,
-                (None, Some(_), _) => FailureReason::Signal,
-                (None, None, Some(_)) => FailureReason::ExitCode,
-                (None, None, None) => FailureReason::Internal,
-            };
-            Ending::Failed { reason, detail, exit_code, signal }
-        }
-    }
-}
-
-fn by_of(by: RefusedBy) -> By {
-    match by {
-        RefusedBy::CustomerPolicy => By::CustomerPolicy,
-        RefusedBy::Verification => By::Verification,
-        RefusedBy::Capability => By::Capability,
-        RefusedBy::Veto => By::Veto,
     }
 }

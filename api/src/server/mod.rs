@@ -15,7 +15,7 @@ mod tests;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use event_log::{Clock, EventLog, LogError};
+use event_log::{EventLog, LogError};
 use projections::{Projections, RebuildError};
 use sqlx::{ConnectOptions as _, Connection as _, postgres::PgPoolOptions};
 use tokio::{task::JoinSet, time::timeout};
@@ -24,7 +24,7 @@ use tracing::{info, warn};
 
 pub use self::{
     options::{Options, TlsFor},
-    owner::{PrepareError, prepare},
+    owner::{PrepareError, prepare, raise_epoch},
     ready::Ready,
 };
 use crate::{
@@ -38,7 +38,7 @@ use crate::{
     metrics::Metrics,
     problem::Problem,
     router,
-    state::{App, Inner, system_clock},
+    state::{App, Clock, Inner, system_clock},
 };
 
 /// How long the loops may take to come to an end.
@@ -92,7 +92,11 @@ impl Server {
     /// # Errors
     /// [`StartError`]; nothing is left running.
     pub async fn start(options: Options) -> Result<Server, StartError> {
-        let clock = system_clock();
+        Server::start_with(options, system_clock()).await
+    }
+
+    /// The same, by another clock.
+    async fn start_with(options: Options, clock: Clock) -> Result<Server, StartError> {
         // The doors first: a port in use is the commonest mistake, and costs nothing to find out.
         let (control, runner) = options.open_doors().await?;
         let keys = Keys::open(&options.data.join("keys"), clock())?;
@@ -108,7 +112,7 @@ impl Server {
         let sync_views = loops::views();
         let log_options = event_log::Options {
             sync_views,
-            clock: Clock::of(move || told()),
+            clock: event_log::Clock::of(move || told()),
             ..Default::default()
         };
         let log = EventLog::open(pool.clone(), log_options).await?;

@@ -114,7 +114,7 @@ pub fn client() -> reqwest::Client {
     reqwest::Client::new()
 }
 
-fn manifest(job: JobId, kind: JobKind, inputs: Value, artifacts: Vec<ArtifactRef>) -> Manifest {
+pub fn manifest(job: JobId, kind: JobKind, inputs: Value, artifacts: Vec<ArtifactRef>) -> Manifest {
     let kind = match kind {
         JobKind::Build => runner::JobKind::Build,
         JobKind::Plan => runner::JobKind::Plan,

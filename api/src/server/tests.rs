@@ -139,3 +139,80 @@ async fn a_token_made_at_one_server_is_known_at_the_other_and_revoked_there_too(
     first.stop().await;
     second.stop().await;
 }
+
+#[tokio::test]
+async fn an_approval_that_nobody_gave_in_time_expires_by_the_clock() {
+    use domain::{
+        actor::Actor,
+        ids::{AppId, BuildId, ComponentId, InstallId, JobId, RunId, StepId},
+        install::{Install, InstallCommand},
+        run::{
+            Approval, Cause, Operation, Outcome, PlanFacts, Request, Run, RunCommand, RunKind,
+            Skip, StepSpec, StepState, Target,
+        },
+    };
+    use ulid::Ulid;
+    let data = tempfile::tempdir().unwrap();
+    let database = event_log::testing::fresh_database().await.unwrap();
+    let start = async |clock| Server::start_with(options(data.path(), &database.url), clock).await;
+    let server = start(system_clock()).await.unwrap();
+    let (install, run, step) = (InstallId(Ulid::new()), RunId(Ulid::new()), StepId(Ulid::new()));
+    let expires_at = server.app.now() + chrono::TimeDelta::days(7);
+    let call = crate::execute::Call::of(event_log::Meta::new(Actor::System, "c"));
+    let asked = server.app.engine.transact(&call, move |unit| {
+        Box::pin(async move {
+            let create = InstallCommand::Create {
+                app: AppId(Ulid::new()),
+                name: "acme".into(),
+                config_version: 1,
+                inputs: Default::default(),
+                auto_approve: false,
+            };
+            unit.tell::<Install>(install, create).await?;
+            let request = Request {
+                install,
+                kind: RunKind::Deploy,
+                cause: Cause::Asked,
+                by: Actor::System,
+                config_version: 1,
+                reason: None,
+            };
+            let (component, build) = (ComponentId(Ulid::new()), BuildId(Ulid::new()));
+            let (name, needs) = ("base".into(), Default::default());
+            let target = Target::Component { component, name, build, needs };
+            let (operation, needs, fingerprint) = (Operation::Apply, vec![], None);
+            let steps = vec![StepSpec { step, target, operation, needs, fingerprint }];
+            let request = RunCommand::Request { request, steps, position: 1 };
+            unit.tell::<Run>(run, request).await?;
+            let job = JobId(Ulid::new());
+            unit.tell::<Run>(run, RunCommand::StartStep { step, job }).await?;
+            let digest =
+                |n: u8| format!("sha256:{n:064x}").parse::<domain::digest::Digest>().unwrap();
+            let (digest, summary) = (digest(1), digest(2));
+            let plan = PlanFacts { digest, summary, noop: false, add: 1, change: 0, destroy: 0 };
+            let approval = Approval::Principal { expires_at };
+            unit.tell::<Run>(run, RunCommand::RecordPlan { job, plan, approval }).await
+        })
+    });
+    asked.await.unwrap();
+    // The loop has looked, and it is not yet time.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let waits = server.app.engine.load::<Run>(run).await.unwrap();
+    assert!(matches!(waits.steps[0].state, StepState::AwaitingApproval { .. }), "{waits:?}");
+    server.stop().await;
+
+    let later: Clock = Arc::new(|| (system_clock())() + chrono::TimeDelta::days(8));
+    let server = start(later).await.unwrap();
+    let since = Instant::now();
+    let over = loop {
+        let over = server.app.engine.load::<Run>(run).await.unwrap();
+        if over.outcome.is_some() {
+            break over;
+        }
+        assert!(since.elapsed() < Duration::from_secs(10), "{over:?}");
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    };
+    let expired = StepState::Skipped { reason: Skip::Expired };
+    assert_eq!((&over.steps[0].state, over.outcome), (&expired, Some(Outcome::Denied)));
+    server.stop().await;
+}

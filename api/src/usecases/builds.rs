@@ -7,6 +7,7 @@ use domain::{
 };
 use futures::FutureExt as _;
 
+use super::steps::shortened;
 use crate::{
     compose,
     execute::{Call, Done, Unit},
@@ -29,6 +30,25 @@ pub async fn queue(app: &App, call: &Call, build: BuildId) -> Result<Done<()>, P
 /// Tell the build what its job came to.
 pub async fn settle(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
     app.engine.transact(call, move |unit| settle_job(unit, job).boxed()).await
+}
+
+/// The build cannot be made, or what its job came to cannot be taken in: it fails and says why.
+pub async fn give_up(
+    app: &App,
+    call: &Call,
+    build: BuildId,
+    detail: &str,
+) -> Result<Done<()>, Problem> {
+    let detail = shortened(detail);
+    app.engine
+        .transact(call, move |unit| {
+            let (reason, detail) = (BuildFailure::NotComposed, detail.clone());
+            async move {
+                unit.tell::<Build>(build, BuildCommand::Fail { reason, detail }).await.map(|_| ())
+            }
+            .boxed()
+        })
+        .await
 }
 
 async fn queue_job(app: &App, unit: &mut Unit, build: BuildId) -> Result<(), Problem> {
@@ -57,7 +77,7 @@ async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
     let detail = || {
         let said = job.heard.iter().rev().find_map(|event| {
             let JobEvent::Failed { detail, .. } = event else { return None };
-            Some(detail.clone())
+            Some(shortened(detail))
         });
         said.unwrap_or_else(|| format!("the job was {outcome}"))
     };

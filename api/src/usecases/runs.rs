@@ -200,7 +200,7 @@ pub async fn deny(
                 };
                 let word = Word { step, digest, by, reason };
                 unit.tell::<Run>(run, RunCommand::Deny(word)).await?;
-                ended(unit, run).await
+                steps::tidy(unit, run).await
             }
             .boxed()
         })
@@ -303,17 +303,9 @@ async fn say(app: &App, call: &Call, run: RunId, command: RunCommand) -> Result<
             let command = command.clone();
             async move {
                 unit.tell::<Run>(run, command).await?;
-                ended(unit, run).await
+                steps::tidy(unit, run).await
             }
             .boxed()
         })
         .await
-}
-
-async fn ended(unit: &mut Unit, run: RunId) -> Result<(), Problem> {
-    let request = unit.load::<Run>(run).await?.request.clone();
-    match request {
-        Some(request) => steps::tidy(unit, request.install, run).await,
-        None => Ok(()),
-    }
 }

@@ -3,109 +3,111 @@ use domain::{
     artifact::Artifact,
     build::{Build, BuildCommand},
     ids::{BuildId, InstallId, JobId, RunId, StepId},
-    install::{Install, InstallCommand, InstallError, Outputs, Resource, StepResult},
-    job::{Job, JobCommand, JobEvent, JobKind, Outcome as JobOutcome, State as JobState},
-    run::{
-        Approval, Cancel, Next, Operation, PlanFacts, Run, RunCommand, Step, StepFailure,
-        StepState, Target,
-    },
+    install::{Install, InstallCommand, InstallError, Resource},
+    job::{Job, JobCommand},
+    run::{Cancel, Next, Run, RunCommand, Step, StepFailure, StepState, Target},
 };
 use futures::FutureExt as _;
 
 use crate::{
-    compose,
+    compose::{self, step::Composed},
     execute::{Call, Done, Unit},
-    problem::Problem,
+    problem::{Code, Problem},
     state::App,
 };
 
-/// How long a plan waits for a person's word: seven days.
-const APPROVAL_TTL: chrono::TimeDelta = chrono::TimeDelta::days(7);
+pub mod settle;
+
+/// The longest text that a failure takes with it: what is longer might not fit into an event.
+const DETAIL_BYTES: usize = 4096;
 
 /// Do what a run wants now. Asking twice is harmless.
 pub async fn go_on(app: &App, call: &Call, run: RunId) -> Result<Done<()>, Problem> {
-    let app = app.clone();
-    let engine = app.engine.clone();
+    let (owned, engine) = (app.clone(), app.engine.clone());
     engine
         .transact(call, move |unit| {
-            let app = app.clone();
-            async move { advance(&app, unit, run).await }.boxed()
-        })
-        .await
-}
-
-/// Do what the runs of an install want now that something is free, who asked first first.
-pub async fn wake(app: &App, call: &Call, install: InstallId) -> Result<Done<()>, Problem> {
-    let app = app.clone();
-    let engine = app.engine.clone();
-    engine
-        .transact(call, move |unit| {
-            let app = app.clone();
+            let app = owned.clone();
             async move {
-                let runs: Vec<RunId> =
-                    unit.load::<Install>(install).await?.runs.keys().copied().collect();
-                for run in runs {
-                    advance(&app, unit, run).await?;
+                for next in unit.load::<Run>(run).await?.next() {
+                    advance(&app, unit, run, next).await?;
                 }
-                Ok(())
+                tidy(unit, run).await
             }
             .boxed()
         })
         .await
 }
 
-/// Let every run that waits for a build go on, now that the build has ended.
-pub async fn wake_waiters_of_build(
+/// Do one thing that a run wants, if it still does.
+pub async fn go_on_with(
     app: &App,
     call: &Call,
-    build: BuildId,
+    run: RunId,
+    next: Next,
 ) -> Result<Done<()>, Problem> {
-    let app = app.clone();
-    let engine = app.engine.clone();
+    let (owned, engine) = (app.clone(), app.engine.clone());
     engine
         .transact(call, move |unit| {
-            let app = app.clone();
+            let app = owned.clone();
             async move {
-                let runs = unit.load::<Build>(build).await?.awaited_by.clone();
-                for run in runs {
-                    advance(&app, unit, run).await?;
+                if unit.load::<Run>(run).await?.next().contains(&next) {
+                    advance(&app, unit, run, next).await?;
                 }
-                Ok(())
+                tidy(unit, run).await
             }
             .boxed()
         })
         .await
 }
 
-/// Tell run and install what a step's job came to.
-pub async fn settle(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
-    app.engine.transact(call, move |unit| settle_job(unit, job).boxed()).await
+/// What a run wants cannot be done: its step fails and says why, instead of standing still.
+pub async fn give_up(
+    app: &App,
+    call: &Call,
+    run: RunId,
+    next: Next,
+    detail: &str,
+) -> Result<Done<()>, Problem> {
+    let detail = shortened(detail);
+    app.engine
+        .transact(call, move |unit| {
+            let detail = detail.clone();
+            async move {
+                let is_wanted = unit.load::<Run>(run).await?.next().contains(&next);
+                match next {
+                    Next::Start(step) | Next::Apply(step) if is_wanted => {
+                        fail(unit, run, step, StepFailure::NotComposed, detail).await?;
+                    }
+                    // The job hears of the cancel with its next chance, or ends by itself.
+                    Next::Start(_) | Next::Apply(_) | Next::CancelJob(_) => {}
+                }
+                tidy(unit, run).await
+            }
+            .boxed()
+        })
+        .await
 }
 
-async fn advance(app: &App, unit: &mut Unit, run: RunId) -> Result<(), Problem> {
+async fn advance(app: &App, unit: &mut Unit, run: RunId, next: Next) -> Result<(), Problem> {
     let state = unit.load::<Run>(run).await?.clone();
     let Some(request) = &state.request else { return Ok(()) };
-    for next in state.next() {
-        match next {
-            Next::Start(step) => {
-                if let Some(step) = state.step(step) {
-                    start(app, unit, request.install, run, step).await?;
-                }
-            }
-            Next::Apply(step) => {
-                if let Some(step) = state.step(step) {
-                    apply(app, unit, run, step).await?;
-                }
-            }
-            Next::CancelJob(job) => {
-                let Some(Cancel { by, reason, force }) = state.cancel.clone() else { continue };
-                // A job that has ended in the meantime says so by its own event.
-                let cancel = JobCommand::RequestCancel { by, reason, force };
-                let _already_over = unit.ask::<Job>(job, cancel).await?;
-            }
+    match next {
+        Next::Start(step) => match state.step(step) {
+            Some(step) => start(app, unit, request.install, run, step).await,
+            None => Ok(()),
+        },
+        Next::Apply(step) => match state.step(step) {
+            Some(step) => apply(app, unit, run, step).await,
+            None => Ok(()),
+        },
+        Next::CancelJob(job) => {
+            let Some(Cancel { by, reason, force }) = state.cancel.clone() else { return Ok(()) };
+            // A job that has ended in the meantime says so by its own event.
+            let cancel = JobCommand::RequestCancel { by, reason, force };
+            let _already_over = unit.ask::<Job>(job, cancel).await?;
+            Ok(())
         }
     }
-    tidy(unit, request.install, run).await
 }
 
 /// Queue the first job of a step, if it has its artifact and may hold what it changes.
@@ -138,7 +140,7 @@ async fn start(
         }
     }
     let job = JobId(ulid::Ulid::new());
-    match compose::step::first(app, unit, run, step, job, artifact).await? {
+    match theirs(compose::step::first(app, unit, run, step, job, artifact).await)? {
         Ok(work) => {
             unit.tell::<Job>(job, JobCommand::Queue(work)).await?;
             unit.tell::<Run>(run, RunCommand::StartStep { step: id, job }).await?;
@@ -157,13 +159,26 @@ async fn apply(app: &App, unit: &mut Unit, run: RunId, step: &Step) -> Result<()
         Built::NotNeeded | Built::NotYet(_) | Built::Failed(_) => None,
     };
     let job = JobId(ulid::Ulid::new());
-    match compose::step::apply(app, unit, run, step, job, artifact, plan).await? {
+    match theirs(compose::step::apply(app, unit, run, step, job, artifact, plan).await)? {
         Ok(work) => {
             unit.tell::<Job>(job, JobCommand::Queue(work)).await?;
             unit.tell::<Run>(run, RunCommand::StartApply { step: id, job }).await?;
             Ok(())
         }
         Err(detail) => fail(unit, run, id, StepFailure::NotComposed, detail).await,
+    }
+}
+
+/// A config or inputs that are refused are the vendor's to mend, like a template that cannot be
+/// rendered: the step says so. What the database or the server did wrong is tried again.
+fn theirs(composed: Result<Composed, Problem>) -> Result<Composed, Problem> {
+    match composed {
+        Err(problem) if matches!(problem.code, Code::Invalid | Code::NotFound | Code::TooLarge) => {
+            let wrong = problem.errors.iter().map(|error| error.message.clone());
+            let told: Vec<String> = [problem.detail.clone()].into_iter().chain(wrong).collect();
+            Ok(Err(told.join("; ")))
+        }
+        composed => composed,
     }
 }
 
@@ -174,14 +189,18 @@ async fn fail(
     reason: StepFailure,
     detail: String,
 ) -> Result<(), Problem> {
+    let detail = shortened(&detail);
     let fail = RunCommand::FailStep { step, job: None, reason, detail };
     unit.tell::<Run>(run, fail).await?;
     Ok(())
 }
 
 /// Let go of what steps that are over held, and close the run when it has ended.
-pub(super) async fn tidy(unit: &mut Unit, install: InstallId, run: RunId) -> Result<(), Problem> {
+pub(super) async fn tidy(unit: &mut Unit, run: RunId) -> Result<(), Problem> {
     let state = unit.load::<Run>(run).await?;
+    let Some(install) = state.request.as_ref().map(|request| request.install) else {
+        return Ok(());
+    };
     let outcome = state.outcome;
     let over: Vec<StepId> =
         state.steps.iter().filter(|step| step.state.is_over()).map(|step| step.spec.step).collect();
@@ -197,153 +216,12 @@ pub(super) async fn tidy(unit: &mut Unit, install: InstallId, run: RunId) -> Res
     Ok(())
 }
 
-async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
-    let job = unit.load::<Job>(id).await?.clone();
-    let Some(domain::job::Work { kind, origin, .. }) = job.work.clone() else { return Ok(()) };
-    let domain::job::Origin::Step { install, run, step } = origin else { return Ok(()) };
-    let JobState::Ended { outcome, .. } = &job.state else { return Ok(()) };
-    let is_current = unit.load::<Run>(run).await?.step_of(id).is_some();
-    if !is_current {
-        return Ok(());
+/// A text that fits into an event beside everything else, cut where it is too long.
+pub(crate) fn shortened(text: &str) -> String {
+    if text.len() <= DETAIL_BYTES {
+        return text.to_owned();
     }
-    match outcome {
-        JobOutcome::Succeeded => match kind {
-            JobKind::Plan => planned(unit, install, run, step, id, &job).await?,
-            JobKind::Apply | JobKind::Action => {
-                record(unit, install, run, step, &job).await?;
-                unit.tell::<Run>(run, RunCommand::CompleteStep { job: id }).await?;
-            }
-            // Builds have no step.
-            JobKind::Build => {}
-        },
-        JobOutcome::Failed | JobOutcome::Cancelled | JobOutcome::Lost => {
-            let (stale, detail) = why(&job);
-            let told = if stale && kind == JobKind::Apply {
-                RunCommand::VoidPlan { job: id, reason: detail }
-            } else {
-                let reason = match outcome {
-                    JobOutcome::Cancelled => StepFailure::JobCancelled,
-                    JobOutcome::Lost => StepFailure::JobLost,
-                    JobOutcome::Failed | JobOutcome::Succeeded => StepFailure::JobFailed,
-                };
-                RunCommand::FailStep { step, job: Some(id), reason, detail }
-            };
-            unit.tell::<Run>(run, told).await?;
-        }
-    }
-    tidy(unit, install, run).await
-}
-
-async fn planned(
-    unit: &mut Unit,
-    install: InstallId,
-    run: RunId,
-    step: StepId,
-    id: JobId,
-    job: &Job,
-) -> Result<(), Problem> {
-    let found = job.heard.iter().find_map(|event| {
-        let JobEvent::PlanProduced { plan, .. } = event else { return None };
-        Some(plan.clone())
-    });
-    let Some(report) = found else {
-        let (reason, detail) = (StepFailure::JobFailed, "the plan job reported no plan".into());
-        let fail = RunCommand::FailStep { step, job: Some(id), reason, detail };
-        unit.tell::<Run>(run, fail).await?;
-        return Ok(());
-    };
-    let noop = report.noop;
-    let plan = PlanFacts {
-        digest: report.digest,
-        summary: report.summary,
-        noop,
-        add: report.add,
-        change: report.change,
-        destroy: report.destroy,
-    };
-    if noop {
-        record(unit, install, run, step, job).await?;
-    }
-    let approval = if unit.load::<Install>(install).await?.auto_approve {
-        Approval::Automatic
-    } else {
-        Approval::Principal { expires_at: unit.now() + APPROVAL_TTL }
-    };
-    unit.tell::<Run>(run, RunCommand::RecordPlan { job: id, plan, approval }).await?;
-    Ok(())
-}
-
-/// Tell the install what is there now, or gone.
-async fn record(
-    unit: &mut Unit,
-    install: InstallId,
-    run: RunId,
-    step: StepId,
-    job: &Job,
-) -> Result<(), Problem> {
-    let reported = job.heard.iter().find_map(|event| {
-        let JobEvent::OutputsReported { outputs, .. } = event else { return None };
-        Some(outputs.clone())
-    });
-    let state = unit.load::<Run>(run).await?;
-    let config_version = state.request.as_ref().map_or(0, |request| request.config_version);
-    let Some(spec) = state.step(step).map(|step| step.spec.clone()) else { return Ok(()) };
-    let has = unit.load::<Install>(install).await?.clone();
-    let fingerprint = spec.fingerprint.clone();
-    let result = match (spec.target, spec.operation) {
-        (Target::Sandbox { .. }, Operation::Destroy) => StepResult::SandboxDestroyed,
-        (Target::Component { name, .. }, Operation::Destroy) => {
-            StepResult::ComponentDestroyed { name }
-        }
-        (Target::Sandbox { build }, Operation::Apply | Operation::Execute) => {
-            let kept = || has.sandbox.as_ref().map(|sandbox| sandbox.outputs.clone());
-            let outputs = reported.or_else(kept).unwrap_or_default();
-            let fingerprint = fingerprint.ok_or_else(without_fingerprint)?;
-            StepResult::SandboxProvisioned { build, config_version, fingerprint, outputs }
-        }
-        (
-            Target::Component { component, name, build, needs },
-            Operation::Apply | Operation::Execute,
-        ) => {
-            let kept = || has.components.get(&name).map(|component| component.outputs.clone());
-            let outputs: Outputs = reported.or_else(kept).unwrap_or_default();
-            let fingerprint = fingerprint.ok_or_else(without_fingerprint)?;
-            StepResult::ComponentDeployed {
-                name,
-                component,
-                build,
-                config_version,
-                fingerprint,
-                needs,
-                outputs,
-            }
-        }
-        (Target::Action { name }, _) => {
-            StepResult::ActionCompleted { name, outputs: reported.unwrap_or_default() }
-        }
-    };
-    unit.tell::<Install>(install, InstallCommand::Record { run, step, result }).await?;
-    Ok(())
-}
-
-fn without_fingerprint() -> Problem {
-    Problem::internal("a step that brings something has no fingerprint")
-}
-
-/// Whether the plan under an apply went stale, and what the job says became of it.
-fn why(job: &Job) -> (bool, String) {
-    let said = job.heard.iter().rev().find_map(|event| {
-        let JobEvent::Failed { reason, detail, .. } = event else { return None };
-        Some((*reason == domain::job::FailureReason::PlanIsStale, detail.clone()))
-    });
-    said.unwrap_or_else(|| match &job.state {
-        JobState::Ended { outcome, .. } => (false, format!("the job was {outcome}")),
-        JobState::Unborn
-        | JobState::Queued { .. }
-        | JobState::Claimed(_)
-        | JobState::Running(_)
-        | JobState::OutcomeUnknown(_) => (false, "the job has not ended".into()),
-    })
+    format!("{} …", &text[..text.floor_char_boundary(DETAIL_BYTES)])
 }
 
 enum Built {

@@ -300,13 +300,3 @@ async fn overdue(
     due.sort_by_key(|due| due.at);
     Ok(due)
 }
-
-/// When the next timer is due.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn next(executor: impl PgExecutor<'_>) -> Result<Option<Timestamp>, sqlx::Error> {
-    let rest = "where due_at is not null order by due_at limit 1";
-    let rows = select::<Timers>(executor, rest, vec![]).await?;
-    Ok(rows.first().and_then(Row::next))
-}

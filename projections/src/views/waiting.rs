@@ -17,7 +17,7 @@ use super::{
 /// What a thing that does not move waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waiting {
-    /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build` or `verdict`.
+    /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `policies` or `verdict`.
     pub on: &'static str,
     /// One sentence for a person, with what to do when something is to be done.
     pub detail: String,
@@ -108,6 +108,12 @@ pub fn of_step(step: &Step, around: Around<'_>) -> Option<Waiting> {
             let others = |row: &&jobs::Row| row.job != *job && row.held().is_some();
             let held = around.jobs.values().filter(others).count();
             of_job(around.jobs.get(job)?, around.runner, held)
+        }
+        // The server does that by itself, at once; where it does not, this is what stands still.
+        StepState::Approved { .. } if around.run.state.outcome.is_none() => {
+            let detail = "the plan is approved and its apply is about to be queued; if that takes \
+                          long, `stead projections list` shows how far the policies are behind";
+            Some(Waiting::of("policies", detail))
         }
         StepState::Approved { .. }
         | StepState::Succeeded { .. }

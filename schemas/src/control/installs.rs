@@ -71,8 +71,9 @@ pub struct Enrolment {
 /// A new enrolment token for an install, or for a build runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EnrolmentIssued {
-    /// The token and how to use it.
-    pub enrolment: Enrolment,
+    /// The token and how to use it. Absent when a repeated call repeats the answer: the token is not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enrolment: Option<Enrolment>,
     /// Visible from here.
     pub position: u64,
 }

@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 pub struct Projection {
     /// Its name.
     pub name: String,
-    /// `synchronous`: written with the events; `asynchronous`: follows them.
+    /// `synchronous`: written with the events; `asynchronous`: follows them; `policy`: no rows, what
+    /// the server does by itself because of the events. It cannot be rebuilt.
     pub class: String,
     /// Which version of it is in use.
     pub version: u32,
@@ -15,6 +16,9 @@ pub struct Projection {
     pub position: u64,
     /// How many events it is behind.
     pub lag: u64,
+    /// Of policies: events that could not be reacted to yet; the server's own log says why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parked: Option<u64>,
 }
 
 /// How far a rebuild or a verification is. The last one has `state` `done` or `failed`.

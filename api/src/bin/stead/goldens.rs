@@ -60,7 +60,7 @@ fn an_install_reads_like_this() {
         "id": id("tok"), "token": "stead_enrol_x", "expires_at": AT, "server_key": digest(7),
         "runner_url": "https://stead.example:7071", "command": "STEAD_ENROLMENT_TOKEN=… stead-runner …",
     }));
-    golden("installs-enrol-token.txt", &installs::enrolment(&enrolment, &screen()));
+    golden("installs-enrol-token.txt", &installs::picture::enrolment(&enrolment, &screen()));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use schemas::control::{
     runs::RunAsked,
 };
 
-pub use picture::enrolment;
+pub use picture::issued;
 
 use crate::{
     failure::Failure,
@@ -164,7 +164,7 @@ pub async fn run(verb: Installs, settings: &Settings) -> Result<(), Failure> {
         Installs::AutoApprove(ask) => change::auto_approve(&desk, ask).await,
         Installs::EnrolToken { install } => {
             let issued = desk.client.enrol_token(&install).await?;
-            desk.screen.one(&issued, |screen| enrolment(&issued.enrolment, screen))
+            desk.screen.one(&issued, |screen| picture::issued(&issued, screen))
         }
     }
 }

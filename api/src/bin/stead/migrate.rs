@@ -11,6 +11,9 @@ pub struct Migrate {
     /// The database, as the role that owns the tables
     #[arg(long, env = "DATABASE_OWNER_URL", value_name = "URL", hide_env_values = true)]
     pub database_owner_url: String,
+    /// After a restore: one more than the highest epoch in any checkpoint that runners show
+    #[arg(long, value_name = "N")]
+    pub raise_epoch: Option<u32>,
 }
 
 /// Migrate, and say what was done.
@@ -22,8 +25,12 @@ impl Migrate {
     async fn migrate(self) -> anyhow::Result<()> {
         let pool = event_log::connect(&self.database_owner_url, 4).await?;
         let ran = api::server::prepare(&pool).await?;
+        if let Some(epoch) = self.raise_epoch {
+            api::server::raise_epoch(&pool, epoch).await?;
+            println!("The log's epoch is {epoch}");
+        }
         pool.close().await;
-        if ran.is_empty() {
+        if ran.is_empty() && self.raise_epoch.is_none() {
             println!("Nothing to do: the tables are up to date");
         }
         for name in ran {

@@ -43,7 +43,8 @@ pub async fn run(verb: Projections, settings: &Settings) -> Result<(), Failure> 
 async fn list(desk: &Desk) -> Result<(), Failure> {
     let page = desk.client.projections().await?;
     desk.screen.many(&page.items, "No projections.", |_| {
-        let mut table = Table::new(["PROJECTION", "CLASS", "VERSION", "POSITION", "BEHIND"]);
+        let mut table =
+            Table::new(["PROJECTION", "CLASS", "VERSION", "POSITION", "BEHIND", "PARKED"]);
         for p in &page.items {
             table.row([
                 p.name.clone(),
@@ -51,6 +52,7 @@ async fn list(desk: &Desk) -> Result<(), Failure> {
                 p.version.to_string(),
                 p.position.to_string(),
                 p.lag.to_string(),
+                p.parked.map_or_else(String::new, |parked| parked.to_string()),
             ]);
         }
         table
@@ -59,7 +61,10 @@ async fn list(desk: &Desk) -> Result<(), Failure> {
 
 async fn work(desk: &Desk, name: &str, verb: &str) -> Result<(), Failure> {
     let names = match name {
-        "all" => desk.client.projections().await?.items.into_iter().map(|p| p.name).collect(),
+        "all" => {
+            let all = desk.client.projections().await?.items.into_iter();
+            all.filter(|p| p.class != "policy").map(|p| p.name).collect()
+        }
         one => vec![one.to_owned()],
     };
     let mut bad = Vec::new();

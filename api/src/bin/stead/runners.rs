@@ -61,7 +61,7 @@ pub async fn run(verb: Runners, settings: &Settings) -> Result<(), Failure> {
         Runners::Revoke(order) => send(&desk, order, "revoke", "revoked").await,
         Runners::EnrolToken => {
             let issued = desk.client.build_enrol_token().await?;
-            desk.screen.one(&issued, |screen| super::installs::enrolment(&issued.enrolment, screen))
+            desk.screen.one(&issued, |screen| super::installs::issued(&issued, screen))
         }
     }
 }

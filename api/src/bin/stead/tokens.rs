@@ -5,7 +5,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use domain::ids::TokenId;
 use schemas::control::{
     Listing,
-    tokens::{CreateToken, Role},
+    tokens::{CreateToken, Role, TokenCreated},
 };
 
 use crate::{
@@ -95,10 +95,16 @@ async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
         };
     let ask = CreateToken { role: create.role.into(), expires_in_s: create.expires_in };
     let mut made = desk.client.create_token(&ask).await?;
-    if let Some(mut file) = file {
+    if let Some((mut file, path)) = file.zip(create.to_file.as_ref()) {
         // Where it is kept, it is not shown as well.
-        let token = made.token.take().unwrap_or_default();
+        let Some(token) = made.token.take() else {
+            // A file without a token must not look like one.
+            std::fs::remove_file(path)?;
+            return Err(not_again(&made));
+        };
         writeln!(file, "{token}")?;
+    } else if made.token.is_none() {
+        return Err(not_again(&made));
     }
     let kept = create.to_file.map(|p| p.display().to_string());
     desk.screen.one(&made, |_| {
@@ -110,6 +116,15 @@ async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
         }
         text
     })
+}
+
+/// The call was repeated, and only its first answer had the secret.
+fn not_again(made: &TokenCreated) -> Failure {
+    let id = made.id;
+    Failure::Outcome(format!(
+        "the token {id} was made, and its secret was lost on the way: it is not shown again; revoke it \
+         (stead tokens revoke {id}) and make another"
+    ))
 }
 
 async fn list(desk: &Desk) -> Result<(), Failure> {

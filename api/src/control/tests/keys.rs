@@ -1,5 +1,6 @@
 //! A change that is sent twice is done once.
 use reqwest::StatusCode;
+use schemas::control::installs::EnrolmentIssued;
 use serde_json::{Value, json};
 
 use super::{owner, with_install};
@@ -36,12 +37,80 @@ async fn a_key_belongs_to_one_request_and_two_at_once_are_one() {
     let all =
         futures::future::join_all((0..4).map(|_| send(&started, "/v1/installs", "k1", &body)));
     let all = all.await;
-    let ids: std::collections::BTreeSet<_> =
-        all.iter().filter(|(s, _)| s.is_success()).map(|(_, v)| v["id"].to_string()).collect();
+    assert!(all.iter().all(|(status, _)| *status == 200), "{all:?}");
+    let ids: std::collections::BTreeSet<_> = all.iter().map(|(_, v)| v["id"].to_string()).collect();
     assert_eq!(ids.len(), 1, "{all:?}");
     assert_eq!(owner(&started).installs(&Default::default()).await.unwrap().items.len(), 2);
     let (status, refused) = send(&started, "/v1/installs", "k1", &other).await;
     assert_eq!((status.as_u16(), &refused["code"]), (422, &json!("idempotency_mismatch")));
     let (status, _) = send(&started, "/v1/installs", &"k".repeat(129), &other).await;
     assert_eq!(status, 400);
+}
+
+#[tokio::test]
+async fn an_answer_that_died_with_its_server_is_made_again_from_the_log() {
+    let (started, _, made) = with_install().await;
+    let install = json!({"app": "shop", "name": "beta", "inputs": {"size": "1"}});
+    let change = json!({"auto_approve": true});
+    let token = json!({"role": "viewer", "expires_in_s": 3600});
+    let enrolment = "/v1/installs/acme/enrolment-tokens".to_owned();
+    let patch = async |key: &str| {
+        let ask = started.http.patch(started.control("/v1/installs/acme"));
+        let ask = ask.bearer_auth(started.owner_token()).header("idempotency-key", key);
+        let answer = ask.json(&change).send().await.unwrap();
+        (answer.status(), answer.json::<Value>().await.unwrap())
+    };
+    let forget = "update log_command set answer = null";
+    for (key, path, body) in [
+        ("k1", "/v1/installs".to_owned(), &install),
+        ("k2", "/v1/tokens".to_owned(), &token),
+        ("k3", enrolment, &json!({})),
+    ] {
+        let (_, mut first) = send(&started, &path, key, body).await;
+        sqlx::query(forget).execute(&started.app().pool).await.unwrap();
+        let (status, again) = send(&started, &path, key, body).await;
+        assert_eq!(status, 200, "{again}");
+        for secret in ["token", "enrolment"] {
+            first.as_object_mut().unwrap().remove(secret);
+        }
+        for (name, value) in first.as_object().unwrap() {
+            assert_eq!(&again[name], value, "{path} {name}");
+        }
+    }
+    let (_, first) = patch("k4").await;
+    sqlx::query(forget).execute(&started.app().pool).await.unwrap();
+    assert_eq!(patch("k4").await.1, first);
+    assert_eq!(first["id"], json!(made.id));
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_parts_no_change_from_its_answer() {
+    let (started, _, _) = with_install().await;
+    for wait in 0..12_u64 {
+        let (name, key) = (format!("gone{wait}"), format!("k{wait}"));
+        let body = json!({"app": "shop", "name": name, "inputs": {"size": "1"}});
+        let gone = std::time::Duration::from_millis(wait * 3);
+        let _gone = tokio::time::timeout(gone, send(&started, "/v1/installs", &key, &body)).await;
+        let (status, again) = send(&started, "/v1/installs", &key, &body).await;
+        assert_eq!((status.as_u16(), &again["name"]), (200, &json!(name)), "{again}");
+    }
+    let lost = "select count(*) from log_command where answer is null";
+    let lost: i64 = sqlx::query_scalar(lost).fetch_one(&started.app().pool).await.unwrap();
+    assert_eq!(lost, 0);
+}
+
+#[tokio::test]
+async fn an_expired_key_is_free_again_and_an_enrolment_without_its_token_is_read() {
+    let (started, _, _) = with_install().await;
+    let path = "/v1/installs/acme/enrolment-tokens";
+    let (_, first) = send(&started, path, "k1", &json!({})).await;
+    let (_, again) = send(&started, path, "k1", &json!({})).await;
+    let read = |said: Value| serde_json::from_value::<EnrolmentIssued>(said).unwrap();
+    assert!(read(first.clone()).enrolment.is_some());
+    assert_eq!(read(again).enrolment, None);
+    let expire = "update log_command set expires_at = now() - interval '1 second'";
+    sqlx::query(expire).execute(&started.app().pool).await.unwrap();
+    let body = json!({"app": "shop", "name": "beta", "inputs": {"size": "1"}});
+    let (status, other) = send(&started, "/v1/installs", "k1", &body).await;
+    assert_eq!(status, 200, "{other}");
 }

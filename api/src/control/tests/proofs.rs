@@ -114,7 +114,8 @@ async fn a_thing_is_shown_as_it_was() {
 async fn every_projection_is_rebuilt_to_what_it_was_and_verifies() {
     let (_started, owner, _) = with_install().await;
     let before = owner.install("acme").await.unwrap();
-    let all = owner.projections().await.unwrap().items;
+    let mut all = owner.projections().await.unwrap().items;
+    all.retain(|projection| projection.class != "policy");
     assert!(all.len() > 8);
     for verb in ["verify", "rebuild", "verify"] {
         for projection in &all {

@@ -92,6 +92,24 @@ async fn a_log_whose_end_never_comes_is_sealed_without_it() {
 }
 
 #[tokio::test]
+async fn a_log_that_was_open_is_sealed_however_long_no_server_was_there() {
+    let seal = Duration::from_millis(300);
+    let world = World::with(Timing { seal, ..fast() }).await;
+    let (mut agent, install) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let execution = world.running(&agent, job).await;
+    let last = json!({"type": "finished", "payload": {"outcome": "failed", "exit_code": 1,
+        "log_len": 10, "log_sha256": "00".repeat(32)}});
+    world.app.stopping.cancel();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    world.report(&agent, job, &execution, 2, last).await;
+    tokio::time::sleep(seal * 4).await;
+    assert_eq!(world.story(job).await.last().unwrap(), "failed");
+    world.restart().await.until("job", job, "job.log_sealed").await;
+}
+
+#[tokio::test]
 async fn another_server_watches_the_runners_of_one_that_died() {
     let here = World::with(fast()).await;
     let (mut agent, install) = here.agent().await;

@@ -4,6 +4,7 @@ mod liveness;
 mod logs;
 mod parked;
 mod race;
+mod results;
 mod sessions;
 mod strangers;
 mod work;

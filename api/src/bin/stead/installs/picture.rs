@@ -1,5 +1,5 @@
 //! An install as a person sees it.
-use schemas::control::installs::{Enrolment, Install, InstallComponent};
+use schemas::control::installs::{Enrolment, EnrolmentIssued, Install, InstallComponent};
 use serde_json::Value;
 
 use crate::render::{Screen, Table, Tone, moment};
@@ -60,6 +60,18 @@ fn components(parts: &[&InstallComponent], screen: &Screen) -> String {
         ]);
     }
     table.text(screen)
+}
+
+/// A new enrolment token, where the answer still has it.
+pub fn issued(issued: &EnrolmentIssued, screen: &Screen) -> String {
+    match &issued.enrolment {
+        Some(enrolment) => self::enrolment(enrolment, screen),
+        None => {
+            "The token was made by an earlier call of this command, and is not shown again: make \
+                 another.\n"
+                .into()
+        }
+    }
 }
 
 /// What the customer runs, and until when it works.

@@ -1,0 +1,100 @@
+//! Publishes signed checkpoints of the log, and forgets idempotency keys that have expired.
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::{problem::Problem, state::App};
+
+/// How often what is done.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// How often the loop looks.
+    pub tick: Duration,
+    /// A checkpoint is published when the log has grown by so many positions,
+    pub positions: u64,
+    /// or when it has grown at all and the last one is this old.
+    pub oldest: Duration,
+    /// How often expired keys are swept.
+    pub sweep: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        let seconds = Duration::from_secs;
+        Pace { tick: seconds(1), positions: 1000, oldest: seconds(60), sweep: seconds(600) }
+    }
+}
+
+/// Publish and sweep until the server stops.
+pub async fn run(app: App, pace: Pace) {
+    let mut ticks = interval(pace.tick);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut published, mut at) = (0, Instant::now());
+    let mut swept: Option<Instant> = None;
+    loop {
+        tokio::select! {
+            () = app.stopping.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        let grown = app.log().position().saturating_sub(published);
+        if grown >= pace.positions || (grown > 0 && at.elapsed() >= pace.oldest) {
+            match publish(&app).await {
+                Ok(position) => (published, at) = (position, Instant::now()),
+                Err(problem) => {
+                    let detail = &problem.detail;
+                    tracing::warn!(reason = %detail, "No checkpoint is published: {detail}");
+                }
+            }
+        }
+        if swept.is_none_or(|at| at.elapsed() >= pace.sweep) {
+            swept = Some(Instant::now());
+            match app.log().sweep_keys().await {
+                Ok(0) => {}
+                Ok(keys) => tracing::info!(keys, "Forgot {keys} idempotency keys that had expired"),
+                Err(error) => {
+                    tracing::warn!(reason = %error, "Expired keys are not swept: {error}");
+                }
+            }
+        }
+    }
+}
+
+/// Publish the head as it is. Gives the position that is published now.
+async fn publish(app: &App) -> Result<u64, Problem> {
+    // The head may grow in between: then the next look finds that it has.
+    let position = app.log().head().size;
+    app.log().seal(app.keys.checkpoints()).await?;
+    app.metrics.set("stead_checkpoint_position", &[], position as f64);
+    Ok(position)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::testing::Started;
+
+    #[tokio::test]
+    async fn checkpoints_are_published_and_expired_keys_swept_while_the_server_runs() {
+        let started = Started::new().await;
+        let app = started.app().clone();
+        let expired = "insert into log_command (principal, idempotency_key, request_hash, \
+                       first_position, last_position, expires_at) \
+                       values ('prn_a', 'old', '', 1, 1, now() - interval '1 hour'), \
+                              ('prn_a', 'new', '', 1, 1, now() + interval '1 hour')";
+        sqlx::query(expired).execute(&app.pool).await.unwrap();
+        let soon = Duration::from_millis(20);
+        let pace = Pace { tick: soon, positions: 1000, oldest: soon, sweep: soon };
+        tokio::spawn(run(app.clone(), pace));
+        let key = app.keys.checkpoints().verifying_key();
+        for _ in 0..200 {
+            let seals = app.log().check_seals(&[key]).await.unwrap();
+            let keys = "select string_agg(idempotency_key, ',') from log_command";
+            let keys: String = sqlx::query_scalar(keys).fetch_one(&app.pool).await.unwrap();
+            if seals > 0 && keys == "new" {
+                return started.server.stop().await;
+            }
+            tokio::time::sleep(soon).await;
+        }
+        panic!("nothing was published or swept");
+    }
+}

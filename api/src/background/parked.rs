@@ -1,0 +1,77 @@
+//! Facts that no policy could react to for a reason of ours: kept, counted, tried again.
+//!
+//! A reaction looks at what is true when it is done, so one that comes late does what is still wanted.
+use sqlx::{PgPool, Row as _};
+
+use super::{
+    policies::{CONSUMER, Place},
+    reactions::{self, Weight, weigh},
+};
+use crate::{problem::Problem, state::App};
+
+/// How many are tried again at a time.
+const AT_ONCE: i64 = 100;
+
+/// How far the policies are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Every fact up to here was reacted to, or is parked.
+    pub position: u64,
+    /// Facts that wait to be tried again.
+    pub parked: u64,
+}
+
+/// How far the policies are, whichever server runs them.
+pub async fn progress(pool: &PgPool) -> Result<Progress, sqlx::Error> {
+    let row = sqlx::query(
+        "select coalesce((select position from log_consumer \
+           where name = $1 and version = $2 and shard = $3), 0), \
+         (select count(*) from log_parked)",
+    )
+    .bind(CONSUMER.0)
+    .bind(CONSUMER.1)
+    .bind(CONSUMER.2)
+    .fetch_one(pool)
+    .await?;
+    let number = |at| row.try_get::<i64, _>(at).map(i64::unsigned_abs);
+    Ok(Progress { position: number(0)?, parked: number(1)? })
+}
+
+/// Keep a fact for later, and let the others go on.
+pub async fn park(app: &App, position: u64, problem: &Problem) -> Result<(), Problem> {
+    let detail = &problem.detail;
+    tracing::error!(position, reason = %detail, "No policy can react to position {position}; it is parked and tried again: {detail}");
+    sqlx::query(
+        "insert into log_parked (position, reason, tries, parked_at) values ($1, $2, 1, $3) \
+         on conflict (position) do update set reason = excluded.reason, tries = log_parked.tries + 1",
+    )
+    .bind(position.cast_signed())
+    .bind(detail)
+    .bind(app.now())
+    .execute(&app.pool)
+    .await?;
+    Ok(())
+}
+
+/// Try every parked fact once more.
+pub async fn try_again(app: &App, place: &mut Place) -> Result<(), Problem> {
+    let rows = sqlx::query("select position from log_parked order by tries, position limit $1")
+        .bind(AT_ONCE)
+        .fetch_all(&app.pool)
+        .await?;
+    for row in rows {
+        let position = row.try_get::<i64, _>(0)?.unsigned_abs();
+        let found = app.engine.log().read(position - 1, 1).await?;
+        let Some(event) = found.first() else { continue };
+        match reactions::to(app, place, event, false).await {
+            Ok(()) => {
+                let done = sqlx::query("delete from log_parked where position = $1");
+                done.bind(position.cast_signed()).execute(&app.pool).await?;
+                tracing::info!(position, "What was parked at {position} is done");
+            }
+            Err(problem) if weigh(problem.code) == Weight::Later => return Err(problem),
+            Err(problem) => park(app, position, &problem).await?,
+        }
+    }
+    Ok(())
+}

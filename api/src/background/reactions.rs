@@ -1,0 +1,265 @@
+//! From a fact to what the policies want, one commit for each run, and what becomes of what is refused.
+use domain::{
+    actor::Actor,
+    build::Build,
+    ids::{BuildId, InstallId, JobId, RunId},
+    install::Install,
+    job::{Job, Origin},
+    policy::{self, Fact, Reaction},
+    run::Run,
+};
+use event_log::{Meta, Stored};
+
+use super::policies::Place;
+use crate::{
+    execute::Call,
+    problem::{Code, Problem},
+    state::App,
+    usecases::{
+        builds, runs,
+        steps::{self, settle},
+    },
+};
+
+/// How often a commit is tried that others were faster than.
+const RACES: u32 = 5;
+
+/// One commit that a fact wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    QueueBuild(BuildId),
+    SettleBuild(JobId, BuildId),
+    Provision(InstallId),
+    GoOn(RunId),
+    SettleStep(JobId),
+}
+
+/// What it means that a reaction was answered with a problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// An aggregate's own word: the fact comes too late, or something else came first.
+    Over,
+    /// What is wanted cannot be done, now or later, as it is.
+    Cannot,
+    /// Not now: the database is away, the server stops, others were faster.
+    Later,
+    /// A mistake of ours, or damage: it may be mended.
+    Broken,
+}
+
+/// What a problem means when a reaction is answered with it.
+pub fn weigh(code: Code) -> Weight {
+    match code {
+        Code::Refused
+        | Code::NameTaken
+        | Code::RunExcluded
+        | Code::ApprovalStale
+        | Code::ClaimedByOther
+        | Code::FencedOut
+        | Code::RunnerRevoked
+        | Code::Cancelled
+        | Code::Expired => Weight::Over,
+        Code::NotFound | Code::TooLarge | Code::Invalid | Code::NotSupported => Weight::Cannot,
+        Code::Conflict | Code::Unavailable | Code::Busy | Code::Stopping | Code::Behind => {
+            Weight::Later
+        }
+        // The rest is said to callers of an API; no reaction should meet it.
+        Code::Internal
+        | Code::BadRequest
+        | Code::InvalidJson
+        | Code::DigestMismatch
+        | Code::BadCursor
+        | Code::TokenMissing
+        | Code::TokenUnknown
+        | Code::TokenExpired
+        | Code::TokenRevoked
+        | Code::TokenWrongKind
+        | Code::AssertionInvalid
+        | Code::AssertionReplayed
+        | Code::ClockSkew
+        | Code::ExecutionStale
+        | Code::Forbidden
+        | Code::RunnerDisabled
+        | Code::NotOffered
+        | Code::MethodNotAllowed
+        | Code::EnrolmentUsed
+        | Code::SessionSuperseded
+        | Code::SeqGap
+        | Code::SeqConflict
+        | Code::LogDivergence
+        | Code::LogMismatch
+        | Code::UnsupportedMediaType
+        | Code::LogGap
+        | Code::IdempotencyMismatch
+        | Code::ProtocolUnsupported
+        | Code::RateLimited
+        | Code::LogFull => Weight::Broken,
+    }
+}
+
+/// Do everything that the policies want because of a fact. The last commit takes the consumer along,
+/// if it is to move. One reaction that fails for a reason of ours keeps no other from being done.
+pub async fn to(app: &App, place: &mut Place, event: &Stored, moves: bool) -> Result<(), Problem> {
+    let wanted = wanted(app, event).await?;
+    let (last, mut broken) = (wanted.len(), None);
+    for (at, (name, wanted)) in wanted.into_iter().enumerate() {
+        let guard = call(name, event, place, None);
+        let goes = moves && at + 1 == last && broken.is_none();
+        let to = goes.then_some(event.position);
+        let done = done(app, &call(name, event, place, to), wanted).await;
+        let problem = match done {
+            Ok(()) => {
+                if let Some(to) = to {
+                    place.moved(to);
+                }
+                continue;
+            }
+            Err(problem) => problem,
+        };
+        let (position, detail) = (event.position, &problem.detail);
+        let given_up = match weigh(problem.code) {
+            Weight::Later | Weight::Broken => Err(problem),
+            Weight::Over => {
+                tracing::info!(policy = name, position, reason = %detail, "{name} was refused at {position}: {detail}");
+                give_up(app, &guard, wanted, &problem).await
+            }
+            Weight::Cannot => {
+                tracing::warn!(policy = name, position, reason = %detail, "{name} cannot be done at {position}: {detail}");
+                give_up(app, &guard, wanted, &problem).await
+            }
+        };
+        match given_up {
+            Ok(()) => {}
+            Err(problem) if weigh(problem.code) == Weight::Later => return Err(problem),
+            Err(problem) => broken = Some(problem),
+        }
+    }
+    broken.map_or(Ok(()), Err)
+}
+
+fn call(name: &str, event: &Stored, place: &Place, to: Option<u64>) -> Call {
+    let id = domain::ids::EventId(event.event_id).to_string();
+    let mut meta = Meta::new(Actor::Policy(name.into()), id.clone());
+    meta.causation_id = Some(id);
+    meta.correlation_id = event.meta().ok().and_then(|meta| meta.correlation_id);
+    Call { consumers: vec![place.step(to)], ..Call::of(meta) }
+}
+
+/// What the policies want, as commits. A wake is one for each run: a build that thousands wait for is
+/// no larger commit than one that nobody waits for, and nobody's refusal is anybody else's.
+async fn wanted(app: &App, event: &Stored) -> Result<Vec<(&'static str, Wanted)>, Problem> {
+    let Some(fact) = fact(event)? else { return Ok(vec![]) };
+    let log = app.engine.log();
+    let mut all = vec![];
+    for (name, reaction) in policy::react(&fact) {
+        match reaction {
+            Reaction::QueueBuild(build) => all.push((name, Wanted::QueueBuild(build))),
+            Reaction::Provision(install) => all.push((name, Wanted::Provision(install))),
+            Reaction::GoOn(run) => all.push((name, Wanted::GoOn(run))),
+            // A job is for a build or for a step: only the one that it is for takes the consumer along.
+            Reaction::SettleBuild(job) => {
+                if let Some(Origin::Build { build, .. }) = origin(app, job).await? {
+                    all.push((name, Wanted::SettleBuild(job, build)));
+                }
+            }
+            Reaction::SettleStep(job) => {
+                if let Some(Origin::Step { .. }) = origin(app, job).await? {
+                    all.push((name, Wanted::SettleStep(job)));
+                }
+            }
+            Reaction::WakeWaitersOfBuild(build) => {
+                let build = log.reload::<Build>(&build.to_string()).await?;
+                all.extend(build.state.awaited_by.iter().map(|run| (name, Wanted::GoOn(*run))));
+            }
+            Reaction::WakeWaitersOf(install) => {
+                let install = log.reload::<Install>(&install.to_string()).await?;
+                all.extend(install.state.runs.keys().map(|run| (name, Wanted::GoOn(*run))));
+            }
+        }
+    }
+    Ok(all)
+}
+
+async fn origin(app: &App, job: JobId) -> Result<Option<Origin>, Problem> {
+    let job = app.engine.log().reload::<Job>(&job.to_string()).await?;
+    Ok(job.state.work.as_ref().map(|work| work.origin.clone()))
+}
+
+/// Do it, as often as others are faster.
+async fn done(app: &App, call: &Call, wanted: Wanted) -> Result<(), Problem> {
+    let mut races = 1;
+    loop {
+        let done = match wanted {
+            Wanted::QueueBuild(build) => builds::queue(app, call, build).await,
+            Wanted::SettleBuild(job, _) => builds::settle(app, call, job).await,
+            Wanted::Provision(install) => runs::provision(app, call, install).await,
+            Wanted::GoOn(run) => steps::go_on(app, call, run).await,
+            Wanted::SettleStep(job) => settle::settle(app, call, job).await,
+        };
+        match done {
+            Err(problem) if problem.code == Code::Conflict && races < RACES => races += 1,
+            done => return done.map(|_| ()),
+        }
+    }
+}
+
+/// It was refused. If it is over, nothing is left to be said; if not, whoever waits for it is told.
+async fn give_up(
+    app: &App,
+    guard: &Call,
+    wanted: Wanted,
+    problem: &Problem,
+) -> Result<(), Problem> {
+    let said = match wanted {
+        Wanted::GoOn(run) => return by_steps(app, guard, run).await,
+        Wanted::SettleStep(job) => settle::give_up(app, guard, job, &problem.detail).await,
+        Wanted::QueueBuild(build) | Wanted::SettleBuild(_, build)
+            if weigh(problem.code) == Weight::Cannot =>
+        {
+            builds::give_up(app, guard, build, &problem.detail).await
+        }
+        // Nothing stands still: a person may ask for the run that did not come about.
+        Wanted::QueueBuild(_) | Wanted::SettleBuild(..) | Wanted::Provision(_) => return Ok(()),
+    };
+    last_word(said.map(|_| ()))
+}
+
+/// Do what a run wants one thing at a time: the step that cannot be done fails, the others go on.
+async fn by_steps(app: &App, guard: &Call, run: RunId) -> Result<(), Problem> {
+    let state = app.engine.log().reload::<Run>(&run.to_string()).await?.state;
+    for next in state.next() {
+        let Err(problem) = steps::go_on_with(app, guard, run, next).await else { continue };
+        match weigh(problem.code) {
+            Weight::Later | Weight::Broken => return Err(problem),
+            Weight::Over | Weight::Cannot => {
+                let said = steps::give_up(app, guard, run, next, &problem.detail).await;
+                last_word(said.map(|_| ()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// That it is over by now is an answer; that it cannot even be given up is a mistake of ours.
+fn last_word(said: Result<(), Problem>) -> Result<(), Problem> {
+    match said {
+        Err(problem) => match weigh(problem.code) {
+            Weight::Over => Ok(()),
+            Weight::Cannot => Err(Problem::internal(problem.detail)),
+            Weight::Later | Weight::Broken => Err(problem),
+        },
+        Ok(()) => Ok(()),
+    }
+}
+
+fn fact(event: &Stored) -> Result<Option<Fact>, Problem> {
+    let id = &event.stream.aggregate_id;
+    let named = |_| Problem::internal(format!("{} names nothing", event.stream));
+    Ok(match event.stream.aggregate_type.as_str() {
+        "build" => Some(Fact::Build(id.parse().map_err(named)?, event.decode()?)),
+        "install" => Some(Fact::Install(id.parse().map_err(named)?, event.decode()?)),
+        "job" => Some(Fact::Job(id.parse().map_err(named)?, event.decode()?)),
+        "run" => Some(Fact::Run(id.parse().map_err(named)?, event.decode()?)),
+        _ => None,
+    })
+}

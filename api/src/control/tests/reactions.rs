@@ -1,0 +1,237 @@
+//! What the server does by itself, and what becomes of it when it cannot.
+use std::time::Duration;
+
+use domain::{
+    artifact::Artifact,
+    build::{Build, BuildCommand, State as BuildState},
+    digest::Digest,
+    ids::{ExecutionId, InstallId, JobId, RunId, RunnerId, SessionId},
+    install::Install,
+    job::{Ending, JobCommand, PlanReport, Report},
+    run::{Outcome, Run, StepFailure, StepState},
+};
+use event_log::{Commit, Meta, NewEvent, StreamId, Write};
+use schemas::control::{builds::BuildsQuery, installs::UpdateInstall, jobs::JobsQuery};
+use serde_json::{Value, json};
+use ulid::Ulid;
+
+use super::{bundle, new_install, owner, with_install};
+use crate::{
+    background::parked,
+    execute::Call,
+    server::{
+        Server,
+        testing::{self, Started, options},
+    },
+    state::App,
+};
+
+fn digest(n: u8) -> Digest {
+    format!("sha256:{n:064x}").parse().unwrap()
+}
+
+fn meta() -> Meta {
+    Meta::new(domain::actor::Actor::System, Ulid::new().to_string())
+}
+
+/// Wait until it is there.
+async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..400 {
+        if let Some(found) = look().await {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    panic!("it never came");
+}
+
+/// A fact, as it stands in the log.
+async fn happened(app: &App, install: InstallId, event: &str, fact: Value) {
+    let stream = StreamId::new("install", install.to_string());
+    let expected = app.log().version(&stream).await.unwrap();
+    let (event_type, payload) = (event.to_owned().into(), fact.to_string());
+    let events = vec![NewEvent { event_type, event_version: "1".into(), payload }];
+    let commit = Commit::of(meta(), vec![Write { stream, expected, events }]);
+    app.log().append(commit).await.unwrap();
+}
+
+async fn enrolled(app: &App, install: InstallId) {
+    let runner = RunnerId(Ulid::new());
+    let fact = json!({"type": "stack_reported", "runner": runner, "outputs": {}});
+    happened(app, install, "install.stack_reported", fact).await;
+}
+
+async fn run_of(app: &App, install: InstallId) -> RunId {
+    until(async || app.engine.load::<Install>(install).await.unwrap().runs.keys().next().copied())
+        .await
+}
+
+/// The state of the first step, when it is one of these.
+async fn first<T>(app: &App, run: RunId, wanted: impl Fn(&StepState) -> Option<T>) -> T {
+    until(async || {
+        let run = app.engine.load::<Run>(run).await.unwrap();
+        run.steps.first().and_then(|step| wanted(&step.state))
+    })
+    .await
+}
+
+fn failed(state: &StepState) -> Option<(StepFailure, String)> {
+    let StepState::Failed { reason, detail } = state else { return None };
+    Some((*reason, detail.clone()))
+}
+
+/// The build of the app's first component is done, and its runs go on.
+async fn built(started: &Started) {
+    let app = started.app();
+    let builds = owner(started).builds(&BuildsQuery::default()).await.unwrap().items;
+    let build = builds.iter().find(|build| build.component_name == "base").unwrap().id;
+    until(async || {
+        let state = app.engine.load::<Build>(build).await.unwrap().state;
+        matches!(state, BuildState::Building { .. }).then_some(())
+    })
+    .await;
+    let call = Call::of(meta());
+    let done = app.engine.transact(&call, move |unit| {
+        let (repository, digest) = ("shop/base".to_owned(), digest(1));
+        let artifact = Artifact { repository, digest, size_bytes: 1 };
+        Box::pin(unit.tell::<Build>(build, BuildCommand::Succeed { artifact }))
+    });
+    assert_eq!(done.await.unwrap().answer, 1);
+}
+
+/// A runner takes the job, says this of it, and has done it.
+async fn worked(app: &App, job: JobId, said: Report) {
+    let (execution, runner) = (ExecutionId(Ulid::new()), RunnerId(Ulid::new()));
+    let (session, claim_id) = (SessionId(Ulid::new()), "c".to_owned());
+    let report = |seq, report| JobCommand::Report { execution, seq, report };
+    let commands = vec![
+        JobCommand::Claim { execution, runner, session, claim_id },
+        report(1, Report::Started),
+        report(2, said),
+        report(3, Report::Finished(Ending::Succeeded { exit_code: Some(0) })),
+    ];
+    testing::tell(app, job, commands).await;
+}
+
+#[tokio::test]
+async fn of_the_runs_that_waited_for_a_build_one_that_cannot_go_on_keeps_no_other_back() {
+    let (started, owner, acme) = with_install().await;
+    let beta = owner.create_install(&new_install("beta")).await.unwrap();
+    let app = started.app();
+    // The one that will fail is the first in line.
+    enrolled(app, beta.id).await;
+    let beta_run = run_of(app, beta.id).await;
+    enrolled(app, acme.id).await;
+    let acme_run = run_of(app, acme.id).await;
+    let by = domain::actor::Actor::System;
+    let wrong = json!({"type": "inputs_changed", "set": {"size": "large"}, "by": by});
+    happened(app, beta.id, "install.inputs_changed", wrong).await;
+    built(&started).await;
+
+    let job = |state: &StepState| state.job();
+    let job = first(app, acme_run, job).await;
+    assert!(owner.job(job).await.is_ok());
+    let (reason, detail) = first(app, beta_run, failed).await;
+    assert_eq!(reason, StepFailure::NotComposed);
+    assert!(detail.contains("size"), "{detail}");
+    // Nothing of it is left standing, and the install is free.
+    let run = app.engine.load::<Run>(beta_run).await.unwrap();
+    assert_eq!(run.outcome, Some(Outcome::Failed));
+    assert!(app.engine.load::<Install>(beta.id).await.unwrap().runs.is_empty());
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_result_that_does_not_fit_fails_its_step_and_says_so() {
+    let (started, owner, acme) = with_install().await;
+    let app = started.app();
+    let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
+    owner.update_install("acme", &on).await.unwrap();
+    enrolled(app, acme.id).await;
+    let run = run_of(app, acme.id).await;
+    built(&started).await;
+    let planning = first(app, run, |state| match state {
+        StepState::Planning { job } => Some(*job),
+        _ => None,
+    });
+    let plan = PlanReport {
+        digest: digest(2),
+        file: digest(3),
+        summary: digest(4),
+        noop: false,
+        add: 1,
+        change: 0,
+        destroy: 0,
+        tool: "t".into(),
+        signature: "s".into(),
+    };
+    worked(app, planning.await, Report::Plan(plan)).await;
+    let applying = first(app, run, |state| match state {
+        StepState::Applying { job, .. } => Some(*job),
+        _ => None,
+    });
+    // It fits into the job's own event, and not into the install's, which says more.
+    let outputs = [("id".to_owned(), json!("x".repeat(65_100)))].into();
+    worked(app, applying.await, Report::Outputs { outputs }).await;
+    let (reason, detail) = first(app, run, failed).await;
+    assert_eq!(reason, StepFailure::NotComposed);
+    assert!(detail.contains("65536"), "{detail}");
+    let run = app.engine.load::<Run>(run).await.unwrap();
+    assert_eq!(run.outcome, Some(Outcome::Failed));
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_fact_that_nobody_can_react_to_is_parked_and_the_rest_goes_on() {
+    let database = event_log::testing::fresh_database().await.unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let start = async |data: tempfile::TempDir| {
+        let server = Server::start(options(data.path(), &database.url)).await.unwrap();
+        Started { server, data, http: testing::client() }
+    };
+    let started = start(data).await;
+    let synced = owner(&started).sync("shop", bundle("1"), false).await.unwrap();
+    let acme = owner(&started).create_install(&new_install("acme")).await.unwrap();
+    started.server.stop().await;
+    let lost = synced.bundle.to_string();
+    let bytes: Vec<u8> = sqlx::query_scalar("delete from blob where digest = $1 returning bytes")
+        .bind(&lost)
+        .fetch_one(&database.pool)
+        .await
+        .unwrap();
+
+    let started = start(started.data).await;
+    let app = started.app();
+    enrolled(app, acme.id).await;
+    owner(&started).sync("other", bundle("2"), false).await.unwrap();
+    // The builds of the other app get their jobs all the same.
+    until(async || {
+        let jobs = owner(&started).jobs(&JobsQuery::default()).await.unwrap().items;
+        (jobs.len() == 4).then_some(())
+    })
+    .await;
+    assert_eq!(parked::progress(&app.pool).await.unwrap().parked, 1);
+    let all = owner(&started).projections().await.unwrap().items;
+    let policies = all.iter().find(|one| one.name == "policies").unwrap();
+    assert_eq!((policies.class.as_str(), policies.parked), ("policy", Some(1)));
+    let ready = started.http.get(started.control("/readyz")).send().await.unwrap();
+    assert_eq!(ready.json::<Value>().await.unwrap()["policies_parked"], 1);
+    assert!(app.engine.load::<Install>(acme.id).await.unwrap().runs.is_empty());
+    started.server.stop().await;
+
+    // What was lost is back: what was parked is done.
+    sqlx::query("insert into blob (digest, bytes, created_at) values ($1, $2, now())")
+        .bind(&lost)
+        .bind(bytes)
+        .execute(&database.pool)
+        .await
+        .unwrap();
+    let started = start(started.data).await;
+    run_of(started.app(), acme.id).await;
+    until(async || {
+        let left = parked::progress(&started.app().pool).await.unwrap().parked;
+        (left == 0).then_some(())
+    })
+    .await;
+    started.server.stop().await;
+}

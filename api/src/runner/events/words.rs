@@ -1,0 +1,85 @@
+//! A report in the words of the domain, in a size that its event can hold.
+use std::collections::BTreeMap;
+
+use domain::{
+    artifact::Artifact,
+    job::{Ending, FailureReason, Report as Said},
+    runner::RefusedBy as By,
+};
+use schemas::runner::{Finished, Outcome, RefusedBy, ReportBody};
+use serde_json::Value;
+
+use crate::{dispatch, usecases::steps::shortened};
+
+/// The most bytes of a job's outputs together, half of what an event holds: they are written once more,
+/// beside what they are of.
+const OUTPUTS_BYTES: usize = 32 * 1024;
+
+/// What it is to the job; `None`: it is for the eye only.
+pub(super) fn said(body: ReportBody) -> Option<Said> {
+    Some(match body {
+        ReportBody::Started {} => Said::Started,
+        ReportBody::Phase { name } => Said::Phase { phase: name },
+        ReportBody::Plan(plan) => Said::Plan(dispatch::plan_of(plan)),
+        ReportBody::Outputs { outputs } => Said::Outputs { outputs: fitting(outputs) },
+        ReportBody::Artifact(artifact) => Said::Artifact(Artifact {
+            repository: artifact.repository,
+            digest: artifact.digest,
+            size_bytes: artifact.size_bytes,
+        }),
+        ReportBody::Refused { rule, detail, .. } => {
+            let detail = shortened(if detail.is_empty() { &rule } else { &detail });
+            let (exit_code, signal) = (None, None);
+            let reason = FailureReason::Refused;
+            Said::Finished(Ending::Failed { reason, detail, exit_code, signal })
+        }
+        ReportBody::CancelProgress { .. } => return None,
+        ReportBody::Finished(finished) => Said::Finished(ending(finished)),
+    })
+}
+
+fn ending(finished: Finished) -> Ending {
+    let Finished { outcome, exit_code, signal, reason, detail, forced, .. } = finished;
+    match outcome {
+        Outcome::Succeeded => Ending::Succeeded { exit_code },
+        Outcome::Cancelled => Ending::Cancelled { forced },
+        Outcome::Failed => {
+            let reason = match (reason.map(dispatch::reason_of), signal, exit_code) {
+                (Some(reason), _, _) => reason,
+                (None, Some(_), _) => FailureReason::Signal,
+                (None, None, Some(_)) => FailureReason::ExitCode,
+                (None, None, None) => FailureReason::Internal,
+            };
+            Ending::Failed { reason, detail: shortened(&detail), exit_code, signal }
+        }
+    }
+}
+
+/// The outputs that fit into the events that will hold them: of too much, the largest are left out.
+/// The work is done; to refuse to hear of it would lose that. The same outputs always come out the
+/// same, so a repeated report is the same report.
+fn fitting(mut outputs: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+    let size = |name: &String, value: &Value| name.len() + value.to_string().len();
+    let mut total: usize = outputs.iter().map(|(name, value)| size(name, value)).sum();
+    while total > OUTPUTS_BYTES {
+        let largest = outputs.iter().max_by_key(|(name, value)| size(name, value));
+        let Some((name, bytes)) = largest.map(|(name, value)| (name.clone(), size(name, value)))
+        else {
+            break;
+        };
+        tracing::warn!(output = name, bytes, "The output {name} has {bytes} bytes and is left out");
+        outputs.remove(&name);
+        total -= bytes;
+    }
+    outputs
+}
+
+/// Who refused.
+pub(super) fn by_of(by: RefusedBy) -> By {
+    match by {
+        RefusedBy::CustomerPolicy => By::CustomerPolicy,
+        RefusedBy::Verification => By::Verification,
+        RefusedBy::Capability => By::Capability,
+        RefusedBy::Veto => By::Veto,
+    }
+}

@@ -1,0 +1,198 @@
+//! What a step's job came to, told to its run and its install.
+use domain::{
+    ids::{InstallId, JobId, RunId, StepId},
+    install::{Install, InstallCommand, Outputs, StepResult},
+    job::{Job, JobEvent, JobKind, Origin, Outcome as JobOutcome, State as JobState},
+    run::{Approval, Operation, PlanFacts, Run, RunCommand, StepFailure, Target},
+};
+use futures::FutureExt as _;
+
+use super::{shortened, tidy};
+use crate::{
+    execute::{Call, Done, Unit},
+    problem::Problem,
+    state::App,
+};
+
+/// How long a plan waits for a person's word: seven days.
+const APPROVAL_TTL: chrono::TimeDelta = chrono::TimeDelta::days(7);
+
+/// Tell run and install what a step's job came to. A second time changes nothing.
+pub async fn settle(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
+    app.engine.transact(call, move |unit| settle_job(unit, job).boxed()).await
+}
+
+/// What a step's job came to cannot be taken in: the step fails and says why, instead of standing
+/// still with a job that has ended.
+pub async fn give_up(app: &App, call: &Call, id: JobId, detail: &str) -> Result<Done<()>, Problem> {
+    let detail = shortened(detail);
+    app.engine
+        .transact(call, move |unit| {
+            let detail = detail.clone();
+            async move {
+                let job = unit.load::<Job>(id).await?;
+                let Some(Origin::Step { run, step, .. }) =
+                    job.work.as_ref().map(|work| work.origin.clone())
+                else {
+                    return Ok(());
+                };
+                if unit.load::<Run>(run).await?.step_of(id).is_some() {
+                    let reason = StepFailure::NotComposed;
+                    let fail = RunCommand::FailStep { step, job: Some(id), reason, detail };
+                    unit.tell::<Run>(run, fail).await?;
+                }
+                tidy(unit, run).await
+            }
+            .boxed()
+        })
+        .await
+}
+
+async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
+    let job = unit.load::<Job>(id).await?.clone();
+    let Some(domain::job::Work { kind, origin, .. }) = job.work.clone() else { return Ok(()) };
+    let Origin::Step { install, run, step } = origin else { return Ok(()) };
+    let JobState::Ended { outcome, .. } = &job.state else { return Ok(()) };
+    let is_current = unit.load::<Run>(run).await?.step_of(id).is_some();
+    if !is_current {
+        return Ok(());
+    }
+    match outcome {
+        JobOutcome::Succeeded => match kind {
+            JobKind::Plan => planned(unit, install, run, step, id, &job).await?,
+            JobKind::Apply | JobKind::Action => {
+                record(unit, install, run, step, &job).await?;
+                unit.tell::<Run>(run, RunCommand::CompleteStep { job: id }).await?;
+            }
+            // Builds have no step.
+            JobKind::Build => {}
+        },
+        JobOutcome::Failed | JobOutcome::Cancelled | JobOutcome::Lost => {
+            let (stale, detail) = why(&job);
+            let told = if stale && kind == JobKind::Apply {
+                RunCommand::VoidPlan { job: id, reason: detail }
+            } else {
+                let reason = match outcome {
+                    JobOutcome::Cancelled => StepFailure::JobCancelled,
+                    JobOutcome::Lost => StepFailure::JobLost,
+                    JobOutcome::Failed | JobOutcome::Succeeded => StepFailure::JobFailed,
+                };
+                RunCommand::FailStep { step, job: Some(id), reason, detail }
+            };
+            unit.tell::<Run>(run, told).await?;
+        }
+    }
+    tidy(unit, run).await
+}
+
+async fn planned(
+    unit: &mut Unit,
+    install: InstallId,
+    run: RunId,
+    step: StepId,
+    id: JobId,
+    job: &Job,
+) -> Result<(), Problem> {
+    let found = job.heard.iter().find_map(|event| {
+        let JobEvent::PlanProduced { plan, .. } = event else { return None };
+        Some(plan.clone())
+    });
+    let Some(report) = found else {
+        let (reason, detail) = (StepFailure::JobFailed, "the plan job reported no plan".into());
+        let fail = RunCommand::FailStep { step, job: Some(id), reason, detail };
+        unit.tell::<Run>(run, fail).await?;
+        return Ok(());
+    };
+    let noop = report.noop;
+    let plan = PlanFacts {
+        digest: report.digest,
+        summary: report.summary,
+        noop,
+        add: report.add,
+        change: report.change,
+        destroy: report.destroy,
+    };
+    if noop {
+        record(unit, install, run, step, job).await?;
+    }
+    let approval = if unit.load::<Install>(install).await?.auto_approve {
+        Approval::Automatic
+    } else {
+        Approval::Principal { expires_at: unit.now() + APPROVAL_TTL }
+    };
+    unit.tell::<Run>(run, RunCommand::RecordPlan { job: id, plan, approval }).await?;
+    Ok(())
+}
+
+/// Tell the install what is there now, or gone.
+async fn record(
+    unit: &mut Unit,
+    install: InstallId,
+    run: RunId,
+    step: StepId,
+    job: &Job,
+) -> Result<(), Problem> {
+    let reported = job.heard.iter().find_map(|event| {
+        let JobEvent::OutputsReported { outputs, .. } = event else { return None };
+        Some(outputs.clone())
+    });
+    let state = unit.load::<Run>(run).await?;
+    let config_version = state.request.as_ref().map_or(0, |request| request.config_version);
+    let Some(spec) = state.step(step).map(|step| step.spec.clone()) else { return Ok(()) };
+    let has = unit.load::<Install>(install).await?.clone();
+    let fingerprint = spec.fingerprint.clone();
+    let result = match (spec.target, spec.operation) {
+        (Target::Sandbox { .. }, Operation::Destroy) => StepResult::SandboxDestroyed,
+        (Target::Component { name, .. }, Operation::Destroy) => {
+            StepResult::ComponentDestroyed { name }
+        }
+        (Target::Sandbox { build }, Operation::Apply | Operation::Execute) => {
+            let kept = || has.sandbox.as_ref().map(|sandbox| sandbox.outputs.clone());
+            let outputs = reported.or_else(kept).unwrap_or_default();
+            let fingerprint = fingerprint.ok_or_else(without_fingerprint)?;
+            StepResult::SandboxProvisioned { build, config_version, fingerprint, outputs }
+        }
+        (
+            Target::Component { component, name, build, needs },
+            Operation::Apply | Operation::Execute,
+        ) => {
+            let kept = || has.components.get(&name).map(|component| component.outputs.clone());
+            let outputs: Outputs = reported.or_else(kept).unwrap_or_default();
+            let fingerprint = fingerprint.ok_or_else(without_fingerprint)?;
+            StepResult::ComponentDeployed {
+                name,
+                component,
+                build,
+                config_version,
+                fingerprint,
+                needs,
+                outputs,
+            }
+        }
+        (Target::Action { name }, _) => {
+            StepResult::ActionCompleted { name, outputs: reported.unwrap_or_default() }
+        }
+    };
+    unit.tell::<Install>(install, InstallCommand::Record { run, step, result }).await?;
+    Ok(())
+}
+
+fn without_fingerprint() -> Problem {
+    Problem::internal("a step that brings something has no fingerprint")
+}
+
+/// Whether the plan under an apply went stale, and what the job says became of it.
+fn why(job: &Job) -> (bool, String) {
+    let said = job.heard.iter().rev().find_map(|event| {
+        let JobEvent::Failed { reason, detail, .. } = event else { return None };
+        Some((*reason == domain::job::FailureReason::PlanIsStale, shortened(detail)))
+    });
+    said.unwrap_or_else(|| match &job.state {
+        JobState::Ended { outcome, .. } => (false, format!("the job was {outcome}")),
+        JobState::Unborn
+        | JobState::Queued { .. }
+        | JobState::Claimed(_)
+        | JobState::Running(_)
+        | JobState::OutcomeUnknown(_) => (false, "the job has not ended".into()),
+    })
+}
