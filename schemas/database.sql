@@ -79,6 +79,12 @@ CREATE TABLE stead.log_note_key (
     valid_from timestamp with time zone NOT NULL,
     valid_until timestamp with time zone
 );
+CREATE TABLE stead.log_parked (
+    "position" bigint NOT NULL,
+    reason text NOT NULL,
+    tries integer NOT NULL,
+    parked_at timestamp with time zone NOT NULL
+);
 CREATE TABLE stead.log_seal (
     "position" bigint NOT NULL,
     note text NOT NULL,
@@ -230,6 +236,8 @@ ALTER TABLE ONLY stead.log_node
     ADD CONSTRAINT log_node_pkey PRIMARY KEY (level, index);
 ALTER TABLE ONLY stead.log_note_key
     ADD CONSTRAINT log_note_key_pkey PRIMARY KEY (public_key);
+ALTER TABLE ONLY stead.log_parked
+    ADD CONSTRAINT log_parked_pkey PRIMARY KEY ("position");
 ALTER TABLE ONLY stead.log_seal
     ADD CONSTRAINT log_seal_pkey PRIMARY KEY ("position");
 ALTER TABLE ONLY stead.log_snapshot
@@ -299,6 +307,7 @@ GRANT SELECT,INSERT ON TABLE stead.log_event TO stead_app;
 GRANT SELECT,UPDATE ON TABLE stead.log_head TO stead_app;
 GRANT SELECT,INSERT ON TABLE stead.log_node TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.log_note_key TO stead_app;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.log_parked TO stead_app;
 GRANT SELECT,INSERT ON TABLE stead.log_seal TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.log_snapshot TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.log_stream TO stead_app;

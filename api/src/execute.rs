@@ -279,4 +279,35 @@ mod tests {
         assert_eq!(tell(&two, NameCommand::Release { by: "a".into() }).await, Ok(1));
         assert_eq!(tell(&one, take("b")).await, Ok(1));
     }
+
+    #[tokio::test]
+    async fn a_refusal_from_memory_costs_none_of_the_tries() {
+        use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+        let database = event_log::testing::fresh_database().await.unwrap();
+        let clock = crate::state::system_clock();
+        let one = Engine::new(database.log().await.unwrap(), clock.clone());
+        let two = Engine::new(database.log().await.unwrap(), clock);
+        let tries = AtomicUsize::new(0);
+        let call = Call::of(Meta::new(Actor::System, ulid::Ulid::new().to_string()));
+        let done = one.transact(&call, |unit| {
+            let (two, nth) = (two.clone(), tries.fetch_add(1, SeqCst));
+            Box::pin(async move {
+                if nth == 0 {
+                    return Err(Problem::new(Code::Refused, "as far as memory knows"));
+                }
+                let is_free = unit.load::<Name>("install/acme").await?.by.is_none();
+                let change = |by: &str| match is_free {
+                    true => NameCommand::Take { by: by.into() },
+                    false => NameCommand::Release { by: by.into() },
+                };
+                // Twice somebody else is faster.
+                if nth < TRIES {
+                    tell(&two, change("x")).await?;
+                }
+                unit.tell::<Name>("install/acme", change("x")).await
+            })
+        });
+        assert_eq!(done.await.unwrap().answer, 1);
+        assert_eq!(tries.into_inner(), 4);
+    }
 }

@@ -1,6 +1,7 @@
 //! What the dispatcher knows is made again when the server starts.
 use std::sync::Arc;
 
+use chrono::TimeDelta;
 use domain::{decider::Timestamp, ids::JobId, job::Job};
 use event_log::{EventLog, Stored};
 use futures::{TryStreamExt as _, stream};
@@ -62,8 +63,8 @@ async fn put(
 /// Jobs whose logs are still on their way, however long no server was there: their timers say so.
 async fn unsealed(dispatch: &Dispatch, pool: &PgPool) -> Result<Vec<(JobId, Timestamp)>, Problem> {
     let now = dispatch.moment().wall;
-    // Also those that are due only later: this server will have to know of them.
-    let timers = timers::due(pool, now + dispatch.timing().seal * 2, u32::MAX).await?;
+    // All of them, whenever they are due: this server will have to know of them.
+    let timers = timers::due(pool, now + TimeDelta::days(365), u32::MAX).await?;
     let seals = timers.into_iter().filter_map(|due| match due.timer {
         Timer::LogSeal { job, .. } => Some((job, now)),
         Timer::QueueExpiry { .. }

@@ -7,7 +7,7 @@ use domain::{
     digest::Digest,
     ids::{ExecutionId, InstallId, JobId, RunId, RunnerId, SessionId},
     install::Install,
-    job::{Ending, JobCommand, PlanReport, Report},
+    job::{Ending, Job, JobCommand, PlanReport, Report},
     run::{Outcome, Run, StepFailure, StepState},
 };
 use event_log::{Commit, Meta, NewEvent, StreamId, Write};
@@ -130,7 +130,8 @@ async fn of_the_runs_that_waited_for_a_build_one_that_cannot_go_on_keeps_no_othe
 
     let job = |state: &StepState| state.job();
     let job = first(app, acme_run, job).await;
-    assert!(owner.job(job).await.is_ok());
+    let queued = app.engine.load::<Job>(job).await.unwrap();
+    assert!(queued.work.is_some(), "{queued:?}");
     let (reason, detail) = first(app, beta_run, failed).await;
     assert_eq!(reason, StepFailure::NotComposed);
     assert!(detail.contains("size"), "{detail}");
@@ -171,7 +172,7 @@ async fn a_result_that_does_not_fit_fails_its_step_and_says_so() {
         _ => None,
     });
     // It fits into the job's own event, and not into the install's, which says more.
-    let outputs = [("id".to_owned(), json!("x".repeat(65_100)))].into();
+    let outputs = [("id".to_owned(), json!("x".repeat(65_300)))].into();
     worked(app, applying.await, Report::Outputs { outputs }).await;
     let (reason, detail) = first(app, run, failed).await;
     assert_eq!(reason, StepFailure::NotComposed);
