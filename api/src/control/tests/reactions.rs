@@ -128,8 +128,7 @@ async fn of_the_runs_that_waited_for_a_build_one_that_cannot_go_on_keeps_no_othe
     happened(app, beta.id, "install.inputs_changed", wrong).await;
     built(&started).await;
 
-    let job = |state: &StepState| state.job();
-    let job = first(app, acme_run, job).await;
+    let job = first(app, acme_run, StepState::job).await;
     let queued = app.engine.load::<Job>(job).await.unwrap();
     assert!(queued.work.is_some(), "{queued:?}");
     let (reason, detail) = first(app, beta_run, failed).await;
@@ -151,10 +150,7 @@ async fn a_result_that_does_not_fit_fails_its_step_and_says_so() {
     enrolled(app, acme.id).await;
     let run = run_of(app, acme.id).await;
     built(&started).await;
-    let planning = first(app, run, |state| match state {
-        StepState::Planning { job } => Some(*job),
-        _ => None,
-    });
+    let planning = first(app, run, StepState::job);
     let plan = PlanReport {
         digest: digest(2),
         file: digest(3),
@@ -167,9 +163,9 @@ async fn a_result_that_does_not_fit_fails_its_step_and_says_so() {
         signature: "s".into(),
     };
     worked(app, planning.await, Report::Plan(plan)).await;
-    let applying = first(app, run, |state| match state {
-        StepState::Applying { job, .. } => Some(*job),
-        _ => None,
+    let applying = first(app, run, |state| {
+        let StepState::Applying { job, .. } = state else { return None };
+        Some(*job)
     });
     // It fits into the job's own event, and not into the install's, which says more.
     let outputs = [("id".to_owned(), json!("x".repeat(65_300)))].into();
