@@ -4,6 +4,7 @@
 //! before the answer. The client remembers the highest position that it was told and asks for reads
 //! at least as fresh, so nobody misses their own write.
 mod calls;
+mod harmless;
 mod stream;
 mod verify;
 
@@ -13,12 +14,14 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
 use schemas::problem::Problem;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use ulid::Ulid;
 
+pub use harmless::harmless;
 pub use stream::{ServerEvent, lines, server_events};
 pub use verify::{Fault, Verifier};
 
@@ -47,6 +50,7 @@ pub struct Client {
     server: String,
     token: Option<String>,
     seen: AtomicU64,
+    for_people: bool,
 }
 
 /// Why a call gave nothing.
@@ -115,7 +119,13 @@ impl Client {
             )));
         }
         let http = http.build().map_err(|e| ClientError::Setup(innermost(&e)))?;
-        Ok(Client { http, server, token: target.token.clone(), seen: AtomicU64::new(0) })
+        let (token, seen, for_people) = (target.token.clone(), AtomicU64::new(0), false);
+        Ok(Client { http, server, token, seen, for_people })
+    }
+
+    /// Answers are for a terminal: whatever is in them, they are [`harmless`] there.
+    pub fn for_people(self, for_people: bool) -> Self {
+        Client { for_people, ..self }
     }
 
     /// Who is called.
@@ -136,6 +146,17 @@ impl Client {
     ) -> Result<A, ClientError> {
         let answer = self.retrying(|| self.request(Method::GET, path).query(query)).await?;
         self.decode(answer).await
+    }
+
+    /// Read what is hashed or verified and so must stay byte for byte; who prints it makes it [`harmless`].
+    pub async fn exact<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &impl Serialize,
+    ) -> Result<A, ClientError> {
+        let answer = self.retrying(|| self.request(Method::GET, path).query(query)).await?;
+        let (status, bytes) = self.bytes(answer).await?;
+        self.read(status, &bytes)
     }
 
     /// Read something that must include what this client was told before.
@@ -175,7 +196,7 @@ impl Client {
         path: &str,
         query: &impl Serialize,
         kind: &str,
-        body: bytes::Bytes,
+        body: Bytes,
     ) -> Result<A, ClientError> {
         let key = Ulid::new().to_string();
         let ask = || {
@@ -245,8 +266,8 @@ impl Client {
         if status.is_success() {
             return Ok(answer);
         }
-        let bytes = answer.bytes().await.map_err(|e| self.unreachable(&e))?;
-        match serde_json::from_slice::<Problem>(&bytes) {
+        let bytes = self.bytes(answer).await?.1;
+        match serde_json::from_slice::<Problem>(&self.shown(bytes)) {
             Ok(problem) if !problem.code.is_empty() => Err(ClientError::Problem(Box::new(problem))),
             Ok(_) | Err(_) => Err(self.undecodable(status, "a refusal without problem details")),
         }
@@ -262,9 +283,29 @@ impl Client {
     }
 
     async fn decode<A: DeserializeOwned>(&self, answer: Response) -> Result<A, ClientError> {
+        let (status, bytes) = self.bytes(answer).await?;
+        self.read(status, &self.shown(bytes))
+    }
+
+    async fn bytes(&self, answer: Response) -> Result<(StatusCode, Bytes), ClientError> {
         let status = answer.status();
         let bytes = answer.bytes().await.map_err(|e| self.unreachable(&e))?;
-        serde_json::from_slice(&bytes).map_err(|e| self.undecodable(status, &e.to_string()))
+        Ok((status, bytes))
+    }
+
+    fn shown(&self, bytes: Bytes) -> Bytes {
+        match self.for_people.then(|| harmless::answer(&bytes)).flatten() {
+            Some(tamed) => tamed.into(),
+            None => bytes,
+        }
+    }
+
+    fn read<A: DeserializeOwned>(
+        &self,
+        status: StatusCode,
+        bytes: &[u8],
+    ) -> Result<A, ClientError> {
+        serde_json::from_slice(bytes).map_err(|e| self.undecodable(status, &e.to_string()))
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> ClientError {
@@ -274,7 +315,7 @@ impl Client {
 
     fn undecodable(&self, status: StatusCode, reason: &str) -> ClientError {
         let (server, status) = (self.server.clone(), status.as_u16());
-        ClientError::Undecodable { server, status, reason: reason.into() }
+        ClientError::Undecodable { server, status, reason: harmless(reason) }
     }
 }
 

@@ -210,7 +210,7 @@ impl Client {
 
     /// Some events.
     pub async fn events(&self, which: &audit::EventsQuery) -> Said<audit::Events> {
-        self.get("/v1/audit/events", which).await
+        self.exact("/v1/audit/events", which).await
     }
 
     /// All events, one per line, as long as it takes.
@@ -220,12 +220,12 @@ impl Client {
 
     /// A signed checkpoint of now.
     pub async fn checkpoint(&self) -> Said<audit::Checkpoint> {
-        self.get("/v1/audit/checkpoint", &()).await
+        self.exact("/v1/audit/checkpoint", &()).await
     }
 
     /// A proof of inclusion or of consistency.
     pub async fn proof(&self, which: &audit::ProofQuery) -> Said<audit::Proof> {
-        self.get("/v1/audit/proofs", which).await
+        self.exact("/v1/audit/proofs", which).await
     }
 
     /// The state of one thing as of a position or a moment.

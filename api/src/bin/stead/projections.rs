@@ -1,5 +1,5 @@
 //! `stead projections`: the read side, rebuilt and verified while the server runs.
-use api::client::server_events;
+use api::client::{harmless, server_events};
 use clap::Subcommand;
 use futures::{StreamExt, pin_mut};
 use schemas::control::projections::Progress;
@@ -128,7 +128,7 @@ fn said(last: &Progress, verb: &str) -> String {
     }
     text.push('\n');
     for difference in &last.differences {
-        text += &format!("  {difference}\n");
+        text += &format!("  {}\n", harmless(difference));
     }
     text
 }

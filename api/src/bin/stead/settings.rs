@@ -76,7 +76,9 @@ impl Settings {
 
     /// Ready to call the server.
     pub fn desk(&self) -> Result<Desk, Failure> {
-        Ok(Desk { client: Client::new(&self.target()?)?, screen: self.screen() })
+        let people = self.output == Output::Table;
+        let client = Client::new(&self.target()?)?.for_people(people);
+        Ok(Desk { client, screen: self.screen() })
     }
 
     /// Which server, as whom.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use api::client::{ClientError, lines, server_events};
+use api::client::{ClientError, harmless, lines, server_events};
 use chrono::{DateTime, Utc};
 use clap::Args;
 use futures::{StreamExt, pin_mut};
@@ -186,10 +186,10 @@ impl Printer<'_> {
             table.row([
                 event.position.to_string(),
                 moment(&event.recorded_at),
-                event.event_type.clone(),
-                event.stream.clone(),
-                event.actor.clone(),
-                short(event.payload.get()),
+                harmless(&event.event_type),
+                harmless(&event.stream),
+                harmless(&event.actor),
+                harmless(&short(event.payload.get())),
             ]);
         }
         let text = table.text(&self.desk.screen);

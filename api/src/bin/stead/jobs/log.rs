@@ -1,7 +1,7 @@
 //! A job's log on the terminal: in order, complete, and going on where it was after a broken line.
 use std::time::Duration;
 
-use api::client::{ClientError, lines, server_events};
+use api::client::{ClientError, harmless, lines, server_events};
 use clap::Args;
 use domain::ids::JobId;
 use futures::{StreamExt, pin_mut};
@@ -137,21 +137,5 @@ impl Printer<'_> {
             text.push('\n');
         }
         write(&text)
-    }
-}
-
-/// A line from somebody else's machine must not move the cursor or retitle the terminal.
-fn harmless(line: &str) -> String {
-    let shown = |c: char| if c.is_control() && c != '\t' { '\u{fffd}' } else { c };
-    line.chars().map(shown).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::harmless;
-
-    #[test]
-    fn a_log_line_cannot_drive_the_terminal() {
-        assert_eq!(harmless("a\tb\u{1b}]0;x\u{7} é"), "a\tb\u{fffd}]0;x\u{fffd} é");
     }
 }
