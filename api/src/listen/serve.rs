@@ -15,6 +15,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower_http::timeout::RequestBodyTimeoutLayer;
 use tracing::{debug, info, warn};
 
 /// What a connection may take.
@@ -28,6 +29,8 @@ pub struct Limits {
     pub headers: usize,
     /// From the first byte to the last of a request's head, and between two requests.
     pub idle: Duration,
+    /// Between two pieces of a request's body.
+    pub silence: Duration,
     /// For the TLS handshake.
     pub handshake: Duration,
     /// From the order to stop until what is still open is cut.
@@ -42,6 +45,7 @@ impl Default for Limits {
             headers: 64,
             // Longer than clients keep an idle connection: the one who reuses it should be the one who ends it.
             idle: Duration::from_secs(120),
+            silence: Duration::from_secs(30),
             handshake: Duration::from_secs(10),
             drain: Duration::from_secs(10),
         }
@@ -69,6 +73,8 @@ pub async fn serve(
 ) {
     let (handshake, cut) = (limits.handshake, CancellationToken::new());
     let (http1, http2) = builders(&limits);
+    // A body that stops half way holds its connection, and what was read of it, no longer than this.
+    let router = router.layer(RequestBodyTimeoutLayer::new(limits.silence));
     let shared = Arc::new(Connections {
         http1,
         http2,

@@ -1,11 +1,15 @@
 //! Real connections, with and without TLS.
 use std::{fs, path::Path, time::Duration};
 
-use axum::{Router, routing::get};
+use axum::{
+    Router,
+    routing::{get, post},
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::extract::Raw;
 
 #[tokio::test]
 async fn a_port_in_use_is_named_with_the_flag_that_changes_it() {
@@ -100,6 +104,37 @@ async fn a_head_that_is_too_long_or_never_ends_is_not_waited_for() {
     slow.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
     let ended = tokio::time::timeout(Duration::from_secs(5), slow.read_to_string(&mut answer));
     ended.await.expect("the connection is ended").unwrap();
+    stop.cancel();
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_body_that_stops_half_way_is_not_waited_for() {
+    let (door, stop) = (door(false).await, CancellationToken::new());
+    let address = door.address;
+    let routes = Router::new().route("/", post(|Raw(body): Raw| async move { body }));
+    let limits = Limits { silence: Duration::from_millis(300), ..Limits::default() };
+    let serving = tokio::spawn(serve(door.listener, None, routes, limits, stop.clone()));
+
+    let head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\nconnection: close\r\n\r\n";
+    // Slow is fine.
+    let mut slow = tokio::net::TcpStream::connect(address).await.unwrap();
+    slow.write_all(head).await.unwrap();
+    for piece in [b"a", b"b", b"c"] {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        slow.write_all(piece).await.unwrap();
+    }
+    let mut answer = String::new();
+    slow.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("abc"), "{answer}");
+
+    let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
+    silent.write_all(head).await.unwrap();
+    silent.write_all(b"a").await.unwrap();
+    let mut answer = String::new();
+    let ended = tokio::time::timeout(Duration::from_secs(5), silent.read_to_string(&mut answer));
+    ended.await.expect("the connection is ended").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     stop.cancel();
     serving.await.unwrap();
 }
