@@ -2,14 +2,14 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::Arc,
 };
 
 use axum::body::Body;
 use domain::digest::Digest;
 use futures::StreamExt as _;
 use sha2::{Digest as _, Sha256};
-use tokio::io::AsyncWriteExt as _;
+use tokio::{io::AsyncWriteExt as _, sync::Mutex};
 use ulid::Ulid;
 
 use super::{
@@ -21,7 +21,7 @@ use super::{
 pub struct Registry {
     directory: PathBuf,
     max_blob_bytes: u64,
-    index: Mutex<()>,
+    index: Arc<Mutex<()>>,
 }
 
 /// Why an artifact cannot be kept or read.
@@ -50,8 +50,8 @@ impl Registry {
     /// # Errors
     /// When the disk refuses.
     pub fn open(data: &Path, max_blob_bytes: u64) -> Result<Registry, ArtifactError> {
-        let registry =
-            Registry { directory: data.join("registry"), max_blob_bytes, index: Mutex::default() };
+        let (directory, index) = (data.join("registry"), Arc::default());
+        let registry = Registry { directory, max_blob_bytes, index };
         let uploads = registry.uploads();
         if uploads.exists() {
             fs::remove_dir_all(&uploads).map_err(at(&uploads))?;
@@ -74,8 +74,9 @@ impl Registry {
     }
 
     /// How many bytes this blob of the repository has; none when it is not there.
-    pub fn size(&self, repository: &Repository, digest: &Digest) -> Option<u64> {
-        fs::metadata(self.blob(repository, digest)).ok().map(|found| found.len())
+    pub async fn size(&self, repository: &Repository, digest: &Digest) -> Option<u64> {
+        let found = tokio::fs::metadata(self.blob(repository, digest)).await;
+        found.ok().map(|found| found.len())
     }
 
     /// The blob, open, and its length.
@@ -101,13 +102,13 @@ impl Registry {
     ///
     /// # Errors
     /// When the disk refuses, or it is no manifest.
-    pub fn image(
+    pub async fn image(
         &self,
         repository: &Repository,
         digest: &Digest,
     ) -> Result<Option<Image>, ArtifactError> {
         let path = self.blob(repository, digest);
-        match fs::read(&path) {
+        match tokio::fs::read(&path).await {
             Ok(bytes) => image(&bytes).map(Some),
             Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(why) => Err(at(&path)(why)),
@@ -126,10 +127,13 @@ impl Registry {
     ) -> Result<(), ArtifactError> {
         let draft = self.uploads().join(Ulid::new().to_string());
         let kept = self.receive(&draft, digest, body).await;
-        let placed = kept.and_then(|()| self.place(&draft, repository, digest));
+        let placed = match kept {
+            Ok(()) => self.place(&draft, repository, digest).await,
+            Err(refused) => Err(refused),
+        };
         if placed.is_err() {
             // Gone already when it was placed; in the way otherwise, until the next start.
-            let _ = fs::remove_file(&draft);
+            let _ = tokio::fs::remove_file(&draft).await;
         }
         placed
     }
@@ -160,53 +164,77 @@ impl Registry {
         file.sync_all().await.map_err(at(draft))
     }
 
-    fn place(
+    async fn place(
         &self,
         draft: &Path,
         repository: &Repository,
         digest: &Digest,
     ) -> Result<(), ArtifactError> {
-        let blobs = self.blobs(repository);
-        fs::create_dir_all(&blobs).map_err(at(&blobs))?;
+        let (draft, blobs) = (draft.to_path_buf(), self.blobs(repository));
         let path = self.blob(repository, digest);
-        fs::rename(draft, &path).map_err(at(&path))?;
-        sync(&blobs)
+        aside(move || {
+            fs::create_dir_all(&blobs).map_err(at(&blobs))?;
+            fs::rename(draft, &path).map_err(at(&path))?;
+            sync(&blobs)
+        })
+        .await
     }
 
     /// Put an artifact whose blobs are all here into the repository's index, so that any OCI tool finds it.
     ///
     /// # Errors
     /// When the disk refuses, or the index is not one.
-    pub fn list(
+    pub async fn list(
         &self,
         repository: &Repository,
         digest: &Digest,
         image: &Image,
     ) -> Result<(), ArtifactError> {
         let directory = self.directory.join(repository.path());
-        let size = self.size(repository, digest).unwrap_or(0);
+        let size = self.size(repository, digest).await.unwrap_or(0);
         let (media_type, artifact_type) = (IMAGE_TYPE.to_string(), image.artifact_type.clone());
         let listed = Descriptor { media_type, digest: digest.clone(), size, artifact_type };
-        let _alone = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        let layout = directory.join("oci-layout");
-        if !layout.exists() {
-            replace(&layout, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
-        }
-        let path = directory.join("index.json");
-        let mut index = match fs::read(&path) {
-            Ok(bytes) => {
-                serde_json::from_slice(&bytes).map_err(|why| at(&path)(io::Error::other(why)))?
-            }
-            Err(why) if why.kind() == io::ErrorKind::NotFound => Index::default(),
-            Err(why) => return Err(at(&path)(why)),
-        };
-        if index.manifests.iter().any(|known| known.digest == *digest) {
-            return Ok(());
-        }
-        index.manifests.push(listed);
-        let bytes = serde_json::to_vec(&index).map_err(|why| at(&path)(io::Error::other(why)))?;
-        replace(&path, &bytes)
+        // It goes along: a caller who goes away must not let in another one while we still write.
+        let alone = Arc::clone(&self.index).lock_owned().await;
+        aside(move || {
+            let done = enter(&directory, listed);
+            drop(alone);
+            done
+        })
+        .await
     }
+}
+
+/// Put a descriptor into the index of a layout.
+fn enter(directory: &Path, listed: Descriptor) -> Result<(), ArtifactError> {
+    let layout = directory.join("oci-layout");
+    if !layout.exists() {
+        replace(&layout, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
+    }
+    let path = directory.join("index.json");
+    let mut index = match fs::read(&path) {
+        Ok(bytes) => {
+            serde_json::from_slice(&bytes).map_err(|why| at(&path)(io::Error::other(why)))?
+        }
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Index::default(),
+        Err(why) => return Err(at(&path)(why)),
+    };
+    if index.manifests.iter().any(|known| known.digest == listed.digest) {
+        return Ok(());
+    }
+    index.manifests.push(listed);
+    let bytes = serde_json::to_vec(&index).map_err(|why| at(&path)(io::Error::other(why)))?;
+    replace(&path, &bytes)
+}
+
+/// Work on the disk, on a thread that may wait: an fsync must not hold up everybody's polls.
+async fn aside(
+    work: impl FnOnce() -> Result<(), ArtifactError> + Send + 'static,
+) -> Result<(), ArtifactError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|why| {
+        Err(ArtifactError::Io { path: "registry".into(), reason: io::Error::other(why) })
+    })
 }
 
 /// Bytes as an image manifest of version 2.

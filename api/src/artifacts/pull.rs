@@ -58,7 +58,7 @@ pub(super) async fn blob(
     // Whoever pushes asks first what is there already.
     let mut named = method == Method::HEAD && permit.pushes_to(&repository);
     for image in permit.images(&repository) {
-        let image = app.registry.image(&repository, image)?;
+        let image = app.registry.image(&repository, image).await?;
         named |= image.is_some_and(|image| image.blobs().any(|blob| blob.digest == digest));
     }
     if !named {

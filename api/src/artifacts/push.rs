@@ -75,7 +75,7 @@ pub(super) async fn manifest(
     })?;
     let image = layout::image(&bytes)?;
     for blob in image.blobs() {
-        let Some(size) = app.registry.size(&repository, &blob.digest) else {
+        let Some(size) = app.registry.size(&repository, &blob.digest).await else {
             let detail = format!("it names {}, which was not pushed", blob.digest);
             return Err(Problem::new(Code::Invalid, detail).into());
         };
@@ -85,7 +85,7 @@ pub(super) async fn manifest(
         }
     }
     app.registry.keep(&repository, &digest, Body::from(Bytes::clone(&bytes))).await?;
-    app.registry.list(&repository, &digest, &image)?;
+    app.registry.list(&repository, &digest, &image).await?;
     Ok(created(format!("/v2/{repository}/manifests/{digest}"), &digest))
 }
 
