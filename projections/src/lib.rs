@@ -42,4 +42,5 @@ pub use fact::{Fact, Recorded};
 pub use projection::{Cell, Class, Projection, Type};
 pub use projector::{Behind, Projections};
 pub use rebuild::{Progress, RebuildError, Rebuilt, rebuild};
+pub use table::many;
 pub use verify::{Difference, Verified, verify};

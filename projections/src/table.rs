@@ -155,6 +155,19 @@ pub(crate) async fn get<P: Projection>(
     Ok(select::<P>(executor, "where key = $1", vec![Cell::text(key)]).await?.pop())
 }
 
+/// The rows of these keys that are there, in one statement: what a page of a list says of other things.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn many<P: Projection>(
+    executor: impl PgExecutor<'_>,
+    keys: Vec<String>,
+) -> Result<HashMap<String, P::Row>, sqlx::Error> {
+    let sql = format!("select key, data::text as data from {} where key = any($1)", P::table());
+    let rows = sqlx::query(&sql).bind(keys).fetch_all(executor).await?;
+    rows.iter().map(|row| Ok((row.try_get("key")?, decode::<P>(row)?))).collect()
+}
+
 fn decode<P: Projection>(row: &PgRow) -> Result<P::Row, sqlx::Error> {
     let data: String = row.try_get("data")?;
     serde_json::from_str(&data).map_err(|error| sqlx::Error::Decode(error.into()))

@@ -159,7 +159,7 @@ async fn a_job_is_shown_with_every_execution_of_it() {
     let page = jobs::page(&database.pool, &filter, None, 10).await.unwrap();
     assert_eq!(page.first(), Some(&row));
     assert_eq!(jobs::page(&database.pool, &filter, Some(JOB), 10).await.unwrap(), []);
-    assert_eq!(jobs::held_by(&database.pool, RunnerId(ulid(6))).await.unwrap(), [row]);
+    assert_eq!(jobs::held_by(&database.pool, &[RunnerId(ulid(6))]).await.unwrap(), [row]);
 }
 
 #[tokio::test]

@@ -108,11 +108,7 @@ pub async fn list(State(app): State<App>, Query(part): Query<Listing>) -> Answer
     let part = Part::of(part.limit, part.cursor)?;
     let rows = views::apps::page(&app.pool, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.app);
-    let mut items = Vec::new();
-    for row in &rows {
-        items.push(shown(&app, row).await?);
-    }
-    Ok(Json(Page { items, next }))
+    Ok(Json(Page { items: shown(&app, &rows).await?, next }))
 }
 
 /// One app
@@ -125,16 +121,20 @@ pub async fn show(State(app): State<App>, Path(name): Path<String>) -> Answer<Sh
     let id = apps::find(&app, &name).await?;
     let row = views::apps::app(&app.pool, id).await?;
     let row = row.ok_or_else(|| Problem::not_found(format!("the app {name:?}")))?;
-    Ok(Json(shown(&app, &row).await?))
+    let shown = shown(&app, &[row]).await?.pop();
+    shown.map(Json).ok_or_else(|| Problem::not_found(format!("the app {name:?}")))
 }
 
-async fn shown(app: &App, row: &views::apps::Row) -> Result<Shown, sqlx::Error> {
-    let newest = views::config_versions::version(&app.pool, row.app, row.version).await?;
-    let count: i64 = sqlx::query_scalar("select count(*) from view_installs where app = $1")
-        .bind(row.app.to_string())
-        .fetch_one(&app.pool)
-        .await?;
-    Ok(show::app(row, newest.as_ref(), count.max(0).cast_unsigned()))
+/// Apps with their newest versions and how often they are installed: two statements, however many.
+async fn shown(app: &App, rows: &[views::apps::Row]) -> Result<Vec<Shown>, sqlx::Error> {
+    let newest = rows.iter().map(|row| (row.app, row.version));
+    let newest = views::config_versions::versions(&app.pool, newest).await?;
+    let counts = views::installs::counts(&app.pool, rows.iter().map(|row| row.app)).await?;
+    let shown = |row: &views::apps::Row| {
+        let installs = counts.get(&row.app).copied().unwrap_or_default();
+        show::app(row, newest.get(&row.app), installs)
+    };
+    Ok(rows.iter().map(shown).collect())
 }
 
 /// The config versions of an app, the newest first

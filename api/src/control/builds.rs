@@ -27,18 +27,13 @@ pub async fn list(State(app): State<App>, Query(which): Query<BuildsQuery>) -> A
         None => None,
     };
     let part = Part::of(which.limit, which.cursor)?;
-    // Of a running build the view knows only that it has a job.
-    let running = which.state.as_deref() == Some("running");
-    let state = if running { Some("queued".into()) } else { which.state.clone() };
-    let filter = views::Filter { app: of, component: None, state };
+    let filter = views::Filter { app: of, component: None, state: which.state };
     let rows = views::page(&app.pool, &filter, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.build);
     let (mut look, mut items) = (Lookup::new(&app), Vec::new());
+    look.for_builds(&rows).await?;
     for row in &rows {
-        let build = show::build(&mut look, row).await?;
-        if which.state.as_ref().is_none_or(|state| *state == build.state) {
-            items.push(build);
-        }
+        items.push(show::build(&mut look, row).await?);
     }
     Ok(Json(Page { items, next }))
 }

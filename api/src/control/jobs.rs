@@ -35,6 +35,7 @@ pub async fn list(State(app): State<App>, Query(which): Query<JobsQuery>) -> Ans
     let rows = views::page(&app.pool, &filter, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.job);
     let (mut look, mut items) = (Lookup::new(&app), Vec::new());
+    look.for_jobs(&rows).await?;
     for row in &rows {
         items.push(show::job(&mut look, row).await?);
     }

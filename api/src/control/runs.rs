@@ -42,6 +42,7 @@ pub async fn list(
     let rows = views::page(&app.pool, of, state, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.run);
     let (mut look, mut items) = (Lookup::new(&app), Vec::new());
+    look.for_runs(&rows).await?;
     for row in &rows {
         items.extend(show::summary(&mut look, row).await?);
     }

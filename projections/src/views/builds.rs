@@ -148,7 +148,7 @@ pub struct Filter {
     pub app: Option<AppId>,
     /// Of one component.
     pub component: Option<ComponentId>,
-    /// In one state, in one word.
+    /// In one state, in one word; `running` when its job is.
     pub state: Option<String>,
 }
 
@@ -162,9 +162,12 @@ pub async fn page(
     before: Option<BuildId>,
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
+    // Of a build with a job this view knows no more; whether that is running, the job's row says.
     let rest = "where ($1::text is null or app = $1) and ($2::text is null or component = $2) \
-                and ($3::text is null or state = $3) and ($4::text is null or key < $4) \
-                order by key desc limit $5";
+                and ($3::text is null or $3 = case when state <> 'queued' then state \
+                     when exists (select from view_jobs j where j.key = job and not j.over \
+                                  and j.state <> 'queued') then 'running' else state end) \
+                and ($4::text is null or key < $4) order by key desc limit $5";
     let Filter { app, component, state } = filter;
     let binds = vec![
         Cell::maybe(*app),

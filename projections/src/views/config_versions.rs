@@ -1,4 +1,6 @@
 //! Config versions of apps, each for ever as it was published.
+use std::collections::HashMap;
+
 use domain::{
     actor::Actor,
     app::{App, AppEvent, Published},
@@ -10,7 +12,7 @@ use sqlx::PgExecutor;
 
 use crate::{
     Cell, Class, Fact, Projection, Recorded, Type,
-    table::{get, select},
+    table::{many, select},
 };
 
 /// The view.
@@ -72,16 +74,17 @@ fn key(app: AppId, version: u32) -> String {
     format!("{app}/{version}")
 }
 
-/// One version.
+/// These versions of apps, by app.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn version(
+pub async fn versions(
     executor: impl PgExecutor<'_>,
-    app: AppId,
-    version: u32,
-) -> Result<Option<Row>, sqlx::Error> {
-    get::<ConfigVersions>(executor, key(app, version)).await
+    which: impl IntoIterator<Item = (AppId, u32)>,
+) -> Result<HashMap<AppId, Row>, sqlx::Error> {
+    let keys = which.into_iter().map(|(app, version)| key(app, version)).collect();
+    let rows = many::<ConfigVersions>(executor, keys).await?;
+    Ok(rows.into_values().map(|row| (row.app, row)).collect())
 }
 
 /// The versions of an app, the newest first, before one.

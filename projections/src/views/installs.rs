@@ -1,5 +1,5 @@
 //! Installs: what is in each account, who holds what, and what happens to it now.
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use domain::{
     decider::{Decider, Timestamp},
@@ -166,6 +166,21 @@ pub async fn by_name(
     name: &str,
 ) -> Result<Option<Row>, sqlx::Error> {
     Ok(select::<Installs>(executor, "where name = $1", vec![Cell::text(name)]).await?.pop())
+}
+
+/// How many installs each of these apps has; an app without one is left out.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn counts(
+    executor: impl PgExecutor<'_>,
+    apps: impl IntoIterator<Item = AppId>,
+) -> Result<HashMap<AppId, u64>, sqlx::Error> {
+    let apps: Vec<_> = apps.into_iter().map(|app| app.to_string()).collect();
+    let sql = "select app, count(*) from view_installs where app = any($1) group by app";
+    let rows: Vec<(String, i64)> = sqlx::query_as(sql).bind(apps).fetch_all(executor).await?;
+    let count = |(app, count): (String, i64)| Some((app.parse().ok()?, count.unsigned_abs()));
+    Ok(rows.into_iter().filter_map(count).collect())
 }
 
 /// Installs of an app, or all, after one, the oldest first.

@@ -80,16 +80,18 @@ pub async fn of_run(executor: impl PgExecutor<'_>, run: RunId) -> Result<Vec<Row
     select::<Jobs>(executor, "where run = $1 order by key", vec![Cell::text(run)]).await
 }
 
-/// Jobs that a runner holds now.
+/// Jobs that these runners hold now.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn held_by(
     executor: impl PgExecutor<'_>,
-    runner: RunnerId,
+    runners: &[RunnerId],
 ) -> Result<Vec<Row>, sqlx::Error> {
-    let rest = "where runner = $1 and not over and state <> 'queued' order by key";
-    select::<Jobs>(executor, rest, vec![Cell::text(runner)]).await
+    let rest = "where runner = any(string_to_array($1, ' ')) and not over and state <> 'queued' \
+                order by key";
+    let runners: Vec<_> = runners.iter().map(RunnerId::to_string).collect();
+    select::<Jobs>(executor, rest, vec![Cell::text(runners.join(" "))]).await
 }
 
 /// Which jobs.

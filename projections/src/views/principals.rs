@@ -9,10 +9,7 @@ use domain::{
 use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
 
-use crate::{
-    Cell, Class, Fact, Projection, Recorded, Type,
-    table::{get, select},
-};
+use crate::{Cell, Class, Fact, Projection, Recorded, Type, table::get};
 
 /// The view.
 #[derive(Debug)]
@@ -83,12 +80,4 @@ pub async fn principal(
     principal: PrincipalId,
 ) -> Result<Option<Row>, sqlx::Error> {
     get::<Principals>(executor, principal).await
-}
-
-/// Everybody.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn all(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx::Error> {
-    select::<Principals>(executor, "order by key", vec![]).await
 }

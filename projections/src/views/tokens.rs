@@ -119,14 +119,15 @@ pub async fn token(
     Ok(select::<Tokens>(executor, "where token = $1", vec![Cell::text(token)]).await?.pop())
 }
 
-/// Every token, or those of one principal.
+/// Tokens after one, in the order of their ids.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn all(
+pub async fn page(
     executor: impl PgExecutor<'_>,
-    principal: Option<PrincipalId>,
+    after: Option<TokenId>,
+    limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
-    let rest = "where $1::text is null or principal = $1 order by token";
-    select::<Tokens>(executor, rest, vec![Cell::maybe(principal)]).await
+    let rest = "where $1::text is null or token > $1 order by token limit $2";
+    select::<Tokens>(executor, rest, vec![Cell::maybe(after), Cell::number(limit.into())]).await
 }

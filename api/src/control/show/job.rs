@@ -73,7 +73,7 @@ async fn awaited(
             Some(runner) => look.held(runner.runner).await?.len(),
             None => 0,
         };
-        return Ok(waiting::of_job(row, runner.as_ref(), held));
+        return Ok(waiting::of_job(row, runner.as_deref(), held));
     };
     let runner = look.install(install).await?.and_then(|install| install.runner());
     let runner = match runner {

@@ -15,7 +15,7 @@ pub async fn runner(
         Some(install) => look.install(install).await?,
         None => None,
     };
-    let jobs = look.held(row.runner).await?;
+    let jobs = look.held(row.runner).await?.to_vec();
     let host = &identity.host;
     let hostname = host.hostname.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
     Ok(Some(Runner {
@@ -29,7 +29,7 @@ pub async fn runner(
         version: identity.version.clone(),
         host: format!("{}/{}{hostname}", host.os, host.arch),
         online: look.is_online(row.runner),
-        jobs: jobs.iter().map(|job| job.job).collect(),
+        jobs,
         enrolled_at: row.enrolled_at,
         silent_since: row.state.silent_since,
     }))
