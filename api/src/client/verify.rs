@@ -5,7 +5,8 @@ use chrono::{DateTime, Utc};
 use proof::{Hash, chain, checkpoint::Checkpoint, leaf, tree::Edge};
 use schemas::control::audit::EventRecord;
 
-/// Takes in every event of a log, from the first one on.
+/// Takes in every event of a log, from the first one on. In memory it keeps one number for each stream: about
+/// 100 MiB for a million streams, whatever the number of events.
 #[derive(Debug)]
 pub struct Verifier {
     edge: Edge,

@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use api::client::{Fault, Verifier, lines};
+use api::client::{Fault, Verifier, harmless, lines};
 use clap::Args;
 use ed25519_dalek::VerifyingKey;
 use futures::{Stream, StreamExt, pin_mut, stream};
@@ -45,7 +45,17 @@ pub async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure> {
     }
     let desk = settings.desk()?;
     let now = desk.client.checkpoint().await?;
-    let keys = if ask.key.is_empty() { vec![now.key.clone()] } else { ask.key };
+    let keys = if ask.key.is_empty() {
+        // Who is verified must not choose the key unnoticed.
+        desk.screen.remark(&format!(
+            "Believing the key that the server itself names, {}: compare it with the one that you kept, or \
+             give that one with --key",
+            harmless(&now.key)
+        ));
+        vec![now.key.clone()]
+    } else {
+        ask.key
+    };
     let today = open(&now.note, &keys)?;
     let kept = note.as_deref().map(|note| open(note, &keys)).transpose()?;
     let export = desk.client.export(&EventsQuery::default()).await?;
@@ -99,7 +109,7 @@ async fn check(
         }
     }
     if let Err(fault) = faults {
-        return Err(Failure::Outcome(fault.to_string()));
+        return Err(Failure::Outcome(harmless(&fault.to_string())));
     }
     let (size, root) = (verifier.size(), hex::encode(verifier.root()));
     let mut text = format!("Verified {size} events of {}: leaves, chain and tree.\n", any.origin());
@@ -107,8 +117,16 @@ async fn check(
     if let Some(kept) = &kept {
         text += &format!("  unchanged since the kept checkpoint at {}\n", kept.size);
     }
+    // Of an export nobody signed what came after the kept checkpoint.
+    let signed = today.as_ref().or(kept.as_ref()).map_or(0, |last| last.size);
+    let unsigned = size.saturating_sub(signed);
+    if unsigned > 0 {
+        text += &format!(
+            "  the last {unsigned} are after the checkpoint: whole in themselves, but nobody signed them\n"
+        );
+    }
     let said = json!({
-        "verified": size, "log": any.origin(), "root": root,
+        "verified": size, "unsigned": unsigned, "log": any.origin(), "root": root,
         "unchanged_since": kept.as_ref().map(|k| k.size),
     });
     tell(&screen, &said, &text)
