@@ -51,6 +51,36 @@ impl<S: Send + Sync> FromRequest<S> for Raw {
     }
 }
 
+/// After which event a listener that was there before goes on.
+pub struct LastEvent(pub Option<u64>);
+
+impl<S: Send + Sync> FromRequestParts<S> for LastEvent {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let Some(id) = parts.headers.get("last-event-id") else { return Ok(LastEvent(None)) };
+        // To go on from somewhere else would be a gap that the listener cannot see.
+        let number = id.to_str().ok().and_then(|id| id.parse().ok());
+        let refused = || Problem::new(Code::BadRequest, "Last-Event-ID takes the id of an event");
+        number.map(|id| LastEvent(Some(id))).ok_or_else(refused)
+    }
+}
+
+/// A call whose answer is not kept: to repeat it is to do it again, and so it takes no key.
+pub struct Unrepeatable;
+
+impl<S: Send + Sync> FromRequestParts<S> for Unrepeatable {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        if parts.headers.contains_key("idempotency-key") {
+            let detail = "this call takes no Idempotency-Key: it may be repeated as it is";
+            return Err(Problem::new(Code::BadRequest, detail));
+        }
+        Ok(Unrepeatable)
+    }
+}
+
 /// JSON bytes as one shape; what does not fit is named by line and column.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|error| {
@@ -67,6 +97,18 @@ pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         });
         problem
     })
+}
+
+/// Whether a body was refused for its length, and not because it broke off.
+pub fn is_too_long(reason: &axum::Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(reason);
+    while let Some(why) = cause {
+        if why.is::<http_body_util::LengthLimitError>() {
+            return true;
+        }
+        cause = why.source();
+    }
+    false
 }
 
 fn too_long_or_cut(rejection: BytesRejection) -> Problem {
@@ -102,6 +144,15 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_body_that_broke_off_is_not_one_that_is_too_long() {
+        let long = axum::body::to_bytes(axum::body::Body::from("abc"), 2).await.unwrap_err();
+        assert!(is_too_long(&long));
+        let cut = futures::stream::iter([Ok("a"), Err(std::io::Error::other("gone"))]);
+        let cut = axum::body::to_bytes(axum::body::Body::from_stream(cut), 2).await.unwrap_err();
+        assert!(!is_too_long(&cut));
+    }
 
     #[test]
     fn what_is_wrong_with_json_is_named_by_its_place() {

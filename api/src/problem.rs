@@ -188,6 +188,11 @@ impl From<sqlx::Error> for Problem {
             // The enum is sqlx's and may grow.
             _ => false,
         };
+        // 22021: what was sent has a character that no text has, NUL above all.
+        if error.as_database_error().is_some_and(|said| said.code().as_deref() == Some("22021")) {
+            let detail = "a name or filter has a character that no text has (NUL); leave it out";
+            return Problem::new(Code::BadRequest, detail);
+        }
         if !down {
             return Problem::internal(error);
         }

@@ -50,6 +50,7 @@ pub fn control(app: &App) -> Router {
     let api = api
         .route_layer(from_fn_with_state(app.clone(), control::once))
         .route_layer(from_fn_with_state(app.clone(), control::fresh))
+        .route_layer(from_fn_with_state(control::Asked::of(&document), control::asked))
         .route_layer(from_fn_with_state(app.clone(), auth::guard));
     finish(app, api.merge(docs::routes(document)).merge(ops::routes(true)))
 }

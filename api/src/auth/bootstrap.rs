@@ -1,4 +1,4 @@
-//! The first owner.
+//! The first owner, and one more for who holds the data directory.
 use std::{
     fs, io,
     io::Write as _,
@@ -63,19 +63,7 @@ pub async fn owner(
     if !people.is_empty() {
         return Ok(None);
     }
-    let (principal, token) = (PrincipalId(Ulid::new()), TokenId(Ulid::new()));
-    let (clear, path) = (secret::token(), data.join(OWNER_TOKEN));
-    write_private(&path, &clear)
-        .map_err(|reason| BootstrapError::File { path: path.display().to_string(), reason })?;
-    let issued = IssuedToken { token, sha256: secret::digest(&clear)?, expires_at: None };
-    let access = decided::<Access, BootstrapError>(
-        [
-            AccessCommand::AddPrincipal { kind: PrincipalKind::Person, name_ref: None },
-            AccessCommand::GrantRole { role: Role::Owner },
-            AccessCommand::IssueToken(issued),
-        ],
-        now,
-    )?;
+    let (principal, path, access) = drafted(data, now)?;
     let taken =
         decided::<Name, BootstrapError>([NameCommand::Take { by: principal.to_string() }], now)?;
     let writes = vec![
@@ -96,6 +84,44 @@ pub async fn owner(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Make one more owner, for who has the data directory and no token that is heard: it was lost, or has
+/// expired. Gives the file.
+///
+/// # Errors
+/// [`BootstrapError`].
+pub async fn another_owner(
+    log: &EventLog,
+    data: &Path,
+    now: Timestamp,
+) -> Result<PathBuf, BootstrapError> {
+    let (principal, path, events) = drafted(data, now)?;
+    let stream = StreamId::new(Access::NAME, principal.to_string());
+    let meta = Meta::new(Actor::System, Ulid::new().to_string());
+    log.append(Commit::of(meta, vec![Write { stream, expected: 0, events }])).await?;
+    Ok(path)
+}
+
+/// A new owner, whose token is in its file and who is not in the log yet.
+fn drafted(
+    data: &Path,
+    now: Timestamp,
+) -> Result<(PrincipalId, PathBuf, Vec<NewEvent>), BootstrapError> {
+    let (principal, token) = (PrincipalId(Ulid::new()), TokenId(Ulid::new()));
+    let (clear, path) = (secret::token(), data.join(OWNER_TOKEN));
+    write_private(&path, &clear)
+        .map_err(|reason| BootstrapError::File { path: path.display().to_string(), reason })?;
+    let issued = IssuedToken { token, sha256: secret::digest(&clear)?, expires_at: None };
+    let events = decided::<Access, BootstrapError>(
+        [
+            AccessCommand::AddPrincipal { kind: PrincipalKind::Person, name_ref: None },
+            AccessCommand::GrantRole { role: Role::Owner },
+            AccessCommand::IssueToken(issued),
+        ],
+        now,
+    )?;
+    Ok((principal, path, events))
 }
 
 /// What a thing that does not exist yet answers to these commands.

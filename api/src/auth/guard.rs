@@ -39,6 +39,15 @@ impl Who {
     pub fn may(&self, needs: Needs) -> bool {
         self.roles.iter().any(|role| needs.satisfied_by(*role))
     }
+
+    /// Whether it would be let in now as it was then. The guard asks once per call, so whoever answers for
+    /// longer asks this from time to time: a token that was revoked must not read on.
+    ///
+    /// # Errors
+    /// 401 or 403.
+    pub fn still(&self, app: &App) -> Result<(), Problem> {
+        app.people.still_lets_in((self.principal, self.token), &self.roles, app.now())
+    }
 }
 
 impl From<Identity> for Who {

@@ -19,7 +19,7 @@ mod tokens;
 
 pub use self::{
     assertion::Assertions,
-    bootstrap::{BootstrapError, OWNER_TOKEN, owner},
+    bootstrap::{BootstrapError, OWNER_TOKEN, another_owner, owner},
     callers::{JobCall, Runner},
     follow::follow,
     guard::{Who, guard},

@@ -173,16 +173,49 @@ impl People {
         if !bool::from(kept.ct_eq(&hash)) {
             return Err(unknown());
         }
-        if access.revoked.contains(&id) {
-            let detail = format!("{id} was revoked; ask an owner for another token");
-            return Err(Problem::new(Code::TokenRevoked, detail));
-        }
-        if issued.expires_at.is_some_and(|end| end <= now) {
-            let detail = format!("{id} has expired; ask an owner for another token");
-            return Err(Problem::new(Code::TokenExpired, detail));
-        }
+        heard(access, id, now)?;
         Ok(Identity { principal, roles: access.roles.clone(), token: id })
     }
+
+    /// Whether who was let in would be let in now, with every role of then: for answers that last.
+    ///
+    /// # Errors
+    /// 401 when the token is heard no more, 403 when a role was taken away.
+    pub fn still_lets_in(
+        &self,
+        (principal, token): (PrincipalId, TokenId),
+        roles: &BTreeSet<Role>,
+        now: Timestamp,
+    ) -> Result<(), Problem> {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let known = tables.principals.get(&principal).ok_or_else(|| {
+            Problem::new(Code::TokenUnknown, "the token is not one of this server's")
+        })?;
+        heard(&known.access, token, now)?;
+        if known.access.roles.is_superset(roles) {
+            return Ok(());
+        }
+        Err(Problem::new(Code::Forbidden, "a role of this token was taken away; call again"))
+    }
+
+    /// Who may do everything, as far as is known here.
+    pub fn owners(&self) -> Vec<PrincipalId> {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let owners = tables.principals.iter();
+        owners.filter(|(_, k)| k.access.roles.contains(&Role::Owner)).map(|(id, _)| *id).collect()
+    }
+}
+
+/// 401 for a token that was revoked or has expired.
+fn heard(access: &Access, id: TokenId, now: Timestamp) -> Result<(), Problem> {
+    if access.hears(id, now) {
+        return Ok(());
+    }
+    let (code, what) = match access.revoked.contains(&id) {
+        true => (Code::TokenRevoked, "was revoked"),
+        false => (Code::TokenExpired, "has expired"),
+    };
+    Err(Problem::new(code, format!("{id} {what}; ask an owner for another token")))
 }
 
 impl Tables {
@@ -232,6 +265,13 @@ mod tests {
         let (people, principal, token, secret) = with_token(Some(now()));
         let before = now() - chrono::TimeDelta::seconds(1);
         let identity = people.identify(&secret, before).unwrap();
+        let still = |roles: &[Role], now| {
+            let roles = roles.iter().copied().collect();
+            people.still_lets_in((principal, token), &roles, now).map_err(|no| no.code)
+        };
+        assert_eq!(still(&[Role::Viewer], before), Ok(()));
+        assert_eq!(still(&[Role::Viewer], now()), Err(Code::TokenExpired));
+        assert_eq!(still(&[Role::Viewer, Role::Auditor], before), Err(Code::Forbidden));
         assert_eq!((identity.principal, identity.token), (principal, token));
         assert!(identity.roles.contains(&Role::Viewer));
         assert_eq!(people.identify(&secret, now()).unwrap_err().code, Code::TokenExpired);

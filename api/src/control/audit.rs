@@ -16,6 +16,7 @@ use schemas::control::audit::{
 };
 
 use crate::{
+    auth::Who,
     extract::Query,
     problem::{Answer, Code, Problem},
     state::App,
@@ -49,11 +50,13 @@ pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) ->
 pub async fn export(
     State(app): State<App>,
     Query(which): Query<EventsQuery>,
+    who: Who,
 ) -> Result<Response, Problem> {
     let wanted = records::Wanted::of(&app, &which).await?;
     let lines = async_stream::try_stream! {
         let mut after = wanted.after;
         while after < wanted.until {
+            who.still(&app).map_err(broken)?;
             let page = wanted.next(&app, after, PAGE).await.map_err(broken)?;
             let mut text = Vec::new();
             for event in &page.0 {

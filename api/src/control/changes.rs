@@ -3,39 +3,54 @@ use std::{convert::Infallible, time::Duration};
 
 use axum::{
     extract::State,
-    http::HeaderMap,
     response::sse::{Event, KeepAlive, Sse},
 };
 use event_log::Stored;
 use futures::Stream;
 use schemas::control::audit::{Changed, ChangesQuery};
 
-use crate::{extract::Query, problem::Problem, state::App};
+use crate::{
+    auth::Who,
+    extract::{LastEvent, Query},
+    problem::Problem,
+    state::App,
+};
 
 /// How many events are read at once when a listener is behind.
 const PAGE: u32 = 500;
+/// How often it is asked whether the listener may still listen, when nothing happens.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Proxies cut connections on which nothing moves.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// What happens, as it happens
 ///
-/// Each event's id is a position; `Last-Event-ID` goes on after it.
+/// Each event's id is a position; `Last-Event-ID` goes on after it. An `end` event whose data is a code says
+/// that the token is heard no more.
 #[utoipa::path(
-    get, path = "/v1/changes", tag = "audit", params(ChangesQuery),
+    get, path = "/v1/changes", tag = "audit",
+    params(
+        ChangesQuery,
+        ("Last-Event-ID" = Option<u64>, Header, description = "Go on after this position"),
+    ),
     responses((status = 200, body = Changed, content_type = "text/event-stream")),
 )]
 pub async fn changes(
     State(app): State<App>,
     Query(which): Query<ChangesQuery>,
-    headers: HeaderMap,
+    LastEvent(last): LastEvent,
+    who: Who,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let mut at: u64 = last.or(which.after).unwrap_or_else(|| app.engine.log().position());
     let mut positions = app.engine.log().positions();
     let events = async_stream::stream! {
         // At once, so that the listener knows that it listens.
         yield Ok(Event::default().comment("listening"));
         loop {
+            if let Err(refused) = who.still(&app) {
+                yield Ok(Event::default().event("end").data(refused.code.word()));
+                break;
+            }
             let Ok(page) = app.engine.log().read(at, PAGE).await else { break };
             for stored in &page {
                 at = stored.position;
@@ -52,6 +67,7 @@ pub async fn changes(
                         break;
                     }
                 }
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
                 () = app.stopping.cancelled() => break,
             }
         }

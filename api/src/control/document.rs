@@ -2,8 +2,9 @@
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
-        Components, ContentBuilder, OpenApi, PathItem, Ref, RefOr, ResponseBuilder,
-        path::Operation,
+        Components, ContentBuilder, Header, ObjectBuilder, OpenApi, PathItem, Ref, RefOr,
+        ResponseBuilder, Type,
+        path::{Operation, ParameterBuilder, ParameterIn},
         security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
     },
 };
@@ -19,7 +20,49 @@ pub fn finish(document: &mut OpenApi) {
     let mut more = Vec::new();
     Problem::schemas(&mut more);
     components.schemas.extend(more);
+    for item in document.paths.paths.values_mut() {
+        item.get.iter_mut().for_each(fresh);
+        let PathItem { put, post, delete, patch, .. } = item;
+        [put, post, delete, patch].into_iter().flatten().for_each(repeatable);
+    }
     document.paths.paths.values_mut().flat_map(operations).for_each(refusable);
+}
+
+/// What `fresh` reads of every read that has no query of its own.
+fn fresh(operation: &mut Operation) {
+    let parameters = operation.parameters.get_or_insert_default();
+    if parameters.iter().any(|one| one.parameter_in == ParameterIn::Query) {
+        return;
+    }
+    let position = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
+    parameters.push(
+        ParameterBuilder::new()
+            .name("min_position")
+            .parameter_in(ParameterIn::Query)
+            .description(Some("Wait (at most 5 s) until the answer includes this position."))
+            .schema(Some(position))
+            .build(),
+    );
+}
+
+/// What `once` reads of every change, and says of the answer. A stream is not kept and takes no key.
+fn repeatable(operation: &mut Operation) {
+    let Some(RefOr::T(answer)) = operation.responses.responses.get_mut("200") else { return };
+    if answer.content.contains_key("text/event-stream") {
+        return;
+    }
+    let mut replayed = Header::new(ObjectBuilder::new().schema_type(Type::Boolean).build());
+    replayed.description = Some("`true`: this is the answer of the first time".into());
+    answer.headers.insert("Idempotency-Replayed".into(), replayed);
+    let text = ObjectBuilder::new().schema_type(Type::String);
+    operation.parameters.get_or_insert_default().push(
+        ParameterBuilder::new()
+            .name("Idempotency-Key")
+            .parameter_in(ParameterIn::Header)
+            .description(Some("The same key again: done once, answered twice."))
+            .schema(Some(text.min_length(Some(1)).max_length(Some(128))))
+            .build(),
+    );
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {

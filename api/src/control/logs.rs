@@ -14,7 +14,8 @@ use projections::views::jobs;
 use schemas::control::jobs::{LogQuery, LogRecord};
 
 use crate::{
-    extract::{Path, Query},
+    auth::Who,
+    extract::{LastEvent, Path, Query},
     problem::{Code, Problem},
     state::App,
 };
@@ -25,14 +26,16 @@ const CHUNK: u64 = 1 << 20;
 /// The log of one attempt
 ///
 /// As NDJSON: all of it, the bytes of a `Range`, or the records after `since_n`. As
-/// `text/event-stream`: every record as it comes, until an `end` event; `Last-Event-ID` goes on after a
-/// record. The bytes are the same for everybody at every time.
+/// `text/event-stream`: every record as it comes, until an `end` event, whose data is `sealed`, or the code by which the token is
+/// heard no more; `Last-Event-ID` goes on after a record. The bytes are the same for everybody at every time.
 #[utoipa::path(
     get, path = "/v1/jobs/{job}/attempts/{attempt}/log", tag = "jobs",
     params(
         ("job" = String, Path, description = "The job's id"),
         ("attempt" = u32, Path, description = "1, 2, 3 …"),
         LogQuery,
+        ("Range" = Option<String>, Header, description = "`bytes=0-99`, `bytes=100-`, `bytes=-100`"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "Go on after this record"),
     ),
     responses(
         (status = 200, body = LogRecord, content_type = "application/x-ndjson"),
@@ -43,14 +46,15 @@ pub async fn log(
     State(app): State<App>,
     Path((job, attempt)): Path<(JobId, u32)>,
     Query(which): Query<LogQuery>,
+    LastEvent(last): LastEvent,
     headers: HeaderMap,
+    who: Who,
 ) -> Result<Response, Problem> {
     let execution = execution(&app, job, attempt).await?;
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if header("accept").is_some_and(|accept| accept.contains("text/event-stream")) {
-        let after = header("last-event-id").and_then(|id| id.parse().ok());
-        let after = after.or(which.since_n).unwrap_or(0);
-        return follow::follow(app, job, execution, after).await;
+        let after = last.or(which.since_n).unwrap_or(0);
+        return follow::follow(app, who, (job, execution), after).await;
     }
     let length = app.logs.length(execution).await?;
     let asked = match (header("range"), which.since_n) {

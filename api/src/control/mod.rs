@@ -1,11 +1,13 @@
 //! The Control API: one file per noun. A handler unpacks, tells a use case, answers.
 //!
 //! ```text
-//! guard (who, may they) ─▶ fresh (min_position) ─▶ once (Idempotency-Key) ─▶ handler ─▶ use case
-//!                                                                              └─▶ views ─▶ show
+//! guard (who, may they) ─▶ asked (no other parameter) ─▶ fresh (min_position) ─▶ once (Idempotency-Key)
+//!       └─▶ handler ─▶ use case
+//!                └─▶ views ─▶ show
 //! ```
 mod apps;
 mod ask;
+mod asked;
 mod audit;
 mod blobs;
 mod builds;
@@ -27,6 +29,7 @@ mod whoami;
 
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+pub use asked::{Asked, asked};
 pub use fresh::fresh;
 pub use once::once;
 

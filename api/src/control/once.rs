@@ -25,6 +25,7 @@ use tracing::Instrument as _;
 use super::BUNDLE_BYTES;
 use crate::{
     auth::Who,
+    extract::is_too_long,
     problem::{Code, Problem},
     state::App,
 };
@@ -54,8 +55,9 @@ pub async fn once(
     let Some(key) = key_of(&request)? else { return Ok(next.run(request).await) };
     let (mut parts, body) = request.into_parts();
     let limit = if route.as_str().ends_with("/sync") { BUNDLE_BYTES } else { BODY_BYTES };
-    let bytes = to_bytes(body, limit).await.map_err(|_| {
-        Problem::new(Code::TooLarge, format!("the body has more than {limit} bytes"))
+    let bytes = to_bytes(body, limit).await.map_err(|reason| match is_too_long(&reason) {
+        true => Problem::new(Code::TooLarge, format!("the body has more than {limit} bytes")),
+        false => Problem::new(Code::BadRequest, "the body ended early"),
     })?;
     let mut hash = Sha256::new();
     hash.update(format!("{} {}\n", parts.method, parts.uri));

@@ -19,7 +19,7 @@ use crate::{
         parked::{self, Progress as Reached},
         policies,
     },
-    extract::Path,
+    extract::{Path, Unrepeatable},
     problem::{Answer, Problem},
     state::App,
 };
@@ -73,6 +73,7 @@ async fn followed(app: &App) -> Result<Projection, Problem> {
 pub async fn rebuild(
     State(app): State<App>,
     Path(name): Path<String>,
+    _: Unrepeatable,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     known(&app, &name).await?;
     Ok(told(name, move |name, said| {
@@ -92,6 +93,7 @@ pub async fn rebuild(
 pub async fn verify(
     State(app): State<App>,
     Path(name): Path<String>,
+    _: Unrepeatable,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     known(&app, &name).await?;
     Ok(told(name, move |name, said| {

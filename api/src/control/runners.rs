@@ -1,11 +1,6 @@
 //! `/v1/runners`: the agents, and what the vendor may tell them.
 use axum::{Json, extract::State};
-use domain::{
-    enrolment::Purpose,
-    ids::RunnerId,
-    runner::{Runner as RunnerState, RunnerCommand, Side},
-};
-use futures::FutureExt as _;
+use domain::{enrolment::Purpose, ids::RunnerId};
 use projections::views::runners as views;
 use schemas::control::{Because, Done, Listing, Page, installs::EnrolmentIssued, runners::Runner};
 
@@ -19,7 +14,7 @@ use crate::{
     extract::{self, Path, Query},
     problem::{Answer, Problem},
     state::App,
-    usecases::enrolments,
+    usecases::{enrolments, runners},
 };
 
 /// Runners, in the order in which they enrolled
@@ -32,6 +27,7 @@ pub async fn list(State(app): State<App>, Query(part): Query<Listing>) -> Answer
     let rows = views::page(&app.pool, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.runner);
     let (mut look, mut items) = (Lookup::new(&app), Vec::new());
+    look.for_runners(&rows).await?;
     for row in &rows {
         items.extend(show::runner(&mut look, row).await?);
     }
@@ -67,23 +63,7 @@ pub async fn order(
     extract::Json(ask): extract::Json<Because>,
 ) -> Answer<Done> {
     let reason = optional(ask.reason)?;
-    let command = match verb.as_str() {
-        "disable" => {
-            RunnerCommand::Disable { by: Side::Vendor, reason: reason.unwrap_or_default() }
-        }
-        "enable" => RunnerCommand::Enable { by: Side::Vendor, reason },
-        "drain" => RunnerCommand::Drain { reason },
-        "resume" => RunnerCommand::Resume { reason },
-        "revoke" => RunnerCommand::Revoke { reason: reason.unwrap_or_default() },
-        other => return Err(Problem::not_found(format!("the order {other:?}"))),
-    };
-    let told = app.engine.transact(&call, move |unit| {
-        let command = command.clone();
-        async move { unit.tell::<RunnerState>(runner, command).await.map(drop) }.boxed()
-    });
-    let told = told.await?;
-    app.people.caught_up(told.position).await;
-    Ok(Json(done(&told)))
+    Ok(Json(done(&runners::order(&app, &call, runner, &verb, reason).await?)))
 }
 
 /// An enrolment token for one more build runner

@@ -1,42 +1,48 @@
 //! `/v1/tokens`: who may do what.
 use axum::{Json, extract::State};
 use chrono::TimeDelta;
-use domain::{
-    access::{Access, AccessCommand, IssuedToken, PrincipalKind, Role},
-    ids::{PrincipalId, TokenId},
-};
-use futures::FutureExt as _;
-use projections::views::{principals, tokens};
+use domain::{access::Role, decider::Timestamp, ids::TokenId};
+use projections::views::{principals::Principals, tokens};
 use schemas::control::{
-    Done, Page,
+    Done, Listing, Page,
     tokens::{self as wire, CreateToken, Token, TokenCreated},
 };
-use ulid::Ulid;
 
-use super::ask::{Ask, done, field};
+use super::{
+    ask::{Ask, done, field},
+    part::Part,
+};
 use crate::{
-    auth::secret,
-    extract::{self, Path},
-    problem::{Answer, Problem},
+    extract::{self, Path, Query},
+    problem::Answer,
     state::App,
+    usecases::access,
 };
 
-/// All tokens
+/// All tokens, in the order in which they were made
 #[utoipa::path(
-    get, path = "/v1/tokens", tag = "access",
+    get, path = "/v1/tokens", tag = "access", params(Listing),
     responses((status = 200, body = Page<Token>)),
 )]
-pub async fn list(State(app): State<App>) -> Answer<Page<Token>> {
-    let principals = principals::all(&app.pool).await?;
-    let roles = |principal: PrincipalId| {
-        let of = principals.iter().find(|row| row.principal == principal);
-        of.map(|row| row.roles.iter().map(|role| role.as_str().to_owned()).collect())
-    };
+pub async fn list(State(app): State<App>, Query(part): Query<Listing>) -> Answer<Page<Token>> {
+    let part = Part::of(part.limit, part.cursor)?;
+    let rows = tokens::page(&app.pool, part.after, part.rows()).await?;
+    let (rows, next) = part.cut(rows, |row| row.token);
+    let holders = rows.iter().map(|row| row.principal.to_string()).collect();
+    let holders = projections::many::<Principals>(&app.pool, holders).await?;
     let now = app.now();
-    let token = |row: tokens::Row| Token {
+    let shown = |row: &tokens::Row| {
+        let roles = holders.get(&row.principal.to_string()).map(|holder| &holder.roles);
+        token(row, roles.into_iter().flatten(), now)
+    };
+    Ok(Json(Page { items: rows.iter().map(shown).collect(), next }))
+}
+
+fn token<'r>(row: &tokens::Row, roles: impl Iterator<Item = &'r Role>, now: Timestamp) -> Token {
+    Token {
         id: row.token,
         principal: row.principal,
-        roles: roles(row.principal).unwrap_or_default(),
+        roles: roles.map(|role| role.as_str().to_owned()).collect(),
         state: match (row.revoked, row.is_heard(now)) {
             (true, _) => "revoked",
             (false, false) => "expired",
@@ -45,8 +51,7 @@ pub async fn list(State(app): State<App>) -> Answer<Page<Token>> {
         .into(),
         issued_at: row.issued_at,
         expires_at: row.expires_at,
-    };
-    Ok(Json(Page::whole(tokens::all(&app.pool, None).await?.into_iter().map(token).collect())))
+    }
 }
 
 /// Make a principal with one role, and a token for it
@@ -61,32 +66,17 @@ pub async fn create(
     Ask { call, .. }: Ask,
     extract::Json(ask): extract::Json<CreateToken>,
 ) -> Answer<TokenCreated> {
-    let expires_at = match ask.expires_in_s {
+    let lives = match ask.expires_in_s {
         Some(seconds) => {
             let lives = i64::try_from(seconds).ok().and_then(TimeDelta::try_seconds);
-            let end = lives.and_then(|lives| app.now().checked_add_signed(lives));
-            Some(end.ok_or_else(|| field("expires_in_s", "is too long", "leave it out"))?)
+            Some(lives.ok_or_else(|| field("expires_in_s", "is too long", "leave it out"))?)
         }
         None => None,
     };
-    let (principal, id) = (PrincipalId(Ulid::new()), TokenId(Ulid::new()));
-    let clear = secret::token();
-    let sha256 = secret::digest(&clear).map_err(Problem::internal)?;
-    let issued = IssuedToken { token: id, sha256, expires_at };
-    let role = role(ask.role);
-    let made = app.engine.transact(&call, move |unit| {
-        let issued = issued.clone();
-        async move {
-            let add = AccessCommand::AddPrincipal { kind: PrincipalKind::Service, name_ref: None };
-            unit.tell::<Access>(principal, add).await?;
-            unit.tell::<Access>(principal, AccessCommand::GrantRole { role }).await?;
-            unit.tell::<Access>(principal, AccessCommand::IssueToken(issued)).await.map(drop)
-        }
-        .boxed()
-    });
-    let position = made.await?.position;
-    app.people.caught_up(position).await;
-    Ok(Json(TokenCreated { id, principal, token: Some(clear), expires_at, position }))
+    let made = access::create(&app, &call, role(ask.role), lives).await?;
+    let access::Made { principal, token: id, clear, expires_at } = made.answer;
+    let (token, position) = (Some(clear), made.position);
+    Ok(Json(TokenCreated { id, principal, token, expires_at, position }))
 }
 
 fn role(asked: wire::Role) -> Role {
@@ -99,6 +89,8 @@ fn role(asked: wire::Role) -> Role {
 }
 
 /// Make a token useless, at once
+///
+/// The last one by which an owner is heard is refused with 409.
 #[utoipa::path(
     delete, path = "/v1/tokens/{token}", tag = "access",
     params(("token" = String, Path, description = "The token's id, not the token")),
@@ -109,13 +101,5 @@ pub async fn revoke(
     Path(token): Path<TokenId>,
     Ask { call, .. }: Ask,
 ) -> Answer<Done> {
-    let of = tokens::token(&app.pool, token).await?;
-    let principal = of.ok_or_else(|| Problem::not_found(token))?.principal;
-    let told = app.engine.transact(&call, move |unit| {
-        let revoke = AccessCommand::RevokeToken { token };
-        async move { unit.tell::<Access>(principal, revoke).await.map(drop) }.boxed()
-    });
-    let told = told.await?;
-    app.people.caught_up(told.position).await;
-    Ok(Json(done(&told)))
+    Ok(Json(done(&access::revoke(&app, &call, token).await?)))
 }

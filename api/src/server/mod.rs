@@ -128,6 +128,9 @@ impl Server {
         };
         let views = Projections::start(&log).await?;
         let owner = auth::owner(&log, &people, &options.data, clock()).await?;
+        if owner.is_none() && options.new_owner_token {
+            auth::another_owner(&log, &options.data, clock()).await?;
+        }
         let config = options.config(&control, &runner)?;
         let tokens = Tokens::new(keys.tokens(), log.log_id());
         let ready = Ready::of(&config, &keys, &log, owner);

@@ -36,6 +36,8 @@ pub struct Options {
     pub behind_proxy: bool,
     /// The most bytes of one blob of an artifact.
     pub max_blob_bytes: u64,
+    /// Make one more owner and write their token into the data directory.
+    pub new_owner_token: bool,
 }
 
 /// Which doors speak TLS when there is a certificate.

@@ -24,6 +24,7 @@ pub struct Started {
     pub server: Server,
     pub data: tempfile::TempDir,
     pub http: reqwest::Client,
+    pub database: String,
 }
 
 /// A job that an execution has, and its token.
@@ -39,7 +40,7 @@ impl Started {
         let data = tempfile::tempdir().unwrap();
         let database = testing::fresh_database().await.unwrap();
         let server = Server::start(options(data.path(), &database.url)).await.unwrap();
-        Started { server, data, http: client() }
+        Started { server, data, http: client(), database: database.url }
     }
 
     pub fn app(&self) -> &App {
@@ -105,6 +106,7 @@ pub fn options(data: &Path, database: &str) -> Options {
         tls_for: TlsFor::Both,
         behind_proxy: false,
         max_blob_bytes: 1024 * 1024,
+        new_owner_token: false,
     }
 }
 

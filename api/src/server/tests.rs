@@ -216,3 +216,20 @@ async fn an_approval_that_nobody_gave_in_time_expires_by_the_clock() {
     assert_eq!((&over.steps[0].state, over.outcome), (&expired, Some(Outcome::Denied)));
     server.stop().await;
 }
+
+#[tokio::test]
+async fn who_has_the_data_directory_can_become_an_owner_again() {
+    let started = Started::new().await;
+    let (lost, database) = (started.owner_token(), started.database.clone());
+    started.server.stop().await;
+    let again = Options { new_owner_token: true, ..options(started.data.path(), &database) };
+    let server = Server::start(again).await.unwrap();
+    assert!(!server.ready.first_start);
+    let token = std::fs::read_to_string(server.ready.owner_token_file.as_ref().unwrap()).unwrap();
+    assert_ne!(token.trim(), lost);
+    let tokens = format!("{}/v1/tokens", server.ready.control);
+    let ask = client().get(&tokens).bearer_auth(token.trim()).send().await.unwrap();
+    let all: Value = ask.json().await.unwrap();
+    assert_eq!(all["items"].as_array().unwrap().len(), 2, "{all}");
+    server.stop().await;
+}

@@ -1,9 +1,11 @@
 //! What can be done: load, tell, save. Handlers and policies call these and nothing else writes.
+pub mod access;
 pub mod apps;
 pub mod builds;
 pub mod enrolments;
 pub mod installs;
 pub mod jobs;
 pub mod rebuild;
+pub mod runners;
 pub mod runs;
 pub mod steps;

@@ -58,6 +58,7 @@ pub async fn measure(database: &Database, data: &Path, ask: Ask) -> Claims {
         tls_for: TlsFor::Both,
         behind_proxy: false,
         max_blob_bytes: 1 << 20,
+        new_owner_token: false,
     };
     let server = Server::start(options).await.unwrap();
     let app = server.app.clone();

@@ -63,6 +63,18 @@ impl Access {
     pub fn token(&self, id: TokenId) -> Option<&IssuedToken> {
         self.tokens.iter().find(|token| token.token == id)
     }
+
+    /// Whether this token is heard at this moment.
+    pub fn hears(&self, id: TokenId, now: Timestamp) -> bool {
+        !self.revoked.contains(&id)
+            && self.token(id).is_some_and(|token| token.expires_at.is_none_or(|end| now < end))
+    }
+
+    /// Whether it may do everything by a token that is heard at this moment; one token does not count.
+    pub fn owns_without(&self, token: TokenId, now: Timestamp) -> bool {
+        let mut others = self.tokens.iter().filter(|other| other.token != token);
+        self.roles.contains(&Role::Owner) && others.any(|other| self.hears(other.token, now))
+    }
 }
 
 impl Role {

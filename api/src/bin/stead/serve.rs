@@ -51,6 +51,10 @@ pub struct Common {
     /// The most bytes of one file of an artifact
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub max_blob_bytes: u64,
+    /// Make one more owner at this start and write their token to owner.token in the data directory:
+    /// when no token of an owner is left
+    #[arg(long)]
+    pub new_owner_token: bool,
     /// File to write, as JSON, when the server takes calls
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
@@ -141,6 +145,7 @@ impl Common {
             },
             behind_proxy: self.behind_proxy,
             max_blob_bytes: self.max_blob_bytes,
+            new_owner_token: self.new_owner_token,
         }
     }
 

@@ -13,7 +13,7 @@ use domain::{
 use serde::Deserialize;
 
 use super::CHUNK;
-use crate::{problem::Problem, state::App};
+use crate::{auth::Who, problem::Problem, state::App};
 
 /// How often it is asked whether the log is sealed, when nothing comes.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -48,8 +48,8 @@ pub async fn offset_after(app: &App, execution: ExecutionId, n: u64) -> Result<u
 /// Every record after number `after`, as it comes.
 pub async fn follow(
     app: App,
-    job: JobId,
-    execution: ExecutionId,
+    who: Who,
+    (job, execution): (JobId, ExecutionId),
     after: u64,
 ) -> Result<Response, Problem> {
     let mut have = app.logs.follow(execution);
@@ -59,6 +59,10 @@ pub async fn follow(
         let _tailed = tailed;
         let mut lines = Lines::default();
         loop {
+            if let Err(refused) = who.still(&app) {
+                yield Ok::<_, Infallible>(Event::default().event("end").data(refused.code.word()));
+                break;
+            }
             // The seal first, the length then: what came before the seal is read before the end.
             let sealed = sealed(&app, job, execution).await;
             let Ok(length) = app.logs.length(execution).await else { break };
@@ -73,7 +77,7 @@ pub async fn follow(
                 while let Some((n, line)) = lines.next() {
                     let text = String::from_utf8_lossy(&line).into_owned();
                     let event = Event::default().id(n.to_string()).event("record");
-                    yield Ok::<_, Infallible>(event.data(text));
+                    yield Ok(event.data(text));
                 }
             }
             if sealed {

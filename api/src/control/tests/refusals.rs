@@ -1,15 +1,20 @@
 //! What is refused, with which word, and that it changes nothing.
-use std::io::Read as _;
+use std::{io::Read as _, time::Duration};
 
+use futures::StreamExt as _;
 use schemas::control::{
     Listing,
+    audit::ChangesQuery,
     installs::UpdateInstall,
     tokens::{CreateToken, Role},
 };
 use serde_json::{Value, json};
 
 use super::{bundle, client, new_install, owner, refused, somebody, with_install};
-use crate::server::testing::Started;
+use crate::{
+    client::{Client, server_events},
+    server::testing::Started,
+};
 
 #[tokio::test]
 async fn each_role_may_do_its_part_and_nothing_else() {
@@ -43,6 +48,39 @@ async fn a_token_is_useless_from_its_revocation_on() {
     assert_eq!(refused(client(&started, "stead_nothing").whoami().await).1, "token_unknown");
     let states: Vec<_> = owner.tokens(&Listing::default()).await.unwrap().items;
     assert!(states.iter().any(|token| token.id == made.id && token.state == "revoked"));
+}
+
+#[tokio::test]
+async fn what_is_open_ends_when_its_token_is_revoked() {
+    let started = Started::new().await;
+    let owner = owner(&started);
+    let ask = CreateToken { role: Role::Viewer, expires_in_s: None };
+    let made = owner.create_token(&ask).await.unwrap();
+    let viewer = client(&started, &made.token.unwrap());
+    let changes = server_events(viewer.changes(&ChangesQuery::default()).await.unwrap());
+    owner.revoke_token(made.id).await.unwrap();
+    let last = changes.map(Result::unwrap).fold(None, async |_, event| Some(event));
+    let last = tokio::time::timeout(Duration::from_secs(20), last).await.unwrap().unwrap();
+    assert_eq!((last.event.as_str(), last.data.as_str()), ("end", "token_revoked"));
+}
+
+#[tokio::test]
+async fn the_last_token_of_an_owner_is_not_revoked() {
+    let started = Started::new().await;
+    let first = owner(&started);
+    let list = async |who: &Client| who.tokens(&Listing::default()).await.unwrap().items;
+    let id = list(&first).await[0].id;
+    assert_eq!(refused(first.revoke_token(id).await), (409, "refused".into()));
+    let ask = CreateToken { role: Role::Owner, expires_in_s: None };
+    let made = first.create_token(&ask).await.unwrap();
+    let second = client(&started, &made.token.unwrap());
+    // Both at once: one of them is left.
+    let both = tokio::join!(first.revoke_token(made.id), second.revoke_token(id));
+    let refusals = [both.0, both.1].into_iter().filter(|said| said.is_err()).count();
+    assert_eq!(refusals, 1);
+    let left = if first.whoami().await.is_ok() { &first } else { &second };
+    let active = list(left).await.into_iter().filter(|token| token.state == "active");
+    assert_eq!(active.count(), 1);
 }
 
 #[tokio::test]
@@ -93,13 +131,28 @@ async fn what_cannot_be_read_is_refused_with_its_place() {
         ("/v1/runs/ins_01ARZ3NDEKTSV4RRFFQ69G5FAV", 404, "not_found"),
         ("/v1/apps/shop/diff?from=1&to=7", 404, "not_found"),
         ("/v1/nothing", 404, "not_found"),
+        ("/v1/installs/%00", 400, "bad_request"),
+        ("/v1/runs?state=a%00b", 400, "bad_request"),
+        ("/v1/whoami?colour=red", 400, "bad_request"),
+        ("/v1/installs/acme?stat=x", 400, "bad_request"),
+        ("/v1/tokens?cursor=x", 400, "bad_cursor"),
+        ("/v1/whoami?min_position=1", 200, ""),
     ] {
         let ask = started.http.get(started.control(path)).bearer_auth(started.owner_token());
         let answer = ask.send().await.unwrap();
         let found = answer.status().as_u16();
         let problem: Value = answer.json().await.unwrap();
-        assert_eq!((found, &problem["code"]), (status, &json!(code)), "{path}: {problem}");
+        let word = problem["code"].as_str().unwrap_or_default();
+        assert_eq!((found, word), (status, code), "{path}: {problem}");
     }
+    let nul = json!({"app": "sh\0p", "name": "beta", "inputs": {}});
+    assert_eq!(post(&started, "/v1/installs", &nul).await.0, 400);
+    let ask = started.http.get(started.control("/v1/changes")).bearer_auth(started.owner_token());
+    let answer = ask.header("last-event-id", "yesterday").send().await.unwrap();
+    assert_eq!(answer.status(), 400);
+    let verify = started.http.post(started.control("/v1/projections/apps/verify"));
+    let verify = verify.bearer_auth(started.owner_token()).header("idempotency-key", "once");
+    assert_eq!(verify.send().await.unwrap().status(), 400);
     assert_eq!(refused(owner.sync("shop", "not zstd".into(), false).await).0, 422);
     let not_tar = zstd::encode_all(&b"not a tar"[..], 1).unwrap();
     assert_eq!(refused(owner.sync("shop", not_tar.into(), false).await).0, 422);

@@ -86,9 +86,11 @@ async fn follow(
                 let events = server_events(answer);
                 pin_mut!(events);
                 while let Some(Ok(event)) = events.next().await {
-                    match event.event.as_str() {
-                        "end" => return Ok(()),
-                        _ => printer.record(&event.data)?,
+                    match (event.event.as_str(), event.data.as_str()) {
+                        ("end", "sealed") => return Ok(()),
+                        // The token is heard no more: the next call says so.
+                        ("end", _) => break,
+                        (_, record) => printer.record(record)?,
                     }
                 }
             }

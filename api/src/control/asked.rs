@@ -1,0 +1,77 @@
+//! A query parameter that the document does not name is refused, on every route: who misspells a filter
+//! must not be answered without it.
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use axum::{
+    extract::{MatchedPath, Request, State},
+    http::Method,
+    middleware::Next,
+    response::Response,
+};
+use utoipa::openapi::{
+    OpenApi,
+    path::{Operation, ParameterIn},
+};
+
+use crate::problem::{Code, Problem};
+
+/// What each operation may be asked in its query.
+#[derive(Clone)]
+pub struct Asked(Arc<HashMap<(Method, String), BTreeSet<String>>>);
+
+impl Asked {
+    /// As the document has it.
+    pub fn of(document: &OpenApi) -> Asked {
+        let operations = document.paths.paths.iter().flat_map(|(path, item)| {
+            let of = |method: Method, operation: &Option<Operation>| {
+                Some(((method, path.clone()), named(operation.as_ref()?)))
+            };
+            let all = [
+                of(Method::GET, &item.get),
+                of(Method::PUT, &item.put),
+                of(Method::POST, &item.post),
+                of(Method::DELETE, &item.delete),
+                of(Method::PATCH, &item.patch),
+            ];
+            all.into_iter().flatten()
+        });
+        Asked(Arc::new(operations.collect()))
+    }
+
+    fn takes(&self, method: &Method, route: &str) -> Option<&BTreeSet<String>> {
+        // HEAD is GET without the body.
+        let method = if method == Method::HEAD { Method::GET } else { method.clone() };
+        self.0.get(&(method, route.to_owned()))
+    }
+}
+
+fn named(operation: &Operation) -> BTreeSet<String> {
+    let all = operation.parameters.iter().flatten();
+    let query = all.filter(|one| one.parameter_in == ParameterIn::Query);
+    query.map(|one| one.name.clone()).collect()
+}
+
+/// Refuses what nobody reads.
+pub async fn asked(
+    State(asked): State<Asked>,
+    route: MatchedPath,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    if let Some(taken) = asked.takes(request.method(), route.as_str()) {
+        let query = request.uri().query().unwrap_or_default();
+        let names = query.split('&').filter_map(|pair| pair.split('=').next());
+        if let Some(name) = names.filter(|name| !name.is_empty()).find(|n| !taken.contains(*n)) {
+            let taken = match taken.is_empty() {
+                true => "none".to_owned(),
+                false => taken.iter().cloned().collect::<Vec<_>>().join(", "),
+            };
+            let detail = format!("this call takes no query parameter {name:?}; it takes {taken}");
+            return Err(Problem::new(Code::BadRequest, detail));
+        }
+    }
+    Ok(next.run(request).await)
+}

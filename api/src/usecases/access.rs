@@ -1,0 +1,110 @@
+//! Who may do what: principals, their roles and tokens.
+use chrono::TimeDelta;
+use domain::{
+    access::{Access, AccessCommand, IssuedToken, PrincipalKind, Role},
+    decider::Timestamp,
+    ids::{PrincipalId, TokenId},
+};
+use futures::FutureExt as _;
+use projections::views::tokens;
+use ulid::Ulid;
+
+use crate::{
+    auth::secret,
+    execute::{Call, Done, Unit},
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// A token that was just made. Its text is shown once and kept nowhere.
+#[derive(Debug, Clone)]
+pub struct Made {
+    /// For whom it speaks.
+    pub principal: PrincipalId,
+    /// Names it.
+    pub token: TokenId,
+    /// The secret.
+    pub clear: String,
+    /// After this moment it is heard no more.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Make a service with one role, and a token for it. It is heard from the next call on.
+pub async fn create(
+    app: &App,
+    call: &Call,
+    role: Role,
+    lives: Option<TimeDelta>,
+) -> Result<Done<Made>, Problem> {
+    let (principal, token) = (PrincipalId(Ulid::new()), TokenId(Ulid::new()));
+    let clear = secret::token();
+    let sha256 = secret::digest(&clear).map_err(Problem::internal)?;
+    let expires_at = match lives {
+        Some(lives) => Some(app.now().checked_add_signed(lives).ok_or_else(too_long)?),
+        None => None,
+    };
+    let issued = IssuedToken { token, sha256, expires_at };
+    let made = app.engine.transact(call, move |unit| {
+        let issued = issued.clone();
+        async move {
+            let add = AccessCommand::AddPrincipal { kind: PrincipalKind::Service, name_ref: None };
+            unit.tell::<Access>(principal, add).await?;
+            unit.tell::<Access>(principal, AccessCommand::GrantRole { role }).await?;
+            unit.tell::<Access>(principal, AccessCommand::IssueToken(issued)).await.map(drop)
+        }
+        .boxed()
+    });
+    let Done { position, events, .. } = made.await?;
+    app.people.caught_up(position).await;
+    let answer = Made { principal, token, clear, expires_at };
+    Ok(Done { answer, position, events })
+}
+
+fn too_long() -> Problem {
+    Problem::new(Code::Invalid, "the token would live longer than time is counted")
+}
+
+/// Make a token useless, from the next call on. The last one of an owner stays.
+pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, Problem> {
+    let of = tokens::token(&app.pool, token).await?;
+    let principal = of.ok_or_else(|| Problem::not_found(token))?.principal;
+    let owners = app.people.owners();
+    let told = app.engine.transact(call, move |unit| {
+        let (owners, revoke) = (owners.clone(), AccessCommand::RevokeToken { token });
+        async move {
+            if is_last_of_an_owner(unit, (principal, token), &owners).await? {
+                let detail = "this is the only token by which an owner is heard; make another one \
+                              first: `stead tokens create --role owner`";
+                return Err(Problem::new(Code::Refused, detail));
+            }
+            unit.tell::<Access>(principal, revoke).await.map(drop)
+        }
+        .boxed()
+    });
+    let told = told.await?;
+    app.people.caught_up(told.position).await;
+    Ok(told)
+}
+
+/// Whether nobody could change anything any more without this token. What is read is guarded: of two owners
+/// who revoke each other at once, one is refused.
+async fn is_last_of_an_owner(
+    unit: &mut Unit,
+    (principal, token): (PrincipalId, TokenId),
+    owners: &[PrincipalId],
+) -> Result<bool, Problem> {
+    let now = unit.now();
+    let access = unit.load::<Access>(principal).await?;
+    if !access.roles.contains(&Role::Owner) || !access.hears(token, now) {
+        return Ok(false);
+    }
+    if access.owns_without(token, now) {
+        return Ok(false);
+    }
+    for other in owners.iter().filter(|other| **other != principal) {
+        if unit.load::<Access>(other).await?.owns_without(token, now) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
