@@ -119,7 +119,8 @@ CREATE TABLE stead.runner_session (
     server_epoch bigint NOT NULL,
     boot_id text NOT NULL,
     journal_id text NOT NULL,
-    opened_at timestamp with time zone NOT NULL
+    opened_at timestamp with time zone NOT NULL,
+    former_journal_id text
 )
 WITH (fillfactor='70');
 CREATE TABLE stead.view_apps (

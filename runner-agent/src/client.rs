@@ -15,7 +15,10 @@ use reqwest::{
     Method, StatusCode,
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
 };
-use schemas::problem::Problem;
+use schemas::{
+    problem::Problem,
+    runner::{EXECUTION, SessionOpened},
+};
 use serde::{Serialize, de::DeserializeOwned};
 use tracing::{debug, warn};
 
@@ -112,6 +115,11 @@ impl Ask {
         Ask { cap: IDLE_CAP, ..self }
     }
 
+    /// Whether it belongs to an execution, and so to no session.
+    fn outlives(&self) -> bool {
+        self.with_token && self.headers.contains_key(EXECUTION)
+    }
+
     /// Before there is a token.
     pub fn without_token(self) -> Self {
         Ask { with_token: false, ..self }
@@ -173,9 +181,27 @@ impl Client {
         ask: &Ask,
         backoff: &mut Backoff,
     ) -> Result<Answer<T>, Refused> {
+        self.try_until_clear(|| Ok(ask.clone()), backoff).await
+    }
+
+    /// The same for what is signed and good for a minute only: it is made anew for each try.
+    pub async fn send_anew<T: DeserializeOwned>(
+        &self,
+        make: impl Fn() -> anyhow::Result<Ask>,
+    ) -> Result<Answer<T>, Refused> {
+        let cap = make().map_err(|error| token::ours(&error))?.cap;
+        self.try_until_clear(make, &mut Backoff::new(cap)).await
+    }
+
+    async fn try_until_clear<T: DeserializeOwned>(
+        &self,
+        make: impl Fn() -> anyhow::Result<Ask>,
+        backoff: &mut Backoff,
+    ) -> Result<Answer<T>, Refused> {
+        let mut ask = make().map_err(|error| token::ours(&error))?;
         let mut token_renewed = false;
         loop {
-            let unclear = match self.once(ask).await {
+            let unclear = match self.once(&ask).await {
                 Ok(reply) => match answer::read::<T>(reply) {
                     answer::Read::Clear(answer) => {
                         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
@@ -187,6 +213,12 @@ impl Client {
                         token_renewed = true;
                         self.forget_token(&refused).await;
                         continue;
+                    }
+                    // The token was a former session's. What belongs to an execution outlives sessions:
+                    // either ours is being opened anew, or another agent has our identity, and then
+                    // the next poll says so and this process ends.
+                    answer::Read::Refused(refused) if refused.is_superseded() && ask.outlives() => {
+                        answer::Unclear { why: refused.to_string(), after: None }
                     }
                     answer::Read::Refused(refused) => return Err(refused),
                     answer::Read::Unclear(unclear) => unclear,
@@ -202,11 +234,19 @@ impl Client {
                 debug!(%method, %path, %why, "No clear answer from the server, again in {pause:?}");
             }
             tokio::time::sleep(pause).await;
+            ask = make().map_err(|error| token::ours(&error))?;
+        }
+    }
+
+    /// A session is open, and this is its first token.
+    pub async fn opened(&self, opened: &SessionOpened) {
+        if let Some(tokens) = &self.tokens {
+            tokens.opened(opened).await;
         }
     }
 
     /// A refusal may say what time it is.
-    fn correct_clock(&self, refused: &Refused) {
+    pub fn correct_clock(&self, refused: &Refused) {
         let said = refused.problem.more.get("server_time").and_then(|time| time.as_str());
         if let Some(Ok(time)) = said.map(str::parse) {
             crate::host::server_said(time);

@@ -110,7 +110,8 @@ pub async fn enrol(data: &Data, keys: &Keys, ask: &Invitation) -> anyhow::Result
 /// Take a newer list, if a manifest key that we have signed it.
 pub async fn renew_keys(data: &Data, client: &Client, held: &KeyList) -> anyhow::Result<KeyList> {
     let envelope = fetch_keys(client).await?;
-    let signers = witness::of(held, KeyUse::Manifests);
+    // A key whose time is over vouches for nothing any more.
+    let signers = witness::of(held, KeyUse::Manifests, host::server_now());
     let bytes = dsse::verify_as(KEYS_TYPE, &envelope, &signers)?;
     let list: KeyList = serde_json::from_slice(&bytes)?;
     if list.log_id != held.log_id || list.issued_at < held.issued_at {
@@ -133,7 +134,7 @@ fn invited_by(envelope: &Envelope, expected: &str) -> anyhow::Result<KeyList> {
     let unproven = dsse_payload(envelope)?;
     let list: KeyList = serde_json::from_slice(&unproven).context("reading the server's keys")?;
     let is_expected = |key: &&[u8; 32]| fingerprint(key).trim_start_matches("sha256:") == expected;
-    let keys = list.of(KeyUse::Manifests);
+    let keys = list.of(KeyUse::Manifests, list.issued_at);
     let Some(key) = keys.iter().find(is_expected) else {
         bail!("the server does not have the key that --server-key names: this is another server");
     };

@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-use domain::ids::{ExecutionId, JobId};
+use domain::ids::{ExecutionId, JobId, SessionId};
 use schemas::{
     keys::KeyList,
     runner::{JobKind, LogSettings, RunnerMode, Running, SessionOpened},
@@ -90,6 +90,8 @@ pub struct Agent {
 /// What changes while an agent runs.
 pub(crate) struct State {
     pub session: Option<SessionOpened>,
+    /// The name of the session that is being opened, until it is open.
+    pub opening: Option<SessionId>,
     pub server_keys: KeyList,
     pub running: BTreeMap<JobId, Attended>,
     pub acks: Vec<String>,
@@ -122,6 +124,7 @@ impl Agent {
     ) -> std::io::Result<Arc<Self>> {
         let state = State {
             session: None,
+            opening: None,
             server_keys,
             running: BTreeMap::new(),
             acks: Vec::new(),

@@ -6,6 +6,7 @@
 //! ```
 use std::{fs, io, path::PathBuf};
 
+use chrono::{DateTime, Utc};
 use domain::{digest::Digest, ids::RunnerId};
 use ed25519_dalek::VerifyingKey;
 use proof::{Hash, checkpoint::Checkpoint, dsse, tree};
@@ -83,11 +84,11 @@ impl Witness {
         claimed: &Claimed,
         expected: &Expected,
         keys: &KeyList,
-        now: chrono::DateTime<chrono::Utc>,
+        now: DateTime<Utc>,
     ) -> Result<Verified, Refusal> {
-        let verified = signed(claimed, keys)?;
+        let verified = signed(claimed, keys, now)?;
         fits(&verified, claimed, expected, now)?;
-        let checkpoint = Checkpoint::open(&claimed.checkpoint, &of(keys, KeyUse::Checkpoints))
+        let checkpoint = Checkpoint::open(&claimed.checkpoint, &of(keys, KeyUse::Checkpoints, now))
             .map_err(|error| no("checkpoint", error))?;
         if checkpoint.log_id != expected.log_id {
             return Err(no("checkpoint", "it is of another log"));
@@ -96,7 +97,11 @@ impl Witness {
             return Err(no("fence", "grant and checkpoint are of different epochs"));
         }
         included(&claimed.inclusion, &checkpoint, &verified.grant)?;
-        self.follows(&checkpoint, claimed.consistency.as_ref(), keys)?;
+        self.follows(
+            &checkpoint,
+            claimed.consistency.as_ref(),
+            &of(keys, KeyUse::Checkpoints, now),
+        )?;
         data::replace(&self.note, claimed.checkpoint.as_bytes())
             .map_err(|error| no("checkpoint", format!("it cannot be kept: {error}")))?;
         Ok(verified)
@@ -107,13 +112,13 @@ impl Witness {
         &self,
         new: &Checkpoint,
         proof: Option<&Consistency>,
-        keys: &KeyList,
+        keys: &[VerifyingKey],
     ) -> Result<(), Refusal> {
         let last = self.last().map_err(|error| no("checkpoint", error))?;
         let Some(last) = last else { return Ok(()) };
         // Our own note is checked like a stranger's: its key may be gone from the list, so only its text counts
         // when the list has moved on.
-        let last = Checkpoint::open(&last, &of(keys, KeyUse::Checkpoints))
+        let last = Checkpoint::open(&last, keys)
             .or_else(|_| Checkpoint::read_unverified(&last))
             .map_err(|error| no("checkpoint", format!("the kept one: {error}")))?;
         if new.epoch < last.epoch {
@@ -143,9 +148,9 @@ impl Witness {
     }
 }
 
-/// The keys of one use.
-pub fn of(keys: &KeyList, usage: KeyUse) -> Vec<VerifyingKey> {
-    keys.of(usage).iter().filter_map(|key| VerifyingKey::from_bytes(key).ok()).collect()
+/// The keys of one use that are good at this moment of the server's clock.
+pub fn of(keys: &KeyList, usage: KeyUse, at: DateTime<Utc>) -> Vec<VerifyingKey> {
+    keys.of(usage, at).iter().filter_map(|key| VerifyingKey::from_bytes(key).ok()).collect()
 }
 
 fn no(rule: &str, why: impl ToString) -> Refusal {
@@ -153,8 +158,8 @@ fn no(rule: &str, why: impl ToString) -> Refusal {
 }
 
 /// Open both envelopes; what they hold is read from the signed bytes.
-fn signed(claimed: &Claimed, keys: &KeyList) -> Result<Verified, Refusal> {
-    let signers = of(keys, KeyUse::Manifests);
+fn signed(claimed: &Claimed, keys: &KeyList, now: DateTime<Utc>) -> Result<Verified, Refusal> {
+    let signers = of(keys, KeyUse::Manifests, now);
     let manifest_bytes = dsse::verify_as(MANIFEST_TYPE, &claimed.manifest, &signers)
         .map_err(|error| no("manifest_signature", error))?;
     let grant_bytes = dsse::verify_as(GRANT_TYPE, &claimed.grant, &signers)
@@ -172,7 +177,7 @@ fn fits(
     verified: &Verified,
     claimed: &Claimed,
     expected: &Expected,
-    now: chrono::DateTime<chrono::Utc>,
+    now: DateTime<Utc>,
 ) -> Result<(), Refusal> {
     let (manifest, grant) = (&verified.manifest, &verified.grant);
     let checks = [

@@ -137,5 +137,6 @@ create table runner_session (
     server_epoch bigint      not null,
     boot_id      text        not null,
     journal_id   text        not null,
-    opened_at    timestamptz not null
+    opened_at    timestamptz not null,
+    former_journal_id text -- of the session before: a session that is opened again is still compared with it
 ) with (fillfactor = 70);

@@ -60,9 +60,11 @@ pub enum KeyUse {
 }
 
 impl KeyList {
-    /// The keys of one use, as their 32 bytes; a malformed key is left out.
-    pub fn of(&self, usage: KeyUse) -> Vec<[u8; 32]> {
-        let of_use = self.keys.iter().filter(|key| key.usage == usage);
+    /// The keys of one use that are good at this moment, as their 32 bytes; a malformed key is left out.
+    pub fn of(&self, usage: KeyUse, at: DateTime<Utc>) -> Vec<[u8; 32]> {
+        let good =
+            |key: &&ServerKey| key.not_before <= at && key.not_after.is_none_or(|end| at < end);
+        let of_use = self.keys.iter().filter(|key| key.usage == usage).filter(good);
         of_use.filter_map(|key| hex::decode(&key.key).ok()?.try_into().ok()).collect()
     }
 }
@@ -71,4 +73,29 @@ impl KeyList {
 pub fn fingerprint(key: &[u8; 32]) -> String {
     use sha2::{Digest as _, Sha256};
     format!("sha256:{}", hex::encode(Sha256::digest(key)))
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_one_only_in_its_time() {
+        let from: DateTime<Utc> = "2026-11-21T12:00:00Z".parse().unwrap();
+        let until = from + TimeDelta::days(1);
+        let key = ServerKey {
+            usage: KeyUse::Manifests,
+            key: "11".repeat(32),
+            not_before: from,
+            not_after: Some(until),
+        };
+        let list = KeyList { version: 1, log_id: "L".into(), issued_at: from, keys: vec![key] };
+        let found = |at| list.of(KeyUse::Manifests, at).len();
+        let second = TimeDelta::seconds(1);
+        assert_eq!((found(from - second), found(from)), (0, 1));
+        assert_eq!((found(until - second), found(until)), (1, 0));
+        assert_eq!(list.of(KeyUse::Tokens, from).len(), 0);
+    }
 }

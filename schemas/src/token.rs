@@ -1,13 +1,15 @@
 //! The claims of every token, and the compact signature (JWS, `EdDSA`) that they travel in.
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as URL};
-use domain::ids::{ExecutionId, InstallId, JobId, RunnerId};
-use ed25519_dalek::{Signature, Signer as _, SigningKey, Verifier as _, VerifyingKey};
+use domain::ids::{ExecutionId, InstallId, JobId, RunnerId, SessionId};
+use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{manifest::Fence, runner::RunnerMode};
 
 /// `aud` of what a runner signs to get an access token.
 pub const AUD_TOKEN: &str = "stead-token";
+/// `aud` of what a runner signs to open a session.
+pub const AUD_SESSION: &str = "stead-session";
 /// `aud` of an access token.
 pub const AUD_RUNNER: &str = "stead-runner";
 /// `aud` of a job token.
@@ -28,6 +30,28 @@ pub struct Assertion {
     pub iat: i64,
     /// `iat` + 60.
     pub exp: i64,
+    /// Of the session that the token is for.
+    pub generation: u64,
+}
+
+/// What a runner signs with its identity key to open a session: an access token is not enough for that, so
+/// whoever steals one cannot take the runner's place. It may be sent again: the same session is the same one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Opening {
+    /// The runner.
+    pub sub: RunnerId,
+    /// [`AUD_SESSION`].
+    pub aud: String,
+    /// Seconds since 1970.
+    pub iat: i64,
+    /// `iat` + 60.
+    pub exp: i64,
+    /// The name of the session, made by the runner for each one that it opens, and kept until it is open.
+    pub session: SessionId,
+    /// Changes when the host starts anew.
+    pub boot_id: String,
+    /// Random, made with the journal: another one means that the journal was lost.
+    pub journal_id: String,
 }
 
 /// What the server signs for a runner: 15 minutes of the Runner API.
@@ -45,6 +69,8 @@ pub struct AccessClaims {
     pub iat: i64,
     /// Seconds since 1970.
     pub exp: i64,
+    /// The session that it is for: a newer one makes this token stale.
+    pub generation: u64,
     /// What the runner is for.
     pub mode: RunnerMode,
     /// The install that it belongs to; absent for a build runner.
@@ -103,7 +129,7 @@ pub fn verify<C: DeserializeOwned>(token: &str, keys: &[VerifyingKey]) -> Result
     }
     let signature = URL.decode(signature).map_err(|_| TokenError::Malformed)?;
     let signature = Signature::from_slice(&signature).map_err(|_| TokenError::Malformed)?;
-    if !keys.iter().any(|key| key.verify(signed.as_bytes(), &signature).is_ok()) {
+    if !keys.iter().any(|key| key.verify_strict(signed.as_bytes(), &signature).is_ok()) {
         return Err(TokenError::Signature);
     }
     let claims = URL.decode(claims).map_err(|_| TokenError::Malformed)?;
@@ -121,7 +147,7 @@ mod tests {
 
     fn claims() -> Assertion {
         let sub = "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
-        Assertion { sub, aud: AUD_TOKEN.into(), jti: "x".into(), iat: 1, exp: 61 }
+        Assertion { sub, aud: AUD_TOKEN.into(), jti: "x".into(), iat: 1, exp: 61, generation: 1 }
     }
 
     #[test]

@@ -8,15 +8,24 @@ use domain::{decider::Timestamp, ids::RunnerId};
 use ed25519_dalek::VerifyingKey;
 use schemas::{
     moment,
-    token::{AUD_TOKEN, Assertion, peek, verify},
+    token::{AUD_SESSION, AUD_TOKEN, Assertion, Opening, peek, verify},
 };
+use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::problem::{Code, Problem};
 
 /// How far a runner's clock may be off, seconds.
 const SKEW: i64 = 5 * 60;
+/// The longest life of an assertion, seconds.
+const LIFE: i64 = 60;
 /// How long a used assertion is remembered, seconds: longer than it could be accepted.
 const MEMORY: i64 = 2 * SKEW + 60;
+
+/// Whose word it is, as it says itself.
+#[derive(Deserialize)]
+struct Subject {
+    sub: RunnerId,
+}
 
 /// The assertions that were used lately.
 #[derive(Default)]
@@ -28,11 +37,11 @@ impl Assertions {
     /// # Errors
     /// 401.
     pub fn subject(assertion: &str) -> Result<RunnerId, Problem> {
-        let read: Option<Assertion> = peek(assertion);
+        let read: Option<Subject> = peek(assertion);
         read.map(|claims| claims.sub).ok_or_else(|| invalid("it is no assertion"))
     }
 
-    /// Whether this key signed it, for us, around now, and for the first time.
+    /// What it says, if this key signed it, for us, around now, and for the first time.
     ///
     /// # Errors
     /// 401, with `server_time` when it is only the clock.
@@ -41,32 +50,67 @@ impl Assertions {
         assertion: &str,
         identity_key: &str,
         now: Timestamp,
-    ) -> Result<RunnerId, Problem> {
-        let key = hex::decode(identity_key).ok().and_then(|bytes| bytes.try_into().ok());
-        let key = key.and_then(|bytes: [u8; 32]| VerifyingKey::from_bytes(&bytes).ok());
-        let key = key.ok_or_else(|| invalid("the runner's key is no key"))?;
-        let claims: Assertion =
-            verify(assertion, &[key]).map_err(|reason| invalid(&reason.to_string()))?;
-        if claims.aud != AUD_TOKEN {
-            return Err(invalid("it was made for another purpose"));
-        }
+    ) -> Result<Assertion, Problem> {
+        let claims: Assertion = signed(assertion, identity_key)?;
+        purpose(&claims.aud, AUD_TOKEN)?;
         if claims.jti.is_empty() || claims.jti.len() > 64 {
             return Err(invalid("its jti must have 1 to 64 characters"));
         }
-        let seconds = now.timestamp();
-        if claims.iat.abs_diff(seconds) > SKEW.unsigned_abs() {
-            let detail = "the runner's clock is more than 5 min off; sign again with server_time";
-            return Err(
-                Problem::new(Code::ClockSkew, detail).with("server_time", moment::text(&now))
-            );
-        }
-        let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        used.retain(|_, forget_at| *forget_at > seconds);
-        if used.insert((claims.sub, claims.jti), seconds + MEMORY).is_some() {
+        timely(claims.iat, claims.exp, now)?;
+        if self.was_used(claims.sub, &claims.jti, now) {
             let detail = "this assertion was used before; sign a new one for each token";
             return Err(Problem::new(Code::AssertionReplayed, detail));
         }
-        Ok(claims.sub)
+        Ok(claims)
+    }
+
+    /// What it says, if this key signed it, for us and around now; and whether the session that it names
+    /// was asked for before, so that it may only be the same one again.
+    ///
+    /// # Errors
+    /// 401, with `server_time` when it is only the clock.
+    pub fn opening(
+        &self,
+        assertion: &str,
+        identity_key: &str,
+        now: Timestamp,
+    ) -> Result<(Opening, bool), Problem> {
+        let claims: Opening = signed(assertion, identity_key)?;
+        purpose(&claims.aud, AUD_SESSION)?;
+        timely(claims.iat, claims.exp, now)?;
+        let again = self.was_used(claims.sub, &claims.session.to_string(), now);
+        Ok((claims, again))
+    }
+
+    fn was_used(&self, runner: RunnerId, name: &str, now: Timestamp) -> bool {
+        let seconds = now.timestamp();
+        let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        used.retain(|_, forget_at| *forget_at > seconds);
+        used.insert((runner, name.to_owned()), seconds + MEMORY).is_some()
+    }
+}
+
+fn signed<C: DeserializeOwned>(assertion: &str, identity_key: &str) -> Result<C, Problem> {
+    let key = hex::decode(identity_key).ok().and_then(|bytes| bytes.try_into().ok());
+    let key = key.and_then(|bytes: [u8; 32]| VerifyingKey::from_bytes(&bytes).ok());
+    let key = key.ok_or_else(|| invalid("the runner's key is no key"))?;
+    verify(assertion, &[key]).map_err(|reason| invalid(&reason.to_string()))
+}
+
+fn purpose(aud: &str, ours: &str) -> Result<(), Problem> {
+    if aud == ours { Ok(()) } else { Err(invalid("it was made for another purpose")) }
+}
+
+/// Made around now, and for no longer than it may live.
+fn timely(iat: i64, exp: i64, now: Timestamp) -> Result<(), Problem> {
+    if iat.abs_diff(now.timestamp()) > SKEW.unsigned_abs() {
+        let detail = "the runner's clock is more than 5 min off; sign again with server_time";
+        return Err(Problem::new(Code::ClockSkew, detail).with("server_time", moment::text(&now)));
+    }
+    if (0..=LIFE).contains(&exp.saturating_sub(iat)) {
+        Ok(())
+    } else {
+        Err(invalid("its exp must be at most 60 s after its iat"))
     }
 }
 
@@ -84,9 +128,9 @@ mod tests {
 
     const NOW: i64 = 1_700_000_000;
 
-    fn signed(sub: RunnerId, aud: &str, jti: &str, iat: i64, key: u8) -> String {
-        let claims =
-            Assertion { sub, aud: aud.into(), jti: jti.into(), iat, exp: iat.saturating_add(60) };
+    fn by(sub: RunnerId, aud: &str, jti: &str, iat: i64, key: u8) -> String {
+        let (exp, generation) = (iat.saturating_add(60), 1);
+        let claims = Assertion { sub, aud: aud.into(), jti: jti.into(), iat, exp, generation };
         sign(&claims, &SigningKey::from_bytes(&[key; 32])).unwrap()
     }
 
@@ -95,18 +139,46 @@ mod tests {
         let (used, runner) = (Assertions::default(), RunnerId(Ulid::new()));
         let key = hex::encode(SigningKey::from_bytes(&[1; 32]).verifying_key().as_bytes());
         let now = Timestamp::from_timestamp(NOW, 0).unwrap();
-        let answer = |assertion: &str| used.verify(assertion, &key, now).map_err(|no| no.code);
+        let answer = |assertion: &str| {
+            used.verify(assertion, &key, now).map(|claims| claims.sub).map_err(|no| no.code)
+        };
 
-        let good = signed(runner, AUD_TOKEN, "a", NOW, 1);
+        let good = by(runner, AUD_TOKEN, "a", NOW, 1);
         assert_eq!(Assertions::subject(&good).unwrap(), runner);
         assert_eq!(answer(&good), Ok(runner));
         assert_eq!(answer(&good), Err(Code::AssertionReplayed));
-        assert_eq!(answer(&signed(runner, AUD_TOKEN, "b", NOW - 299, 1)), Ok(runner));
-        assert_eq!(answer(&signed(runner, AUD_TOKEN, "c", NOW + 299, 1)), Ok(runner));
-        assert_eq!(answer(&signed(runner, AUD_TOKEN, "d", NOW - 301, 1)), Err(Code::ClockSkew));
-        assert_eq!(answer(&signed(runner, AUD_TOKEN, "e", i64::MAX, 1)), Err(Code::ClockSkew));
-        assert_eq!(answer(&signed(runner, AUD_TOKEN, "f", NOW, 2)), Err(Code::AssertionInvalid));
-        assert_eq!(answer(&signed(runner, "stead-job", "g", NOW, 1)), Err(Code::AssertionInvalid));
+        assert_eq!(answer(&by(runner, AUD_TOKEN, "b", NOW - 299, 1)), Ok(runner));
+        assert_eq!(answer(&by(runner, AUD_TOKEN, "c", NOW + 299, 1)), Ok(runner));
+        assert_eq!(answer(&by(runner, AUD_TOKEN, "d", NOW - 301, 1)), Err(Code::ClockSkew));
+        assert_eq!(answer(&by(runner, AUD_TOKEN, "e", i64::MAX, 1)), Err(Code::ClockSkew));
+        assert_eq!(answer(&by(runner, AUD_TOKEN, "f", NOW, 2)), Err(Code::AssertionInvalid));
+        assert_eq!(answer(&by(runner, "stead-job", "g", NOW, 1)), Err(Code::AssertionInvalid));
         assert_eq!(answer("rubbish"), Err(Code::AssertionInvalid));
+    }
+
+    #[test]
+    fn an_assertion_lives_for_a_minute_at_most() {
+        let now = Timestamp::from_timestamp(NOW, 0).unwrap();
+        for (exp, taken) in [(NOW + 60, true), (NOW + 61, false), (NOW - 1, false)] {
+            assert_eq!(timely(NOW, exp, now).is_ok(), taken, "{exp}");
+        }
+    }
+
+    #[test]
+    fn an_opening_may_be_sent_again_and_is_no_assertion_for_a_token() {
+        let (used, runner) = (Assertions::default(), RunnerId(Ulid::new()));
+        let signer = SigningKey::from_bytes(&[1; 32]);
+        let key = hex::encode(signer.verifying_key().as_bytes());
+        let now = Timestamp::from_timestamp(NOW, 0).unwrap();
+        let session = domain::ids::SessionId(Ulid::new());
+        let (boot_id, journal_id) = ("b".to_string(), "j".to_string());
+        let (aud, iat, exp) = (AUD_SESSION.to_string(), NOW, NOW + 60);
+        let claims = Opening { sub: runner, aud, iat, exp, session, boot_id, journal_id };
+        let text = sign(&claims, &signer).unwrap();
+        assert_eq!(used.opening(&text, &key, now).unwrap(), (claims.clone(), false));
+        assert_eq!(used.opening(&text, &key, now).unwrap(), (claims, true));
+        assert!(used.verify(&text, &key, now).is_err());
+        let token = by(runner, AUD_TOKEN, "a", NOW, 1);
+        assert!(used.opening(&token, &key, now).is_err());
     }
 }

@@ -8,10 +8,11 @@ use domain::{
     actor::Actor,
     ids::{ExecutionId, InstallId, JobId, RunnerId},
 };
-use schemas::{manifest::Fence, runner::RunnerMode};
+use schemas::{manifest::Fence, runner::RunnerMode, token::AccessClaims};
 
 use super::{guard::bearer, secret};
 use crate::{
+    dispatch::SessionRefusal,
     problem::{Code, Problem},
     state::App,
 };
@@ -25,6 +26,8 @@ pub struct Runner {
     pub mode: RunnerMode,
     /// The one install that it may touch; none for a build runner.
     pub install: Option<InstallId>,
+    /// The session that its token is for, the newest one.
+    pub generation: u64,
 }
 
 impl Runner {
@@ -40,9 +43,29 @@ impl FromRequestParts<App> for Runner {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let token = bearer(&parts.headers)?;
         let claims = app.tokens.read_access(ours(token)?, app.now())?;
-        let (id, mode, install) = (claims.sub, claims.mode, claims.install);
+        let AccessClaims { sub: id, mode, install, generation, .. } = claims;
         not_revoked(app, id)?;
-        Ok(Runner { id, mode, install })
+        newest(app, id, generation).await?;
+        Ok(Runner { id, mode, install, generation })
+    }
+}
+
+/// A token is one session's. With a newer one it is good for nothing any more, whatever the call: that is
+/// how a former agent, or a thief, hears of it. Only what this server has not heard of costs a query.
+async fn newest(app: &App, runner: RunnerId, generation: u64) -> Result<(), Problem> {
+    let known = app.dispatch.generation_of(runner);
+    if known.is_some_and(|known| known >= generation) {
+        let newest = known == Some(generation);
+        return if newest { Ok(()) } else { Err(SessionRefusal::Superseded.into()) };
+    }
+    let newest: Option<i64> =
+        sqlx::query_scalar("select generation from runner_session where runner = $1")
+            .bind(runner.to_string())
+            .fetch_optional(&app.pool)
+            .await?;
+    match newest.map(i64::cast_unsigned) {
+        Some(newest) if newest == generation => Ok(()),
+        Some(_) | None => Err(SessionRefusal::Superseded.into()),
     }
 }
 

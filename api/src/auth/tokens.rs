@@ -46,21 +46,23 @@ impl Tokens {
         Tokens { key, verifiers, issuer: format!("stead/{log_id}"), access, jobs }
     }
 
-    /// Fifteen minutes of the Runner API.
+    /// Fifteen minutes of the Runner API, for one session of a runner.
     ///
     /// # Errors
     /// None in practice: claims are plain data.
     pub fn access(
         &self,
         runner: RunnerId,
-        mode: RunnerMode,
-        install: Option<InstallId>,
+        (mode, install): (RunnerMode, Option<InstallId>),
+        generation: u64,
         now: Timestamp,
     ) -> Result<String, TokenError> {
         let (iat, aud) = (now.timestamp(), AUD_RUNNER.to_string());
         let exp = iat.saturating_add_unsigned(ACCESS_SECONDS);
         let (iss, jti) = (self.issuer.clone(), Ulid::new().to_string());
-        sign(&AccessClaims { sub: runner, aud, iss, jti, iat, exp, mode, install }, &self.key)
+        let sub = runner;
+        let claims = AccessClaims { sub, aud, iss, jti, iat, exp, generation, mode, install };
+        sign(&claims, &self.key)
     }
 
     /// The registry and the blobs of one execution, until ten minutes after its deadline.
@@ -161,7 +163,7 @@ mod tests {
     fn an_access_token_is_good_for_fifteen_minutes_and_for_this_server() {
         let tokens = Tokens::new(&SigningKey::from_bytes(&[7; 32]), LOG);
         let runner = RunnerId(Ulid::new());
-        let token = tokens.access(runner, RunnerMode::Build, None, now()).unwrap();
+        let token = tokens.access(runner, (RunnerMode::Build, None), 1, now()).unwrap();
         // The second time from memory.
         for _ in 0..2 {
             assert_eq!(tokens.read_access(&token, now()).unwrap().sub, runner);
@@ -183,7 +185,7 @@ mod tests {
         let job_token = tokens.job(runner, job, execution, fence, now(), now()).unwrap();
         assert_eq!(tokens.read_job(&job_token, now()).unwrap().fence, fence);
         assert_eq!(tokens.read_access(&job_token, now()).unwrap_err().code, Code::TokenWrongKind);
-        let access = tokens.access(runner, RunnerMode::Build, None, now()).unwrap();
+        let access = tokens.access(runner, (RunnerMode::Build, None), 1, now()).unwrap();
         assert_eq!(tokens.read_job(&access, now()).unwrap_err().code, Code::TokenWrongKind);
         let late = now() + chrono::TimeDelta::minutes(10);
         assert_eq!(tokens.read_job(&job_token, late).unwrap_err().code, Code::TokenExpired);

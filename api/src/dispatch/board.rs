@@ -14,6 +14,7 @@ use domain::{
     job::{Contact, Execution, Job, JobEvent, JobKind, Origin, State, Work},
 };
 use event_log::Stored;
+use schemas::runner::Running;
 use tokio::time::Instant;
 
 use super::Moment;
@@ -43,6 +44,8 @@ pub struct Tracked {
     pub over_at: Instant,
     /// The last word of the runner that holds it; ahead of now after a takeover.
     pub heard: Instant,
+    /// When its runner was last asked what became of it, because it polled and did not speak of it.
+    pub asked: Option<Instant>,
     /// When the cancel that waits was asked for.
     pub cancel_since: Option<Instant>,
     /// The last claim as the log holds it, if this server heard of it.
@@ -94,6 +97,7 @@ impl Tracked {
             queued_at,
             over_at: now.instant,
             heard,
+            asked: None,
             cancel_since: None,
             claim: None,
             last_runner: None,
@@ -256,6 +260,29 @@ impl Board {
         let contact = by?.contact;
         tracked.heard = tracked.heard.max(now);
         Some(tracked.alive().is_some() && contact == Contact::Disconnected)
+    }
+
+    /// Whether a runner holds something that it does not name, and has said nothing of for so long. It is
+    /// asked once in that time: the answer proves nothing by itself, and takes a while.
+    pub fn is_silent_about(
+        &mut self,
+        runner: RunnerId,
+        named: &[Running],
+        now: Instant,
+        silence: Duration,
+    ) -> bool {
+        let long_ago = |since: Instant| now.saturating_duration_since(since) >= silence;
+        let mut silent = false;
+        for job in self.held.get(&runner).into_iter().flatten() {
+            let Some(tracked) = self.jobs.get_mut(job) else { continue };
+            let Some(execution) = tracked.alive().map(|held| held.id) else { continue };
+            let is_named = named.iter().any(|of| (of.job, of.execution) == (*job, execution));
+            if !is_named && long_ago(tracked.heard) && tracked.asked.is_none_or(long_ago) {
+                tracked.asked = Some(now);
+                silent = true;
+            }
+        }
+        silent
     }
 
     /// The log of an execution grew: whoever waits for its end waits from now on.

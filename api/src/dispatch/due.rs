@@ -149,11 +149,12 @@ mod tests {
         job::{JobEvent, JobKind, Origin, Work},
         runner::Runner,
     };
+    use schemas::runner::{Poll, Running};
     use tokio::time::advance;
     use ulid::Ulid;
 
     use super::*;
-    use crate::dispatch::Fact;
+    use crate::dispatch::{Fact, SessionRefusal};
 
     const HOUR: u64 = 3_600;
     const JOB: JobId = JobId(Ulid(7));
@@ -247,5 +248,35 @@ mod tests {
         assert_eq!(said(&dispatch), [JobCommand::Disconnect { execution: EXECUTION }]);
         dispatch.touch_execution(RUNNER, JOB, EXECUTION);
         assert_eq!(said(&dispatch), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_polls_without_a_word_of_its_work_is_asked_what_became_of_it() {
+        // given a runner that claimed a job and then only polls, as if it had nothing
+        let (dispatch, _clock) = dispatch();
+        is_claimed(&dispatch);
+        let now = dispatch.moment().instant;
+        let session = Session { slots: 1, ..Session::new(SessionId(Ulid(1)), 1, 1) };
+        dispatch.desk().seat(RUNNER, session, now);
+        let silent = Poll {
+            session_id: SessionId(Ulid(1)),
+            generation: 1,
+            free_slots: 1,
+            ack: vec![],
+            running: vec![],
+            pressure: None,
+            disabled: None,
+        };
+        let running = vec![Running { job: JOB, execution: EXECUTION, phase: None, log_len: 0 }];
+        let speaks = Poll { running, ..silent.clone() };
+        advance(Duration::from_secs(59)).await;
+        assert!(dispatch.touch(RUNNER, &silent).is_ok(), "it may be about to start it");
+        // when a minute is over, then it is asked, once a minute
+        advance(Duration::from_secs(1)).await;
+        assert_eq!(dispatch.touch(RUNNER, &silent), Err(SessionRefusal::Unsure));
+        assert!(dispatch.touch(RUNNER, &silent).is_ok(), "its answer is on its way");
+        advance(Duration::from_secs(60)).await;
+        assert!(dispatch.touch(RUNNER, &speaks).is_ok());
+        assert!(dispatch.touch(RUNNER, &silent).is_ok(), "it has just spoken of it");
     }
 }

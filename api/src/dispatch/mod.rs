@@ -118,6 +118,13 @@ impl Dispatch {
         held.is_some_and(|held| held.id == execution && held.runner == runner)
     }
 
+    /// Whether a runner holds this execution, whatever its job, as far as this server has heard.
+    pub fn works_on(&self, runner: RunnerId, execution: ExecutionId) -> bool {
+        let desk = self.desk();
+        let mut held = desk.board.held_by(runner).filter_map(|(_, tracked)| tracked.held());
+        held.any(|held| held.id == execution)
+    }
+
     /// The claim of the execution that has a job, as the log holds it, if this server has heard of it.
     pub fn claim(&self, job: JobId, execution: ExecutionId) -> Option<Stored> {
         let desk = self.desk();
@@ -187,6 +194,18 @@ impl Dispatch {
     /// The name of a runner's session, as far as this server knows.
     pub fn session_of(&self, runner: RunnerId) -> Option<SessionId> {
         Some(self.desk().roster.get(runner)?.session.as_ref()?.id)
+    }
+
+    /// Whether a runner's session takes jobs of this kind; `None`: this server has not heard of one of them.
+    pub fn takes(&self, runner: RunnerId, job: JobId) -> Option<bool> {
+        let desk = self.desk();
+        let kind = desk.board.get(job)?.work()?.kind;
+        Some(desk.roster.get(runner)?.session.as_ref()?.capabilities.contains(&kind))
+    }
+
+    /// Which of a runner's sessions it is.
+    pub fn generation_of(&self, runner: RunnerId) -> Option<u64> {
+        Some(self.desk().roster.get(runner)?.session.as_ref()?.generation)
     }
 
     /// Somebody reads a job's log along, or no longer does. Each `true` is followed by one `false`.

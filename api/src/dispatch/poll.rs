@@ -46,6 +46,10 @@ pub enum SessionRefusal {
     /// This server has not heard of it: it may be in the database.
     #[error("the session is not known here")]
     Unknown,
+    /// The runner polls and does not speak of work that it holds: only its journal can say what became
+    /// of it, and that is told when a session is opened.
+    #[error("the runner does not speak of work that it has; open a session with its journal")]
+    Unsure,
     /// The runner was revoked.
     #[error("the runner was revoked")]
     Revoked,
@@ -81,6 +85,11 @@ impl Dispatch {
     pub fn touch(&self, runner: RunnerId, ask: &Poll) -> Result<Touched, SessionRefusal> {
         let now = self.moment();
         let mut desk = self.desk();
+        current(&mut desk, runner, ask.session_id, ask.generation)?;
+        let lease = self.timing().lease;
+        if desk.board.is_silent_about(runner, &ask.running, now.instant, lease) {
+            return Err(SessionRefusal::Unsure);
+        }
         let known = current(&mut desk, runner, ask.session_id, ask.generation)?;
         known.heard = known.heard.max(now.instant);
         let returned = known.runner.silent_since.is_some();

@@ -156,8 +156,8 @@ mod tests {
         let signer = keys.manifests().verifying_key();
         let payload = dsse::verify_as(KEYS_TYPE, &envelope, &[signer]).unwrap();
         let list: KeyList = serde_json::from_slice(&payload).unwrap();
-        assert_eq!(list.of(KeyUse::Manifests), [*signer.as_bytes()]);
-        assert_eq!(list.of(KeyUse::Tokens).len(), 1);
-        assert_eq!(fingerprint(&list.of(KeyUse::Manifests)[0]), keys.fingerprint());
+        assert_eq!(list.of(KeyUse::Manifests, now()), [*signer.as_bytes()]);
+        assert_eq!(list.of(KeyUse::Tokens, now()).len(), 1);
+        assert_eq!(fingerprint(&list.of(KeyUse::Manifests, now())[0]), keys.fingerprint());
     }
 }

@@ -2,12 +2,12 @@
 use axum::{
     body::Bytes,
     extract::{State, rejection::BytesRejection},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode},
 };
 use domain::digest::Digest;
 use event_log::blob;
 
-use super::caller;
+use super::{caller, execution};
 use crate::{
     auth::Runner,
     dispatch::Calls,
@@ -19,18 +19,20 @@ use crate::{
 /// The longest blob of a report.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
 
-/// Keep bytes under their digest. Keeping them twice is keeping them once.
+/// Keep bytes of an execution under their digest. Keeping them twice is keeping them once.
 #[utoipa::path(put, path = "/runner/v1/blobs/{sha256}", tag = "work",
-    params(("sha256" = String, Path)),
+    params(("sha256" = String, Path), ("Execution" = String, Header)),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 204), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn put(
     State(app): State<App>,
     runner: Runner,
     extract::Path(sha256): extract::Path<String>,
+    headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<StatusCode, Problem> {
     caller::allow(&app, &runner, Calls::Report)?;
+    execution::at_work(&app, &runner, execution::named(&headers)?).await?;
     let named = format!("sha256:{}", sha256.trim_start_matches("sha256:"));
     let named: Digest =
         named.parse().map_err(|error| Problem::new(Code::BadRequest, format!("{error}")))?;

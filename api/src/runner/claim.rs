@@ -31,6 +31,12 @@ pub async fn claim(
 ) -> Answer<Claimed> {
     caller::allow(&app, &runner, Calls::Report)?;
     let server_epoch = serve(&app, &runner, &ask).await?;
+    // An offer is a hint, and may have lapsed meanwhile: any runner that may have the job may claim it. What
+    // its agent cannot do it was never offered.
+    if app.dispatch.takes(runner.id, job) == Some(false) {
+        let detail = "the session does not take jobs of this kind";
+        return Err(Problem::new(Code::NotOffered, detail));
+    }
     let held = match take(&app, &runner, job, &ask, server_epoch).await {
         // A call of the same session may have reached another server, which serves it now. If the
         // session is still the newest it is served here again; otherwise it is over.

@@ -1,4 +1,6 @@
 //! The fence: what belongs to an execution is taken only while it has the job.
+use std::time::Duration;
+
 use axum::http::HeaderMap;
 use domain::{
     ids::{ExecutionId, JobId},
@@ -13,6 +15,10 @@ use crate::{
     problem::{Code, Problem},
     state::App,
 };
+
+/// How often it is looked whether this server has heard of a claim, and how long it takes to look again.
+const LOOKS: u32 = 20;
+const LOOK: Duration = Duration::from_millis(50);
 
 /// The execution that a call belongs to.
 pub fn named(headers: &HeaderMap) -> Result<ExecutionId, Problem> {
@@ -70,6 +76,17 @@ fn has_had(job: &Job, execution: ExecutionId) -> bool {
         State::Unborn | State::Queued { .. } => None,
     };
     current == Some(execution) || job.lost.iter().any(|lost| lost.id == execution)
+}
+
+/// That the runner has this execution now, whatever its job. A claim that is a moment old is waited for.
+pub async fn at_work(app: &App, runner: &Runner, execution: ExecutionId) -> Result<(), Problem> {
+    for _ in 0..LOOKS {
+        if app.dispatch.works_on(runner.id, execution) {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Err(Problem::new(Code::FencedOut, "the runner does not have this execution"))
 }
 
 /// That the execution may add to its log: it has the job, or it ended the job and its log is open.

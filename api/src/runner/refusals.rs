@@ -9,6 +9,7 @@ impl From<SessionRefusal> for Problem {
     fn from(refusal: SessionRefusal) -> Problem {
         let code = match refusal {
             SessionRefusal::Superseded | SessionRefusal::Unknown => Code::SessionSuperseded,
+            SessionRefusal::Unsure => Code::SessionUnsure,
             SessionRefusal::Revoked => Code::RunnerRevoked,
         };
         Problem::new(code, refusal.to_string())

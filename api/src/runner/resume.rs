@@ -2,7 +2,7 @@
 use std::collections::HashSet;
 
 use domain::{
-    ids::{ExecutionId, JobId, RunnerId},
+    ids::{ExecutionId, JobId, RunnerId, SessionId},
     job::{Job, JobCommand, Proof, State},
 };
 use schemas::runner::{ExecutionState, JournalEntry, Resume, ResumeAction};
@@ -10,10 +10,12 @@ use schemas::runner::{ExecutionState, JournalEntry, Resume, ResumeAction};
 use super::caller;
 use crate::{auth::Runner, problem::Problem, state::App};
 
-/// Decide each entry of a journal, and each execution that the journal does not know.
+/// Decide each entry of a journal, and each execution that the journal does not know. What was claimed in
+/// this very session is none of it: then the opening was on its way twice, and is older than the claim.
 pub async fn resume(
     app: &App,
     runner: &Runner,
+    session: SessionId,
     journal: &[JournalEntry],
     same_journal: bool,
 ) -> Result<Vec<Resume>, Problem> {
@@ -29,7 +31,7 @@ pub async fn resume(
         let (job, execution) = (entry.job, decision.execution.or(entry.execution));
         answers.push(Resume { job, execution, action: decision.action });
     }
-    for (job, execution) in held(app, runner.id) {
+    for (job, execution) in held(app, runner.id, session) {
         if !named.contains(&job) {
             lose(app, runner, job, execution, Proof::RunnerRestartedWithoutIt).await?;
         }
@@ -91,10 +93,11 @@ fn owes_log(job: &Job, entry: &JournalEntry) -> bool {
     }
 }
 
-fn held(app: &App, runner: RunnerId) -> Vec<(JobId, ExecutionId)> {
+fn held(app: &App, runner: RunnerId, session: SessionId) -> Vec<(JobId, ExecutionId)> {
     let desk = app.dispatch.desk();
     let held = desk.board.held_by(runner);
-    held.filter_map(|(job, tracked)| Some((job, tracked.alive()?.id))).collect()
+    let former = held.filter_map(|(job, tracked)| Some((job, tracked.alive()?)));
+    former.filter(|(_, held)| held.session != session).map(|(job, held)| (job, held.id)).collect()
 }
 
 async fn lose(

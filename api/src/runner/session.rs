@@ -7,23 +7,25 @@ use domain::{
     job::JobKind,
     runner::{self as aggregate, RunnerCommand},
 };
-use schemas::runner::{LogSettings, OpenSession, PROTOCOL, RunnerMode, SessionOpened};
+use schemas::{
+    runner::{LogSettings, OpenSession, PROTOCOL, RunnerMode, SessionOpened},
+    token::Opening,
+};
 use sqlx::Row as _;
 use tokio::time::Instant;
-use ulid::Ulid;
 
-use super::{caller, resume, settle};
+use super::{caller, resume, settle, token::Signer};
 use crate::{
-    auth::Runner,
+    auth::{ACCESS_SECONDS, Runner},
     dispatch::{self, Session, SessionRefusal},
     extract,
     problem::{Answer, Code, Problem},
     state::App,
 };
 
-/// More sessions than this in [`FLAPPING`] are no restarts any more: two agents share one key.
+/// More new hosts or journals than this in [`FLAPPING`] are no restarts any more: two agents share one key.
 const SESSIONS_MOST: usize = 3;
-/// How long sessions are counted.
+/// How long they are counted.
 const FLAPPING: Duration = Duration::from_secs(600);
 
 /// What the database says of a session that was just opened.
@@ -32,14 +34,15 @@ struct Row {
     server_epoch: u64,
     /// Whether the journal is the one of the life before.
     same_journal: bool,
+    /// Whether the life before was another host's, or this host's before it started anew.
+    another: bool,
 }
 
-/// Begin a life. Says what to do with each execution of the life before.
+/// Begin a life. Says what to do with each execution of the life before. Asking again gives the same session.
 #[utoipa::path(post, path = "/runner/v1/sessions", tag = "session", request_body = OpenSession,
     responses((status = 200, body = SessionOpened), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn open(
     State(app): State<App>,
-    runner: Runner,
     extract::Json(ask): extract::Json<OpenSession>,
 ) -> Answer<SessionOpened> {
     if ask.protocol.min > PROTOCOL || ask.protocol.max < PROTOCOL {
@@ -47,16 +50,24 @@ pub async fn open(
         let problem = Problem::new(Code::ProtocolUnsupported, detail);
         return Err(problem.with("min_version", PROTOCOL));
     }
-    caller::meet(&app, runner.id).await?;
-    let id = SessionId(Ulid::new());
-    let row = write(&app, &runner, id, &ask).await?;
+    let (signer, now) = (Signer::of(&app, &ask.assertion).await?, app.now());
+    let key = &signer.identity.identity_key;
+    let (opening, again) = app.assertions.opening(&ask.assertion, key, now)?;
+    signer.not_revoked()?;
+    caller::meet(&app, signer.id).await?;
+    let (id, row) = (opening.session, write(&app, &opening, again).await?);
+    let (generation, (mode, install)) = (row.generation, signer.scope());
+    let runner = Runner { id: signer.id, mode, install, generation };
     let flapping = seat(&app, &runner, id, &row, &ask);
-    let resume = resume::resume(&app, &runner, &ask.journal, row.same_journal).await?;
+    let resume = resume::resume(&app, &runner, id, &ask.journal, row.same_journal).await?;
     greet(&app, &runner, flapping).await?;
+    let access_token = app.tokens.access(runner.id, (mode, install), generation, now);
     let timing = app.dispatch.timing();
     Ok(Json(SessionOpened {
         session_id: id,
-        generation: row.generation,
+        generation,
+        access_token: access_token.map_err(Problem::internal)?,
+        expires_in_s: ACCESS_SECONDS,
         wait_s: timing.wait.as_secs().max(1),
         lease_s: timing.lease.as_secs().max(1),
         log: LogSettings::default(),
@@ -79,34 +90,40 @@ pub async fn close(
 }
 
 /// The newest session wins, whatever server the former one was with: both numbers grow, so that
-/// neither a call of the former nor a commit in its name gets through any more.
-async fn write(
-    app: &App,
-    runner: &Runner,
-    id: SessionId,
-    ask: &OpenSession,
-) -> Result<Row, Problem> {
+/// neither a call of the former nor a commit in its name gets through any more. A session that is asked for
+/// again is the same one if it is still the newest; otherwise it never comes back.
+async fn write(app: &App, opening: &Opening, again: bool) -> Result<Row, Problem> {
     let row = sqlx::query(
-        "with former as (select journal_id from runner_session where runner = $1) \
+        "with former as (select boot_id, journal_id from runner_session where runner = $1) \
          insert into runner_session as known \
            (runner, session, generation, server, server_epoch, boot_id, journal_id, opened_at) \
          values ($1, $2, 1, $3, 1, $4, $5, $6) \
          on conflict (runner) do update set session = excluded.session, \
-           generation = known.generation + 1, server = excluded.server, \
-           server_epoch = known.server_epoch + 1, boot_id = excluded.boot_id, \
-           journal_id = excluded.journal_id, opened_at = excluded.opened_at \
+           generation = known.generation \
+             + case when known.session = excluded.session then 0 else 1 end, \
+           server = excluded.server, server_epoch = known.server_epoch + 1, \
+           boot_id = excluded.boot_id, journal_id = excluded.journal_id, \
+           opened_at = excluded.opened_at, former_journal_id = \
+             case when known.session = excluded.session then known.former_journal_id \
+             else known.journal_id end \
+           where known.session = excluded.session or not $7 \
          returning generation, server_epoch, \
-           coalesce((select former.journal_id = $5 from former), false) as same_journal",
+           coalesce(former_journal_id = journal_id, false) as same_journal, \
+           coalesce((select (former.boot_id, former.journal_id) <> ($4, $5) from former), false) \
+             as another",
     )
-    .bind(runner.id.to_string())
-    .bind(id.to_string())
+    .bind(opening.sub.to_string())
+    .bind(opening.session.to_string())
     .bind(app.dispatch.server())
-    .bind(&ask.boot_id)
-    .bind(&ask.journal_id)
+    .bind(&opening.boot_id)
+    .bind(&opening.journal_id)
     .bind(app.now())
-    .fetch_one(&app.pool)
+    .bind(again)
+    .fetch_optional(&app.pool)
     .await?;
+    let Some(row) = row else { return Err(SessionRefusal::Superseded.into()) };
     Ok(Row {
+        another: row.try_get("another")?,
         generation: row.try_get::<i64, _>("generation")?.cast_unsigned(),
         server_epoch: row.try_get::<i64, _>("server_epoch")?.cast_unsigned(),
         same_journal: row.try_get("same_journal")?,
@@ -125,10 +142,19 @@ fn seat(app: &App, runner: &Runner, id: SessionId, row: &Row, ask: &OpenSession)
     let now = app.dispatch.moment().instant;
     let mut desk = app.dispatch.desk();
     let known = desk.seat(runner.id, session, now)?;
+    // An agent that comes back with the same journal on the same host is no second one, however often.
+    if !row.another {
+        return None;
+    }
     known.opened.retain(|at: &Instant| now.saturating_duration_since(*at) < FLAPPING);
     known.opened.push(now);
     let lately = known.opened.len();
-    (lately > SESSIONS_MOST).then(|| u32::try_from(lately).unwrap_or(u32::MAX))
+    if lately <= SESSIONS_MOST {
+        return None;
+    }
+    // Said once: it takes as many again before it is said again.
+    known.opened.clear();
+    Some(u32::try_from(lately).unwrap_or(u32::MAX))
 }
 
 /// A build runner builds, and nothing else; the runner of an install never builds.

@@ -1,6 +1,9 @@
 //! A short token for a signed word: 15 minutes, verified without a query from then on.
 use axum::{Json, extract::State};
-use domain::runner::{Mode, Runner};
+use domain::{
+    ids::{InstallId, RunnerId},
+    runner::{Identity, Mode, Runner},
+};
 use schemas::runner::{RunnerMode, TokenAnswer, TokenAsk};
 
 use crate::{
@@ -10,27 +13,55 @@ use crate::{
     state::App,
 };
 
-/// Prove who calls by a signature; get an access token.
+/// Prove who calls by a signature; get an access token for the session that it names.
 #[utoipa::path(post, path = "/runner/v1/token", tag = "identity", request_body = TokenAsk,
     responses((status = 200, body = TokenAnswer), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn token(
     State(app): State<App>,
     extract::Json(ask): extract::Json<TokenAsk>,
 ) -> Answer<TokenAnswer> {
-    let id = Assertions::subject(&ask.assertion)?;
-    let runner = app.engine.log().reload::<Runner>(&id.to_string()).await?.state;
-    let unknown = || Problem::new(Code::AssertionInvalid, "the runner is not known here");
-    let identity = runner.identity.as_ref().ok_or_else(unknown)?;
+    let signer = Signer::of(&app, &ask.assertion).await?;
     let server_time = app.now();
-    app.assertions.verify(&ask.assertion, &identity.identity_key, server_time)?;
-    if runner.revoked {
-        return Err(Problem::new(Code::RunnerRevoked, "enrol again with a new token"));
-    }
-    let mode = match identity.mode {
-        Mode::Install => RunnerMode::Install,
-        Mode::Build => RunnerMode::Build,
-    };
-    let access_token =
-        app.tokens.access(id, mode, identity.install, server_time).map_err(Problem::internal)?;
+    let claims =
+        app.assertions.verify(&ask.assertion, &signer.identity.identity_key, server_time)?;
+    signer.not_revoked()?;
+    let access_token = app
+        .tokens
+        .access(signer.id, signer.scope(), claims.generation, server_time)
+        .map_err(Problem::internal)?;
     Ok(Json(TokenAnswer { access_token, expires_in_s: ACCESS_SECONDS, server_time }))
+}
+
+/// The runner that an assertion says to be of, as the log knows it now. Nothing is proven yet.
+pub(super) struct Signer {
+    pub id: RunnerId,
+    pub identity: Identity,
+    revoked: bool,
+}
+
+impl Signer {
+    pub(super) async fn of(app: &App, assertion: &str) -> Result<Signer, Problem> {
+        let id = Assertions::subject(assertion)?;
+        let runner = app.engine.log().reload::<Runner>(&id.to_string()).await?.state;
+        let unknown = || Problem::new(Code::AssertionInvalid, "the runner is not known here");
+        let identity = runner.identity.clone().ok_or_else(unknown)?;
+        Ok(Signer { id, identity, revoked: runner.revoked })
+    }
+
+    /// Said only to who has proven to be the runner.
+    pub(super) fn not_revoked(&self) -> Result<(), Problem> {
+        if self.revoked {
+            return Err(Problem::new(Code::RunnerRevoked, "enrol again with a new token"));
+        }
+        Ok(())
+    }
+
+    /// What its tokens are good for.
+    pub(super) fn scope(&self) -> (RunnerMode, Option<InstallId>) {
+        let mode = match self.identity.mode {
+            Mode::Install => RunnerMode::Install,
+            Mode::Build => RunnerMode::Build,
+        };
+        (mode, self.identity.install)
+    }
 }

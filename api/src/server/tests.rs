@@ -42,7 +42,10 @@ async fn both_doors_say_who_the_server_is_and_how_it_is() {
         let signer = started.app().keys.manifests().verifying_key();
         let payload = proof::dsse::verify_as(KEYS_TYPE, &envelope, &[signer]).unwrap();
         let list: KeyList = serde_json::from_slice(&payload).unwrap();
-        assert_eq!(fingerprint(&list.of(KeyUse::Manifests)[0]), started.server.ready.fingerprint);
+        assert_eq!(
+            fingerprint(&list.of(KeyUse::Manifests, list.issued_at)[0]),
+            started.server.ready.fingerprint
+        );
         assert_eq!(list.log_id, started.server.ready.log_id);
     }
     for path in ["/healthz", "/readyz", "/docs", "/openapi.json", "/metrics"] {
@@ -67,7 +70,7 @@ async fn the_control_door_takes_no_token_but_one_of_a_person_or_a_service() {
     let runner = domain::ids::RunnerId(ulid::Ulid::new());
     let app = started.app();
     let mode = schemas::runner::RunnerMode::Build;
-    let access = app.tokens.access(runner, mode, None, app.now()).unwrap();
+    let access = app.tokens.access(runner, (mode, None), 1, app.now()).unwrap();
     for (token, code) in [
         ("stead_none-of-ours".to_string(), "token_unknown"),
         ("stead_enrol_01ARZ3NDEKTSV4RRFFQ69G5FAV_x".into(), "token_wrong_kind"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 use domain::ids::{ExecutionId, JobId, RunnerId, SessionId};
 use ed25519_dalek::SigningKey;
 use reqwest::{Client, Method, StatusCode};
-use schemas::token::{AUD_TOKEN, Assertion, sign};
+use schemas::token::{AUD_SESSION, Opening, sign};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use ulid::Ulid;
@@ -47,17 +47,16 @@ impl Agent {
         let runner: RunnerId = enrolled["runner"].as_str().unwrap().parse().unwrap();
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         let iat = i64::try_from(now.as_secs()).unwrap();
-        let (aud, jti) = (AUD_TOKEN.to_string(), Ulid::new().to_string());
-        let assertion = Assertion { sub: runner, aud, jti, iat, exp: iat + 60 };
-        let assertion = json!({"assertion": sign(&assertion, &key).unwrap()});
-        let answer = agent.ok(Method::POST, "token", &assertion).await;
-        agent.token = answer["access_token"].as_str().unwrap().to_string();
+        let (aud, boot_id) = (AUD_SESSION.to_string(), "boot".to_string());
+        let (session, journal_id) = (agent.session, Ulid::new().to_string());
+        let (sub, exp) = (runner, iat + 60);
+        let opening = Opening { sub, aud, iat, exp, session, boot_id, journal_id };
         let open = json!({
-            "boot_id": "boot", "journal_id": Ulid::new().to_string(), "pid": 1, "version": "1.0.0",
+            "assertion": sign(&opening, &key).unwrap(), "pid": 1, "version": "1.0.0",
             "protocol": {"min": 1, "max": 1}, "slots": SLOTS, "journal": [], "capabilities": ["build"],
         });
         let opened = agent.ok(Method::POST, "sessions", &open).await;
-        agent.session = opened["session_id"].as_str().unwrap().parse().unwrap();
+        agent.token = opened["access_token"].as_str().unwrap().to_string();
         agent.generation = opened["generation"].as_u64().unwrap();
         agent
     }

@@ -62,3 +62,34 @@ async fn a_stale_token_is_renewed_once() {
     assert_eq!(lines[2], lines[0]);
     assert!(asked[1].contains("Bearer T1") && asked[3].contains("Bearer T2"));
 }
+
+fn opened(generation: u64, token: &str) -> SessionOpened {
+    let session = "ses_01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    let opened = serde_json::json!({"session_id": session, "generation": generation,
+        "access_token": token, "expires_in_s": 900, "wait_s": 1, "lease_s": 1,
+        "log": {"interval_ms": 1, "chunk_bytes": 1}, "server_time": "2026-11-21T00:00:00Z"});
+    serde_json::from_value(opened).unwrap()
+}
+
+#[tokio::test]
+async fn what_belongs_to_an_execution_is_said_again_with_the_token_of_the_next_session() {
+    // given a client whose session is being opened anew
+    let stale = "409 Conflict|{\"code\":\"session_superseded\"}";
+    let (client, asked) = scripted(vec![stale, "200 OK|{}", stale]).await;
+    let identity = ed25519_dalek::SigningKey::from_bytes(&[1; 32]);
+    let runner = "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
+    let client = client.with_tokens(Tokens::new(runner, identity));
+    client.opened(&opened(1, "T1")).await;
+    // when a report is refused because of that
+    let report = Ask::new(Method::POST, "/x").header(HeaderName::from_static(EXECUTION), "exe_1");
+    let (next, said) = (opened(2, "T2"), client.send::<serde_json::Value>(&report));
+    let (said, ()) = tokio::join!(said, client.opened(&next));
+    // then it is said again with the new session's token, and nothing is lost
+    assert_eq!(said.unwrap().status, 200);
+    {
+        let asked = asked.lock().unwrap();
+        assert!(asked[0].contains("Bearer T1") && asked[1].contains("Bearer T2"));
+    }
+    // but what belongs to a session hears at once that it is over
+    assert!(get(&client).await.unwrap_err().is_superseded());
+}

@@ -1,12 +1,15 @@
 //! Access tokens: asked for with the identity key, used for a few minutes, never written down.
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
 
 use domain::ids::RunnerId;
 use ed25519_dalek::SigningKey;
 use reqwest::Method;
 use schemas::{
     problem::Problem,
-    runner::{TokenAnswer, TokenAsk},
+    runner::{SessionOpened, TokenAnswer, TokenAsk},
     token::{self, AUD_TOKEN, Assertion},
 };
 use tokio::sync::Mutex;
@@ -19,12 +22,21 @@ use crate::host;
 pub struct Tokens {
     runner: RunnerId,
     identity: SigningKey,
+    /// Of the session that is open.
+    generation: AtomicU64,
     held: Mutex<Option<Held>>,
 }
 
 struct Held {
     token: Zeroizing<String>,
     renew_at: Instant,
+}
+
+impl Held {
+    fn of(token: &str, expires_in_s: u64) -> Self {
+        let good_for = Duration::from_secs(expires_in_s).mul_f32(0.8);
+        Held { token: Zeroizing::new(token.to_owned()), renew_at: Instant::now() + good_for }
+    }
 }
 
 impl std::fmt::Debug for Tokens {
@@ -36,12 +48,19 @@ impl std::fmt::Debug for Tokens {
 impl Tokens {
     /// The tokens of one runner.
     pub fn new(runner: RunnerId, identity: SigningKey) -> Self {
-        Tokens { runner, identity, held: Mutex::new(None) }
+        Tokens { runner, identity, generation: AtomicU64::new(0), held: Mutex::new(None) }
     }
 
     /// Do not use the token again.
     pub async fn forget(&self) {
         *self.held.lock().await = None;
+    }
+
+    /// A session is open: what was got for the former one is good for nothing any more.
+    pub async fn opened(&self, opened: &SessionOpened) {
+        let mut held = self.held.lock().await;
+        self.generation.store(opened.generation, Ordering::Relaxed);
+        *held = Some(Held::of(&opened.access_token, opened.expires_in_s));
     }
 
     /// A token that is good for a while yet. Callers that come together share one request.
@@ -51,9 +70,9 @@ impl Tokens {
             return Ok(held.token.clone());
         }
         let fresh = self.fetch(client).await?;
-        let token = Zeroizing::new(fresh.access_token);
-        let good_for = Duration::from_secs(fresh.expires_in_s).mul_f32(0.8);
-        *held = Some(Held { token: token.clone(), renew_at: Instant::now() + good_for });
+        let fresh = Held::of(&fresh.access_token, fresh.expires_in_s);
+        let token = fresh.token.clone();
+        *held = Some(fresh);
         Ok(token)
     }
 
@@ -84,6 +103,7 @@ impl Tokens {
             jti: ulid::Ulid::new().to_string(),
             iat: now,
             exp: now + 60,
+            generation: self.generation.load(Ordering::Relaxed),
         };
         let assertion = token::sign(&assertion, &self.identity).map_err(|error| ours(&error))?;
         let ask = Ask::json(Method::POST, "/runner/v1/token", &TokenAsk { assertion });
@@ -96,7 +116,7 @@ impl Tokens {
 }
 
 /// Something that cannot go wrong went wrong on our side.
-fn ours(why: &dyn std::fmt::Display) -> Refused {
+pub(super) fn ours(why: &dyn std::fmt::Display) -> Refused {
     let problem = Problem::new(0, "internal", "The runner could not ask", why.to_string());
     Refused { status: 0, problem, have: None }
 }

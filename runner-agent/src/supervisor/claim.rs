@@ -252,3 +252,6 @@ async fn verified(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

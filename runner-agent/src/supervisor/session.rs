@@ -1,6 +1,7 @@
 //! One life of the agent: what the server and the journal agree on at its beginning.
 use std::{sync::Arc, time::Duration};
 
+use domain::ids::SessionId;
 use reqwest::Method;
 use schemas::{
     problem::Problem,
@@ -8,6 +9,7 @@ use schemas::{
         ExecutionState, JournalEntry, OpenSession, PROTOCOL, ProtocolRange, Resume, ResumeAction,
         SessionOpened,
     },
+    token::{self, AUD_SESSION, Opening},
 };
 use tracing::{info, warn};
 
@@ -33,9 +35,9 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
     let known = adopt::open_ends(agent).map_err(|error| ours(&error))?;
     let journal: Vec<_> = known.iter().map(|known| entry(agent, known)).collect();
     let told: Vec<_> = journal.iter().map(|entry| entry.state).collect();
+    let journal_id = agent.journal.id().map_err(|error| ours(&error))?;
     let body = OpenSession {
-        boot_id: host::boot_id(),
-        journal_id: agent.journal.id().map_err(|error| ours(&error))?,
+        assertion: String::new(),
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").into(),
         protocol: ProtocolRange { min: PROTOCOL, max: PROTOCOL },
@@ -44,12 +46,24 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
         journal,
         checkpoint: agent.witness.last().map_err(|error| ours(&error))?,
     };
-    let ask =
-        Ask::json(Method::POST, "/runner/v1/sessions", &body).map_err(|error| ours(&error))?;
-    let ask = if known.is_empty() { ask.idle() } else { ask };
-    let answer = agent.client.send::<SessionOpened>(&ask).await?;
+    let ask = || {
+        let assertion = sign(agent, &journal_id)?;
+        let body = OpenSession { assertion, ..body.clone() };
+        let ask = Ask::json(Method::POST, "/runner/v1/sessions", &body);
+        let ask = ask?.without_token();
+        Ok(if known.is_empty() { ask.idle() } else { ask })
+    };
+    let answer = match agent.client.send_anew::<SessionOpened>(ask).await {
+        // The server says what time it is, and this host's clock was off.
+        Err(refused) if refused.code() == "clock_skew" => {
+            agent.client.correct_clock(&refused);
+            agent.client.send_anew::<SessionOpened>(ask).await?
+        }
+        answered => answered?,
+    };
     let opened = answer.body.ok_or_else(|| ours(&"the answer is empty"))?;
     host::server_said(opened.server_time);
+    agent.client.opened(&opened).await;
     let (session, generation) = (opened.session_id, opened.generation);
     info!(session.id = %session, "Session {session} is open");
     if let Err(error) = agent.journal.write(Fact::SessionOpened { session, generation }) {
@@ -59,6 +73,7 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
     {
         let mut state = agent.state();
         state.log = opened.log;
+        state.opening = None;
         state.session = Some(opened);
     }
     renew_keys(agent);
@@ -86,6 +101,24 @@ pub(super) fn renew_keys(agent: &Arc<Agent>) {
             Err(_) => warn!("The server did not show its keys in time"),
         }
     });
+}
+
+/// Our word that it is us who open this session. An opening whose answer was lost goes on under its name: the
+/// server takes it for the same one.
+fn sign(agent: &Agent, journal_id: &str) -> anyhow::Result<String> {
+    let new = || SessionId(ulid::Ulid::new());
+    let session = *agent.state().opening.get_or_insert_with(new);
+    let now = host::server_now().timestamp();
+    let opening = Opening {
+        sub: agent.identity.runner,
+        aud: AUD_SESSION.into(),
+        iat: now,
+        exp: now + 60,
+        session,
+        boot_id: host::boot_id(),
+        journal_id: journal_id.to_owned(),
+    };
+    Ok(token::sign(&opening, &agent.keys.identity)?)
 }
 
 /// What is said of one claim. What this process is about to start is as good as alive.

@@ -230,3 +230,15 @@ fn a_manifest_of_another_kind_than_the_offer_is_refused() {
     let refused = witness.verify(&Log::of(5, 1).claimed(None, |_| {}), &build, &keys(), now());
     assert_eq!(refused.unwrap_err().rule, "kind");
 }
+
+#[test]
+fn a_key_whose_time_is_over_signs_nothing_that_is_believed() {
+    let honest = Log::of(5, 1).claimed(None, |_| {});
+    for (key, rule) in [(0, "manifest_signature"), (1, "checkpoint")] {
+        let (_temp, witness) = witness();
+        let mut keys = keys();
+        keys.keys[key].not_after = Some(now());
+        let refused = witness.verify(&honest, &expected(), &keys, now()).unwrap_err();
+        assert_eq!(refused.rule, rule);
+    }
+}

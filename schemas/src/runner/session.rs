@@ -7,14 +7,12 @@ use utoipa::ToSchema;
 use super::{FailureReason, JobKind, LogSettings, Outcome};
 use crate::moment;
 
-/// `POST /runner/v1/sessions`: 200 [`SessionOpened`]; 426 with `min_version`. The newest session wins; the
-/// former one gets 409 `session_superseded` on its next call. `DELETE /runner/v1/sessions/{id}` closes one.
+/// `POST /runner/v1/sessions`: 200 [`SessionOpened`], also when it is asked again; 401 not signed by the
+/// runner's key, or too old; 426 with `min_version`. The newest session wins; the former one gets 409 `session_superseded` on its next call. `DELETE /runner/v1/sessions/{id}` closes one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OpenSession {
-    /// Changes when the host starts anew.
-    pub boot_id: String,
-    /// Random, made with the journal: another one means that the journal was lost.
-    pub journal_id: String,
+    /// A [`crate::token::Opening`], signed by the identity key: it names the session.
+    pub assertion: String,
     /// The agent's process.
     pub pid: u32,
     /// The agent's version.
@@ -101,6 +99,10 @@ pub struct SessionOpened {
     pub session_id: SessionId,
     /// Grows with every session of the runner.
     pub generation: u64,
+    /// For `Authorization: Bearer`, as long as this session is the newest.
+    pub access_token: String,
+    /// Seconds from now until it ends; `POST /runner/v1/token` gives another one.
+    pub expires_in_s: u64,
     /// Seconds to park an idle poll.
     pub wait_s: u64,
     /// Seconds of silence after which executions count as disconnected.

@@ -1,4 +1,5 @@
 //! The Runner API as agents meet it: HTTP in, the log and Postgres behind it.
+mod faults;
 mod identity;
 mod liveness;
 mod logs;

@@ -53,7 +53,7 @@ fn seated(world: &World) -> Agent {
     let capabilities = vec![JobKind::Plan];
     desk.seat(id, Session { capabilities, slots: 1, ..Session::new(session, 1, 1) }, now);
     let (mode, moment) = (RunnerMode::Install, world.app.now());
-    let token = world.app.tokens.access(id, mode, Some(install), moment).unwrap();
+    let token = world.app.tokens.access(id, (mode, Some(install)), 1, moment).unwrap();
     let key = ed25519_dalek::SigningKey::from_bytes(&[1; 32]);
     Agent { id, token, key, session: Some((session, 1)) }
 }

@@ -100,3 +100,75 @@ async fn each_job_has_one_winner_whoever_gives_up_half_way() {
         );
     }
 }
+
+const CROWD: usize = 32;
+const PILE: usize = 1_000;
+
+/// Poll, and claim what is offered and some of what is not, until nothing is left.
+async fn grabs(world: &World, agent: &Agent, pile: &[JobId], won: &Mutex<HashMap<JobId, String>>) {
+    let mut acks: Vec<String> = vec![];
+    while won.lock().unwrap().len() < pile.len() {
+        let said = world.poll(agent, 1, json!({"ack": acks, "free_slots": PILE})).await;
+        let directives = said.json()["directives"].as_array().cloned().unwrap_or_default();
+        acks = directives.iter().map(|one| one["id"].as_str().unwrap().to_string()).collect();
+        let offers = directives.iter().filter(|one| one["type"] == "offer");
+        let mut wanted: Vec<JobId> =
+            offers.map(|offer| offer["job"].as_str().unwrap().parse().unwrap()).collect();
+        // What another one was offered is claimed as well: an offer is only a hint.
+        let open: Vec<JobId> = {
+            let won = won.lock().unwrap();
+            pile.iter().filter(|job| !won.contains_key(job)).copied().collect()
+        };
+        let from = rand::thread_rng().gen_range(0..open.len().max(1));
+        wanted.extend(open.iter().cycle().skip(from).take(8));
+        for job in wanted {
+            let claim_id = ulid::Ulid::new().to_string();
+            let mut said = world.claim(agent, job, &claim_id).await;
+            while matches!(said.status.as_u16(), 429 | 503) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                said = world.claim(agent, job, &claim_id).await;
+            }
+            match said.status.as_u16() {
+                200 => {
+                    let execution = said.json()["execution"].as_str().unwrap().to_string();
+                    let before = won.lock().unwrap().insert(job, execution);
+                    assert_eq!(before, None, "{job} has two winners");
+                }
+                409 => assert_eq!(said.json()["code"], "claimed_by_other"),
+                status => panic!("{job} {status} {}", said.json()),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_jobs_and_a_crowd_of_runners_make_a_thousand_claims() {
+    let world = Arc::new(World::new().await);
+    let mut agents = vec![];
+    for _ in 0..CROWD {
+        let mut agent = world.enrolled(Purpose::Build).await;
+        world.open(&mut agent, "j", json!([])).await;
+        agents.push(agent);
+    }
+    let pile = futures::future::join_all((0..PILE).map(|_| world.queue_build())).await;
+    let (pile, won) = (Arc::new(pile), Arc::new(Mutex::new(HashMap::new())));
+    let crowd = agents.into_iter().map(|agent| {
+        let (world, pile, won) = (Arc::clone(&world), Arc::clone(&pile), Arc::clone(&won));
+        tokio::spawn(async move { grabs(&world, &agent, &pile, &won).await })
+    });
+    for runner in futures::future::join_all(crowd).await {
+        runner.unwrap();
+    }
+    // Each was claimed once, by the one who was told so.
+    let claims: Vec<(String, String)> = sqlx::query_as(
+        "select aggregate_id, payload::jsonb ->> 'execution' from log_event \
+         where event_type = 'job.claimed'",
+    )
+    .fetch_all(&world.app.pool)
+    .await
+    .unwrap();
+    assert_eq!(claims.len(), PILE);
+    let claims: HashMap<JobId, String> =
+        claims.into_iter().map(|(job, by)| (job.parse().unwrap(), by)).collect();
+    assert_eq!(claims, *won.lock().unwrap());
+}

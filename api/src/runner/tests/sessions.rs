@@ -1,7 +1,11 @@
 //! One life after the other: who wins, and what becomes of the work.
 use axum::http::Method;
-use domain::job::{Class, JobKind};
+use domain::{
+    ids::SessionId,
+    job::{Class, JobKind},
+};
 use serde_json::{Value, json};
+use ulid::Ulid;
 
 use super::world::World;
 
@@ -25,9 +29,10 @@ async fn the_newest_session_wins() {
 async fn a_protocol_of_another_age_is_refused_with_what_would_do() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
-    let body = json!({"boot_id": "b", "journal_id": "j", "pid": 1, "version": "9", "slots": 1,
+    let assertion = world.opening(&agent, SessionId(Ulid::new()), ("b", "j"));
+    let body = json!({"assertion": assertion, "pid": 1, "version": "9", "slots": 1,
         "protocol": {"min": 7, "max": 9}, "capabilities": []});
-    let said = world.call(Method::POST, "/runner/v1/sessions", &agent.token, &body).await;
+    let said = world.call(Method::POST, "/runner/v1/sessions", "", &body).await;
     assert_eq!(said.refused(426, "protocol_unsupported")["min_version"], 1);
 }
 
@@ -83,16 +88,101 @@ async fn what_a_journal_does_not_know_is_lost() {
 #[tokio::test]
 async fn a_key_that_is_used_twice_raises_an_alert() {
     let world = World::new().await;
-    let (mut agent, _) = world.agent().await;
-    for _ in 0..3 {
-        world.open(&mut agent, "j", json!([])).await;
-    }
-    let alerts = |events: Vec<event_log::Stored>| {
+    let (agent, _) = world.agent().await;
+    let open = async |boot: &str| {
+        let assertion = world.opening(&agent, SessionId(Ulid::new()), (boot, "j"));
+        world.open_with(&assertion, json!([])).await.ok();
+        let events = world.events("runner", agent.id).await;
         events.iter().filter(|event| event.event_type == "runner.clone_suspected").count()
     };
-    assert_eq!(alerts(world.events("runner", agent.id).await), 0);
+    // An agent that restarts again and again is one agent.
+    for _ in 0..8 {
+        assert_eq!(open("here").await, 0);
+    }
+    // Two hosts in turn are two, and that is said once.
+    for boot in ["there", "here", "there"] {
+        assert_eq!(open(boot).await, 0);
+    }
+    assert_eq!(open("here").await, 1);
+    assert_eq!(open("there").await, 1);
+}
+
+#[tokio::test]
+async fn a_session_that_is_opened_again_is_the_same_one_while_it_is_the_newest() {
+    // given an opening whose answer was lost
+    let world = World::new().await;
+    let (mut agent, install) = world.agent().await;
+    let session = SessionId(Ulid::new());
+    let assertion = world.opening(&agent, session, ("boot", "j"));
+    let first = world.open_with(&assertion, json!([])).await.ok();
+    // when it is sent again, then it is the same session
+    let again = world.open_with(&assertion, json!([])).await.ok();
+    assert_eq!(first["session_id"], json!(session));
+    for same in ["session_id", "generation"] {
+        assert_eq!(first[same], again[same]);
+    }
+    agent.token = again["access_token"].as_str().unwrap().to_string();
+    agent.session = Some((session, again["generation"].as_u64().unwrap()));
+    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    world.running(&agent, job).await;
+    // and a copy of it that comes late loses nothing that was claimed since
+    world.open_with(&assertion, json!([])).await.ok();
+    assert_eq!(world.story(job).await, ["queued", "claimed", "started"]);
+    // and it never comes back once a newer one is open
     world.open(&mut agent, "j", json!([])).await;
-    assert_eq!(alerts(world.events("runner", agent.id).await), 1);
+    world.open_with(&assertion, json!([])).await.refused(409, "session_superseded");
+    world.poll(&agent, 0, json!({})).await.ok();
+}
+
+#[tokio::test]
+async fn another_journal_is_another_one_however_often_its_session_is_opened() {
+    let world = World::new().await;
+    let (mut agent, install) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let claimed = world.claim(&agent, job, "c1").await.ok();
+    let entry = json!([{"job": job, "execution": claimed["execution"], "claim_id": "c1",
+        "state": "never_spawned", "log_len": 0}]);
+    let assertion = world.opening(&agent, SessionId(Ulid::new()), ("boot", "other"));
+    // The first time the answer is lost before the journal was looked at.
+    let gone = json!([{"job": job, "execution": claimed["execution"], "claim_id": "c1",
+        "state": "alive", "log_len": 0}]);
+    world.open_with(&assertion, gone).await.ok();
+    world.open_with(&assertion, entry).await.ok();
+    assert_eq!(world.story(job).await, ["queued", "claimed", "outcome_unknown"]);
+}
+
+#[tokio::test]
+async fn a_stolen_token_opens_no_session_and_dies_with_its_own() {
+    // given a runner that works, and somebody who has its access token
+    let world = World::new().await;
+    let (mut agent, install) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let execution = world.running(&agent, job).await;
+    let stolen = agent.clone();
+    // when the thief signs with another key, then it gets nowhere
+    let key = ed25519_dalek::SigningKey::generate(&mut rand::rngs::OsRng);
+    let thief = super::world::Agent { key, ..stolen.clone() };
+    let assertion = world.opening(&thief, SessionId(Ulid::new()), ("boot", "k"));
+    world.open_with(&assertion, json!([])).await.refused(401, "assertion_invalid");
+    world.open_with(&stolen.token, json!([])).await.refused(401, "assertion_invalid");
+    // and when the runner opens its next session, then the token is good for nothing
+    let entry = json!([{"job": job, "execution": execution, "claim_id": "c1", "state": "alive",
+        "log_len": 0}]);
+    world.open(&mut agent, "j", entry).await;
+    let phase = json!({"type": "phase", "payload": {"name": "mine"}});
+    let superseded = |said: super::world::Said| {
+        said.refused(409, "session_superseded");
+    };
+    superseded(world.report(&stolen, job, &execution, 2, phase.clone()).await);
+    superseded(world.poll(&stolen, 0, json!({})).await);
+    superseded(world.claim(&stolen, job, "c1").await);
+    let blob = format!("/runner/v1/blobs/sha256:{:064x}", 1);
+    superseded(world.call(Method::PUT, &blob, &stolen.token, &json!({})).await);
+    let log = format!("/runner/v1/jobs/{job}/log");
+    superseded(world.call(Method::PATCH, &log, &stolen.token, &json!({})).await);
+    world.report(&agent, job, &execution, 2, phase).await.ok();
 }
 
 #[tokio::test]

@@ -5,9 +5,11 @@ use std::time::Duration;
 use axum::{body::Body, http::Method};
 use domain::{
     enrolment::Purpose,
+    ids::SessionId,
     job::{Class, JobKind},
 };
 use serde_json::json;
+use ulid::Ulid;
 
 use super::world::World;
 use crate::dispatch::Timing;
@@ -66,4 +68,24 @@ async fn of_two_that_claim_at_the_same_moment_one_gets_the_job() {
         loser.refused(409, "claimed_by_other");
         assert_eq!(world.story(job).await, ["queued", "claimed"]);
     }
+}
+
+#[tokio::test]
+async fn a_session_gets_no_job_of_a_kind_that_it_does_not_take() {
+    let world = World::new().await;
+    let (mut agent, install) = world.agent().await;
+    let session = SessionId(Ulid::new());
+    let assertion = world.opening(&agent, session, ("boot", "j"));
+    let body = json!({"assertion": assertion, "pid": 1, "version": "1.0.0", "slots": 1,
+        "protocol": {"min": 1, "max": 1}, "capabilities": ["plan"]});
+    let said = world.call(Method::POST, "/runner/v1/sessions", "", &body).await.ok();
+    agent.session = Some((session, said["generation"].as_u64().unwrap()));
+    agent.token = said["access_token"].as_str().unwrap().to_string();
+    let apply = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let plan = world.queue(install, JobKind::Plan, Class::Pure).await;
+    while world.app.dispatch.takes(agent.id, plan).is_none() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    world.claim(&agent, apply, "c1").await.refused(403, "not_offered");
+    world.claim(&agent, plan, "c2").await.ok();
 }

@@ -211,6 +211,7 @@ async fn a_plan_needs_its_summary_first() {
     let put = |path: String| {
         let request = axum::http::Request::put(path)
             .header("authorization", format!("Bearer {}", agent.token))
+            .header("execution", &execution)
             .body(axum::body::Body::from(&summary[..]));
         world.send(request.unwrap())
     };
@@ -219,6 +220,9 @@ async fn a_plan_needs_its_summary_first() {
     put(other).await.refused(422, "invalid");
     world.report(&agent, job, &execution, 2, plan).await.ok();
     assert!(world.story(job).await.contains(&"plan_produced".to_string()));
+    // Bytes are kept only for work that goes on.
+    world.report(&agent, job, &execution, 3, empty_log()).await.ok();
+    put(format!("/runner/v1/blobs/{digest}")).await.refused(412, "fenced_out");
 }
 
 fn signed(agent: &Agent, digest: &str) -> String {

@@ -16,7 +16,7 @@ use domain::{
 use ed25519_dalek::SigningKey;
 use event_log::{EventLog, Meta, Options, Stored, blob, testing::Database};
 use projections::Projections;
-use schemas::token::{AUD_TOKEN, Assertion, sign};
+use schemas::token::{AUD_SESSION, AUD_TOKEN, Assertion, Opening, sign};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -234,7 +234,22 @@ impl World {
     pub fn assertion(&self, id: RunnerId, key: &SigningKey) -> String {
         let iat = self.app.now().timestamp();
         let (aud, jti) = (AUD_TOKEN.to_string(), Ulid::new().to_string());
-        sign(&Assertion { sub: id, aud, jti, iat, exp: iat + 60 }, key).unwrap()
+        let generation = 1;
+        sign(&Assertion { sub: id, aud, jti, iat, exp: iat + 60, generation }, key).unwrap()
+    }
+
+    /// The signed word that opens a session on a host with a journal.
+    pub fn opening(
+        &self,
+        agent: &Agent,
+        session: SessionId,
+        (boot_id, journal_id): (&str, &str),
+    ) -> String {
+        let (iat, aud) = (self.app.now().timestamp(), AUD_SESSION.to_string());
+        let (boot_id, journal_id) = (boot_id.to_string(), journal_id.to_string());
+        let (sub, exp) = (agent.id, iat + 60);
+        let opening = Opening { sub, aud, iat, exp, session, boot_id, journal_id };
+        sign(&opening, &agent.key).unwrap()
     }
 
     pub async fn token(&self, id: RunnerId, key: &SigningKey) -> String {
@@ -245,15 +260,21 @@ impl World {
 
     /// Open a session with this journal; answers what is to be resumed.
     pub async fn open(&self, agent: &mut Agent, journal_id: &str, journal: Value) -> Value {
+        let session = SessionId(Ulid::new());
+        let assertion = self.opening(agent, session, ("boot", journal_id));
+        let said = self.open_with(&assertion, journal).await.ok();
+        agent.session = Some((session, said["generation"].as_u64().unwrap()));
+        agent.token = said["access_token"].as_str().unwrap().to_string();
+        said
+    }
+
+    pub async fn open_with(&self, assertion: &str, journal: Value) -> Said {
         let body = json!({
-            "boot_id": "boot", "journal_id": journal_id, "pid": 1, "version": "1.0.0",
+            "assertion": assertion, "pid": 1, "version": "1.0.0",
             "protocol": {"min": 1, "max": 1}, "slots": 4, "journal": journal,
             "capabilities": ["build", "plan", "apply", "action"],
         });
-        let said = self.call(Method::POST, "/runner/v1/sessions", &agent.token, &body).await.ok();
-        let session = said["session_id"].as_str().unwrap().parse().unwrap();
-        agent.session = Some((session, said["generation"].as_u64().unwrap()));
-        said
+        self.call(Method::POST, "/runner/v1/sessions", "", &body).await
     }
 
     pub async fn poll(&self, agent: &Agent, wait: u64, more: Value) -> Said {

@@ -1,0 +1,159 @@
+//! Answers that are lost, words that come late, words that cross: the job has one story all the same.
+use axum::{body::Body, http::Request};
+use domain::{
+    actor::Actor,
+    enrolment::Purpose,
+    ids::{ExecutionId, JobId},
+    job::{Class, Job, JobCommand, JobKind, Proof, Verdict},
+};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::world::{Agent, Said, World};
+
+fn person() -> Actor {
+    "prn_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap()
+}
+
+fn finished(outcome: &str) -> Value {
+    let sha256 = hex::encode(Sha256::digest(b""));
+    json!({"type": "finished", "payload":
+        {"outcome": outcome, "log_len": 0, "log_sha256": sha256}})
+}
+
+async fn ready(world: &World) -> (Agent, domain::ids::InstallId) {
+    let (mut agent, install) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    (agent, install)
+}
+
+async fn chunk(world: &World, agent: &Agent, job: JobId, execution: &str) -> Said {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    let request = Request::patch(format!("/runner/v1/jobs/{job}/log"))
+        .header("authorization", format!("Bearer {}", agent.token))
+        .header("execution", execution)
+        .header("content-range", "bytes 0-0/*")
+        .header("repr-digest", format!("sha-256=:{}:", STANDARD.encode(Sha256::digest(b"x"))))
+        .body(Body::from("x"));
+    world.send(request.unwrap()).await
+}
+
+#[tokio::test]
+async fn what_was_committed_is_answered_in_the_same_way_by_the_next_server() {
+    // given a server that ends after each commit, before its answer arrives
+    let world = World::new().await;
+    let (agent, install) = ready(&world).await;
+    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let first = world.claim(&agent, job, "c1").await.ok();
+    let world = world.restart().await;
+    // when everything is said again, then nothing happens twice
+    let again = world.claim(&agent, job, "c1").await.ok();
+    for same in ["execution", "attempt", "deadline", "manifest", "grant"] {
+        assert_eq!(first[same], again[same], "{same}");
+    }
+    let execution = first["execution"].as_str().unwrap().to_string();
+    let started = json!({"type": "started", "payload": {}});
+    world.report(&agent, job, &execution, 1, started.clone()).await.ok();
+    let world = world.restart().await;
+    world.report(&agent, job, &execution, 1, started).await.ok();
+    world.report(&agent, job, &execution, 2, finished("succeeded")).await.ok();
+    let world = world.restart().await;
+    let said = world.report(&agent, job, &execution, 2, finished("succeeded")).await;
+    assert_eq!(said.status.as_u16(), 200);
+    let story = ["queued", "claimed", "started", "succeeded", "log_sealed"];
+    assert_eq!(world.story(job).await, story);
+}
+
+#[tokio::test]
+async fn a_runner_that_wakes_up_too_late_changes_nothing() {
+    // given a runner that was frozen, and another one that has its job by now
+    let world = World::new().await;
+    let mut zombie = world.enrolled(Purpose::Build).await;
+    let mut other = world.enrolled(Purpose::Build).await;
+    world.open(&mut zombie, "j", json!([])).await;
+    world.open(&mut other, "k", json!([])).await;
+    let job = world.queue_build().await;
+    let former = world.running(&zombie, job).await;
+    let (execution, proof) = (former.parse().unwrap(), Proof::RunnerRestartedWithoutIt);
+    world.tell(job, JobCommand::DeclareLost { execution, proof }).await;
+    let current = world.running(&other, job).await;
+    let before = world.story(job).await;
+    // when it goes on, then each of its words is refused, and it is told how the job is
+    let phase = json!({"type": "phase", "payload": {"name": "mine"}});
+    for body in [phase, finished("succeeded")] {
+        let refused = world.report(&zombie, job, &former, 2, body).await.refused(412, "fenced_out");
+        assert_eq!(refused["job_state"], "running");
+    }
+    chunk(&world, &zombie, job, &former).await.refused(412, "fenced_out");
+    assert_eq!(world.story(job).await, before);
+    chunk(&world, &other, job, &current).await.ok();
+}
+
+#[tokio::test]
+async fn a_late_result_flips_no_outcome() {
+    // given work that nobody could speak for, and that a person called failed
+    let world = World::new().await;
+    let (agent, install) = ready(&world).await;
+    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let named = world.running(&agent, job).await;
+    let execution: ExecutionId = named.parse().unwrap();
+    let proof = Proof::RunnerRestartedWithoutIt;
+    world.tell(job, JobCommand::DeclareLost { execution, proof }).await;
+    let (by, verdict, reason) = (person(), Verdict::Failed, "looked".to_string());
+    world.tell(job, JobCommand::Resolve { execution, by, verdict, reason }).await;
+    let before = world.story(job).await;
+    // when its runner comes back with another result
+    let late = world.report(&agent, job, &named, 2, finished("succeeded")).await;
+    // then that changes nothing
+    assert_eq!(late.refused(412, "fenced_out")["job_state"], "failed");
+    assert_eq!(world.story(job).await, before);
+}
+
+/// A cancel that may come too late.
+async fn cancel(world: &World, job: JobId) {
+    let call = &World::system();
+    let asked = world.app.engine.transact(call, move |unit| {
+        let reason = "wrong".to_string();
+        let command = JobCommand::RequestCancel { by: person(), reason, force: false };
+        Box::pin(async move { unit.ask::<Job>(job, command).await.map(|_| ()) })
+    });
+    asked.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancel_that_crosses_a_claim_or_an_end_comes_before_it_or_after_it() {
+    let world = World::new().await;
+    let (agent, install) = ready(&world).await;
+    for turn in 0..10 {
+        // given a cancel and a claim at the same moment
+        let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+        let claim_id = format!("c{turn}");
+        let (claimed, ()) = tokio::join!(world.claim(&agent, job, &claim_id), cancel(&world, job));
+        // then the runner has the job and is told, or it never gets it
+        if claimed.status.as_u16() != 200 {
+            claimed.refused(410, "cancelled");
+            assert_eq!(world.story(job).await, ["queued", "cancel_requested", "cancelled"]);
+            continue;
+        }
+        assert_eq!(world.story(job).await, ["queued", "claimed", "cancel_requested"]);
+        let execution = claimed.json()["execution"].as_str().unwrap().to_string();
+        world.report(&agent, job, &execution, 1, finished("cancelled")).await.ok();
+    }
+    for turn in 0..10 {
+        // given a cancel and a last word at the same moment
+        let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+        let claimed = world.claim(&agent, job, &format!("d{turn}")).await.ok();
+        let execution = claimed["execution"].as_str().unwrap().to_string();
+        let started = json!({"type": "started", "payload": {}});
+        world.report(&agent, job, &execution, 1, started).await.ok();
+        let (said, ()) = tokio::join!(
+            world.report(&agent, job, &execution, 2, finished("succeeded")),
+            cancel(&world, job)
+        );
+        // then the last word stands, once
+        said.ok();
+        let story = world.story(job).await;
+        let ends = story.iter().filter(|event| *event == "succeeded" || *event == "cancelled");
+        assert_eq!(ends.collect::<Vec<_>>(), ["succeeded"], "{story:?}");
+    }
+}
