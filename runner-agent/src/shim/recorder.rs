@@ -36,7 +36,7 @@ const NAME: usize = 120;
 
 /// The most bytes of one output, and of all outputs of a job: a report is at most 64 KiB.
 const OUTPUT: usize = 16 * 1024;
-const OUTPUTS: usize = 56 * 1024;
+const OUTPUTS: usize = 32 * 1024;
 
 /// The outputs that a report can carry, and the names of those that it cannot: work that was done has not failed
 /// because it has much to say.
