@@ -6,8 +6,10 @@
     reason = "a test fails by panicking"
 )]
 
+mod builder;
 mod certificates;
 mod customer;
+mod database;
 mod example;
 mod http;
 mod moto;
@@ -19,6 +21,7 @@ mod runner;
 mod server;
 mod wait;
 
+pub use builder::Builder;
 pub use certificates::Certificates;
 pub use customer::Customer;
 pub use example::{edge_api, edge_api_v2, notes_files, notes_files_v2};

@@ -1,4 +1,4 @@
-//! A server with a private Postgres and a build runner, as `stead up` makes them.
+//! A server: with a private Postgres and a build runner, as `stead up` makes them, or as `stead serve` on a database.
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
@@ -9,14 +9,16 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{program, until_some};
+use crate::{Builder, database, program, until_some};
 
-/// A running `stead up`; its data directory goes with it.
+/// A running `stead up` or `stead serve`; its data directory goes with it.
 pub struct Server {
     dir: TempDir,
     child: Child,
     ready: Value,
     more: Vec<String>,
+    /// Whose URL it has, unless it has a Postgres of its own.
+    database: Option<String>,
 }
 
 impl Server {
@@ -30,9 +32,30 @@ impl Server {
         let dir = tempfile::Builder::new().prefix("stead-").tempdir().unwrap();
         // The private Postgres runs as another user, who must be able to get here.
         make_enterable(dir.path());
+        Server::start(dir, None, runner, more)
+    }
+
+    /// `stead migrate` and `stead serve` on an empty database, where runners call that address. There is no build
+    /// runner until one is started.
+    pub fn serve_with(runner: &str, more: &[&str]) -> Server {
+        let dir = tempfile::Builder::new().prefix("stead-").tempdir().unwrap();
+        make_enterable(dir.path());
+        let (owner, application) = database::empty();
+        let mut migrate = Command::new(program("stead"));
+        crate::stdout_of(migrate.arg("migrate").env("DATABASE_OWNER_URL", owner));
+        Server::start(dir, Some(application), runner, more)
+    }
+
+    fn start(dir: TempDir, database: Option<String>, runner: &str, more: &[&str]) -> Server {
         let more: Vec<_> = more.iter().map(|word| word.to_string()).collect();
-        let (child, ready) = start(dir.path(), "127.0.0.1:0", runner, &more);
-        Server { dir, child, ready, more }
+        let (child, ready) = start(dir.path(), database.as_deref(), "127.0.0.1:0", runner, &more);
+        Server { dir, child, ready, more, database }
+    }
+
+    /// One more build runner, enrolled as a person would do it.
+    pub fn build_runner(&self, more: &[&str]) -> Builder {
+        let issued = self.ask(&["runners", "enrol-token"]);
+        Builder::start(self, issued["enrolment"]["token"].as_str().unwrap(), more)
     }
 
     /// A place for the test's own files.
@@ -126,7 +149,8 @@ impl Server {
         let address =
             |url: &str| url.split("://").nth(1).unwrap().trim_end_matches('/').to_string();
         let (control, runner) = (address(self.control()), address(self.runner()));
-        let (child, ready) = start(self.dir.path(), &control, &runner, &self.more);
+        let database = self.database.as_deref();
+        let (child, ready) = start(self.dir.path(), database, &control, &runner, &self.more);
         self.child = child;
         self.ready = ready;
     }
@@ -148,12 +172,23 @@ impl Drop for Server {
     }
 }
 
-fn start(dir: &Path, control: &str, runner: &str, more: &[String]) -> (Child, Value) {
+fn start(
+    dir: &Path,
+    database: Option<&str>,
+    control: &str,
+    runner: &str,
+    more: &[String],
+) -> (Child, Value) {
     let ready = dir.join("ready.json");
     let _none = fs::remove_file(&ready);
     let log = File::options().create(true).append(true).open(dir.join("server.log")).unwrap();
+    let (command, database) = match database {
+        Some(url) => ("serve", Some(("DATABASE_URL", url))),
+        None => ("up", None),
+    };
     let mut child = Command::new(program("stead"))
-        .args(["up", "--control-listen", control, "--runner-listen", runner])
+        .args([command, "--control-listen", control, "--runner-listen", runner])
+        .envs(database)
         .arg("--data")
         .arg(dir.join("data"))
         .arg("--ready-file")
@@ -168,7 +203,7 @@ fn start(dir: &Path, control: &str, runner: &str, more: &[String]) -> (Child, Va
     let told = until_some("the server", Duration::from_secs(60), || {
         if let Some(status) = child.try_wait().unwrap() {
             let said = fs::read_to_string(dir.join("server.log")).unwrap_or_default();
-            panic!("stead up ended with {status}\n{said}");
+            panic!("stead {command} ended with {status}\n{said}");
         }
         read()
     });
