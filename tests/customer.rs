@@ -109,12 +109,20 @@ fn a_denied_plan_changes_nothing() {
     assert!(runner.ledger().is_empty());
 
     // What it left undone is tried again as a run of its own.
+    let names = |run: &Value| -> Vec<String> {
+        let steps = run["dag"].as_array().unwrap().iter();
+        steps.map(|step| step["name"].as_str().unwrap().to_string()).collect()
+    };
     server.ask(&["runs", "retry", "acme", "--reason", "now"]);
     let again = finish(&server, "acme");
     assert_eq!(
         (again["state"].as_str(), again["reason"].as_str()),
-        (Some("succeeded"), Some("now"))
+        (Some("succeeded"), Some("now")),
+        "{again:#}"
     );
+    assert_eq!(again["retry_of"], run["id"], "{again:#}");
+    assert_eq!(names(&again), names(&run), "nothing was done, so all of it is done now");
+    assert!(!runner.ledger().is_empty());
     let (_, said) = server.refused(&["runs", "retry", "acme", "--reason", "once more"]);
     assert!(said.contains("done by now"), "{said}");
 }

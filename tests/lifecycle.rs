@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tests::{Runner, Server, edge_api, edge_api_v2, finish, stdout_of, terraform_or_skip, until};
+use tests::{
+    Runner, Server, edge_api, edge_api_v2, finish, position, stdout_of, terraform_or_skip, until,
+};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -95,10 +97,12 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     assert!(!planned_names(&run).contains(&"database".to_string()));
 
     // Proofs, also against what the customer kept.
+    let before = position(&server);
     let verified = server.ask(&["audit", "verify"]);
-    assert!(verified.to_string().contains("verified") || verified["ok"] == true, "{verified}");
+    assert!(verified["verified"].as_u64().unwrap() >= before, "{verified}");
     let kept = runner.data().join("checkpoint");
-    server.ask(&["audit", "verify", "--against", kept.to_str().unwrap()]);
+    let verified = server.ask(&["audit", "verify", "--against", kept.to_str().unwrap()]);
+    assert!(verified["unchanged_since"].as_u64().unwrap() > 0, "{verified}");
     for verb in ["verify", "rebuild", "verify"] {
         stdout_of(server.stead_for_people().args(["projections", verb, "all"]));
     }
