@@ -100,8 +100,8 @@ async fn made(app: &App, job: &Job, artifact: &ArtifactReport) -> Result<u64, Pr
         return Err(invalid(format!("repository must be {own}, where this job pushes to")));
     }
     let place: Repository = repository.parse().map_err(|error| invalid(format!("{error}")))?;
-    let image = app.registry.image(&place, digest).map_err(Problem::internal)?;
-    let (Some(image), Some(size)) = (image, app.registry.size(&place, digest)) else {
+    let image = app.registry.image(&place, digest).await.map_err(Problem::internal)?;
+    let (Some(image), Some(size)) = (image, app.registry.size(&place, digest).await) else {
         let detail = format!("PUT /v2/{repository}/manifests/{digest} before the report of it");
         return Err(invalid(detail));
     };

@@ -196,6 +196,8 @@ fn opened() -> SessionOpened {
     SessionOpened {
         session_id: format!("ses_{ID}").parse().unwrap(),
         generation: 1,
+        access_token: "T".into(),
+        expires_in_s: 900,
         wait_s: 50,
         lease_s: 60,
         log: LogSettings::default(),
