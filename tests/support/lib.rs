@@ -19,6 +19,7 @@ mod programs;
 mod run;
 mod runner;
 mod server;
+mod stranger;
 mod wait;
 
 pub use builder::Builder;
@@ -33,4 +34,5 @@ pub use programs::{in_ci, program, stdout_of, terraform_or_skip};
 pub use run::finish;
 pub use runner::Runner;
 pub use server::Server;
+pub use stranger::{Passed, Stranger};
 pub use wait::{until, until_some};

@@ -22,6 +22,17 @@ impl Runner {
 
     /// The same, with more on its command line, at every start.
     pub fn start_with(server: &Server, name: &str, token: &str, more: &[&str]) -> Runner {
+        Runner::start_through(server, server.runner(), name, token, more)
+    }
+
+    /// The same, where the runner calls somebody who is before the server.
+    pub fn start_through(
+        server: &Server,
+        url: &str,
+        name: &str,
+        token: &str,
+        more: &[&str],
+    ) -> Runner {
         let dir = server.dir().join(name);
         fs::create_dir_all(&dir).unwrap();
         let token_file = dir.join("enrolment.token");
@@ -29,7 +40,7 @@ impl Runner {
         let more: Vec<String> = more.iter().map(|word| word.to_string()).collect();
         let mut command = command(&dir, &more);
         command
-            .args(["--mode", "install", "--server", server.runner()])
+            .args(["--mode", "install", "--server", url])
             .args(["--server-key", server.fingerprint()])
             .arg("--token-file")
             .arg(&token_file)

@@ -1,0 +1,154 @@
+//! What a runner must not send, and what it must not believe: through the running programs.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::{
+    Answer, Passed, Runner, Server, Stranger, call, notes_files, position, program, settled,
+    until_some,
+};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// A server on which an app of the plugin `files` is published.
+fn published() -> Server {
+    let server = Server::up();
+    let plugin = format!("files={}", program("stead-plugin-files").display());
+    let app = notes_files(server.dir());
+    server.ask(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
+    server
+}
+
+/// An install, and the token that lets its runner in.
+fn install(server: &Server, name: &str) -> String {
+    let created = server.ask(&["installs", "create", "notes-files", name, "--input", "company=A"]);
+    created["enrolment"]["token"].as_str().unwrap().to_string()
+}
+
+/// A directory with the vendor's plugin in it, as the customer puts it there.
+fn plugins(server: &Server) -> String {
+    let plugins = server.dir().join("plugins");
+    std::fs::create_dir_all(&plugins).unwrap();
+    std::fs::copy(program("stead-plugin-files"), plugins.join("stead-plugin-files")).unwrap();
+    plugins.to_str().unwrap().to_string()
+}
+
+/// A runner that calls through a stranger.
+fn runner(server: &Server, stranger: &Stranger, name: &str) -> Runner {
+    let (token, plugins) = (install(server, name), plugins(server));
+    let more = ["--plugin-dir", plugins.as_str()];
+    Runner::start_through(server, stranger.url(), name, &token, &more)
+}
+
+/// The first claim that passed, and its answer.
+fn claimed(stranger: &Stranger) -> (Passed, Value) {
+    let claim = until_some("a claim", SOON, || stranger.passed("/claim").into_iter().next());
+    let answer = serde_json::from_slice(&claim.answer).unwrap();
+    (claim, answer)
+}
+
+/// Make a call again with another body and other headers, as the same runner.
+fn again(server: &Server, of: &Passed, path: &str, more: &[(&str, &str)], body: &[u8]) -> Answer {
+    let token = of.header("authorization").to_string();
+    let mut headers = vec![("Authorization", token.as_str())];
+    headers.extend(more);
+    call(&of.method, &format!("{}{path}", server.runner()), &headers, body)
+}
+
+#[test]
+fn a_call_that_is_not_the_runners_to_make_is_refused_and_changes_nothing() {
+    let server = published();
+    let (one, two) =
+        (Stranger::before(server.runner(), |_| None), Stranger::before(server.runner(), |_| None));
+    let (_a, _b) = (runner(&server, &one, "acme"), runner(&server, &two, "beta"));
+    let (mine, answer) = claimed(&one);
+    let (theirs, _) = claimed(&two);
+    let execution = answer["execution"].as_str().unwrap();
+    // The sandbox's plan waits for a person: nothing moves any more.
+    for name in ["acme", "beta"] {
+        until_some("a plan that waits", SOON, || {
+            let run = server.stead().args(["runs", "show", name]).output().unwrap();
+            String::from_utf8_lossy(&run.stdout).contains("waiting_for_approval").then_some(())
+        });
+    }
+    let before = settled(&server);
+    let refused = |answer: Answer, wanted: &[(u16, &str)]| {
+        assert!(wanted.contains(&(answer.status, answer.code().as_str())), "{answer:?}");
+    };
+    let json = ("Content-Type", "application/json");
+
+    // A second claim of the job, by its own runner and by the other install's.
+    let mut claim: Value = serde_json::from_slice(&mine.body).unwrap();
+    claim["claim_id"] = json!("another");
+    let body = claim.to_string();
+    let said = again(&server, &mine, &mine.path, &[json], body.as_bytes());
+    refused(said, &[(409, "claimed_by_other"), (410, "expired")]);
+    refused(again(&server, &theirs, &mine.path, &[json], &theirs.body), &[(403, "not_offered")]);
+
+    // Its log: too much at once, by an execution that never was, and by the other runner.
+    let log = mine.path.replace("/claim", "/log");
+    let patch = Passed { method: "PATCH".into(), ..mine.clone() };
+    let other = Passed { method: "PATCH".into(), ..theirs.clone() };
+    let chunk = vec![b'x'; 300 * 1024];
+    let range = format!("bytes 0-{}/*", chunk.len() - 1);
+    let digest = "sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:";
+    let headers =
+        |execution| [("Execution", execution), ("Content-Range", &range), ("Repr-Digest", digest)];
+    let stale = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    refused(again(&server, &patch, &log, &headers(stale), b"x"), &[(412, "fenced_out")]);
+    refused(again(&server, &other, &log, &headers(execution), b"x"), &[(403, "forbidden")]);
+    let large = again(&server, &patch, &log, &headers(execution), &chunk);
+    refused(large, &[(413, "too_large"), (412, "fenced_out")]);
+
+    // Its reports: by an execution that never was, and by the other runner.
+    let events = mine.path.replace("/claim", "/events");
+    let post = Passed { method: "POST".into(), ..mine.clone() };
+    let other = Passed { method: "POST".into(), ..theirs };
+    let report = |execution: &str| {
+        json!({"execution": execution, "seq": 1, "type": "started", "payload": {}, "log_len": 0})
+            .to_string()
+    };
+    let said =
+        again(&server, &post, &events, &[json, ("Execution", stale)], report(stale).as_bytes());
+    refused(said, &[(412, "fenced_out")]);
+    let with = [json, ("Execution", execution)];
+    refused(
+        again(&server, &other, &events, &with, report(execution).as_bytes()),
+        &[(403, "forbidden")],
+    );
+    assert_eq!(position(&server), before, "something was written");
+}
+
+/// Change one character in the middle of what an envelope of the claim's answer holds.
+fn tampered(call: &Passed, envelope: &str) -> Option<Vec<u8>> {
+    if !call.path.ends_with("/claim") {
+        return None;
+    }
+    let mut answer: Value = serde_json::from_slice(&call.answer).ok()?;
+    let payload = answer[envelope]["payload"].as_str()?.to_string();
+    let middle = payload.len() / 2;
+    let other = if payload.as_bytes()[middle] == b'A' { "B" } else { "A" };
+    let mut changed = payload;
+    changed.replace_range(middle..=middle, other);
+    answer[envelope]["payload"] = json!(changed);
+    Some(answer.to_string().into_bytes())
+}
+
+#[test]
+fn a_manifest_or_grant_that_was_changed_on_its_way_is_refused_and_the_vendor_sees_it() {
+    let server = published();
+    for envelope in ["manifest", "grant"] {
+        let stranger = Stranger::before(server.runner(), move |call| tampered(call, envelope));
+        let runner = runner(&server, &stranger, envelope);
+        let rule = format!("{envelope}_signature");
+        let refusal = until_some("the refusal", SOON, || {
+            let events = server.ask(&["audit", "events", "--type", "runner.refused"]);
+            let all = events.as_array().unwrap().clone();
+            all.into_iter().find(|event| event["payload"]["rule"] == rule.as_str())
+        });
+        assert!(refusal["stream"].as_str().unwrap().starts_with("runner/"), "{refusal:#}");
+        assert!(runner.ledger().is_empty(), "something was done");
+        let journal = tests::stdout_of(&mut runner.local(&["journal"]));
+        assert!(journal.contains(&rule), "{journal}");
+    }
+}

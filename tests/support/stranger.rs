@@ -1,0 +1,158 @@
+//! A stranger between a runner and its server, who reads along and changes answers on their way.
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+
+/// One call that passed.
+#[derive(Debug, Clone, Default)]
+pub struct Passed {
+    /// `PUT`, `POST` …
+    pub method: String,
+    /// With its query.
+    pub path: String,
+    /// Name in small letters, value.
+    pub headers: Vec<(String, String)>,
+    /// What was sent.
+    pub body: Vec<u8>,
+    /// The answer as the server gave it.
+    pub answer: Vec<u8>,
+}
+
+impl Passed {
+    /// A header of the call; nothing when it has none.
+    pub fn header(&self, name: &str) -> &str {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map_or("", |(_, value)| value)
+    }
+}
+
+/// What becomes of an answer: its body, or nothing to leave it.
+type Change = dyn Fn(&Passed) -> Option<Vec<u8>> + Send + Sync;
+
+/// Somebody in the middle, until the test ends.
+pub struct Stranger {
+    url: String,
+    passed: Arc<Mutex<Vec<Passed>>>,
+}
+
+impl Stranger {
+    /// Before this server.
+    pub fn before(
+        server: &str,
+        change: impl Fn(&Passed) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Stranger {
+        let host = server.trim_start_matches("http://").trim_end_matches('/').to_string();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (passed, change) = (Arc::<Mutex<Vec<Passed>>>::default(), Arc::new(change));
+        let seen = Arc::clone(&passed);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (host, seen, change) = (host.clone(), Arc::clone(&seen), Arc::clone(&change));
+                // A call that breaks off is one that the runner makes again.
+                thread::spawn(move || pass(stream, &host, &seen, change.as_ref()));
+            }
+        });
+        Stranger { url, passed }
+    }
+
+    /// Where the runner calls.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The calls to a path that ends like this, the first one first.
+    pub fn passed(&self, end: &str) -> Vec<Passed> {
+        let all = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter(|call| call.path.ends_with(end)).cloned().collect()
+    }
+}
+
+fn pass(
+    client: TcpStream,
+    host: &str,
+    seen: &Mutex<Vec<Passed>>,
+    change: &Change,
+) -> std::io::Result<()> {
+    let mut from = BufReader::new(client.try_clone()?);
+    let (first, headers) = head(&mut from)?;
+    let mut words = first.split(' ').map(str::to_string);
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let mut call = Passed { method, path, headers, ..Passed::default() };
+    call.body = match call.header("transfer-encoding") {
+        "chunked" => chunks(&mut from)?,
+        _ => {
+            let mut body = vec![0; call.header("content-length").parse().unwrap_or(0)];
+            from.read_exact(&mut body)?;
+            body
+        }
+    };
+    // HTTP/1.0: the answer ends where the connection does.
+    let mut text = format!("{} {} HTTP/1.0\r\nConnection: close\r\n", call.method, call.path);
+    for (name, value) in &call.headers {
+        if !["connection", "transfer-encoding", "content-length"].contains(&name.as_str()) {
+            text += &format!("{name}: {value}\r\n");
+        }
+    }
+    text += &format!("Content-Length: {}\r\n\r\n", call.body.len());
+    let mut server = TcpStream::connect(host)?;
+    server.write_all(text.as_bytes())?;
+    server.write_all(&call.body)?;
+    let mut back = BufReader::new(server);
+    let (status, headers) = head(&mut back)?;
+    back.read_to_end(&mut call.answer)?;
+    let body = change(&call).unwrap_or_else(|| call.answer.clone());
+    let mut text = format!(
+        "HTTP/1.1{}\r\n",
+        status.trim_start_matches("HTTP/1.0").trim_start_matches("HTTP/1.1")
+    );
+    let hidden = call.method == "HEAD";
+    for (name, value) in &headers {
+        let ours = ["connection", "transfer-encoding"].contains(&name.as_str());
+        if !ours && (hidden || name != "content-length") {
+            text += &format!("{name}: {value}\r\n");
+        }
+    }
+    if !hidden {
+        text += &format!("Content-Length: {}\r\n", body.len());
+    }
+    seen.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+    let mut client = client;
+    client.write_all(format!("{text}Connection: close\r\n\r\n").as_bytes())?;
+    client.write_all(&body)
+}
+
+/// The first line, and the headers.
+type Head = (String, Vec<(String, String)>);
+
+fn head(from: &mut impl std::io::BufRead) -> std::io::Result<Head> {
+    let (mut first, mut headers) = (String::new(), vec![]);
+    from.read_line(&mut first)?;
+    loop {
+        let mut line = String::new();
+        from.read_line(&mut line)?;
+        let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+        headers.push((name.to_lowercase(), value.to_string()));
+    }
+    Ok((first.trim_end().to_string(), headers))
+}
+
+/// A body of which nobody said how long it is.
+fn chunks(from: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
+    let mut body = vec![];
+    loop {
+        let mut line = String::new();
+        from.read_line(&mut line)?;
+        let length = usize::from_str_radix(line.trim(), 16).unwrap_or(0);
+        let mut chunk = vec![0; length + 2];
+        from.read_exact(&mut chunk)?;
+        if length == 0 {
+            return Ok(body);
+        }
+        chunk.truncate(length);
+        body.extend(chunk);
+    }
+}
