@@ -92,12 +92,20 @@ fn a_call_that_is_not_the_runners_to_make_is_refused_and_changes_nothing() {
     let chunk = vec![b'x'; 300 * 1024];
     let range = format!("bytes 0-{}/*", chunk.len() - 1);
     let digest = "sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:";
-    let headers =
-        |execution| [("Execution", execution), ("Content-Range", &range), ("Repr-Digest", digest)];
+    let range = range.as_str();
+    fn headers<'a>(execution: &'a str, range: &'a str, digest: &'a str) -> [(&'a str, &'a str); 3] {
+        [("Execution", execution), ("Content-Range", range), ("Repr-Digest", digest)]
+    }
     let stale = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV";
-    refused(again(&server, &patch, &log, &headers(stale), b"x"), &[(412, "fenced_out")]);
-    refused(again(&server, &other, &log, &headers(execution), b"x"), &[(403, "forbidden")]);
-    let large = again(&server, &patch, &log, &headers(execution), &chunk);
+    refused(
+        again(&server, &patch, &log, &headers(stale, range, digest), b"x"),
+        &[(412, "fenced_out")],
+    );
+    refused(
+        again(&server, &other, &log, &headers(execution, range, digest), b"x"),
+        &[(403, "forbidden")],
+    );
+    let large = again(&server, &patch, &log, &headers(execution, range, digest), &chunk);
     refused(large, &[(413, "too_large"), (412, "fenced_out")]);
 
     // Its reports: by an execution that never was, and by the other runner.

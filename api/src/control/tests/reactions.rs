@@ -184,7 +184,7 @@ async fn a_fact_that_nobody_can_react_to_is_parked_and_the_rest_goes_on() {
     let data = tempfile::tempdir().unwrap();
     let start = async |data: tempfile::TempDir| {
         let server = Server::start(options(data.path(), &database.url)).await.unwrap();
-        Started { server, data, http: testing::client() }
+        Started { server, data, http: testing::client(), database: database.url.clone() }
     };
     let started = start(data).await;
     let synced = owner(&started).sync("shop", bundle("1"), false).await.unwrap();
