@@ -45,16 +45,19 @@ fn a_vendors_plugin_plans_applies_changes_and_destroys() {
     let noop = |step: &&serde_json::Value| step["plan"]["noop"] == true;
     assert!(run["dag"].as_array().unwrap().iter().any(|step| noop(&step)), "{run:#}");
 
-    server.ask(&["installs", "deprovision", "acme", "--reason", "the end"]);
-    let run = finish(&server, "acme");
-    assert_eq!(run["state"], "succeeded", "{run:#}");
-
     // An executable that is not the pinned one never runs.
     let before = runner.ledger().len();
-    fs::write(plugins.join("stead-plugin-files"), "#!/bin/sh\nexit 0\n").unwrap();
+    let (plugin, pinned) = (plugins.join("stead-plugin-files"), plugins.join("pinned"));
+    fs::rename(&plugin, &pinned).unwrap();
+    fs::write(&plugin, "#!/bin/sh\nexit 0\n").unwrap();
     server.ask(&["installs", "reprovision", "acme", "--reason", "once more"]);
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "failed", "{run:#}");
     assert!(run.to_string().contains("the manifest wants"), "{run:#}");
     assert_eq!(runner.ledger().len(), before);
+
+    fs::rename(&pinned, &plugin).unwrap();
+    server.ask(&["installs", "deprovision", "acme", "--reason", "the end"]);
+    let run = finish(&server, "acme");
+    assert_eq!(run["state"], "succeeded", "{run:#}");
 }

@@ -106,7 +106,7 @@ fn a_call_that_is_not_the_runners_to_make_is_refused_and_changes_nothing() {
         &[(403, "forbidden")],
     );
     let large = again(&server, &patch, &log, &headers(execution, range, digest), &chunk);
-    refused(large, &[(413, "too_large"), (412, "fenced_out")]);
+    refused(large, &[(413, "too_large")]);
 
     // Its reports: by an execution that never was, and by the other runner.
     let events = mine.path.replace("/claim", "/events");

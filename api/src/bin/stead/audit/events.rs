@@ -69,7 +69,15 @@ pub async fn print(desk: &Desk, ask: Events) -> Result<(), Failure> {
         return follow(desk, &mut printer, query).await;
     }
     page(desk, &mut printer, &mut query).await?;
-    printer.table()
+    match (desk.screen.output, printer.all.is_empty()) {
+        // A program that asked for one document gets one.
+        (Output::Json, _) => desk.screen.many(&printer.all, "", |_| Table::default()),
+        (Output::Table, true) => {
+            desk.screen.remark("No event is like that.");
+            Ok(())
+        }
+        (Output::Table, false) | (Output::Ndjson, _) => printer.table(),
+    }
 }
 
 /// Everything up to the head, page by page.
