@@ -4,8 +4,8 @@
 use std::{collections::BTreeSet, fs, path::PathBuf, process::Command, time::Duration};
 
 use tests::{
-    Certificates, Customer, Namespace, Runner, Server, Sockets, edge_api, program, stdout_of,
-    succeeded, terraform_or_skip, until,
+    Certificates, Customer, Namespace, Runner, Server, Sockets, edge_api, in_ci, program,
+    stdout_of, succeeded, terraform_or_skip, until,
 };
 
 const SOON: Duration = Duration::from_secs(30);
@@ -102,4 +102,22 @@ fn a_runner_reaches_the_runner_listener_only_and_nothing_reaches_it() {
     let impostor = inside(&server, &namespace, "impostor");
     let impostor = impostor.with(&["--ca-fingerprint", &fingerprint]).start(&server, token);
     until("the refusal of the token", SOON, || impostor.log().contains("enrolment_used"));
+}
+
+/// What `stead up` starts beside itself is for its own users only.
+#[test]
+fn nobody_else_on_the_host_gets_to_the_private_postgres() {
+    let server = Server::up();
+    let socket = server.data().join("run/.s.PGSQL.5432");
+    assert!(socket.exists(), "Postgres has its socket at {}", socket.display());
+    let (user, group) = Namespace::user();
+    let mut look = Command::new("setpriv");
+    look.args([format!("--reuid={user}"), format!("--regid={group}"), "--clear-groups".into()]);
+    let seen = look.args(["test", "-e"]).arg(&socket).output().unwrap();
+    let said = String::from_utf8_lossy(&seen.stderr);
+    // Without root nobody can be somebody else; in CI the rest of this file needs root, too.
+    if said.contains("setpriv") && !in_ci() {
+        return eprintln!("SKIPPED: to be another user needs root: {said}");
+    }
+    assert_eq!((seen.status.code(), &*said), (Some(1), ""), "another user gets to the socket");
 }

@@ -177,18 +177,25 @@ impl IntoResponse for Problem {
     }
 }
 
+/// Whether the database is away or busy, as opposed to refusing what it was told: then the same words may
+/// be taken later.
+pub(crate) fn is_away(error: &sqlx::Error) -> bool {
+    use sqlx::Error::{Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
+    // Connection, read-only, conflicts, resources, locks, operator, disk: classes of SQLSTATE.
+    const LATER: [&str; 7] = ["08", "25", "40", "53", "55", "57", "58"];
+    match error {
+        Io(_) | Tls(_) | Protocol(_) | PoolTimedOut | PoolClosed | WorkerCrashed => true,
+        sqlx::Error::Database(said) => {
+            said.code().is_some_and(|code| LATER.iter().any(|class| code.starts_with(class)))
+        }
+        // The enum is sqlx's and may grow.
+        _ => false,
+    }
+}
+
 impl From<sqlx::Error> for Problem {
     fn from(error: sqlx::Error) -> Self {
-        use sqlx::Error::{Io, PoolClosed, PoolTimedOut, Tls, WorkerCrashed};
-        let down = match &error {
-            Io(_) | Tls(_) | PoolTimedOut | PoolClosed | WorkerCrashed => true,
-            // 57P0x: the server is going down or coming up; 53300: it has no connection left.
-            sqlx::Error::Database(said) => {
-                said.code().is_some_and(|code| code.starts_with("57P0") || code == "53300")
-            }
-            // The enum is sqlx's and may grow.
-            _ => false,
-        };
+        let down = is_away(&error);
         // 22021: what was sent has a character that no text has, NUL above all.
         if error.as_database_error().is_some_and(|said| said.code().as_deref() == Some("22021")) {
             let detail = "a name or filter has a character that no text has (NUL); leave it out";

@@ -13,7 +13,7 @@ use domain::{
 };
 use event_log::{AppendError, LogError, blob::BlobError};
 
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Problem, is_away};
 
 impl From<RunError> for Problem {
     fn from(error: RunError) -> Problem {
@@ -116,6 +116,8 @@ impl From<AppendError> for Problem {
             // Another server runs the policies now; whoever asks again finds that out.
             AppendError::ConsumerMoved { .. } => Problem::new(Code::Conflict, error.to_string()),
             AppendError::Invalid(_) => Problem::internal(error),
+            // The database, or one of our own rows, will refuse it again: whoever tries for ever holds up others.
+            AppendError::Database(reason) if !is_away(&reason) => Problem::internal(reason),
             AppendError::Database(reason) => {
                 tracing::warn!(reason = %reason, "An append did not reach the database: {reason}");
                 let detail = "the database does not answer; try again";

@@ -184,12 +184,7 @@ pub async fn request(
     extract::Json(ask): extract::Json<RequestRun>,
 ) -> Answer<RunRequested> {
     let id = installs::find(&app, &name).await?;
-    let is_last = ask.kind == RunAsked::Deprovision;
     let done = runs::request(&app, &call, id, wish(ask)?).await?;
-    if done.answer.is_none() && !is_last {
-        let detail = format!("there is nothing to do for {name}");
-        return Err(Problem::new(Code::Refused, detail));
-    }
     Ok(Json(RunRequested { run: done.answer, position: done.position }))
 }
 

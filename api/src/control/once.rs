@@ -64,7 +64,7 @@ pub async fn once(
     hash.update(&bytes);
     let principal = who.principal.to_string();
     let key = CommandKey { principal, key, request_hash: hash.finalize().into(), answer: None };
-    if let Some(answer) = earlier(&app, &key, route.as_str()).await? {
+    if let Some(answer) = earlier(&app, &key, route.as_str(), Since::Asked).await? {
         return Ok(answer);
     }
     parts.extensions.insert(key.clone());
@@ -75,9 +75,9 @@ pub async fn once(
             return Ok(keep(&app, &key, answer).await);
         }
         // Two of the same at the same moment: the one that lost tells what the other one did. And what
-        // failed only after its commit was done all the same.
-        let first = earlier(&app, &key, route.as_str()).await?;
-        Ok(first.unwrap_or(answer))
+        // failed only after its commit was done all the same; a commit of nothing did nothing.
+        let did = earlier(&app, &key, route.as_str(), Since::Refused).await?;
+        Ok(did.unwrap_or(answer))
     };
     tokio::spawn(done.in_current_span()).await.map_err(Problem::internal)?
 }
@@ -95,8 +95,22 @@ fn key_of(request: &Request) -> Result<Option<String>, Problem> {
     Ok(Some(key.to_owned()))
 }
 
+/// Why one looks for an earlier answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Since {
+    /// The call has just come.
+    Asked,
+    /// The call was carried out, and refused.
+    Refused,
+}
+
 /// The answer of the first time, if there was one. While the first one is under way, it is waited for.
-async fn earlier(app: &App, key: &CommandKey, route: &str) -> Result<Option<Response>, Problem> {
+async fn earlier(
+    app: &App,
+    key: &CommandKey,
+    route: &str,
+    since: Since,
+) -> Result<Option<Response>, Problem> {
     let begun = Instant::now();
     let (first, last) = loop {
         let row = sqlx::query(
@@ -123,6 +137,9 @@ async fn earlier(app: &App, key: &CommandKey, route: &str) -> Result<Option<Resp
         }
         tokio::time::sleep(LOOK).await;
     };
+    if since == Since::Refused && first > last {
+        return Ok(None);
+    }
     let said = lost::answer(app, route, first, last).await?;
     Ok(Some(replayed(said.to_string())))
 }

@@ -45,13 +45,19 @@ fn bundle(mark: &str) -> Bytes {
 
 /// The same, with one required input of this name, and what the first component is given for `size`.
 fn bundle_with(mark: &str, input: &str, size: &str) -> Bytes {
+    bundle_of(mark, input, Some(size))
+}
+
+/// The same; without a size there is no first component.
+fn bundle_of(mark: &str, input: &str, size: Option<&str>) -> Bytes {
     let component = |name: &str, vars: &str| {
         format!(
             "name = \"{name}\"\ntype = \"terraform_module\"\nterraform_version = \"1.11.4\"\n\
              [public_repo]\nrepo = \".\"\ndirectory = \"modules/{name}\"\n[vars]\n{vars}"
         )
     };
-    let files = [
+    let id = size.map_or("none", |_| "{{ .nuon.components.base.outputs.id }}");
+    let mut files = vec![
         ("metadata.toml", "version = \"v2\"\ndisplay_name = \"Shop\"\n".to_owned()),
         ("runner.toml", "runner_type = \"local\"\n".to_owned()),
         (
@@ -61,12 +67,12 @@ fn bundle_with(mark: &str, input: &str, size: &str) -> Bytes {
              group = \"g\"\ntype = \"number\"\nrequired = true\n"
                 .replace("INPUT", input),
         ),
-        ("components/base.toml", component("base", &format!("size = \"{size}\"\n"))),
-        (
-            "components/shop.toml",
-            component("shop", "base = \"{{ .nuon.components.base.outputs.id }}\"\n"),
-        ),
+        ("components/shop.toml", component("shop", &format!("base = \"{id}\"\n"))),
     ];
+    if let Some(size) = size {
+        let base = component("base", &format!("size = \"{size}\"\n"));
+        files.push(("components/base.toml", base));
+    }
     let mut app = Tree::default();
     for (path, text) in files {
         app.insert(path, File { bytes: text.into_bytes(), executable: false }).unwrap();
@@ -77,10 +83,12 @@ fn bundle_with(mark: &str, input: &str, size: &str) -> Bytes {
         tree.insert("main.tf", file).unwrap();
         tree
     };
-    let sources = BTreeMap::from([
-        ("base".to_owned(), module(&format!("variable \"size\" {{}}\n# {mark}\n"))),
-        ("shop".to_owned(), module("variable \"base\" {}\n")),
-    ]);
+    let shop = module("variable \"base\" {}\n");
+    let mut sources = BTreeMap::from([("shop".to_owned(), shop)]);
+    if size.is_some() {
+        let base = module(&format!("variable \"size\" {{}}\n# {mark}\n"));
+        sources.insert("base".to_owned(), base);
+    }
     let bundle = Tree::bundle(&app, &sources, &[]).unwrap().encode().unwrap();
     zstd::encode_all(bundle.as_slice(), 1).unwrap().into()
 }

@@ -23,7 +23,7 @@ use super::{
     runs::{self, Wish},
 };
 use crate::{
-    compose::config::published,
+    compose::config::{Config, published},
     execute::{Call, Done, Unit},
     problem::{Code, Problem},
     state::App,
@@ -164,6 +164,7 @@ async fn change(
     }
     let after = unit.load::<Install>(install).await?.clone();
     passed(&config, &after.inputs)?;
+    leaves_what_goes(app, &state, &config, &after).await?;
     let is_there = after.sandbox.is_some() || !after.components.is_empty();
     // What is there decides, and not what this request changed: an earlier one may have been denied.
     // While a run brings things there is nothing more to ask for, or the change was refused.
@@ -180,6 +181,30 @@ async fn change(
     };
     let wish = Wish { kind, scope: Scope::Reached, action: None, cause: Cause::Asked, reason };
     runs::tell(app, unit, install, wish, by).await
+}
+
+/// What the config no longer has is destroyed by the version that brought it, which needs its inputs.
+async fn leaves_what_goes(
+    app: &App,
+    state: &AppState,
+    config: &Config,
+    after: &Install,
+) -> Result<(), Problem> {
+    let gone = after.components.iter().filter(|(name, _)| config.app.component(name).is_none());
+    let mut going: Vec<_> =
+        gone.map(|(name, has)| (name.to_string(), has.config_version)).collect();
+    let sandbox = after.sandbox.as_ref().filter(|_| config.app.sandbox.is_none());
+    going.extend(sandbox.map(|has| ("sandbox".to_owned(), has.config_version)));
+    for (name, version) in going {
+        let brought = app.configs.get(&app.pool, &published(state, version)?.bundle).await?;
+        passed(&brought, &after.inputs).map_err(|mut why| {
+            why.detail = format!(
+                "{name} came with version {version} and is destroyed by it; until then leave the inputs that it needs"
+            );
+            why
+        })?;
+    }
+    Ok(())
 }
 
 /// Make a new token for the install's runner: its first, or one in the place of a revoked one.

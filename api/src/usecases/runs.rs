@@ -40,8 +40,8 @@ pub struct Wish {
     pub reason: Option<String>,
 }
 
-/// Ask for a run. Nothing to do is an answer, not an error; where nothing is left of an install,
-/// it is deprovisioned without one.
+/// Ask for a run. Nothing to do is refused; only where nothing is left of an install, it is deprovisioned
+/// without one.
 pub async fn request(
     app: &App,
     call: &Call,
@@ -56,7 +56,11 @@ pub async fn request(
             async move {
                 let is_last = wish.kind == RunKind::Deprovision;
                 let run = tell(&app, unit, install, wish, by).await?;
-                if is_last && run.is_none() {
+                if run.is_none() && !is_last {
+                    let detail = format!("there is nothing to do for {install}");
+                    return Err(Problem::new(Code::Refused, detail));
+                }
+                if run.is_none() {
                     unit.tell::<Install>(install, InstallCommand::Deprovision).await?;
                     release_name(unit, install).await?;
                 }

@@ -124,7 +124,8 @@ pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
 
 /// Whether a commit in the batch may be to blame, as opposed to the database being away.
 pub(crate) fn is_refusal(error: &sqlx::Error) -> bool {
-    is_certain(error)
+    // A row of a view that cannot be read belongs to a stream of one of them; nothing was sent yet.
+    is_certain(error) || matches!(error, sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. })
 }
 
 type Bound<'q> = Query<'q, Postgres, PgArguments>;

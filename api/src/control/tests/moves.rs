@@ -17,7 +17,7 @@ use schemas::control::{
 };
 use ulid::Ulid;
 
-use super::{bundle_with, new_install, refused, with_install};
+use super::{bundle_of, bundle_with, new_install, refused, with_install};
 use crate::{client::Client, execute::Call, server::testing::Started};
 
 /// The install has a runner and both components, of version 1.
@@ -161,4 +161,30 @@ async fn an_install_of_which_nothing_is_left_ends_without_a_run_and_leaves_its_n
     let other = owner.create_install(&new_install("acme")).await.unwrap();
     assert_eq!(owner.install("acme").await.unwrap().id, other.id);
     assert_eq!(owner.install(&made.id.to_string()).await.unwrap().state, "deprovisioned");
+}
+
+#[tokio::test]
+async fn nothing_to_do_is_refused_each_time_it_is_asked_for() {
+    let (_started, owner, _made) = with_install().await;
+    let teardown = RequestRun {
+        kind: RunAsked::Teardown,
+        components: vec![],
+        action: None,
+        reason: Some("the end".into()),
+    };
+    for _ in 0..2 {
+        assert_eq!(refused(owner.request_run("acme", &teardown).await), (409, "refused".into()));
+    }
+}
+
+#[tokio::test]
+async fn what_a_version_brought_keeps_the_inputs_that_it_is_destroyed_with() {
+    let (started, owner, made) = with_install().await;
+    is_there(&started, made.id).await;
+    owner.sync("shop", bundle_of("2", "zones", None), false).await.unwrap();
+    let less = to(2, &[("zones", Some("3")), ("size", None)]);
+    let said = owner.update_install("acme", &less).await.unwrap_err().to_string();
+    assert!(said.contains("base came with version 1"), "{said}");
+    let moved = owner.update_install("acme", &to(2, &[("zones", Some("3"))])).await.unwrap();
+    assert!(moved.run.is_some());
 }

@@ -226,6 +226,7 @@ pub async fn operate(
 ) -> Result<(), Failure> {
     let request = RequestRun { kind, components, action, reason: ask.then.reason };
     let requested = desk.client.request_run(&ask.install, &request).await?;
+    // Whatever else has nothing to do is refused.
     let nothing = format!("Nothing of {} is left; it is deprovisioned.", ask.install);
     or_nothing(desk, &requested, requested.run, &nothing, ask.then.wait).await
 }
