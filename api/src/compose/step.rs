@@ -73,6 +73,8 @@ struct Scene {
     request: Request,
     config: Arc<Config>,
     nuon: Value,
+    /// Whether the install has what the step is about.
+    present: bool,
 }
 
 impl Scene {
@@ -88,7 +90,8 @@ impl Scene {
         let config = app.configs.get(&app.pool, bundle).await?;
         let inputs = crate::usecases::installs::passed(&config, &install.inputs)?;
         let nuon = state::nuon((app_id, &app_state), (install_id, &install), &config, &inputs);
-        Ok(Scene { run, install: install_id, request, config, nuon })
+        let present = brought_by(&install, step).is_some();
+        Ok(Scene { run, install: install_id, request, config, nuon, present })
     }
 
     #[expect(clippy::too_many_arguments, reason = "each is another part of one manifest")]
@@ -151,13 +154,17 @@ impl Scene {
         let vars = self.texts(&module.vars)?;
         let var_files: Vec<String> =
             module.var_files.iter().map(|text| self.text(text)).collect::<Result<_, _>>()?;
-        let inputs = json!({
+        let mut inputs = json!({
             "component": name,
             "operation": word(operation),
             "vars": vars,
             "var_files": var_files,
             "terraform_version": module.terraform_version.clone().unwrap_or_default(),
         });
+        // A runner without its state would plan as if nothing of it were there.
+        if self.present {
+            inputs["present"] = json!(true);
+        }
         let purpose = match operation {
             Operation::Destroy => RolePurpose::Deprovision,
             Operation::Apply | Operation::Execute if name == SANDBOX => RolePurpose::Provision,
@@ -226,14 +233,18 @@ impl Scene {
 /// What a step is composed from: the run's config version, but what is destroyed is destroyed with the
 /// config that brought it. A later one may not know it any more, nor what its module wants.
 fn config_version(request: &Request, install: &Install, step: &Step) -> u32 {
-    let brought = match &step.spec.target {
+    match step.spec.operation {
+        Operation::Destroy => brought_by(install, step).unwrap_or(request.config_version),
+        Operation::Apply | Operation::Execute => request.config_version,
+    }
+}
+
+/// The config version that brought what the step is about; none if it is not there.
+fn brought_by(install: &Install, step: &Step) -> Option<u32> {
+    match &step.spec.target {
         Target::Sandbox { .. } => install.sandbox.as_ref().map(|has| has.config_version),
         Target::Component { name, .. } => install.components.get(name).map(|c| c.config_version),
         Target::Action { .. } => None,
-    };
-    match step.spec.operation {
-        Operation::Destroy => brought.unwrap_or(request.config_version),
-        Operation::Apply | Operation::Execute => request.config_version,
     }
 }
 

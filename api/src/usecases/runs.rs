@@ -71,7 +71,8 @@ pub async fn request(
         .await
 }
 
-/// The install provisions itself when its runner has enrolled, once.
+/// The install provisions itself when its runner has enrolled, once. A runner that takes the place of
+/// another changes nothing of what people decided: an install that was torn down stays empty.
 pub async fn provision(app: &App, call: &Call, install: InstallId) -> Result<Done<()>, Problem> {
     let (owned, engine) = (app.clone(), app.engine.clone());
     let by = call.meta.actor.clone();
@@ -80,8 +81,7 @@ pub async fn provision(app: &App, call: &Call, install: InstallId) -> Result<Don
             let (app, by) = (owned.clone(), by.clone());
             async move {
                 let state = unit.load::<Install>(install).await?;
-                let untouched = state.sandbox.is_none() && state.components.is_empty();
-                if untouched && state.runs.is_empty() && !state.deprovisioned {
+                if !state.was_begun && state.runs.is_empty() && !state.deprovisioned {
                     let wish = Wish {
                         kind: RunKind::Provision,
                         scope: Scope::Everything,

@@ -36,6 +36,8 @@ pub struct Install {
     pub actions: BTreeMap<String, Outputs>,
     /// Runs that may change the install now.
     pub runs: BTreeMap<RunId, Admitted>,
+    /// Whether a run that brings things was ever admitted, whatever became of it.
+    pub was_begun: bool,
     /// Who may change the sandbox now.
     pub sandbox_holder: Option<Holder>,
     /// Who may change a component now, by name.
@@ -138,6 +140,7 @@ impl Install {
                 self.stack = Some(Stack { runner, outputs });
             }
             InstallEvent::RunAdmitted { run, kind, components } => {
+                self.was_begun |= super::brings(kind);
                 self.runs.insert(run, Admitted { kind, components });
             }
             InstallEvent::RunClosed { run, .. } => {

@@ -189,6 +189,22 @@ fn an_install_has_one_runner() {
 }
 
 #[test]
+fn an_install_that_was_begun_stays_so_whatever_became_of_it() {
+    let begun = |history: Vec<InstallEvent>| {
+        let mut install = Install::default();
+        history.into_iter().for_each(|event| install.evolve(event));
+        install.was_begun
+    };
+    let outputs = outputs("eu-1");
+    let other = InstallEvent::StackReported { runner: RunnerId(ulid::Ulid(3)), outputs };
+    let denied = InstallEvent::RunClosed { run: ONE, outcome: Outcome::Denied };
+    assert!(!begun(and(ready(), [other.clone()])));
+    assert!(!begun(and(ready(), [admitted(ONE, RunKind::Action, &[])])));
+    let provision = admitted(ONE, RunKind::Provision, &["api"]);
+    assert!(begun(and(ready(), [provision, denied, other])));
+}
+
+#[test]
 fn what_an_install_follows_stands_still_while_a_run_brings_it() {
     let set = text(&[("size", "9")]);
     let (by, reason) = (ANN, None);

@@ -1,4 +1,5 @@
-//! When an install's runner has brought what the stack gave it, the install provisions itself.
+//! When an install's runner has brought what the stack gave it, the install provisions itself,
+//! unless it has begun before.
 use super::{Fact, Reaction};
 use crate::install::InstallEvent;
 

@@ -9,7 +9,7 @@ use super::{
     action::Scripts,
     contract::{JobContext, Outcome, PluginError, Sink, Stream},
     external::External,
-    plans,
+    lost, plans,
     plugin::{Doing, Halt, Operation, Outputs, Plugin, Work},
     source::{self, AsItIs},
     terraform::Terraform,
@@ -87,7 +87,9 @@ async fn plan<P: Plugin>(plugin: &mut P, work: &Work<'_>, sink: &mut dyn Sink) -
     source::sync(work, sink).await?;
     // The mark is taken first: whoever writes while we plan makes this plan stale.
     let state = plugin.state(work, sink).await?;
+    lost::check(work, &state)?;
     let planned = plugin.plan(work, sink).await?;
+    lost::remember(work, &state, planned.changes.noop)?;
     let record = plans::keep(work, planned, state)?;
     let told = match record.noop {
         true => format!("nothing would change: plan {}", record.digest),
@@ -117,6 +119,7 @@ async fn apply<P: Plugin>(
         Operation::Apply => plugin.apply(work, &approved, sink).await?,
         Operation::Destroy => plugin.destroy(work, &approved, sink).await?,
     }
+    lost::forget(work);
     approved.forget();
     sink.phase("outputs");
     let outputs = plugin.outputs(work, sink).await?;

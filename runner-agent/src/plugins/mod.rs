@@ -15,10 +15,10 @@ mod contract;
 mod dispatch;
 mod external;
 mod lines;
+mod lost;
 mod plans;
 mod plugin;
 mod process;
-
 mod source;
 mod terraform;
 mod work;

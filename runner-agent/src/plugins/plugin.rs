@@ -88,6 +88,8 @@ pub(crate) struct Work<'a> {
     /// The component's name, or the action's.
     pub name: &'a str,
     pub operation: Operation,
+    /// The vendor knows that it was brought before and is still there.
+    pub present: bool,
     /// Of this component in this install; exists, mode 0700.
     pub state_dir: PathBuf,
     /// The artifact's files, if the manifest has an artifact.

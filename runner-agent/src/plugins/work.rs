@@ -38,6 +38,11 @@ impl<'a> Work<'a> {
                 return Err(PluginError::Refused(format!("{other:?} is no operation")));
             }
         };
+        let present = match manifest.inputs.get("present") {
+            None => false,
+            Some(Value::Bool(present)) => *present,
+            Some(_) => return Err(PluginError::Refused("the input present is no boolean".into())),
+        };
         let state_dir = match manifest.kind {
             JobKind::Plan | JobKind::Apply => job.state_dir.join(name),
             JobKind::Build | JobKind::Action => job.work_dir.join("state"),
@@ -46,7 +51,7 @@ impl<'a> Work<'a> {
         private_dir(&job.work_dir.join("home"))?;
         let source = job.work_dir.join("source");
         private_dir(&source)?;
-        Ok(Work { manifest, job, name, operation, state_dir, source })
+        Ok(Work { manifest, job, name, operation, present, state_dir, source })
     }
 
     /// From the polite signal to the other one.
