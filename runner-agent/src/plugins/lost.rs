@@ -29,11 +29,7 @@ pub(super) fn check(work: &Work<'_>, state: &StateMark) -> Result<(), PluginErro
 }
 
 /// A module can have nothing to bring: then it is there without an apply, and without a state.
-pub(super) fn remember(
-    work: &Work<'_>,
-    state: &StateMark,
-    noop: bool,
-) -> Result<(), PluginError> {
+pub(super) fn remember(work: &Work<'_>, state: &StateMark, noop: bool) -> Result<(), PluginError> {
     let nothing = noop && state.lineage.is_none() && work.operation == Operation::Apply;
     if !nothing || marker(work).exists() {
         return Ok(());

@@ -146,6 +146,32 @@ async fn stops_when_asked(stage: &Stage, slow: Value) {
     stage.stale(slow, &plan.digest).await;
 }
 
+/// A runner that took the place of a lost one has nothing of what the vendor knows to be there.
+async fn nothing_without_its_state(stage: &Stage) {
+    let inputs = stage.inputs("one");
+    let plan = stage.plan(inputs.clone()).await;
+    stage.apply(inputs, &plan.digest).await;
+    let mut there = [stage.inputs("one"), stage.inputs("two"), stage.removal()];
+    there.iter_mut().for_each(|inputs| inputs["present"] = json!(true));
+    let (state, kept) = (stage.room.at("state"), stage.room.at("kept"));
+    fs::rename(&state, &kept).unwrap();
+    fs::create_dir(&state).unwrap();
+    // A second time, too: the first one made the directory.
+    for inputs in there.iter().chain(&there) {
+        let (ended, heard) = stage.room.job(&stage.ask(JobKind::Plan, inputs.clone(), None)).await;
+        let Err(PluginError::Refused(why)) = ended else { panic!("{ended:?} {:?}", heard.lines) };
+        let place = state.join("web").display().to_string();
+        assert!(why.contains("its state is not on this host") && why.contains(&place), "{why}");
+        assert!(heard.plan.is_none());
+    }
+
+    fs::remove_dir_all(&state).unwrap();
+    fs::rename(&kept, &state).unwrap();
+    assert!(stage.plan(there[0].clone()).await.noop);
+    let removal = stage.plan(there[2].clone()).await;
+    assert!(removal.destroy >= 1, "{removal:?}");
+}
+
 /// Kill -9 of the child in the middle: its state may look untouched, the plan is spent all the same.
 async fn is_not_applied_twice(stage: &Stage, slow: Value) {
     let plan = stage.plan(slow.clone()).await;
@@ -227,4 +253,39 @@ async fn an_external_plugin_stops_when_asked_and_keeps_its_state() {
     room.env.insert("STEAD_FILES_PAUSE_MS".into(), "30000".into());
     let slow = (subject.inputs)("one");
     stops_when_asked(&Stage { room, subject }, slow).await;
+}
+
+#[tokio::test]
+async fn terraform_plans_nothing_that_is_there_without_its_state() {
+    let mut room = Room::new();
+    let Some(subject) = terraform(&mut room) else { return };
+    nothing_without_its_state(&Stage { room, subject }).await;
+}
+
+#[tokio::test]
+async fn an_external_plugin_plans_nothing_that_is_there_without_its_state() {
+    let mut room = Room::new();
+    let subject = files(&mut room);
+    nothing_without_its_state(&Stage { room, subject }).await;
+}
+
+#[tokio::test]
+async fn what_has_nothing_to_bring_needs_no_state() {
+    let mut room = Room::new();
+    let mut subject = files(&mut room);
+    subject.artifact = room.artifact(&[]);
+    let stage = Stage { room, subject };
+    let nothing = |operation: &str, present: bool| json!({ "component": "web", "operation": operation, "vars": {}, "present": present });
+    assert!(stage.plan(nothing("apply", false)).await.noop);
+    assert!(stage.plan(nothing("apply", true)).await.noop);
+    assert!(stage.plan(nothing("destroy", true)).await.noop);
+
+    // From the first apply on there is a state that can be lost.
+    let mut inputs = stage.inputs("one");
+    inputs["present"] = json!(true);
+    let plan = stage.plan(inputs.clone()).await;
+    stage.apply(inputs.clone(), &plan.digest).await;
+    fs::remove_file(stage.room.at("state").join("web/files.json")).unwrap();
+    let (ended, _) = stage.room.job(&stage.ask(JobKind::Plan, inputs, None)).await;
+    assert!(matches!(ended, Err(PluginError::Refused(_))), "{ended:?}");
 }

@@ -47,6 +47,15 @@ fn what_is_destroyed_is_destroyed_with_the_config_that_brought_it() {
         let step = Step { spec, state: StepState::Waiting, voided: 0, jobs: vec![] };
         config_version(&request, install, &step)
     };
+    let brought = |install: &Install, target: &Target| {
+        let (step, needs, fingerprint) = (StepId(Ulid::new()), vec![], None);
+        let (target, operation) = (target.clone(), Operation::Apply);
+        let spec = StepSpec { step, target, operation, needs, fingerprint };
+        let step = Step { spec, state: StepState::Waiting, voided: 0, jobs: vec![] };
+        brought_by(install, &step)
+    };
+    assert_eq!(brought(&has, &api), Some(2));
+    assert_eq!(brought(&Install::default(), &api), None);
     assert_eq!(version(&has, &Target::Sandbox { build }, Operation::Destroy), 1);
     assert_eq!(version(&has, &api, Operation::Destroy), 2);
     assert_eq!(version(&has, &Target::Sandbox { build }, Operation::Apply), 3);

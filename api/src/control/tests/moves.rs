@@ -18,7 +18,7 @@ use schemas::control::{
 use ulid::Ulid;
 
 use super::{bundle_of, bundle_with, new_install, refused, with_install};
-use crate::{client::Client, execute::Call, server::testing::Started};
+use crate::{client::Client, execute::Call, server::testing::Started, usecases::runs};
 
 /// The install has a runner and both components, of version 1.
 async fn is_there(started: &Started, install: InstallId) {
@@ -147,6 +147,43 @@ async fn a_run_is_asked_for_again_while_its_version_is_still_followed() {
     let moved = owner.update_install("acme", &to(2, &[])).await.unwrap().run.unwrap();
     end(&owner, moved).await;
     assert_eq!(refused(owner.retry_run(first, &why).await), (409, "refused".into()));
+}
+
+#[tokio::test]
+async fn an_install_that_was_torn_down_is_not_provisioned_because_its_runner_was_replaced() {
+    let (started, _owner, made) = with_install().await;
+    is_there(&started, made.id).await;
+    let system = || Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
+    let (app, install) = (started.app(), made.id);
+    let done = app.engine.transact(&system(), move |unit| {
+        Box::pin(async move {
+            let (run, components) = (RunId(Ulid::new()), BTreeSet::new());
+            let admit = InstallCommand::AdmitRun { run, kind: RunKind::Teardown, components };
+            unit.tell::<Install>(install, admit).await?;
+            for name in ["base", "shop"] {
+                let (step, resource) = (StepId(Ulid::new()), Resource::Component(name.into()));
+                let result = StepResult::ComponentDestroyed { name: name.into() };
+                for command in [
+                    InstallCommand::Reserve { resource, run, step },
+                    InstallCommand::Record { run, step, result },
+                    InstallCommand::Release { run, step },
+                ] {
+                    unit.tell::<Install>(install, command).await?;
+                }
+            }
+            let close = InstallCommand::CloseRun { run, outcome: Outcome::Succeeded };
+            unit.tell::<Install>(install, close).await?;
+            let before = unit.load::<Install>(install).await?.stack.as_ref().map(|has| has.runner);
+            let (runner, outputs) = (RunnerId(Ulid::new()), BTreeMap::new());
+            let report = InstallCommand::ReportStack { runner, outputs, replaces: before };
+            unit.tell::<Install>(install, report).await
+        })
+    });
+    done.await.unwrap();
+    // What the policy asks for when a stack was reported.
+    runs::provision(app, &system(), install).await.unwrap();
+    let state = app.engine.load::<Install>(install).await.unwrap();
+    assert!(state.components.is_empty() && state.runs.is_empty(), "{:?}", state.runs);
 }
 
 #[tokio::test]
