@@ -18,7 +18,7 @@ use schemas::control::{
 use ulid::Ulid;
 
 use super::{bundle_of, bundle_with, new_install, refused, with_install};
-use crate::{client::Client, execute::Call, server::testing::Started, usecases::runs};
+use crate::{client::Client, execute::Call, server::testing::Started};
 
 /// The install has a runner and both components, of version 1.
 async fn is_there(started: &Started, install: InstallId) {
@@ -155,7 +155,8 @@ async fn an_install_that_was_torn_down_is_not_provisioned_because_its_runner_was
     is_there(&started, made.id).await;
     let system = || Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
     let (app, install) = (started.app(), made.id);
-    let done = app.engine.transact(&system(), move |unit| {
+    let call = system();
+    let done = app.engine.transact(&call, move |unit| {
         Box::pin(async move {
             let (run, components) = (RunId(Ulid::new()), BTreeSet::new());
             let admit = InstallCommand::AdmitRun { run, kind: RunKind::Teardown, components };
@@ -181,7 +182,7 @@ async fn an_install_that_was_torn_down_is_not_provisioned_because_its_runner_was
     });
     done.await.unwrap();
     // What the policy asks for when a stack was reported.
-    runs::provision(app, &system(), install).await.unwrap();
+    crate::usecases::runs::provision(app, &system(), install).await.unwrap();
     let state = app.engine.load::<Install>(install).await.unwrap();
     assert!(state.components.is_empty() && state.runs.is_empty(), "{:?}", state.runs);
 }
