@@ -1,7 +1,7 @@
 //! What a runner signs to get an access token: good once, and only around now.
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use domain::{decider::Timestamp, ids::RunnerId};
@@ -64,29 +64,43 @@ impl Assertions {
         Ok(claims)
     }
 
-    /// What it says, if this key signed it, for us and around now; and whether the session that it names
-    /// was asked for before, so that it may only be the same one again.
+    /// What it says, if this key signed it, for us and around now. It may be sent again: see
+    /// [`Assertions::was_opened`].
     ///
     /// # Errors
     /// 401, with `server_time` when it is only the clock.
     pub fn opening(
-        &self,
         assertion: &str,
         identity_key: &str,
         now: Timestamp,
-    ) -> Result<(Opening, bool), Problem> {
+    ) -> Result<Opening, Problem> {
         let claims: Opening = signed(assertion, identity_key)?;
         purpose(&claims.aud, AUD_SESSION)?;
         timely(claims.iat, claims.exp, now)?;
-        let again = self.was_used(claims.sub, &claims.session.to_string(), now);
-        Ok((claims, again))
+        Ok(claims)
+    }
+
+    /// Whether the session that it names was opened before, so that it may only be the same one again.
+    pub fn was_opened(&self, opening: &Opening, now: Timestamp) -> bool {
+        self.recent(now).contains_key(&(opening.sub, opening.session.to_string()))
+    }
+
+    /// The session that it names is open. Not to be said earlier: an opening that failed here is sent again, and
+    /// would be taken for one that a newer session has ended.
+    pub fn opened(&self, opening: &Opening, now: Timestamp) {
+        self.was_used(opening.sub, &opening.session.to_string(), now);
     }
 
     fn was_used(&self, runner: RunnerId, name: &str, now: Timestamp) -> bool {
-        let seconds = now.timestamp();
+        let forget_at = now.timestamp() + MEMORY;
+        self.recent(now).insert((runner, name.to_owned()), forget_at).is_some()
+    }
+
+    /// What is still remembered.
+    fn recent(&self, now: Timestamp) -> MutexGuard<'_, HashMap<(RunnerId, String), i64>> {
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        used.retain(|_, forget_at| *forget_at > seconds);
-        used.insert((runner, name.to_owned()), seconds + MEMORY).is_some()
+        used.retain(|_, forget_at| *forget_at > now.timestamp());
+        used
     }
 }
 
@@ -175,10 +189,16 @@ mod tests {
         let (aud, iat, exp) = (AUD_SESSION.to_string(), NOW, NOW + 60);
         let claims = Opening { sub: runner, aud, iat, exp, session, boot_id, journal_id };
         let text = sign(&claims, &signer).unwrap();
-        assert_eq!(used.opening(&text, &key, now).unwrap(), (claims.clone(), false));
-        assert_eq!(used.opening(&text, &key, now).unwrap(), (claims, true));
+        // Reading it does not use it up: only that it was opened does.
+        for _ in 0..2 {
+            let opening = Assertions::opening(&text, &key, now).unwrap();
+            assert_eq!(opening, claims);
+            assert!(!used.was_opened(&opening, now));
+        }
+        used.opened(&claims, now);
+        assert!(used.was_opened(&Assertions::opening(&text, &key, now).unwrap(), now));
         assert!(used.verify(&text, &key, now).is_err());
         let token = by(runner, AUD_TOKEN, "a", NOW, 1);
-        assert!(used.opening(&token, &key, now).is_err());
+        assert!(Assertions::opening(&token, &key, now).is_err());
     }
 }

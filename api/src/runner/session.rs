@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::{caller, resume, settle, token::Signer};
 use crate::{
-    auth::{ACCESS_SECONDS, Runner},
+    auth::{ACCESS_SECONDS, Assertions, Runner},
     dispatch::{self, Session, SessionRefusal},
     extract,
     problem::{Answer, Code, Problem},
@@ -52,10 +52,11 @@ pub async fn open(
     }
     let (signer, now) = (Signer::of(&app, &ask.assertion).await?, app.now());
     let key = &signer.identity.identity_key;
-    let (opening, again) = app.assertions.opening(&ask.assertion, key, now)?;
+    let opening = Assertions::opening(&ask.assertion, key, now)?;
     signer.not_revoked()?;
     caller::meet(&app, signer.id).await?;
-    let (id, row) = (opening.session, write(&app, &opening, again).await?);
+    let (id, row) = (opening.session, write(&app, &opening).await?);
+    app.assertions.opened(&opening, now);
     let (generation, (mode, install)) = (row.generation, signer.scope());
     let runner = Runner { id: signer.id, mode, install, generation };
     let flapping = seat(&app, &runner, id, &row, &ask);
@@ -92,7 +93,7 @@ pub async fn close(
 /// The newest session wins, whatever server the former one was with: both numbers grow, so that
 /// neither a call of the former nor a commit in its name gets through any more. A session that is asked for
 /// again is the same one if it is still the newest; otherwise it never comes back.
-async fn write(app: &App, opening: &Opening, again: bool) -> Result<Row, Problem> {
+async fn write(app: &App, opening: &Opening) -> Result<Row, Problem> {
     let row = sqlx::query(
         "with former as (select boot_id, journal_id from runner_session where runner = $1) \
          insert into runner_session as known \
@@ -118,7 +119,7 @@ async fn write(app: &App, opening: &Opening, again: bool) -> Result<Row, Problem
     .bind(&opening.boot_id)
     .bind(&opening.journal_id)
     .bind(app.now())
-    .bind(again)
+    .bind(app.assertions.was_opened(opening, app.now()))
     .fetch_optional(&app.pool)
     .await?;
     let Some(row) = row else { return Err(SessionRefusal::Superseded.into()) };

@@ -53,14 +53,19 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
         let ask = ask?.without_token();
         Ok(if known.is_empty() { ask.idle() } else { ask })
     };
-    let answer = match agent.client.send_anew::<SessionOpened>(ask).await {
-        // The server says what time it is, and this host's clock was off.
-        Err(refused) if refused.code() == "clock_skew" => {
-            agent.client.correct_clock(&refused);
-            agent.client.send_anew::<SessionOpened>(ask).await?
-        }
-        answered => answered?,
-    };
+    let mut answer = agent.client.send_anew::<SessionOpened>(ask).await;
+    // The server says what time it is, and this host's clock was off.
+    if let Some(refused) = answer.as_ref().err().filter(|no| no.code() == "clock_skew") {
+        agent.client.correct_clock(refused);
+        answer = agent.client.send_anew(ask).await;
+    }
+    // An opening that was sent more than once may be refused because of what became of an earlier copy. Whether
+    // another agent has this identity is only certain with a name that the server cannot know.
+    if answer.as_ref().is_err_and(Refused::is_superseded) {
+        agent.state().opening = None;
+        answer = agent.client.send_anew(ask).await;
+    }
+    let answer = answer?;
     let opened = answer.body.ok_or_else(|| ours(&"the answer is empty"))?;
     host::server_said(opened.server_time);
     agent.client.opened(&opened).await;

@@ -217,6 +217,30 @@ async fn a_session_asks_for_the_servers_keys_anew() {
 }
 
 #[tokio::test]
+async fn an_opening_that_is_called_superseded_is_tried_once_under_another_name() {
+    let superseded = r#"409 Conflict|{"code":"session_superseded"}"#;
+    let answer = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap());
+    let (_dir, agent, asked) = agent(vec!["", superseded, answer.leak()]).await;
+    session::open(&agent).await.unwrap();
+    let named = |asked: &String| {
+        let body: serde_json::Value =
+            serde_json::from_str(asked.split_once("\r\n\r\n").unwrap().1).unwrap();
+        let said = body["assertion"].as_str().unwrap().to_owned();
+        schemas::token::peek::<schemas::token::Opening>(&said).unwrap().session
+    };
+    let names: Vec<_> = asked.lock().unwrap().iter().take(3).map(named).collect();
+    assert!(names[0] == names[1] && names[1] != names[2], "{names:?}");
+}
+
+#[tokio::test]
+async fn an_opening_that_is_superseded_under_every_name_is_the_end() {
+    let superseded = r#"409 Conflict|{"code":"session_superseded"}"#;
+    let (_dir, agent, asked) = agent(vec![superseded, superseded]).await;
+    assert!(session::open(&agent).await.unwrap_err().is_superseded());
+    assert_eq!(asked.lock().unwrap().len(), 2);
+}
+
+#[tokio::test]
 async fn a_claim_that_fails_here_is_settled_with_another_session() {
     let (_dir, agent, _) = agent(vec![]).await;
     agent.state().session = Some(opened());

@@ -135,6 +135,24 @@ async fn a_session_that_is_opened_again_is_the_same_one_while_it_is_the_newest()
 }
 
 #[tokio::test]
+async fn an_opening_that_failed_here_is_not_taken_for_one_that_was_ended() {
+    // given a runner that had a session, and a server whose database does not take the next one
+    let world = World::new().await;
+    let (mut agent, _) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let session = SessionId(Ulid::new());
+    let assertion = world.opening(&agent, session, ("boot", "j"));
+    let sql = async |sql| sqlx::query(sql).execute(&world.app.pool).await.unwrap();
+    sql("alter table runner_session rename to elsewhere").await;
+    let said = world.open_with(&assertion, json!([])).await;
+    assert!(said.status.is_server_error(), "{}", said.status);
+    // when the runner sends it again, then the session is open
+    sql("alter table elsewhere rename to runner_session").await;
+    let opened = world.open_with(&assertion, json!([])).await.ok();
+    assert_eq!(opened["session_id"], json!(session));
+}
+
+#[tokio::test]
 async fn another_journal_is_another_one_however_often_its_session_is_opened() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
