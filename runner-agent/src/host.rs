@@ -107,6 +107,23 @@ pub fn keep_to_itself() {
     let _always = nix::sys::prctl::set_dumpable(false);
 }
 
+/// Whether nobody but root could see a process here that keeps to itself: `/proc` is mounted with `hidepid`. Other
+/// processes of the same user stay visible there.
+pub fn hides_what_keeps_to_itself() -> bool {
+    hides(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+}
+
+/// What was mounted last on a path is what is seen there.
+fn hides(mounts: &str) -> bool {
+    let of_proc = mounts.lines().rev().find_map(|line| {
+        let (place, source) = line.split_once(" - ")?;
+        (place.split(' ').nth(4) == Some("/proc")).then_some(source)
+    });
+    let options = of_proc.and_then(|source| source.rsplit(' ').next()).unwrap_or_default();
+    let how = options.split(',').find_map(|option| option.strip_prefix("hidepid="));
+    how.is_some_and(|how| !matches!(how, "0" | "off"))
+}
+
 /// Bytes that are free where this path is.
 pub fn disk_free(path: &Path) -> u64 {
     let free = nix::sys::statvfs::statvfs(path);
@@ -164,6 +181,27 @@ mod tests {
         assert!(!nix::sys::prctl::get_dumpable().unwrap());
         assert!(Process::of(std::process::id()).unwrap().lives());
         assert!(fs::read_link("/proc/self/exe").is_ok());
+    }
+
+    #[test]
+    fn a_proc_that_hides_processes_is_known_by_its_last_mount() {
+        let mount = |at: &str, options: &str| {
+            format!("22 28 0:21 / {at} rw,nosuid shared:12 - proc proc rw{options}\n")
+        };
+        for (options, hidden) in [
+            ("", false),
+            (",hidepid=0", false),
+            (",hidepid=off", false),
+            (",gid=7,hidepid=1", true),
+            (",hidepid=2", true),
+            (",hidepid=invisible", true),
+            (",hidepid=ptraceable", true),
+        ] {
+            assert_eq!(hides(&mount("/proc", options)), hidden, "{options}");
+        }
+        assert!(!hides(&mount("/jail/proc", ",hidepid=2")) && !hides(""));
+        assert!(hides(&(mount("/proc", "") + &mount("/proc", ",hidepid=2"))));
+        assert!(!hides(&(mount("/proc", ",hidepid=2") + &mount("/proc", ""))));
     }
 
     #[test]

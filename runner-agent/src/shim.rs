@@ -52,7 +52,10 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     // Out of the supervisor's session, so that what ends it does not end us. Fails only if we lead one already.
     let _leads_already = nix::unistd::setsid();
     umask(Mode::from_bits_truncate(0o077));
-    crate::host::keep_to_itself();
+    // An agent that cannot see its shim takes it for gone, and ends what it left behind.
+    if !crate::host::hides_what_keeps_to_itself() {
+        crate::host::keep_to_itself();
+    }
     let journal = Journal::open(data)?;
     let process = Process::of(std::process::id())?;
     journal.write(Fact::Spawned { job, execution, process })?;

@@ -129,10 +129,17 @@ impl Attendance {
                     None => continue,
                 }
             }
-            if let Err(SpoolError::Refused(refused)) = self.send_log(gone).await
-                && let Some(over) = self.mend(*refused).await
-            {
-                return over;
+            match self.send_log(gone).await {
+                // The server waited long enough for the log, and sealed what it had. How it ended is still wanted.
+                Err(SpoolError::Refused(refused)) if is_unknown_there(&refused) => {
+                    self.upload.give_up();
+                }
+                Err(SpoolError::Refused(refused)) => {
+                    if let Some(over) = self.mend(*refused).await {
+                        return over;
+                    }
+                }
+                Ok(()) | Err(SpoolError::Disk(_)) => {}
             }
             // The last word may stand in what could not be read just now.
             if gone && (unreadable == 0 || unreadable >= UNREADABLE) {
@@ -359,6 +366,12 @@ impl Attendance {
         let agent = Arc::clone(&self.agent);
         tokio::spawn(async move { tidy(&agent).await });
     }
+}
+
+/// A chunk was refused, and yet nobody else has the job: the server does not know how it ended.
+fn is_unknown_there(refused: &Refused) -> bool {
+    let state = refused.problem.more.get("job_state").and_then(|state| state.as_str());
+    refused.status == 412 && state == Some("outcome_unknown")
 }
 
 /// Keep the directory from growing for ever.

@@ -115,6 +115,30 @@ async fn a_log_that_somebody_removed_does_not_keep_an_execution_open() {
 }
 
 #[tokio::test]
+async fn how_it_ended_is_told_although_its_log_was_sealed_before() {
+    // given a shim that works on while the server has given up waiting and sealed its log
+    let sealed = r#"412 Precondition Failed|{"code":"fenced_out","job_state":"outcome_unknown"}"#;
+    let (_dir, agent, asked) = agent(vec![sealed, r#"200 OK|{"job_state":"failed"}"#]).await;
+    claimed(&agent);
+    let dir = agent.data.job(execution());
+    dir.create().unwrap();
+    data::replace(&dir.log(), b"a line\n").unwrap();
+    agent.state().log.interval_ms = 50;
+    attend::begin(&agent, known(Stage::Spawned(Process::of(std::process::id()).unwrap())));
+    until("the log to be refused", || !asked.lock().unwrap().is_empty()).await;
+    // when it has said its last word
+    let last = format!(
+        r#"{{"execution":"{}","seq":1,"type":"finished","payload":{{"outcome":"failed","log_len":7,"log_sha256":"ab"}},"log_len":7}}"#,
+        execution()
+    );
+    data::replace(&dir.reports(), (last + "\n").as_bytes()).unwrap();
+    // then the server hears it
+    until("the execution to end", || agent.state().running.is_empty()).await;
+    assert!(asked.lock().unwrap()[1].contains("finished"), "{asked:?}");
+    assert_eq!(open_ends(&agent).unwrap(), [], "it is reported");
+}
+
+#[tokio::test]
 async fn work_whose_shim_had_no_disk_to_begin_is_reported_from_the_journal() {
     let (_dir, agent, asked) = agent(vec![r#"200 OK|{"job_state":"failed"}"#]).await;
     claimed(&agent);
