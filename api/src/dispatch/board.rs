@@ -161,7 +161,8 @@ impl Tracked {
         self.work().map(|work| TimeDelta::milliseconds(work.queue_ttl_ms.cast_signed()))
     }
 
-    fn is_sealed(&self, execution: ExecutionId) -> bool {
+    /// Whether its log takes nothing more.
+    pub fn is_sealed(&self, execution: ExecutionId) -> bool {
         self.job.logs.iter().any(|log| log.execution == execution)
     }
 

@@ -138,8 +138,12 @@ impl Dispatch {
     pub fn writes_log(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
         let desk = self.desk();
         desk.board.get(job).is_some_and(|tracked| match &tracked.job.state {
-            State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => {
+            State::Claimed(held) | State::Running(held) => {
                 held.id == execution && held.runner == runner
+            }
+            State::OutcomeUnknown(held) => {
+                let its_own = held.id == execution && held.runner == runner;
+                its_own && !tracked.is_sealed(execution)
             }
             State::Ended { execution: ended, .. } => {
                 *ended == Some(execution)

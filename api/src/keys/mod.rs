@@ -96,7 +96,8 @@ impl Keys {
         let public = |usage, stored: &Stored| ServerKey {
             usage,
             key: hex::encode(stored.key.verifying_key().as_bytes()),
-            not_before: stored.made_at,
+            // A clock that was set back since must not make them keys of the future.
+            not_before: stored.made_at.min(now),
             not_after: None,
         };
         let list = KeyList {
@@ -159,5 +160,16 @@ mod tests {
         assert_eq!(list.of(KeyUse::Manifests, now()), [*signer.as_bytes()]);
         assert_eq!(list.of(KeyUse::Tokens, now()).len(), 1);
         assert_eq!(fingerprint(&list.of(KeyUse::Manifests, now())[0]), keys.fingerprint());
+    }
+
+    #[test]
+    fn keys_hold_although_the_clock_was_set_back_since_they_were_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let keys = Keys::open(dir.path(), now() + chrono::TimeDelta::hours(2)).unwrap();
+        let envelope = keys.list("01ARZ3NDEKTSV4RRFFQ69G5FAV", now()).unwrap();
+        let signer = keys.manifests().verifying_key();
+        let payload = dsse::verify_as(KEYS_TYPE, &envelope, &[signer]).unwrap();
+        let list: KeyList = serde_json::from_slice(&payload).unwrap();
+        assert_eq!(list.of(KeyUse::Manifests, now()), [*signer.as_bytes()]);
     }
 }

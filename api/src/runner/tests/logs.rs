@@ -6,7 +6,7 @@ use axum::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
     ids::JobId,
-    job::{Class, JobKind},
+    job::{Class, JobCommand, JobKind, Proof},
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -79,6 +79,29 @@ async fn a_damaged_or_oversized_chunk_is_refused() {
         .header("Repr-Digest", format!("sha-256=:{}:", STANDARD.encode(Sha256::digest(b"other"))))
         .body(Body::from("bytes"));
     world.send(request.unwrap()).await.refused(400, "bad_request");
+}
+
+#[tokio::test]
+async fn a_chunk_after_the_seal_is_refused_for_good_while_nobody_knows_how_it_ended() {
+    // given an execution that was given up, and whose log was sealed as it was
+    let seal = std::time::Duration::from_millis(300);
+    let world = World::with(Timing { seal, ..Timing::faster(60) }).await;
+    let (mut agent, install) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let execution = world.running(&agent, job).await;
+    let of = (agent, job, execution);
+    chunk(&world, &of, 0, b"hello ").await.ok();
+    let (execution, proof) = (of.2.parse().unwrap(), Proof::RunnerRestartedWithoutIt);
+    world.tell(job, JobCommand::DeclareLost { execution, proof }).await;
+    world.until("job", job, "job.log_sealed").await;
+    tokio::time::sleep(seal).await;
+    // when the runner is back with the rest, then it need not try again
+    let late = chunk(&world, &of, 6, b"world").await;
+    assert_eq!(late.refused(412, "fenced_out")["job_state"], "outcome_unknown");
+    // and its last word is taken
+    world.report(&of.0, job, &of.2, 2, finished(b"hello world")).await.ok();
+    assert!(world.story(job).await.iter().any(|event| event == "succeeded"));
 }
 
 #[tokio::test]
