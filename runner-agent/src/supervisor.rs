@@ -16,6 +16,7 @@ mod session;
 mod signals;
 mod spawn;
 mod spool;
+mod tidy;
 
 use std::{
     collections::BTreeMap,

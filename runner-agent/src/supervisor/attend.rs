@@ -12,10 +12,11 @@ use tracing::{error, info, warn};
 
 use super::{
     Agent,
-    adopt::{self, Known, Stage, open_ends},
+    adopt::{Known, Stage},
     report::Reports,
     spawn,
     spool::{SpoolError, Upload},
+    tidy::tidy,
 };
 use crate::{
     client::{Ask, Refused},
@@ -37,9 +38,6 @@ const UNWANTED: Duration = Duration::from_secs(30);
 const UNREADABLE: u32 = 600;
 /// How many chunks a server may take without having more of the log than before.
 const STALLED: u32 = 20;
-
-/// The files of so many executions that are over are kept.
-const KEEP: usize = 200;
 
 /// Why an execution is attended no more.
 enum Over {
@@ -372,28 +370,6 @@ impl Attendance {
 fn is_unknown_there(refused: &Refused) -> bool {
     let state = refused.problem.more.get("job_state").and_then(|state| state.as_str());
     refused.status == 412 && state == Some("outcome_unknown")
-}
-
-/// Keep the directory from growing for ever.
-async fn tidy(agent: &Agent) {
-    let Ok(_no_claim_meanwhile) = agent.claims.try_lock() else { return };
-    if !agent.state().running.is_empty() {
-        return;
-    }
-    let tidied = open_ends(agent).and_then(|known| {
-        let open = known.iter().filter_map(|known| Some(known.execution?.to_string())).collect();
-        agent.data.prune(KEEP, &open)?;
-        // Nor is a journal put aside that the next agent must find children in.
-        let left = adopt::left_behind(agent.journal.read()?);
-        if known.is_empty() && left.iter().all(|known| !known.has_children()) {
-            agent.journal.turn()
-        } else {
-            Ok(())
-        }
-    });
-    if let Err(error) = tidied {
-        warn!(%error, "The data directory cannot be tidied");
-    }
 }
 
 fn ours(why: &dyn std::fmt::Display) -> Refused {
