@@ -1,4 +1,5 @@
 //! Checkpoints that were published, and what may be forgotten.
+use domain::decider::Timestamp;
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use proof::checkpoint::Checkpoint;
 use sqlx::Row;
@@ -38,6 +39,28 @@ impl EventLog {
         .execute(self.pool())
         .await?;
         Ok((done.rows_affected() == 1).then_some(note))
+    }
+
+    /// Keep the public keys that sign checkpoints, or signed them, each with its time.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn note_keys(
+        &self,
+        keys: &[(VerifyingKey, Timestamp, Option<Timestamp>)],
+    ) -> Result<(), LogError> {
+        for (key, valid_from, valid_until) in keys {
+            sqlx::query(
+                "insert into log_note_key (public_key, valid_from, valid_until) values ($1, $2, $3) \
+                 on conflict (public_key) do update set valid_until = excluded.valid_until",
+            )
+            .bind(&key.as_bytes()[..])
+            .bind(valid_from)
+            .bind(valid_until)
+            .execute(self.pool())
+            .await?;
+        }
+        Ok(())
     }
 
     /// Published checkpoints after a position, in order, at most `limit`.

@@ -47,14 +47,24 @@ pub fn key_id(key: &VerifyingKey) -> String {
 
 /// Sign a payload and its type.
 pub fn sign(payload_type: &str, payload: &[u8], key: &SigningKey) -> Envelope {
-    let signature = key.sign(&pre_authentication(payload_type, payload));
+    sign_by(payload_type, payload, [key])
+}
+
+/// The same by several keys: who knows one of them believes it.
+pub fn sign_by<'k>(
+    payload_type: &str,
+    payload: &[u8],
+    keys: impl IntoIterator<Item = &'k SigningKey>,
+) -> Envelope {
+    let signed = pre_authentication(payload_type, payload);
+    let signature = |key: &SigningKey| EnvelopeSignature {
+        keyid: key_id(&key.verifying_key()),
+        sig: BASE64.encode(key.sign(&signed).to_bytes()),
+    };
     Envelope {
         payload: BASE64.encode(payload),
         payload_type: payload_type.into(),
-        signatures: vec![EnvelopeSignature {
-            keyid: key_id(&key.verifying_key()),
-            sig: BASE64.encode(signature.to_bytes()),
-        }],
+        signatures: keys.into_iter().map(signature).collect(),
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! `GET /.well-known/stead-keys` answers a DSSE envelope around a [`KeyList`], signed by a manifest key. The
 //! enrol command names that key by its [`fingerprint`]; from then on a runner takes a new key only from a
-//! list that is signed by a manifest key it already has.
+//! list that is signed by a manifest key it already has. So a list is signed by the former manifest keys, too:
+//! that is how a runner that knows only one of them comes to the new one.
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -45,7 +46,9 @@ pub struct ServerKey {
 }
 
 /// What a server's key signs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyUse {
     /// Access tokens and job tokens.
@@ -60,8 +63,10 @@ pub enum KeyUse {
 }
 
 impl KeyList {
-    /// The keys of one use that are good at this moment, as their 32 bytes; a malformed key is left out.
+    /// The keys of one use that are good at this moment, as their 32 bytes; a malformed key is left out. The
+    /// moment is never before the list itself: whoever has a key whose time is over may also say what time it is.
     pub fn of(&self, usage: KeyUse, at: DateTime<Utc>) -> Vec<[u8; 32]> {
+        let at = at.max(self.issued_at);
         let good =
             |key: &&ServerKey| key.not_before <= at && key.not_after.is_none_or(|end| at < end);
         let of_use = self.keys.iter().filter(|key| key.usage == usage).filter(good);
@@ -91,11 +96,15 @@ mod tests {
             not_before: from,
             not_after: Some(until),
         };
-        let list = KeyList { version: 1, log_id: "L".into(), issued_at: from, keys: vec![key] };
-        let found = |at| list.of(KeyUse::Manifests, at).len();
+        let issued_at = from - TimeDelta::days(1);
+        let mut list = KeyList { version: 1, log_id: "L".into(), issued_at, keys: vec![key] };
+        let found = |list: &KeyList, at| list.of(KeyUse::Manifests, at).len();
         let second = TimeDelta::seconds(1);
-        assert_eq!((found(from - second), found(from)), (0, 1));
-        assert_eq!((found(until - second), found(until)), (1, 0));
+        assert_eq!((found(&list, from - second), found(&list, from)), (0, 1));
+        assert_eq!((found(&list, until - second), found(&list, until)), (1, 0));
         assert_eq!(list.of(KeyUse::Tokens, from).len(), 0);
+        // Who says that it is an hour ago does not bring back what was over when the list was made.
+        list.issued_at = until;
+        assert_eq!(found(&list, until - TimeDelta::hours(1)), 0);
     }
 }

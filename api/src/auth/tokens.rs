@@ -10,15 +10,19 @@ use domain::{
 };
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use schemas::{
+    keys::KeyUse,
     manifest::Fence,
     runner::RunnerMode,
     token::{AUD_JOB, AUD_RUNNER, AccessClaims, JobClaims, TokenError, sign, verify},
 };
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use ulid::Ulid;
 
 use super::secret;
-use crate::problem::{Code, Problem};
+use crate::{
+    keys::KeySet,
+    problem::{Code, Problem},
+};
 
 /// How long an access token lives.
 pub const ACCESS_SECONDS: u64 = 15 * 60;
@@ -29,21 +33,46 @@ const REMEMBERED: usize = 32_768;
 
 /// Signs and verifies access tokens and job tokens of one log.
 pub struct Tokens {
-    key: SigningKey,
-    verifiers: Vec<VerifyingKey>,
+    keys: RwLock<TokenKeys>,
     issuer: String,
     access: Remembered<AccessClaims>,
     jobs: Remembered<JobClaims>,
 }
 
-type Remembered<C> = RwLock<HashMap<[u8; 32], C>>;
+/// The key that signs, and those that signed before, each with the end of its time.
+struct TokenKeys {
+    signs: SigningKey,
+    former: Vec<(VerifyingKey, Timestamp)>,
+}
+
+type Remembered<C> = RwLock<HashMap<[u8; 32], Kept<C>>>;
+
+/// What a token says, and until when the key that signed it is believed.
+#[derive(Clone)]
+struct Kept<C> {
+    claims: C,
+    until: Option<Timestamp>,
+}
 
 impl Tokens {
     /// The tokens of this log.
-    pub fn new(key: &SigningKey, log_id: &str) -> Self {
-        let (key, verifiers) = (key.clone(), vec![key.verifying_key()]);
+    pub fn new(keys: &KeySet, log_id: &str) -> Self {
         let (access, jobs) = (RwLock::default(), RwLock::default());
-        Tokens { key, verifiers, issuer: format!("stead/{log_id}"), access, jobs }
+        let keys = RwLock::new(TokenKeys::of(keys));
+        Tokens { keys, issuer: format!("stead/{log_id}"), access, jobs }
+    }
+
+    /// An operator has replaced a key.
+    pub fn renew(&self, keys: &KeySet) {
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = TokenKeys::of(keys);
+        // What was believed may be so for a shorter time now.
+        self.access.write().unwrap_or_else(PoisonError::into_inner).clear();
+        self.jobs.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn sign<C: Serialize>(&self, claims: &C) -> Result<String, TokenError> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        sign(claims, &keys.signs)
     }
 
     /// Fifteen minutes of the Runner API, for one session of a runner.
@@ -61,8 +90,7 @@ impl Tokens {
         let exp = iat.saturating_add_unsigned(ACCESS_SECONDS);
         let (iss, jti) = (self.issuer.clone(), Ulid::new().to_string());
         let sub = runner;
-        let claims = AccessClaims { sub, aud, iss, jti, iat, exp, generation, mode, install };
-        sign(&claims, &self.key)
+        self.sign(&AccessClaims { sub, aud, iss, jti, iat, exp, generation, mode, install })
     }
 
     /// The registry and the blobs of one execution, until ten minutes after its deadline.
@@ -80,7 +108,7 @@ impl Tokens {
     ) -> Result<String, TokenError> {
         let (iat, aud, iss) = (now.timestamp(), AUD_JOB.to_string(), self.issuer.clone());
         let exp = deadline.timestamp().saturating_add(AFTER_DEADLINE);
-        sign(&JobClaims { sub: runner, aud, iss, iat, exp, job, execution, fence }, &self.key)
+        self.sign(&JobClaims { sub: runner, aud, iss, iat, exp, job, execution, fence })
     }
 
     /// Who an access token is for.
@@ -106,10 +134,11 @@ impl Tokens {
     ) -> Result<C, Problem> {
         let hash = secret::hash(token);
         let known = remembered.read().unwrap_or_else(PoisonError::into_inner).get(&hash).cloned();
-        if let Some(claims) = known {
-            return Ok(claims);
+        if let Some(known) = known.filter(|known| known.until.is_none_or(|until| now < until)) {
+            return Ok(known.claims);
         }
-        let claims: C = verify(token, &self.verifiers).map_err(|error| match error {
+        let read = self.keys.read().unwrap_or_else(PoisonError::into_inner).verify(token, now);
+        let kept: Kept<C> = read.map_err(|error| match error {
             TokenError::Malformed => {
                 Problem::new(Code::TokenWrongKind, "this is not a token of the kind that is needed")
             }
@@ -119,12 +148,36 @@ impl Tokens {
         })?;
         let mut remembered = remembered.write().unwrap_or_else(PoisonError::into_inner);
         if remembered.len() >= REMEMBERED {
-            remembered.retain(|_, claims| exp(claims) > now.timestamp());
+            remembered.retain(|_, kept| exp(&kept.claims) > now.timestamp());
         }
         if remembered.len() < REMEMBERED {
-            remembered.insert(hash, claims.clone());
+            remembered.insert(hash, kept.clone());
         }
-        Ok(claims)
+        Ok(kept.claims)
+    }
+}
+
+impl TokenKeys {
+    fn of(keys: &KeySet) -> Self {
+        let former = keys.former(KeyUse::Tokens).map(|former| (former.key, former.ended_at));
+        TokenKeys { signs: keys.tokens().clone(), former: former.collect() }
+    }
+
+    fn verify<C: DeserializeOwned>(
+        &self,
+        token: &str,
+        now: Timestamp,
+    ) -> Result<Kept<C>, TokenError> {
+        let mut read =
+            verify(token, &[self.signs.verifying_key()]).map(|claims| Kept { claims, until: None });
+        for (key, until) in self.former.iter().filter(|(_, until)| now < *until) {
+            if !matches!(read, Err(TokenError::Signature)) {
+                break;
+            }
+            let until = Some(*until);
+            read = verify(token, &[*key]).map(|claims| Kept { claims, until });
+        }
+        read
     }
 }
 
@@ -152,6 +205,7 @@ fn check(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::{Keys, rotate};
 
     const LOG: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
 
@@ -159,9 +213,36 @@ mod tests {
         Timestamp::from_timestamp(1_700_000_000, 0).unwrap()
     }
 
+    /// Keys in a directory of their own.
+    fn keys() -> (tempfile::TempDir, Keys) {
+        let dir = tempfile::tempdir().unwrap();
+        let keys = Keys::open(dir.path(), now()).unwrap();
+        (dir, keys)
+    }
+
+    #[test]
+    fn a_token_of_a_former_key_is_good_until_the_end_of_that_key() {
+        let (dir, keys) = keys();
+        let tokens = Tokens::new(&keys.current(), LOG);
+        let runner = RunnerId(Ulid::new());
+        let token = tokens.access(runner, (RunnerMode::Build, None), 1, now()).unwrap();
+        tokens.read_access(&token, now()).unwrap();
+        let end = now() + chrono::TimeDelta::minutes(5);
+        rotate(dir.path(), KeyUse::Tokens, end, now()).unwrap();
+        tokens.renew(&keys.look().unwrap().unwrap());
+        // The second time from memory.
+        for _ in 0..2 {
+            assert_eq!(tokens.read_access(&token, now()).unwrap().sub, runner);
+            assert_eq!(tokens.read_access(&token, end).unwrap_err().code, Code::TokenUnknown);
+        }
+        let next = tokens.access(runner, (RunnerMode::Build, None), 1, end).unwrap();
+        assert_eq!(tokens.read_access(&next, end).unwrap().sub, runner);
+    }
+
     #[test]
     fn an_access_token_is_good_for_fifteen_minutes_and_for_this_server() {
-        let tokens = Tokens::new(&SigningKey::from_bytes(&[7; 32]), LOG);
+        let (_dir, ours) = keys();
+        let tokens = Tokens::new(&ours.current(), LOG);
         let runner = RunnerId(Ulid::new());
         let token = tokens.access(runner, (RunnerMode::Build, None), 1, now()).unwrap();
         // The second time from memory.
@@ -170,16 +251,17 @@ mod tests {
             let later = now() + chrono::TimeDelta::minutes(15);
             assert_eq!(tokens.read_access(&token, later).unwrap_err().code, Code::TokenExpired);
         }
-        let other_key = Tokens::new(&SigningKey::from_bytes(&[8; 32]), LOG);
+        let (_dir, others) = keys();
+        let other_key = Tokens::new(&others.current(), LOG);
         assert_eq!(other_key.read_access(&token, now()).unwrap_err().code, Code::TokenUnknown);
-        let other_log =
-            Tokens::new(&SigningKey::from_bytes(&[7; 32]), "01ARZ3NDEKTSV4RRFFQ69G5FAW");
+        let other_log = Tokens::new(&ours.current(), "01ARZ3NDEKTSV4RRFFQ69G5FAW");
         assert_eq!(other_log.read_access(&token, now()).unwrap_err().code, Code::TokenUnknown);
     }
 
     #[test]
     fn a_job_token_is_no_access_token_and_the_other_way_round() {
-        let tokens = Tokens::new(&SigningKey::from_bytes(&[7; 32]), LOG);
+        let (_dir, ours) = keys();
+        let tokens = Tokens::new(&ours.current(), LOG);
         let (runner, job) = (RunnerId(Ulid::new()), JobId(Ulid::new()));
         let (execution, fence) = (ExecutionId(Ulid::new()), Fence { epoch: 1, position: 9 });
         let job_token = tokens.job(runner, job, execution, fence, now(), now()).unwrap();

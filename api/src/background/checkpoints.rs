@@ -63,7 +63,7 @@ pub async fn run(app: App, pace: Pace) {
 async fn publish(app: &App) -> Result<u64, Problem> {
     // The head may grow in between: then the next look finds that it has.
     let position = app.log().head().size;
-    app.log().seal(app.keys.checkpoints()).await?;
+    app.log().seal(app.keys.current().checkpoints()).await?;
     app.metrics.set("stead_checkpoint_position", &[], position as f64);
     Ok(position)
 }
@@ -85,7 +85,7 @@ mod tests {
         let soon = Duration::from_millis(20);
         let pace = Pace { tick: soon, positions: 1000, oldest: soon, sweep: soon };
         tokio::spawn(run(app.clone(), pace));
-        let key = app.keys.checkpoints().verifying_key();
+        let key = app.keys.current().checkpoints().verifying_key();
         for _ in 0..200 {
             let seals = app.log().check_seals(&[key]).await.unwrap();
             let keys = "select string_agg(idempotency_key, ',') from log_command";

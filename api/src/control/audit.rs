@@ -11,8 +11,11 @@ use axum::{
 };
 use bytes::Bytes;
 use domain::decider::Timestamp;
-use schemas::control::audit::{
-    AsOf, AsOfQuery, Checkpoint, EventRecord, Events, EventsQuery, Proof, ProofQuery,
+use schemas::{
+    control::audit::{
+        AsOf, AsOfQuery, Checkpoint, EventRecord, Events, EventsQuery, Proof, ProofQuery,
+    },
+    keys::KeyUse,
 };
 
 use crate::{
@@ -88,9 +91,11 @@ pub async fn checkpoint(State(app): State<App>) -> Json<Checkpoint> {
 }
 
 fn signed(app: &App, head: &proof::checkpoint::Checkpoint) -> Checkpoint {
-    let key = app.keys.checkpoints();
-    let note = head.sign(key);
-    Checkpoint { note, size: head.size, key: hex::encode(key.verifying_key().as_bytes()) }
+    let keys = app.keys.current();
+    let (key, note) = (keys.checkpoints().verifying_key(), head.sign(keys.checkpoints()));
+    let former = keys.former(KeyUse::Checkpoints);
+    let former_keys = former.map(|former| hex::encode(former.key.as_bytes())).collect();
+    Checkpoint { note, size: head.size, key: hex::encode(key.as_bytes()), former_keys }
 }
 
 /// A proof that an event is in the log, or that an older log is the beginning of today's

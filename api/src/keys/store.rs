@@ -1,35 +1,113 @@
-//! Key files: one line, 64 hexadecimal digits and the second it was made, mode 0600.
+//! Key files: one line, mode 0600. `<use>.key` has 64 hexadecimal digits and the second it was made;
+//! `former/<use>-<fingerprint>.key` the second of its end too, and only of a manifest key the secret half.
 use std::{
     fs, io,
     io::Write as _,
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
-    path::Path,
+    os::unix::fs::{
+        DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    },
+    path::{Path, PathBuf},
 };
 
 use domain::decider::Timestamp;
-use ed25519_dalek::SigningKey;
+use ed25519_dalek::{SigningKey, VerifyingKey};
+use schemas::keys::{KeyUse, fingerprint};
 
-use super::{KeyError, Stored};
+use super::{
+    KeyError,
+    set::{Former, KeySet, Stored},
+};
+
+/// The uses that there are, and what their files are called.
+pub(super) const USES: [(KeyUse, &str); 3] = [
+    (KeyUse::Tokens, "tokens"),
+    (KeyUse::Manifests, "manifests"),
+    (KeyUse::Checkpoints, "checkpoints"),
+];
+
+/// Make the directory and the keys that are not there, each whole or not at all.
+pub(super) fn make_missing(path: &Path, now: Timestamp) -> Result<(), KeyError> {
+    directory(path)?;
+    for (_, name) in USES {
+        let file = path.join(format!("{name}.key"));
+        if !file.try_exists().map_err(|why| at(&file, why))? {
+            make(&file, now).map_err(|why| at(&file, why))?;
+        }
+    }
+    Ok(())
+}
+
+/// Every key of a directory. Those that sign are read first: a key that is replaced meanwhile is then among the
+/// former ones, or still the one that signs.
+pub(super) fn read(directory: &Path) -> Result<KeySet, KeyError> {
+    let current = |name: &str| read_one(&directory.join(format!("{name}.key")));
+    let (tokens, manifests) = (current("tokens")?, current("manifests")?);
+    let checkpoints = current("checkpoints")?;
+    let signs: Vec<_> =
+        [&tokens, &manifests, &checkpoints].map(|key| key.key.verifying_key()).into();
+    let mut former = former(&directory.join("former"))?;
+    // Who was replacing a key and was cut off had not replaced it.
+    former.retain(|former| !signs.contains(&former.key));
+    Ok(KeySet { tokens, manifests, checkpoints, former })
+}
+
+/// The key that signs.
+pub(super) fn read_one(path: &Path) -> Result<Stored, KeyError> {
+    let malformed = || KeyError::Malformed { path: path.display().to_string() };
+    parse(&text(path)?).ok_or_else(malformed)
+}
+
+fn former(directory: &Path) -> Result<Vec<Former>, KeyError> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(why) => return Err(at(directory, why)),
+    };
+    let mut former = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|why| at(directory, why))?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = name.unwrap_or_default();
+        let of = USES.iter().find(|(_, prefix)| name.starts_with(&format!("{prefix}-")));
+        let Some((usage, _)) = of.filter(|_| name.ends_with(".key")) else { continue };
+        let malformed = || KeyError::Malformed { path: path.display().to_string() };
+        former.push(parse_former(*usage, &text(&path)?).ok_or_else(malformed)?);
+    }
+    former.sort_by_key(|former| (former.usage, former.made_at, former.key.to_bytes()));
+    Ok(former)
+}
+
+/// Where a former key is kept.
+pub(super) fn place(directory: &Path, usage: KeyUse, key: &VerifyingKey) -> PathBuf {
+    let name = USES.iter().find(|(known, _)| *known == usage).map_or("other", |(_, name)| name);
+    let named = fingerprint(key.as_bytes()).trim_start_matches("sha256:")[..16].to_owned();
+    directory.join("former").join(format!("{name}-{named}.key"))
+}
+
+/// What the file of a former key says.
+pub(super) fn former_line(former: &Former) -> String {
+    let key = former.secret.as_ref().map_or(former.key.to_bytes(), SigningKey::to_bytes);
+    let (made_at, ended_at) = (former.made_at.timestamp(), former.ended_at.timestamp());
+    format!("{} {made_at} {ended_at}", hex::encode(key))
+}
+
+/// What the file of a key says.
+pub(super) fn line(stored: &Stored) -> String {
+    format!("{} {}", hex::encode(stored.key.to_bytes()), stored.made_at.timestamp())
+}
+
+/// A new key.
+pub(super) fn fresh(now: Timestamp) -> Stored {
+    Stored { key: SigningKey::generate(&mut rand::rngs::OsRng), made_at: now }
+}
 
 /// Make the directory, for our eyes only.
 pub(super) fn directory(path: &Path) -> Result<(), KeyError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|why| at(path, why))
 }
 
-/// The key in this file; a file that is not there yet is made, whole or not at all.
-pub(super) fn read_or_make(path: &Path, now: Timestamp) -> Result<Stored, KeyError> {
-    if !path.try_exists().map_err(|why| at(path, why))? {
-        make(path, now).map_err(|why| at(path, why))?;
-    }
-    read(path)
-}
-
 fn make(path: &Path, now: Timestamp) -> io::Result<()> {
-    let key = SigningKey::generate(&mut rand::rngs::OsRng);
-    let draft = path.with_extension(format!("{}.new", std::process::id()));
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-    writeln!(file, "{} {}", hex::encode(key.to_bytes()), now.timestamp())?;
-    file.sync_all()?;
+    let draft = draft(path, &line(&fresh(now)))?;
     // A link does not replace: two servers that start at once end with one key.
     let linked = fs::hard_link(&draft, path);
     fs::remove_file(&draft)?;
@@ -37,29 +115,75 @@ fn make(path: &Path, now: Timestamp) -> io::Result<()> {
         Err(why) if why.kind() != io::ErrorKind::AlreadyExists => return Err(why),
         Err(_) | Ok(()) => {}
     }
+    settled(path)
+}
+
+/// Write a file in the place of the former one, whole or not at all.
+pub(super) fn replace(path: &Path, line: &str) -> Result<(), KeyError> {
+    let write = || {
+        let draft = draft(path, line)?;
+        fs::rename(&draft, path)?;
+        settled(path)
+    };
+    write().map_err(|why| at(path, why))
+}
+
+fn draft(path: &Path, line: &str) -> io::Result<PathBuf> {
+    let draft = path.with_extension(format!("{}.new", std::process::id()));
+    let mut file =
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    writeln!(file, "{line}")?;
+    // A key that root replaces is still for the server, which need not be root.
+    if let Some(parent) = path.parent()
+        && nix::unistd::geteuid().is_root()
+    {
+        let owner = fs::metadata(parent)?;
+        std::os::unix::fs::fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
+    }
+    file.sync_all()?;
+    Ok(draft)
+}
+
+fn settled(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(parent) => fs::File::open(parent)?.sync_all(),
         None => Ok(()),
     }
 }
 
-fn read(path: &Path) -> Result<Stored, KeyError> {
-    let named = || path.display().to_string();
+fn text(path: &Path) -> Result<String, KeyError> {
     let mode = fs::metadata(path).map_err(|why| at(path, why))?.permissions().mode();
     if mode & 0o077 != 0 {
-        return Err(KeyError::Exposed { path: named() });
+        return Err(KeyError::Exposed { path: path.display().to_string() });
     }
-    let text = fs::read_to_string(path).map_err(|why| at(path, why))?;
-    parse(&text).ok_or_else(|| KeyError::Malformed { path: named() })
+    fs::read_to_string(path).map_err(|why| at(path, why))
 }
 
 fn parse(text: &str) -> Option<Stored> {
     let (key, made_at) = text.trim_end().split_once(' ')?;
-    let bytes: [u8; 32] = hex::decode(key).ok()?.try_into().ok()?;
-    let made_at = Timestamp::from_timestamp(made_at.parse().ok()?, 0)?;
-    Some(Stored { key: SigningKey::from_bytes(&bytes), made_at })
+    Some(Stored { key: SigningKey::from_bytes(&bytes(key)?), made_at: second(made_at)? })
 }
 
-fn at(path: &Path, reason: io::Error) -> KeyError {
+fn parse_former(usage: KeyUse, text: &str) -> Option<Former> {
+    let mut words = text.trim_end().split(' ');
+    let key = bytes(words.next()?)?;
+    let (made_at, ended_at) = (second(words.next()?)?, second(words.next()?)?);
+    let secret = (usage == KeyUse::Manifests).then(|| SigningKey::from_bytes(&key));
+    let key = match &secret {
+        Some(secret) => secret.verifying_key(),
+        None => VerifyingKey::from_bytes(&key).ok()?,
+    };
+    words.next().is_none().then_some(Former { usage, key, secret, made_at, ended_at })
+}
+
+fn bytes(text: &str) -> Option<[u8; 32]> {
+    hex::decode(text).ok()?.try_into().ok()
+}
+
+fn second(text: &str) -> Option<Timestamp> {
+    Timestamp::from_timestamp(text.parse().ok()?, 0)
+}
+
+pub(super) fn at(path: &Path, reason: io::Error) -> KeyError {
     KeyError::Io { path: path.display().to_string(), reason }
 }

@@ -19,6 +19,7 @@ pub(super) async fn start(app: &App, loops: &mut JoinSet<()>) -> Result<(), Prob
     loops.spawn(dispatch::follow(desk, log, tail, position, stopping));
     loops.spawn(background::liveness::run(app.clone()));
     loops.spawn(background::timers::run(app.clone()));
+    loops.spawn(background::keys::run(app.clone()));
     loops
         .spawn(background::checkpoints::run(app.clone(), background::checkpoints::Pace::default()));
     loops.spawn(background::policies::run(app.clone(), app.config.server.clone()));

@@ -132,7 +132,7 @@ impl Server {
             auth::another_owner(&log, &options.data, clock()).await?;
         }
         let config = options.config(&control, &runner)?;
-        let tokens = Tokens::new(keys.tokens(), log.log_id());
+        let tokens = Tokens::new(&keys.current(), log.log_id());
         let ready = Ready::of(&config, &keys, &log, owner);
         let timing = Timing::default();
         let dispatch = Dispatch::new(config.server.clone(), timing, Arc::clone(&clock));

@@ -39,7 +39,7 @@ async fn both_doors_say_who_the_server_is_and_how_it_is() {
     {
         let envelope: proof::dsse::Envelope =
             started.http.get(url).send().await.unwrap().json().await.unwrap();
-        let signer = started.app().keys.manifests().verifying_key();
+        let signer = started.app().keys.current().manifests().verifying_key();
         let payload = proof::dsse::verify_as(KEYS_TYPE, &envelope, &[signer]).unwrap();
         let list: KeyList = serde_json::from_slice(&payload).unwrap();
         assert_eq!(

@@ -95,6 +95,9 @@ pub struct Checkpoint {
     pub size: u64,
     /// The Ed25519 public key that verifies it: 64 hexadecimal digits, one of the server's key list.
     pub key: String,
+    /// The keys that were replaced: they signed earlier checkpoints.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_keys: Vec<String>,
 }
 
 /// Which proof.

@@ -6,6 +6,7 @@ mod builds;
 mod failure;
 mod installs;
 mod jobs;
+mod keys;
 mod login;
 mod migrate;
 mod projections;
@@ -37,6 +38,9 @@ enum Command {
     Up(Box<up::Up>),
     Serve(Box<serve::Serve>),
     Migrate(migrate::Migrate),
+    /// The keys that the server signs with, in its data directory
+    #[command(subcommand)]
+    Keys(keys::Keys),
     #[command(flatten)]
     Verb(verbs::Verb),
 }
@@ -48,6 +52,8 @@ async fn main() -> ExitCode {
         Command::Up(up) => up::run(*up, settings.output).await,
         Command::Serve(serve) => serve::run(*serve, settings.output).await,
         Command::Migrate(migrate) => migrate::run(migrate).await,
+        Command::Keys(keys) => keys::run(keys, settings.screen())
+            .map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS),
         Command::Verb(verb) => verbs::run(verb, &settings, Stead::command()).await,
     }
 }

@@ -113,16 +113,7 @@ impl Serve {
 impl Common {
     /// The data directory: what was said, else what fits the user.
     pub fn data(&self) -> anyhow::Result<PathBuf> {
-        let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let found = match &self.data {
-            Some(data) => data.clone(),
-            None if nix::unistd::geteuid().is_root() => PathBuf::from("/var/lib/stead"),
-            None => set("XDG_DATA_HOME")
-                .or_else(|| set("HOME").map(|home| home.join(".local/share")))
-                .map(|base| base.join("stead"))
-                .ok_or_else(|| anyhow::anyhow!("HOME is not set: say where with --data DIR"))?,
-        };
-        Ok(std::path::absolute(found)?)
+        data_directory(self.data.as_ref())
     }
 
     /// What the server is told.
@@ -172,6 +163,20 @@ impl Common {
         let _ = out.flush();
         Ok(())
     }
+}
+
+/// The data directory: what was said, else what fits the user.
+pub fn data_directory(said: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let found = match said {
+        Some(data) => data.clone(),
+        None if nix::unistd::geteuid().is_root() => PathBuf::from("/var/lib/stead"),
+        None => set("XDG_DATA_HOME")
+            .or_else(|| set("HOME").map(|home| home.join(".local/share")))
+            .map(|base| base.join("stead"))
+            .ok_or_else(|| anyhow::anyhow!("HOME is not set: say where with --data DIR"))?,
+    };
+    Ok(std::path::absolute(found)?)
 }
 
 /// SIGTERM and SIGINT, heard from the first moment on, so that a start that is stopped cleans up too.

@@ -58,7 +58,7 @@ async fn a_claim_proves_itself_and_a_repeated_one_is_the_same() {
     for key in ["execution", "attempt", "deadline", "manifest", "grant"] {
         assert_eq!(first[key], again[key], "{key}");
     }
-    let signer = [world.app.keys.manifests().verifying_key()];
+    let signer = [world.app.keys.current().manifests().verifying_key()];
     let envelope = |key: &str| serde_json::from_value::<Envelope>(first[key].clone()).unwrap();
     let manifest = dsse::verify_as(MANIFEST_TYPE, &envelope("manifest"), &signer).unwrap();
     let grant = dsse::verify_as(GRANT_TYPE, &envelope("grant"), &signer).unwrap();
@@ -71,7 +71,7 @@ async fn a_claim_proves_itself_and_a_repeated_one_is_the_same() {
     assert_eq!(grant.runner_key, hex::encode(agent.key.verifying_key().as_bytes()));
 
     let note = first["checkpoint"].as_str().unwrap();
-    let keys = [world.app.keys.checkpoints().verifying_key()];
+    let keys = [world.app.keys.current().checkpoints().verifying_key()];
     let head = Checkpoint::open(note, &keys).unwrap();
     let inclusion = &first["inclusion"];
     assert_eq!(inclusion["position"], grant.fence.position);

@@ -121,7 +121,7 @@ impl World {
         people.load(&log, &pool).await.unwrap();
         let keys = Keys::open(&data.path().join("keys"), clock()).unwrap();
         let views = Projections::start(&log).await.unwrap();
-        let tokens = Tokens::new(keys.tokens(), log.log_id());
+        let tokens = Tokens::new(&keys.current(), log.log_id());
         let app = App::new(Inner {
             owner: None,
             engine: Engine::new(log, Arc::clone(&clock)),

@@ -21,7 +21,7 @@ pub struct Verify {
     /// A signed checkpoint that was kept: the log must still begin with what it covers
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
-    /// The checkpoint key to believe, 64 hexadecimal digits; without it the one that the server names
+    /// The checkpoint key to believe, 64 hexadecimal digits, or several; without it those that the server names
     #[arg(long)]
     key: Vec<String>,
     /// Verify an exported file instead of the server's log
@@ -45,7 +45,8 @@ pub async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure> {
     }
     let desk = settings.desk()?;
     let now = desk.client.checkpoint().await?;
-    let keys = if ask.key.is_empty() {
+    let named = !ask.key.is_empty();
+    let keys = if !named {
         // Who is verified must not choose the key unnoticed.
         desk.screen.remark(&format!(
             "Believing the key that the server itself names, {}: compare it with the one that you kept, or \
@@ -57,7 +58,9 @@ pub async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure> {
         ask.key
     };
     let today = open(&now.note, &keys)?;
-    let kept = note.as_deref().map(|note| open(note, &keys)).transpose()?;
+    // What was kept may be older than the key of today.
+    let ever: Vec<_> = if named { keys } else { [keys, now.former_keys].concat() };
+    let kept = note.as_deref().map(|note| open(note, &ever)).transpose()?;
     let export = desk.client.export(&EventsQuery::default()).await?;
     let events = lines(export).map(|line| line.map_err(Failure::from));
     check(settings, events, Some(today), kept).await

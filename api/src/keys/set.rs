@@ -1,0 +1,129 @@
+//! All keys of a server at one moment: those that sign, and those that were replaced.
+use domain::decider::Timestamp;
+use ed25519_dalek::{SigningKey, VerifyingKey};
+use proof::dsse::{self, Envelope};
+use schemas::{
+    keys::{KEYS_TYPE, KeyList, KeyUse, ServerKey, fingerprint},
+    moment,
+};
+use serde::Serialize;
+
+/// The keys of a server.
+pub struct KeySet {
+    pub(super) tokens: Stored,
+    pub(super) manifests: Stored,
+    pub(super) checkpoints: Stored,
+    pub(super) former: Vec<Former>,
+}
+
+/// One key and when it was made.
+pub(super) struct Stored {
+    pub key: SigningKey,
+    pub made_at: Timestamp,
+}
+
+/// A key that was replaced.
+pub struct Former {
+    /// What it signed.
+    pub usage: KeyUse,
+    /// Its public half.
+    pub key: VerifyingKey,
+    /// Kept of a manifest key only: it signs the list, and nothing else any more.
+    pub(super) secret: Option<SigningKey>,
+    /// When it was made.
+    pub made_at: Timestamp,
+    /// From when on it is not believed.
+    pub ended_at: Timestamp,
+}
+
+/// What everybody may know of a key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct PublicKey {
+    /// What it signs, or signed.
+    #[serde(rename = "use")]
+    pub usage: KeyUse,
+    /// The 32 bytes, 64 hexadecimal digits.
+    pub key: String,
+    /// Their SHA-256, as the enrol command has it.
+    pub fingerprint: String,
+    /// When it was made.
+    #[serde(with = "moment")]
+    pub not_before: Timestamp,
+    /// Absent: it signs.
+    #[serde(default, with = "moment::maybe", skip_serializing_if = "Option::is_none")]
+    pub not_after: Option<Timestamp>,
+}
+
+impl KeySet {
+    /// Signs tokens.
+    pub fn tokens(&self) -> &SigningKey {
+        &self.tokens.key
+    }
+
+    /// Signs manifests and grants.
+    pub fn manifests(&self) -> &SigningKey {
+        &self.manifests.key
+    }
+
+    /// Signs checkpoints.
+    pub fn checkpoints(&self) -> &SigningKey {
+        &self.checkpoints.key
+    }
+
+    /// When the key that signs checkpoints was made.
+    pub fn checkpoints_since(&self) -> Timestamp {
+        self.checkpoints.made_at
+    }
+
+    /// The keys of one use that were replaced, and until when each is believed.
+    pub fn former(&self, usage: KeyUse) -> impl Iterator<Item = &Former> {
+        self.former.iter().filter(move |former| former.usage == usage)
+    }
+
+    /// What the enrol command prints so that a runner knows whom it talks to: `sha256:<hex>`.
+    pub fn fingerprint(&self) -> String {
+        fingerprint(self.manifests.key.verifying_key().as_bytes())
+    }
+
+    /// The public half of every key, the ones that sign first.
+    pub fn public(&self) -> Vec<PublicKey> {
+        let current = [
+            (KeyUse::Tokens, &self.tokens),
+            (KeyUse::Manifests, &self.manifests),
+            (KeyUse::Checkpoints, &self.checkpoints),
+        ];
+        let current = current.into_iter().map(|(usage, stored)| {
+            public(usage, &stored.key.verifying_key(), stored.made_at, None)
+        });
+        let former = self.former.iter();
+        let former = former.map(|was| public(was.usage, &was.key, was.made_at, Some(was.ended_at)));
+        current.chain(former).collect()
+    }
+
+    /// The list of them, signed by every manifest key that there was.
+    pub(super) fn list(&self, log_id: &str, now: Timestamp) -> Result<Envelope, serde_json::Error> {
+        let listed = |key: PublicKey| ServerKey {
+            usage: key.usage,
+            key: key.key,
+            // A clock that was set back since must not make them keys of the future.
+            not_before: key.not_before.min(now),
+            not_after: key.not_after,
+        };
+        let keys = self.public().into_iter().map(listed).collect();
+        let list = KeyList { version: 1, log_id: log_id.into(), issued_at: now, keys };
+        let former = self.former.iter().filter_map(|former| former.secret.as_ref());
+        let signers = std::iter::once(&self.manifests.key).chain(former);
+        Ok(dsse::sign_by(KEYS_TYPE, &serde_json::to_vec(&list)?, signers))
+    }
+}
+
+fn public(
+    usage: KeyUse,
+    key: &VerifyingKey,
+    not_before: Timestamp,
+    not_after: Option<Timestamp>,
+) -> PublicKey {
+    let bytes = key.as_bytes();
+    let (key, fingerprint) = (hex::encode(bytes), fingerprint(bytes));
+    PublicKey { usage, key, fingerprint, not_before, not_after }
+}

@@ -1,0 +1,117 @@
+use chrono::TimeDelta;
+use proof::dsse;
+use schemas::keys::{KEYS_TYPE, KeyList, KeyUse, fingerprint};
+
+use super::*;
+
+const LOG: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+
+fn now() -> Timestamp {
+    Timestamp::from_timestamp_micros(1_700_000_000_000_000).unwrap()
+}
+
+fn list(keys: &KeySet, signer: &ed25519_dalek::VerifyingKey, at: Timestamp) -> Option<KeyList> {
+    let envelope = keys.list(LOG, at).unwrap();
+    let payload = dsse::verify_as(KEYS_TYPE, &envelope, &[*signer]).ok()?;
+    serde_json::from_slice(&payload).ok()
+}
+
+#[test]
+fn keys_are_made_once_and_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Keys::open(dir.path(), now()).unwrap();
+    let again = Keys::open(dir.path(), now() + TimeDelta::days(1)).unwrap();
+    assert_eq!(first.current().public(), again.current().public());
+    let (first, again) = (first.current(), again.current());
+    assert_eq!(first.tokens().to_bytes(), again.tokens().to_bytes());
+    assert_ne!(first.tokens().to_bytes(), first.checkpoints().to_bytes());
+    assert_eq!(again.tokens.made_at, now());
+}
+
+#[test]
+fn a_damaged_or_exposed_key_is_named_and_never_replaced() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    Keys::open(dir.path(), now()).unwrap();
+    let path = dir.path().join("manifests.key");
+    let kept = std::fs::read(&path).unwrap();
+    std::fs::write(&path, "not a key").unwrap();
+    let refusal = Keys::open(dir.path(), now()).err().unwrap().to_string();
+    assert!(refusal.contains("manifests.key is not a key"), "{refusal}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"not a key");
+    std::fs::write(&path, kept).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+    assert!(matches!(Keys::open(dir.path(), now()), Err(KeyError::Exposed { .. })));
+}
+
+#[test]
+fn the_list_is_signed_by_the_key_that_the_fingerprint_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = Keys::open(dir.path(), now()).unwrap().current();
+    let signer = keys.manifests().verifying_key();
+    let list = list(&keys, &signer, now()).unwrap();
+    assert_eq!(list.of(KeyUse::Manifests, now()), [*signer.as_bytes()]);
+    assert_eq!(list.of(KeyUse::Tokens, now()).len(), 1);
+    assert_eq!(fingerprint(&list.of(KeyUse::Manifests, now())[0]), keys.fingerprint());
+}
+
+#[test]
+fn keys_hold_although_the_clock_was_set_back_since_they_were_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = Keys::open(dir.path(), now() + TimeDelta::hours(2)).unwrap().current();
+    let signer = keys.manifests().verifying_key();
+    let list = list(&keys, &signer, now()).unwrap();
+    assert_eq!(list.of(KeyUse::Manifests, now()), [*signer.as_bytes()]);
+}
+
+#[test]
+fn who_knows_a_former_manifest_key_comes_to_the_new_one_by_it() {
+    // given a server whose manifest key was replaced twice
+    let dir = tempfile::tempdir().unwrap();
+    let keys = Keys::open(dir.path(), now()).unwrap();
+    let (first, day) = (keys.current().manifests().verifying_key(), TimeDelta::days(1));
+    assert!(keys.look().unwrap().is_none());
+    rotate(dir.path(), KeyUse::Manifests, now() + day * 30, now()).unwrap();
+    let second = keys.look().unwrap().unwrap().manifests().verifying_key();
+    rotate(dir.path(), KeyUse::Manifests, now() + day * 40, now() + day * 10).unwrap();
+    let set = keys.look().unwrap().unwrap();
+    let third = set.manifests().verifying_key();
+    assert!(keys.look().unwrap().is_none());
+    // then the list convinces everybody who knows one of the three
+    for signer in [&first, &second, &third] {
+        let list = list(&set, signer, now() + day * 11).unwrap();
+        let good = |days: i32| list.of(KeyUse::Manifests, now() + day * days).len();
+        // and each is good in its own time
+        assert_eq!((good(29), good(30), good(39), good(40)), (3, 2, 2, 1));
+    }
+    assert!(Keys::open(dir.path(), now()).unwrap().current().public() == set.public());
+}
+
+#[test]
+fn at_once_ends_the_former_ones_too_and_keeps_no_secret_that_signs_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = Keys::open(dir.path(), now()).unwrap();
+    let later = now() + TimeDelta::days(30);
+    rotate(dir.path(), KeyUse::Tokens, later, now()).unwrap();
+    rotate(dir.path(), KeyUse::Tokens, now(), now()).unwrap();
+    let set = keys.look().unwrap().unwrap();
+    let ends: Vec<_> = set.former(KeyUse::Tokens).map(|former| former.ended_at).collect();
+    assert_eq!(ends, [now(), now()]);
+    assert!(set.former.iter().all(|former| former.secret.is_none()));
+    let files = std::fs::read_dir(dir.path().join("former")).unwrap();
+    for file in files.map(|file| file.unwrap().path()) {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn who_was_cut_off_while_replacing_a_key_has_not_replaced_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = Keys::open(dir.path(), now()).unwrap();
+    let path = dir.path().join("manifests.key");
+    let kept = std::fs::read(&path).unwrap();
+    rotate(dir.path(), KeyUse::Manifests, now(), now()).unwrap();
+    std::fs::write(&path, kept).unwrap();
+    assert!(keys.look().unwrap().is_none());
+}
