@@ -176,7 +176,7 @@ async fn a_session_of_another_server_keeps_a_commit_out() {
     let log = server(&database).await;
     run(
         &database,
-        "insert into runner_session values ('rnr_1', 'ses_1', 1, 'server 1', 3, 'b', 'j', now())",
+        "insert into runner_session values ('rnr_1', 'ses_1', 1, 'server 1', 3, 'b', 'j', now(), null, '{}')",
     )
     .await;
     let with = |server_epoch| {

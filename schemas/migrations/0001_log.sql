@@ -138,5 +138,6 @@ create table runner_session (
     boot_id      text        not null,
     journal_id   text        not null,
     opened_at    timestamptz not null,
-    former_journal_id text -- of the session before: a session that is opened again is still compared with it
+    former_journal_id text, -- of the session before: a session that is opened again is still compared with it
+    openings     text[]      not null -- the last names under which a session was opened, the newest first
 ) with (fillfactor = 70);

@@ -1,14 +1,15 @@
 //! What a runner signs to get an access token: good once, and only around now.
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, PoisonError},
 };
 
 use domain::{decider::Timestamp, ids::RunnerId};
 use ed25519_dalek::VerifyingKey;
 use schemas::{
     moment,
-    token::{AUD_SESSION, AUD_TOKEN, Assertion, Opening, peek, verify},
+    runner::RekeyAsk,
+    token::{AUD_REKEY, AUD_SESSION, AUD_TOKEN, Assertion, Opening, Rekey, peek, verify},
 };
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -64,8 +65,8 @@ impl Assertions {
         Ok(claims)
     }
 
-    /// What it says, if this key signed it, for us and around now. It may be sent again: see
-    /// [`Assertions::was_opened`].
+    /// What it says, if this key signed it, for us and around now. It may be sent again: the row of the session
+    /// knows whether it was, on every server.
     ///
     /// # Errors
     /// 401, with `server_time` when it is only the clock.
@@ -80,27 +81,32 @@ impl Assertions {
         Ok(claims)
     }
 
-    /// Whether the session that it names was opened before, so that it may only be the same one again.
-    pub fn was_opened(&self, opening: &Opening, now: Timestamp) -> bool {
-        self.recent(now).contains_key(&(opening.sub, opening.session.to_string()))
-    }
-
-    /// The session that it names is open. Not to be said earlier: an opening that failed here is sent again, and
-    /// would be taken for one that a newer session has ended.
-    pub fn opened(&self, opening: &Opening, now: Timestamp) {
-        self.was_used(opening.sub, &opening.session.to_string(), now);
+    /// The new key that a runner wants to be known by. Both keys have signed that; where the new one is the
+    /// runner's already, because an answer was lost, its own word is enough.
+    ///
+    /// # Errors
+    /// 401, with `server_time` when it is only the clock.
+    pub fn new_key(ask: &RekeyAsk, identity_key: &str, now: Timestamp) -> Result<String, Problem> {
+        let said: Rekey = peek(&ask.proof).ok_or_else(|| invalid("it is no assertion"))?;
+        let proven: Rekey = signed(&ask.proof, &said.identity_key)?;
+        if proven.identity_key != identity_key {
+            let vouched: Rekey = signed(&ask.assertion, identity_key)?;
+            if vouched != proven {
+                return Err(invalid("its two keys do not say the same"));
+            }
+        }
+        purpose(&proven.aud, AUD_REKEY)?;
+        timely(proven.iat, proven.exp, now)?;
+        let canonical = proven.identity_key.to_lowercase() == proven.identity_key;
+        canonical
+            .then_some(proven.identity_key)
+            .ok_or_else(|| invalid("write the key in lower case"))
     }
 
     fn was_used(&self, runner: RunnerId, name: &str, now: Timestamp) -> bool {
-        let forget_at = now.timestamp() + MEMORY;
-        self.recent(now).insert((runner, name.to_owned()), forget_at).is_some()
-    }
-
-    /// What is still remembered.
-    fn recent(&self, now: Timestamp) -> MutexGuard<'_, HashMap<(RunnerId, String), i64>> {
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         used.retain(|_, forget_at| *forget_at > now.timestamp());
-        used
+        used.insert((runner, name.to_owned()), now.timestamp() + MEMORY).is_some()
     }
 }
 
@@ -189,14 +195,9 @@ mod tests {
         let (aud, iat, exp) = (AUD_SESSION.to_string(), NOW, NOW + 60);
         let claims = Opening { sub: runner, aud, iat, exp, session, boot_id, journal_id };
         let text = sign(&claims, &signer).unwrap();
-        // Reading it does not use it up: only that it was opened does.
         for _ in 0..2 {
-            let opening = Assertions::opening(&text, &key, now).unwrap();
-            assert_eq!(opening, claims);
-            assert!(!used.was_opened(&opening, now));
+            assert_eq!(Assertions::opening(&text, &key, now).unwrap(), claims);
         }
-        used.opened(&claims, now);
-        assert!(used.was_opened(&Assertions::opening(&text, &key, now).unwrap(), now));
         assert!(used.verify(&text, &key, now).is_err());
         let token = by(runner, AUD_TOKEN, "a", NOW, 1);
         assert!(Assertions::opening(&token, &key, now).is_err());

@@ -25,6 +25,9 @@ use crate::{
 
 /// More new hosts or journals than this in [`FLAPPING`] are no restarts any more: two agents share one key.
 const SESSIONS_MOST: usize = 3;
+/// So many names under which sessions were opened are kept. An opening is taken for a few minutes, and agents open
+/// fewer in that time.
+const OPENINGS: i32 = 16;
 /// How long they are counted.
 const FLAPPING: Duration = Duration::from_secs(600);
 
@@ -56,7 +59,6 @@ pub async fn open(
     signer.not_revoked()?;
     caller::meet(&app, signer.id).await?;
     let (id, row) = (opening.session, write(&app, &opening).await?);
-    app.assertions.opened(&opening, now);
     let (generation, (mode, install)) = (row.generation, signer.scope());
     let runner = Runner { id: signer.id, mode, install, generation };
     let flapping = seat(&app, &runner, id, &row, &ask);
@@ -92,13 +94,15 @@ pub async fn close(
 
 /// The newest session wins, whatever server the former one was with: both numbers grow, so that
 /// neither a call of the former nor a commit in its name gets through any more. A session that is asked for
-/// again is the same one if it is still the newest; otherwise it never comes back.
+/// again is the same one if it is still the newest; otherwise it never comes back, whatever server is asked: the
+/// row itself knows under which names it was opened.
 async fn write(app: &App, opening: &Opening) -> Result<Row, Problem> {
     let row = sqlx::query(
         "with former as (select boot_id, journal_id from runner_session where runner = $1) \
          insert into runner_session as known \
-           (runner, session, generation, server, server_epoch, boot_id, journal_id, opened_at) \
-         values ($1, $2, 1, $3, 1, $4, $5, $6) \
+           (runner, session, generation, server, server_epoch, boot_id, journal_id, opened_at, \
+            openings) \
+         values ($1, $2, 1, $3, 1, $4, $5, $6, array[$2]) \
          on conflict (runner) do update set session = excluded.session, \
            generation = known.generation \
              + case when known.session = excluded.session then 0 else 1 end, \
@@ -106,8 +110,11 @@ async fn write(app: &App, opening: &Opening) -> Result<Row, Problem> {
            boot_id = excluded.boot_id, journal_id = excluded.journal_id, \
            opened_at = excluded.opened_at, former_journal_id = \
              case when known.session = excluded.session then known.former_journal_id \
-             else known.journal_id end \
-           where known.session = excluded.session or not $7 \
+             else known.journal_id end, openings = \
+             case when known.session = excluded.session then known.openings \
+             else (excluded.openings || known.openings)[1:$7] end \
+           where known.session = excluded.session \
+             or not excluded.session = any (known.openings) \
          returning generation, server_epoch, \
            coalesce(former_journal_id = journal_id, false) as same_journal, \
            coalesce((select (former.boot_id, former.journal_id) <> ($4, $5) from former), false) \
@@ -119,7 +126,7 @@ async fn write(app: &App, opening: &Opening) -> Result<Row, Problem> {
     .bind(&opening.boot_id)
     .bind(&opening.journal_id)
     .bind(app.now())
-    .bind(app.assertions.was_opened(opening, app.now()))
+    .bind(OPENINGS)
     .fetch_optional(&app.pool)
     .await?;
     let Some(row) = row else { return Err(SessionRefusal::Superseded.into()) };

@@ -135,6 +135,23 @@ async fn a_session_that_is_opened_again_is_the_same_one_while_it_is_the_newest()
 }
 
 #[tokio::test]
+async fn an_opening_that_a_newer_one_ended_is_played_again_nowhere() {
+    // given a session that was opened here, and ended by a newer one
+    let here = World::new().await;
+    let (mut agent, _) = here.agent().await;
+    let taken = here.opening(&agent, SessionId(Ulid::new()), ("boot", "j"));
+    here.open_with(&taken, json!([])).await.ok();
+    here.open(&mut agent, "j", json!([])).await;
+    // when a server that never saw it is shown it again, or this one after a restart
+    let there = here.beside().await;
+    there.open_with(&taken, json!([])).await.refused(409, "session_superseded");
+    let here = here.restart().await;
+    here.open_with(&taken, json!([])).await.refused(409, "session_superseded");
+    // then the newer one goes on
+    here.poll(&agent, 0, json!({})).await.ok();
+}
+
+#[tokio::test]
 async fn an_opening_that_failed_here_is_not_taken_for_one_that_was_ended() {
     // given a runner that had a session, and a server whose database does not take the next one
     let world = World::new().await;
