@@ -124,7 +124,11 @@ fn a_call_that_is_not_the_runners_to_make_is_refused_and_changes_nothing() {
         again(&server, &other, &events, &with, report(execution).as_bytes()),
         &[(403, "forbidden")],
     );
-    assert_eq!(position(&server), before, "something was written");
+    // That the other runner spoke of what is not its own is written once, and nothing else is.
+    let forged = server.ask(&["audit", "events", "--type", "runner.forgery_suspected"]);
+    let [forged] = forged.as_array().unwrap().as_slice() else { panic!("{forged:#}") };
+    assert_eq!(forged["payload"]["execution"], execution);
+    assert_eq!(position(&server), before + 1, "something else was written");
 }
 
 /// Change one character in the middle of what an envelope of the claim's answer holds.

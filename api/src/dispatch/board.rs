@@ -376,7 +376,9 @@ impl Tracked {
             | JobEvent::ArtifactPushed { .. }
             | JobEvent::Disconnected { .. }
             | JobEvent::Reattached { .. }
-            | JobEvent::OutcomeResolved { .. } => {}
+            | JobEvent::OutcomeResolved { .. }
+            | JobEvent::LogDiverged { .. }
+            | JobEvent::LateResultReported { .. } => {}
         }
         self.job.evolve(fact.event);
     }

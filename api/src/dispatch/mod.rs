@@ -111,6 +111,12 @@ impl Dispatch {
         self.desk().rates.take(runner, calls, now)
     }
 
+    /// A runner spoke of a job that is not its own. `Some`: it is time to say so, and how often it did.
+    pub fn forged(&self, runner: RunnerId) -> Option<u32> {
+        let now = Instant::now();
+        self.desk().rates.forged(runner, now)
+    }
+
     /// Whether this execution holds this job for this runner, as far as this server has heard.
     pub fn holds(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
         let desk = self.desk();

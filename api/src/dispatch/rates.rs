@@ -1,5 +1,5 @@
 //! How often a runner may call.
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use domain::ids::RunnerId;
 use tokio::time::Instant;
@@ -32,14 +32,32 @@ impl Calls {
     }
 }
 
+/// So long after a forgery was said nothing more is said of that runner: it must not fill the log.
+const FORGERY: Duration = Duration::from_secs(600);
+
 /// How much of each runner's allowance is left.
 #[derive(Debug, Default)]
-pub struct Rates(HashMap<(RunnerId, Calls), (Instant, f64)>);
+pub struct Rates {
+    left: HashMap<(RunnerId, Calls), (Instant, f64)>,
+    /// Who spoke of others' jobs: how often since it was last said, and when that was.
+    forged: HashMap<RunnerId, (u32, Option<Instant>)>,
+}
 
 impl Rates {
+    /// A runner spoke of a job that is not its own. `Some`: it is time to say so, and how often it did.
+    pub fn forged(&mut self, runner: RunnerId, now: Instant) -> Option<u32> {
+        let (attempts, said) = self.forged.entry(runner).or_default();
+        *attempts = attempts.saturating_add(1);
+        if said.is_some_and(|said| now.saturating_duration_since(said) < FORGERY) {
+            return None;
+        }
+        *said = Some(now);
+        Some(std::mem::take(attempts))
+    }
+
     /// Take one call. `Err`: how many seconds to stay away.
     pub fn take(&mut self, runner: RunnerId, calls: Calls, now: Instant) -> Result<(), u64> {
-        let (at, left) = self.0.entry((runner, calls)).or_insert((now, calls.most()));
+        let (at, left) = self.left.entry((runner, calls)).or_insert((now, calls.most()));
         let gained = now.saturating_duration_since(*at).as_secs_f64() * calls.a_second();
         (*at, *left) = (now, (*left + gained).min(calls.most()));
         if *left >= 1.0 {
@@ -53,12 +71,20 @@ impl Rates {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn runner() -> RunnerId {
         "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn forgeries_are_said_at_once_and_then_counted_for_a_while() {
+        let (mut rates, now) = (Rates::default(), Instant::now());
+        assert_eq!(rates.forged(runner(), now), Some(1));
+        for _ in 0..1_000 {
+            assert_eq!(rates.forged(runner(), now + Duration::from_secs(599)), None);
+        }
+        assert_eq!(rates.forged(runner(), now + Duration::from_secs(600)), Some(1_001));
     }
 
     #[tokio::test(start_paused = true)]

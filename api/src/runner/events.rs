@@ -11,7 +11,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
     digest::Digest,
     ids::JobId,
-    job::{Job, JobCommand, JobError, JobKind},
+    job::{Job, JobCommand, JobError, JobKind, Report as Said},
     runner::{self as aggregate, Refusal, RunnerCommand},
 };
 use ed25519_dalek::{Signature, VerifyingKey};
@@ -21,7 +21,7 @@ use schemas::runner::{ArtifactReport, EXECUTION, PlanReport, Report, ReportAnswe
 use super::{
     caller, execution,
     finish::{self, Seal},
-    settle,
+    settle, strange,
 };
 use crate::{
     artifacts::Repository,
@@ -56,7 +56,8 @@ pub async fn report(
         kept(&app, &plan.summary).await?;
     }
     // A stranger's word renews no lease and makes nobody look for a log.
-    execution::may_report(&app, &runner, job, ask.execution).await?;
+    let allowed = execution::may_report(&app, &runner, job, ask.execution).await;
+    strange::forged(&app, &runner, (job, ask.execution), allowed).await?;
     let touched = app.dispatch.touch_execution(runner.id, job, ask.execution);
     settle::settle(&app, &runner, touched, None).await;
     if let ReportBody::Artifact(artifact) = &mut ask.body {
@@ -141,21 +142,22 @@ async fn hear(
         Box::pin(async move {
             let answer = heard(unit, &runner, job, ask).await?;
             // With the last word, when the log is all here: one commit, one wait for the disk.
-            if let Some(Seal::Ready(log)) = seal {
+            if let (Ok(_), Some(Seal::Ready(log))) = (&answer, seal) {
                 finish::tell(unit, job, log).await?;
             }
             Ok(answer)
         })
     });
-    Ok(done.await.map_err(caller::again)?.answer)
+    done.await.map_err(caller::again)?.answer
 }
 
+/// The answer; or the refusal of a last word that came too late, and is kept.
 async fn heard(
     unit: &mut Unit,
     runner: &Runner,
     job: JobId,
     ask: Report,
-) -> Result<ReportAnswer, Problem> {
+) -> Result<Result<ReportAnswer, Problem>, Problem> {
     let loaded = unit.load::<Job>(job).await?;
     execution::its_own(runner, loaded, ask.execution)?;
     if let ReportBody::Refused { by, rule, detail } = &ask.body {
@@ -171,9 +173,22 @@ async fn heard(
     let (execution, seq) = (ask.execution, ask.seq);
     match words::said(ask.body) {
         Some(report) => {
-            let command = JobCommand::Report { execution, seq, report };
+            let command = JobCommand::Report { execution, seq, report: report.clone() };
             if let Err(refused) = unit.ask::<Job>(job, command).await? {
-                return Err(refusal(unit.load::<Job>(job).await?, refused));
+                // How it ended is kept, also when it comes too late to count.
+                let noted = match report {
+                    Said::Finished(ending) => {
+                        let late = JobCommand::NoteLateResult { execution, seq, ending };
+                        unit.ask::<Job>(job, late).await?.is_ok_and(|facts| facts > 0)
+                    }
+                    Said::Started
+                    | Said::Phase { .. }
+                    | Said::Plan(_)
+                    | Said::Outputs { .. }
+                    | Said::Artifact(_) => false,
+                };
+                let refused = refusal(unit.load::<Job>(job).await?, refused);
+                return if noted { Ok(Err(refused)) } else { Err(refused) };
             }
         }
         // Progress of a cancel is for the eye; it still has to come from who has the job.
@@ -186,7 +201,7 @@ async fn heard(
     }
     let after = unit.load::<Job>(job).await?;
     let job_state = dispatch::state(after).to_string();
-    Ok(ReportAnswer { job_state, have: None, cancel: dispatch::pending_cancel(after) })
+    Ok(Ok(ReportAnswer { job_state, have: None, cancel: dispatch::pending_cancel(after) }))
 }
 
 fn refusal(job: &Job, error: JobError) -> Problem {

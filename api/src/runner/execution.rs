@@ -41,9 +41,7 @@ pub fn its_own(runner: &Runner, job: &Job, execution: ExecutionId) -> Result<(),
     if job.work.is_none() {
         return Err(Problem::not_found("the job"));
     }
-    let lost = job.lost.iter().find(|lost| lost.id == execution);
-    let held = job.execution().filter(|held| held.id == execution).or(lost);
-    let anothers = held.is_some_and(|held| held.runner != runner.id);
+    let anothers = job.runner_of(execution).is_some_and(|by| by != runner.id);
     if anothers || !caller::may_have(runner, job) {
         return Err(Problem::new(Code::Forbidden, "the job is not this runner's"));
     }

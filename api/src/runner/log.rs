@@ -10,7 +10,7 @@ use domain::ids::{ExecutionId, JobId};
 use schemas::runner::{JOB_STATE, LEASE_MS, LOG_INTERVAL_MS, LogAnswer, LogSettings, REPR_DIGEST};
 use sha2::{Digest as _, Sha256};
 
-use super::{caller, execution, settle};
+use super::{caller, execution, settle, strange};
 use crate::{
     auth::Runner,
     dispatch::Calls,
@@ -38,15 +38,18 @@ pub async fn append(
 ) -> Result<Response, Problem> {
     caller::allow(&app, &runner, Calls::Log)?;
     let execution = execution::named(&headers)?;
-    execution::may_log(&app, &runner, job, execution).await?;
+    let allowed = execution::may_log(&app, &runner, job, execution).await;
+    strange::forged(&app, &runner, (job, execution), allowed).await?;
     let (start, bytes) = chunk(&headers, body.map_err(too_long)?)?;
     let touched = app.dispatch.touch_execution(runner.id, job, execution);
     settle::settle(&app, &runner, touched, None).await;
-    let have = app.logs.append(execution, start, bytes).await.inspect_err(|error| {
-        if matches!(error, LogError::Divergence) {
-            tracing::warn!(job.id = %job, execution.id = %execution, "The log of {execution} was rewritten by its runner: {error}");
+    let have = match app.logs.append(execution, start, bytes).await {
+        Err(LogError::Divergence) => {
+            strange::diverged(&app, &runner, (job, execution), start).await?;
+            return Err(LogError::Divergence.into());
         }
-    })?;
+        appended => appended?,
+    };
     app.dispatch.log_grew(job, execution);
     Ok(answer(&app, job, execution, have))
 }

@@ -70,7 +70,13 @@ impl Access {
             && self.token(id).is_some_and(|token| token.expires_at.is_none_or(|end| now < end))
     }
 
-    /// Whether it may do everything by a token that is heard at this moment; one token does not count.
+    /// Whether it may do everything by a token that is heard at this moment.
+    pub fn owns(&self, now: Timestamp) -> bool {
+        let mut tokens = self.tokens.iter();
+        self.roles.contains(&Role::Owner) && tokens.any(|token| self.hears(token.token, now))
+    }
+
+    /// The same, where one token does not count.
     pub fn owns_without(&self, token: TokenId, now: Timestamp) -> bool {
         let mut others = self.tokens.iter().filter(|other| other.token != token);
         self.roles.contains(&Role::Owner) && others.any(|other| self.hears(other.token, now))

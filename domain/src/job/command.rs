@@ -85,6 +85,22 @@ pub enum JobCommand {
     },
     /// The log of an execution is complete, or nobody waits for it any longer.
     SealLog(SealedLog),
+    /// The runner sent other bytes for a place of the log that is kept already.
+    NoteDivergence {
+        /// Whose log.
+        execution: ExecutionId,
+        /// The first byte of what it sent.
+        offset_bytes: u64,
+    },
+    /// The runner's last word came when the job was over, or another execution's.
+    NoteLateResult {
+        /// Who speaks.
+        execution: ExecutionId,
+        /// The place of this report among those of its execution.
+        seq: u64,
+        /// What it says.
+        ending: Ending,
+    },
 }
 
 /// What a runner says of its work.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{FailureReason, PlanReport, Proof, SealedLog, Verdict, Work};
+use super::{FailureReason, Outcome, PlanReport, Proof, SealedLog, Verdict, Work};
 use crate::{
     actor::Actor,
     artifact::Artifact,
@@ -181,6 +181,34 @@ pub enum JobEvent {
     },
     /// Nothing is added to the log of this execution any more.
     LogSealed(SealedLog),
+    /// Its runner sent other bytes for a place of the log that is kept already. What is kept stays; said once.
+    LogDiverged {
+        /// Which attempt.
+        execution: ExecutionId,
+        /// The first byte of what it sent.
+        offset_bytes: u64,
+    },
+    /// Its runner said how it ended when the job was over, or another attempt's. It changes nothing; said once.
+    LateResultReported {
+        /// Which attempt.
+        execution: ExecutionId,
+        /// The place among its reports.
+        seq: u64,
+        /// How it ended, as its runner says.
+        outcome: Outcome,
+        /// What kind of failure.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<FailureReason>,
+        /// In words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        detail: Option<String>,
+        /// Of the child, if it exited.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit_code: Option<i32>,
+        /// That killed the child, if one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signal: Option<i32>,
+    },
 }
 
 impl JobEvent {
@@ -205,7 +233,9 @@ impl JobEvent {
             | JobEvent::OutcomeResolved { .. }
             | JobEvent::CancelRequested { .. }
             | JobEvent::CancelUnconfirmed { .. }
-            | JobEvent::LogSealed(_) => false,
+            | JobEvent::LogSealed(_)
+            | JobEvent::LogDiverged { .. }
+            | JobEvent::LateResultReported { .. } => false,
         }
     }
 }
@@ -232,6 +262,8 @@ impl Event for JobEvent {
             JobEvent::Cancelled { .. } => "job.cancelled",
             JobEvent::Lost { .. } => "job.lost",
             JobEvent::LogSealed(_) => "job.log_sealed",
+            JobEvent::LogDiverged { .. } => "job.log_diverged",
+            JobEvent::LateResultReported { .. } => "job.late_result_reported",
         }
     }
 

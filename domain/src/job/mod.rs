@@ -18,6 +18,7 @@ use crate::decider::{Decider, Timestamp};
 mod command;
 mod error;
 mod event;
+mod late;
 mod log;
 mod losing;
 mod reports;
@@ -147,6 +148,11 @@ impl Decider for Job {
             },
 
             SealLog(log) => self.seal(log),
+
+            NoteDivergence { execution, offset_bytes } => {
+                self.note_divergence(execution, offset_bytes)
+            }
+            NoteLateResult { execution, seq, ending } => self.note_late(execution, seq, ending),
         }
     }
 

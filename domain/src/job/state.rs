@@ -22,6 +22,12 @@ pub struct Job {
     pub heard: Vec<JobEvent>,
     /// One for each execution that sealed its own.
     pub logs: Vec<SealedLog>,
+    /// The last execution that had this job, and its runner: also when it is over.
+    pub last: Option<(ExecutionId, RunnerId)>,
+    /// Executions that sent other bytes for a place of their log that is kept.
+    pub diverged: Vec<ExecutionId>,
+    /// Executions whose last word came too late.
+    pub late: Vec<ExecutionId>,
     /// Where it is.
     pub state: State,
 }
@@ -99,6 +105,7 @@ pub struct CancelRequest {
 
 /// How a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The work said so.
@@ -141,6 +148,13 @@ impl Job {
         }
     }
 
+    /// The runner that has, or had, this execution.
+    pub fn runner_of(&self, execution: ExecutionId) -> Option<RunnerId> {
+        let lost = self.lost.iter().map(|lost| (lost.id, lost.runner));
+        let mut all = self.last.into_iter().chain(lost);
+        all.find(|(id, _)| *id == execution).map(|(_, runner)| runner)
+    }
+
     /// Whether this execution had the job, and lost it.
     pub fn has_lost(&self, execution: ExecutionId) -> bool {
         self.lost.iter().any(|lost| lost.id == execution)
@@ -163,6 +177,7 @@ impl Job {
                 *self = Job { work, state, ..Job::default() };
             }
             JobEvent::Claimed { execution: id, runner, session, claim_id, attempt, deadline } => {
+                self.last = Some((id, runner));
                 let (started, contact, cancel) = (false, Contact::Connected, None);
                 self.state = State::Claimed(Execution {
                     id,
@@ -225,6 +240,8 @@ impl Job {
             JobEvent::Cancelled { execution, .. } => self.end(Outcome::Cancelled, execution),
             JobEvent::Lost { execution, .. } => self.end(Outcome::Lost, Some(execution)),
             JobEvent::LogSealed(log) => self.logs.push(log),
+            JobEvent::LogDiverged { execution, .. } => self.diverged.push(execution),
+            JobEvent::LateResultReported { execution, .. } => self.late.push(execution),
         }
     }
 
@@ -252,7 +269,9 @@ impl Job {
             | JobEvent::Failed { seq: None, .. }
             | JobEvent::Cancelled { seq: None, .. }
             | JobEvent::Lost { .. }
-            | JobEvent::LogSealed(_) => {}
+            | JobEvent::LogSealed(_)
+            | JobEvent::LogDiverged { .. }
+            | JobEvent::LateResultReported { .. } => {}
         }
     }
 

@@ -1,6 +1,9 @@
 //! What can be asked of a runner.
 use super::{Identity, Refusal, Side};
-use crate::decider::Timestamp;
+use crate::{
+    decider::Timestamp,
+    ids::{ExecutionId, JobId},
+};
 
 /// A request that may be refused.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,6 +14,11 @@ pub enum RunnerCommand {
     Rekey {
         /// The public key, hexadecimal.
         identity_key: String,
+    },
+    /// It is to make itself another key.
+    RequestRekey {
+        /// Why, if they say.
+        reason: Option<String>,
     },
     /// It has not called for minutes.
     Disconnect {
@@ -54,5 +62,14 @@ pub enum RunnerCommand {
     SuspectClone {
         /// How many sessions it opened in a short time.
         sessions: u32,
+    },
+    /// It spoke of a job that is not its own.
+    SuspectForgery {
+        /// The last one that it spoke of.
+        job: JobId,
+        /// The execution that it named.
+        execution: ExecutionId,
+        /// How often it did so since this was last said.
+        attempts: u32,
     },
 }

@@ -16,6 +16,9 @@ pub enum RunnerError {
     /// It is bound to none.
     #[error("a build runner belongs to no install and has no sealing key")]
     BelongsToNoInstall,
+    /// Whoever has a key that was replaced must not get in by it again.
+    #[error("runner had this key before; it needs a new one")]
+    KeyWasReplaced,
     /// It is never heard again.
     #[error("runner was revoked")]
     Revoked,

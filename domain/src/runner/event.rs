@@ -2,7 +2,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Identity, Refusal, Side};
-use crate::decider::{Event, Timestamp};
+use crate::{
+    decider::{Event, Timestamp},
+    ids::{ExecutionId, JobId},
+};
 
 /// A fact about a runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,6 +18,12 @@ pub enum RunnerEvent {
     Rekeyed {
         /// The public key, hexadecimal.
         identity_key: String,
+    },
+    /// It is to make itself another key, and has not yet.
+    RekeyRequested {
+        /// Why, if they say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// No call for minutes.
     Disconnected {
@@ -64,6 +73,15 @@ pub enum RunnerEvent {
         /// How many sessions it opened in a short time.
         sessions: u32,
     },
+    /// It spoke of a job that is not its own, and was refused.
+    ForgerySuspected {
+        /// The last one that it spoke of.
+        job: JobId,
+        /// The execution that it named.
+        execution: ExecutionId,
+        /// How often it did so since this was last said.
+        attempts: u32,
+    },
 }
 
 impl Event for RunnerEvent {
@@ -71,6 +89,7 @@ impl Event for RunnerEvent {
         match self {
             RunnerEvent::Enrolled(_) => "runner.enrolled",
             RunnerEvent::Rekeyed { .. } => "runner.rekeyed",
+            RunnerEvent::RekeyRequested { .. } => "runner.rekey_requested",
             RunnerEvent::Disconnected { .. } => "runner.disconnected",
             RunnerEvent::Returned => "runner.returned",
             RunnerEvent::Drained { .. } => "runner.drained",
@@ -80,6 +99,7 @@ impl Event for RunnerEvent {
             RunnerEvent::Revoked { .. } => "runner.revoked",
             RunnerEvent::Refused(_) => "runner.refused",
             RunnerEvent::CloneSuspected { .. } => "runner.clone_suspected",
+            RunnerEvent::ForgerySuspected { .. } => "runner.forgery_suspected",
         }
     }
 

@@ -33,6 +33,7 @@ impl Decider for Runner {
                     Ok(vec![RunnerEvent::Enrolled(identity)])
                 }
                 Rekey { .. }
+                | RequestRekey { .. }
                 | Disconnect { .. }
                 | Return
                 | Drain { .. }
@@ -41,7 +42,8 @@ impl Decider for Runner {
                 | Enable { .. }
                 | Revoke { .. }
                 | Refuse(_)
-                | SuspectClone { .. } => Err(RunnerError::NotFound),
+                | SuspectClone { .. }
+                | SuspectForgery { .. } => Err(RunnerError::NotFound),
             };
         };
         let once = |already: bool, fact| Ok(if already { vec![] } else { vec![fact] });
@@ -54,6 +56,7 @@ impl Decider for Runner {
                 once(self.silent_since.is_some(), RunnerEvent::Disconnected { silent_since })
             }
             Rekey { .. }
+            | RequestRekey { .. }
             | Return
             | Drain { .. }
             | Resume { .. }
@@ -61,12 +64,19 @@ impl Decider for Runner {
             | Enable { .. }
             | Refuse(_)
             | SuspectClone { .. }
+            | SuspectForgery { .. }
                 if self.revoked =>
             {
                 Err(RunnerError::Revoked)
             }
+            Rekey { identity_key } if self.former_keys.contains(&identity_key) => {
+                Err(RunnerError::KeyWasReplaced)
+            }
             Rekey { identity_key } => {
                 once(self.key() == Some(&identity_key), RunnerEvent::Rekeyed { identity_key })
+            }
+            RequestRekey { reason } => {
+                once(self.rekey_requested, RunnerEvent::RekeyRequested { reason })
             }
             Return => once(self.silent_since.is_none(), RunnerEvent::Returned),
             Drain { reason } => once(self.draining, RunnerEvent::Drained { reason }),
@@ -81,6 +91,9 @@ impl Decider for Runner {
                 once(self.refusals.contains(&refusal), RunnerEvent::Refused(refusal))
             }
             SuspectClone { sessions } => Ok(vec![RunnerEvent::CloneSuspected { sessions }]),
+            SuspectForgery { job, execution, attempts } => {
+                Ok(vec![RunnerEvent::ForgerySuspected { job, execution, attempts }])
+            }
         }
     }
 
@@ -88,10 +101,13 @@ impl Decider for Runner {
         match event {
             RunnerEvent::Enrolled(identity) => self.identity = Some(identity),
             RunnerEvent::Rekeyed { identity_key } => {
+                self.rekey_requested = false;
                 if let Some(identity) = &mut self.identity {
-                    identity.identity_key = identity_key;
+                    let former = std::mem::replace(&mut identity.identity_key, identity_key);
+                    self.former_keys.insert(former);
                 }
             }
+            RunnerEvent::RekeyRequested { .. } => self.rekey_requested = true,
             RunnerEvent::Disconnected { silent_since } => self.silent_since = Some(silent_since),
             RunnerEvent::Returned => self.silent_since = None,
             RunnerEvent::Drained { .. } => self.draining = true,
@@ -104,7 +120,7 @@ impl Decider for Runner {
             }
             RunnerEvent::Revoked { .. } => self.revoked = true,
             RunnerEvent::Refused(refusal) => self.remember(refusal),
-            RunnerEvent::CloneSuspected { .. } => {}
+            RunnerEvent::CloneSuspected { .. } | RunnerEvent::ForgerySuspected { .. } => {}
         }
     }
 }

@@ -13,6 +13,10 @@ use crate::{
 pub struct Runner {
     /// Who it is. Nothing before it enrolled.
     pub identity: Option<Identity>,
+    /// The keys that it signed with before, hexadecimal.
+    pub former_keys: BTreeSet<String>,
+    /// Whether it is to make itself another key, and has not yet.
+    pub rekey_requested: bool,
     /// The switches that are off.
     pub disabled: BTreeSet<Side>,
     /// Whether it finishes what it has, and gets nothing more.

@@ -125,7 +125,9 @@ impl Projection for JobQueue {
             | JobEvent::OutcomeResolved { .. }
             | JobEvent::CancelRequested { .. }
             | JobEvent::CancelUnconfirmed { .. }
-            | JobEvent::LogSealed(_) => row,
+            | JobEvent::LogSealed(_)
+            | JobEvent::LogDiverged { .. }
+            | JobEvent::LateResultReported { .. } => row,
         }
     }
 

@@ -84,12 +84,14 @@ impl Projection for Runners {
             RunnerEvent::Enabled { .. } => row.reason = None,
             RunnerEvent::Enrolled(_)
             | RunnerEvent::Rekeyed { .. }
+            | RunnerEvent::RekeyRequested { .. }
             | RunnerEvent::Disconnected { .. }
             | RunnerEvent::Returned
             | RunnerEvent::Drained { .. }
             | RunnerEvent::Resumed { .. }
             | RunnerEvent::Refused(_)
-            | RunnerEvent::CloneSuspected { .. } => {}
+            | RunnerEvent::CloneSuspected { .. }
+            | RunnerEvent::ForgerySuspected { .. } => {}
         }
         row.state.evolve(fact.clone());
         row.position = event.position;

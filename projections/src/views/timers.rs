@@ -176,7 +176,9 @@ impl Row {
             | JobEvent::ArtifactPushed { .. }
             | JobEvent::Disconnected { .. }
             | JobEvent::Reattached { .. }
-            | JobEvent::OutcomeResolved { .. } => {}
+            | JobEvent::OutcomeResolved { .. }
+            | JobEvent::LogDiverged { .. }
+            | JobEvent::LateResultReported { .. } => {}
         }
     }
 

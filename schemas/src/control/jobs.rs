@@ -97,6 +97,10 @@ pub struct Attempt {
     /// Its log, once sealed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<SealedLog>,
+    /// What was odd and changed nothing: `cancel_too_late` (it had succeeded before), `log_diverged` (its runner
+    /// sent other bytes for what is kept), `late_result: …` (what its runner said when it was over).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// The end of a log.

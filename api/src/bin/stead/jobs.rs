@@ -206,6 +206,7 @@ pub fn show(job: &Job, screen: &Screen) -> String {
             let whole = if l.complete { "" } else { ", incomplete" };
             format!("log {}{whole}, {}", size(l.length_bytes), l.sha256)
         }));
+        more.extend(attempt.notes.iter().cloned());
         text += &format!("             {}\n", more.join(", "));
     }
     text

@@ -104,5 +104,6 @@ fn attempt(row: &jobs::Attempt) -> Attempt {
             omitted_bytes: log.omitted_bytes,
             complete: log.complete,
         }),
+        notes: row.notes.clone(),
     }
 }

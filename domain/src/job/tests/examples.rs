@@ -28,7 +28,9 @@ fn after(fact: &JobEvent) -> Option<JobEvent> {
         JobEvent::Failed { .. } => cancelled_at(3),
         JobEvent::Cancelled { .. } => JobEvent::Lost { execution, proof },
         JobEvent::Lost { .. } => JobEvent::LogSealed(log(execution)),
-        JobEvent::LogSealed(_) => return None,
+        JobEvent::LogSealed(_) => JobEvent::LogDiverged { execution, offset_bytes: 512 },
+        JobEvent::LogDiverged { .. } => came_late(execution, 4),
+        JobEvent::LateResultReported { .. } => return None,
     })
 }
 

@@ -90,6 +90,23 @@ pub fn unconfirmed(execution: ExecutionId) -> JobCommand {
 pub fn seal(execution: ExecutionId) -> JobCommand {
     JobCommand::SealLog(log(execution))
 }
+pub fn diverge(execution: ExecutionId) -> JobCommand {
+    JobCommand::NoteDivergence { execution, offset_bytes: 512 }
+}
+pub fn note_late(execution: ExecutionId, seq: u64, ending: Ending) -> JobCommand {
+    JobCommand::NoteLateResult { execution, seq, ending }
+}
+pub fn came_late(execution: ExecutionId, seq: u64) -> JobEvent {
+    JobEvent::LateResultReported {
+        execution,
+        seq,
+        outcome: Failed,
+        reason: Some(FailureReason::ExitCode),
+        detail: Some("exit 1".into()),
+        exit_code: Some(1),
+        signal: None,
+    }
+}
 pub fn log(execution: ExecutionId) -> SealedLog {
     let (length_bytes, omitted_bytes) = (4096, 0);
     SealedLog { execution, length_bytes, sha256: digest(2), omitted_bytes, complete: true }

@@ -54,7 +54,9 @@ fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobComma
             ("cancel unconfirmed", Some(JobCommand::Expire { attempt: 1 }))
         }
         JobCommand::Expire { .. } => ("expire: first", Some(seal(by))),
-        JobCommand::SealLog(_) => ("seal log", None),
+        JobCommand::SealLog(_) => ("seal log", Some(diverge(by))),
+        JobCommand::NoteDivergence { .. } => ("log diverged", Some(note_late(by, 9, done()))),
+        JobCommand::NoteLateResult { .. } => ("late result", None),
     }
 }
 

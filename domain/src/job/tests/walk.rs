@@ -6,7 +6,7 @@ use crate::{
 };
 
 pub fn every_history(class: Class) -> Vec<(Vec<JobEvent>, Job)> {
-    // One report that ends nothing stands for all of them.
+    // One report that ends nothing stands for all of them; a note changes nothing that others look at.
     let all = commands(class, A).chain(commands(class, B));
     let few = all.filter(|command| {
         !matches!(
@@ -14,7 +14,8 @@ pub fn every_history(class: Class) -> Vec<(Vec<JobEvent>, Job)> {
             JobCommand::Report {
                 report: Report::Plan(_) | Report::Outputs { .. } | Report::Artifact(_),
                 ..
-            }
+            } | JobCommand::NoteDivergence { .. }
+                | JobCommand::NoteLateResult { .. }
         )
     });
     walk(&few.collect::<Vec<_>>(), 6, ask)
@@ -69,6 +70,10 @@ fn a_job_is_never_with_two_executions_and_a_lost_one_stays_lost() {
                     assert!([&live[..], &lost].concat().contains(&log.execution), "{history:?}");
                     assert!(!sealed.contains(&log.execution), "{history:?}");
                     sealed.push(log.execution);
+                }
+                JobEvent::LogDiverged { execution, .. }
+                | JobEvent::LateResultReported { execution, .. } => {
+                    assert!([&live[..], &lost].concat().contains(execution), "{history:?}");
                 }
                 JobEvent::Queued(_)
                 | JobEvent::CancelRequested { .. }
@@ -127,7 +132,9 @@ fn the_outcome_of_an_ended_job_never_changes() {
                     for fact in job.decide(command, now).unwrap_or_default() {
                         let mut after = job.clone();
                         after.evolve(fact.clone());
-                        assert_eq!(fact.name(), "job.log_sealed", "{history:?}");
+                        let notes =
+                            ["job.log_sealed", "job.log_diverged", "job.late_result_reported"];
+                        assert!(notes.contains(&fact.name()), "{fact:?} after {history:?}");
                         assert_eq!(after.state, job.state, "{history:?}");
                     }
                 }

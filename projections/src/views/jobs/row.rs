@@ -119,6 +119,9 @@ pub struct Attempt {
     /// Its log, once nothing is added to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<SealedLog>,
+    /// What was odd and changed nothing: `cancel_too_late`, `log_diverged`, `late_result: …`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Why a job failed.
@@ -219,6 +222,12 @@ impl Row {
         self.attempts.iter_mut().find(|attempt| attempt.execution == execution)
     }
 
+    fn note(&mut self, execution: ExecutionId, note: String) {
+        if let Some(attempt) = self.of(execution) {
+            attempt.notes.push(note);
+        }
+    }
+
     fn end(&mut self, outcome: Outcome, execution: Option<ExecutionId>, at: Timestamp) {
         self.state = outcome.into();
         self.ended_at = Some(at);
@@ -269,6 +278,7 @@ impl Row {
                     signal: None,
                     ended_at: None,
                     log: None,
+                    notes: vec![],
                 });
             }
             JobEvent::Started { execution, .. } => {
@@ -328,6 +338,9 @@ impl Row {
             }
             JobEvent::Succeeded { execution, exit_code, .. } => {
                 self.end(Outcome::Succeeded, Some(*execution), at);
+                if self.cancel.is_some() {
+                    self.note(*execution, "cancel_too_late".into());
+                }
                 if let Some(attempt) = self.of(*execution) {
                     attempt.exit_code = *exit_code;
                 }
@@ -350,6 +363,10 @@ impl Row {
                 if let Some(attempt) = self.of(log.execution) {
                     attempt.log = Some(log.clone());
                 }
+            }
+            JobEvent::LogDiverged { execution, .. } => self.note(*execution, "log_diverged".into()),
+            JobEvent::LateResultReported { execution, outcome, .. } => {
+                self.note(*execution, format!("late_result: {outcome}"));
             }
         }
     }

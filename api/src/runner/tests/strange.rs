@@ -1,0 +1,132 @@
+//! What is refused and changes nothing, and is in the log all the same.
+use axum::{body::Body, http::Request};
+use domain::{
+    actor::Actor,
+    ids::PrincipalId,
+    job::{Class, JobCommand, JobKind, Proof, Verdict},
+};
+use serde_json::{Value, json};
+use sha2::Digest as _;
+use ulid::Ulid;
+
+use super::world::{Agent, Said, World};
+
+async fn chunk(
+    world: &World,
+    agent: &Agent,
+    job: impl ToString,
+    execution: &str,
+    text: &str,
+) -> Said {
+    let digest = sha2::Sha256::digest(text);
+    let digest = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, digest);
+    let request = Request::patch(format!("/runner/v1/jobs/{}/log", job.to_string()))
+        .header("authorization", format!("Bearer {}", agent.token))
+        .header("execution", execution)
+        .header("content-range", format!("bytes 0-{}/*", text.len() - 1))
+        .header("repr-digest", format!("sha-256=:{digest}:"))
+        .body(Body::from(text.to_owned()));
+    world.send(request.unwrap()).await
+}
+
+/// The payloads of the events of this name.
+async fn told(world: &World, kind: &str, id: impl ToString, name: &str) -> Vec<Value> {
+    let events = world.events(kind, id).await;
+    let named = events.iter().filter(|event| event.event_type == name);
+    named.map(|event| serde_json::from_str(&event.payload).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_log_that_its_runner_rewrites_is_refused_and_noted_once() {
+    let world = World::new().await;
+    let (mut agent, install) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let execution = world.running(&agent, job).await;
+    chunk(&world, &agent, job, &execution, "as it was\n").await.ok();
+    for _ in 0..3 {
+        let said = chunk(&world, &agent, job, &execution, "otherwise\n").await;
+        said.refused(409, "log_divergence");
+    }
+    let noted = told(&world, "job", job, "job.log_diverged").await;
+    let expected = json!({"type": "log_diverged", "execution": execution, "offset_bytes": 0});
+    assert_eq!(noted, [expected]);
+    chunk(&world, &agent, job, &execution, "as it was\n").await.ok();
+}
+
+#[tokio::test]
+async fn a_result_that_comes_when_somebody_has_decided_is_kept_and_changes_nothing() {
+    // given work whose end nobody knew, and of which a person said that it had succeeded
+    let world = World::new().await;
+    let (mut agent, install) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let execution = world.running(&agent, job).await;
+    let lost = execution.parse().unwrap();
+    let proof = Proof::RunnerRestartedWithoutIt;
+    world.tell(job, JobCommand::DeclareLost { execution: lost, proof }).await;
+    let (by, verdict) = (Actor::Principal(PrincipalId(Ulid::new())), Verdict::Succeeded);
+    let reason = "seen".into();
+    world.tell(job, JobCommand::Resolve { execution: lost, by, verdict, reason }).await;
+    let before = world.story(job).await;
+    // when its runner says that it had failed, again and again
+    let last = json!({"type": "finished", "payload": {"outcome": "failed", "exit_code": 3,
+        "reason": "exit_code", "detail": "exit 3", "log_len": 0,
+        "log_sha256": hex::encode(sha2::Sha256::digest(""))}});
+    for _ in 0..3 {
+        let said = world.report(&agent, job, &execution, 2, last.clone()).await;
+        assert_eq!(said.refused(412, "fenced_out")["job_state"], "succeeded");
+    }
+    // then that is in the log, once, and the outcome stands
+    let noted = told(&world, "job", job, "job.late_result_reported").await;
+    let expected = json!({"type": "late_result_reported", "execution": execution, "seq": 2,
+        "outcome": "failed", "reason": "exit_code", "detail": "exit 3", "exit_code": 3});
+    assert_eq!(noted, [expected]);
+    assert_eq!(world.story(job).await, [before, vec!["late_result_reported".into()]].concat());
+}
+
+#[tokio::test]
+async fn words_about_anothers_job_are_noted_on_the_runner_that_spoke_and_fill_no_log() {
+    let world = World::new().await;
+    let (mut victim, install) = world.agent().await;
+    let (mut stranger, _) = world.agent().await;
+    world.open(&mut victim, "j", json!([])).await;
+    world.open(&mut stranger, "k", json!([])).await;
+    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let execution = world.running(&victim, job).await;
+    let last = json!({"type": "finished", "payload": {"outcome": "failed", "log_len": 0,
+        "log_sha256": hex::encode(sha2::Sha256::digest(""))}});
+    for _ in 0..20 {
+        world.report(&stranger, job, &execution, 2, last.clone()).await.refused(403, "forbidden");
+        chunk(&world, &stranger, job, &execution, "x").await.refused(403, "forbidden");
+    }
+    let noted = told(&world, "runner", stranger.id, "runner.forgery_suspected").await;
+    let expected =
+        json!({"type": "forgery_suspected", "job": job, "execution": execution, "attempts": 1});
+    assert_eq!(noted, [expected]);
+    assert_eq!(told(&world, "runner", victim.id, "runner.forgery_suspected").await.len(), 0);
+    assert_eq!(world.story(job).await, ["queued", "claimed", "started"]);
+}
+
+#[tokio::test]
+async fn an_ended_job_takes_no_word_of_a_runner_that_never_had_it() {
+    // given a build that one runner did, and another that may build, too
+    let world = World::new().await;
+    let build = domain::enrolment::Purpose::Build;
+    let (mut one, mut other) = (world.enrolled(build).await, world.enrolled(build).await);
+    world.open(&mut one, "j", json!([])).await;
+    world.open(&mut other, "k", json!([])).await;
+    let job = world.queue_build().await;
+    let execution = world.running(&one, job).await;
+    let last = json!({"type": "finished", "payload": {"outcome": "failed", "log_len": 0,
+        "log_sha256": hex::encode(sha2::Sha256::digest(""))}});
+    world.report(&one, job, &execution, 2, last.clone()).await.ok();
+    let before = world.story(job).await;
+    // when the other speaks in the name of the execution that ended it
+    world.report(&other, job, &execution, 3, last).await.refused(403, "forbidden");
+    chunk(&world, &other, job, &execution, "x").await.refused(403, "forbidden");
+    // then the job does not hear of it
+    assert_eq!(world.story(job).await, before);
+    let noted = told(&world, "runner", other.id, "runner.forgery_suspected").await;
+    assert_eq!(noted.len(), 1);
+}
