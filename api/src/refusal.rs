@@ -224,7 +224,7 @@ impl From<RunnerError> for Problem {
             RunnerError::NotFound => Code::NotFound,
             RunnerError::Revoked => Code::RunnerRevoked,
             RunnerError::NeedsAnInstall | RunnerError::BelongsToNoInstall => Code::Invalid,
-            RunnerError::AlreadyEnrolled => Code::Refused,
+            RunnerError::AlreadyEnrolled | RunnerError::KeyWasReplaced => Code::Refused,
         };
         Problem::new(code, error.to_string())
     }

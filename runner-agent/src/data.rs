@@ -1,7 +1,7 @@
 //! The data directory: everything that the runner keeps, readable by its owner only.
 //!
 //! ```text
-//! runner.json        who we are, which server, which log            keys/identity keys/sealing
+//! runner.json        who we are, which server, which log            keys/identity[.next] keys/sealing
 //! server-keys.json   the server's keys that we believe              checkpoint   the last one seen
 //! journal.ndjson     what was claimed, started, ended, refused      disabled     the customer's switch
 //! jobs/<execution>/  manifest.json grant.json log.ndjson reports.ndjson cancel.json work/

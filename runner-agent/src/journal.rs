@@ -96,6 +96,8 @@ pub enum Fact {
     Checkpoint { note: String },
     /// The customer accepts a log that an operator restored.
     EpochAccepted { epoch: u64 },
+    /// This runner signs with another key from now on.
+    Rekeyed { identity_key: String },
     /// The customer switched the runner off.
     Disabled { reason: String },
     /// The customer switched it on.

@@ -11,6 +11,7 @@ mod attend;
 mod claim;
 mod poll;
 mod quarantine;
+mod rekey;
 mod report;
 mod session;
 mod signals;
@@ -94,6 +95,8 @@ pub(crate) struct State {
     /// The name of the session that is being opened, until it is open.
     pub opening: Option<SessionId>,
     pub server_keys: KeyList,
+    /// The server asked for a new identity key.
+    pub rekey_wanted: bool,
     pub running: BTreeMap<JobId, Attended>,
     pub acks: Vec<String>,
     pub draining: bool,
@@ -127,6 +130,7 @@ impl Agent {
             session: None,
             opening: None,
             server_keys,
+            rekey_wanted: false,
             running: BTreeMap::new(),
             acks: Vec::new(),
             draining: false,

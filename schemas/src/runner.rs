@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::{
-    identity::{Enrol, Enrolled, Host, RunnerMode, TokenAnswer, TokenAsk},
+    identity::{Enrol, Enrolled, Host, RekeyAsk, Rekeyed, RunnerMode, TokenAnswer, TokenAsk},
     log::{LogAnswer, LogRecord, LogSettings, LogStream},
     session::{
         Directive, ExecutionState, Exit, JournalEntry, Lease, Next, OpenSession, Poll, PollAnswer,

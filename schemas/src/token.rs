@@ -10,6 +10,8 @@ use crate::{manifest::Fence, runner::RunnerMode};
 pub const AUD_TOKEN: &str = "stead-token";
 /// `aud` of what a runner signs to open a session.
 pub const AUD_SESSION: &str = "stead-session";
+/// `aud` of what a runner signs to replace its identity key.
+pub const AUD_REKEY: &str = "stead-rekey";
 /// `aud` of an access token.
 pub const AUD_RUNNER: &str = "stead-runner";
 /// `aud` of a job token.
@@ -52,6 +54,21 @@ pub struct Opening {
     pub boot_id: String,
     /// Random, made with the journal: another one means that the journal was lost.
     pub journal_id: String,
+}
+
+/// What a runner signs with its identity key, and once more with the new one, to be known by the new one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rekey {
+    /// The runner.
+    pub sub: RunnerId,
+    /// [`AUD_REKEY`].
+    pub aud: String,
+    /// Seconds since 1970.
+    pub iat: i64,
+    /// `iat` + 60.
+    pub exp: i64,
+    /// The new Ed25519 public key, 64 hexadecimal digits.
+    pub identity_key: String,
 }
 
 /// What the server signs for a runner: 15 minutes of the Runner API.

@@ -16,7 +16,7 @@ use super::{
     offers::{Offer, Offers, Room},
     outbox::About,
     rates::Rates,
-    say::say_intake,
+    say::{say_intake, say_rekey},
     session::{Known, Roster, Session, Wake},
     words,
 };
@@ -82,7 +82,9 @@ impl Desk {
             | JobEvent::Reattached { .. }
             | JobEvent::OutcomeResolved { .. }
             | JobEvent::CancelUnconfirmed { .. }
-            | JobEvent::LogSealed(_) => {}
+            | JobEvent::LogSealed(_)
+            | JobEvent::LogDiverged { .. }
+            | JobEvent::LateResultReported { .. } => {}
         }
         // A slot may have become free: whoever held the job may get another one.
         let after = self.board.get(job).and_then(|tracked| Some(tracked.held()?.runner));
@@ -102,8 +104,10 @@ impl Desk {
     ) {
         let Some(known) = self.roster.apply(id, sequence, event) else { return };
         let (works, drained) = (known.takes_work(), known.runner.draining);
+        let rekey = known.runner.rekey_requested;
         if let Some(session) = &mut known.session {
             say_intake(session, drained);
+            say_rekey(session, rekey);
             if known.runner.revoked {
                 session.wake(Wake::News);
             }
@@ -213,8 +217,9 @@ impl Desk {
         }
         known.heard = known.heard.max(heard);
         known.owned = Some(session.server_epoch);
-        let drained = known.runner.draining;
+        let (drained, rekey) = (known.runner.draining, known.runner.rekey_requested);
         let session = known.session.insert(session);
+        say_rekey(session, rekey);
         if drained {
             say_intake(session, true);
         }

@@ -15,6 +15,8 @@ pub enum About {
     Tail(JobId),
     /// Whether new work is taken.
     Intake,
+    /// A new identity key is wanted.
+    Rekey,
 }
 
 /// The directives of one session.

@@ -67,6 +67,15 @@ impl Desk {
     }
 }
 
+/// Tell a session that its runner is to make itself a new key, until it has one.
+pub(super) fn say_rekey(session: &mut Session, wanted: bool) {
+    if !wanted {
+        session.outbox.withdraw(About::Rekey);
+    } else if session.outbox.push(About::Rekey, Directive::Rekey) {
+        session.wake(Wake::News);
+    }
+}
+
 /// Tell a session whether it may take new work, when that changed.
 pub(super) fn say_intake(session: &mut Session, drained: bool) {
     let directive = if drained {

@@ -147,5 +147,8 @@ fn check(ask: &Enrol) -> Result<(), Problem> {
         }
         (RunnerMode::Build, Some(_)) => wrong("sealing_key", "a build runner has none"),
     }
+    if ask.mode == RunnerMode::Build && !ask.stack_outputs.is_empty() {
+        wrong("stack_outputs", "a build runner has no stack: start it without --stack-output");
+    }
     if errors.is_empty() { Ok(()) } else { Err(Problem::invalid("this cannot enrol", errors)) }
 }

@@ -2,7 +2,7 @@
 //!
 //! | module | call |
 //! |---|---|
-//! | [`enrol`], [`token`] | who it is |
+//! | [`enrol`], [`token`], [`rekey`] | who it is |
 //! | [`session`] | one life of the agent's process, and what becomes of the work of the life before |
 //! | [`poll`] | the one idle call |
 //! | [`claim`] | take a job: manifest, grant and proofs |
@@ -26,9 +26,11 @@ mod grant;
 pub mod log;
 pub mod poll;
 mod refusals;
+pub mod rekey;
 mod resume;
 pub mod session;
 mod settle;
+mod strange;
 #[cfg(test)]
 mod tests;
 pub mod token;
@@ -43,6 +45,7 @@ pub fn routes() -> OpenApiRouter<App> {
     let calls = OpenApiRouter::new()
         .routes(routes!(enrol::enrol))
         .routes(routes!(token::token))
+        .routes(routes!(rekey::rekey))
         .routes(routes!(session::open))
         .routes(routes!(session::close))
         .routes(routes!(poll::poll))

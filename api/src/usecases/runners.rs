@@ -11,7 +11,7 @@ use crate::{
     state::App,
 };
 
-/// Disable, enable, drain, resume or revoke a runner. It holds from the next call of the runner on.
+/// Disable, enable, drain, resume, rekey or revoke a runner. It holds from the next call of the runner on.
 pub async fn order(
     app: &App,
     call: &Call,
@@ -26,6 +26,7 @@ pub async fn order(
         "enable" => RunnerCommand::Enable { by: Side::Vendor, reason },
         "drain" => RunnerCommand::Drain { reason },
         "resume" => RunnerCommand::Resume { reason },
+        "rekey" => RunnerCommand::RequestRekey { reason },
         "revoke" => RunnerCommand::Revoke { reason: reason.unwrap_or_default() },
         other => return Err(Problem::not_found(format!("the order {other:?}"))),
     };

@@ -1,5 +1,6 @@
 //! The client on its worst days.
 use super::{scripted::scripted, *};
+use crate::keys::{Dated, IdentityKey};
 
 async fn get(client: &Client) -> Result<Answer<serde_json::Value>, Refused> {
     client.send(&Ask::new(Method::GET, "/x")).await
@@ -46,15 +47,19 @@ async fn the_server_says_when_to_come_back_and_how_much_it_has() {
     assert_eq!(refused.have, Some(100));
 }
 
+fn identity() -> IdentityKey {
+    let key = ed25519_dalek::SigningKey::from_bytes(&[1; 32]);
+    IdentityKey::of(Dated { key, made_at: crate::host::now() })
+}
+
 #[tokio::test]
 async fn a_stale_token_is_renewed_once() {
     let token = "200 OK|{\"access_token\":\"T1\",\"expires_in_s\":900,\"server_time\":\"2026-11-21T00:00:00Z\"}";
     let stale = "401 Unauthorized|{\"code\":\"token_expired\"}";
     let again = "200 OK|{\"access_token\":\"T2\",\"expires_in_s\":900,\"server_time\":\"2026-11-21T00:00:00Z\"}";
     let (client, asked) = scripted(vec![token, stale, again, stale]).await;
-    let identity = ed25519_dalek::SigningKey::from_bytes(&[1; 32]);
     let runner = "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
-    let client = client.with_tokens(Tokens::new(runner, identity));
+    let client = client.with_tokens(Tokens::new(runner, identity()));
     assert_eq!(get(&client).await.unwrap_err().status, 401);
     let asked = asked.lock().unwrap();
     let lines: Vec<_> = asked.iter().map(|text| text.lines().next().unwrap()).collect();
@@ -76,9 +81,8 @@ async fn what_belongs_to_an_execution_is_said_again_with_the_token_of_the_next_s
     // given a client whose session is being opened anew
     let stale = "409 Conflict|{\"code\":\"session_superseded\"}";
     let (client, asked) = scripted(vec![stale, "200 OK|{}", stale]).await;
-    let identity = ed25519_dalek::SigningKey::from_bytes(&[1; 32]);
     let runner = "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
-    let client = client.with_tokens(Tokens::new(runner, identity));
+    let client = client.with_tokens(Tokens::new(runner, identity()));
     client.opened(&opened(1, "T1")).await;
     // when a report is refused because of that
     let report = Ask::new(Method::POST, "/x").header(HeaderName::from_static(EXECUTION), "exe_1");

@@ -5,23 +5,22 @@ use std::{
 };
 
 use domain::ids::RunnerId;
-use ed25519_dalek::SigningKey;
 use reqwest::Method;
 use schemas::{
     problem::Problem,
     runner::{SessionOpened, TokenAnswer, TokenAsk},
-    token::{self, AUD_TOKEN, Assertion},
+    token::{AUD_TOKEN, Assertion},
 };
 use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use super::{Ask, Backoff, Client, Refused};
-use crate::host;
+use crate::{host, keys::IdentityKey};
 
 /// Where a runner's tokens come from.
 pub struct Tokens {
     runner: RunnerId,
-    identity: SigningKey,
+    identity: IdentityKey,
     /// Of the session that is open.
     generation: AtomicU64,
     held: Mutex<Option<Held>>,
@@ -47,7 +46,7 @@ impl std::fmt::Debug for Tokens {
 
 impl Tokens {
     /// The tokens of one runner.
-    pub fn new(runner: RunnerId, identity: SigningKey) -> Self {
+    pub fn new(runner: RunnerId, identity: IdentityKey) -> Self {
         Tokens { runner, identity, generation: AtomicU64::new(0), held: Mutex::new(None) }
     }
 
@@ -105,7 +104,7 @@ impl Tokens {
             exp: now + 60,
             generation: self.generation.load(Ordering::Relaxed),
         };
-        let assertion = token::sign(&assertion, &self.identity).map_err(|error| ours(&error))?;
+        let assertion = self.identity.assert(&assertion).map_err(|error| ours(&error))?;
         let ask = Ask::json(Method::POST, "/runner/v1/token", &TokenAsk { assertion });
         let ask = ask.map_err(|error| ours(&error))?.without_token().idle();
         let answer = client.send_with::<TokenAnswer>(&ask, backoff).await?;

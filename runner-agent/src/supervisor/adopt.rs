@@ -104,6 +104,7 @@ pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
             | Fact::Cancelling { .. }
             | Fact::Checkpoint { .. }
             | Fact::EpochAccepted { .. }
+            | Fact::Rekeyed { .. }
             | Fact::Disabled { .. }
             | Fact::Enabled {}
             | Fact::Unknown => {}

@@ -3,7 +3,6 @@ use std::{fs, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::ids::{ExecutionId, JobId};
-use ed25519_dalek::Signer as _;
 use reqwest::{Method, header::HeaderName};
 use schemas::runner::{
     EXECUTION, Exit, Finished, PendingCancel, PlanReport, Report, ReportAnswer, ReportBody,

@@ -6,7 +6,7 @@ use schemas::runner::{Directive, Poll, PollAnswer, Pressure, SentDirective, Sess
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, error, info, warn};
 
-use super::{Agent, Ended, Stopping, claim, session};
+use super::{Agent, Ended, Stopping, claim, rekey, session};
 use crate::{
     client::{Ask, Refused},
     host::{self, Process},
@@ -23,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(250);
 const SILENCE: Duration = Duration::from_secs(30);
 /// How often the server's keys are asked for within one session.
 const KEYS: Duration = Duration::from_secs(24 * 3600);
+/// How often it is looked whether our own key has become old.
+const REKEY: Duration = Duration::from_secs(3600);
 /// How long to stay away from a server that does not want us.
 const UNWANTED: Duration = Duration::from_secs(30);
 
@@ -31,10 +33,18 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<Ended> {
     let mut next = Instant::now();
     let mut wait = None;
     let mut keys_at = Instant::now() + KEYS;
+    // Not before the first session, which ends what was begun.
+    let mut rekey_at = Instant::now() + LEAST;
     loop {
         if Instant::now() >= keys_at {
             keys_at = Instant::now() + KEYS;
             session::renew_keys(agent);
+        }
+        if Instant::now() >= rekey_at {
+            rekey_at = Instant::now() + REKEY;
+            if rekey::is_due(agent) {
+                rekey::begin(agent);
+            }
         }
         // What is so now; whatever is otherwise later is news.
         let seen = Seen::of(agent);
@@ -235,7 +245,10 @@ fn apply(agent: &Arc<Agent>, directive: Directive) {
             // Which agent runs is the customer's decision.
             warn!("The server recommends agent {version} by {by}");
         }
-        Directive::Rekey => warn!("The server asks for a new identity key: enrol this host anew"),
+        Directive::Rekey => {
+            agent.state().rekey_wanted = true;
+            rekey::begin(agent);
+        }
         Directive::Config { log } => agent.state().log = log,
         Directive::Unknown => debug!("A directive of a later version is left alone"),
     }

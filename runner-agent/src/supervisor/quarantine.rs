@@ -42,6 +42,7 @@ pub(super) fn check(entries: &[Entry], manifest: &Digest) -> Result<(), Refusal>
             | Fact::Abandoned { .. }
             | Fact::Checkpoint { .. }
             | Fact::EpochAccepted { .. }
+            | Fact::Rekeyed { .. }
             | Fact::Disabled { .. }
             | Fact::Enabled {}
             | Fact::Unknown => {}

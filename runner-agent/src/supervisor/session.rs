@@ -9,14 +9,14 @@ use schemas::{
         ExecutionState, JournalEntry, OpenSession, PROTOCOL, ProtocolRange, Resume, ResumeAction,
         SessionOpened,
     },
-    token::{self, AUD_SESSION, Opening},
+    token::{AUD_SESSION, Opening},
 };
 use tracing::{info, warn};
 
 use super::{
     Agent,
     adopt::{self, Known},
-    attend,
+    attend, rekey,
 };
 use crate::{
     client::{Ask, Refused},
@@ -30,6 +30,7 @@ const KEYS: Duration = Duration::from_secs(60);
 
 /// Open a session and go on with everything that the journal knows.
 pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
+    rekey::finish(agent).await;
     // A claim that is on its way is in the journal already, and is not lost.
     let _no_claim_meanwhile = agent.claims.lock().await;
     let known = adopt::open_ends(agent).map_err(|error| ours(&error))?;
@@ -123,7 +124,7 @@ fn sign(agent: &Agent, journal_id: &str) -> anyhow::Result<String> {
         boot_id: host::boot_id(),
         journal_id: journal_id.to_owned(),
     };
-    Ok(token::sign(&opening, &agent.keys.identity)?)
+    Ok(agent.keys.identity.assert(&opening)?)
 }
 
 /// What is said of one claim. What this process is about to start is as good as alive.

@@ -75,6 +75,29 @@ pub struct Enrolled {
     pub server_time: DateTime<Utc>,
 }
 
+/// `POST /runner/v1/rekey`: 200 [`Rekeyed`]; 401 not signed by both keys, or too old; 403 the runner was revoked;
+/// 409 it had this key before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RekeyAsk {
+    /// A [`crate::token::Rekey`], signed by the identity key that is to be replaced.
+    pub assertion: String,
+    /// The same, signed by the new one.
+    pub proof: String,
+}
+
+/// The answer to [`RekeyAsk`]; the same new key gets it again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Rekeyed {
+    /// Who it is.
+    #[schema(value_type = String)]
+    pub runner: RunnerId,
+    /// The key that it signs with from now on, 64 hexadecimal digits.
+    pub identity_key: String,
+    /// The server's clock.
+    #[serde(with = "moment")]
+    pub server_time: DateTime<Utc>,
+}
+
 /// `POST /runner/v1/token`: 200 [`TokenAnswer`]; 401 not signed by the runner's key, too old, or used
 /// before; 403 the runner was revoked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

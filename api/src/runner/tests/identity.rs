@@ -66,6 +66,17 @@ async fn an_assertion_is_good_once_and_only_from_the_key_that_enrolled() {
     world.call(Method::POST, path, "", &forged).await.refused(401, "assertion_invalid");
 }
 
+#[tokio::test]
+async fn a_build_runner_has_no_stack() {
+    let world = World::new().await;
+    let token = world.enrolment(Purpose::Build).await;
+    let body = json!({"token": token, "mode": "build", "version": "1.0.0",
+        "identity_key": hex::encode(key().verifying_key().as_bytes()),
+        "host": {"os": "linux", "arch": "x86_64"}, "stack_outputs": {"region": "eu"}});
+    let said = world.call(Method::POST, "/runner/v1/enrol", "", &body).await;
+    assert_eq!(said.refused(422, "invalid")["errors"][0]["field"], "stack_outputs");
+}
+
 async fn revoke(world: &World, id: RunnerId) {
     let call = &World::system();
     let revoked = world.app.engine.transact(call, move |unit| {

@@ -1,0 +1,158 @@
+//! A runner makes itself a new identity key.
+use axum::http::Method;
+use domain::{
+    ids::SessionId,
+    job::{Class, JobKind},
+    runner::{Runner, RunnerCommand},
+};
+use ed25519_dalek::SigningKey;
+use schemas::token::{AUD_REKEY, AUD_TOKEN, Rekey, sign};
+use serde_json::{Value, json};
+use ulid::Ulid;
+
+use super::world::{Agent, Said, World};
+
+fn key() -> SigningKey {
+    SigningKey::generate(&mut rand::rngs::OsRng)
+}
+
+fn public(key: &SigningKey) -> String {
+    hex::encode(key.verifying_key().as_bytes())
+}
+
+fn claims(world: &World, agent: &Agent, new: &SigningKey) -> Rekey {
+    let iat = world.app.now().timestamp();
+    let (sub, aud) = (agent.id, AUD_REKEY.to_string());
+    Rekey { sub, aud, iat, exp: iat + 60, identity_key: public(new) }
+}
+
+fn ask(claims: &Rekey, former: &SigningKey, new: &SigningKey) -> Value {
+    json!({"assertion": sign(claims, former).unwrap(), "proof": sign(claims, new).unwrap()})
+}
+
+async fn rekey(world: &World, body: &Value) -> Said {
+    world.call(Method::POST, "/runner/v1/rekey", "", body).await
+}
+
+async fn keys_of(world: &World, agent: &Agent) -> usize {
+    let events = world.events("runner", agent.id).await;
+    events.iter().filter(|event| event.event_type == "runner.rekeyed").count()
+}
+
+#[tokio::test]
+async fn a_runner_is_known_by_its_new_key_and_no_more_by_the_former() {
+    // given a runner that works
+    let world = World::new().await;
+    let (mut agent, install) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let (former, new) = (agent.key.clone(), key());
+    // when it says that it has a new key, and says it again because the answer was lost
+    let body = ask(&claims(&world, &agent, &new), &former, &new);
+    let said = rekey(&world, &body).await.ok();
+    assert_eq!((&said["identity_key"], &said["runner"]), (&json!(public(&new)), &json!(agent.id)));
+    rekey(&world, &body).await.ok();
+    // and again, with an assertion that was made since
+    rekey(&world, &ask(&claims(&world, &agent, &new), &former, &new)).await.ok();
+    assert_eq!(keys_of(&world, &agent).await, 1);
+    // then the former key gets no token and opens no session, and the new one does
+    let token = json!({"assertion": world.assertion(agent.id, &former)});
+    let path = "/runner/v1/token";
+    world.call(Method::POST, path, "", &token).await.refused(401, "assertion_invalid");
+    let opening = world.opening(&agent, SessionId(Ulid::new()), ("boot", "j"));
+    world.open_with(&opening, json!([])).await.refused(401, "assertion_invalid");
+    agent.key = new.clone();
+    world.token(agent.id, &agent.key).await;
+    // and what it is granted from now on is granted to the new key
+    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let claimed = world.claim(&agent, job, "c1").await.ok();
+    let grant = claimed["grant"]["payload"].as_str().unwrap();
+    let grant = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, grant).unwrap();
+    let grant: Value = serde_json::from_slice(&grant).unwrap();
+    assert_eq!(grant["runner_key"], json!(public(&new)));
+}
+
+#[tokio::test]
+async fn a_new_key_needs_the_word_of_both() {
+    let world = World::new().await;
+    let (agent, _) = world.agent().await;
+    let (new, thief) = (key(), key());
+    let said = claims(&world, &agent, &new);
+    let refused = async |body: Value| {
+        rekey(&world, &body).await.refused(401, "assertion_invalid");
+    };
+    refused(ask(&said, &thief, &new)).await;
+    refused(ask(&said, &agent.key, &thief)).await;
+    refused(ask(&said, &new, &new)).await;
+    // Two words that do not say the same, and one that was made for something else.
+    let other = claims(&world, &agent, &thief);
+    refused(json!({"assertion": sign(&other, &agent.key).unwrap(), "proof": sign(&said, &new).unwrap()}))
+        .await;
+    refused(ask(&Rekey { aud: AUD_TOKEN.into(), ..said.clone() }, &agent.key, &new)).await;
+    refused(json!({"assertion": "rubbish", "proof": "rubbish"})).await;
+    let old = Rekey { iat: said.iat - 3600, exp: said.iat - 3540, ..said.clone() };
+    rekey(&world, &ask(&old, &agent.key, &new)).await.refused(401, "clock_skew");
+    // Nor does the word of one runner count for another.
+    let (another, _) = world.agent().await;
+    refused(ask(&Rekey { sub: another.id, ..said.clone() }, &agent.key, &new)).await;
+    assert_eq!(keys_of(&world, &agent).await + keys_of(&world, &another).await, 0);
+    world.token(agent.id, &agent.key).await;
+}
+
+#[tokio::test]
+async fn a_call_that_was_played_again_brings_no_former_key_back() {
+    let world = World::new().await;
+    let (agent, _) = world.agent().await;
+    let (first, second, third) = (agent.key.clone(), key(), key());
+    let to_second = ask(&claims(&world, &agent, &second), &first, &second);
+    rekey(&world, &to_second).await.ok();
+    rekey(&world, &ask(&claims(&world, &agent, &third), &second, &third)).await.ok();
+    rekey(&world, &to_second).await.refused(401, "assertion_invalid");
+    let back = ask(&claims(&world, &agent, &first), &third, &first);
+    rekey(&world, &back).await.refused(409, "refused");
+    world.token(agent.id, &third).await;
+}
+
+async fn tell(world: &World, agent: &Agent, command: RunnerCommand) {
+    let (call, id) = (&World::system(), agent.id);
+    let told = world
+        .app
+        .engine
+        .transact(call, move |unit| Box::pin(unit.tell::<Runner>(id, command.clone())));
+    told.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_ordered_rekey_is_said_at_once_and_in_the_next_session_until_it_is_done() {
+    let world = World::new().await;
+    let (mut agent, _) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let order = RunnerCommand::RequestRekey { reason: Some("audit".into()) };
+    let (polled, ()) = tokio::join!(world.poll(&agent, 20, json!({})), async {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tell(&world, &agent, order).await;
+    });
+    let directive = polled.ok()["directives"][0].clone();
+    assert_eq!(directive["type"], "rekey");
+    let ack = json!({"ack": [directive["id"]]});
+    assert_eq!(world.poll(&agent, 0, ack).await.status.as_u16(), 204);
+    // An agent that heard it and was killed before it did it hears it again, from another life of the server too.
+    let world = world.restart().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let again = world.poll(&agent, 0, json!({})).await.ok();
+    assert_eq!(again["directives"][0]["type"], "rekey");
+    let new = key();
+    rekey(&world, &ask(&claims(&world, &agent, &new), &agent.key, &new)).await.ok();
+    agent.key = new;
+    world.open(&mut agent, "j", json!([])).await;
+    assert_eq!(world.poll(&agent, 0, json!({})).await.status.as_u16(), 204);
+}
+
+#[tokio::test]
+async fn a_revoked_runner_gets_no_new_key() {
+    let world = World::new().await;
+    let (agent, _) = world.agent().await;
+    tell(&world, &agent, RunnerCommand::Revoke { reason: "stolen".into() }).await;
+    let new = key();
+    let body = ask(&claims(&world, &agent, &new), &agent.key, &new);
+    rekey(&world, &body).await.refused(403, "runner_revoked");
+}
