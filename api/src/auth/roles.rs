@@ -77,6 +77,7 @@ pub const ROUTES: &[(&str, &str, Needs)] = &[
     ("GET", "/v1/runners/{runner}", Needs::Viewer),
     ("POST", "/v1/runners/{runner}/{verb}", Needs::Owner),
     ("POST", "/v1/runners/enrolment-tokens", Needs::Owner),
+    ("POST", "/v1/enrolment-tokens/{token}/revoke", Needs::Owner),
     ("GET", "/v1/audit/events", Needs::Auditor),
     ("GET", "/v1/audit/export", Needs::Auditor),
     ("GET", "/v1/audit/checkpoint", Needs::Auditor),
@@ -89,6 +90,8 @@ pub const ROUTES: &[(&str, &str, Needs)] = &[
     ("GET", "/v1/tokens", Needs::Owner),
     ("POST", "/v1/tokens", Needs::Owner),
     ("DELETE", "/v1/tokens/{token}", Needs::Owner),
+    ("PUT", "/v1/principals/{principal}/roles/{role}", Needs::Owner),
+    ("DELETE", "/v1/principals/{principal}/roles/{role}", Needs::Owner),
     // A blob may be a bundle or a manifest with everything in it.
     ("GET", "/v1/blobs/{digest}", Needs::Auditor),
 ];

@@ -2,7 +2,7 @@
 use bytes::Bytes;
 use domain::{
     digest::Digest,
-    ids::{BuildId, JobId, RunId, RunnerId, StepId, TokenId},
+    ids::{BuildId, JobId, PrincipalId, RunId, RunnerId, StepId, TokenId},
 };
 use reqwest::{Method, Response};
 use schemas::control::{
@@ -262,6 +262,23 @@ impl Client {
     /// Make a token useless.
     pub async fn revoke_token(&self, token: TokenId) -> Said<Done> {
         self.change(Method::DELETE, &format!("/v1/tokens/{token}"), &json!({})).await
+    }
+
+    /// Let a principal do more.
+    pub async fn grant_role(&self, principal: PrincipalId, role: &str) -> Said<Done> {
+        let path = format!("/v1/principals/{principal}/roles/{role}");
+        self.change(Method::PUT, &path, &json!({})).await
+    }
+
+    /// Let a principal do less.
+    pub async fn revoke_role(&self, principal: PrincipalId, role: &str) -> Said<Done> {
+        let path = format!("/v1/principals/{principal}/roles/{role}");
+        self.change(Method::DELETE, &path, &json!({})).await
+    }
+
+    /// Let nobody in with an enrolment token.
+    pub async fn revoke_enrol_token(&self, token: TokenId, why: &Because) -> Said<Done> {
+        self.change(Method::POST, &format!("/v1/enrolment-tokens/{token}/revoke"), why).await
     }
 
     /// The bytes of a blob: a plan's summary, a manifest, a bundle.

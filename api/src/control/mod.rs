@@ -71,6 +71,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runners::show))
         .routes(routes!(runners::order))
         .routes(routes!(runners::enrol))
+        .routes(routes!(runners::revoke_enrolment))
         .routes(routes!(audit::events))
         .routes(routes!(audit::export))
         .routes(routes!(audit::checkpoint))
@@ -82,6 +83,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(projections::verify))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke))
+        .routes(routes!(tokens::grant_role, tokens::revoke_role))
         .routes(routes!(blobs::blob));
     document::finish(all.get_openapi_mut());
     all

@@ -1,6 +1,9 @@
 //! `/v1/runners`: the agents, and what the vendor may tell them.
 use axum::{Json, extract::State};
-use domain::{enrolment::Purpose, ids::RunnerId};
+use domain::{
+    enrolment::Purpose,
+    ids::{RunnerId, TokenId},
+};
 use projections::views::runners as views;
 use schemas::control::{Because, Done, Listing, Page, installs::EnrolmentIssued, runners::Runner};
 
@@ -47,12 +50,12 @@ pub async fn show(State(app): State<App>, Path(runner): Path<RunnerId>) -> Answe
     shown.map(Json).ok_or_else(missing)
 }
 
-/// Disable, enable, drain, resume or revoke a runner
+/// Disable, enable, drain, resume, rekey or revoke a runner
 #[utoipa::path(
     post, path = "/v1/runners/{runner}/{verb}", tag = "runners", request_body = Because,
     params(
         ("runner" = String, Path, description = "The runner's id"),
-        ("verb" = String, Path, description = "`disable`, `enable`, `drain`, `resume`, `revoke`"),
+        ("verb" = String, Path, description = "`disable`, `enable`, `drain`, `resume`, `rekey`, `revoke`"),
     ),
     responses((status = 200, body = Done)),
 )]
@@ -75,4 +78,20 @@ pub async fn enrol(State(app): State<App>, Ask { call, .. }: Ask) -> Answer<Enro
     let issued = enrolments::issue(&app, &call, Purpose::Build).await?;
     let enrolment = Some(show::enrolment(&app, issued.answer, "build"));
     Ok(Json(EnrolmentIssued { enrolment, position: issued.position }))
+}
+
+/// Let nobody in with an enrolment token that was made
+#[utoipa::path(
+    post, path = "/v1/enrolment-tokens/{token}/revoke", tag = "runners", request_body = Because,
+    params(("token" = String, Path, description = "The token's id, not the token")),
+    responses((status = 200, body = Done)),
+)]
+pub async fn revoke_enrolment(
+    State(app): State<App>,
+    Path(token): Path<TokenId>,
+    Ask { call, .. }: Ask,
+    extract::Json(ask): extract::Json<Because>,
+) -> Answer<Done> {
+    let reason = optional(ask.reason)?.unwrap_or_default();
+    Ok(Json(done(&enrolments::revoke(&app, &call, token, reason).await?)))
 }

@@ -1,7 +1,11 @@
 //! `/v1/tokens`: who may do what.
 use axum::{Json, extract::State};
 use chrono::TimeDelta;
-use domain::{access::Role, decider::Timestamp, ids::TokenId};
+use domain::{
+    access::Role,
+    decider::Timestamp,
+    ids::{PrincipalId, TokenId},
+};
 use projections::views::{principals::Principals, tokens};
 use schemas::control::{
     Done, Listing, Page,
@@ -86,6 +90,42 @@ fn role(asked: wire::Role) -> Role {
         wire::Role::Auditor => Role::Auditor,
         wire::Role::Viewer => Role::Viewer,
     }
+}
+
+/// Let a principal do more
+#[utoipa::path(
+    put, path = "/v1/principals/{principal}/roles/{role}", tag = "access",
+    params(
+        ("principal" = String, Path, description = "The principal's id"),
+        ("role" = wire::Role, Path, description = "`owner`, `approver`, `auditor`, `viewer`"),
+    ),
+    responses((status = 200, body = Done)),
+)]
+pub async fn grant_role(
+    State(app): State<App>,
+    Path((principal, named)): Path<(PrincipalId, wire::Role)>,
+    Ask { call, .. }: Ask,
+) -> Answer<Done> {
+    Ok(Json(done(&access::grant(&app, &call, principal, role(named)).await?)))
+}
+
+/// Let a principal do less, at once
+///
+/// The last owner that is heard is refused with 409.
+#[utoipa::path(
+    delete, path = "/v1/principals/{principal}/roles/{role}", tag = "access",
+    params(
+        ("principal" = String, Path, description = "The principal's id"),
+        ("role" = wire::Role, Path, description = "`owner`, `approver`, `auditor`, `viewer`"),
+    ),
+    responses((status = 200, body = Done)),
+)]
+pub async fn revoke_role(
+    State(app): State<App>,
+    Path((principal, named)): Path<(PrincipalId, wire::Role)>,
+    Ask { call, .. }: Ask,
+) -> Answer<Done> {
+    Ok(Json(done(&access::take_back(&app, &call, principal, role(named)).await?)))
 }
 
 /// Make a token useless, at once

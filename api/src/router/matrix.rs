@@ -71,6 +71,7 @@ fn filled(path: &str) -> String {
         ("{runner}", "rnr_"),
         ("{token}", "tok_"),
         ("{session}", "ses_"),
+        ("{principal}", "prn_"),
     ];
     let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
     let filled = ids.iter().fold(path.to_string(), |path, (variable, prefix)| {
@@ -80,6 +81,7 @@ fn filled(path: &str) -> String {
         .replace("{attempt}", "1")
         .replace("{name}", "x")
         .replace("{verb}", "drain")
+        .replace("{role}", "viewer")
         .replace("{digest}", &format!("sha256:{}", "0".repeat(64)))
         .replace("{sha256}", &"0".repeat(64))
 }
@@ -121,8 +123,8 @@ async fn nobody_gets_further_than_they_may() {
     let agents = operations(&super::runner_api().1);
     let runners = matrix(&started, &started.server.ready.runner, agents).await;
     golden("routes/runner-callers.txt", &runners);
-    // These three prove who calls in their bodies.
-    let open = ["/enrol ", "/token ", "POST   /runner/v1/sessions "];
+    // These four prove who calls in their bodies.
+    let open = ["/enrol ", "/token ", "/rekey ", "POST   /runner/v1/sessions "];
     for line in runners.lines().filter(|line| open.iter().all(|open| !line.contains(open))) {
         for outsider in [" nobody", " viewer", " owner", " enrolment"] {
             assert!(!line.contains(outsider), "{outsider} gets in: {line}");

@@ -86,6 +86,64 @@ pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, 
     Ok(told)
 }
 
+/// Let a principal do more, from the next call on.
+pub async fn grant(
+    app: &App,
+    call: &Call,
+    principal: PrincipalId,
+    role: Role,
+) -> Result<Done<()>, Problem> {
+    let told = app.engine.transact(call, move |unit| {
+        let grant = AccessCommand::GrantRole { role };
+        async move { unit.tell::<Access>(principal, grant).await.map(drop) }.boxed()
+    });
+    let told = told.await?;
+    app.people.caught_up(told.position).await;
+    Ok(told)
+}
+
+/// Let a principal do less, from the next call on. The last owner stays one.
+pub async fn take_back(
+    app: &App,
+    call: &Call,
+    principal: PrincipalId,
+    role: Role,
+) -> Result<Done<()>, Problem> {
+    let owners = app.people.owners();
+    let told = app.engine.transact(call, move |unit| {
+        let (owners, take_back) = (owners.clone(), AccessCommand::RevokeRole { role });
+        async move {
+            let now = unit.now();
+            let owns = role == Role::Owner && unit.load::<Access>(principal).await?.owns(now);
+            if owns && !another_owns(unit, principal, &owners).await? {
+                let detail = "this is the only owner; make another one first: \
+                              `stead tokens create --role owner`";
+                return Err(Problem::new(Code::Refused, detail));
+            }
+            unit.tell::<Access>(principal, take_back).await.map(drop)
+        }
+        .boxed()
+    });
+    let told = told.await?;
+    app.people.caught_up(told.position).await;
+    Ok(told)
+}
+
+/// Whether somebody else is heard as an owner.
+async fn another_owns(
+    unit: &mut Unit,
+    principal: PrincipalId,
+    owners: &[PrincipalId],
+) -> Result<bool, Problem> {
+    let now = unit.now();
+    for other in owners.iter().filter(|other| **other != principal) {
+        if unit.load::<Access>(other).await?.owns(now) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Whether nobody could change anything any more without this token. What is read is guarded: of two owners
 /// who revoke each other at once, one is refused.
 async fn is_last_of_an_owner(
@@ -101,10 +159,5 @@ async fn is_last_of_an_owner(
     if access.owns_without(token, now) {
         return Ok(false);
     }
-    for other in owners.iter().filter(|other| **other != principal) {
-        if unit.load::<Access>(other).await?.owns_without(token, now) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+    Ok(!another_owns(unit, principal, owners).await?)
 }

@@ -5,7 +5,7 @@
 //! SHA-256 of the text only.
 use domain::{
     digest::Digest,
-    enrolment::{Enrolment, EnrolmentCommand, Issue, Purpose},
+    enrolment::{Enrolment, EnrolmentCommand, EnrolmentError, Issue, Purpose},
     ids::TokenId,
 };
 use futures::FutureExt as _;
@@ -13,7 +13,7 @@ use rand::RngCore as _;
 
 use crate::{
     execute::{Call, Done, Unit},
-    problem::Problem,
+    problem::{Code, Problem},
     state::App,
 };
 
@@ -37,6 +37,38 @@ pub struct Issued {
 pub async fn issue(app: &App, call: &Call, purpose: Purpose) -> Result<Done<Issued>, Problem> {
     let engine = &app.engine;
     engine.transact(call, move |unit| tell(unit, purpose).boxed()).await
+}
+
+/// Take a token back that lets nobody in yet.
+pub async fn revoke(
+    app: &App,
+    call: &Call,
+    token: TokenId,
+    reason: String,
+) -> Result<Done<()>, Problem> {
+    let told = app.engine.transact(call, move |unit| {
+        let revoke = EnrolmentCommand::Revoke { reason: reason.clone() };
+        async move {
+            let refused = match unit.ask::<Enrolment>(token, revoke).await? {
+                Ok(_) => return Ok(()),
+                Err(refused) => refused,
+            };
+            let used = unit.load::<Enrolment>(token).await?.used.as_ref().map(|by| by.runner);
+            Err(match (refused, used) {
+                (EnrolmentError::NotFound, _) => Problem::not_found(token),
+                (EnrolmentError::AlreadyUsed, Some(runner)) => {
+                    let detail = format!(
+                        "the token has let {runner} in; if that is a stranger: \
+                         `stead runners revoke {runner}`"
+                    );
+                    Problem::new(Code::EnrolmentUsed, detail)
+                }
+                (other, _) => other.into(),
+            })
+        }
+        .boxed()
+    });
+    told.await
 }
 
 /// Make a token as a part of something larger.

@@ -1,6 +1,6 @@
 //! `stead runners`: the agents in the accounts, and the build runners.
 use clap::{Args, Subcommand};
-use domain::ids::RunnerId;
+use domain::ids::{RunnerId, TokenId};
 use schemas::control::{Because, Listing, runners::Runner};
 
 use crate::{
@@ -29,12 +29,28 @@ pub enum Runners {
     Drain(Order),
     /// Take work again after a drain
     Resume(Order),
+    /// Have it make itself a new identity key, as it does by itself every 30 days
+    #[command(
+        after_help = "Example:\n  stead runners rekey rnr_01JD… --reason 'the host was copied'"
+    )]
+    Rekey(Order),
     /// Never let it call again; its install needs a new runner
     #[command(after_help = "Example:\n  stead runners revoke rnr_01JD… --reason 'host was lost'")]
     Revoke(Order),
     /// Make an enrolment token for one more build runner
     #[command(after_help = "Example:\n  stead runners enrol-token")]
     EnrolToken,
+    /// Let nobody in with an enrolment token that was made, for a build runner or an install
+    #[command(after_help = "\
+Example:
+  stead runners revoke-enrol-token tok_01JD… --reason 'sent to the wrong person'")]
+    RevokeEnrolToken {
+        /// The token's id, printed with it (not the token)
+        token: TokenId,
+        /// Why, for the log
+        #[arg(long)]
+        reason: Option<String>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -58,10 +74,16 @@ pub async fn run(verb: Runners, settings: &Settings) -> Result<(), Failure> {
         Runners::Enable(order) => send(&desk, order, "enable", "enabled").await,
         Runners::Drain(order) => send(&desk, order, "drain", "draining").await,
         Runners::Resume(order) => send(&desk, order, "resume", "taking work").await,
+        Runners::Rekey(order) => send(&desk, order, "rekey", "asked for a new key").await,
         Runners::Revoke(order) => send(&desk, order, "revoke", "revoked").await,
         Runners::EnrolToken => {
             let issued = desk.client.build_enrol_token().await?;
             desk.screen.one(&issued, |screen| super::installs::issued(&issued, screen))
+        }
+        Runners::RevokeEnrolToken { token, reason } => {
+            let done = desk.client.revoke_enrol_token(token, &Because { reason }).await?;
+            let already = if done.changed { "lets" } else { "let already" };
+            desk.screen.one(&done, |_| format!("{token} {already} nobody in.\n"))
         }
     }
 }

@@ -2,7 +2,7 @@
 use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use domain::ids::TokenId;
+use domain::ids::{PrincipalId, TokenId};
 use schemas::control::{
     Listing,
     tokens::{CreateToken, Role, TokenCreated},
@@ -30,6 +30,21 @@ Examples:
         /// The token's id (not the token)
         token: TokenId,
     },
+    /// Let a principal do more, with the tokens that it has
+    #[command(after_help = "Example:\n  stead tokens grant prn_01JD… --role auditor")]
+    Grant(Change),
+    /// Let a principal do less, at once
+    #[command(after_help = "Example:\n  stead tokens take-back prn_01JD… --role approver")]
+    TakeBack(Change),
+}
+
+#[derive(Debug, Args)]
+pub struct Change {
+    /// The principal's id: `stead tokens list` has it
+    principal: PrincipalId,
+    /// Which role
+    #[arg(long, value_enum)]
+    role: Named,
 }
 
 #[derive(Debug, Args)]
@@ -58,6 +73,17 @@ enum Named {
     Viewer,
 }
 
+impl Named {
+    fn word(self) -> &'static str {
+        match self {
+            Named::Owner => "owner",
+            Named::Approver => "approver",
+            Named::Auditor => "auditor",
+            Named::Viewer => "viewer",
+        }
+    }
+}
+
 impl From<Named> for Role {
     fn from(named: Named) -> Self {
         match named {
@@ -78,6 +104,16 @@ pub async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure> {
             let done = desk.client.revoke_token(token).await?;
             let already = if done.changed { "is" } else { "was already" };
             desk.screen.one(&done, |_| format!("{token} {already} revoked.\n"))
+        }
+        Tokens::Grant(Change { principal, role }) => {
+            let done = desk.client.grant_role(principal, role.word()).await?;
+            let already = if done.changed { "has" } else { "had already" };
+            desk.screen.one(&done, |_| format!("{principal} {already} the role {}.\n", role.word()))
+        }
+        Tokens::TakeBack(Change { principal, role }) => {
+            let done = desk.client.revoke_role(principal, role.word()).await?;
+            let already = if done.changed { "has no more" } else { "did not have" };
+            desk.screen.one(&done, |_| format!("{principal} {already} the role {}.\n", role.word()))
         }
     }
 }
@@ -148,7 +184,7 @@ async fn list(desk: &Desk) -> Result<(), Failure> {
 }
 
 /// `90m`, `12h`, `30d` as seconds.
-fn seconds(text: &str) -> Result<u64, String> {
+pub fn seconds(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is no time: expected a number and s, m, h or d, as in 30d");
     let unit = match text.chars().last().ok_or_else(wrong)? {
         's' => 1,

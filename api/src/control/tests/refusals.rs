@@ -1,14 +1,17 @@
 //! What is refused, with which word, and that it changes nothing.
 use std::{io::Read as _, time::Duration};
 
+use domain::ids::{PrincipalId, TokenId};
+use ed25519_dalek::SigningKey;
 use futures::StreamExt as _;
 use schemas::control::{
-    Listing,
+    Because, Listing,
     audit::ChangesQuery,
     installs::UpdateInstall,
     tokens::{CreateToken, Role},
 };
 use serde_json::{Value, json};
+use ulid::Ulid;
 
 use super::{bundle, client, new_install, owner, refused, somebody, with_install};
 use crate::{
@@ -81,6 +84,62 @@ async fn the_last_token_of_an_owner_is_not_revoked() {
     let left = if first.whoami().await.is_ok() { &first } else { &second };
     let active = list(left).await.into_iter().filter(|token| token.state == "active");
     assert_eq!(active.count(), 1);
+}
+
+#[tokio::test]
+async fn a_role_is_taken_back_at_once_and_the_last_owner_stays_one() {
+    let started = Started::new().await;
+    let first = owner(&started);
+    let me = first.whoami().await.unwrap().principal;
+    let ask = CreateToken { role: Role::Approver, expires_in_s: None };
+    let made = first.create_token(&ask).await.unwrap();
+    let other = client(&started, &made.token.unwrap());
+    assert!(first.grant_role(made.principal, "auditor").await.unwrap().changed);
+    assert!(!first.grant_role(made.principal, "auditor").await.unwrap().changed);
+    other.checkpoint().await.unwrap();
+    assert!(first.revoke_role(made.principal, "auditor").await.unwrap().changed);
+    assert!(!first.revoke_role(made.principal, "auditor").await.unwrap().changed);
+    assert_eq!(refused(other.checkpoint().await), (403, "forbidden".into()));
+    assert_eq!(other.whoami().await.unwrap().roles, ["approver"]);
+    // Nobody gives a role to themselves, nor to somebody who is not known.
+    assert_eq!(refused(other.grant_role(made.principal, "owner").await).0, 403);
+    assert_eq!(refused(first.grant_role(PrincipalId(Ulid::new()), "owner").await).0, 404);
+    assert!(matches!(refused(first.grant_role(me, "king").await).0, 400 | 404));
+    // The last owner stays one; of two who take it from each other at once, one does.
+    assert_eq!(refused(first.revoke_role(me, "owner").await), (409, "refused".into()));
+    first.grant_role(made.principal, "owner").await.unwrap();
+    let both =
+        tokio::join!(first.revoke_role(made.principal, "owner"), other.revoke_role(me, "owner"));
+    assert_eq!([both.0, both.1].into_iter().filter(|said| said.is_err()).count(), 1);
+}
+
+#[tokio::test]
+async fn an_enrolment_token_that_was_taken_back_lets_nobody_in() {
+    let (started, owner, made) = with_install().await;
+    let enrolment = made.enrolment.unwrap();
+    let why = Because { reason: Some("sent to the wrong person".into()) };
+    assert!(owner.revoke_enrol_token(enrolment.id, &why).await.unwrap().changed);
+    assert!(!owner.revoke_enrol_token(enrolment.id, &why).await.unwrap().changed);
+    let body = json!({"token": enrolment.token, "mode": "install", "version": "1.0.0",
+        "identity_key": hex::encode(SigningKey::from_bytes(&[7; 32]).verifying_key().as_bytes()),
+        "sealing_key": "11".repeat(32), "host": {"os": "linux", "arch": "x86_64"}});
+    let enrol = async |body: &Value| {
+        let url = started.runner("/runner/v1/enrol");
+        let answer = started.http.post(url).json(body).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let (status, problem) = enrol(&body).await;
+    assert_eq!((status, &problem["code"]), (401, &json!("token_revoked")));
+    let none = TokenId(Ulid::new());
+    assert_eq!(refused(owner.revoke_enrol_token(none, &why).await).0, 404);
+    // One that was used is not taken back: the runner is.
+    let another = owner.enrol_token("acme").await.unwrap().enrolment.unwrap();
+    let mut body = body;
+    body["token"] = json!(another.token);
+    let (status, enrolled) = enrol(&body).await;
+    assert_eq!(status, 200, "{enrolled}");
+    let said = owner.revoke_enrol_token(another.id, &why).await.unwrap_err().to_string();
+    assert!(said.contains("stead runners revoke rnr_"), "{said}");
 }
 
 #[tokio::test]

@@ -78,10 +78,12 @@ pub fn issued(issued: &EnrolmentIssued, screen: &Screen) -> String {
 pub fn enrolment(enrolment: &Enrolment, screen: &Screen) -> String {
     format!(
         "\nThe customer runs this once, before {}:\n\n  {}\n\n\
-         The token works for one runner and is shown only now. Server key: {}\n",
+         The token works for one runner and is shown only now. Server key: {}\n\
+         To take it back: stead runners revoke-enrol-token {}\n",
         moment(&enrolment.expires_at),
         screen.paint(Tone::Strong, &enrolment.command),
-        enrolment.server_key
+        enrolment.server_key,
+        enrolment.id
     )
 }
 

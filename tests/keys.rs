@@ -1,0 +1,170 @@
+//! Keys are replaced while everything runs: the server's by its operator, a runner's by itself.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::Value;
+use tests::{Runner, Server, Stranger, finish, notes_files, program, until, until_some};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// A server on which an app of the plugin `files` is published, and an install of it.
+fn installed(name: &str) -> (Server, String) {
+    let server = Server::up();
+    let plugin = format!("files={}", program("stead-plugin-files").display());
+    let app = notes_files(server.dir());
+    server.ask(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
+    let created = server.ask(&["installs", "create", "notes-files", name, "--input", "company=A"]);
+    let token = created["enrolment"]["token"].as_str().unwrap().to_string();
+    (server, token)
+}
+
+/// A directory with the vendor's plugin in it, as the customer puts it there.
+fn plugins(server: &Server) -> String {
+    let plugins = server.dir().join("plugins");
+    fs::create_dir_all(&plugins).unwrap();
+    fs::copy(program("stead-plugin-files"), plugins.join("stead-plugin-files")).unwrap();
+    plugins.to_str().unwrap().to_string()
+}
+
+fn runner(server: &Server, name: &str, token: &str) -> Runner {
+    Runner::start_with(server, name, token, &["--plugin-dir", &plugins(server)])
+}
+
+/// Wait for a plan that nobody has said yes to.
+fn plan_that_waits(server: &Server, install: &str) {
+    until("a plan that waits", SOON, || {
+        let run = server.stead().args(["runs", "show", install]).output().unwrap();
+        String::from_utf8_lossy(&run.stdout).contains("waiting_for_approval")
+    });
+}
+
+fn approve(server: &Server, install: &str) {
+    server.ask(&["runs", "approve", install, "--all", "--reason", "the test says so"]);
+}
+
+/// `stead keys …` on the server's data directory.
+fn keys(server: &Server, args: &[&str]) -> Value {
+    let data = server.data();
+    server.ask(&[&["keys"], args, &["--data", data.to_str().unwrap()]].concat())
+}
+
+/// Wait until the server signs its list with the key of this fingerprint.
+fn until_signed_by(server: &Server, fingerprint: &str) {
+    until("the server to take the key", SOON, || {
+        let url = format!("{}/.well-known/stead-keys", server.runner());
+        let list: Value = serde_json::from_str(&tests::call("GET", &url, &[], b"").body).unwrap();
+        let named = fingerprint.trim_start_matches("sha256:");
+        list["signatures"][0]["keyid"] == named
+    });
+}
+
+/// The key that signs manifests.
+fn manifest_key(server: &Server) -> Value {
+    let all = keys(server, &["list"]);
+    let signs = |key: &&Value| key["use"] == "manifests" && key.get("not_after").is_none();
+    all.as_array().unwrap().iter().find(signs).unwrap().clone()
+}
+
+#[test]
+fn every_key_of_the_server_is_replaced_while_a_runner_works_and_one_that_is_over_is_refused() {
+    // given a runner that waits for a word on its first plan, and a checkpoint that was kept
+    let (server, token) = installed("acme");
+    let runner = runner(&server, "acme", &token);
+    plan_that_waits(&server, "acme");
+    let kept = server.dir().join("kept-checkpoint.txt");
+    let checkpoint = server.ask(&["audit", "checkpoint"]);
+    fs::write(&kept, checkpoint["note"].as_str().unwrap()).unwrap();
+    let signs = server.data().join("keys/manifests.key");
+    let (first, stolen) = (manifest_key(&server), fs::read(&signs).unwrap());
+
+    // when each key is replaced, and the manifest key at once
+    keys(&server, &["rotate", "--use", "tokens"]);
+    keys(&server, &["rotate", "--use", "checkpoints", "--overlap", "12h"]);
+    let rotated = keys(&server, &["rotate", "--use", "manifests", "--at-once"]);
+    assert_eq!(rotated.as_array().unwrap().len(), 2, "{rotated:#}");
+    let second = manifest_key(&server);
+    assert_ne!(first["key"], second["key"]);
+    until_signed_by(&server, second["fingerprint"].as_str().unwrap());
+
+    // then the runner goes on with what is signed by the new ones
+    approve(&server, "acme");
+    until("the sandbox to be there", SOON, || {
+        let install = server.ask(&["installs", "show", "acme"]);
+        install["sandbox"]["state"] == "deployed"
+    });
+    let refused = server.ask(&["audit", "events", "--type", "runner.refused"]);
+    assert_eq!(refused.as_array().unwrap().len(), 0, "{refused:#}");
+    let believed = fs::read_to_string(runner.data().join("server-keys.json")).unwrap();
+    assert!(believed.contains(second["key"].as_str().unwrap()), "{believed}");
+    // and the log is still the one of the checkpoint that the former key signed
+    let verified = server.ask(&["audit", "verify", "--against", kept.to_str().unwrap()]);
+    assert_eq!(verified["unchanged_since"], checkpoint["size"], "{verified:#}");
+
+    // when whoever has the key whose time is over signs with it
+    plan_that_waits(&server, "acme");
+    fs::write(&signs, stolen).unwrap();
+    until_signed_by(&server, first["fingerprint"].as_str().unwrap());
+    approve(&server, "acme");
+    // then nothing of it is done
+    let refusal = until_some("the refusal", SOON, || {
+        let events = server.ask(&["audit", "events", "--type", "runner.refused"]);
+        events.as_array().unwrap().first().cloned()
+    });
+    assert_eq!(refusal["payload"]["rule"], "manifest_signature", "{refusal:#}");
+}
+
+/// How often the runner of this server has taken a new key.
+fn rekeyed(server: &Server) -> usize {
+    server.ask(&["audit", "events", "--type", "runner.rekeyed"]).as_array().unwrap().len()
+}
+
+#[test]
+fn a_runner_takes_a_new_key_when_it_is_told_to_and_when_its_own_is_old_also_if_the_answer_is_lost()
+{
+    // given a runner between which and the server every answer to a rekey is lost
+    let (server, token) = installed("acme");
+    let lost = Arc::new(AtomicBool::new(true));
+    let loses = Arc::clone(&lost);
+    let stranger = Stranger::before(server.runner(), move |call| {
+        let answer = call.path.ends_with("/rekey") && loses.load(Ordering::Relaxed);
+        answer.then(|| b"<html>Please log in</html>".to_vec())
+    });
+    let plugins = plugins(&server);
+    let more = ["--plugin-dir", plugins.as_str()];
+    let mut runner = Runner::start_through(&server, stranger.url(), "acme", &token, &more);
+    plan_that_waits(&server, "acme");
+    let id = server.ask(&["installs", "show", "acme"])["runner"].as_str().unwrap().to_string();
+    let identity = runner.data().join("keys/identity");
+    let first = fs::read_to_string(&identity).unwrap();
+    // when it is told to take a new key, and is killed before it hears that the server knows it
+    let said = server.ask(&["runners", "rekey", &id, "--reason", "audit"]);
+    assert_eq!(said["changed"], true, "{said}");
+    until("the new key", SOON, || rekeyed(&server) == 1);
+    runner.kill();
+    assert_eq!(fs::read_to_string(&identity).unwrap(), first);
+    lost.store(false, Ordering::Relaxed);
+    runner.restart();
+    // then its next life has the new key, and goes on
+    approve(&server, "acme");
+    let run = finish(&server, "acme");
+    assert_eq!(run["state"], "succeeded", "{run:#}");
+    let second = fs::read_to_string(&identity).unwrap();
+    assert_ne!(first, second);
+    assert!(!runner.data().join("keys/identity.next").exists());
+    assert_eq!(rekeyed(&server), 1);
+    let journal = tests::stdout_of(&mut runner.local(&["journal"]));
+    assert!(journal.contains("rekeyed"), "{journal}");
+    // and when that one is old, it is replaced without a word from anybody
+    runner.kill();
+    let (key, _) = second.trim().split_once(' ').unwrap();
+    fs::write(&identity, format!("{key} 1700000000")).unwrap();
+    runner.restart();
+    until("another key", SOON, || rekeyed(&server) == 2);
+}
