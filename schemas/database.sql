@@ -120,7 +120,8 @@ CREATE TABLE stead.runner_session (
     boot_id text NOT NULL,
     journal_id text NOT NULL,
     opened_at timestamp with time zone NOT NULL,
-    former_journal_id text
+    former_journal_id text,
+    openings text[] NOT NULL
 )
 WITH (fillfactor='70');
 CREATE TABLE stead.view_apps (

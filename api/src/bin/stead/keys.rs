@@ -22,12 +22,12 @@ pub enum Keys {
     #[command(after_help = "\
 The key that is replaced is believed for a while yet, so that nobody notices: runners that call in that time learn \
 the new one. Run it as the server's user; a server that runs takes the new key within seconds. Where several servers \
-work on one database, their `keys` directories must be the same: copy it to the others at once.
+work on one database, their `keys` directories must be the same: put one into all of them.
 
 Examples:
   stead keys rotate --use manifests
   stead keys rotate --use tokens --overlap 1d
-  stead keys rotate --use manifests --at-once      somebody else may have the key: nobody believes it any more")]
+  stead keys rotate --use manifests --at-once      somebody else may have the key")]
     Rotate(Rotate),
 }
 

@@ -85,7 +85,8 @@ async fn a_runner_that_wakes_up_too_late_changes_nothing() {
         assert_eq!(refused["job_state"], "running");
     }
     chunk(&world, &zombie, job, &former).await.refused(412, "fenced_out");
-    assert_eq!(world.story(job).await, before);
+    // Its result is kept beside the story, which goes on with the other one.
+    assert_eq!(world.story(job).await, [before, vec!["late_result_reported".into()]].concat());
     chunk(&world, &other, job, &current).await.ok();
 }
 
@@ -104,9 +105,9 @@ async fn a_late_result_flips_no_outcome() {
     let before = world.story(job).await;
     // when its runner comes back with another result
     let late = world.report(&agent, job, &named, 2, finished("succeeded")).await;
-    // then that changes nothing
+    // then that is kept and changes nothing
     assert_eq!(late.refused(412, "fenced_out")["job_state"], "failed");
-    assert_eq!(world.story(job).await, before);
+    assert_eq!(world.story(job).await, [before, vec!["late_result_reported".into()]].concat());
 }
 
 /// A cancel that may come too late.
