@@ -34,7 +34,7 @@ pub async fn forged(
         Box::pin(unit.tell::<aggregate::Runner>(id, suspect))
     });
     if let Err(problem) = told.await {
-        // The refusal is what counts, and the next one is said again.
+        // The refusal is what counts. A runner that goes on is said again after a while.
         tracing::warn!(runner.id = %id, reason = %problem.detail, "That is not in the log: {}", problem.detail);
     }
     Err(refused)
