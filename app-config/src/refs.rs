@@ -91,6 +91,13 @@ impl Reads {
     fn take(&mut self, path: &Path, insists: bool) {
         let parts: Vec<&str> = path.iter().map(String::as_str).collect();
         match parts.as_slice() {
+            // The whole of it, or whatever is there.
+            [] | [ANY, ..] => {
+                self.all_components = true;
+                self.all_inputs = true;
+                self.sandbox.insert(ANY.to_string());
+                self.stack.insert(ANY.to_string());
+            }
             ["components"] | ["components", ANY, ..] => self.all_components = true,
             ["components", name, rest @ ..] => {
                 if insists {

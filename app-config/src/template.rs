@@ -10,21 +10,32 @@ use serde_json::Value as Json;
 use crate::text::{Origin, Text};
 
 mod ast;
+mod budget;
+mod builtin;
 mod call;
 mod compare;
 mod escape;
 mod eval;
+mod explain;
 mod format;
 mod functions;
+mod json;
 mod lex;
+mod literal;
+mod operand;
 mod parse;
+mod pipeline;
 mod printf;
+mod quote;
 pub mod reads;
+mod real;
 mod sprig;
 mod token;
 mod value;
+mod verbs;
 
 use self::ast::Parsed;
+pub use self::explain::Variable;
 
 /// Whether the template itself is wrong, or the state it met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,17 +82,68 @@ pub(crate) struct Fault {
     pub at: usize,
     pub message: String,
     pub variable: Option<String>,
+    /// Where what has no end was opened.
+    pub opened: Option<usize>,
 }
 
 impl Fault {
     pub fn parse(at: usize, message: impl Into<String>) -> Self {
-        Fault { class: ErrorClass::Parse, at, message: message.into(), variable: None }
+        Fault::new(ErrorClass::Parse, at, message)
+    }
+
+    pub fn exec(at: usize, message: impl Into<String>) -> Self {
+        Fault::new(ErrorClass::Exec, at, message)
+    }
+
+    fn new(class: ErrorClass, at: usize, message: impl Into<String>) -> Self {
+        Fault { class, at, message: message.into(), variable: None, opened: None }
+    }
+}
+
+/// What one rendering may cost. What is more is an error, whatever the machine is.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Nodes, calls, and copied or compared bytes by the dozen.
+    pub steps: u64,
+    /// The largest text that is made, in bytes.
+    pub bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { steps: 1_000_000, bytes: 8 << 20 }
     }
 }
 
 /// Whether a text is a template at all.
 pub fn is_template(text: &str) -> bool {
     text.contains("{{") && (text.contains(".nuon") || text.contains(".stead"))
+}
+
+/// A state, prepared once for many templates. None of them changes it for the next.
+pub struct State<'j> {
+    json: &'j Json,
+    data: value::Value,
+    named_twice: value::Value,
+}
+
+impl<'j> State<'j> {
+    /// Of an object with the key `nuon` or `stead`; what one holds is also found under the other.
+    pub fn new(json: &'j Json) -> Self {
+        let data = value::from_json(json);
+        State { json, named_twice: value::named_twice(&data), data }
+    }
+
+    /// A template that prints everything prints it once, so that only one that knows the other name
+    /// is given it.
+    fn data(&self, template: &Template) -> value::Value {
+        let twice = template.source.contains(".stead") || self.json.get("nuon").is_none();
+        if template.parsed.changes {
+            let fresh = value::from_json(self.json);
+            return if twice { value::named_twice(&fresh) } else { fresh };
+        }
+        if twice { &self.named_twice } else { &self.data }.clone()
+    }
 }
 
 /// A parsed template.
@@ -109,9 +171,20 @@ impl Template {
     /// # Errors
     /// When a key is missing, a value has another type than is needed, or a limit is met.
     pub fn render(&self, state: &Json) -> Result<String, TemplateError> {
-        let data = value::state(state);
-        eval::run(&self.parsed, &self.source, data)
-            .map_err(|fault| located(&self.source, &self.origin, fault))
+        self.render_within(&State::new(state), Limits::default()).0
+    }
+
+    /// Renders it over a prepared state; with the text come the steps it took.
+    ///
+    /// # Errors
+    /// As [`Template::render`].
+    pub fn render_within(
+        &self,
+        state: &State<'_>,
+        limits: Limits,
+    ) -> (Result<String, TemplateError>, u64) {
+        let (result, steps) = eval::run(&self.parsed, &self.source, state.data(self), limits);
+        (result.map_err(|fault| located(&self.source, &self.origin, fault)), steps)
     }
 
     pub(crate) fn parsed(&self) -> &Parsed {
@@ -168,7 +241,18 @@ pub fn render_tree(tree: &Json, state: &Json, origin: &Origin) -> Result<Json, T
 }
 
 fn located(text: &str, origin: &Origin, fault: Fault) -> TemplateError {
-    let mut at = fault.at.min(text.len());
+    let (line, column) = place_of(text, origin, fault.at);
+    let mut message = fault.message;
+    if let Some(opened) = fault.opened {
+        let (line, column) = place_of(text, origin, opened);
+        message.push_str(&format!("; it begins at {line}:{column}"));
+    }
+    let origin = origin.clone();
+    TemplateError { class: fault.class, message, origin, line, column, variable: fault.variable }
+}
+
+fn place_of(text: &str, origin: &Origin, at: usize) -> (u32, u32) {
+    let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
         at -= 1;
     }
@@ -176,14 +260,7 @@ fn located(text: &str, origin: &Origin, fault: Fault) -> TemplateError {
     let lines = before.matches('\n').count() as u32;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() as u32;
     let first = if lines == 0 { origin.column.max(1) } else { 1 };
-    TemplateError {
-        class: fault.class,
-        message: fault.message,
-        origin: origin.clone(),
-        line: origin.line.max(1) + lines,
-        column: first + column,
-        variable: fault.variable,
-    }
+    (origin.line.max(1) + lines, first + column)
 }
 
 #[cfg(test)]

@@ -1,12 +1,16 @@
 //! Every template of real app directories, against what Go's own engine made of it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
 use app_config::{
-    Origin, Tree,
+    Origin,
     template::{ErrorClass, Template},
 };
 use serde_json::Value;
 
+#[path = "support/cases.rs"]
+mod cases;
 mod support;
+
+use cases::text_of;
 
 #[test]
 fn small_templates_give_exactly_what_go_gives() {
@@ -46,8 +50,8 @@ fn every_real_template_gives_what_go_gives() {
             // Over a state that holds nothing the class of the error is known, not its words.
             let found = match outcome(&text, &serde_json::json!({"nuon": {}})) {
                 Ok(_) => "ok",
-                Err(ErrorClass::Parse) => "parse",
-                Err(ErrorClass::Exec) => "exec",
+                Err((ErrorClass::Parse, _)) => "parse",
+                Err((ErrorClass::Exec, _)) => "exec",
             };
             if found == case["empty_state"].as_str().unwrap() {
                 empty += 1;
@@ -60,42 +64,30 @@ fn every_real_template_gives_what_go_gives() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn outcome(template: &str, state: &Value) -> Result<String, ErrorClass> {
-    let template = Template::parse(template, &Origin::default()).map_err(|error| error.class)?;
-    template.render(state).map_err(|error| error.class)
+type Outcome = Result<String, (ErrorClass, String)>;
+
+/// Of an error its place as Go says it: of a parse error the line, of others also the byte in it.
+fn outcome(template: &str, state: &Value) -> Outcome {
+    let parsed = Template::parse(template, &Origin::default());
+    parsed.and_then(|parsed| parsed.render(state)).map_err(|error| {
+        let line = template.split('\n').nth(error.line as usize - 1).unwrap();
+        let before: String = line.chars().take(error.column as usize - 1).collect();
+        let place = match error.class {
+            ErrorClass::Parse => format!("{}", error.line),
+            ErrorClass::Exec => format!("{}:{}", error.line, before.len()),
+        };
+        (error.class, place)
+    })
 }
 
-fn expected(case: &Value) -> Result<String, ErrorClass> {
+fn expected(case: &Value) -> Outcome {
     if let Some(error) = case["text_error"].as_str() {
-        return Err(if error.starts_with("parse") { ErrorClass::Parse } else { ErrorClass::Exec });
+        let parse = error.starts_with("parse");
+        let class = if parse { ErrorClass::Parse } else { ErrorClass::Exec };
+        let place = error.split("template: input:").nth(1).unwrap();
+        let numbers = place.split(':').take(if parse { 1 } else { 2 });
+        return Err((class, numbers.collect::<Vec<_>>().join(":")));
     }
     // A case that is empty or prints nothing has no text.
     Ok(case["text"].as_str().unwrap_or("<no value>").to_string())
-}
-
-/// The template of a case: a whole file, or a string at a path inside a TOML file.
-fn text_of(tree: &Tree, case: &Value) -> String {
-    let file = tree.text(case["file"].as_str().unwrap()).unwrap();
-    let Some(key) = case["key"].as_str().filter(|key| !key.is_empty()) else {
-        return file.to_string();
-    };
-    let document: toml::Value = toml::from_str(file).unwrap();
-    find(&document, key).unwrap_or_else(|| panic!("{key} in {}", case["file"])).to_string()
-}
-
-/// Keys may hold dots themselves, so every way to cut the path is tried.
-fn find<'v>(value: &'v toml::Value, path: &str) -> Option<&'v str> {
-    if path.is_empty() {
-        return value.as_str();
-    }
-    let cuts = path.match_indices('.').map(|(at, _)| at).chain([path.len()]);
-    cuts.into_iter().find_map(|cut| {
-        let (head, rest) = (&path[..cut], path[cut..].trim_start_matches('.'));
-        let inner = match value {
-            toml::Value::Table(table) => table.get(head)?,
-            toml::Value::Array(items) => items.get(head.parse::<usize>().ok()?)?,
-            _ => return None,
-        };
-        find(inner, rest)
-    })
 }

@@ -67,7 +67,7 @@ fn each_refusal_names_the_place() {
         (a, vars("{{ .nuon.components.zz.outputs.y }}"), "unknown_component", (6, 26), "reads the component `zz`"),
         (a, vars("{{ .nuon.inputs.inputs.zz }}"), "unknown_input", (6, 29), "reads the input `zz`"),
         (a, vars("{{ nope .nuon.x }}"), "template", (6, 9), "there is no function \"nope\""),
-        (a, vars("{{ if .nuon.x }}"), "template", (6, 6), "has no `end`"),
+        (a, vars("{{ if .nuon.x }}"), "template", (6, 22), "has no `end`"),
         (a, format!("{COMPONENT}[[var_file]]\ncontents = \"./no.tfvars\""), "missing_file", (6, 13), "components/no.tfvars"),
         (a, format!("{COMPONENT}[[var_file]]\ncontents = \"../../x\""), "path_escape", (6, 13), "leaves the app directory"),
         (a, format!("{COMPONENT}[[var_file]]\ncontents = \"https://x/y\""), "remote_content", (6, 13), "not fetched"),

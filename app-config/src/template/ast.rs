@@ -1,11 +1,15 @@
 //! The shape of a parsed template.
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::functions::Function;
 
 /// A parsed text and the templates it defines.
 #[derive(Debug, Clone, Default)]
 pub struct Parsed {
     pub body: Vec<Node>,
     pub defines: BTreeMap<String, Vec<Node>>,
+    /// Whether it may change a map in place.
+    pub changes: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -33,12 +37,14 @@ pub enum Node {
         pipe: Option<Pipe>,
         at: usize,
     },
+    Break,
+    Continue,
 }
 
 #[derive(Debug, Clone)]
 pub struct Pipe {
     /// Variables that it sets, with their `$`; two only in `range`.
-    pub sets: Vec<String>,
+    pub sets: Vec<Arc<str>>,
     /// `=` rather than `:=`.
     pub assigns: bool,
     pub commands: Vec<Command>,
@@ -49,15 +55,17 @@ pub struct Pipe {
 #[derive(Debug, Clone)]
 pub struct Command {
     pub operands: Vec<Operand>,
-    pub at: usize,
 }
 
-/// One operand: a base and the fields read from it. `at..end` is how it is written.
+/// One operand: a base and the fields read from it. `start..end` is how it is written.
 #[derive(Debug, Clone)]
 pub struct Operand {
     pub base: Base,
-    pub fields: Vec<String>,
+    pub fields: Vec<Arc<str>>,
+    /// Where errors are said to be. Go points at the first field that follows something.
     pub at: usize,
+    /// Where the base is.
+    pub start: usize,
     pub end: usize,
 }
 
@@ -65,12 +73,21 @@ pub struct Operand {
 pub enum Base {
     Dot,
     /// With its `$`; the root is `$`.
-    Variable(String),
-    Function(String),
-    Text(String),
-    Int(i64),
-    Float(f64),
+    Variable(Arc<str>),
+    Function(&'static Function),
+    Text(Arc<str>),
+    Number(Number),
     Bool(bool),
     Nil,
     Paren(Box<Pipe>),
+}
+
+/// A literal number is whatever the place it stands in needs, if it can be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Number {
+    /// None when it has a fraction or is too large.
+    pub int: Option<i64>,
+    pub float: f64,
+    /// Written as a float, which it is where anything may stand.
+    pub is_float: bool,
 }

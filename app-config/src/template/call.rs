@@ -1,88 +1,142 @@
-//! Calling a function: evaluates its arguments, watches what they cost, names it in errors.
-use super::{Fault, ast::Operand, eval::Run, functions, value::Value};
+//! Calling a function: counts its arguments, gives each the type that is asked for, and pays.
+use std::sync::Arc;
 
-/// The largest text a function may make.
-const LARGEST_BYTES: usize = 8 << 20;
-/// How deep values that a template builds may nest.
-const DEEPEST: usize = 64;
+use super::{
+    Fault,
+    ast::{Base, Number, Operand},
+    eval::Run,
+    functions::{Does, Function, Kind},
+    value::{Map, Value},
+};
 
-pub fn call<'t>(
-    run: &mut Run<'t>,
-    name: &str,
-    function: &'t Operand,
-    operands: &'t [Operand],
-    piped: Option<Value>,
-    dot: &Value,
-) -> Result<Value, Fault> {
-    let at = function.at;
-    if name == "and" || name == "or" {
-        return either(run, name, at, operands, piped, dot);
-    }
-    let mut arguments = Vec::with_capacity(operands.len() + 1);
-    for operand in operands {
-        arguments.push(run.operand(operand, dot)?);
-    }
-    arguments.extend(piped);
-    run.spend(1, at)?;
-    if functions::copies(name) {
+impl<'t> Run<'t> {
+    pub fn call(
+        &mut self,
+        function: &'static Function,
+        at: usize,
+        operands: &'t [Operand],
+        piped: Option<Value>,
+        dot: &Value,
+    ) -> Result<Value, Fault> {
+        self.budget.spend(1, at)?;
+        self.count(function, operands.len() + usize::from(piped.is_some()))?;
+        if let Does::Choose { on } = function.does {
+            return self.choose(on, operands, piped, dot);
+        }
+        let mut arguments = Vec::with_capacity(operands.len() + 1);
+        for (index, operand) in operands.iter().enumerate() {
+            arguments.push(self.argument(function.takes(index), operand, dot)?);
+        }
+        if let Some(piped) = piped {
+            arguments.push(self.fitting(function.takes(operands.len()), piped)?);
+        }
         for argument in &arguments {
-            measure(run, argument, 0, at)?;
+            match argument {
+                Value::Text(text) => self.budget.text(text.len(), at)?,
+                Value::List(_) | Value::Map(_) if function.walks => {
+                    self.budget.walk(argument, at)?;
+                }
+                Value::List(_) | Value::Map(_) | Value::Nil | Value::Null => {}
+                Value::Bool(_) | Value::Int(_) | Value::Int64(_) => {}
+                Value::Byte(_) | Value::Float(_) => {}
+            }
         }
+        let Does::Call(body) = function.does else { return Ok(Value::Nil) };
+        let result = body(&arguments, self.budget.bytes);
+        let why = match result {
+            Ok(Value::Text(text)) if text.len() > self.budget.bytes => {
+                format!("the text is larger than {} bytes", self.budget.bytes)
+            }
+            Ok(result) => return Ok(result),
+            Err(why) => why,
+        };
+        self.here = at;
+        let mut fault = self.wrong(format!("`{}`: {why}", function.name));
+        let read = operands.iter().find(|operand| !operand.fields.is_empty());
+        fault.variable = read.map(|operand| self.written(operand));
+        Err(fault)
     }
-    let read = operands.iter().find(|operand| !operand.fields.is_empty());
-    let variable = read.map(|operand| run.written(operand));
-    let result = functions::apply(name, &arguments)
-        .map_err(|why| run.fault(at, format!("`{name}`: {why}"), variable.clone()))?;
-    match &result {
-        Value::Text(text) if text.len() > LARGEST_BYTES => {
-            let message = format!("`{name}`: the text is larger than {LARGEST_BYTES} bytes");
-            Err(run.fault(at, message, variable))
-        }
-        Value::Text(_) | Value::Nil | Value::Bool(_) | Value::Int(_) | Value::Float(_) => {
-            Ok(result)
-        }
-        Value::List(_) | Value::Map(_) => Ok(result),
-    }
-}
 
-/// `and` and `or` give back an operand, and do not look at those behind the one that decides.
-fn either<'t>(
-    run: &mut Run<'t>,
-    name: &str,
-    at: usize,
-    operands: &'t [Operand],
-    piped: Option<Value>,
-    dot: &Value,
-) -> Result<Value, Fault> {
-    let decides = name == "or";
-    let mut last = None;
-    for operand in operands {
-        let value = run.operand(operand, dot)?;
-        if value.is_true() == decides {
+    fn count(&self, function: &Function, given: usize) -> Result<(), Fault> {
+        let fixed = function.fixed.len();
+        let wanted = match function.rest {
+            Some(_) if given < fixed => format!("at least {fixed}"),
+            None if given != fixed => format!("{fixed}"),
+            Some(_) | None => return Ok(()),
+        };
+        let name = function.name;
+        Err(self.wrong(format!("`{name}` takes {wanted} arguments, not {given}")))
+    }
+
+    /// `and` and `or` give back an operand, and do not look at those behind the one that decides.
+    fn choose(
+        &mut self,
+        on: bool,
+        operands: &'t [Operand],
+        piped: Option<Value>,
+        dot: &Value,
+    ) -> Result<Value, Fault> {
+        let mut last = Value::Nil;
+        for operand in operands {
+            last = self.argument(Kind::Any, operand, dot)?;
+            if last.is_true() == on {
+                return Ok(last);
+            }
+        }
+        Ok(piped.unwrap_or(last))
+    }
+
+    /// An operand as an argument. A literal has to be what is asked for; it is not converted.
+    fn argument(&mut self, kind: Kind, operand: &'t Operand, dot: &Value) -> Result<Value, Fault> {
+        self.here = operand.at;
+        if operand.fields.is_empty() {
+            match (&operand.base, kind) {
+                (Base::Text(_) | Base::Number(_) | Base::Bool(_), Kind::Any) => {}
+                (Base::Text(text), Kind::Text) => return Ok(Value::Text(Arc::clone(text))),
+                (Base::Bool(flag), Kind::Bool) => return Ok(Value::Bool(*flag)),
+                (Base::Number(Number { int: Some(int), .. }), Kind::Int) => {
+                    return Ok(Value::Int(*int));
+                }
+                (Base::Text(_) | Base::Number(_) | Base::Bool(_), _) => {
+                    let written = self.written(operand);
+                    return Err(self.wrong(format!("{} is needed, not {written}", kind.name())));
+                }
+                (Base::Nil, Kind::Text | Kind::Int | Kind::Bool) => {
+                    return Err(self.wrong(format!("{} is needed, not nil", kind.name())));
+                }
+                (Base::Nil, Kind::Any | Kind::Map) => return self.fitting(kind, Value::Nil),
+                (Base::Dot | Base::Variable(_) | Base::Function(_) | Base::Paren(_), _) => {}
+            }
+        }
+        let value = self.value(operand, dot, false)?;
+        self.fitting(kind, value)
+    }
+
+    /// The value, if it is of the kind that a function takes.
+    fn fitting(&self, kind: Kind, value: Value) -> Result<Value, Fault> {
+        let fits = match (kind, &value) {
+            (Kind::Any, _) => true,
+            // No value is an empty map, which can be read and not written.
+            (Kind::Map, Value::Nil) => return Ok(Value::Nil),
+            (Kind::Map, Value::Map(_)) => true,
+            (Kind::Text, Value::Text(_)) => true,
+            (Kind::Int, Value::Int(_)) => true,
+            (Kind::Bool, Value::Bool(_)) => true,
+            (Kind::Map | Kind::Text | Kind::Int | Kind::Bool, _) => false,
+        };
+        if fits {
             return Ok(value);
         }
-        last = Some(value);
+        let (wanted, found) = (kind.name(), value.type_name());
+        Err(self.wrong(format!("{wanted} is needed, not a {found}")))
     }
-    piped
-        .or(last)
-        .ok_or_else(|| run.fault(at, format!("`{name}` needs at least one argument"), None))
 }
 
-/// Pays for walking a value, and refuses one that nests too deep to be walked.
-fn measure(run: &mut Run<'_>, value: &Value, depth: usize, at: usize) -> Result<(), Fault> {
-    if depth >= DEEPEST {
-        return Err(run.fault(at, format!("values nest deeper than {DEEPEST}"), None));
-    }
+/// The entries of an argument that is a map, or nothing.
+pub fn entries(value: &Value) -> Map {
     match value {
-        Value::Nil | Value::Bool(_) | Value::Int(_) | Value::Float(_) => run.spend(1, at),
-        Value::Text(text) => run.spend(1 + text.len() as u64 / 16, at),
-        Value::List(items) => {
-            run.spend(1, at)?;
-            items.iter().try_for_each(|item| measure(run, item, depth + 1, at))
-        }
-        Value::Map(entries) => {
-            run.spend(1, at)?;
-            entries.borrow().values().try_for_each(|item| measure(run, item, depth + 1, at))
-        }
+        Value::Map(entries) => entries.borrow().clone(),
+        Value::Nil | Value::Null | Value::Bool(_) | Value::Int(_) | Value::Int64(_) => Map::new(),
+        Value::Byte(_) | Value::Float(_) | Value::Text(_) | Value::List(_) => Map::new(),
     }
 }

@@ -1,13 +1,13 @@
 //! Comparing as Go's templates do: like with like, and an error otherwise.
 use std::cmp::Ordering;
 
-use super::{functions::exactly, value::Value};
+use super::{functions::Answer, value::Value};
 
 const INCOMPATIBLE: &str = "values of different types cannot be compared";
 const INCOMPARABLE: &str = "values of this type cannot be compared";
 
 /// Whether the first equals any of the others.
-pub fn eq(arguments: &[Value]) -> Result<Value, String> {
+pub fn eq(arguments: &[Value], _: usize) -> Answer {
     let Some((first, others)) = arguments.split_first() else {
         return Err("it needs two arguments".to_string());
     };
@@ -23,13 +23,14 @@ pub fn eq(arguments: &[Value]) -> Result<Value, String> {
 }
 
 fn equal(a: &Value, b: &Value) -> Result<bool, String> {
+    if let (Some(a), Some(b)) = (a.whole(), b.whole()) {
+        return Ok(a == b);
+    }
     match (a, b) {
         (Value::Bool(a), Value::Bool(b)) => Ok(a == b),
-        (Value::Int(a), Value::Int(b)) => Ok(a == b),
         (Value::Float(a), Value::Float(b)) => Ok(a == b),
         (Value::Text(a), Value::Text(b)) => Ok(a == b),
-        (Value::Nil, Value::Nil) => Ok(true),
-        (Value::Nil, _) | (_, Value::Nil) => Ok(false),
+        (a, b) if a.is_nil() || b.is_nil() => Ok(a.is_nil() && b.is_nil()),
         (Value::List(_) | Value::Map(_), Value::List(_) | Value::Map(_)) => {
             Err(INCOMPARABLE.into())
         }
@@ -37,41 +38,43 @@ fn equal(a: &Value, b: &Value) -> Result<bool, String> {
     }
 }
 
-pub fn ne(arguments: &[Value]) -> Result<Value, String> {
-    let [a, b] = exactly(arguments)?;
-    Ok(Value::Bool(!equal(a, b)?))
+pub fn ne(arguments: &[Value], most: usize) -> Answer {
+    Ok(Value::Bool(!eq(arguments, most)?.is_true()))
 }
 
-pub fn lt(arguments: &[Value]) -> Result<Value, String> {
-    ordered(arguments, Ordering::is_lt)
+pub fn lt(arguments: &[Value], _: usize) -> Answer {
+    ordered(arguments, |order| order == Some(Ordering::Less))
 }
 
-pub fn le(arguments: &[Value]) -> Result<Value, String> {
-    ordered(arguments, Ordering::is_le)
+pub fn le(arguments: &[Value], _: usize) -> Answer {
+    ordered(arguments, |order| matches!(order, Some(Ordering::Less | Ordering::Equal)))
 }
 
-pub fn gt(arguments: &[Value]) -> Result<Value, String> {
-    ordered(arguments, Ordering::is_gt)
+/// Not at most: Go says it so, and of numbers that have no order it makes a difference.
+pub fn gt(arguments: &[Value], _: usize) -> Answer {
+    ordered(arguments, |order| !matches!(order, Some(Ordering::Less | Ordering::Equal)))
 }
 
-pub fn ge(arguments: &[Value]) -> Result<Value, String> {
-    ordered(arguments, Ordering::is_ge)
+pub fn ge(arguments: &[Value], _: usize) -> Answer {
+    ordered(arguments, |order| order != Some(Ordering::Less))
 }
 
-fn ordered(arguments: &[Value], holds: fn(Ordering) -> bool) -> Result<Value, String> {
-    let [a, b] = exactly(arguments)?;
+fn ordered(arguments: &[Value], holds: fn(Option<Ordering>) -> bool) -> Answer {
+    let [a, b] = arguments else { return Err("it needs two arguments".to_string()) };
     let order = match (a, b) {
-        (Value::Int(a), Value::Int(b)) => a.cmp(b),
-        // No JSON number is a NaN.
-        (Value::Float(a), Value::Float(b)) => a.partial_cmp(b).unwrap_or(Ordering::Equal),
-        (Value::Text(a), Value::Text(b)) => a.cmp(b),
-        (
-            Value::Int(_) | Value::Float(_) | Value::Text(_),
-            Value::Int(_) | Value::Float(_) | Value::Text(_),
-        ) => {
-            return Err(INCOMPATIBLE.into());
-        }
-        (_, _) => return Err(INCOMPARABLE.into()),
+        (Value::Float(a), Value::Float(b)) => a.partial_cmp(b),
+        (Value::Text(a), Value::Text(b)) => Some(a.cmp(b)),
+        (a, b) => match (a.whole(), b.whole()) {
+            (Some(a), Some(b)) => Some(a.cmp(&b)),
+            _ if a.has_order() && b.has_order() => return Err(INCOMPATIBLE.into()),
+            _ => return Err(INCOMPARABLE.into()),
+        },
     };
     Ok(Value::Bool(holds(order)))
+}
+
+impl Value {
+    fn has_order(&self) -> bool {
+        self.whole().is_some() || matches!(self, Value::Float(_) | Value::Text(_))
+    }
 }

@@ -1,64 +1,57 @@
-//! Strings and characters as they are written in a template.
-use super::{Fault, token::TokenKind};
+//! Escaping for HTML, JavaScript and URLs, of whatever the arguments print.
+use super::{format, functions::Answer, quote::is_printed, value::Value};
 
-/// The text of a `"…"` literal, without its quotes.
-pub fn interpreted(written: &str, at: usize) -> Result<String, Fault> {
-    let mut text = String::new();
-    let mut rest = written;
-    while let Some(c) = rest.chars().next() {
-        rest = &rest[c.len_utf8()..];
-        if c != '\\' {
-            text.push(c);
-            continue;
+/// What the arguments print together. No value prints as it does outside of functions.
+fn text_of(arguments: &[Value], most: usize) -> String {
+    let shown: Vec<Value> = arguments
+        .iter()
+        .map(|value| if value.is_nil() { Value::text("<no value>") } else { value.clone() })
+        .collect();
+    format::sprint(&shown, most)
+}
+
+pub fn html(arguments: &[Value], most: usize) -> Answer {
+    let mut out = String::new();
+    for c in text_of(arguments, most).chars() {
+        match c {
+            '\0' => out.push('\u{fffd}'),
+            '"' => out.push_str("&#34;"),
+            '\'' => out.push_str("&#39;"),
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            c => out.push(c),
         }
-        let (c, length) =
-            escape(rest).ok_or_else(|| Fault::parse(at, "unknown escape in a string"))?;
-        text.push(c);
-        rest = &rest[length..];
     }
-    Ok(text)
+    Ok(Value::text(out))
 }
 
-/// A `'c'` literal, which is a number.
-pub fn character(rest: &str, at: usize) -> Result<(TokenKind, usize), Fault> {
-    let refuse = || Fault::parse(at, "this character is malformed");
-    let inner = rest.get(1..).ok_or_else(refuse)?;
-    let first = inner.chars().next().ok_or_else(refuse)?;
-    let (c, length) = if first == '\\' {
-        escape(&inner[1..]).map(|(c, length)| (c, length + 1)).ok_or_else(refuse)?
-    } else {
-        (first, first.len_utf8())
-    };
-    if !inner[length..].starts_with('\'') || first == '\'' {
-        return Err(refuse());
+pub fn js(arguments: &[Value], most: usize) -> Answer {
+    let mut out = String::new();
+    for c in text_of(arguments, most).chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '\'' => out.push_str("\\'"),
+            '"' => out.push_str("\\\""),
+            '<' | '>' | '&' | '=' => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c if c < ' ' => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c if c.is_ascii() || is_printed(c) => out.push(c),
+            c => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+        }
     }
-    Ok((TokenKind::Int(i64::from(u32::from(c))), length + 2))
+    Ok(Value::text(out))
 }
 
-/// The character of what follows a backslash, and how much of it was taken.
-fn escape(rest: &str) -> Option<(char, usize)> {
-    let simple = match rest.chars().next()? {
-        'a' => '\u{7}',
-        'b' => '\u{8}',
-        'f' => '\u{c}',
-        'n' => '\n',
-        'r' => '\r',
-        't' => '\t',
-        'v' => '\u{b}',
-        '\\' => '\\',
-        '\'' => '\'',
-        '"' => '"',
-        'x' => return hexadecimal(rest, 2),
-        'u' => return hexadecimal(rest, 4),
-        'U' => return hexadecimal(rest, 8),
-        _ => return None,
-    };
-    Some((simple, 1))
-}
-
-fn hexadecimal(rest: &str, digits: usize) -> Option<(char, usize)> {
-    let code = u32::from_str_radix(rest.get(1..=digits)?, 16).ok()?;
-    // `\xNN` is a byte in Go; above ASCII it would not be text, which nothing here can hold.
-    let fits = digits > 2 || code < 0x80;
-    char::from_u32(code).filter(|_| fits).map(|c| (c, digits + 1))
+pub fn url_query(arguments: &[Value], most: usize) -> Answer {
+    let mut out = String::new();
+    for byte in text_of(arguments, most).bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                out.push(char::from(byte));
+            }
+            b' ' => out.push('+'),
+            byte => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    Ok(Value::text(out))
 }

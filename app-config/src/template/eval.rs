@@ -1,76 +1,119 @@
 //! Rendering: walks the tree with a dot, variables and a budget.
 use super::{
-    ErrorClass, Fault,
-    ast::{Base, Command, Node, Operand, Parsed, Pipe},
-    call, format,
+    Fault, Limits,
+    ast::{Node, Parsed, Pipe},
+    budget::Budget,
+    format,
     value::Value,
 };
 
-/// The largest text that one template may become.
-const LARGEST_BYTES: usize = 8 << 20;
-/// Nodes, calls and copied values that one rendering may cost.
-const BUDGET: u64 = 2_000_000;
-/// How deep templates may call templates.
-const DEEPEST: usize = 50;
+/// How deep blocks, parentheses and templates may stand in one another while rendering.
+const DEEPEST: usize = 250;
 
-pub fn run(parsed: &Parsed, source: &str, data: Value) -> Result<String, Fault> {
-    let vars = vec![("$".to_string(), data.clone())];
-    let mut run = Run { parsed, source, vars, out: String::new(), left: BUDGET, depth: 0 };
-    run.nodes(&parsed.body, &data)?;
-    Ok(run.out)
+/// The text, and the steps it took.
+pub fn run<'t>(
+    parsed: &'t Parsed,
+    source: &'t str,
+    data: Value,
+    limits: Limits,
+) -> (Result<String, Fault>, u64) {
+    let vars = vec![("$", data.clone())];
+    let budget = Budget::new(limits);
+    let out = String::with_capacity(source.len());
+    let mut run = Run { parsed, source, vars, out, budget, depth: 0, here: 0 };
+    let result = run.nodes(&parsed.body, &data).map(|_| ());
+    (result.map(|()| std::mem::take(&mut run.out)), run.budget.steps)
 }
 
 pub struct Run<'t> {
     parsed: &'t Parsed,
     source: &'t str,
-    vars: Vec<(String, Value)>,
+    vars: Vec<(&'t str, Value)>,
     out: String,
-    left: u64,
+    pub budget: Budget,
     depth: usize,
+    /// What is looked at: where an error is said to be.
+    pub here: usize,
+}
+
+/// What a node means for those behind it.
+#[derive(Clone, Copy, PartialEq)]
+enum Flow {
+    On,
+    Break,
+    Continue,
 }
 
 impl<'t> Run<'t> {
-    fn nodes(&mut self, nodes: &'t [Node], dot: &Value) -> Result<(), Fault> {
+    fn nodes(&mut self, nodes: &'t [Node], dot: &Value) -> Result<Flow, Fault> {
         for node in nodes {
-            self.node(node, dot)?;
+            let flow = self.node(node, dot)?;
+            if flow != Flow::On {
+                return Ok(flow);
+            }
+        }
+        Ok(Flow::On)
+    }
+
+    fn node(&mut self, node: &'t Node, dot: &Value) -> Result<Flow, Fault> {
+        match node {
+            Node::Text(text) => self.print(text)?,
+            Node::Output(pipe) => {
+                let value = self.pipe(pipe, dot)?;
+                if pipe.sets.is_empty() {
+                    self.here = pipe.at;
+                    self.print_value(&value)?;
+                }
+            }
+            Node::If { pipe, body, otherwise } => {
+                return self.scoped(|run| {
+                    let chosen = if run.pipe(pipe, dot)?.is_true() { body } else { otherwise };
+                    run.nodes(chosen, dot)
+                });
+            }
+            Node::With { pipe, body, otherwise } => {
+                return self.scoped(|run| {
+                    let value = run.pipe(pipe, dot)?;
+                    if value.is_true() {
+                        run.nodes(body, &value)
+                    } else {
+                        run.nodes(otherwise, dot)
+                    }
+                });
+            }
+            Node::Range { pipe, body, otherwise } => {
+                return self.scoped(|run| run.range(pipe, body, otherwise, dot));
+            }
+            Node::Call { name, pipe, at } => self.template(name, pipe.as_ref(), *at, dot)?,
+            Node::Break => return Ok(Flow::Break),
+            Node::Continue => return Ok(Flow::Continue),
+        }
+        Ok(Flow::On)
+    }
+
+    /// Variables that are declared inside are gone behind it.
+    fn scoped(
+        &mut self,
+        inside: impl FnOnce(&mut Self) -> Result<Flow, Fault>,
+    ) -> Result<Flow, Fault> {
+        self.deeper()?;
+        let outer = self.vars.len();
+        let result = inside(self);
+        self.vars.truncate(outer);
+        self.depth -= 1;
+        result
+    }
+
+    pub fn deeper(&mut self) -> Result<(), Fault> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(self.wrong(format!("this nests deeper than {DEEPEST} while rendering")));
         }
         Ok(())
     }
 
-    fn node(&mut self, node: &'t Node, dot: &Value) -> Result<(), Fault> {
-        match node {
-            Node::Text(text) => self.print(text, 0),
-            Node::Output(pipe) => {
-                self.spend(1, pipe.at)?;
-                let value = self.pipe(pipe, dot)?;
-                if pipe.sets.is_empty() {
-                    let text = format::printed(&value, LARGEST_BYTES);
-                    self.print(&text, pipe.at)?;
-                }
-                Ok(())
-            }
-            Node::If { pipe, body, otherwise } => self.scoped(|run| {
-                let chosen = if run.pipe(pipe, dot)?.is_true() { body } else { otherwise };
-                run.scoped(|run| run.nodes(chosen, dot))
-            }),
-            Node::With { pipe, body, otherwise } => self.scoped(|run| {
-                let value = run.pipe(pipe, dot)?;
-                let (chosen, dot) = if value.is_true() { (body, &value) } else { (otherwise, dot) };
-                run.scoped(|run| run.nodes(chosen, dot))
-            }),
-            Node::Range { pipe, body, otherwise } => {
-                self.scoped(|run| run.range(pipe, body, otherwise, dot))
-            }
-            Node::Call { name, pipe, at } => self.template(name, pipe.as_ref(), *at, dot),
-        }
-    }
-
-    /// Variables that are declared inside are gone behind it.
-    fn scoped(&mut self, inside: impl FnOnce(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {
-        let outer = self.vars.len();
-        let result = inside(self);
-        self.vars.truncate(outer);
-        result
+    pub fn shallower(&mut self) {
+        self.depth -= 1;
     }
 
     fn range(
@@ -79,43 +122,83 @@ impl<'t> Run<'t> {
         body: &'t [Node],
         otherwise: &'t [Node],
         dot: &Value,
-    ) -> Result<(), Fault> {
+    ) -> Result<Flow, Fault> {
+        self.here = pipe.at;
         let value = self.pipe(pipe, dot)?;
-        let pairs: Vec<(Value, Value)> = match &value {
-            Value::List(items) => {
-                let numbered = items.iter().enumerate();
-                numbered.map(|(at, item)| (Value::Int(at as i64), item.clone())).collect()
-            }
-            Value::Map(entries) => {
-                let entries = entries.borrow();
-                entries.iter().map(|(key, item)| (Value::text(key), item.clone())).collect()
-            }
-            Value::Int(count) => {
-                let most = (*count).clamp(0, BUDGET as i64);
-                (0..most).map(|at| (Value::Int(at), Value::Int(at))).collect()
-            }
-            Value::Nil => Vec::new(),
-            Value::Bool(_) | Value::Float(_) | Value::Text(_) => {
-                let message = format!("`range` cannot go over a {}", value.type_name());
-                return Err(self.fault(pipe.at, message, None));
-            }
+        let mut went = false;
+        let mut flow = Flow::On;
+        let mut step = |run: &mut Self, key: Value, item: Value| {
+            went = true;
+            flow = run.turn(pipe, body, key, item)?;
+            Ok(flow != Flow::Break)
         };
-        if pairs.is_empty() {
-            return self.scoped(|run| run.nodes(otherwise, dot));
-        }
-        for (key, item) in pairs {
-            self.spend(1, pipe.at)?;
-            match pipe.sets.as_slice() {
-                [] => {}
-                [only] => self.set(only, item.clone()),
-                [first, second, ..] => {
-                    self.set(first, key);
-                    self.set(second, item.clone());
+        match &value {
+            Value::List(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    if !step(self, Value::Int(at as i64), item.element())? {
+                        break;
+                    }
                 }
             }
-            self.scoped(|run| run.nodes(body, &item))?;
+            Value::Map(entries) => {
+                // As it is now: the body may set keys.
+                let entries = entries.borrow().clone();
+                self.budget.spend(entries.len() as u64, pipe.at)?;
+                for (key, item) in entries {
+                    if !step(self, Value::Text(key), item.element())? {
+                        break;
+                    }
+                }
+            }
+            Value::Int(_) | Value::Int64(_) | Value::Byte(_) => {
+                for at in 0..value.whole().unwrap_or_default() {
+                    let at = if matches!(value, Value::Int64(_)) {
+                        Value::Int64(at)
+                    } else {
+                        Value::Int(at)
+                    };
+                    if !step(self, at.clone(), at)? {
+                        break;
+                    }
+                }
+            }
+            Value::Nil | Value::Null => {}
+            Value::Bool(_) | Value::Float(_) | Value::Text(_) => {
+                let message = format!("`range` cannot go over a {}", value.type_name());
+                return Err(self.wrong(message));
+            }
         }
-        Ok(())
+        if went {
+            return Ok(Flow::On);
+        }
+        // A `break` here ends this `range`, a `continue` the turn of the one around it.
+        Ok(match self.nodes(otherwise, dot)? {
+            Flow::Break | Flow::On => Flow::On,
+            Flow::Continue => Flow::Continue,
+        })
+    }
+
+    /// One turn of a `range`.
+    fn turn(
+        &mut self,
+        pipe: &'t Pipe,
+        body: &'t [Node],
+        key: Value,
+        item: Value,
+    ) -> Result<Flow, Fault> {
+        self.budget.spend(1, pipe.at)?;
+        match pipe.sets.as_slice() {
+            [] => {}
+            [only] => self.set(only, item.clone())?,
+            [first, second, ..] => {
+                self.set(first, key)?;
+                self.set(second, item.clone())?;
+            }
+        }
+        let inner = self.vars.len();
+        let flow = self.nodes(body, &item);
+        self.vars.truncate(inner);
+        flow
     }
 
     fn template(
@@ -125,143 +208,79 @@ impl<'t> Run<'t> {
         at: usize,
         dot: &Value,
     ) -> Result<(), Fault> {
+        self.here = at;
+        self.budget.spend(1, at)?;
         let parsed = self.parsed;
         let Some(body) = parsed.defines.get(name) else {
-            return Err(self.fault(at, format!("the template {name:?} is not defined"), None));
+            return Err(self.wrong(format!("the template {name:?} is not defined")));
         };
-        if self.depth >= DEEPEST {
-            return Err(self.fault(at, "templates call each other too deep".into(), None));
-        }
         let dot = match pipe {
             Some(pipe) => self.pipe(pipe, dot)?,
             None => Value::Nil,
         };
-        self.depth += 1;
-        let outer = std::mem::replace(&mut self.vars, vec![("$".to_string(), dot.clone())]);
+        self.here = at;
+        self.deeper()?;
+        let vars = std::mem::replace(&mut self.vars, vec![("$", dot.clone())]);
         let result = self.nodes(body, &dot);
-        self.vars = outer;
+        self.vars = vars;
         self.depth -= 1;
-        result
+        result.map(|_| ())
     }
 
-    pub fn pipe(&mut self, pipe: &'t Pipe, dot: &Value) -> Result<Value, Fault> {
-        let mut value = None;
-        for command in &pipe.commands {
-            value = Some(self.command(command, value, dot)?);
+    pub fn declare(&mut self, name: &'t str, value: Value) {
+        self.vars.push((name, value));
+    }
+
+    pub fn get(&self, name: &str) -> Result<Value, Fault> {
+        let found = self.vars.iter().rev().find(|(known, _)| *known == name);
+        let found = found.map(|(_, value)| value.clone());
+        found.ok_or_else(|| self.wrong(format!("the variable {name} has no value yet")))
+    }
+
+    pub fn set(&mut self, name: &str, value: Value) -> Result<(), Fault> {
+        match self.vars.iter_mut().rev().find(|(known, _)| *known == name) {
+            Some(slot) => {
+                slot.1 = value;
+                Ok(())
+            }
+            None => Err(self.wrong(format!("the variable {name} is not declared"))),
         }
-        let value = value.unwrap_or(Value::Nil);
-        for name in &pipe.sets {
-            if pipe.assigns {
-                self.set(name, value.clone());
-            } else {
-                self.vars.push((name.clone(), value.clone()));
+    }
+
+    fn print_value(&mut self, value: &Value) -> Result<(), Fault> {
+        match value {
+            Value::Text(text) => self.print(text),
+            Value::Nil | Value::Null => self.print("<no value>"),
+            Value::Bool(_) | Value::Int(_) | Value::Int64(_) | Value::Byte(_) => {
+                let most = self.budget.bytes;
+                format::plain(value, &mut self.out, most);
+                self.print("")
+            }
+            Value::Float(_) | Value::List(_) | Value::Map(_) => {
+                let (before, most) = (self.out.len(), self.budget.bytes);
+                format::plain(value, &mut self.out, most);
+                self.budget.text(self.out.len() - before, self.here)?;
+                self.print("")
             }
         }
-        Ok(value)
     }
 
-    fn command(
-        &mut self,
-        command: &'t Command,
-        piped: Option<Value>,
-        dot: &Value,
-    ) -> Result<Value, Fault> {
-        let Some((first, rest)) = command.operands.split_first() else {
-            return Err(self.fault(command.at, "a value is missing here".into(), None));
-        };
-        if let Base::Function(name) = &first.base {
-            let result = call::call(self, name, first, rest, piped, dot)?;
-            return self.fields(result, first);
+    fn print(&mut self, text: &str) -> Result<(), Fault> {
+        if self.out.len() + text.len() > self.budget.bytes {
+            let most = self.budget.bytes;
+            return Err(self.wrong(format!("the result is larger than {most} bytes")));
         }
-        if !rest.is_empty() || piped.is_some() {
-            let written = self.written(first);
-            let message = format!("{written} is no function and takes no arguments");
-            return Err(self.fault(first.at, message, Some(written)));
-        }
-        self.operand(first, dot)
-    }
-
-    pub fn operand(&mut self, operand: &'t Operand, dot: &Value) -> Result<Value, Fault> {
-        self.spend(1, operand.at)?;
-        let base = match &operand.base {
-            Base::Dot => dot.clone(),
-            Base::Variable(name) => self.get(name),
-            Base::Function(name) => call::call(self, name, operand, &[], None, dot)?,
-            Base::Text(text) => Value::text(text),
-            Base::Int(number) => Value::Int(*number),
-            Base::Float(number) => Value::Float(*number),
-            Base::Bool(flag) => Value::Bool(*flag),
-            Base::Nil => Value::Nil,
-            Base::Paren(pipe) => {
-                // Go keeps what a parenthesis declares until the enclosing block ends.
-                self.pipe(pipe, dot)?
-            }
-        };
-        self.fields(base, operand)
-    }
-
-    fn fields(&mut self, base: Value, operand: &Operand) -> Result<Value, Fault> {
-        let mut value = base;
-        for field in &operand.fields {
-            let next = match &value {
-                Value::Map(entries) => entries.borrow().get(field).cloned(),
-                Value::Nil | Value::Bool(_) | Value::Int(_) | Value::Float(_) => None,
-                Value::Text(_) | Value::List(_) => None,
-            };
-            let Some(next) = next else {
-                let written = self.written(operand);
-                let message = match &value {
-                    Value::Map(_) => format!("{written}: there is no {field:?}"),
-                    Value::Nil => format!("{written}: there is no value to read {field:?} from"),
-                    other => {
-                        let kind = other.type_name();
-                        format!("{written}: {field:?} cannot be read from a {kind}")
-                    }
-                };
-                return Err(self.fault(operand.at, message, Some(written)));
-            };
-            value = next;
-        }
-        Ok(value)
-    }
-
-    fn get(&self, name: &str) -> Value {
-        let found = self.vars.iter().rev().find(|(known, _)| known == name);
-        found.map_or(Value::Nil, |(_, value)| value.clone())
-    }
-
-    fn set(&mut self, name: &str, value: Value) {
-        if let Some(slot) = self.vars.iter_mut().rev().find(|(known, _)| known == name) {
-            slot.1 = value;
-        }
-    }
-
-    fn print(&mut self, text: &str, at: usize) -> Result<(), Fault> {
-        if self.out.len() + text.len() > LARGEST_BYTES {
-            let message = format!("the result is larger than {LARGEST_BYTES} bytes");
-            return Err(self.fault(at, message, None));
-        }
+        self.budget.text(text.len(), self.here)?;
         self.out.push_str(text);
         Ok(())
     }
 
-    /// Takes from the budget; when it is gone, the template is refused.
-    pub fn spend(&mut self, cost: u64, at: usize) -> Result<(), Fault> {
-        match self.left.checked_sub(cost) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
-            }
-            None => Err(self.fault(at, "this template does too much".into(), None)),
-        }
-    }
-
     /// How an operand is written.
-    pub fn written(&self, operand: &Operand) -> String {
-        self.source.get(operand.at..operand.end).unwrap_or_default().to_string()
+    pub fn written(&self, operand: &super::ast::Operand) -> String {
+        self.source.get(operand.start..operand.end).unwrap_or_default().to_string()
     }
 
-    pub fn fault(&self, at: usize, message: String, variable: Option<String>) -> Fault {
-        Fault { class: ErrorClass::Exec, at, message, variable }
+    pub fn wrong(&self, message: impl Into<String>) -> Fault {
+        Fault::exec(self.here, message)
     }
 }

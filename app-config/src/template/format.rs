@@ -1,28 +1,19 @@
 //! How values print, as Go prints them.
+use std::fmt::Write as _;
+
 use super::value::Value;
 
-/// What `{{ value }}` prints. Stops at `most` bytes: printing a shared value can be long.
-pub fn printed(value: &Value, most: usize) -> String {
-    match value {
-        Value::Nil => "<no value>".to_string(),
-        Value::Text(text) => text.to_string(),
-        Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::List(_) | Value::Map(_) => {
-            let mut out = String::new();
-            plain(value, &mut out, most);
-            out
-        }
-    }
-}
-
-/// `%v`.
+/// `%v`. Stops behind `most` bytes: printing a shared value can be long.
 pub fn plain(value: &Value, out: &mut String, most: usize) {
     if out.len() > most {
         return;
     }
     match value {
-        Value::Nil => out.push_str("<nil>"),
+        Value::Nil | Value::Null => out.push_str("<nil>"),
         Value::Bool(flag) => out.push_str(if *flag { "true" } else { "false" }),
-        Value::Int(number) => out.push_str(&number.to_string()),
+        // Writing to a string does not fail.
+        Value::Int(number) | Value::Int64(number) => drop(write!(out, "{number}")),
+        Value::Byte(byte) => drop(write!(out, "{byte}")),
         Value::Float(number) => out.push_str(&float(*number)),
         Value::Text(text) => out.push_str(text),
         Value::List(items) => {
@@ -51,14 +42,14 @@ pub fn plain(value: &Value, out: &mut String, most: usize) {
 }
 
 /// `print`: a space between two operands unless one of them is a string.
-pub fn sprint(arguments: &[Value]) -> String {
+pub fn sprint(arguments: &[Value], most: usize) -> String {
     let mut out = String::new();
     let is_text = |value: &Value| matches!(value, Value::Text(_));
     for (at, value) in arguments.iter().enumerate() {
         if at > 0 && !is_text(value) && !is_text(&arguments[at - 1]) {
             out.push(' ');
         }
-        plain(value, &mut out, usize::MAX);
+        plain(value, &mut out, most);
     }
     out
 }

@@ -1,156 +1,124 @@
-//! The functions of templates, by name. Those of Go itself are here; those of sprig in `sprig`.
-use super::{compare, format, printf::printf, sprig, value::Value};
+//! The functions of templates, by name, and what each takes. Those of Go itself are in `builtin`,
+//! `compare`, `printf` and `escape`; those of sprig in `sprig` and `json`.
+use super::{builtin, compare, escape, json, printf::printf, sprig, value::Value};
 
-/// A function of evaluated arguments.
-type Function = fn(&[Value]) -> Result<Value, String>;
+pub type Answer = Result<Value, String>;
 
-fn find(name: &str) -> Option<Function> {
-    Some(match name {
-        "eq" => compare::eq,
-        "ge" => compare::ge,
-        "gt" => compare::gt,
-        "index" => index,
-        "le" => compare::le,
-        "len" => len,
-        "lt" => compare::lt,
-        "ne" => compare::ne,
-        "not" => not,
-        "print" => |arguments| Ok(Value::text(format::sprint(arguments))),
-        "printf" => printf_function,
-        "append" => sprig::append,
-        "coalesce" => sprig::coalesce,
-        "default" => sprig::default,
-        "dict" => sprig::dict,
-        "dig" => sprig::dig,
-        "div" => sprig::div,
-        "duration" => sprig::duration,
-        "fromJson" => sprig::from_json_text,
-        "int64" => sprig::int64,
-        "join" => sprig::join,
-        "kindIs" => sprig::kind_is,
-        "list" => |arguments| Ok(Value::list(arguments.to_vec())),
-        "lower" => sprig::lower,
-        "set" => sprig::set,
-        "slice" => sprig::slice,
-        "substr" => sprig::substr,
-        "ternary" => sprig::ternary,
-        "toJson" => sprig::to_json,
-        "toPrettyJson" => sprig::to_pretty_json,
-        "values" => sprig::values,
-        _ => return None,
-    })
+#[derive(Debug)]
+pub struct Function {
+    pub name: &'static str,
+    pub fixed: &'static [Kind],
+    /// What any number of further arguments is.
+    pub rest: Option<Kind>,
+    /// Whether it goes through lists and maps it is given, which then has to be paid for.
+    pub walks: bool,
+    pub does: Does,
 }
 
-pub fn is_known(name: &str) -> bool {
-    // These two do not evaluate all of their arguments; see `call`.
-    matches!(name, "and" | "or") || find(name).is_some()
+#[derive(Debug, Clone, Copy)]
+pub enum Does {
+    /// Of evaluated arguments; the largest text it may make comes with them.
+    Call(fn(&[Value], usize) -> Answer),
+    /// Gives back the first argument that is true, or false; see `call`.
+    Choose { on: bool },
 }
 
-/// Whether the function walks or copies its arguments, which then have to be paid for.
-pub fn copies(name: &str) -> bool {
-    matches!(
-        name,
-        "append"
-            | "dict"
-            | "fromJson"
-            | "join"
-            | "list"
-            | "lower"
-            | "print"
-            | "printf"
-            | "set"
-            | "slice"
-            | "substr"
-            | "toJson"
-            | "toPrettyJson"
-            | "values"
-    )
+/// What an argument has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Any,
+    Text,
+    Int,
+    Bool,
+    Map,
 }
 
-pub fn apply(name: &str, arguments: &[Value]) -> Result<Value, String> {
-    match find(name) {
-        Some(function) => function(arguments),
-        None => Err("there is no such function".to_string()),
-    }
-}
-
-/// Exactly `N` arguments.
-pub fn exactly<const N: usize>(arguments: &[Value]) -> Result<&[Value; N], String> {
-    arguments.try_into().map_err(|_| format!("it takes {N} arguments, not {}", arguments.len()))
-}
-
-pub fn text_of(value: &Value) -> Result<&str, String> {
-    match value {
-        Value::Text(text) => Ok(text),
-        Value::Nil | Value::Bool(_) | Value::Int(_) | Value::Float(_) => {
-            Err(wanted("a string", value))
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Any => "a value",
+            Kind::Text => "a string",
+            Kind::Int => "an integer",
+            Kind::Bool => "a bool",
+            Kind::Map => "a map",
         }
-        Value::List(_) | Value::Map(_) => Err(wanted("a string", value)),
     }
 }
 
-pub fn int_of(value: &Value) -> Result<i64, String> {
-    match value {
-        Value::Int(number) => Ok(*number),
-        Value::Nil | Value::Bool(_) | Value::Float(_) => Err(wanted("an integer", value)),
-        Value::Text(_) | Value::List(_) | Value::Map(_) => Err(wanted("an integer", value)),
+impl Function {
+    /// What the argument at this place has to be.
+    pub fn takes(&self, index: usize) -> Kind {
+        self.fixed.get(index).copied().or(self.rest).unwrap_or(Kind::Any)
     }
 }
 
-pub fn wanted(what: &str, value: &Value) -> String {
-    format!("it needs {what}, not a {}", value.type_name())
+const ANY: Kind = Kind::Any;
+const TEXT: Kind = Kind::Text;
+const INT: Kind = Kind::Int;
+const MAP: Kind = Kind::Map;
+
+const fn of(
+    name: &'static str,
+    fixed: &'static [Kind],
+    rest: bool,
+    walks: bool,
+    body: fn(&[Value], usize) -> Answer,
+) -> Function {
+    let rest = if rest { Some(ANY) } else { None };
+    Function { name, fixed, rest, walks, does: Does::Call(body) }
 }
 
-fn not(arguments: &[Value]) -> Result<Value, String> {
-    let [value] = exactly(arguments)?;
-    Ok(Value::Bool(!value.is_true()))
+const fn choose(name: &'static str, on: bool) -> Function {
+    Function { name, fixed: &[ANY], rest: Some(ANY), walks: false, does: Does::Choose { on } }
 }
 
-fn len(arguments: &[Value]) -> Result<Value, String> {
-    let [value] = exactly(arguments)?;
-    let length = match value {
-        Value::Text(text) => text.len(),
-        Value::List(items) => items.len(),
-        Value::Map(entries) => entries.borrow().len(),
-        Value::Nil | Value::Bool(_) | Value::Int(_) | Value::Float(_) => {
-            return Err(wanted("a string, a list or a map", value));
-        }
-    };
-    Ok(Value::Int(length as i64))
-}
+const NOT: bool = false;
+const REST: bool = true;
+const WALKS: bool = true;
 
-/// `index x 1 "a"` is `x[1]["a"]`. A key that a map does not have gives nil, and is no error.
-fn index(arguments: &[Value]) -> Result<Value, String> {
-    let Some((first, keys)) = arguments.split_first() else {
-        return Err("it needs a value to read from".to_string());
-    };
-    let mut value = first.clone();
-    for key in keys {
-        value = match &value {
-            Value::Map(entries) => {
-                entries.borrow().get(text_of(key)?).cloned().unwrap_or(Value::Nil)
-            }
-            Value::List(items) => {
-                let at = int_of(key)?;
-                let found = usize::try_from(at).ok().and_then(|at| items.get(at));
-                found.cloned().ok_or_else(|| format!("there is no element {at}"))?
-            }
-            Value::Text(text) => {
-                let at = int_of(key)?;
-                let byte = usize::try_from(at).ok().and_then(|at| text.as_bytes().get(at));
-                Value::Int(i64::from(*byte.ok_or_else(|| format!("there is no byte {at}"))?))
-            }
-            Value::Nil | Value::Bool(_) | Value::Int(_) | Value::Float(_) => {
-                return Err(wanted("a list or a map", &value));
-            }
-        };
-    }
-    Ok(value)
-}
+/// Sorted by name.
+static FUNCTIONS: [Function; 38] = [
+    choose("and", false),
+    of("append", &[ANY, ANY], NOT, WALKS, sprig::append),
+    of("call", &[ANY], REST, NOT, builtin::call),
+    of("coalesce", &[], REST, NOT, sprig::coalesce),
+    of("default", &[ANY], REST, NOT, sprig::default),
+    of("dict", &[], REST, WALKS, sprig::dict),
+    of("dig", &[], REST, NOT, sprig::dig),
+    of("div", &[ANY, ANY], NOT, NOT, sprig::div),
+    of("duration", &[ANY], NOT, NOT, sprig::duration),
+    of("eq", &[ANY], REST, NOT, compare::eq),
+    of("fromJson", &[TEXT], NOT, NOT, json::read),
+    of("ge", &[ANY, ANY], NOT, NOT, compare::ge),
+    of("gt", &[ANY, ANY], NOT, NOT, compare::gt),
+    of("html", &[], REST, WALKS, escape::html),
+    of("index", &[ANY], REST, NOT, builtin::index),
+    of("int64", &[ANY], NOT, NOT, sprig::int64),
+    of("join", &[TEXT, ANY], NOT, WALKS, sprig::join),
+    of("js", &[], REST, WALKS, escape::js),
+    of("kindIs", &[TEXT, ANY], NOT, NOT, sprig::kind_is),
+    of("le", &[ANY, ANY], NOT, NOT, compare::le),
+    of("len", &[ANY], NOT, NOT, builtin::len),
+    of("list", &[], REST, WALKS, sprig::list),
+    of("lower", &[TEXT], NOT, NOT, sprig::lower),
+    of("lt", &[ANY, ANY], NOT, NOT, compare::lt),
+    of("ne", &[ANY, ANY], NOT, NOT, compare::ne),
+    of("not", &[ANY], NOT, NOT, builtin::not),
+    choose("or", true),
+    of("print", &[], REST, WALKS, builtin::print),
+    of("printf", &[TEXT], REST, WALKS, printf),
+    of("println", &[], REST, WALKS, builtin::println),
+    of("set", &[MAP, TEXT, ANY], NOT, WALKS, sprig::set),
+    of("slice", &[ANY], REST, WALKS, sprig::slice),
+    of("substr", &[INT, INT, TEXT], NOT, NOT, sprig::substr),
+    of("ternary", &[ANY, ANY, Kind::Bool], NOT, NOT, sprig::ternary),
+    of("toJson", &[ANY], NOT, WALKS, json::write),
+    of("toPrettyJson", &[ANY], NOT, WALKS, json::write_pretty),
+    of("urlquery", &[], REST, WALKS, escape::url_query),
+    of("values", &[MAP], NOT, WALKS, sprig::values),
+];
 
-fn printf_function(arguments: &[Value]) -> Result<Value, String> {
-    let Some((form, rest)) = arguments.split_first() else {
-        return Err("it needs a format".to_string());
-    };
-    Ok(Value::text(printf(text_of(form)?, rest)))
+pub fn find(name: &str) -> Option<&'static Function> {
+    let at = FUNCTIONS.binary_search_by(|function| function.name.cmp(name)).ok()?;
+    FUNCTIONS.get(at)
 }

@@ -1,136 +1,272 @@
-//! From characters to texts and tokens.
-use super::{
-    Fault,
-    escape::{character, interpreted},
-    token::{Item, Token, TokenKind},
-};
+//! From characters to tokens, one at a time: what is wrong behind a mistake is not looked at.
+use super::token::{Kind, Token};
 
 const OPEN: &str = "{{";
 const CLOSE: &str = "}}";
+const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
 
-pub fn lex(source: &str) -> Result<Vec<Item>, Fault> {
-    let mut items = Vec::new();
-    let mut at = 0;
-    let mut trim = false;
-    while let Some(found) = source[at..].find(OPEN) {
-        let open = at + found;
-        let inside = open + OPEN.len();
-        let trims_left = marker(&source[inside..]);
-        push_text(&mut items, &source[at..open], trim, trims_left);
-        let start = if trims_left { inside + 1 } else { inside };
-        let rest = source[start..].trim_start();
-        // A space between the marker and a comment is fine, one without a marker is not.
-        let comment = source[start..].starts_with("/*") || (trims_left && rest.starts_with("/*"));
-        (at, trim) = if comment {
-            skip_comment(source, open, start)?
-        } else {
-            let (tokens, end, trims_right) = tokens(source, open, start)?;
-            items.push(Item::Action { tokens, at: open });
-            (end, trims_right)
+pub struct Lexer<'s> {
+    source: &'s str,
+    at: usize,
+    state: State,
+    /// Parentheses that are open.
+    open: usize,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Text,
+    /// At opening braces.
+    Left,
+    Action,
+    Over,
+}
+
+impl<'s> Lexer<'s> {
+    pub fn new(source: &'s str) -> Self {
+        Lexer { source, at: 0, state: State::Text, open: 0 }
+    }
+
+    pub fn token(&mut self) -> Token<'s> {
+        loop {
+            let token = match self.state {
+                State::Text => self.text(),
+                State::Left => self.left(),
+                State::Action => Some(self.action()),
+                State::Over => Some(self.give(Kind::End, self.at)),
+            };
+            if let Some(token) = token {
+                return token;
+            }
+        }
+    }
+
+    fn rest(&self) -> &'s str {
+        &self.source[self.at..]
+    }
+
+    /// The token from here to `end`.
+    fn give(&mut self, kind: Kind, end: usize) -> Token<'s> {
+        let at = std::mem::replace(&mut self.at, end);
+        Token { kind, text: &self.source[at..end], at }
+    }
+
+    fn wrong(&mut self, why: &'static str) -> Token<'s> {
+        self.state = State::Over;
+        Token { kind: Kind::Error, text: why, at: self.at }
+    }
+
+    fn text(&mut self) -> Option<Token<'s>> {
+        let rest = self.rest();
+        let Some(length) = rest.find(OPEN) else {
+            self.state = State::Over;
+            return (!rest.is_empty()).then(|| self.give(Kind::Text, self.source.len()));
         };
+        self.state = State::Left;
+        let mut text = &rest[..length];
+        if marked(&rest[length + OPEN.len()..]) {
+            text = text.trim_end_matches(SPACES);
+        }
+        let token = self.give(Kind::Text, self.at + text.len());
+        self.at = token.at + length;
+        (!token.text.is_empty()).then_some(token)
     }
-    push_text(&mut items, &source[at..], trim, false);
-    Ok(items)
+
+    fn left(&mut self) -> Option<Token<'s>> {
+        let inside = &self.rest()[OPEN.len()..];
+        let marker = if marked(inside) { 2 } else { 0 };
+        if inside[marker..].starts_with("/*") {
+            self.at += OPEN.len() + marker;
+            return self.comment();
+        }
+        let token = self.give(Kind::Left, self.at + OPEN.len());
+        self.at += marker;
+        self.open = 0;
+        self.state = State::Action;
+        Some(token)
+    }
+
+    fn comment(&mut self) -> Option<Token<'s>> {
+        let Some(length) = self.rest()[2..].find("*/") else {
+            return Some(self.wrong("this comment is not closed"));
+        };
+        let end = self.at + 2 + length + 2;
+        let Some(trims) = closes(&self.source[end..]) else {
+            let why = "a comment has to end right before the closing braces";
+            return Some(self.wrong(why));
+        };
+        self.at = end + if trims { 4 } else { 2 };
+        self.behind(trims);
+        None
+    }
+
+    fn behind(&mut self, trims: bool) {
+        if trims {
+            self.at = self.source.len() - self.rest().trim_start_matches(SPACES).len();
+        }
+        self.state = State::Text;
+    }
+
+    fn action(&mut self) -> Token<'s> {
+        let rest = self.rest();
+        if let Some(trims) = closes(rest) {
+            if self.open > 0 {
+                return self.wrong("a parenthesis is not closed");
+            }
+            self.at += if trims { 2 } else { 0 };
+            let token = self.give(Kind::Right, self.at + CLOSE.len());
+            self.behind(trims);
+            return token;
+        }
+        let mut chars = rest.chars();
+        let Some(first) = chars.next() else {
+            return self.wrong("these braces are not closed");
+        };
+        let second = chars.next();
+        let one = self.at + first.len_utf8();
+        match first {
+            c if SPACES.contains(&c) => self.space(),
+            '=' => self.give(Kind::Assign, one),
+            ':' if second == Some('=') => self.give(Kind::Declare, one + 1),
+            ':' => self.wrong("`:` has to be followed by `=`"),
+            '|' => self.give(Kind::Pipe, one),
+            '"' => self.quoted('"', Kind::Quoted, "this string is not closed"),
+            '\'' => self.quoted('\'', Kind::Character, "this character is not closed"),
+            '`' => match rest[1..].find('`') {
+                Some(length) => self.give(Kind::Raw, one + length + 1),
+                None => self.wrong("this string is not closed"),
+            },
+            '$' => self.name(Kind::Variable, Kind::Variable),
+            '.' if !second.is_some_and(|c| c.is_ascii_digit()) => self.name(Kind::Field, Kind::Dot),
+            '.' | '+' | '-' | '0'..='9' => self.number(),
+            c if is_word(c) => self.word(),
+            '(' => {
+                self.open += 1;
+                self.give(Kind::Open, one)
+            }
+            ')' if self.open == 0 => self.wrong("this parenthesis was never opened"),
+            ')' => {
+                self.open -= 1;
+                self.give(Kind::Close, one)
+            }
+            ',' => self.give(Kind::Comma, one),
+            '!'..='~' => self.give(Kind::Other, one),
+            _ => self.wrong("this character does not belong between braces"),
+        }
+    }
+
+    /// Leaves one space where it belongs to the dash before closing braces.
+    fn space(&mut self) -> Token<'s> {
+        let rest = self.rest();
+        let mut length = rest.len() - rest.trim_start_matches(SPACES).len();
+        if length > 1 && closes(&rest[length - 1..]) == Some(true) {
+            length -= 1;
+        }
+        self.give(Kind::Space, self.at + length)
+    }
+
+    /// A dot or dollar, and the name behind it.
+    fn name(&mut self, named: Kind, alone: Kind) -> Token<'s> {
+        let start = self.at + 1;
+        if ends_a_name(&self.source[start..]) {
+            return self.give(alone, start);
+        }
+        let end = start + word(&self.source[start..]).len();
+        if !ends_a_name(&self.source[end..]) {
+            return self.wrong("this character does not belong in a name");
+        }
+        self.give(named, end)
+    }
+
+    fn word(&mut self) -> Token<'s> {
+        let word = word(self.rest());
+        let end = self.at + word.len();
+        if !ends_a_name(&self.source[end..]) {
+            return self.wrong("this character does not belong in a name");
+        }
+        let kind = match word {
+            "block" | "break" | "continue" | "define" | "else" | "end" | "if" | "range"
+            | "template" | "with" => Kind::Keyword,
+            "true" | "false" => Kind::Bool,
+            "nil" => Kind::Nil,
+            _ => Kind::Word,
+        };
+        self.give(kind, end)
+    }
+
+    fn quoted(&mut self, quote: char, kind: Kind, open: &'static str) -> Token<'s> {
+        let mut escaped = false;
+        for (index, c) in self.rest().char_indices().skip(1) {
+            match c {
+                '\n' => break,
+                _ if escaped => escaped = false,
+                '\\' => escaped = true,
+                c if c == quote => return self.give(kind, self.at + index + 1),
+                _ => {}
+            }
+        }
+        self.wrong(open)
+    }
+
+    /// Takes what may be a number; whether it is one is seen when it is read.
+    fn number(&mut self) -> Token<'s> {
+        let length = number(self.rest());
+        let end = self.at + length;
+        match self.source[end..].chars().next() {
+            Some('+' | '-') => self.wrong("complex numbers are not supported"),
+            Some(c) if is_word(c) => self.wrong("this is no number"),
+            Some(_) | None => self.give(Kind::Number, end),
+        }
+    }
 }
 
-fn push_text(items: &mut Vec<Item>, text: &str, trim_start: bool, trim_end: bool) {
-    let text = if trim_start { text.trim_start_matches(is_space) } else { text };
-    let text = if trim_end { text.trim_end_matches(is_space) } else { text };
-    if !text.is_empty() {
-        items.push(Item::Text(text.to_string()));
+fn number(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    let one = |at: &mut usize, of: &[u8]| {
+        let found = bytes.get(*at).is_some_and(|byte| of.contains(byte));
+        *at += usize::from(found);
+        found
+    };
+    one(&mut at, b"+-");
+    let mut digits: &[u8] = b"0123456789_";
+    if one(&mut at, b"0") {
+        if one(&mut at, b"xX") {
+            digits = b"0123456789abcdefABCDEF_";
+        } else if one(&mut at, b"oO") {
+            digits = b"01234567_";
+        } else if one(&mut at, b"bB") {
+            digits = b"01_";
+        }
     }
-}
-
-fn is_space(c: char) -> bool {
-    matches!(c, ' ' | '\t' | '\r' | '\n')
+    while one(&mut at, digits) {}
+    if one(&mut at, b".") {
+        while one(&mut at, digits) {}
+    }
+    let exponent: &[u8] = match digits.len() {
+        11 => b"eE",
+        23 => b"pP",
+        _ => b"",
+    };
+    if one(&mut at, exponent) {
+        one(&mut at, b"+-");
+        while one(&mut at, b"0123456789_") {}
+    }
+    one(&mut at, b"i");
+    at
 }
 
 /// `-` and a space, behind opening braces.
-fn marker(rest: &str) -> bool {
-    rest.strip_prefix('-').is_some_and(|rest| rest.starts_with(is_space))
+fn marked(rest: &str) -> bool {
+    rest.strip_prefix('-').is_some_and(|rest| rest.starts_with(SPACES))
 }
 
-fn skip_comment(source: &str, open: usize, start: usize) -> Result<(usize, bool), Fault> {
-    let Some(end) = source[start..].find("*/") else {
-        return Err(Fault::parse(open, "this comment is not closed"));
-    };
-    let after = &source[start + end + 2..];
-    let at = start + end + 2;
-    if let Some(rest) = after.strip_prefix(CLOSE) {
-        return Ok((source.len() - rest.len(), false));
+/// Whether the action ends here, and then whether it trims what follows.
+fn closes(rest: &str) -> Option<bool> {
+    if rest.starts_with(CLOSE) {
+        return Some(false);
     }
-    let spaces = after.len() - after.trim_start_matches(is_space).len();
-    if spaces > 0 && after[spaces..].starts_with("-}}") {
-        return Ok((at + spaces + 3, true));
-    }
-    Err(Fault::parse(at, "a comment has to end right before the closing braces"))
-}
-
-/// The tokens up to the closing braces, where they end, and whether they trim what follows.
-fn tokens(source: &str, open: usize, start: usize) -> Result<(Vec<Token>, usize, bool), Fault> {
-    let mut tokens = Vec::new();
-    let mut at = start;
-    let mut spaced = true;
-    loop {
-        let rest = &source[at..];
-        if rest.starts_with(CLOSE) {
-            return Ok((tokens, at + CLOSE.len(), false));
-        }
-        let Some(first) = rest.chars().next() else {
-            return Err(Fault::parse(open, "these braces are not closed"));
-        };
-        if is_space(first) {
-            let length = rest.len() - rest.trim_start_matches(is_space).len();
-            if rest[length..].starts_with("-}}") {
-                return Ok((tokens, at + length + 3, true));
-            }
-            at += length;
-            spaced = true;
-            continue;
-        }
-        let (kind, length) = token(rest, at)?;
-        tokens.push(Token { kind, at, end: at + length, spaced });
-        at += length;
-        spaced = false;
-    }
-}
-
-fn token(rest: &str, at: usize) -> Result<(TokenKind, usize), Fault> {
-    if rest.starts_with(":=") {
-        return Ok((TokenKind::Declare, 2));
-    }
-    let mut chars = rest.chars();
-    let first = chars.next().unwrap_or_default();
-    let second = chars.next().unwrap_or_default();
-    let one = |kind| Ok((kind, 1));
-    match first {
-        '|' => one(TokenKind::Pipe),
-        '(' => one(TokenKind::Open),
-        ')' => one(TokenKind::Close),
-        '=' => one(TokenKind::Assign),
-        ',' => one(TokenKind::Comma),
-        '"' => quoted(rest, at),
-        '`' => raw(rest, at),
-        '\'' => character(rest, at),
-        '$' => {
-            let name = word(&rest[1..]);
-            terminated(&rest[1 + name.len()..], at)?;
-            Ok((TokenKind::Variable(format!("${name}")), 1 + name.len()))
-        }
-        '.' if is_word(second) && !second.is_ascii_digit() => {
-            let name = word(&rest[1..]);
-            terminated(&rest[1 + name.len()..], at)?;
-            Ok((TokenKind::Field(name.to_string()), 1 + name.len()))
-        }
-        '.' if !second.is_ascii_digit() => one(TokenKind::Dot),
-        '+' | '-' | '.' | '0'..='9' => number(rest, at),
-        c if is_word(c) => {
-            let name = word(rest);
-            terminated(&rest[name.len()..], at)?;
-            Ok((TokenKind::Word(name.to_string()), name.len()))
-        }
-        c => Err(Fault::parse(at, format!("unexpected character {c:?}"))),
-    }
+    rest.strip_prefix(SPACES).is_some_and(|rest| rest.starts_with("-}}")).then_some(true)
 }
 
 fn is_word(c: char) -> bool {
@@ -142,90 +278,7 @@ fn word(text: &str) -> &str {
 }
 
 /// What may follow a name; `.a-b` is a mistake and not a subtraction.
-fn terminated(rest: &str, at: usize) -> Result<(), Fault> {
-    let fine = match rest.chars().next() {
-        None => true,
-        Some(c) => {
-            is_space(c)
-                || matches!(c, '.' | ',' | '|' | ':' | '=' | '(' | ')')
-                || rest.starts_with(CLOSE)
-        }
-    };
-    if fine {
-        return Ok(());
-    }
-    let c = rest.chars().next().unwrap_or_default();
-    Err(Fault::parse(at, format!("unexpected character {c:?} in a name")))
-}
-
-fn quoted(rest: &str, at: usize) -> Result<(TokenKind, usize), Fault> {
-    let mut escaped = false;
-    for (index, c) in rest.char_indices().skip(1) {
-        match c {
-            '\n' => break,
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            '"' => {
-                let text = interpreted(&rest[1..index], at)?;
-                return Ok((TokenKind::Text(text), index + 1));
-            }
-            _ => {}
-        }
-    }
-    Err(Fault::parse(at, "this string is not closed"))
-}
-
-fn raw(rest: &str, at: usize) -> Result<(TokenKind, usize), Fault> {
-    match rest[1..].find('`') {
-        Some(length) => {
-            let text = rest[1..=length].replace('\r', "");
-            Ok((TokenKind::Text(text), length + 2))
-        }
-        None => Err(Fault::parse(at, "this string is not closed")),
-    }
-}
-
-fn number(rest: &str, at: usize) -> Result<(TokenKind, usize), Fault> {
-    let sign = usize::from(rest.starts_with(['+', '-']));
-    let mut length = sign;
-    let mut last = '0';
-    for c in rest[sign..].chars() {
-        let exponent_sign = matches!(c, '+' | '-') && matches!(last, 'e' | 'E');
-        if !(c.is_ascii_alphanumeric() || c == '.' || c == '_' || exponent_sign) {
-            break;
-        }
-        last = c;
-        length += 1;
-    }
-    let text = &rest[..length];
-    match number_of(text) {
-        Some(kind) => Ok((kind, length)),
-        None => Err(Fault::parse(at, format!("{text:?} is no number"))),
-    }
-}
-
-fn number_of(text: &str) -> Option<TokenKind> {
-    let plain = text.replace('_', "");
-    let (negative, digits) = match plain.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, plain.strip_prefix('+').unwrap_or(&plain)),
-    };
-    let lower = digits.to_ascii_lowercase();
-    let radix = |prefix: &str, radix| {
-        lower.strip_prefix(prefix).and_then(|digits| i64::from_str_radix(digits, radix).ok())
-    };
-    let whole =
-        radix("0x", 16).or_else(|| radix("0o", 8)).or_else(|| radix("0b", 2)).or_else(|| {
-            lower.bytes().all(|b| b.is_ascii_digit()).then(|| lower.parse().ok()).flatten()
-        });
-    if let Some(whole) = whole {
-        return Some(TokenKind::Int(if negative { whole.checked_neg()? } else { whole }));
-    }
-    let floats =
-        lower.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'+' | b'-'));
-    if !floats || !lower.bytes().any(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    let float: f64 = lower.parse().ok()?;
-    float.is_finite().then_some(TokenKind::Float(if negative { -float } else { float }))
+fn ends_a_name(rest: &str) -> bool {
+    let Some(c) = rest.chars().next() else { return true };
+    SPACES.contains(&c) || matches!(c, '.' | ',' | '|' | ':' | '(' | ')') || rest.starts_with(CLOSE)
 }

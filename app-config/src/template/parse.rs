@@ -1,350 +1,354 @@
-//! From tokens to a tree. Variables and functions are checked here, before anything is rendered.
+//! From tokens to a tree. Functions and variables are checked here, before anything is rendered.
+//!
+//! Follows Go's parser token by token, with its lookahead, so that a mistake is found at the same
+//! token of the same text.
+use std::sync::Arc;
+
 use super::{
     Fault,
-    ast::{Base, Command, Node, Operand, Parsed, Pipe},
-    functions,
-    lex::lex,
-    token::{Item, Token, TokenKind},
+    ast::{Node, Parsed, Pipe},
+    lex::Lexer,
+    literal,
+    token::{Kind, Token},
 };
 
 /// Deeper nesting is refused rather than trusted to the stack.
-const DEEPEST: usize = 100;
+pub const DEEPEST: usize = 150;
+/// The largest text that is read.
+pub const LARGEST_BYTES: usize = 4 << 20;
+/// The name by which a text can call itself.
+const MAIN: &str = "input";
 
 pub fn parse(source: &str) -> Result<Parsed, Fault> {
-    let items = lex(source)?;
-    let mut parser = Parser { items: items.into_iter(), vars: root(), parsed: Parsed::default() };
-    let (body, end) = parser.list(0, true)?;
-    match end {
-        Closing::Text => {}
-        Closing::Else { at, .. } | Closing::Done { at } => {
-            return Err(Fault::parse(at, "this `end` or `else` belongs to nothing"));
-        }
+    if source.len() > LARGEST_BYTES {
+        return Err(Fault::parse(0, format!("a template has at most {LARGEST_BYTES} bytes")));
     }
-    parser.parsed.body = body;
-    Ok(parser.parsed)
+    let none = Token { kind: Kind::End, text: "", at: 0 };
+    let mut parser = Parser {
+        lexer: Lexer::new(source),
+        ahead: [none; 3],
+        waiting: 0,
+        vars: root(),
+        parsed: Parsed::default(),
+        depth: 0,
+        ranges: 0,
+    };
+    let body = parser.top()?;
+    parser.define(MAIN.to_string(), body)?;
+    let mut parsed = parser.parsed;
+    parsed.body = parsed.defines.get(MAIN).cloned().unwrap_or_default();
+    Ok(parsed)
 }
 
-fn root() -> Vec<String> {
-    vec!["$".to_string()]
+fn root() -> Vec<Arc<str>> {
+    vec![Arc::from("$")]
 }
 
-struct Parser {
-    items: std::vec::IntoIter<Item>,
-    vars: Vec<String>,
-    parsed: Parsed,
+pub struct Parser<'s> {
+    lexer: Lexer<'s>,
+    /// Tokens that were looked at; the last `waiting` of them come again.
+    ahead: [Token<'s>; 3],
+    waiting: usize,
+    pub vars: Vec<Arc<str>>,
+    pub parsed: Parsed,
+    pub depth: usize,
+    /// `range`s around this place.
+    ranges: usize,
 }
 
 /// What closed a list of nodes.
 enum Closing {
-    Text,
-    Done {
-        at: usize,
-    },
-    /// With what follows `else`: nothing, or another `if` or `with`.
-    Else {
-        at: usize,
-        rest: Vec<Token>,
-    },
+    Done,
+    /// Whether an `if` or `with` follows, to which the same `end` belongs.
+    Else,
 }
 
-impl Parser {
-    fn list(&mut self, depth: usize, top: bool) -> Result<(Vec<Node>, Closing), Fault> {
-        let mut nodes = Vec::new();
-        while let Some(item) = self.items.next() {
-            let (tokens, at) = match item {
-                Item::Text(text) => {
-                    nodes.push(Node::Text(text));
-                    continue;
-                }
-                Item::Action { tokens, at } => (tokens, at),
-            };
-            if depth > DEEPEST {
-                return Err(Fault::parse(at, "this nests too deep"));
-            }
-            let word = match tokens.first().map(|token| &token.kind) {
-                Some(TokenKind::Word(word)) => word.clone(),
-                Some(_) | None => String::new(),
-            };
-            match word.as_str() {
-                "end" => {
-                    only(&tokens, 1)?;
-                    return Ok((nodes, Closing::Done { at }));
-                }
-                "else" => return Ok((nodes, Closing::Else { at, rest: tokens[1..].to_vec() })),
-                "if" | "with" | "range" => {
-                    nodes.push(self.control(&word, &tokens[1..], at, depth)?)
-                }
-                "define" if top && depth == 0 => self.define(&tokens, at)?,
-                "define" => return Err(Fault::parse(at, "`define` has to stand at the top")),
-                "template" => nodes.push(self.call(&tokens, at)?),
-                "block" | "break" | "continue" => {
-                    return Err(Fault::parse(at, format!("`{word}` is not supported")));
-                }
-                _ => nodes.push(Node::Output(self.whole_pipe(&tokens, at, 1)?)),
-            }
+impl<'s> Parser<'s> {
+    pub fn next(&mut self) -> Token<'s> {
+        if self.waiting > 0 {
+            self.waiting -= 1;
+        } else {
+            self.ahead[0] = self.lexer.token();
         }
-        Ok((nodes, Closing::Text))
+        self.ahead[self.waiting]
     }
 
-    fn control(
-        &mut self,
-        word: &str,
-        tokens: &[Token],
-        at: usize,
-        depth: usize,
-    ) -> Result<Node, Fault> {
-        if depth > DEEPEST {
-            return Err(Fault::parse(at, "this nests too deep"));
+    pub fn backup(&mut self) {
+        self.waiting += 1;
+    }
+
+    /// Gives back the token before the one that was only looked at.
+    pub fn backup_two(&mut self, token: Token<'s>) {
+        self.ahead[1] = token;
+        self.waiting = 2;
+    }
+
+    /// Gives back two tokens before the one that was only looked at.
+    pub fn backup_three(&mut self, first: Token<'s>, second: Token<'s>) {
+        self.ahead[1] = second;
+        self.ahead[2] = first;
+        self.waiting = 3;
+    }
+
+    pub fn peek(&mut self) -> Token<'s> {
+        if self.waiting > 0 {
+            return self.ahead[self.waiting - 1];
         }
+        self.waiting = 1;
+        self.ahead[0] = self.lexer.token();
+        self.ahead[0]
+    }
+
+    pub fn next_word(&mut self) -> Token<'s> {
+        loop {
+            let token = self.next();
+            if token.kind != Kind::Space {
+                return token;
+            }
+        }
+    }
+
+    pub fn peek_word(&mut self) -> Token<'s> {
+        let token = self.next_word();
+        self.backup();
+        token
+    }
+
+    /// Where the token that was read last ends.
+    pub fn last_end(&self) -> usize {
+        self.ahead[0].end()
+    }
+
+    /// A mistake, said to be at the token that was read last.
+    pub fn wrong(&self, why: impl Into<String>) -> Fault {
+        Fault::parse(self.ahead[0].at, why)
+    }
+
+    pub fn unexpected(&self, token: Token<'s>, place: &str) -> Fault {
+        match token.kind {
+            Kind::Error => self.wrong(token.text),
+            Kind::End => self.wrong(format!("the text ends in {place}")),
+            Kind::Right => self.wrong(format!("unexpected closing braces in {place}")),
+            _ => self.wrong(format!("unexpected {:?} in {place}", shortened(token.text))),
+        }
+    }
+
+    fn expect(&mut self, kind: Kind, place: &str) -> Result<Token<'s>, Fault> {
+        let token = self.next_word();
+        if token.kind == kind { Ok(token) } else { Err(self.unexpected(token, place)) }
+    }
+
+    /// A level deeper; refused before the stack is.
+    pub fn deeper(&mut self) -> Result<(), Fault> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(self.wrong(format!("this nests deeper than {DEEPEST}")));
+        }
+        Ok(())
+    }
+
+    fn top(&mut self) -> Result<Vec<Node>, Fault> {
+        let mut nodes = Vec::new();
+        while self.peek().kind != Kind::End {
+            if self.peek().kind == Kind::Left {
+                let left = self.next();
+                let word = self.next_word();
+                if word.kind == Kind::Keyword && word.text == "define" {
+                    self.definition()?;
+                    continue;
+                }
+                self.backup_two(left);
+            }
+            match self.node()? {
+                Ok(node) => nodes.push(node),
+                Err(Closing::Done) => return Err(self.wrong("this `end` belongs to nothing")),
+                Err(Closing::Else) => return Err(self.wrong("this `else` belongs to nothing")),
+            }
+        }
+        Ok(nodes)
+    }
+
+    /// The nodes of an `opened` block, and what closed it.
+    fn list(&mut self, opened: &str, at: usize) -> Result<(Vec<Node>, Closing), Fault> {
+        let mut nodes = Vec::new();
+        while self.peek_word().kind != Kind::End {
+            match self.node()? {
+                Ok(node) => nodes.push(node),
+                Err(closing) => return Ok((nodes, closing)),
+            }
+        }
+        let mut fault = self.wrong(format!("a `{opened}` has no `end`"));
+        fault.opened = Some(at);
+        Err(fault)
+    }
+
+    fn node(&mut self) -> Result<Result<Node, Closing>, Fault> {
+        let token = self.next_word();
+        match token.kind {
+            Kind::Text => Ok(Ok(Node::Text(token.text.to_string()))),
+            Kind::Left => self.action(),
+            _ => Err(self.unexpected(token, "the text")),
+        }
+    }
+
+    fn action(&mut self) -> Result<Result<Node, Closing>, Fault> {
+        let token = self.next_word();
+        if token.kind != Kind::Keyword {
+            self.backup();
+            return Ok(Ok(Node::Output(self.pipe("an action", Kind::Right)?)));
+        }
+        Ok(Ok(match token.text {
+            "end" => {
+                self.expect(Kind::Right, "`end`")?;
+                return Ok(Err(Closing::Done));
+            }
+            "else" => {
+                let next = self.peek_word();
+                if next.kind != Kind::Keyword || !matches!(next.text, "if" | "with") {
+                    self.expect(Kind::Right, "`else`")?;
+                }
+                return Ok(Err(Closing::Else));
+            }
+            "if" | "with" | "range" => self.control(token)?,
+            "template" => self.call()?,
+            "block" => self.block()?,
+            "break" | "continue" => {
+                let next = self.next_word();
+                if next.kind != Kind::Right {
+                    return Err(self.unexpected(next, "`break` or `continue`"));
+                }
+                if self.ranges == 0 {
+                    return Err(self.wrong(format!("`{}` outside of a `range`", token.text)));
+                }
+                if token.text == "break" { Node::Break } else { Node::Continue }
+            }
+            _ => return Err(self.unexpected(token, "an action; `define` stands at the top")),
+        }))
+    }
+
+    fn control(&mut self, word: Token<'s>) -> Result<Node, Fault> {
+        self.deeper()?;
         let outer = self.vars.len();
-        let pipe = self.whole_pipe(tokens, at, if word == "range" { 2 } else { 1 })?;
-        let inner = self.vars.len();
-        let (body, end) = self.list(depth + 1, false)?;
-        self.vars.truncate(inner);
-        let otherwise = match end {
-            Closing::Text => return Err(Fault::parse(at, format!("this `{word}` has no `end`"))),
-            Closing::Done { .. } => Vec::new(),
-            Closing::Else { rest, at } => self.otherwise(word, &rest, at, depth)?,
+        let ranges = word.text == "range";
+        let pipe = self.pipe(word.text, Kind::Right)?;
+        self.ranges += usize::from(ranges);
+        let (body, closing) = self.list(word.text, word.at)?;
+        self.ranges -= usize::from(ranges);
+        let otherwise = match closing {
+            Closing::Done => Vec::new(),
+            Closing::Else => self.otherwise(word)?,
         };
         self.vars.truncate(outer);
-        Ok(match word {
+        self.depth -= 1;
+        Ok(match word.text {
             "if" => Node::If { pipe, body, otherwise },
             "with" => Node::With { pipe, body, otherwise },
             _ => Node::Range { pipe, body, otherwise },
         })
     }
 
-    fn otherwise(
-        &mut self,
-        word: &str,
-        rest: &[Token],
-        at: usize,
-        depth: usize,
-    ) -> Result<Vec<Node>, Fault> {
-        if let Some(first) = rest.first() {
-            // `else if` shares the one `end` of the chain.
-            let again = matches!(&first.kind, TokenKind::Word(next) if next == word);
-            if !again || word == "range" {
-                return Err(Fault::parse(first.at, "unexpected words behind `else`"));
-            }
-            return Ok(vec![self.control(word, &rest[1..], at, depth + 1)?]);
+    fn otherwise(&mut self, word: Token<'s>) -> Result<Vec<Node>, Fault> {
+        let next = self.peek();
+        // `else if` is one word: `else` left the `if` for this place, and both share one `end`.
+        if word.text != "range" && next.kind == Kind::Keyword && next.text == word.text {
+            self.next();
+            return Ok(vec![self.control(next)?]);
         }
-        match self.list(depth + 1, false)? {
-            (nodes, Closing::Done { .. }) => Ok(nodes),
-            (_, Closing::Text) => Err(Fault::parse(at, "this `else` has no `end`")),
-            (_, Closing::Else { at, .. }) => Err(Fault::parse(at, "a second `else`")),
+        match self.list(word.text, word.at)? {
+            (nodes, Closing::Done) => Ok(nodes),
+            (_, Closing::Else) => Err(self.wrong("a second `else`")),
         }
     }
 
-    fn define(&mut self, tokens: &[Token], at: usize) -> Result<(), Fault> {
-        let Some(TokenKind::Text(name)) = tokens.get(1).map(|token| &token.kind) else {
-            return Err(Fault::parse(at, "`define` needs a name in quotes"));
-        };
-        only(tokens, 2)?;
+    fn definition(&mut self) -> Result<(), Fault> {
+        let place = "`define`, which needs a name in quotes";
+        let token = self.next_word();
+        let name = self.name(token, place)?;
+        self.expect(Kind::Right, place)?;
+        let (body, closing) = self.separate("define", token.at)?;
+        if matches!(closing, Closing::Else) {
+            return Err(self.wrong("a `define` has no `else`"));
+        }
+        self.define(name, body)
+    }
+
+    /// The body of a template that sees no variables from around it.
+    fn separate(&mut self, word: &str, at: usize) -> Result<(Vec<Node>, Closing), Fault> {
+        self.deeper()?;
         let vars = std::mem::replace(&mut self.vars, root());
-        let (body, end) = self.list(1, false)?;
+        let ranges = std::mem::take(&mut self.ranges);
+        let closed = self.list(word, at)?;
         self.vars = vars;
-        match end {
-            Closing::Done { .. } => {}
-            Closing::Text => return Err(Fault::parse(at, "this `define` has no `end`")),
-            Closing::Else { at, .. } => return Err(Fault::parse(at, "`else` belongs to nothing")),
-        }
-        if self.parsed.defines.insert(name.clone(), body).is_some() {
-            return Err(Fault::parse(at, format!("the template {name:?} is defined twice")));
-        }
-        Ok(())
-    }
-
-    fn call(&mut self, tokens: &[Token], at: usize) -> Result<Node, Fault> {
-        let Some(TokenKind::Text(name)) = tokens.get(1).map(|token| &token.kind) else {
-            return Err(Fault::parse(at, "`template` needs a name in quotes"));
-        };
-        let pipe = match &tokens[2..] {
-            [] => None,
-            rest => Some(self.whole_pipe(rest, at, 1)?),
-        };
-        Ok(Node::Call { name: name.clone(), pipe, at })
-    }
-
-    fn whole_pipe(&mut self, tokens: &[Token], at: usize, most: usize) -> Result<Pipe, Fault> {
-        let mut reader = Reader { tokens, next: 0, vars: &mut self.vars, depth: 0 };
-        let pipe = reader.pipe(at, most)?;
-        match reader.peek() {
-            None => Ok(pipe),
-            Some(token) => Err(Fault::parse(token.at, "unexpected `)` or word")),
-        }
-    }
-}
-
-fn only(tokens: &[Token], count: usize) -> Result<(), Fault> {
-    match tokens.get(count) {
-        Some(extra) => Err(Fault::parse(extra.at, "unexpected words here")),
-        None => Ok(()),
-    }
-}
-
-/// Reads one pipeline.
-struct Reader<'t> {
-    tokens: &'t [Token],
-    next: usize,
-    vars: &'t mut Vec<String>,
-    depth: usize,
-}
-
-impl<'t> Reader<'t> {
-    fn peek(&self) -> Option<&'t Token> {
-        self.tokens.get(self.next)
-    }
-
-    fn peek_kind(&self, ahead: usize) -> Option<&'t TokenKind> {
-        self.tokens.get(self.next + ahead).map(|token| &token.kind)
-    }
-
-    fn pipe(&mut self, at: usize, most: usize) -> Result<Pipe, Fault> {
-        self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(Fault::parse(at, "these parentheses nest too deep"));
-        }
-        let (sets, assigns) = self.sets(most)?;
-        let mut commands = vec![self.command(at)?];
-        while let Some(TokenKind::Pipe) = self.peek_kind(0) {
-            let at = self.tokens[self.next].at;
-            self.next += 1;
-            let command = self.command(at)?;
-            let callable = command.operands.first().is_some_and(Operand::may_take_arguments);
-            if !callable {
-                return Err(Fault::parse(command.at, "what follows `|` has to be a function"));
-            }
-            commands.push(command);
-        }
-        if !assigns {
-            // Declared only behind the value, so that `$x := $x` reads the outer one.
-            self.vars.extend(sets.iter().cloned());
-        }
+        self.ranges = ranges;
         self.depth -= 1;
-        Ok(Pipe { sets, assigns, commands, at })
+        Ok(closed)
     }
 
-    /// `$x :=`, `$x =`, and in `range` also `$k, $v :=`.
-    fn sets(&mut self, most: usize) -> Result<(Vec<String>, bool), Fault> {
-        let mut names = Vec::new();
-        let mut ahead = 0;
-        while let Some(TokenKind::Variable(name)) = self.peek_kind(ahead) {
-            names.push(name.clone());
-            ahead += 1;
-            match self.peek_kind(ahead) {
-                Some(TokenKind::Comma) => ahead += 1,
-                Some(TokenKind::Declare | TokenKind::Assign) => break,
-                _ => return Ok((Vec::new(), false)),
-            }
-        }
-        let at = self.peek().map_or(0, |token| token.at);
-        let assigns = match self.peek_kind(ahead) {
-            Some(TokenKind::Declare) if !names.is_empty() => false,
-            Some(TokenKind::Assign) if !names.is_empty() => true,
-            _ => return Ok((Vec::new(), false)),
-        };
-        if names.len() > most {
-            return Err(Fault::parse(at, "too many variables are set here"));
-        }
-        if let Some(unknown) = names.iter().find(|name| assigns && !self.vars.contains(name)) {
-            return Err(Fault::parse(at, format!("the variable {unknown} is not declared")));
-        }
-        self.next += ahead + 1;
-        Ok((names, assigns))
-    }
-
-    fn command(&mut self, at: usize) -> Result<Command, Fault> {
-        let at = self.peek().map_or(at, |token| token.at);
-        let mut operands: Vec<Operand> = Vec::new();
-        while let Some(token) = self.peek() {
-            if matches!(token.kind, TokenKind::Pipe | TokenKind::Close) {
-                break;
-            }
-            if !operands.is_empty() && !token.spaced {
-                return Err(Fault::parse(token.at, "a space is missing between two operands"));
-            }
-            operands.push(self.operand(token)?);
-        }
-        match operands.first() {
-            None => Err(Fault::parse(at, "a value is missing here")),
-            Some(first) if matches!(first.base, Base::Nil) && operands.len() == 1 => {
-                Err(Fault::parse(at, "nil is not a command"))
-            }
-            Some(_) => Ok(Command { operands, at }),
-        }
-    }
-
-    fn operand(&mut self, token: &'t Token) -> Result<Operand, Fault> {
-        self.next += 1;
-        let mut fields = Vec::new();
-        let mut end = token.end;
-        let base = match &token.kind {
-            TokenKind::Dot => Base::Dot,
-            TokenKind::Field(name) => {
-                fields.push(name.clone());
-                Base::Dot
-            }
-            TokenKind::Variable(name) if self.vars.contains(name) => Base::Variable(name.clone()),
-            TokenKind::Variable(name) => {
-                return Err(Fault::parse(token.at, format!("the variable {name} is not declared")));
-            }
-            TokenKind::Word(word) => self.word(word, token.at)?,
-            TokenKind::Text(text) => Base::Text(text.clone()),
-            TokenKind::Int(number) => Base::Int(*number),
-            TokenKind::Float(number) => Base::Float(*number),
-            TokenKind::Open => {
-                let pipe = self.pipe(token.at, 1)?;
-                match self.peek() {
-                    Some(close) if close.kind == TokenKind::Close => end = close.end,
-                    Some(_) | None => {
-                        return Err(Fault::parse(token.at, "this parenthesis is not closed"));
-                    }
+    /// A template that holds nothing but white space gives way to one of the same name.
+    fn define(&mut self, name: String, body: Vec<Node>) -> Result<(), Fault> {
+        match self.parsed.defines.get(&name) {
+            Some(known) if !is_blank(known) => {
+                if is_blank(&body) {
+                    return Ok(());
                 }
-                self.next += 1;
-                Base::Paren(Box::new(pipe))
+                Err(self.wrong(format!("the template {name:?} is defined twice")))
             }
-            TokenKind::Pipe
-            | TokenKind::Close
-            | TokenKind::Declare
-            | TokenKind::Assign
-            | TokenKind::Comma => {
-                return Err(Fault::parse(token.at, "this does not belong here"));
+            Some(_) | None => {
+                self.parsed.defines.insert(name, body);
+                Ok(())
             }
-        };
-        while let Some(Token { kind: TokenKind::Field(name), spaced: false, end: last, at }) =
-            self.peek()
-        {
-            if matches!(
-                base,
-                Base::Text(_) | Base::Int(_) | Base::Float(_) | Base::Bool(_) | Base::Nil
-            ) {
-                return Err(Fault::parse(*at, "a literal has no fields"));
-            }
-            fields.push(name.clone());
-            end = *last;
-            self.next += 1;
         }
-        Ok(Operand { base, fields, at: token.at, end })
     }
 
-    fn word(&self, word: &str, at: usize) -> Result<Base, Fault> {
-        Ok(match word {
-            "true" => Base::Bool(true),
-            "false" => Base::Bool(false),
-            "nil" => Base::Nil,
-            _ if functions::is_known(word) => Base::Function(word.to_string()),
-            _ => return Err(Fault::parse(at, format!("there is no function {word:?}"))),
-        })
+    fn call(&mut self) -> Result<Node, Fault> {
+        let token = self.next_word();
+        let name = self.name(token, "`template`, which needs a name in quotes")?;
+        let mut pipe = None;
+        if self.next_word().kind != Kind::Right {
+            self.backup();
+            pipe = Some(self.pipe("`template`", Kind::Right)?);
+        }
+        Ok(Node::Call { name, pipe, at: token.at })
+    }
+
+    /// Defines a template and calls it.
+    fn block(&mut self) -> Result<Node, Fault> {
+        let token = self.next_word();
+        let name = self.name(token, "`block`, which needs a name in quotes")?;
+        let pipe: Pipe = self.pipe("`block`", Kind::Right)?;
+        let wrong = self.wrong("a `block` has no `else`");
+        let (body, closing) = self.separate("block", token.at)?;
+        if matches!(closing, Closing::Else) {
+            return Err(wrong);
+        }
+        self.define(name.clone(), body)?;
+        Ok(Node::Call { name, pipe: Some(pipe), at: token.at })
+    }
+
+    fn name(&mut self, token: Token<'s>, place: &str) -> Result<String, Fault> {
+        match token.kind {
+            Kind::Quoted | Kind::Raw => self.string(token),
+            _ => Err(self.unexpected(token, place)),
+        }
+    }
+
+    pub fn string(&self, token: Token<'s>) -> Result<String, Fault> {
+        let inner = &token.text[1..token.text.len() - 1];
+        if token.kind == Kind::Raw {
+            return Ok(inner.replace('\r', ""));
+        }
+        literal::interpreted(inner).ok_or_else(|| self.wrong("unknown escape in a string"))
     }
 }
 
-impl Operand {
-    /// Only functions take what a `|` hands on; Go also accepts methods, of which there are none.
-    fn may_take_arguments(&self) -> bool {
-        match self.base {
-            Base::Function(_) | Base::Dot | Base::Variable(_) | Base::Paren(_) => true,
-            Base::Text(_) | Base::Int(_) | Base::Float(_) | Base::Bool(_) | Base::Nil => false,
-        }
-    }
+fn is_blank(nodes: &[Node]) -> bool {
+    nodes.iter().all(|node| match node {
+        Node::Text(text) => text.trim().is_empty(),
+        Node::Output(_) | Node::If { .. } | Node::With { .. } | Node::Range { .. } => false,
+        Node::Call { .. } | Node::Break | Node::Continue => false,
+    })
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(20).collect()
 }

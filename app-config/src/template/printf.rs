@@ -1,229 +1,219 @@
-//! `printf`, for the verbs that make sense here: `%s %v %q %d %t %f %e %g %x %X %o %b %T %%`.
-//! A verb that does not fit its value prints what Go prints, `%!d(string=hi)`; it is no error.
+//! `printf` as Go's `fmt` does it: flags, width, precision, `*`, argument numbers. A verb that does
+//! not fit its value prints what Go prints, `%!d(string=hi)`; it is no error.
 use super::{
-    format::{decimal, float, plain, scientific, shortest, special},
+    functions::Answer,
     value::Value,
+    verbs::{Form, Printer},
 };
 
-/// Wider or more precise than this is cut: nothing real asks for it.
-const WIDEST: usize = 1_000;
+/// Wider or more precise than this, Go reads as a mistake.
+const WIDEST: i64 = 1_000_000;
 
-#[derive(Default)]
-struct Form {
-    minus: bool,
-    plus: bool,
-    space: bool,
-    zero: bool,
-    sharp: bool,
-    width: usize,
-    precision: Option<usize>,
-}
-
-pub fn printf(form: &str, arguments: &[Value]) -> String {
-    let mut out = String::new();
-    let mut rest = form;
-    let mut next = 0;
-    while let Some(at) = rest.find('%') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
-        let flags = flags(&mut rest);
-        let Some(verb) = rest.chars().next() else {
-            out.push_str("%!(NOVERB)");
-            break;
-        };
-        rest = &rest[verb.len_utf8()..];
-        if verb == '%' {
-            out.push('%');
-            continue;
-        }
-        match arguments.get(next) {
-            Some(value) => {
-                out.push_str(&one(value, verb, &flags));
-                next += 1;
-            }
-            None => out.push_str(&format!("%!{verb}(MISSING)")),
-        }
-    }
-    out.push_str(rest.strip_prefix('%').unwrap_or(rest));
-    if let Some(extra) = arguments.get(next..).filter(|extra| !extra.is_empty()) {
-        let named: Vec<String> = extra.iter().map(typed).collect();
-        out.push_str(&format!("%!(EXTRA {})", named.join(", ")));
-    }
-    out
-}
-
-fn flags(rest: &mut &str) -> Form {
-    let mut form = Form::default();
-    while let Some(flag) = rest.chars().next() {
-        match flag {
-            '-' => form.minus = true,
-            '+' => form.plus = true,
-            ' ' => form.space = true,
-            '0' => form.zero = true,
-            '#' => form.sharp = true,
-            _ => break,
-        }
-        *rest = &rest[1..];
-    }
-    form.width = digits(rest).unwrap_or_default();
-    if let Some(after) = rest.strip_prefix('.') {
-        *rest = after;
-        form.precision = Some(digits(rest).unwrap_or_default());
-    }
-    form
-}
-
-fn digits(rest: &mut &str) -> Option<usize> {
-    let length = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, after) = rest.split_at(length);
-    *rest = after;
-    (length > 0).then(|| number.parse::<usize>().unwrap_or(WIDEST).min(WIDEST))
-}
-
-/// One value by one verb. Lists and maps apply the verb to what they hold.
-fn one(value: &Value, verb: char, form: &Form) -> String {
-    match (value, verb) {
-        (_, 'T') => pad(value.type_name().to_string(), form, false),
-        (Value::List(items), _) => {
-            let items: Vec<String> = items.iter().map(|item| one(item, verb, form)).collect();
-            format!("[{}]", items.join(" "))
-        }
-        (Value::Map(entries), _) => {
-            let entries = entries.borrow();
-            let pairs = entries.iter().map(|(key, item)| {
-                format!("{}:{}", one(&Value::text(key), verb, form), one(item, verb, form))
-            });
-            format!("map[{}]", pairs.collect::<Vec<_>>().join(" "))
-        }
-        (Value::Nil, 'v') => pad("<nil>".into(), form, false),
-        (Value::Text(text), 's' | 'v') => {
-            let cut = form.precision.map(|most| text.chars().take(most).collect::<String>());
-            pad(cut.unwrap_or_else(|| text.to_string()), form, false)
-        }
-        (Value::Text(text), 'q') => pad(quote(text), form, false),
-        (Value::Text(text), 'x' | 'X') => {
-            let hex = hex::encode(text.as_bytes());
-            pad(if verb == 'X' { hex.to_uppercase() } else { hex }, form, false)
-        }
-        (Value::Bool(flag), 't' | 'v') => pad(flag.to_string(), form, false),
-        (Value::Int(number), 'd' | 'v') => {
-            pad(sign(*number >= 0, number.to_string(), form), form, true)
-        }
-        (Value::Int(number), 'x') => pad(radix(*number, |n| format!("{n:x}")), form, true),
-        (Value::Int(number), 'X') => pad(radix(*number, |n| format!("{n:X}")), form, true),
-        (Value::Int(number), 'o') => pad(radix(*number, |n| format!("{n:o}")), form, true),
-        (Value::Int(number), 'b') => pad(radix(*number, |n| format!("{n:b}")), form, true),
-        (Value::Int(number), 'c') => {
-            let c = u32::try_from(*number).ok().and_then(char::from_u32).unwrap_or('\u{fffd}');
-            pad(c.to_string(), form, false)
-        }
-        (Value::Float(number), 'v' | 'g' | 'G' | 'f' | 'F' | 'e' | 'E') => {
-            pad(sign(*number >= 0.0, real(*number, verb, form.precision), form), form, true)
-        }
-        (Value::Nil, _) => format!("%!{verb}(<nil>)"),
-        (Value::Text(_) | Value::Bool(_) | Value::Int(_) | Value::Float(_), _) => {
-            format!("%!{verb}({})", typed(value))
-        }
-    }
-}
-
-fn real(number: f64, verb: char, precision: Option<usize>) -> String {
-    if !number.is_finite() {
-        return special(number);
-    }
-    match (verb, precision) {
-        ('f' | 'F', precision) => format!("{number:.*}", precision.unwrap_or(6)),
-        ('e' | 'E', precision) => {
-            let text = format!("{:.*e}", precision.unwrap_or(6), number.abs());
-            let (mantissa, exponent) = text.split_once('e').unwrap_or((text.as_str(), "0"));
-            let digits = mantissa.replace('.', "");
-            scientific(number, &digits, exponent.parse().unwrap_or_default(), verb)
-        }
-        (_, None) => float(number),
-        (_, Some(precision)) => general(number, precision.max(1)),
-    }
-}
-
-/// `%.Ng`: N significant digits, without the zeros at their end.
-fn general(number: f64, precision: usize) -> String {
-    if number == 0.0 {
-        return special(number);
-    }
-    let rounded: f64 = format!("{:.*e}", precision - 1, number).parse().unwrap_or(number);
-    let (digits, exponent) = shortest(rounded);
-    let most = if precision > digits.len() && digits.len() as i32 > exponent {
-        digits.len() as i32
-    } else {
-        precision as i32
+pub fn printf(arguments: &[Value], most: usize) -> Answer {
+    let Some((Value::Text(form), rest)) = arguments.split_first() else {
+        return Err("it needs a format".to_string());
     };
-    if exponent < -4 || exponent >= most {
-        scientific(number, &digits, exponent, 'e')
-    } else {
-        decimal(number, &digits, exponent)
-    }
+    Ok(Value::text(formatted(form, rest, most)))
 }
 
-fn radix(number: i64, digits: impl Fn(u64) -> String) -> String {
-    let sign = if number < 0 { "-" } else { "" };
-    format!("{sign}{}", digits(number.unsigned_abs()))
+pub fn formatted(form: &str, arguments: &[Value], most: usize) -> String {
+    let mut printf = Printf {
+        rest: form,
+        arguments,
+        next: 0,
+        numbered: false,
+        good_number: true,
+        printer: Printer::new(most),
+    };
+    printf.all();
+    printf.printer.out
 }
 
-fn sign(positive: bool, text: String, form: &Form) -> String {
-    match (positive, form.plus, form.space) {
-        (true, true, _) => format!("+{text}"),
-        (true, false, true) => format!(" {text}"),
-        (_, _, _) => text,
-    }
+struct Printf<'a> {
+    /// Of the format.
+    rest: &'a str,
+    arguments: &'a [Value],
+    next: usize,
+    /// Whether some argument was chosen by its number; then none is too many.
+    numbered: bool,
+    good_number: bool,
+    printer: Printer,
 }
 
-fn pad(text: String, form: &Form, number: bool) -> String {
-    let missing = form.width.saturating_sub(text.chars().count());
-    if missing == 0 {
-        return text;
-    }
-    if form.minus {
-        return format!("{text}{}", " ".repeat(missing));
-    }
-    if form.zero && number {
-        let digits = text.trim_start_matches(['-', '+', ' ']);
-        let sign = &text[..text.len() - digits.len()];
-        return format!("{sign}{}{digits}", "0".repeat(missing));
-    }
-    format!("{}{text}", if form.zero { "0" } else { " " }.repeat(missing))
-}
-
-fn typed(value: &Value) -> String {
-    if matches!(value, Value::Nil) {
-        return "<nil>".to_string();
-    }
-    let mut text = format!("{}=", value.type_name());
-    plain(value, &mut text, usize::MAX);
-    text
-}
-
-/// A string as Go writes it in source.
-fn quote(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            c if c.is_control() && u32::from(c) < 0x80 => {
-                out.push_str(&format!("\\x{:02x}", u32::from(c)))
+impl Printf<'_> {
+    fn all(&mut self) {
+        while let Some(at) = self.rest.find('%') {
+            if self.printer.is_full() {
+                return;
             }
-            c if c.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => out.push(c),
+            self.printer.out.push_str(&self.rest[..at]);
+            self.rest = &self.rest[at + 1..];
+            if !self.one() {
+                break;
+            }
+        }
+        self.printer.out.push_str(self.rest);
+        self.extra();
+    }
+
+    /// One verb; false when the format ends before it.
+    fn one(&mut self) -> bool {
+        self.good_number = true;
+        let mut form = self.flags();
+        let mut after_number = self.number();
+        if self.takes('*') {
+            let width = self.size_from_argument();
+            if width.is_none() {
+                self.printer.out.push_str("%!(BADWIDTH)");
+            }
+            form.minus |= width.is_some_and(|width| width < 0);
+            form.zero &= !form.minus;
+            form.width = width.map(|width| width.unsigned_abs() as usize);
+            after_number = false;
+        } else {
+            form.width = self.size();
+            if after_number && form.width.is_some() {
+                self.good_number = false;
+            }
+        }
+        if self.rest.len() > 1 && self.takes('.') {
+            if after_number {
+                self.good_number = false;
+            }
+            after_number = self.number();
+            if self.takes('*') {
+                let precision = self.size_from_argument().filter(|precision| *precision >= 0);
+                if precision.is_none() {
+                    self.printer.out.push_str("%!(BADPREC)");
+                }
+                form.precision = precision.map(|precision| precision as usize);
+                after_number = false;
+            } else {
+                form.precision = Some(self.size().unwrap_or(0));
+            }
+        }
+        if !after_number {
+            self.number();
+        }
+        let Some(verb) = self.rest.chars().next() else {
+            self.printer.out.push_str("%!(NOVERB)");
+            return false;
+        };
+        self.rest = &self.rest[verb.len_utf8()..];
+        if verb == '%' {
+            self.printer.out.push('%');
+        } else if !self.good_number {
+            self.printer.out.push_str(&format!("%!{verb}(BADINDEX)"));
+        } else if let Some(argument) = self.arguments.get(self.next) {
+            self.next += 1;
+            if verb == 'v' {
+                form.sharp_v = std::mem::take(&mut form.sharp);
+                form.plus = false;
+            }
+            self.printer.form = form;
+            self.printer.argument(argument, verb);
+        } else {
+            self.printer.out.push_str(&format!("%!{verb}(MISSING)"));
+        }
+        true
+    }
+
+    fn takes(&mut self, c: char) -> bool {
+        match self.rest.strip_prefix(c) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
         }
     }
-    out.push('"');
-    out
+
+    fn flags(&mut self) -> Form {
+        let mut form = Form::default();
+        while let Some(flag) = self.rest.chars().next() {
+            match flag {
+                '-' => {
+                    form.minus = true;
+                    form.zero = false;
+                }
+                '+' => form.plus = true,
+                ' ' => form.space = true,
+                '0' => form.zero = !form.minus,
+                '#' => form.sharp = true,
+                _ => break,
+            }
+            self.rest = &self.rest[1..];
+        }
+        form
+    }
+
+    /// Digits, as a size. One that is too large takes the rest of the format with it.
+    fn size(&mut self) -> Option<usize> {
+        let length =
+            self.rest.len() - self.rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let (digits, rest) = self.rest.split_at(length);
+        let mut size = 0_i64;
+        for digit in digits.bytes() {
+            if size > WIDEST {
+                self.rest = "";
+                return None;
+            }
+            size = size * 10 + i64::from(digit - b'0');
+        }
+        self.rest = rest;
+        (length > 0).then_some(size as usize)
+    }
+
+    fn size_from_argument(&mut self) -> Option<i64> {
+        let argument = self.arguments.get(self.next)?;
+        self.next += 1;
+        argument.whole().filter(|size| (-WIDEST..=WIDEST).contains(size))
+    }
+
+    /// `[2]`: which argument comes next.
+    fn number(&mut self) -> bool {
+        let Some(inner) = self.rest.strip_prefix('[') else { return false };
+        self.numbered = true;
+        let Some((written, rest)) = inner.split_once(']').filter(|_| self.rest.len() >= 3) else {
+            self.rest = inner;
+            self.good_number = false;
+            return false;
+        };
+        self.rest = rest;
+        let digits = written.bytes().all(|byte| byte.is_ascii_digit()) && !written.is_empty();
+        let number =
+            written.parse::<usize>().ok().filter(|number| digits && *number as i64 <= WIDEST * 10);
+        match number {
+            Some(number) if (1..=self.arguments.len()).contains(&number) => {
+                self.next = number - 1;
+                true
+            }
+            Some(_) => {
+                self.good_number = false;
+                true
+            }
+            None => {
+                self.good_number = false;
+                false
+            }
+        }
+    }
+
+    fn extra(&mut self) {
+        let extra = self.arguments.get(self.next..).unwrap_or_default();
+        if self.numbered || extra.is_empty() {
+            return;
+        }
+        self.printer.form = Form::default();
+        self.printer.out.push_str("%!(EXTRA ");
+        for (at, argument) in extra.iter().enumerate() {
+            if at > 0 {
+                self.printer.out.push_str(", ");
+            }
+            self.printer.typed(argument);
+        }
+        self.printer.out.push(')');
+    }
 }
 
 #[cfg(test)]
@@ -232,7 +222,7 @@ mod tests {
 
     #[test]
     fn verbs_print_what_go_prints() {
-        let cases: [(&str, Vec<Value>, &str); 14] = [
+        let cases: [(&str, Vec<Value>, &str); 18] = [
             ("%s-%v", vec![Value::text("a"), Value::Int(1)], "a-1"),
             ("%d%%", vec![Value::Int(5)], "5%"),
             (
@@ -255,9 +245,21 @@ mod tests {
             ("%t %T", vec![Value::Bool(true), Value::Float(1.0)], "true float64"),
             ("%.3g", vec![Value::Float(1234.5)], "1.23e+03"),
             ("%", vec![], "%!(NOVERB)"),
+            ("%[2]s %[1]d", vec![Value::Int(1), Value::text("a")], "a 1"),
+            (
+                "%*d|%-*d",
+                vec![Value::Int(3), Value::Int(1), Value::Int(3), Value::Int(2)],
+                "  1|2  ",
+            ),
+            (
+                "%#v",
+                vec![Value::list(vec![Value::text("a"), Value::Int(1)])],
+                r#"[]interface {}{"a", 1}"#,
+            ),
+            ("%#x %x", vec![Value::Int(255), Value::Float(1.0)], "0xff 0x1p+00"),
         ];
         for (form, arguments, expected) in cases {
-            assert_eq!(printf(form, &arguments), expected, "{form}");
+            assert_eq!(formatted(form, &arguments, 1 << 20), expected, "{form}");
         }
     }
 }

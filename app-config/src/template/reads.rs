@@ -1,7 +1,7 @@
 //! What a template reads, found without rendering it: follows the dot and the variables through
 //! `with`, `range`, `index` and `dig`, so that `(index .nuon.components "db").outputs.url` counts
 //! as a read of that output.
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::ast::{Base, Command, Node, Operand, Parsed, Pipe};
 
@@ -61,7 +61,7 @@ impl<'t> Walk<'t> {
     fn node(&mut self, node: &'t Node, dot: &Places) {
         let outer = self.vars.len();
         match node {
-            Node::Text(_) => {}
+            Node::Text(_) | Node::Break | Node::Continue => {}
             Node::Output(pipe) => {
                 let places = self.pipe(pipe, dot);
                 if pipe.sets.is_empty() {
@@ -123,7 +123,7 @@ impl<'t> Walk<'t> {
                 both.extend(places.iter().cloned());
                 self.set(name, distinct(both));
             } else {
-                self.vars.push((name.clone(), places.clone()));
+                self.vars.push((name.to_string(), places.clone()));
             }
         }
         places
@@ -131,8 +131,8 @@ impl<'t> Walk<'t> {
 
     fn command(&mut self, command: &'t Command, piped: Option<Places>, dot: &Places) -> Places {
         let Some((first, rest)) = command.operands.split_first() else { return Places::new() };
-        if let Base::Function(name) = &first.base {
-            let places = self.call(name, rest, piped, dot);
+        if let Base::Function(function) = &first.base {
+            let places = self.call(function.name, rest, piped, dot);
             return fields(places, &first.fields);
         }
         self.operand(first, dot)
@@ -143,10 +143,8 @@ impl<'t> Walk<'t> {
             Base::Dot => dot.clone(),
             Base::Variable(name) => self.get(name),
             Base::Paren(pipe) => self.pipe(pipe, dot),
-            Base::Function(name) => self.call(name, &[], None, dot),
-            Base::Text(_) | Base::Int(_) | Base::Float(_) | Base::Bool(_) | Base::Nil => {
-                Places::new()
-            }
+            Base::Function(function) => self.call(function.name, &[], None, dot),
+            Base::Text(_) | Base::Number(_) | Base::Bool(_) | Base::Nil => Places::new(),
         };
         fields(base, &operand.fields)
     }
@@ -223,14 +221,14 @@ fn distinct(mut places: Places) -> Places {
 
 fn step(places: &Places, key: &Base) -> Places {
     let key = match key {
-        Base::Text(key) => key.as_str(),
+        Base::Text(key) => &**key,
         Base::Dot | Base::Variable(_) | Base::Function(_) | Base::Paren(_) | Base::Nil => ANY,
-        Base::Int(_) | Base::Float(_) | Base::Bool(_) => ANY,
+        Base::Number(_) | Base::Bool(_) => ANY,
     };
     places.iter().map(|place| below(place, key, false)).collect()
 }
 
-fn fields(places: Places, fields: &[String]) -> Places {
+fn fields(places: Places, fields: &[Arc<str>]) -> Places {
     fields.iter().fold(places, |places, field| {
         places.iter().map(|place| below(place, field, place.insists)).collect()
     })

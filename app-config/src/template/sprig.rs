@@ -1,111 +1,106 @@
 //! The functions of sprig that real configs use, with sprig's meaning.
-use std::collections::BTreeMap;
-
-use serde_json::Value as Json;
+use std::rc::Rc;
 
 use super::{
-    format::{decimal, plain, scientific, shortest},
-    functions::{exactly, int_of, text_of, wanted},
-    value::{Value, from_json},
+    builtin::wanted,
+    call::entries,
+    format::plain,
+    functions::Answer,
+    literal,
+    value::{Map, Value},
 };
 
-type Answer = Result<Value, String>;
-
-fn is_empty(value: &Value) -> bool {
-    !value.is_true()
-}
-
-pub fn default(arguments: &[Value]) -> Answer {
+pub fn default(arguments: &[Value], _: usize) -> Answer {
     match arguments {
         [] => Err("it needs a default".to_string()),
         [fallback] => Ok(fallback.clone()),
-        [fallback, given, ..] => Ok(if is_empty(given) { fallback } else { given }.clone()),
+        [fallback, given, ..] => Ok(if given.is_true() { given } else { fallback }.clone()),
     }
 }
 
-pub fn coalesce(arguments: &[Value]) -> Answer {
-    let found = arguments.iter().find(|value| !is_empty(value));
-    Ok(found.cloned().unwrap_or(Value::Nil))
+pub fn coalesce(arguments: &[Value], _: usize) -> Answer {
+    Ok(arguments.iter().find(|value| value.is_true()).cloned().unwrap_or(Value::Nil))
 }
 
-pub fn ternary(arguments: &[Value]) -> Answer {
-    let [yes, no, which] = exactly(arguments)?;
-    match which {
-        Value::Bool(true) => Ok(yes.clone()),
-        Value::Bool(false) => Ok(no.clone()),
-        Value::Nil | Value::Int(_) | Value::Float(_) | Value::Text(_) => {
-            Err(wanted("a bool", which))
-        }
-        Value::List(_) | Value::Map(_) => Err(wanted("a bool", which)),
+pub fn ternary(arguments: &[Value], _: usize) -> Answer {
+    match arguments {
+        [yes, no, which] => Ok(if which.is_true() { yes } else { no }.clone()),
+        _ => Err("it needs three arguments".to_string()),
     }
 }
 
-pub fn dict(arguments: &[Value]) -> Answer {
-    let mut entries = BTreeMap::new();
+pub fn dict(arguments: &[Value], most: usize) -> Answer {
+    let mut entries = Map::new();
     for pair in arguments.chunks(2) {
         if let Some((key, rest)) = pair.split_first() {
             let value = rest.first().cloned().unwrap_or_else(|| Value::text(""));
-            entries.insert(shown(key), value);
+            entries.insert(shown(key, most).into(), value);
         }
     }
     Ok(Value::map(entries))
 }
 
-pub fn set(arguments: &[Value]) -> Answer {
-    let [map, key, value] = exactly(arguments)?;
-    let Value::Map(entries) = map else { return Err(wanted("a map", map)) };
-    // A copy, so that no value ever holds itself.
-    let value = copied(value);
-    entries.borrow_mut().insert(text_of(key)?.to_string(), value);
+pub fn set(arguments: &[Value], _: usize) -> Answer {
+    let [map, Value::Text(key), value] = arguments else {
+        return Err("it needs a map, a key and a value".to_string());
+    };
+    let Value::Map(entries) = map else { return Err("nil has no keys to set".to_string()) };
+    // Go would let it, and never come to an end printing it.
+    if holds(value, map) {
+        return Err("a map cannot hold itself".to_string());
+    }
+    entries.borrow_mut().insert(key.clone(), value.clone());
     Ok(map.clone())
 }
 
-fn copied(value: &Value) -> Value {
-    match value {
-        Value::List(items) => Value::list(items.iter().map(copied).collect()),
-        Value::Map(entries) => {
-            let entries = entries.borrow();
-            Value::map(entries.iter().map(|(key, item)| (key.clone(), copied(item))).collect())
+fn holds(value: &Value, map: &Value) -> bool {
+    match (value, map) {
+        (Value::Map(inner), Value::Map(outer)) => {
+            Rc::ptr_eq(inner, outer) || inner.borrow().values().any(|item| holds(item, map))
         }
-        Value::Nil | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Text(_) => {
-            value.clone()
-        }
+        (Value::List(items), _) => items.iter().any(|item| holds(item, map)),
+        (_, _) => false,
     }
 }
 
-pub fn append(arguments: &[Value]) -> Answer {
-    let [list, item] = exactly(arguments)?;
-    let Value::List(items) = list else { return Err(wanted("a list", list)) };
-    let mut items = items.to_vec();
-    items.push(item.clone());
-    Ok(Value::list(items))
+pub fn list(arguments: &[Value], _: usize) -> Answer {
+    Ok(Value::list(arguments.to_vec()))
 }
 
-pub fn values(arguments: &[Value]) -> Answer {
-    let [map] = exactly(arguments)?;
-    let Value::Map(entries) = map else { return Err(wanted("a map", map)) };
-    Ok(Value::list(entries.borrow().values().cloned().collect()))
+pub fn append(arguments: &[Value], _: usize) -> Answer {
+    match arguments {
+        [Value::List(items), item] => {
+            Ok(Value::list(items.iter().chain([item]).cloned().collect()))
+        }
+        _ => Err(wanted("a list", arguments.first())),
+    }
+}
+
+/// In the order of the keys; sprig has no order here, so that it can be relied on by nobody.
+pub fn values(arguments: &[Value], _: usize) -> Answer {
+    let entries = arguments.first().map(entries).unwrap_or_default();
+    Ok(Value::list(entries.into_values().collect()))
 }
 
 /// `dig "a" "b" fallback map`: a step that is not there gives the fallback; a step into something
 /// that is no map is an error.
-pub fn dig(arguments: &[Value]) -> Answer {
+pub fn dig(arguments: &[Value], _: usize) -> Answer {
     let [keys @ .., fallback, map] = arguments else {
         return Err("it needs at least three arguments".to_string());
     };
-    let Some((last, path)) = keys.split_last() else {
+    if keys.is_empty() {
         return Err("it needs at least three arguments".to_string());
-    };
+    }
+    if let Some(other) = keys.iter().find(|key| !matches!(key, Value::Text(_))) {
+        return Err(wanted("strings as keys", Some(other)));
+    }
     let mut value = map.clone();
-    for (step, key) in path.iter().chain([last]).enumerate() {
-        let key = text_of(key)?;
-        let next = match &value {
-            Value::Map(entries) => entries.borrow().get(key).cloned(),
-            Value::Nil | Value::Bool(_) | Value::Int(_) | Value::Float(_) => {
-                return Err(no_map(step, &value));
-            }
-            Value::Text(_) | Value::List(_) => return Err(no_map(step, &value)),
+    for (step, key) in keys.iter().enumerate() {
+        let (Value::Map(entries), Value::Text(key)) = (&value, key) else {
+            let kind = value.type_name();
+            return Err(format!("step {} meets a {kind}, which is no map", step + 1));
         };
+        let next = entries.borrow().get(key).cloned();
         match next {
             Some(next) => value = next,
             None => return Ok(fallback.clone()),
@@ -114,209 +109,156 @@ pub fn dig(arguments: &[Value]) -> Answer {
     Ok(value)
 }
 
-fn no_map(step: usize, value: &Value) -> String {
-    format!("step {} meets a {}, which is no map", step + 1, value.type_name())
+pub fn kind_is(arguments: &[Value], _: usize) -> Answer {
+    match arguments {
+        [Value::Text(kind), value] => Ok(Value::Bool(&**kind == value.kind_name())),
+        _ => Err("it needs the name of a kind and a value".to_string()),
+    }
 }
 
-pub fn kind_is(arguments: &[Value]) -> Answer {
-    let [kind, value] = exactly(arguments)?;
-    Ok(Value::Bool(text_of(kind)? == value.kind_name()))
+/// Letter by letter, without the rules of any language.
+pub fn lower(arguments: &[Value], _: usize) -> Answer {
+    let [Value::Text(text)] = arguments else { return Err("it needs a string".to_string()) };
+    let lower = text.chars().map(|c| c.to_lowercase().next().unwrap_or(c));
+    Ok(Value::text(lower.collect::<String>()))
 }
 
-pub fn lower(arguments: &[Value]) -> Answer {
-    let [text] = exactly(arguments)?;
-    Ok(Value::text(text_of(text)?.to_lowercase()))
+/// `substr start end text`, in bytes; a negative start reads from the beginning, and an end that
+/// is negative or too large to the end.
+pub fn substr(arguments: &[Value], _: usize) -> Answer {
+    let [Value::Int(start), Value::Int(end), Value::Text(text)] = arguments else {
+        return Err("it needs two integers and a string".to_string());
+    };
+    let length = text.len() as i64;
+    let (start, end) = match (*start, *end) {
+        (start, end) if start < 0 => (0, end),
+        (start, end) if end < 0 || end > length => (start, length),
+        (start, end) => (start, end),
+    };
+    let bounds = usize::try_from(start).ok().zip(usize::try_from(end).ok());
+    let part = bounds.and_then(|(start, end)| text.as_bytes().get(start..end));
+    let part = part.ok_or_else(|| format!("there are no bytes {start} to {end} in it"))?;
+    // Half a character becomes the sign for it, as it does when Go writes it as JSON.
+    Ok(Value::text(replaced(part)))
 }
 
-/// `substr start end text`, in bytes; a negative start reads from the beginning and a negative end
-/// to the end.
-pub fn substr(arguments: &[Value]) -> Answer {
-    let [start, end, text] = exactly(arguments)?;
-    let (start, end, text) = (int_of(start)?, int_of(end)?, text_of(text)?);
-    let length = text.len();
-    let start = usize::try_from(start).unwrap_or(0);
-    let end = usize::try_from(end).map_or(length, |end| end.min(length));
-    let part = text.get(start..end);
-    part.map(Value::text).ok_or_else(|| format!("there are no bytes {start} to {end} in it"))
+/// Bytes as text; each byte that is none is replaced, one by one.
+fn replaced(mut bytes: &[u8]) -> String {
+    let mut out = String::new();
+    loop {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => {
+                out.push_str(text);
+                return out;
+            }
+            Err(error) => {
+                let (fine, rest) = bytes.split_at(error.valid_up_to());
+                out.push_str(&String::from_utf8_lossy(fine));
+                out.push('\u{fffd}');
+                bytes = rest.get(1..).unwrap_or_default();
+            }
+        }
+    }
 }
 
 /// `slice list start end`.
-pub fn slice(arguments: &[Value]) -> Answer {
-    let Some((list, bounds)) = arguments.split_first() else {
-        return Err("it needs a list".to_string());
+pub fn slice(arguments: &[Value], _: usize) -> Answer {
+    let Some((Value::List(items), bounds)) = arguments.split_first() else {
+        return Err(wanted("a list", arguments.first()));
     };
-    let Value::List(items) = list else { return Err(wanted("a list", list)) };
     if items.is_empty() {
         return Ok(Value::Nil);
     }
-    let bound = |at: usize| bounds.get(at).map(counted);
-    let start = bound(0).unwrap_or(0);
-    let end = bound(1).unwrap_or(items.len() as i64);
+    let start = bounds.first().map_or(0, counted);
+    let end = bounds.get(1).map_or(items.len() as i64, counted);
     let range = usize::try_from(start).ok().zip(usize::try_from(end).ok());
     let part = range.and_then(|(start, end)| items.get(start..end));
     part.map(|part| Value::list(part.to_vec()))
         .ok_or_else(|| format!("there are no elements {start} to {end} in it"))
 }
 
-pub fn join(arguments: &[Value]) -> Answer {
-    let [separator, value] = exactly(arguments)?;
-    let parts = match value {
-        Value::Nil => Vec::new(),
-        Value::List(items) => {
-            items.iter().filter(|item| !matches!(item, Value::Nil)).map(shown).collect()
-        }
-        Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Text(_) | Value::Map(_) => {
-            vec![shown(value)]
-        }
+pub fn join(arguments: &[Value], most: usize) -> Answer {
+    let [Value::Text(separator), value] = arguments else {
+        return Err("it needs a separator and a list".to_string());
     };
-    Ok(Value::text(parts.join(text_of(separator)?)))
+    let Value::List(items) = value else {
+        let shown = if value.is_nil() { String::new() } else { shown(value, most) };
+        return Ok(Value::text(shown));
+    };
+    let mut out = String::new();
+    for (at, item) in items.iter().filter(|item| !item.is_nil()).enumerate() {
+        if out.len() > most {
+            break;
+        }
+        if at > 0 {
+            out.push_str(separator);
+        }
+        plain(item, &mut out, most);
+    }
+    Ok(Value::text(out))
 }
 
-fn shown(value: &Value) -> String {
+fn shown(value: &Value, most: usize) -> String {
     let mut text = String::new();
-    plain(value, &mut text, usize::MAX);
+    plain(value, &mut text, most);
     text
 }
 
-pub fn int64(arguments: &[Value]) -> Answer {
-    let [value] = exactly(arguments)?;
-    Ok(Value::Int(counted(value)))
+pub fn int64(arguments: &[Value], _: usize) -> Answer {
+    Ok(Value::Int64(arguments.first().map_or(0, counted)))
 }
 
 /// What is no number counts as zero.
 fn counted(value: &Value) -> i64 {
     match value {
-        Value::Int(number) => *number,
-        Value::Float(number) => *number as i64,
+        Value::Int(number) | Value::Int64(number) => *number,
+        Value::Byte(byte) => i64::from(*byte),
+        Value::Float(number) => literal::truncated(*number),
         Value::Bool(flag) => i64::from(*flag),
-        Value::Text(text) => text.parse().unwrap_or_default(),
-        Value::Nil | Value::List(_) | Value::Map(_) => 0,
+        Value::Text(text) => literal::integer(without_zeros(text), Some(0)).unwrap_or_default(),
+        Value::Nil | Value::Null | Value::List(_) | Value::Map(_) => 0,
     }
 }
 
-pub fn div(arguments: &[Value]) -> Answer {
-    let [a, b] = exactly(arguments)?;
-    let quotient = counted(a).checked_div(counted(b));
-    quotient.map(Value::Int).ok_or_else(|| "a division by zero".to_string())
+/// `8.00` is `8`.
+fn without_zeros(text: &str) -> &str {
+    match text.rsplit_once('.') {
+        Some((whole, zeros)) if !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0') => {
+            whole
+        }
+        Some(_) | None => text,
+    }
 }
 
-/// Seconds as `3h25m45s`. Only integers and texts of integers count, as in sprig.
-pub fn duration(arguments: &[Value]) -> Answer {
-    let [value] = exactly(arguments)?;
-    let seconds = match value {
-        Value::Int(seconds) => *seconds,
-        Value::Text(text) => text.parse().unwrap_or_default(),
-        Value::Nil | Value::Bool(_) | Value::Float(_) | Value::List(_) | Value::Map(_) => 0,
+pub fn div(arguments: &[Value], _: usize) -> Answer {
+    match arguments {
+        [a, b] if counted(b) != 0 => Ok(Value::Int64(counted(a).wrapping_div(counted(b)))),
+        _ => Err("a division by zero".to_string()),
+    }
+}
+
+/// Seconds as `3h25m45s`. Only `int64` and texts of integers count, as in sprig.
+pub fn duration(arguments: &[Value], _: usize) -> Answer {
+    let seconds = match arguments.first() {
+        Some(Value::Int64(seconds)) => *seconds,
+        Some(Value::Text(text)) => literal::clamped(text),
+        Some(_) | None => 0,
     };
-    let (sign, whole) = (if seconds < 0 { "-" } else { "" }, seconds.unsigned_abs());
-    let (hours, minutes, rest) = (whole / 3600, whole / 60 % 60, whole % 60);
-    Ok(Value::text(match (hours, minutes) {
-        (0, 0) => format!("{sign}{rest}s"),
-        (0, _) => format!("{sign}{minutes}m{rest}s"),
-        (_, _) => format!("{sign}{hours}h{minutes}m{rest}s"),
-    }))
+    Ok(Value::text(spelled(seconds.wrapping_mul(1_000_000_000))))
 }
 
-/// What is no JSON gives nil, as in sprig.
-pub fn from_json_text(arguments: &[Value]) -> Answer {
-    let [text] = exactly(arguments)?;
-    let parsed: Option<Json> = serde_json::from_str(text_of(text)?).ok();
-    Ok(parsed.as_ref().map_or(Value::Nil, from_json))
-}
-
-pub fn to_json(arguments: &[Value]) -> Answer {
-    let [value] = exactly(arguments)?;
-    let mut out = String::new();
-    write_json(value, None, 0, &mut out);
-    Ok(Value::text(out))
-}
-
-pub fn to_pretty_json(arguments: &[Value]) -> Answer {
-    let [value] = exactly(arguments)?;
-    let mut out = String::new();
-    write_json(value, Some("  "), 0, &mut out);
-    Ok(Value::text(out))
-}
-
-fn write_json(value: &Value, indent: Option<&str>, depth: usize, out: &mut String) {
-    let newline = |out: &mut String, depth: usize| {
-        if let Some(indent) = indent {
-            out.push('\n');
-            out.push_str(&indent.repeat(depth));
-        }
-    };
-    match value {
-        Value::Nil => out.push_str("null"),
-        Value::Bool(flag) => out.push_str(if *flag { "true" } else { "false" }),
-        Value::Int(number) => out.push_str(&number.to_string()),
-        Value::Float(number) => out.push_str(&json_number(*number)),
-        Value::Text(text) => json_text(text, out),
-        Value::List(items) => {
-            out.push('[');
-            for (at, item) in items.iter().enumerate() {
-                if at > 0 {
-                    out.push(',');
-                }
-                newline(out, depth + 1);
-                write_json(item, indent, depth + 1, out);
-            }
-            if !items.is_empty() {
-                newline(out, depth);
-            }
-            out.push(']');
-        }
-        Value::Map(entries) => {
-            let entries = entries.borrow();
-            out.push('{');
-            for (at, (key, item)) in entries.iter().enumerate() {
-                if at > 0 {
-                    out.push(',');
-                }
-                newline(out, depth + 1);
-                json_text(key, out);
-                out.push_str(if indent.is_some() { ": " } else { ":" });
-                write_json(item, indent, depth + 1, out);
-            }
-            if !entries.is_empty() {
-                newline(out, depth);
-            }
-            out.push('}');
-        }
+fn spelled(nanoseconds: i64) -> String {
+    let sign = if nanoseconds < 0 { "-" } else { "" };
+    let whole = nanoseconds.unsigned_abs();
+    let (seconds, fraction) = (whole / 1_000_000_000, whole % 1_000_000_000);
+    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let mut last = rest.to_string();
+    if fraction > 0 {
+        last.push_str(format!(".{fraction:09}").trim_end_matches('0'));
     }
-}
-
-/// Go's JSON uses an exponent only below 1e-6 and from 1e21 on.
-fn json_number(number: f64) -> String {
-    if number == 0.0 {
-        return if number.is_sign_negative() { "-0" } else { "0" }.to_string();
+    match (hours, minutes) {
+        (0, 0) => format!("{sign}{last}s"),
+        (0, _) => format!("{sign}{minutes}m{last}s"),
+        (_, _) => format!("{sign}{hours}h{minutes}m{last}s"),
     }
-    let (digits, exponent) = shortest(number);
-    if (-6..21).contains(&exponent) {
-        return decimal(number, &digits, exponent);
-    }
-    let text = scientific(number, &digits, exponent, 'e');
-    // `1e-07` becomes `1e-7` there.
-    text.replace("e-0", "e-")
-}
-
-/// Go escapes what could end a script in HTML, and so do the texts that depend on it.
-fn json_text(text: &str, out: &mut String) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                out.push_str(&format!("\\u{:04x}", u32::from(c)));
-            }
-            c if u32::from(c) < 0x20 => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
 }

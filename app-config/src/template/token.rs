@@ -1,37 +1,55 @@
-//! Tokens of what stands between braces.
+//! Tokens, each with where it begins.
 
-#[derive(Debug, Clone, PartialEq)]
-pub struct Token {
-    pub kind: TokenKind,
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Token<'s> {
+    pub kind: Kind,
+    /// As it is written; of an error, what is wrong.
+    pub text: &'s str,
     pub at: usize,
-    pub end: usize,
-    /// `.a .b` is two operands, `.a.b` is one.
-    pub spaced: bool,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-pub enum TokenKind {
+impl Token<'_> {
+    pub fn end(&self) -> usize {
+        self.at + self.text.len()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// What stands outside of braces.
+    Text,
+    /// `{{`
+    Left,
+    /// `}}`
+    Right,
+    Space,
     /// `.name`
-    Field(String),
+    Field,
     /// `$` or `$name`
-    Variable(String),
-    /// A function or a keyword.
-    Word(String),
-    Text(String),
-    Int(i64),
-    Float(f64),
+    Variable,
+    /// A function.
+    Word,
+    Keyword,
+    Bool,
+    Nil,
     Dot,
+    /// `"…"`
+    Quoted,
+    /// `` `…` ``
+    Raw,
+    /// `'c'`
+    Character,
+    Number,
     Pipe,
     Open,
     Close,
+    /// `:=`
     Declare,
+    /// `=`
     Assign,
     Comma,
-}
-
-/// A text is a row of these.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Item {
-    Text(String),
-    Action { tokens: Vec<Token>, at: usize },
+    /// Another character that can be printed; it belongs nowhere.
+    Other,
+    End,
+    Error,
 }

@@ -1,40 +1,65 @@
 //! Values while a template is rendered. Numbers of the state are floats, as Go reads JSON; only
 //! literals and counting functions give integers, and the two never compare equal.
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
 
 use serde_json::Value as Json;
 
+pub type Map = BTreeMap<Arc<str>, Value>;
+
 #[derive(Debug, Clone)]
 pub enum Value {
+    /// No value at all.
     Nil,
+    /// An element that is null. It is the same as no value but where a map is needed: nothing is
+    /// an empty map, and null is none.
+    Null,
     Bool(bool),
     Int(i64),
+    /// What counting functions give; the same as `Int`, but for its name.
+    Int64(i64),
+    /// A byte of a text.
+    Byte(u8),
     Float(f64),
-    Text(Rc<str>),
+    Text(Arc<str>),
     List(Rc<Vec<Value>>),
     /// Shared and mutable, because `set` changes a map in place.
-    Map(Rc<RefCell<BTreeMap<String, Value>>>),
+    Map(Rc<RefCell<Map>>),
 }
 
 impl Value {
     pub fn text(text: impl AsRef<str>) -> Value {
-        Value::Text(Rc::from(text.as_ref()))
+        Value::Text(Arc::from(text.as_ref()))
     }
 
     pub fn list(items: Vec<Value>) -> Value {
         Value::List(Rc::new(items))
     }
 
-    pub fn map(entries: BTreeMap<String, Value>) -> Value {
+    pub fn map(entries: Map) -> Value {
         Value::Map(Rc::new(RefCell::new(entries)))
+    }
+
+    pub fn is_nil(&self) -> bool {
+        matches!(self, Value::Nil | Value::Null)
+    }
+
+    /// What a pipeline hands on: null is forgotten to have been an element.
+    pub fn outside(self) -> Value {
+        if self.is_nil() { Value::Nil } else { self }
+    }
+
+    /// What is read from a list or map.
+    pub fn element(&self) -> Value {
+        if self.is_nil() { Value::Null } else { self.clone() }
     }
 
     /// What counts as true: everything but nil, false, zero and the empty.
     pub fn is_true(&self) -> bool {
         match self {
-            Value::Nil => false,
+            Value::Nil | Value::Null => false,
             Value::Bool(flag) => *flag,
-            Value::Int(number) => *number != 0,
+            Value::Int(number) | Value::Int64(number) => *number != 0,
+            Value::Byte(byte) => *byte != 0,
             Value::Float(number) => *number != 0.0,
             Value::Text(text) => !text.is_empty(),
             Value::List(items) => !items.is_empty(),
@@ -45,9 +70,11 @@ impl Value {
     /// The name of its Go type, as errors and `%T` say it.
     pub fn type_name(&self) -> &'static str {
         match self {
-            Value::Nil => "<nil>",
+            Value::Nil | Value::Null => "<nil>",
             Value::Bool(_) => "bool",
             Value::Int(_) => "int",
+            Value::Int64(_) => "int64",
+            Value::Byte(_) => "uint8",
             Value::Float(_) => "float64",
             Value::Text(_) => "string",
             Value::List(_) => "[]interface {}",
@@ -58,13 +85,21 @@ impl Value {
     /// The name that `kindIs` compares with.
     pub fn kind_name(&self) -> &'static str {
         match self {
-            Value::Nil => "invalid",
-            Value::Bool(_) => "bool",
-            Value::Int(_) => "int",
-            Value::Float(_) => "float64",
-            Value::Text(_) => "string",
+            Value::Nil | Value::Null => "invalid",
             Value::List(_) => "slice",
             Value::Map(_) => "map",
+            Value::Bool(_) | Value::Int(_) | Value::Int64(_) | Value::Byte(_) => self.type_name(),
+            Value::Float(_) | Value::Text(_) => self.type_name(),
+        }
+    }
+
+    /// A whole number, whatever its size.
+    pub fn whole(&self) -> Option<i64> {
+        match self {
+            Value::Int(number) | Value::Int64(number) => Some(*number),
+            Value::Byte(byte) => Some(i64::from(*byte)),
+            Value::Nil | Value::Null | Value::Bool(_) | Value::Float(_) => None,
+            Value::Text(_) | Value::List(_) | Value::Map(_) => None,
         }
     }
 }
@@ -78,22 +113,20 @@ pub fn from_json(json: &Json) -> Value {
         Json::String(text) => Value::text(text),
         Json::Array(items) => Value::list(items.iter().map(from_json).collect()),
         Json::Object(entries) => {
-            Value::map(entries.iter().map(|(key, item)| (key.clone(), from_json(item))).collect())
+            let entries = entries.iter();
+            Value::map(entries.map(|(key, item)| (Arc::from(&**key), from_json(item))).collect())
         }
     }
 }
 
-/// The data of a template: the state, found under `nuon` and under `stead`.
-pub fn state(json: &Json) -> Value {
-    let data = from_json(json);
-    if let Value::Map(entries) = &data {
-        let mut entries = entries.borrow_mut();
-        let (nuon, stead) = (entries.get("nuon").cloned(), entries.get("stead").cloned());
-        match (nuon, stead) {
-            (Some(state), None) => entries.insert("stead".into(), state),
-            (None, Some(state)) => entries.insert("nuon".into(), state),
-            (Some(_), Some(_)) | (None, None) => None,
-        };
-    }
-    data
+/// The data under its other name: what is under `nuon` is also under `stead`, and the other way.
+pub fn named_twice(data: &Value) -> Value {
+    let Value::Map(entries) = data else { return data.clone() };
+    let mut entries = entries.borrow().clone();
+    match (entries.get("nuon").cloned(), entries.get("stead").cloned()) {
+        (Some(state), None) => entries.insert("stead".into(), state),
+        (None, Some(state)) => entries.insert("nuon".into(), state),
+        (Some(_), Some(_)) | (None, None) => None,
+    };
+    Value::map(entries)
 }

@@ -1,0 +1,79 @@
+//! Functions of Go's own templates.
+use super::{format, functions::Answer, value::Value};
+
+pub fn not(arguments: &[Value], _: usize) -> Answer {
+    Ok(Value::Bool(!arguments.iter().any(Value::is_true)))
+}
+
+pub fn len(arguments: &[Value], _: usize) -> Answer {
+    let length = match arguments {
+        [Value::Text(text)] => text.len(),
+        [Value::List(items)] => items.len(),
+        [Value::Map(entries)] => entries.borrow().len(),
+        others => return Err(wanted("a string, a list or a map", others.first())),
+    };
+    Ok(Value::Int(length as i64))
+}
+
+pub fn wanted(what: &str, value: Option<&Value>) -> String {
+    format!("it needs {what}, not a {}", value.unwrap_or(&Value::Nil).type_name())
+}
+
+/// `index x 1 "a"` is `x[1]["a"]`. A key that a map does not have gives nil, and is no error.
+pub fn index(arguments: &[Value], _: usize) -> Answer {
+    let Some((first, keys)) = arguments.split_first() else {
+        return Err("it needs a value to read from".to_string());
+    };
+    let mut value = first.clone();
+    if value.is_nil() {
+        return Err(wanted("a list or a map", Some(&value)));
+    }
+    for key in keys {
+        value = match (&value, key) {
+            (Value::Map(entries), Value::Text(key)) => {
+                entries.borrow().get(key).map_or(Value::Null, Value::element)
+            }
+            (Value::Map(_), key) => return Err(wanted("a string as key", Some(key))),
+            (Value::List(items), key) => {
+                let at = place(key)?;
+                items
+                    .get(at)
+                    .map(Value::element)
+                    .ok_or_else(|| format!("there is no element {at}"))?
+            }
+            (Value::Text(text), key) => {
+                let at = place(key)?;
+                let byte = text.as_bytes().get(at);
+                Value::Byte(*byte.ok_or_else(|| format!("there is no byte {at}"))?)
+            }
+            (value, _) => return Err(wanted("a list or a map", Some(value))),
+        };
+    }
+    Ok(value)
+}
+
+fn place(key: &Value) -> Result<usize, String> {
+    let at = key.whole().ok_or_else(|| wanted("an integer", Some(key)))?;
+    usize::try_from(at).map_err(|_| format!("there is no element {at}"))
+}
+
+/// A template has no functions as values, so that there is nothing it could call.
+pub fn call(arguments: &[Value], _: usize) -> Answer {
+    Err(wanted("a function", arguments.first()))
+}
+
+pub fn print(arguments: &[Value], most: usize) -> Answer {
+    Ok(Value::text(format::sprint(arguments, most)))
+}
+
+pub fn println(arguments: &[Value], most: usize) -> Answer {
+    let mut out = String::new();
+    for (at, value) in arguments.iter().enumerate() {
+        if at > 0 {
+            out.push(' ');
+        }
+        format::plain(value, &mut out, most);
+    }
+    out.push('\n');
+    Ok(Value::text(out))
+}

@@ -1,0 +1,83 @@
+//! What a template reads, where each value comes from, and what a state does not have of it.
+use serde::Serialize;
+use serde_json::Value as Json;
+
+use super::{
+    Template,
+    reads::{self, ANY},
+};
+
+/// One variable of a template.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Variable {
+    /// As templates write it; `*` stands for any key.
+    pub name: String,
+    /// What gives it its value.
+    pub from: String,
+    /// Whether rendering fails without it; `index` and `dig` only ask.
+    pub needed: bool,
+    pub missing: bool,
+    /// What it is in the state; nothing when it is missing, or stands for several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Json>,
+}
+
+impl Template {
+    /// Every variable that it may read, by name.
+    pub fn variables(&self, state: &Json) -> Vec<Variable> {
+        let top = state.get("nuon").or_else(|| state.get("stead")).unwrap_or(&Json::Null);
+        let found = reads::reads(self.parsed());
+        let variable = |(path, needed): (Vec<String>, bool)| {
+            let parts: Vec<&str> = path.iter().map(String::as_str).collect();
+            let any = parts.contains(&ANY);
+            let found = there(top, &parts);
+            Variable {
+                name: format!(
+                    ".nuon{}",
+                    parts.iter().map(|part| format!(".{part}")).collect::<String>()
+                ),
+                from: source(&parts),
+                needed,
+                missing: found.is_none(),
+                value: found.filter(|_| !any).cloned(),
+            }
+        };
+        found.into_iter().map(variable).collect()
+    }
+}
+
+/// The value at a path; of a path that stands for several, the first.
+fn there<'j>(json: &'j Json, path: &[&str]) -> Option<&'j Json> {
+    let Some((first, rest)) = path.split_first() else { return Some(json) };
+    match json {
+        Json::Object(entries) if *first == ANY => {
+            entries.values().find_map(|item| there(item, rest))
+        }
+        Json::Array(items) if *first == ANY => items.iter().find_map(|item| there(item, rest)),
+        json => there(json.get(first)?, rest),
+    }
+}
+
+fn source(path: &[&str]) -> String {
+    match path {
+        ["inputs", "inputs", name, ..] | ["install", "inputs", name, ..] => {
+            format!("the input {name}")
+        }
+        ["components", name, "outputs", output, ..] => {
+            format!("the output {output} of the component {name}")
+        }
+        ["components", name, ..] => format!("the component {name}"),
+        ["sandbox", "outputs", output, ..] | ["install", "sandbox", "outputs", output, ..] => {
+            format!("the output {output} of the sandbox")
+        }
+        ["sandbox", ..] | ["install", "sandbox", ..] => "the sandbox".to_string(),
+        ["install_stack", "outputs", output, ..] => format!("the output {output} of the stack"),
+        ["install_stack", ..] => "the stack".to_string(),
+        ["secrets", name, ..] | ["install", "secrets", name, ..] => format!("the secret {name}"),
+        ["actions", "workflows", name, ..] | ["actions", name, ..] => format!("the action {name}"),
+        ["cloud_account", ..] => "the account of the install".to_string(),
+        ["inputs", ..] => "the inputs".to_string(),
+        [] => "the whole state".to_string(),
+        [part, ..] => format!("the {}", part.replace('_', " ")),
+    }
+}

@@ -1,0 +1,152 @@
+//! Evaluating pipelines, commands, operands and fields.
+use std::sync::Arc;
+
+use super::{
+    Fault,
+    ast::{Base, Command, Operand, Pipe},
+    eval::Run,
+    value::Value,
+};
+
+impl<'t> Run<'t> {
+    pub fn pipe(&mut self, pipe: &'t Pipe, dot: &Value) -> Result<Value, Fault> {
+        self.here = pipe.at;
+        let mut value = None;
+        for command in &pipe.commands {
+            value = Some(self.command(command, value, dot)?.outside());
+        }
+        let value = value.unwrap_or(Value::Nil);
+        for name in &pipe.sets {
+            if pipe.assigns {
+                self.set(name, value.clone())?;
+            } else {
+                self.declare(name, value.clone());
+            }
+        }
+        Ok(value)
+    }
+
+    fn command(
+        &mut self,
+        command: &'t Command,
+        piped: Option<Value>,
+        dot: &Value,
+    ) -> Result<Value, Fault> {
+        let Some((first, rest)) = command.operands.split_first() else {
+            return Err(self.wrong("a value is missing here"));
+        };
+        if let (Base::Function(function), true) = (&first.base, first.fields.is_empty()) {
+            self.here = first.at;
+            return self.call(function, first.at, rest, piped, dot);
+        }
+        let given = !rest.is_empty() || piped.is_some();
+        // Of a chain the fields come first; only then is it seen that it takes no arguments.
+        let paren = matches!(first.base, Base::Paren(_)) && first.fields.is_empty();
+        if given && !paren {
+            self.here = first.at;
+            if first.fields.is_empty() {
+                return Err(self.no_function(first));
+            }
+        } else if given {
+            return Err(self.no_function(first));
+        }
+        if matches!(first.base, Base::Nil) {
+            self.here = first.at;
+            return Err(self.wrong("nil is not a command"));
+        }
+        self.value(first, dot, given)
+    }
+
+    fn no_function(&self, operand: &Operand) -> Fault {
+        let written = self.written(operand);
+        let mut fault = self.wrong(format!("{written} is no function and takes no arguments"));
+        fault.variable = Some(written);
+        fault
+    }
+
+    /// The value of an operand; refused when it is `given` arguments that only a function takes.
+    pub fn value(
+        &mut self,
+        operand: &'t Operand,
+        dot: &Value,
+        given: bool,
+    ) -> Result<Value, Fault> {
+        self.budget.spend(1, operand.at)?;
+        let base = match &operand.base {
+            Base::Dot => {
+                self.here = operand.at;
+                if operand.fields.is_empty() {
+                    return Ok(dot.clone());
+                }
+                return self.fields(dot, operand, given);
+            }
+            Base::Variable(name) => {
+                self.here = operand.at;
+                self.get(name)?
+            }
+            Base::Function(function) => {
+                self.here = operand.start;
+                self.call(function, operand.start, &[], None, dot)?
+            }
+            Base::Text(text) => {
+                self.here = operand.at;
+                Value::Text(Arc::clone(text))
+            }
+            Base::Number(number) => {
+                self.here = operand.at;
+                match number.int {
+                    Some(int) if !number.is_float => Value::Int(int),
+                    None if !number.is_float => {
+                        return Err(self.wrong("this number is too large"));
+                    }
+                    Some(_) | None => Value::Float(number.float),
+                }
+            }
+            Base::Bool(flag) => {
+                self.here = operand.at;
+                Value::Bool(*flag)
+            }
+            Base::Nil => Value::Nil,
+            Base::Paren(pipe) => {
+                // What a parenthesis declares lives until the enclosing block ends.
+                self.deeper()?;
+                let value = self.pipe(pipe, dot)?;
+                self.shallower();
+                value
+            }
+        };
+        if operand.fields.is_empty() { Ok(base) } else { self.fields(&base, operand, given) }
+    }
+
+    fn fields(&mut self, base: &Value, operand: &Operand, given: bool) -> Result<Value, Fault> {
+        let mut value = base.clone();
+        for (step, field) in operand.fields.iter().enumerate() {
+            let last = step + 1 == operand.fields.len();
+            let next = match &value {
+                Value::Map(_) if given && last => return Err(self.no_function(operand)),
+                Value::Map(entries) => entries.borrow().get(&**field).map(Value::element),
+                Value::Nil | Value::Null | Value::Bool(_) | Value::Int(_) => None,
+                Value::Int64(_) | Value::Byte(_) | Value::Float(_) => None,
+                Value::Text(_) | Value::List(_) => None,
+            };
+            let Some(next) = next else {
+                return Err(self.no_field(&value, field, operand));
+            };
+            value = next;
+        }
+        Ok(value)
+    }
+
+    fn no_field(&self, value: &Value, field: &str, operand: &Operand) -> Fault {
+        let written = self.written(operand);
+        let mut fault = self.wrong(match value {
+            Value::Map(_) => format!("{written}: there is no {field:?}"),
+            other if other.is_nil() => {
+                format!("{written}: there is no value to read {field:?} from")
+            }
+            other => format!("{written}: {field:?} cannot be read from a {}", other.type_name()),
+        });
+        fault.variable = Some(written);
+        fault
+    }
+}

@@ -1,0 +1,54 @@
+//! Texts and characters as Go writes them in source.
+
+/// `"…"`; with `ascii`, everything else is escaped.
+pub fn text(text: &str, ascii: bool) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        escaped(c, '"', ascii, &mut out);
+    }
+    out.push('"');
+    out
+}
+
+/// `'c'`
+pub fn character(c: char, ascii: bool) -> String {
+    let mut out = String::from("'");
+    escaped(c, '\'', ascii, &mut out);
+    out.push('\'');
+    out
+}
+
+fn escaped(c: char, quote: char, ascii: bool, out: &mut String) {
+    let code = u32::from(c);
+    match c {
+        c if c == quote || c == '\\' => {
+            out.push('\\');
+            out.push(c);
+        }
+        c if if ascii { (' '..='~').contains(&c) } else { is_printed(c) } => out.push(c),
+        '\u{7}' => out.push_str("\\a"),
+        '\u{8}' => out.push_str("\\b"),
+        '\u{c}' => out.push_str("\\f"),
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        '\u{b}' => out.push_str("\\v"),
+        c if c < ' ' || c == '\u{7f}' => out.push_str(&format!("\\x{code:02x}")),
+        _ if code < 0x10000 => out.push_str(&format!("\\u{code:04x}")),
+        _ => out.push_str(&format!("\\U{code:08x}")),
+    }
+}
+
+/// Whether a character leaves a mark, or is the plain space.
+pub fn is_printed(c: char) -> bool {
+    if c.is_ascii() {
+        return (' '..='~').contains(&c);
+    }
+    // Behind another character, so that marks that join it count as printed.
+    !format!("a{c}").escape_debug().any(|c| c == '\\')
+}
+
+/// Whether a text can stand between back quotes.
+pub fn fits_back_quotes(text: &str) -> bool {
+    text.chars().all(|c| !matches!(c, '\u{feff}' | '`' | '\u{7f}') && (c >= ' ' || c == '\t'))
+}

@@ -1,0 +1,120 @@
+//! Floats by the verbs of `printf`; their sign is put before them elsewhere.
+use super::format::{decimal, float, scientific, special};
+
+pub fn written(number: f64, verb: char, precision: Option<usize>) -> String {
+    if !number.is_finite() {
+        return special(number).trim_start_matches('+').to_string();
+    }
+    match (verb, precision) {
+        ('f', Some(precision)) => format!("{number:.precision$}"),
+        ('e' | 'E', Some(precision)) => {
+            let text = format!("{number:.precision$e}");
+            let (mantissa, exponent) = text.split_once('e').unwrap_or((text.as_str(), "0"));
+            let digits = mantissa.replace('.', "");
+            scientific(number, &digits, exponent.parse().unwrap_or_default(), verb)
+        }
+        ('b', _) => powers_of_two(number),
+        ('x' | 'X', precision) => hexadecimal(number, precision, verb == 'X'),
+        ('G', None) => float(number).replace('e', "E"),
+        (_, None) => float(number),
+        (_, Some(precision)) => general(number, precision.max(1), verb),
+    }
+}
+
+/// `%.Ng`: N significant digits, without the zeros at their end.
+fn general(number: f64, precision: usize, verb: char) -> String {
+    if number == 0.0 {
+        return special(number);
+    }
+    // Rounded digits as they are: read back as a float they could be others.
+    let text = format!("{number:.*e}", precision - 1);
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((text.as_str(), "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    let mantissa = mantissa.replace('.', "");
+    let digits = mantissa.trim_end_matches('0');
+    let whole = exponent + 1;
+    let most = if precision > digits.len() && digits.len() as i32 >= whole {
+        digits.len() as i32
+    } else {
+        precision as i32
+    };
+    if exponent < -4 || exponent >= most {
+        scientific(number, digits, exponent, if verb == 'G' { 'E' } else { 'e' })
+    } else {
+        decimal(number, digits, exponent)
+    }
+}
+
+fn parts(number: f64) -> (u64, i64) {
+    let bits = number.to_bits();
+    let (fraction, exponent) = (bits & ((1 << 52) - 1), (bits >> 52) & 0x7ff);
+    match exponent {
+        0 => (fraction, -1074),
+        exponent => (fraction | 1 << 52, exponent as i64 - 1075),
+    }
+}
+
+fn powers_of_two(number: f64) -> String {
+    let (mantissa, exponent) = parts(number);
+    format!("{mantissa}p{exponent:+}")
+}
+
+fn hexadecimal(number: f64, precision: Option<usize>, upper: bool) -> String {
+    let (mut mantissa, mut exponent) = parts(number);
+    if mantissa == 0 {
+        exponent = 0;
+    } else {
+        // One digit before the point, and fifteen behind it.
+        let shift = mantissa.leading_zeros() as i64 - 3;
+        mantissa <<= shift;
+        exponent += 60 - shift;
+    }
+    if let Some(precision) = precision.filter(|precision| *precision < 15) {
+        let shift = 60 - precision * 4;
+        let extra = mantissa & ((1 << shift) - 1);
+        mantissa >>= shift;
+        // To the nearest, and to the even one of two.
+        let half = 1 << (shift - 1);
+        mantissa += u64::from(extra > half || (extra == half && mantissa & 1 == 1));
+        mantissa <<= shift;
+        if mantissa >= 1 << 61 {
+            mantissa >>= 1;
+            exponent += 1;
+        }
+    }
+    let fraction = format!("{:015x}", mantissa & ((1 << 60) - 1));
+    let fraction = match precision {
+        None => fraction.trim_end_matches('0').to_string(),
+        Some(precision) => format!("{fraction:0<precision$}")[..precision].to_string(),
+    };
+    let dot = if fraction.is_empty() { "" } else { "." };
+    let (direction, size) = (if exponent < 0 { '-' } else { '+' }, exponent.unsigned_abs());
+    let text = format!("0x{}{dot}{fraction}p{direction}{size:02}", mantissa >> 60);
+    if upper { text.to_uppercase() } else { text }
+}
+
+/// `%#g`: always with a point, and with the zeros that `%g` leaves away.
+pub fn with_point(text: &str, verb: char, precision: Option<usize>) -> String {
+    let mark = |c: char| match verb {
+        'x' | 'X' => matches!(c, 'p' | 'P'),
+        _ => matches!(c, 'e' | 'E'),
+    };
+    let end = text.find(mark).unwrap_or(text.len());
+    let (number, tail) = text.split_at(end);
+    let wanted = match verb {
+        'g' | 'G' | 'x' => precision.unwrap_or(6),
+        _ => 0,
+    };
+    let digits = number.chars().filter(|c| *c != '.');
+    let mut shown = digits.skip_while(|c| *c == '0').count();
+    let mut number = number.to_string();
+    if !number.contains('.') {
+        // A zero alone counts once.
+        if number == "0" {
+            shown += 1;
+        }
+        number.push('.');
+    }
+    number.push_str(&"0".repeat(wanted.saturating_sub(shown)));
+    number + tail
+}
