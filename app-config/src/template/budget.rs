@@ -30,12 +30,9 @@ impl Budget {
         self.spend(bytes as u64 / 32, at)
     }
 
-    /// Pays for walking a value, and refuses one that nests too deep to be walked.
-    pub fn walk(&mut self, value: &Value, at: usize) -> Result<(), Fault> {
-        self.measure(value, 0, at)
-    }
-
-    fn measure(&mut self, value: &Value, depth: usize, at: usize) -> Result<(), Fault> {
+    /// Pays for walking a value that is put into others, `depth` of them one in the other; refuses one
+    /// that would nest too deep to be walked, or let go, by a function that calls itself.
+    pub fn walk(&mut self, value: &Value, depth: usize, at: usize) -> Result<(), Fault> {
         if depth >= DEEPEST_VALUE {
             return Err(Fault::exec(at, format!("values nest deeper than {DEEPEST_VALUE}")));
         }
@@ -44,13 +41,14 @@ impl Budget {
             Value::Nil | Value::Null | Value::Bool(_) | Value::Int(_) => Ok(()),
             Value::Int64(_) | Value::Byte(_) | Value::Float(_) => Ok(()),
             Value::Text(text) => self.text(text.len(), at),
-            Value::List(items) => {
-                items.iter().try_for_each(|item| self.measure(item, depth + 1, at))
+            Value::List(items) => items.iter().try_for_each(|item| self.walk(item, depth + 1, at)),
+            Value::Map(entries) => {
+                entries.is_below(depth);
+                entries.borrow().iter().try_for_each(|(key, item)| {
+                    self.text(key.len(), at)?;
+                    self.walk(item, depth + 1, at)
+                })
             }
-            Value::Map(entries) => entries.borrow().iter().try_for_each(|(key, item)| {
-                self.text(key.len(), at)?;
-                self.measure(item, depth + 1, at)
-            }),
         }
     }
 }

@@ -30,11 +30,16 @@ impl<'t> Run<'t> {
         if let Some(piped) = piped {
             arguments.push(self.fitting(function.takes(operands.len()), piped)?);
         }
-        for argument in &arguments {
+        // What is set into a map is as deep as that map is, and the map itself stays where it is.
+        let (depth, walked) = match (function.name, arguments.split_first()) {
+            ("set", Some((Value::Map(map), rest))) => (map.above() + 1, rest),
+            (_, _) => (1, arguments.as_slice()),
+        };
+        for argument in walked {
             match argument {
                 Value::Text(text) => self.budget.text(text.len(), at)?,
                 Value::List(_) | Value::Map(_) if function.walks => {
-                    self.budget.walk(argument, at)?;
+                    self.budget.walk(argument, depth, at)?;
                 }
                 Value::List(_) | Value::Map(_) | Value::Nil | Value::Null => {}
                 Value::Bool(_) | Value::Int(_) | Value::Int64(_) => {}
@@ -43,6 +48,9 @@ impl<'t> Run<'t> {
         }
         let Does::Call(body) = function.does else { return Ok(Value::Nil) };
         let result = body(&arguments, self.budget.bytes);
+        if let Ok(Value::Text(text)) = &result {
+            self.budget.text(text.len(), at)?;
+        }
         let why = match result {
             Ok(Value::Text(text)) if text.len() > self.budget.bytes => {
                 format!("the text is larger than {} bytes", self.budget.bytes)

@@ -1,6 +1,11 @@
 //! Values while a template is rendered. Numbers of the state are floats, as Go reads JSON; only
 //! literals and counting functions give integers, and the two never compare equal.
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
+use std::{
+    cell::{Cell, Ref, RefCell, RefMut},
+    collections::BTreeMap,
+    rc::Rc,
+    sync::Arc,
+};
 
 use serde_json::Value as Json;
 
@@ -23,7 +28,34 @@ pub enum Value {
     Text(Arc<str>),
     List(Rc<Vec<Value>>),
     /// Shared and mutable, because `set` changes a map in place.
-    Map(Rc<RefCell<Map>>),
+    Map(Rc<Shared>),
+}
+
+/// A map that several values may hold.
+#[derive(Debug)]
+pub struct Shared {
+    entries: RefCell<Map>,
+    /// How many lists and maps it was ever put into, one in the other: what is put into it later is
+    /// deeper than that.
+    above: Cell<usize>,
+}
+
+impl Shared {
+    pub fn borrow(&self) -> Ref<'_, Map> {
+        self.entries.borrow()
+    }
+
+    pub fn borrow_mut(&self) -> RefMut<'_, Map> {
+        self.entries.borrow_mut()
+    }
+
+    pub fn above(&self) -> usize {
+        self.above.get()
+    }
+
+    pub fn is_below(&self, depth: usize) {
+        self.above.set(self.above.get().max(depth));
+    }
 }
 
 impl Value {
@@ -36,7 +68,7 @@ impl Value {
     }
 
     pub fn map(entries: Map) -> Value {
-        Value::Map(Rc::new(RefCell::new(entries)))
+        Value::Map(Rc::new(Shared { entries: RefCell::new(entries), above: Cell::new(0) }))
     }
 
     pub fn is_nil(&self) -> bool {
