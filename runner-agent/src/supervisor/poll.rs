@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(250);
 const SILENCE: Duration = Duration::from_secs(30);
 /// How often the server's keys are asked for within one session.
 const KEYS: Duration = Duration::from_secs(24 * 3600);
-/// How often it is looked whether our own key has become old.
+/// How often it is looked, beside each session's beginning, whether our own key has become old.
 const REKEY: Duration = Duration::from_secs(3600);
 /// How long to stay away from a server that does not want us.
 const UNWANTED: Duration = Duration::from_secs(30);
@@ -33,8 +33,7 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<Ended> {
     let mut next = Instant::now();
     let mut wait = None;
     let mut keys_at = Instant::now() + KEYS;
-    // Not before the first session, which ends what was begun.
-    let mut rekey_at = Instant::now() + LEAST;
+    let mut rekey_at = Instant::now() + REKEY;
     loop {
         if Instant::now() >= keys_at {
             keys_at = Instant::now() + KEYS;

@@ -83,6 +83,9 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
         state.session = Some(opened);
     }
     renew_keys(agent);
+    if rekey::is_due(agent) {
+        rekey::begin(agent);
+    }
     for (known, told) in known.into_iter().zip(told) {
         let action = said_of(&resume, &known);
         if told == ExecutionState::Alive && known.state(&agent.data) == ExecutionState::Unknown {
