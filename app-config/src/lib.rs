@@ -4,6 +4,7 @@
 //! ```text
 //!   bytes ── tree ──▶ read ──▶ AppConfig ──┬─▶ refs      who reads whom, and in which order
 //!                       │                  ├─▶ diff      what changed, and why
+//!                       │                  ├─▶ inspect   the whole of it as one JSON object
 //!                       ▼                  ├─▶ inputs    what an install was given
 //!                   diagnostics            └─▶ template  text + install state → text
 //! ```
@@ -13,6 +14,7 @@
 pub mod diagnostic;
 pub mod diff;
 pub mod inputs;
+pub mod inspect;
 pub mod model;
 pub mod read;
 pub mod refs;
@@ -27,6 +29,7 @@ pub use self::{
     diagnostic::{Diagnostic, Severity},
     diff::{Change, Difference, diff},
     inputs::{InputProblem, resolve_inputs},
+    inspect::inspect,
     model::AppConfig,
     read::{Reading, read, survey},
     refs::{Graph, Reads, graph},

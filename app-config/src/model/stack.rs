@@ -10,8 +10,10 @@ use crate::text::Text;
 pub struct Metadata {
     /// Of the format: `v1` or `v2`.
     pub version: String,
-    pub display_name: String,
-    pub description: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub readme: Option<Text>,
 }
@@ -59,6 +61,9 @@ pub enum RolePurpose {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Role {
     pub purpose: RolePurpose,
+    /// The purpose as it is written: `provision` in a file of its own, `provision_role` in one for
+    /// all.
+    pub word: String,
     pub file: String,
     pub name: Text,
     #[serde(skip_serializing_if = "Option::is_none")]

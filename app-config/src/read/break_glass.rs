@@ -8,10 +8,12 @@ pub fn read(reader: &Reader<'_>) -> Vec<Role> {
     if let Some(document) = single {
         let section = reader.section(&document);
         let inner = section.sections("role");
-        roles.extend(inner.into_iter().map(|inner| role(inner, RolePurpose::BreakGlass)));
+        roles.extend(
+            inner.into_iter().map(|inner| role(inner, RolePurpose::BreakGlass, "break_glass")),
+        );
         section.finish();
     }
     let many = many.iter().map(|document| reader.section(document));
-    roles.extend(many.map(|section| role(section, RolePurpose::BreakGlass)));
+    roles.extend(many.map(|section| role(section, RolePurpose::BreakGlass, "break_glass")));
     roles
 }

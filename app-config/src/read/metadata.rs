@@ -16,8 +16,8 @@ pub fn read(reader: &Reader<'_>) -> Metadata {
     let section = reader.section(&document);
     let metadata = Metadata {
         version: section.required("version"),
-        display_name: section.string("display_name").unwrap_or_default(),
-        description: section.string("description").unwrap_or_default(),
+        display_name: section.string("display_name"),
+        description: section.string("description"),
         readme: section.content("readme"),
     };
     section.ignore(&["slack_webhook_url", "onboarding", "labels"]);

@@ -15,16 +15,17 @@ pub fn read(reader: &Reader<'_>) -> Vec<Role> {
     if let Some(document) = single {
         let section = reader.section(&document);
         for (key, purpose) in TABLES {
-            roles.extend(section.section(key).map(|inner| role(inner, purpose)));
+            roles.extend(section.section(key).map(|inner| role(inner, purpose, key)));
         }
         for inner in section.sections("custom_roles") {
-            roles.push(role(inner, RolePurpose::Custom));
+            roles.push(role(inner, RolePurpose::Custom, "custom_roles"));
         }
         section.finish();
     }
     for document in &many {
         let section = reader.section(document);
-        let purpose = match section.required("type").as_str() {
+        let word = section.required("type");
+        let purpose = match word.as_str() {
             "provision" => RolePurpose::Provision,
             "maintenance" => RolePurpose::Maintenance,
             "deprovision" => RolePurpose::Deprovision,
@@ -37,13 +38,13 @@ pub fn read(reader: &Reader<'_>) -> Vec<Role> {
                 RolePurpose::Custom
             }
         };
-        roles.push(role(section, purpose));
+        roles.push(role(section, purpose, &word));
     }
     roles.sort_by(|a, b| (a.purpose, &a.file).cmp(&(b.purpose, &b.file)));
     roles
 }
 
-pub fn role(section: Section<'_>, purpose: RolePurpose) -> Role {
+pub fn role(section: Section<'_>, purpose: RolePurpose, word: &str) -> Role {
     let name = section.text("name");
     if name.is_none() {
         section.required("name");
@@ -61,6 +62,7 @@ pub fn role(section: Section<'_>, purpose: RolePurpose) -> Role {
     }
     let role = Role {
         purpose,
+        word: word.to_string(),
         file: section.file().to_string(),
         name: name.unwrap_or_default(),
         description: section.text("description"),
