@@ -22,12 +22,13 @@ fn httpbin_is_published_installed_and_provisioned_as_it_is() {
     let app = corpus.join("apps/httpbin");
     let repo = |name: &str| format!("{name}={}", corpus.join("repos").join(name).display());
     let repos = ["nuonco/aws-min-sandbox", "nuonco/example-app-configs"].map(repo);
-    let sync = ["apps", "sync", app.to_str().unwrap(), "--repo", &repos[0], "--repo", &repos[1]];
+    let sync =
+        ["apps", "sync", app.to_str().unwrap(), "--source", &repos[0], "--source", &repos[1]];
 
     // Without the place of a repository nothing is published, and the option that is missing is named.
     let (code, said) = server.refused(&["apps", "sync", app.to_str().unwrap()]);
     assert_eq!(code, 2, "{said}");
-    assert!(said.contains("--repo nuonco/"), "{said}");
+    assert!(said.contains("--source nuonco/"), "{said}");
 
     let synced = server.ask(&[&sync[..], &["--wait"]].concat());
     assert_eq!(synced["version"], 1, "{synced:#}");

@@ -52,7 +52,7 @@ pub fn control(app: &App) -> Router {
         .route_layer(from_fn_with_state(app.clone(), control::fresh))
         .route_layer(from_fn_with_state(control::Asked::of(&document), control::asked))
         .route_layer(from_fn_with_state(app.clone(), auth::guard));
-    finish(app, api.merge(docs::routes(document)).merge(ops::routes(true)))
+    finish(app, api.merge(docs::routes(document)).merge(docs::schemas()).merge(ops::routes(true)))
 }
 
 /// Everything behind the runners' door.

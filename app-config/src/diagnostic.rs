@@ -3,6 +3,13 @@ use std::fmt;
 
 use serde::Serialize;
 
+mod codes;
+mod nearest;
+mod picture;
+mod sarif;
+
+pub use self::{codes::CODES, nearest::nearest, picture::picture, sarif::sarif};
+
 /// Whether a finding stops the config from being published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -11,22 +18,71 @@ pub enum Severity {
     Warning,
 }
 
+/// A place in a file; all zero when it is the whole file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place {
+    /// From 1.
+    pub line: u32,
+    /// From 1, in characters.
+    pub column: u32,
+    /// How many characters of that line are meant.
+    pub length: u32,
+}
+
 /// One finding. `file` is relative to the app directory; line and column count from 1, and are 0
 /// when the finding is about the whole file or the whole directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
     pub severity: Severity,
-    /// A stable word for programs (`unknown_key`, `cycle`, `not_yet`).
+    /// A stable word for programs, one of [`CODES`].
     pub code: &'static str,
     pub file: String,
     pub line: u32,
     pub column: u32,
+    /// How many characters from there are meant.
+    pub length: u32,
     pub message: String,
     /// What to do about it; may be empty for a warning that needs nothing.
     pub remedy: String,
 }
 
 impl Diagnostic {
+    /// A finding that stops the config, about the directory as a whole until it is placed.
+    pub fn error(
+        code: &'static str,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Diagnostic::new(Severity::Error, code, message, remedy)
+    }
+
+    pub fn warning(
+        code: &'static str,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Diagnostic::new(Severity::Warning, code, message, remedy)
+    }
+
+    pub fn new(
+        severity: Severity,
+        code: &'static str,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        debug_assert!(CODES.iter().any(|(known, _)| *known == code), "{code} is in no table");
+        let Place { line, column, length } = Place::default();
+        let (file, message, remedy) = (String::new(), message.into(), remedy.into());
+        Diagnostic { severity, code, file, line, column, length, message, remedy }
+    }
+
+    /// The same in a place.
+    #[must_use]
+    pub fn at(self, file: &str, place: Place) -> Self {
+        let Place { line, column, length } = place;
+        Diagnostic { file: file.to_string(), line, column, length, ..self }
+    }
+
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }

@@ -1,20 +1,28 @@
 //! One TOML file, with the place of everything in it.
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use serde_json::{Map, Number, Value};
 use toml::de::{DeTable, DeValue};
 
-use crate::{diagnostic::Diagnostic, diagnostic::Severity, text::Origin};
+mod lines;
+
+use self::lines::Lines;
+use crate::{
+    diagnostic::{Diagnostic, Place},
+    text::Origin,
+};
 
 /// Larger files are refused before they are parsed.
 const LARGEST_BYTES: usize = 1 << 20;
 /// Deeper values are refused; real configs stay below ten.
 const DEEPEST: usize = 64;
+/// One slip makes many errors behind it.
+const MOST: usize = 10;
 
-/// A value and where it begins, as a byte offset.
+/// A value and where it is, in bytes.
 #[derive(Debug, Clone)]
 pub struct Spot {
-    pub at: usize,
+    pub span: Range<usize>,
     pub node: Node,
 }
 
@@ -34,7 +42,7 @@ pub type Table = BTreeMap<String, Entry>;
 /// A key's place and its value.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    pub key_at: usize,
+    pub key: Range<usize>,
     pub spot: Spot,
 }
 
@@ -44,51 +52,52 @@ pub struct Document {
     pub file: String,
     pub text: String,
     pub root: Table,
+    lines: Lines,
 }
 
 impl Document {
     /// Parses one file.
-    pub fn parse(file: &str, bytes: &[u8]) -> Result<Document, Diagnostic> {
-        let refuse = |at: Option<(u32, u32)>, message: String, remedy: &str| Diagnostic {
-            severity: Severity::Error,
-            code: "malformed_file",
-            file: file.to_string(),
-            line: at.unwrap_or_default().0,
-            column: at.unwrap_or_default().1,
-            message,
-            remedy: remedy.to_string(),
+    ///
+    /// # Errors
+    /// Everything in it that is no TOML, up to a number that a person would read.
+    pub fn parse(file: &str, bytes: &[u8]) -> Result<Document, Vec<Diagnostic>> {
+        let refuse = |at: Option<Place>, message: String, remedy: &str| {
+            let place = at.unwrap_or_default();
+            Diagnostic::error("malformed_file", message, remedy).at(file, place)
         };
         if bytes.len() > LARGEST_BYTES {
             let message = format!("this file is larger than {LARGEST_BYTES} bytes");
-            return Err(refuse(
-                None,
-                message,
-                "move long texts into files and name them as ./file",
-            ));
+            let remedy = "move long texts into files and name them as ./file";
+            return Err(vec![refuse(None, message, remedy)]);
         }
         let text = std::str::from_utf8(bytes)
-            .map_err(|_| refuse(None, "this file is not UTF-8".into(), "save it as UTF-8"))?;
+            .map_err(|_| vec![refuse(None, "this file is not UTF-8".into(), "save it as UTF-8")])?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let root = DeTable::parse(text).map_err(|error| {
-            let at = error.span().map(|span| place(text, span.start));
-            let message = format!("this is not TOML: {}", error.message().replace('\n', ", "));
-            refuse(at, message, "correct the line; a TOML checker shows it in your editor")
-        })?;
+        let lines = Lines::of(text);
+        let (root, errors) = DeTable::parse_recoverable(text);
+        if !errors.is_empty() {
+            let said = errors.iter().take(MOST).map(|error| {
+                let at = error.span().map(|span| lines.place(text, span));
+                let message = format!("this is not TOML: {}", error.message().replace('\n', ", "));
+                refuse(at, message, "correct the line; a TOML checker shows it in your editor")
+            });
+            return Err(said.collect());
+        }
         let root = table(root.get_ref(), 0).ok_or_else(|| {
-            refuse(None, format!("values nest deeper than {DEEPEST}"), "flatten them")
+            vec![refuse(None, format!("values nest deeper than {DEEPEST}"), "flatten them")]
         })?;
-        Ok(Document { file: file.to_string(), text: text.to_string(), root })
+        Ok(Document { file: file.to_string(), text: text.to_string(), root, lines })
     }
 
-    /// Line and column of a byte offset, both from 1.
-    pub fn place(&self, at: usize) -> (u32, u32) {
-        place(&self.text, at)
+    /// Where some bytes are for a person.
+    pub fn place(&self, span: Range<usize>) -> Place {
+        self.lines.place(&self.text, span)
     }
 
     /// Where the characters of a string value begin: behind its quotes, and behind the newline
     /// that TOML drops after an opening `"""`.
     pub fn content(&self, key: &str, spot: &Spot) -> Origin {
-        let rest = &self.text[spot.at.min(self.text.len())..];
+        let rest = &self.text[spot.span.start.min(self.text.len())..];
         let quotes = ["\"\"\"", "'''", "\"", "'"];
         let quote = quotes.into_iter().find(|quote| rest.starts_with(quote)).unwrap_or_default();
         let inner = &rest[quote.len()..];
@@ -97,27 +106,17 @@ impl Document {
             3 if inner.starts_with('\n') => 1,
             _ => 0,
         };
-        let (line, column) = self.place(spot.at + quote.len() + newline);
+        let start = spot.span.start + quote.len() + newline;
+        let Place { line, column, .. } = self.place(start..start);
         Origin { file: self.file.clone(), key: key.to_string(), line, column }
     }
-}
-
-fn place(text: &str, at: usize) -> (u32, u32) {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    let before = &text[..at];
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    (line as u32, column as u32)
 }
 
 fn table(from: &DeTable<'_>, depth: usize) -> Option<Table> {
     from.iter()
         .map(|(key, value)| {
-            let spot = Spot { at: value.span().start, node: node(value.get_ref(), depth + 1)? };
-            Some((key.get_ref().to_string(), Entry { key_at: key.span().start, spot }))
+            let spot = Spot { span: value.span(), node: node(value.get_ref(), depth + 1)? };
+            Some((key.get_ref().to_string(), Entry { key: key.span(), spot }))
         })
         .collect()
 }
@@ -137,7 +136,7 @@ fn node(from: &DeValue<'_>, depth: usize) -> Option<Node> {
         DeValue::Datetime(time) => Node::Other(time.to_string()),
         DeValue::Array(items) => {
             let spots = items.iter().map(|item| {
-                Some(Spot { at: item.span().start, node: node(item.get_ref(), depth + 1)? })
+                Some(Spot { span: item.span(), node: node(item.get_ref(), depth + 1)? })
             });
             Node::Array(spots.collect::<Option<_>>()?)
         }

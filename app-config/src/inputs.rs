@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
+    diagnostic::nearest,
     model::{AppConfig, Input, InputKind},
     template::{is_template, render},
     text::Origin,
@@ -80,7 +81,7 @@ pub fn resolve_inputs(
     let mut problems: Vec<InputProblem> = given
         .keys()
         .filter(|name| config.input(name).is_none())
-        .map(|name| InputProblem::Unknown { name: name.clone(), nearest: nearest(config, name) })
+        .map(|name| InputProblem::Unknown { name: name.clone(), nearest: meant_by(config, name) })
         .collect();
     let (mut resolved, mut derived) = (BTreeMap::new(), Vec::new());
     for input in &config.inputs {
@@ -185,24 +186,7 @@ fn wanted(kind: InputKind) -> &'static str {
     }
 }
 
-fn nearest(config: &AppConfig, name: &str) -> Option<String> {
-    let close = config.inputs.iter().map(|input| (distance(&input.name, name), &input.name));
-    close.filter(|(far, _)| *far <= 2).min().map(|(_, name)| name.clone())
-}
-
-/// How many letters differ, up to a length that is worth it.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) =
-        (a.chars().take(64).collect(), b.chars().take(64).collect());
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut above = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = above + usize::from(x != y);
-            above = row[j + 1];
-            row[j + 1] = replaced.min(above + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+fn meant_by(config: &AppConfig, name: &str) -> Option<String> {
+    let known = config.inputs.iter().map(|input| input.name.as_str());
+    nearest(name, known).map(str::to_string)
 }

@@ -18,6 +18,7 @@ pub mod inspect;
 pub mod model;
 pub mod read;
 pub mod refs;
+pub mod schema;
 pub mod template;
 pub mod text;
 pub mod tree;
@@ -31,8 +32,9 @@ pub use self::{
     inputs::{InputProblem, resolve_inputs},
     inspect::inspect,
     model::AppConfig,
-    read::{Reading, read, survey},
+    read::{Reading, read, remote_path, survey},
     refs::{Graph, Reads, graph},
+    schema::{SCHEMAS, schema},
     template::{TemplateError, render, render_tree},
     text::{Origin, Text},
     tree::{File, Limits, Tree, TreeError},

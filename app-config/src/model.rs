@@ -9,13 +9,23 @@ use serde_json::Value;
 use crate::{text::Text, tree::PluginPin};
 
 mod actions;
+mod around;
 mod inputs;
+mod kinds;
 mod stack;
 
 pub use self::{
     actions::{Action, ActionStep, Runbook, RunbookStep, Trigger, TriggerKind},
+    around::{Branch, Installer, KubernetesContext, OperationRoles},
     inputs::{Input, InputGroup, InputKind},
-    stack::{InstallFile, Metadata, Policy, Role, RolePolicy, RolePurpose, Runner, Secret, Stack},
+    kinds::{
+        DockerBuild, Ecr, HelmChart, HelmRepo, Image, Job, KubernetesManifest, Kustomize,
+        OperationRole, Options, Pulumi, Spec,
+    },
+    stack::{
+        InstallFile, Metadata, NestedStack, Policy, Role, RolePolicy, RolePurpose, Runner, Secret,
+        Stack, SyncTarget,
+    },
 };
 
 /// The kind that this release deploys itself; every other kind is a plugin's name.
@@ -41,6 +51,12 @@ pub struct AppConfig {
     pub runbooks: Vec<Runbook>,
     /// Installs that the directory itself describes.
     pub installs: Vec<InstallFile>,
+    /// Where installs are described, when it is elsewhere.
+    pub installs_elsewhere: Option<Source>,
+    pub operation_roles: Option<OperationRoles>,
+    pub kubernetes_contexts: Vec<KubernetesContext>,
+    pub branches: Vec<Branch>,
+    pub installer: Option<Installer>,
     /// Plugins that the bundle pins, by name.
     pub plugins: Vec<PluginPin>,
     /// Every `./file` that a content key names.
@@ -91,6 +107,8 @@ pub struct Module {
     pub var_files: Vec<Text>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift_schedule: Option<String>,
+    pub spec: Spec,
+    pub options: Options,
     /// The whole file as it was written, as JSON, for a plugin and for the diff.
     pub settings: Value,
     /// Every text in it that may hold a template, the files it names included.

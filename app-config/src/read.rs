@@ -3,12 +3,13 @@
 //! Reading never stops at the first finding: a person corrects all of them at once. Keys that this
 //! release does not know are warnings, because real directories are full of keys of other versions.
 use crate::{
-    diagnostic::{Diagnostic, Severity},
+    diagnostic::Diagnostic,
     model::AppConfig,
     tree::{PluginPin, Tree, TreeError},
 };
 
 mod actions;
+mod around;
 mod break_glass;
 mod components;
 mod content;
@@ -18,6 +19,7 @@ mod installs;
 mod kinds;
 mod metadata;
 mod module;
+mod names;
 mod permissions;
 mod policies;
 mod reader;
@@ -27,8 +29,12 @@ mod sandbox;
 mod secrets;
 mod section;
 mod sources;
+mod spec;
 mod stack;
+mod times;
+mod unknown;
 
+pub use self::content::remote_path;
 use self::reader::Reader;
 
 /// A config as far as it could be read, and everything there is to say about it.
@@ -37,6 +43,8 @@ pub struct Reading {
     pub config: AppConfig,
     /// Errors first, then by file, line and column.
     pub diagnostics: Vec<Diagnostic>,
+    /// Remote texts that the directory names and does not hold; see [`remote_path`].
+    pub remotes: Vec<String>,
 }
 
 impl Reading {
@@ -62,16 +70,22 @@ pub fn survey(app: &Tree, plugins: &[PluginPin]) -> Reading {
         actions: actions::read(&reader),
         runbooks: runbooks::read(&reader),
         installs: installs::read(&reader),
+        installs_elsewhere: around::installs_elsewhere(&reader),
+        operation_roles: around::operation_roles(&reader),
+        kubernetes_contexts: around::contexts(&reader),
+        branches: around::branches(&reader),
+        installer: around::installer(&reader),
         plugins: plugins.to_vec(),
         ..AppConfig::default()
     };
     config.plugins.sort_by(|a, b| a.name.cmp(&b.name));
     (config.input_groups, config.inputs) = inputs::read(&reader);
     config.roles.extend(break_glass::read(&reader));
+    unknown::check(&reader);
     cross::check(&config, &reader);
-    let (diagnostics, file_refs) = reader.finish();
+    let (diagnostics, file_refs, remotes) = reader.finish();
     config.file_refs = file_refs;
-    Reading { config, diagnostics }
+    Reading { config, diagnostics, remotes }
 }
 
 /// Reads a bundle: `app/**`, `source/<component>/**` and `plugins.json`.
@@ -80,11 +94,14 @@ pub fn survey(app: &Tree, plugins: &[PluginPin]) -> Reading {
 /// Everything that was found, warnings too, when at least one finding stops the config.
 pub fn read(bundle: &Tree) -> Result<(AppConfig, Vec<Diagnostic>), Vec<Diagnostic>> {
     let plugins = bundle.plugins().map_err(|error| vec![about_bundle(&error)])?;
-    let Reading { mut config, mut diagnostics } = survey(&bundle.app(), &plugins);
+    let Reading { mut config, mut diagnostics, .. } = survey(&bundle.app(), &plugins);
     diagnostics.extend(sources::attach(bundle, &mut config));
     if !diagnostics.iter().any(Diagnostic::is_error) {
         // A file that could not be read would make a stranger of its component's module.
         diagnostics.extend(sources::strangers(bundle, &config));
+    }
+    for finding in &mut diagnostics {
+        finding.severity = kinds::stops_publishing(finding.code).unwrap_or(finding.severity);
     }
     sort(&mut diagnostics);
     if diagnostics.iter().any(Diagnostic::is_error) {
@@ -102,13 +119,9 @@ fn sort(diagnostics: &mut Vec<Diagnostic>) {
 }
 
 fn about_bundle(error: &TreeError) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Error,
-        code: "malformed_bundle",
-        file: String::new(),
-        line: 0,
-        column: 0,
-        message: error.to_string(),
-        remedy: "make the bundle with `stead apps sync`".into(),
-    }
+    Diagnostic::error(
+        "malformed_bundle",
+        error.to_string(),
+        "make the bundle with `stead apps sync`",
+    )
 }

@@ -1,6 +1,8 @@
 //! A piece of text and where it was written, so that an error in it can name the place.
 use serde::{Serialize, Serializer};
 
+use crate::diagnostic::Place;
+
 /// The place in the app directory where a text begins.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Origin {
@@ -18,6 +20,11 @@ impl Origin {
     /// The beginning of a whole file.
     pub fn file(path: impl Into<String>) -> Self {
         Origin { file: path.into(), key: String::new(), line: 1, column: 1 }
+    }
+
+    /// The same for a finding, over so many characters.
+    pub fn place(&self, length: usize) -> Place {
+        Place { line: self.line, column: self.column, length: length as u32 }
     }
 }
 

@@ -58,8 +58,34 @@ fn what_comes_later_is_refused_in_a_sentence_and_nothing_else_is() {
     assert!(strange.is_empty(), "{}", strange.join("\n"));
 }
 
-/// What the facts also know: other kinds, contents elsewhere, two files that are not there, and
-/// modules that have no stand-in because they are remote charts.
+/// What the facts also know: other kinds, contents elsewhere, and modules that have no stand-in because they are remote charts.
 fn explained(finding: &Diagnostic) -> bool {
-    matches!(finding.code, "not_yet" | "remote_content" | "missing_file" | "missing_module")
+    matches!(finding.code, "no_plugin" | "remote_content" | "missing_module")
+}
+
+#[test]
+fn real_directories_are_well_formed_but_for_what_they_fetch_from_elsewhere() {
+    let Some(corpus) = support::corpus() else { return };
+    let facts = support::json(&corpus.join("facts.json"));
+    let mut warnings = BTreeMap::<&str, Vec<String>>::new();
+    for (app, facts) in facts.as_object().unwrap() {
+        let reading = survey(&support::tree(&corpus.join("apps").join(app)), &[]);
+        let (errors, rest): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
+            reading.diagnostics.iter().partition(|finding| finding.is_error());
+        for finding in rest {
+            warnings.entry(finding.code).or_default().push(format!("{app}: {finding}"));
+        }
+        let known = facts["diagnostics"].as_array().unwrap();
+        let remote = known.iter().filter(|finding| finding["code"] == "remote_ref").count();
+        assert!(errors.iter().all(|error| error.code == "remote_content"), "{app}: {errors:?}");
+        assert_eq!(errors.len(), remote, "{app}: {errors:?}");
+        let found = |code: &str| reading.diagnostics.iter().filter(|d| d.code == code).count();
+        let wanted = |code: &str| known.iter().filter(|d| d["code"] == code).count();
+        assert_eq!(found("empty_file"), wanted("empty_file"), "{app}");
+        assert_eq!(found("no_schedule"), wanted("cron_without_cron_schedule"), "{app}");
+        assert_eq!(found("missing_file"), wanted("missing_file_ref"), "{app}");
+    }
+    for (code, all) in &warnings {
+        println!("{code}: {}; such as {}", all.len(), all[0]);
+    }
 }

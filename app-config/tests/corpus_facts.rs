@@ -72,9 +72,11 @@ fn every_file_that_a_real_directory_names_is_looked_for_where_the_facts_say() {
 fn difference(expected: Option<&Value>, found: Option<&Value>) -> String {
     if let (Some(Value::Object(wanted)), Some(Value::Object(object))) = (expected, found) {
         let keys: BTreeSet<&String> = wanted.keys().chain(object.keys()).collect();
-        for key in keys.into_iter().filter(|key| wanted.get(*key) != object.get(*key)) {
-            return format!("{key}: {}", difference(wanted.get(key), object.get(key)));
-        }
+        let key = keys.into_iter().find(|key| wanted.get(*key) != object.get(*key));
+        return match key {
+            Some(key) => format!("{key}: {}", difference(wanted.get(key), object.get(key))),
+            None => String::new(),
+        };
     }
     if let (Some(Value::Array(wanted)), Some(Value::Array(items))) = (expected, found) {
         let at = wanted.iter().zip(items).position(|(a, b)| a != b);

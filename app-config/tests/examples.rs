@@ -99,7 +99,7 @@ fn without_its_plugin_an_app_is_refused_with_the_way_out() {
     let findings = read(&bundle(&app, &[])).unwrap_err();
     let error = findings.iter().find(|finding| finding.file == "components/archive.toml").unwrap();
     assert_eq!(error.message, "there is no component type `files`");
-    assert_eq!(error.remedy, "use `terraform_module`, or pin a plugin with --plugin files=PATH");
+    assert_eq!(error.remedy, "use `terraform_module`, or pin a plugin: --plugin files=PATH");
 }
 
 #[test]

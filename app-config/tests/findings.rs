@@ -3,43 +3,15 @@
 use std::collections::BTreeMap;
 
 use app_config::{
-    AppConfig, Change, Diagnostic, File, InputProblem, Limits, Tree, TreeError, diff, graph, read,
-    resolve_inputs,
+    Change, File, InputProblem, Limits, Tree, TreeError, diff, graph, read, resolve_inputs,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-const COMPONENT: &str =
-    "name = \"a\"\ntype = \"terraform_module\"\n[public_repo]\nrepo = \"x/y\"\n";
+#[path = "support/small.rs"]
+mod small;
 
-/// A small app that is read without a finding, with some files other.
-fn bundle(changes: &[(&str, &str)]) -> Tree {
-    let sandbox = "terraform_version = \"1.11.4\"\n[public_repo]\nrepo = \"x/y\"\n";
-    let mut files = BTreeMap::from([
-        ("app/metadata.toml", "version = \"v2\""),
-        ("app/sandbox.toml", sandbox),
-        ("app/components/a.toml", COMPONENT),
-        ("source/sandbox/main.tf", ""),
-        ("source/a/main.tf", ""),
-    ]);
-    files.extend(changes.iter().copied());
-    let mut tree = Tree::default();
-    for (path, text) in files.into_iter().filter(|(_, text)| *text != "-") {
-        tree.insert(path, File { bytes: text.into(), executable: false }).unwrap();
-    }
-    tree
-}
-
-fn config(changes: &[(&str, &str)]) -> AppConfig {
-    read(&bundle(changes)).unwrap().0
-}
-
-fn refusal(changes: &[(&str, &str)]) -> Diagnostic {
-    let findings = read(&bundle(changes)).unwrap_err();
-    let errors: Vec<Diagnostic> = findings.into_iter().filter(Diagnostic::is_error).collect();
-    assert_eq!(errors.len(), 1, "{errors:?}");
-    errors.into_iter().next().unwrap()
-}
+use small::{COMPONENT, Case, bundle, config, refusal};
 
 #[test]
 fn a_small_app_is_read_without_a_finding() {
@@ -48,9 +20,6 @@ fn a_small_app_is_read_without_a_finding() {
     assert_eq!(config.components[0].module.source.as_ref().unwrap().directory, ".");
 }
 
-/// A file, its text, and the code, place and words of what is found.
-type Case = (&'static str, String, &'static str, (u32, u32), &'static str);
-
 #[test]
 fn each_refusal_names_the_place() {
     let with = |line: &str| format!("{line}\n{COMPONENT}");
@@ -58,11 +27,11 @@ fn each_refusal_names_the_place() {
     let a = "app/components/a.toml";
     let cases: Vec<Case> = vec![
         (a, "name = \"a\"\ntype = ".into(), "malformed_file", (2, 8), "this is not TOML"),
-        (a, COMPONENT.replace("terraform_module", "helm_chart"), "not_yet", (2, 1), "Kubernetes support comes with a later release"),
+        (a, COMPONENT.replace("terraform_module", "helm_chart"), "no_plugin", (2, 1), "the plugin for Kubernetes comes with a later release"),
         (a, COMPONENT.replace("terraform_module", "typo"), "unknown_kind", (2, 1), "no component type `typo`"),
         (a, COMPONENT.replace("\"a\"", "\"a-b\""), "bad_name", (1, 1), "no name for a component"),
-        (a, with("dependencies = [\"b\"]"), "unknown_component", (0, 0), "names the component `b`"),
-        (a, with("dependencies = [\"a\"]"), "cycle", (0, 0), "in a circle: a → a"),
+        (a, with("dependencies = [\"b\"]"), "unknown_component", (1, 18), "there is no component `b`"),
+        (a, with("dependencies = [\"a\"]"), "cycle", (2, 9), "in a circle: a → a"),
         (a, with("dependencies = 3"), "wrong_type", (1, 1), "has to be a list of strings"),
         (a, vars("{{ .nuon.components.zz.outputs.y }}"), "unknown_component", (6, 26), "reads the component `zz`"),
         (a, vars("{{ .nuon.inputs.inputs.zz }}"), "unknown_input", (6, 29), "reads the input `zz`"),
@@ -77,12 +46,11 @@ fn each_refusal_names_the_place() {
         ("source/a/main.tf", "-".into(), "missing_module", (0, 0), "the module of `a` (. in x/y) is missing"),
         ("source/b/main.tf", "".into(), "malformed_bundle", (0, 0), "`b`, which is no component"),
         ("plugins.json", "{".into(), "malformed_bundle", (0, 0), "plugins.json"),
-        ("app/inputs.toml", "[[input]]\nname = \"s\"\nsensitive = true".into(), "not_yet", (3, 1), "is sensitive"),
         ("app/inputs.toml", "[[input]]\nname = \"s\"\ntype = \"int\"".into(), "unknown_input_type", (3, 1), "`int`"),
         ("app/actions/x.toml", "name = \"x\"\ntimeout = \"9h\"\n[[steps]]\nname = \"s\"\ncommand = \"c\"".into(), "bad_timeout", (2, 1), "9h"),
         ("app/actions/x.toml", "name = \"x\"".into(), "no_steps", (1, 1), "has no steps"),
-        ("app/actions/x.toml", "name = \"x\"\n[[triggers]]\ntype = \"post-deploy-component\"\ncomponent_name = \"q\"\n[[steps]]\nname = \"s\"\ncommand = \"c\"".into(), "unknown_component", (0, 0), "`q`"),
-        ("app/components/b.toml", COMPONENT.into(), "duplicate_name", (0, 0), "described twice"),
+        ("app/actions/x.toml", "name = \"x\"\n[[triggers]]\ntype = \"post-deploy-component\"\ncomponent_name = \"q\"\n[[steps]]\nname = \"s\"\ncommand = \"c\"".into(), "unknown_component", (4, 19), "`q`"),
+        ("app/components/b.toml", COMPONENT.into(), "duplicate_name", (1, 9), "described twice, here and in components/a.toml:1"),
     ];
     for (path, text, code, place, message) in cases {
         let findings = read(&bundle(&[(path, &text)])).unwrap_err();

@@ -52,6 +52,11 @@ async fn both_doors_say_who_the_server_is_and_how_it_is() {
         let answer = started.http.get(started.control(path)).send().await.unwrap();
         assert_eq!(answer.status(), StatusCode::OK, "{path}");
     }
+    let schema = started.control("/v1/schemas/app-config/component.json");
+    let schema: Value = started.http.get(schema).send().await.unwrap().json().await.unwrap();
+    assert!(schema["oneOf"].is_array(), "{schema}");
+    let none = started.http.get(started.control("/v1/schemas/app-config/x")).send().await.unwrap();
+    assert_eq!(none.status(), StatusCode::NOT_FOUND);
     // Runners are not shown what the server counts.
     let metrics = started.http.get(started.runner("/metrics")).send().await.unwrap();
     assert_eq!(metrics.status(), StatusCode::NOT_FOUND);

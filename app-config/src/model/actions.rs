@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Source;
-use crate::text::Text;
+use crate::text::{Origin, Text};
 
 /// A vendor's script with triggers.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -51,6 +51,9 @@ pub struct Trigger {
     pub cron_schedule: Option<String>,
     /// The order among actions with the same trigger, lowest first.
     pub index: i64,
+    /// Where its `type` is written.
+    #[serde(skip)]
+    pub origin: Origin,
 }
 
 macro_rules! trigger_kinds {
@@ -59,6 +62,26 @@ macro_rules! trigger_kinds {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
         pub enum TriggerKind { $(#[serde(rename = $word)] $name,)* }
         impl TriggerKind {
+            pub const ALL: &'static [TriggerKind] = &[$(TriggerKind::$name,)*];
+
+            /// Whether a component has to be there for it.
+            pub fn is_about_components(self) -> bool {
+                self.name().contains("-component")
+            }
+            pub fn is_about_the_sandbox(self) -> bool {
+                self.name().ends_with("-sandbox")
+            }
+            /// Whether this release starts actions at that moment.
+            pub fn fires(self) -> bool {
+                matches!(
+                    self,
+                    TriggerKind::Manual
+                        | TriggerKind::PostProvision
+                        | TriggerKind::PostReprovision
+                        | TriggerKind::PostDeployAllComponents
+                        | TriggerKind::PostUpdateInputs
+                )
+            }
             /// The word in the config.
             pub fn name(self) -> &'static str {
                 match self { $(TriggerKind::$name => $word,)* }
@@ -117,4 +140,15 @@ pub struct Runbook {
 pub struct RunbookStep {
     pub name: String,
     pub kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub component: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inline_contents: Option<Text>,
+    pub env_vars: BTreeMap<String, Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
 }

@@ -42,7 +42,19 @@ pub struct Stack {
     pub vpc_nested_template_url: Option<Text>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runner_nested_template_url: Option<Text>,
+    /// How many [`Stack::nested_stacks`] there are.
     pub custom_nested_stacks: usize,
+    pub nested_stacks: Vec<NestedStack>,
+}
+
+/// A template of the vendor's inside the stack.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct NestedStack {
+    pub name: String,
+    pub template_url: Text,
+    /// The order among nested stacks, lowest first.
+    pub index: i64,
+    pub parameters: BTreeMap<String, Text>,
 }
 
 /// For which operations a role is meant.
@@ -102,10 +114,27 @@ pub struct Policy {
 pub struct Secret {
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<Text>,
     pub required: bool,
     pub auto_generate: bool,
-    pub has_default: bool,
+    /// What the customer sees before they give it; never a secret itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default: Option<Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+    pub kubernetes_sync: bool,
+    pub sync_targets: Vec<SyncTarget>,
+}
+
+/// A secret of the cluster that a secret is copied to.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct SyncTarget {
+    pub name: Text,
+    pub namespaces: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 /// An install that the app directory itself describes.

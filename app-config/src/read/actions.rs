@@ -1,6 +1,9 @@
 //! `actions/**/*.toml`: scripts with triggers.
-use super::{content, module::source, reader::Reader, section::Section};
+use super::{
+    content, module::source, names::Kind, reader::Reader, section::Section, times::duration_ms,
+};
 use crate::{
+    diagnostic::{Severity, nearest},
     model::{Action, ActionStep, Trigger, TriggerKind},
     tree::sha256,
 };
@@ -16,7 +19,7 @@ pub fn read(reader: &Reader<'_>) -> Vec<Action> {
 }
 
 fn action(section: Section<'_>) -> Action {
-    let name = section.required("name");
+    let name = section.declared(Kind::Action);
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if !name.chars().all(plain) || name.len() > 128 {
         let message = format!("{name:?} is no name for an action");
@@ -25,14 +28,15 @@ fn action(section: Section<'_>) -> Action {
     let (texts, files) = content::every_text(&section);
     let settings = section.json();
     let said = serde_json::json!({"files": files, "settings": settings});
+    let (role, break_glass) = (section.text("role"), section.text("break_glass_role"));
     let action = Action {
         name,
         file: section.file().to_string(),
         timeout_ms: timeout(&section),
         triggers: section.sections("triggers").into_iter().filter_map(trigger).collect(),
         steps: section.sections("steps").into_iter().map(step).collect(),
-        dependencies: section.strings("dependencies"),
-        role: section.text("role").or_else(|| section.text("break_glass_role")),
+        dependencies: section.mentions("dependencies", Kind::Component, Severity::Error),
+        role: role.or(break_glass),
         settings,
         texts,
         digest: Some(sha256(said.to_string().as_bytes())),
@@ -61,47 +65,37 @@ fn timeout(section: &Section<'_>) -> u64 {
     }
 }
 
-/// Durations as Go writes them: `1h`, `5m30s`, `250ms`.
-fn duration_ms(text: &str) -> Option<u64> {
-    let mut rest = text.trim();
-    let mut total = 0u64;
-    while !rest.is_empty() {
-        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let (number, after) = rest.split_at(digits);
-        let letters =
-            after.len() - after.trim_start_matches(|c: char| c.is_ascii_alphabetic()).len();
-        let (unit, after) = after.split_at(letters);
-        let unit_ms = match unit {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            _ => return None,
-        };
-        total = total.checked_add(number.parse::<u64>().ok()?.checked_mul(unit_ms)?)?;
-        rest = after;
-    }
-    Some(total)
-}
-
 fn trigger(section: Section<'_>) -> Option<Trigger> {
     let word = section.required("type");
-    let cron_schedule = section.string("cron_schedule");
-    let component = section.string("component_name").or_else(|| section.string("component"));
+    let cron_schedule = section.schedule("cron_schedule");
+    let of = |key| section.mentioned(key, Kind::Component, Severity::Error);
+    let (component, older) = (of("component_name"), of("component"));
+    let component = component.or(older);
     let index = section.table.get("index").and_then(|_| section.integer("index"));
+    let origin = section.origin("type");
     let Some(kind) = TriggerKind::parse(&word) else {
         if !word.is_empty() {
             let message = format!("the trigger `{word}` is not known and never fires");
-            section.warning("type", "unknown_trigger", message, "check its spelling");
+            let remedy = match nearest(&word, TriggerKind::ALL.iter().map(|kind| kind.name())) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => "check its spelling".to_string(),
+            };
+            section.warning("type", "unknown_trigger", message, &remedy);
         }
+        section.finish();
         return None;
     };
     if kind == TriggerKind::Cron && cron_schedule.is_none() {
         let message = "this cron trigger has no schedule and never fires".to_string();
         section.warning("type", "no_schedule", message, "add cron_schedule = \"0 3 * * *\"");
     }
+    if kind != TriggerKind::Cron && cron_schedule.is_some() {
+        let message = format!("a trigger of type `{word}` takes no schedule");
+        let remedy = "remove it, or make the trigger a cron trigger";
+        section.warning("cron_schedule", "never_fires", message, remedy);
+    }
     section.finish();
-    Some(Trigger { kind, component, cron_schedule, index: index.unwrap_or_default() })
+    Some(Trigger { kind, component, cron_schedule, index: index.unwrap_or_default(), origin })
 }
 
 fn step(section: Section<'_>) -> ActionStep {
@@ -120,18 +114,4 @@ fn step(section: Section<'_>) -> ActionStep {
     section.ignore(&["enable_kube_config", "labels", "description"]);
     section.finish();
     step
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_those_of_the_format() {
-        assert_eq!(duration_ms("1h"), Some(3_600_000));
-        assert_eq!(duration_ms("5m30s"), Some(330_000));
-        for bad in ["5", "m", "5 m", "-5m", "1.5h", "99999999999999999999h"] {
-            assert_eq!(duration_ms(bad), None, "{bad}");
-        }
-    }
 }

@@ -17,6 +17,9 @@ use crate::{
 const CONTENT_KEYS: [&str; 5] =
     ["contents", "manifest", "inline_contents", "permissions_boundary", "readme"];
 
+/// How a text begins that is somewhere else.
+const REMOTE: [&str; 5] = ["http://", "https://", "git::", "git@", "file:"];
+
 /// Never templates: they are names that other files use, or places.
 const NEVER_TEMPLATES: [&str; 6] =
     ["name", "type", "dependencies", "connected_repo", "public_repo", "helm_repo"];
@@ -83,12 +86,8 @@ fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Tex
     if value.contains('\n') {
         return Some(written);
     }
-    let remote = ["http://", "https://", "git::", "git@", "file:"];
-    if remote.iter().any(|prefix| value.starts_with(prefix)) {
-        let message = format!("{value:?} is a remote content, which is not fetched");
-        let remedy = "save it in the app directory and name it as ./file";
-        finding(reader, &written.origin, "remote_content", message, remedy);
-        return None;
+    if REMOTE.iter().any(|prefix| value.starts_with(prefix)) {
+        return remote(reader, &written, value);
     }
     if !value.starts_with("./") && !value.starts_with("../") {
         return Some(written);
@@ -96,12 +95,18 @@ fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Tex
     let file = document.file.clone();
     let Some(path) = join(base(&file), value) else {
         let message = format!("{value:?} leaves the app directory");
-        finding(reader, &written.origin, "path_escape", message, "name a file inside it");
+        finding(reader, &written, "path_escape", message, "name a file inside it");
         return None;
     };
     let found = reader.app.text(&path).map(str::to_string);
     let resolved = found.is_some().then(|| path.clone());
     reader.refers(FileRef { file, reference: value.to_string(), resolved });
+    if reader.is_too_much(found.as_deref()) {
+        let message = "the files that this directory names are too large together".to_string();
+        let remedy = "name each file once, and keep data out of the app directory";
+        finding(reader, &written, "too_much", message, remedy);
+        return None;
+    }
     let Some(text) = found else {
         let there = reader.app.get(&path).is_some();
         let message = if there {
@@ -109,28 +114,42 @@ fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Tex
         } else {
             format!("{value:?} names the file {path}, which does not exist")
         };
-        finding(
-            reader,
-            &written.origin,
-            "missing_file",
-            message,
-            "add the file or correct its path",
-        );
+        finding(reader, &written, "missing_file", message, "add the file or correct its path");
         return None;
     };
     Some(Text { value: text, origin: Origin::file(path) })
 }
 
-fn finding(reader: &Reader<'_>, at: &Origin, code: &'static str, message: String, remedy: &str) {
-    reader.note(Diagnostic {
-        severity: Severity::Error,
-        code,
-        file: at.file.clone(),
-        line: at.line,
-        column: at.column,
-        message,
-        remedy: remedy.to_string(),
-    });
+/// A remote text is read from the directory, where whoever allowed it has put it: what was fetched
+/// is then part of the bundle and of its digest.
+fn remote(reader: &Reader<'_>, written: &Text, url: &str) -> Option<Text> {
+    let path = remote_path(url);
+    if let Some(text) = reader.app.text(&path) {
+        return Some(Text { value: text.to_string(), origin: Origin::file(path) });
+    }
+    reader.wants(url);
+    let message = format!("{url:?} is a remote content, which is not fetched");
+    let remedy = "save it in the app directory and name it as ./file, or fetch it: --allow-remote";
+    finding(reader, written, "remote_content", message, remedy);
+    None
+}
+
+/// Where the text of a URL is kept in the directory.
+pub fn remote_path(url: &str) -> String {
+    let digest = sha256(url.as_bytes()).to_string();
+    format!(".remote/{}", digest.trim_start_matches("sha256:"))
+}
+
+/// Nobody deploys roles, policies and readmes, so they cannot stop a version from being published.
+fn severity(file: &str) -> Severity {
+    let deployed = file == "sandbox.toml" || ["components", "actions"].contains(&base(file));
+    if deployed { Severity::Error } else { Severity::Warning }
+}
+
+fn finding(reader: &Reader<'_>, at: &Text, code: &'static str, message: String, remedy: &str) {
+    let Text { value, origin } = at;
+    let finding = Diagnostic::new(severity(&origin.file), code, message, remedy);
+    reader.note(finding.at(&origin.file, origin.place(value.chars().count())));
 }
 
 fn base(file: &str) -> &'static str {

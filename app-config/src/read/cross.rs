@@ -1,73 +1,69 @@
-//! What no file can be wrong about alone: names that two files take, references to nothing, cycles.
-use std::collections::BTreeMap;
+//! What no file can be wrong about alone: templates that read nothing, triggers of nothing, cycles.
+use std::collections::BTreeSet;
 
-use super::reader::Reader;
+use super::{names::Kind, reader::Reader};
 use crate::{
-    diagnostic::{Diagnostic, Severity},
+    diagnostic::{Diagnostic, Place, Severity},
     model::AppConfig,
     refs::{Reads, graph},
+    template::{is_template, reads::ANY},
     text::{Origin, Text},
 };
 
 pub fn check(config: &AppConfig, reader: &Reader<'_>) {
-    names(config, reader);
-    declared(config, reader);
+    triggers(config, reader);
     references(config, reader);
-    if let Some(cycle) = graph(config).cycle {
-        let first = cycle.first().and_then(|name| config.component(name));
-        let file = first.map(|component| component.file.clone()).unwrap_or_default();
-        let message = format!("components depend on each other in a circle: {}", cycle.join(" → "));
-        let remedy = "remove one of these dependencies, or one of the references between them";
-        reader.about(Severity::Error, "cycle", &file, (message, remedy));
-    }
+    cycle(config, reader);
 }
 
-fn names(config: &AppConfig, reader: &Reader<'_>) {
-    let components = config.components.iter().map(|c| ("component", &c.name, c.file.as_str()));
-    let actions = config.actions.iter().map(|a| ("action", &a.name, a.file.as_str()));
-    let inputs = config.inputs.iter().map(|input| ("input", &input.name, "inputs.toml"));
-    let mut taken: BTreeMap<(&str, &str), &str> = BTreeMap::new();
-    for (what, name, file) in components.chain(actions).chain(inputs) {
-        if name.is_empty() {
-            continue;
-        }
-        if let Some(other) = taken.insert((what, name), file) {
-            let message = format!("the {what} `{name}` is described twice, here and in {other}");
-            reader.about(Severity::Error, "duplicate_name", file, (message, "rename one of them"));
-        }
-    }
+fn cycle(config: &AppConfig, reader: &Reader<'_>) {
+    let Some(cycle) = graph(config).cycle else { return };
+    let message = format!("components depend on each other in a circle: {}", cycle.join(" → "));
+    let remedy = "remove one of these dependencies, or one of the references between them";
+    let finding = Diagnostic::error("cycle", message, remedy);
+    let first = cycle.first().map(String::as_str).unwrap_or_default();
+    let names = reader.names.borrow();
+    let place = names.place(Kind::Component, first);
+    reader.note(match place {
+        Some(origin) => finding.at(&origin.file, origin.place(first.chars().count())),
+        None => finding,
+    });
 }
 
-fn declared(config: &AppConfig, reader: &Reader<'_>) {
-    let known = |name: &str| config.component(name).is_some();
-    let names: Vec<&str> = config.components.iter().map(|c| c.name.as_str()).collect();
-    let remedy = format!("use one of: {}", names.join(", "));
-    let unknown = |severity, file: &str, what: &str, name: &str| {
-        let message = format!("{what} names the component `{name}`, which does not exist");
-        reader.about(severity, "unknown_component", file, (message, &remedy));
-    };
-    for component in &config.components {
-        for name in component.dependencies.iter().filter(|name| !known(name)) {
-            unknown(Severity::Error, &component.file, "`dependencies`", name);
+/// Triggers of things that the app does not have.
+fn triggers(config: &AppConfig, reader: &Reader<'_>) {
+    let mut idle = BTreeSet::new();
+    for trigger in config.actions.iter().flat_map(|action| &action.triggers) {
+        let (kind, word) = (trigger.kind, trigger.kind.name());
+        let missing = if kind.is_about_components() && config.components.is_empty() {
+            Some("component")
+        } else if kind.is_about_the_sandbox() && config.sandbox.is_none() {
+            Some("sandbox")
+        } else if word.ends_with("-update-inputs") && config.inputs.is_empty() {
+            Some("input")
+        } else if word.ends_with("-secrets-sync") && config.secrets.is_empty() {
+            Some("secret")
+        } else {
+            None
+        };
+        if let Some(missing) = missing {
+            let message = format!("the trigger `{word}` never fires: the app has no {missing}");
+            let finding = Diagnostic::warning("never_fires", message, "remove the trigger");
+            let Origin { file, .. } = &trigger.origin;
+            reader.note(finding.at(file, trigger.origin.place(word.len())));
+        }
+        if !kind.fires() {
+            idle.insert(word);
         }
     }
-    for action in &config.actions {
-        let triggers = action.triggers.iter().filter_map(|trigger| trigger.component.as_ref());
-        for name in triggers.chain(&action.dependencies).filter(|name| !known(name)) {
-            unknown(Severity::Error, &action.file, "the action", name);
-        }
-    }
-    for policy in &config.policies {
-        for name in policy.components.iter().filter(|name| !known(name) && *name != "*") {
-            unknown(Severity::Warning, "policies.toml", "a policy", name);
-        }
-    }
-    for install in &config.installs {
-        for name in install.inputs.keys().filter(|name| config.input(name).is_none()) {
-            let message = format!("this install gives the input `{name}`, which does not exist");
-            let says = (message, "remove it, or declare the input");
-            reader.about(Severity::Warning, "unknown_input", &install.file, says);
-        }
+    if !idle.is_empty() {
+        let idle: Vec<&str> = idle.into_iter().collect();
+        let message = format!(
+            "this release reads these triggers and does not fire them: {}",
+            idle.join(", ")
+        );
+        let says = (message, "start such an action yourself: stead installs action INSTALL ACTION");
+        reader.about(Severity::Warning, "not_yet", "", says);
     }
 }
 
@@ -113,30 +109,53 @@ fn text_refers(
     text: &Text,
     severity: Severity,
 ) -> Option<Reads> {
+    if !is_template(&text.value) && lacks_its_dot(&text.value) {
+        let message =
+            "this is left as it is: templates begin with a dot, as in {{ .nuon.install.id }}";
+        let finding = Diagnostic::warning("no_template", message, "write the dot");
+        let length = text.value.lines().next().unwrap_or_default().chars().count();
+        reader.note(finding.at(&text.origin.file, text.origin.place(length)));
+    }
     let reads = match Reads::of_one(text) {
         Ok(reads) => reads,
         Err(error) => {
-            reader.note(Diagnostic {
-                severity,
-                code: "template",
-                file: text.origin.file.clone(),
-                line: error.line,
-                column: error.column,
-                message: format!("this template cannot be read: {}", error.message),
-                remedy: "correct the template".to_string(),
-            });
+            let message = format!("this template cannot be read: {}", error.message);
+            let finding = Diagnostic::new(severity, "template", message, "correct the template");
+            let place = Place { line: error.line, column: error.column, length: 1 };
+            reader.note(finding.at(&text.origin.file, place));
             return None;
         }
     };
+    let unknown = |kind: Kind, code, severity, name: &str, word: &str| {
+        let message = format!("a template reads the {word} `{name}`, which does not exist");
+        let remedy = reader.names.borrow().remedy(kind, name);
+        at(reader, severity, code, text, name, message, &remedy);
+    };
     for name in reads.needed_components.iter().filter(|name| config.component(name).is_none()) {
-        let message = format!("a template reads the component `{name}`, which does not exist");
-        at(reader, severity, "unknown_component", text, name, message, "check the name");
+        unknown(Kind::Component, "unknown_component", severity, name, "component");
     }
     for name in reads.needed_inputs.iter().filter(|name| config.input(name).is_none()) {
-        let message = format!("a template reads the input `{name}`, which does not exist");
-        at(reader, severity, "unknown_input", text, name, message, "declare it in inputs.toml");
+        unknown(Kind::Input, "unknown_input", severity, name, "input");
+    }
+    let named = |name: &&String| *name != ANY;
+    for name in reads.secrets.iter().filter(named) {
+        if config.secrets.iter().all(|secret| secret.name != *name) {
+            unknown(Kind::Secret, "unknown_secret", Severity::Warning, name, "secret");
+        }
+    }
+    for name in reads.actions.iter().filter(named) {
+        if config.action(name).is_none() {
+            unknown(Kind::Action, "unknown_action", Severity::Warning, name, "action");
+        }
     }
     Some(reads)
+}
+
+/// `{{nuon.x}}` looks like a template, and is a text.
+fn lacks_its_dot(text: &str) -> bool {
+    let inside = text.split("{{").skip(1);
+    let mut starts = inside.map(|action| action.trim_start_matches('-').trim_start());
+    starts.any(|start| start.starts_with("nuon.") || start.starts_with("stead."))
 }
 
 /// A finding where `name` first stands in a text.
@@ -149,12 +168,13 @@ fn at(
     message: String,
     remedy: &str,
 ) {
-    let Origin { file, line, column, .. } = text.origin.clone();
+    let Origin { file, line, column, .. } = &text.origin;
     let dotted = text.value.find(&format!(".{name}")).map(|at| at + 1);
     let before = &text.value[..dotted.or_else(|| text.value.find(name)).unwrap_or_default()];
     let lines = before.matches('\n').count() as u32;
     let within = before.rsplit('\n').next().unwrap_or_default().chars().count() as u32;
-    let first = if lines == 0 { column } else { 1 };
-    let (line, column, remedy) = (line + lines, first + within, remedy.to_string());
-    reader.note(Diagnostic { severity, code, file, line, column, message, remedy });
+    let first = if lines == 0 { *column } else { 1 };
+    let length = name.chars().count() as u32;
+    let place = Place { line: line + lines, column: first + within, length };
+    reader.note(Diagnostic::new(severity, code, message, remedy).at(file, place));
 }

@@ -1,6 +1,7 @@
 //! `inputs.toml`, or `inputs/**` with `input_groups/**`: what every install is asked.
-use super::{reader::Reader, section::Section};
+use super::{names::Kind, reader::Reader, section::Section};
 use crate::{
+    diagnostic::Severity,
     inputs::accepts,
     model::{Input, InputGroup, InputKind},
     template::is_template,
@@ -25,7 +26,7 @@ pub fn read(reader: &Reader<'_>) -> (Vec<InputGroup>, Vec<Input>) {
 
 fn group(section: Section<'_>) -> InputGroup {
     let group = InputGroup {
-        name: section.required("name"),
+        name: section.declared(Kind::Group),
         display_name: section.string("display_name").unwrap_or_default(),
         description: section.string("description").unwrap_or_default(),
     };
@@ -47,10 +48,10 @@ fn input(section: Section<'_>) -> Input {
         InputKind::String
     });
     let input = Input {
-        name: section.required("name"),
+        name: section.declared(Kind::Input),
         display_name: section.string("display_name").unwrap_or_default(),
         description: section.string("description").unwrap_or_default(),
-        group: section.string("group"),
+        group: section.mentioned("group", Kind::Group, Severity::Warning),
         kind,
         required: section.flag("required").unwrap_or_default(),
         default: section.scalar("default").map(|text| text.value),
@@ -63,11 +64,13 @@ fn input(section: Section<'_>) -> Input {
         section.error("name", "bad_name", message, "use letters, digits, `-` and `_`");
     }
     if input.sensitive {
-        let message =
-            format!("the input `{}` is sensitive, which this release cannot keep", input.name);
+        let message = format!(
+            "the input `{}` is sensitive, and this release takes no value for it",
+            input.name
+        );
         let remedy = "a later release seals sensitive inputs for the install's runner; until then take \
                       the value in the account, in the module";
-        section.error("sensitive", "not_yet", message, remedy);
+        section.warning("sensitive", "not_yet", message, remedy);
     }
     if let Some(default) = input.default.as_deref().filter(|text| !text.is_empty())
         && !is_template(default)

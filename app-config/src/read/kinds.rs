@@ -1,7 +1,11 @@
 //! Which kinds of component this release deploys, and what it says about the others.
-use crate::{model::TERRAFORM_MODULE, tree::PluginPin};
+use super::section::Section;
+use crate::{
+    diagnostic::{Severity, nearest},
+    model::TERRAFORM_MODULE,
+};
 
-/// Kinds of the format that a later release brings, and what they wait for.
+/// Kinds of the format that wait for a plugin, and what that plugin deals with.
 const LATER: [(&str, &str); 8] = [
     ("helm_chart", "Kubernetes"),
     ("kubernetes_manifest", "Kubernetes"),
@@ -13,34 +17,38 @@ const LATER: [(&str, &str); 8] = [
     ("opentofu_module", "OpenTofu"),
 ];
 
-/// What is wrong with a kind: code, message, remedy.
-pub type Refusal = (&'static str, String, String);
-
-/// Whether a component of this kind can be deployed.
-pub fn check(kind: &str, plugins: &[PluginPin]) -> Result<(), Refusal> {
-    if kind == TERRAFORM_MODULE || plugins.iter().any(|plugin| plugin.name == kind) {
-        return Ok(());
+/// Says what stands in the way of deploying a kind.
+pub fn check(section: &Section<'_>, kind: &str, what: &str) {
+    let plugins = section.reader.plugins;
+    if kind.is_empty() || kind == TERRAFORM_MODULE || plugins.iter().any(|p| p.name == kind) {
+        return;
     }
     if kind == "job" {
         let message = "components of type `job` are no longer part of the format".to_string();
-        return Err(("not_supported", message, "use an action".into()));
+        section.warning("type", "not_supported", message, "use an action");
+        return;
     }
-    if let Some((_, what)) = LATER.iter().find(|(name, _)| *name == kind) {
+    if let Some((_, means)) = LATER.iter().find(|(name, _)| *name == kind) {
         let message = format!(
-            "components of type `{kind}` cannot be deployed yet: {what} support comes with a later \
+            "{what} of type `{kind}` cannot be deployed yet: the plugin for {means} comes with a later \
              release"
         );
-        let remedy = format!(
-            "use a `{TERRAFORM_MODULE}`, or a plugin of yours named `{kind}` with --plugin {kind}=PATH"
-        );
-        return Err(("not_yet", message, remedy));
+        let remedy =
+            format!("use a `{TERRAFORM_MODULE}`, or a plugin of yours: --plugin {kind}=PATH");
+        section.warning("type", "no_plugin", message, &remedy);
+        return;
     }
     let message = format!("there is no component type `{kind}`");
-    let remedy = if plugins.is_empty() {
-        format!("use `{TERRAFORM_MODULE}`, or pin a plugin with --plugin {kind}=PATH")
-    } else {
-        let names: Vec<&str> = plugins.iter().map(|plugin| plugin.name.as_str()).collect();
-        format!("use `{TERRAFORM_MODULE}` or a pinned plugin: {}", names.join(", "))
+    let pinned = plugins.iter().map(|plugin| plugin.name.as_str());
+    let known = LATER.iter().map(|(name, _)| *name).chain([TERRAFORM_MODULE]).chain(pinned);
+    let remedy = match nearest(kind, known) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("use `{TERRAFORM_MODULE}`, or pin a plugin: --plugin {kind}=PATH"),
     };
-    Err(("unknown_kind", message, remedy))
+    section.error("type", "unknown_kind", message, &remedy);
+}
+
+/// Whether a finding stops a version from being published although the directory is well-formed.
+pub fn stops_publishing(code: &str) -> Option<Severity> {
+    matches!(code, "no_plugin" | "not_supported").then_some(Severity::Error)
 }

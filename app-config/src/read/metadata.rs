@@ -6,10 +6,10 @@ const FILE: &str = "metadata.toml";
 
 pub fn read(reader: &Reader<'_>) -> Metadata {
     let Some(document) = reader.document(FILE) else {
-        if reader.app.get(FILE).is_none() {
+        if reader.app.get(FILE).is_none() && !reader.is_legacy() {
             let says =
                 ("there is no metadata.toml".into(), "this is the wrong directory, or add one");
-            reader.about(Severity::Error, "no_metadata", FILE, says);
+            reader.about(Severity::Error, "no_metadata", "", says);
         }
         return Metadata::default();
     };

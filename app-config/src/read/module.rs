@@ -1,48 +1,25 @@
 //! What a component and the sandbox have in common.
-use super::{content, section::Section};
-use crate::model::{Module, Source, TERRAFORM_MODULE};
-
-/// Keys of the format that matter to a later release, or only to people.
-const READ_LATER: [&str; 14] = [
-    "auto_approve_on_policies_passing",
-    "default_enabled",
-    "deploy_timeout",
-    "description",
-    "display_name",
-    "kubernetes_context",
-    "label",
-    "labels",
-    "max_auto_retries",
-    "operation_roles",
-    "role",
-    "skip_noops",
-    "timeout",
-    "toggleable",
-];
+use super::{content, section::Section, spec};
+use crate::model::{Module, Source};
 
 pub fn read(section: &Section<'_>, kind: String) -> Module {
     let (texts, files) = content::every_text(section);
-    let module = Module {
+    Module {
         terraform_version: section.string("terraform_version"),
         source: source(section),
         vars: section.texts("vars"),
         env_vars: section.texts("env_vars"),
         var_files: var_files(section),
-        drift_schedule: section.string("drift_schedule"),
+        drift_schedule: section.schedule("drift_schedule"),
+        spec: spec::read(section, &kind),
+        options: spec::options(section),
         settings: section.json(),
         texts,
         files,
         source_digest: None,
         digest: None,
         kind,
-    };
-    section.ignore(&READ_LATER);
-    if module.kind != TERRAFORM_MODULE {
-        // A plugin's own settings are the plugin's to judge, and so are those of later kinds.
-        let own: Vec<&str> = section.table.keys().map(String::as_str).collect();
-        section.ignore(&own);
     }
-    module
 }
 
 fn var_files(section: &Section<'_>) -> Vec<crate::text::Text> {

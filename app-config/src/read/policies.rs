@@ -1,5 +1,5 @@
 //! `policies.toml` or `policies/*.toml`: rules over plans and clusters.
-use super::{reader::Reader, section::Section};
+use super::{names::Kind, reader::Reader, section::Section};
 use crate::{diagnostic::Severity, model::Policy};
 
 pub fn read(reader: &Reader<'_>) -> Vec<Policy> {
@@ -14,7 +14,7 @@ pub fn read(reader: &Reader<'_>) -> Vec<Policy> {
     if !policies.is_empty() {
         let message = "policies are read but not enforced by this release".to_string();
         let says = (message, "look at plans yourself; approvals are on the plan");
-        reader.about(Severity::Warning, "not_enforced", "policies.toml", says);
+        reader.about(Severity::Warning, "not_enforced", "", says);
     }
     policies
 }
@@ -23,10 +23,18 @@ fn policy(section: Section<'_>) -> Policy {
     let policy = Policy {
         kind: section.required("type"),
         engine: section.string("engine"),
-        components: section.strings("components"),
+        components: components(&section),
         contents: section.content("contents"),
     };
     section.ignore(&["name", "description", "labels", "mode"]);
     section.finish();
     policy
+}
+
+/// The components that it looks at; `*` is all of them.
+fn components(section: &Section<'_>) -> Vec<String> {
+    if section.strings("components").iter().any(|name| name == "*") {
+        return section.strings("components");
+    }
+    section.mentions("components", Kind::Component, Severity::Warning)
 }

@@ -1,30 +1,61 @@
 //! What all file kinds share: the files, the findings, and which files go to whom.
-use std::{cell::RefCell, collections::BTreeSet};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+};
 
-use super::{section::Section, sort};
+use super::{names::Names, section::Section, sort, unknown};
 use crate::{
-    diagnostic::{Diagnostic, Severity},
+    diagnostic::{Diagnostic, Place, Severity},
     document::Document,
     model::FileRef,
     tree::{PluginPin, Tree},
 };
+
+/// More findings than this are counted, not shown.
+const MOST: usize = 1000;
+/// Each key that names a file copies it, so that a short file could name a large one without end.
+const MOST_FOLLOWED: usize = 64 << 20;
 
 pub struct Reader<'t> {
     pub app: &'t Tree,
     pub plugins: &'t [PluginPin],
     notes: RefCell<Vec<Diagnostic>>,
     refs: RefCell<BTreeSet<FileRef>>,
+    pub names: RefCell<Names>,
+    remotes: RefCell<BTreeSet<String>>,
+    /// Schedules that never come, so far.
+    pub nevers: Cell<usize>,
+    /// Bytes of content files so far, each as often as it is named.
+    followed: Cell<usize>,
 }
 
 impl<'t> Reader<'t> {
     pub fn new(app: &'t Tree, plugins: &'t [PluginPin]) -> Self {
-        Reader { app, plugins, notes: RefCell::default(), refs: RefCell::default() }
+        Reader {
+            app,
+            plugins,
+            notes: RefCell::default(),
+            refs: RefCell::default(),
+            names: RefCell::default(),
+            remotes: RefCell::default(),
+            nevers: Cell::default(),
+            followed: Cell::default(),
+        }
     }
 
-    pub fn finish(self) -> (Vec<Diagnostic>, Vec<FileRef>) {
+    pub fn finish(self) -> (Vec<Diagnostic>, Vec<FileRef>, Vec<String>) {
         let mut notes = self.notes.into_inner();
+        notes.extend(self.names.into_inner().check());
         sort(&mut notes);
-        (notes, self.refs.into_inner().into_iter().collect())
+        if notes.len() > MOST {
+            let left = notes.len() - MOST;
+            notes.truncate(MOST);
+            let message = format!("there are {left} more findings");
+            notes.push(Diagnostic::warning("too_many", message, "correct these first"));
+        }
+        let refs = self.refs.into_inner().into_iter().collect();
+        (notes, refs, self.remotes.into_inner().into_iter().collect())
     }
 
     pub fn note(&self, diagnostic: Diagnostic) {
@@ -34,22 +65,42 @@ impl<'t> Reader<'t> {
     /// A finding about a whole file or, with an empty path, about the directory.
     pub fn about(&self, severity: Severity, code: &'static str, file: &str, says: (String, &str)) {
         let (message, remedy) = says;
-        let (file, remedy) = (file.to_string(), remedy.to_string());
-        self.note(Diagnostic { severity, code, file, line: 0, column: 0, message, remedy });
+        let finding = Diagnostic::new(severity, code, message, remedy);
+        self.note(finding.at(file, Place::default()));
+    }
+
+    /// Counts a followed text; whether it is more than a directory may name.
+    pub fn is_too_much(&self, text: Option<&str>) -> bool {
+        self.followed.set(self.followed.get() + text.map_or(0, str::len));
+        self.followed.get() > MOST_FOLLOWED
+    }
+
+    /// A remote text that the directory does not hold.
+    pub fn wants(&self, url: &str) {
+        self.remotes.borrow_mut().insert(url.to_string());
     }
 
     pub fn refers(&self, reference: FileRef) {
         self.refs.borrow_mut().insert(reference);
     }
 
+    /// Whether the directory is of the older format, which had everything in one file.
+    pub fn is_legacy(&self) -> bool {
+        self.app.get("metadata.toml").is_none() && unknown::legacy(self.app).next().is_some()
+    }
+
     /// Parses `path` if it is there. A blank file is as good as none.
     pub fn document(&self, path: &str) -> Option<Document> {
         let file = self.app.get(path)?;
         match Document::parse(path, &file.bytes) {
-            Ok(document) if document.root.is_empty() => None,
+            Ok(document) if document.root.is_empty() => {
+                let says = ("this file says nothing".to_string(), "fill it, or remove it");
+                self.about(Severity::Warning, "empty_file", path, says);
+                None
+            }
             Ok(document) => Some(document),
-            Err(finding) => {
-                self.note(finding);
+            Err(findings) => {
+                findings.into_iter().for_each(|finding| self.note(finding));
                 None
             }
         }

@@ -9,20 +9,19 @@ const FILE: &str = "sandbox.toml";
 
 pub fn read(reader: &Reader<'_>) -> Option<Sandbox> {
     let Some(document) = reader.document(FILE) else {
-        let says = ("there is no sandbox".into(), "add a sandbox.toml; an install starts with it");
-        reader.about(Severity::Warning, "no_sandbox", FILE, says);
+        if !reader.is_legacy() && reader.app.get(FILE).is_none() {
+            let says =
+                ("there is no sandbox".into(), "add a sandbox.toml; an install starts with it");
+            reader.about(Severity::Warning, "no_sandbox", "", says);
+        }
         return None;
     };
     let section = reader.section(&document);
-    let written = section.string("type").or_else(|| section.string("runtime"));
-    let kind = match written.as_deref() {
+    let kind = match section.string("type").as_deref() {
         None | Some("terraform") => TERRAFORM_MODULE.to_string(),
         Some(other) => other.to_string(),
     };
-    if let Err((code, message, remedy)) = kinds::check(&kind, reader.plugins) {
-        let message = message.replace("components of type", "a sandbox of type");
-        section.error("type", code, message, &remedy);
-    }
+    kinds::check(&section, &kind, "a sandbox");
     let module = module::read(&section, kind);
     section.finish();
     Some(Sandbox { module })

@@ -1,6 +1,9 @@
 //! `secrets.toml` or `secrets/*.toml`: what the customer gives to the stack and to nobody else.
-use super::{reader::Reader, section::Section};
-use crate::{diagnostic::Severity, model::Secret};
+use super::{names::Kind, reader::Reader, section::Section};
+use crate::{
+    diagnostic::Severity,
+    model::{Secret, SyncTarget},
+};
 
 pub fn read(reader: &Reader<'_>) -> Vec<Secret> {
     let (single, many) = reader.either("secrets");
@@ -14,31 +17,64 @@ pub fn read(reader: &Reader<'_>) -> Vec<Secret> {
     if !secrets.is_empty() {
         let message = "secrets are read but not handed to jobs by this release".to_string();
         let says = (message, "a template that reads `.nuon.secrets` fails until a later release");
-        reader.about(Severity::Warning, "not_yet", "secrets.toml", says);
+        reader.about(Severity::Warning, "not_yet", "", says);
     }
     secrets
 }
 
 fn secret(section: Section<'_>) -> Secret {
     let secret = Secret {
-        name: section.required("name"),
+        name: section.declared(Kind::Secret),
+        display_name: section.text("display_name"),
         description: section.text("description"),
         required: section.flag("required").unwrap_or_default(),
         auto_generate: section.flag("auto_generate").unwrap_or_default(),
-        has_default: section.text("default").is_some(),
+        default: section.text("default"),
+        format: section.string("format"),
+        kubernetes_sync: section.flag("kubernetes_sync").unwrap_or_default(),
+        sync_targets: targets(&section),
     };
+    let has_default = secret.default.is_some();
     let clashes = [
-        (secret.auto_generate && secret.required, "auto_generate` and `required"),
-        (secret.has_default && secret.required, "default` and `required"),
-        (secret.has_default && secret.auto_generate, "default` and `auto_generate"),
+        (secret.auto_generate && secret.required, "auto_generate", "required"),
+        (has_default && secret.required, "default", "required"),
+        (has_default && secret.auto_generate, "default", "auto_generate"),
     ];
-    for (_, which) in clashes.iter().filter(|(clash, _)| *clash) {
-        let message = format!("a secret cannot have both `{which}`");
-        section.error("name", "secret_clash", message, "keep one of them");
+    for (_, key, other) in clashes.iter().filter(|(clash, _, _)| *clash) {
+        let message = format!("a secret cannot have both `{key}` and `{other}`");
+        section.error(key, "secret_clash", message, "keep one of them");
     }
-    section.ignore(&["display_name", "format", "user_configurable", "kubernetes_sync", "labels"]);
-    section.ignore(&["kubernetes_secret_namespace", "kubernetes_secret_name"]);
-    section.ignore(&["kubernetes_sync_targets"]);
+    if secret.kubernetes_sync && secret.sync_targets.is_empty() {
+        let message = "`kubernetes_sync` needs to know which secret of the cluster is meant";
+        let remedy = "add kubernetes_secret_namespace and kubernetes_secret_name";
+        section.error("kubernetes_sync", "secret_clash", message.to_string(), remedy);
+    }
+    if let Some(format) = secret.format.as_deref().filter(|format| *format != "base64") {
+        let message = format!("there is no secret format `{format}`");
+        section.warning("format", "bad_value", message, "use base64, or leave it out");
+    }
+    section.ignore(&["user_configurable", "labels"]);
     section.finish();
     secret
+}
+
+/// Where in the cluster a secret goes: the older pair of keys, or a list of targets.
+fn targets(section: &Section<'_>) -> Vec<SyncTarget> {
+    let mut targets = Vec::new();
+    let name = section.text("kubernetes_secret_name");
+    let namespace = section.text("kubernetes_secret_namespace");
+    if let (Some(name), Some(namespace)) = (name, namespace) {
+        targets.push(SyncTarget { name, namespaces: vec![namespace.value], key: None });
+    }
+    for inner in section.sections("kubernetes_sync_targets") {
+        inner.required("name");
+        targets.push(SyncTarget {
+            name: inner.text("name").unwrap_or_default(),
+            namespaces: inner.strings("namespaces"),
+            key: inner.string("key"),
+        });
+        inner.ignore(&["namespace", "labels"]);
+        inner.finish();
+    }
+    targets
 }

@@ -2,13 +2,14 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
 };
 
 use super::reader::Reader;
 use crate::{
-    diagnostic::{Diagnostic, Severity},
+    diagnostic::{Diagnostic, Place, Severity, nearest},
     document::{Document, Entry, Node, Spot, Table, json},
-    text::Text,
+    text::{Origin, Text},
 };
 
 pub struct Section<'d> {
@@ -17,14 +18,14 @@ pub struct Section<'d> {
     pub table: &'d Table,
     /// Where the table is in the file: empty at the top, else `steps.0.`.
     pub path: String,
-    /// Byte offset of the table, for findings about a key that is not there.
-    at: usize,
+    /// Where the table is, for findings about a key that is not there.
+    at: Range<usize>,
     seen: RefCell<BTreeSet<String>>,
 }
 
 impl<'d> Section<'d> {
     pub fn root(reader: &'d Reader<'d>, document: &'d Document) -> Self {
-        Section::of(reader, document, &document.root, String::new(), 0)
+        Section::of(reader, document, &document.root, String::new(), 0..0)
     }
 
     fn of(
@@ -32,7 +33,7 @@ impl<'d> Section<'d> {
         document: &'d Document,
         table: &'d Table,
         path: String,
-        at: usize,
+        at: Range<usize>,
     ) -> Self {
         Section { reader, document, table, path, at, seen: RefCell::default() }
     }
@@ -72,13 +73,8 @@ impl<'d> Section<'d> {
         }
         if self.table.get(key).is_none_or(|entry| entry.spot.node.scalar().is_some()) {
             let message = format!("`{}{key}` is missing", self.path);
-            self.finding(
-                Severity::Error,
-                "missing_key",
-                self.at,
-                message,
-                &format!("add {key} = \"…\""),
-            );
+            let remedy = format!("add {key} = \"…\"");
+            self.finding(Severity::Error, "missing_key", self.at.clone(), message, &remedy);
         }
         String::new()
     }
@@ -136,7 +132,7 @@ impl<'d> Section<'d> {
     pub fn section(&self, key: &str) -> Option<Section<'d>> {
         let entry = self.entry(key)?;
         match &entry.spot.node {
-            Node::Table(table) => Some(self.inner(format!("{key}."), table, entry.key_at)),
+            Node::Table(table) => Some(self.inner(format!("{key}."), table, entry.key.clone())),
             Node::Text(_) | Node::Integer(_) | Node::Bool(_) | Node::Other(_) | Node::Array(_) => {
                 self.mistyped(key, entry, "a table");
                 None
@@ -148,7 +144,9 @@ impl<'d> Section<'d> {
     pub fn sections(&self, key: &str) -> Vec<Section<'d>> {
         let Some(entry) = self.entry(key) else { return Vec::new() };
         let items = match &entry.spot.node {
-            Node::Table(table) => return vec![self.inner(format!("{key}."), table, entry.key_at)],
+            Node::Table(table) => {
+                return vec![self.inner(format!("{key}."), table, entry.key.clone())];
+            }
             Node::Array(items) => items,
             Node::Text(_) | Node::Integer(_) | Node::Bool(_) | Node::Other(_) => {
                 self.mistyped(key, entry, "a list of tables");
@@ -159,7 +157,7 @@ impl<'d> Section<'d> {
         for (index, item) in items.iter().enumerate() {
             match &item.node {
                 Node::Table(table) => {
-                    sections.push(self.inner(format!("{key}.{index}."), table, item.at));
+                    sections.push(self.inner(format!("{key}.{index}."), table, item.span.clone()));
                 }
                 Node::Text(_)
                 | Node::Integer(_)
@@ -173,7 +171,7 @@ impl<'d> Section<'d> {
         sections
     }
 
-    fn inner(&self, step: String, table: &'d Table, at: usize) -> Section<'d> {
+    fn inner(&self, step: String, table: &'d Table, at: Range<usize>) -> Section<'d> {
         let path = format!("{}{step}", self.path);
         Section::of(self.reader, self.document, table, path, at)
     }
@@ -199,12 +197,16 @@ impl<'d> Section<'d> {
         for (key, entry) in self.table.iter().filter(|(key, _)| !seen.contains(*key)) {
             let message =
                 format!("the key `{}{key}` is not known here and has no effect", self.path);
-            let remedy = "remove it, or check its spelling";
-            self.finding(Severity::Warning, "unknown_key", entry.key_at, message, remedy);
+            let remedy = match nearest(key, seen.iter().map(String::as_str)) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => "remove it, or check its spelling".to_string(),
+            };
+            let at = entry.key.clone();
+            self.finding(Severity::Warning, "unknown_key", at, message, &remedy);
         }
     }
 
-    /// An error at a key, or at the table when the key is absent.
+    /// An error at a key's value, or at the table when the key is absent.
     pub fn error(&self, key: &str, code: &'static str, message: String, remedy: &str) {
         self.finding(Severity::Error, code, self.at_key(key), message, remedy);
     }
@@ -213,26 +215,37 @@ impl<'d> Section<'d> {
         self.finding(Severity::Warning, code, self.at_key(key), message, remedy);
     }
 
-    fn at_key(&self, key: &str) -> usize {
-        self.table.get(key).map_or(self.at, |entry| entry.key_at)
+    fn at_key(&self, key: &str) -> Range<usize> {
+        self.table.get(key).map_or(self.at.clone(), |entry| entry.key.clone())
     }
 
     fn mistyped(&self, key: &str, entry: &Entry, wanted: &str) {
         let found = entry.spot.node.kind();
         let message = format!("`{}{key}` is {found}, but has to be {wanted}", self.path);
-        self.finding(Severity::Error, "wrong_type", entry.key_at, message, "change its value");
+        let at = entry.key.clone();
+        self.finding(Severity::Error, "wrong_type", at, message, "change its value");
+    }
+
+    /// Where a key's value is, for findings that are made when everything has been read.
+    pub fn origin(&self, key: &str) -> Origin {
+        let Some(entry) = self.table.get(key) else {
+            let Place { line, column, .. } = self.document.place(self.at.clone());
+            let key = self.path.trim_end_matches('.').to_string();
+            return Origin { file: self.document.file.clone(), key, line, column };
+        };
+        self.document.content(&format!("{}{key}", self.path), &entry.spot)
     }
 
     fn finding(
         &self,
         severity: Severity,
         code: &'static str,
-        at: usize,
+        at: Range<usize>,
         message: String,
         remedy: &str,
     ) {
-        let (line, column) = self.document.place(at);
-        let (file, remedy) = (self.document.file.clone(), remedy.to_string());
-        self.reader.note(Diagnostic { severity, code, file, line, column, message, remedy });
+        let place = self.document.place(at);
+        let finding = Diagnostic::new(severity, code, message, remedy);
+        self.reader.note(finding.at(&self.document.file, place));
     }
 }

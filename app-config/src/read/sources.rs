@@ -2,7 +2,7 @@
 use serde_json::json;
 
 use crate::{
-    diagnostic::{Diagnostic, Severity},
+    diagnostic::{Diagnostic, Place},
     model::{AppConfig, Module, TERRAFORM_MODULE},
     tree::{PluginPin, SANDBOX, SOURCE, Tree, sha256},
 };
@@ -68,7 +68,7 @@ fn missing(name: &str, module: &Module, source: &Tree) -> Option<(String, String
         let remedy = if repo == "." {
             "check that the directory exists in the app directory".to_string()
         } else {
-            format!("check the directory, or say where the repository is: --repo {repo}=PATH")
+            format!("check the directory, or say where the repository is: --source {repo}=PATH")
         };
         return Some((message, remedy));
     }
@@ -108,13 +108,5 @@ pub fn strangers(bundle: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
 }
 
 fn finding(code: &'static str, file: &str, message: String, remedy: String) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Error,
-        code,
-        file: file.to_string(),
-        line: 0,
-        column: 0,
-        message,
-        remedy,
-    }
+    Diagnostic::error(code, message, remedy).at(file, Place::default())
 }

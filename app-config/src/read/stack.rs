@@ -1,22 +1,35 @@
 //! `stack.toml`: what the customer applies once to admit the runner.
-use super::reader::Reader;
-use crate::model::Stack;
+use super::{reader::Reader, section::Section};
+use crate::model::{NestedStack, Stack};
 
 pub fn read(reader: &Reader<'_>) -> Option<Stack> {
     let document = reader.document("stack.toml")?;
     let section = reader.section(&document);
-    let nested = section.sections("custom_nested_stacks").len();
+    let nested: Vec<NestedStack> =
+        section.sections("custom_nested_stacks").into_iter().map(nested).collect();
     let stack = Stack {
         stack_type: section.required("type"),
         name: section.text("name"),
         description: section.text("description"),
         vpc_nested_template_url: section.text("vpc_nested_template_url"),
         runner_nested_template_url: section.text("runner_nested_template_url"),
-        custom_nested_stacks: nested,
+        custom_nested_stacks: nested.len(),
+        nested_stacks: nested,
     };
-    // Stacks of other clouds have keys of their own, and none of them acts yet.
-    let own: Vec<&str> = section.table.keys().map(String::as_str).collect();
-    section.ignore(&own);
+    section.ignore(&["labels"]);
     section.finish();
     Some(stack)
+}
+
+fn nested(section: Section<'_>) -> NestedStack {
+    section.required("template_url");
+    let stack = NestedStack {
+        name: section.required("name"),
+        template_url: section.text("template_url").unwrap_or_default(),
+        index: section.table.get("index").and(section.integer("index")).unwrap_or_default(),
+        parameters: section.texts("parameters"),
+    };
+    section.ignore(&["labels"]);
+    section.finish();
+    stack
 }

@@ -1,7 +1,11 @@
 //! `stead apps`: products, and the config versions that their directories become.
+mod check;
 mod directory;
+mod here;
+mod init;
 mod pack;
 mod plugin;
+mod remote;
 mod text;
 
 use std::path::PathBuf;
@@ -24,12 +28,14 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub enum Apps {
+    #[command(flatten)]
+    Here(here::Here),
     /// Publish an app directory as the next config version, and build what is new in it
     #[command(after_help = "\
 Examples:
   stead apps sync ./shop
   stead apps sync ./shop --dry-run
-  stead apps sync ./shop --repo acme/modules=../modules --wait
+  stead apps sync ./shop --source acme/modules=../modules --wait
   stead apps sync ./shop --plugin files=./target/release/stead-plugin-files
 Syncing the same directory again does nothing and says so.")]
     Sync(Sync),
@@ -70,11 +76,14 @@ pub struct Source {
     #[arg(long)]
     name: Option<String>,
     /// Where a repository that components name lies on this machine; may be repeated
-    #[arg(long = "repo", value_name = "OWNER/NAME=PATH", value_parser = pack::named_path)]
+    #[arg(long = "source", alias = "repo", value_name = "OWNER/NAME=PATH", value_parser = pack::named_path)]
     repos: Vec<(String, PathBuf)>,
     /// The executable of a plugin that components name as their type; may be repeated
     #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pack::named_path)]
     plugins: Vec<(String, PathBuf)>,
+    /// Fetch the texts that the directory names by https://, into the bundle
+    #[arg(long)]
+    allow_remote: bool,
 }
 
 #[derive(Debug, Args)]
@@ -90,21 +99,23 @@ pub struct Sync {
 }
 
 pub async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.desk()?;
+    let desk = || settings.desk();
     match verb {
-        Apps::Sync(ask) => sync(&desk, ask).await,
+        Apps::Here(verb) => here::run(verb, settings).await,
+        Apps::Sync(ask) => sync(&desk()?, ask).await,
         Apps::Diff { source, from: None, to: None } => {
+            let desk = desk()?;
             let synced = send(&desk, &source, true).await?;
             desk.screen.one(&synced.diff, |screen| diff_text(&synced.diff, screen))
         }
         Apps::Diff { source, from, to } => {
-            let app = source.dir.to_string_lossy();
+            let (desk, app) = (desk()?, source.dir.to_string_lossy());
             let diff = desk.client.diff(&app, &DiffQuery { from, to, min_position: None }).await?;
             desk.screen.one(&diff, |screen| diff_text(&diff, screen))
         }
-        Apps::List => list(&desk).await,
-        Apps::Show { app } => show(&desk, &app).await,
-        Apps::Versions { app } => versions(&desk, &app).await,
+        Apps::List => list(&desk()?).await,
+        Apps::Show { app } => show(&desk()?, &app).await,
+        Apps::Versions { app } => versions(&desk()?, &app).await,
     }
 }
 

@@ -27,6 +27,8 @@ pub enum Failure {
     Refused(Box<Problem>),
     /// No answer.
     Unreachable(String),
+    /// What is wrong with a file has been printed already.
+    Shown,
     /// The reader of our output went away.
     BrokenPipe,
 }
@@ -36,7 +38,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Failure::Outcome(_) => 1,
-            Failure::Usage(_) => 2,
+            Failure::Usage(_) | Failure::Shown => 2,
             Failure::NotFound(_) => 3,
             Failure::Refused(problem) => match problem.status {
                 400 | 413 | 415 | 422 => 2,
@@ -69,7 +71,7 @@ impl Failure {
                  `stead login --server URL` names another one\n"
             ),
             Failure::Refused(problem) => refusal(problem),
-            Failure::BrokenPipe => String::new(),
+            Failure::Shown | Failure::BrokenPipe => String::new(),
         }
     }
 }

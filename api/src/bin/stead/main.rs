@@ -49,8 +49,8 @@ enum Command {
 async fn main() -> ExitCode {
     let Stead { settings, command } = Stead::parse();
     match command {
-        Command::Up(up) => up::run(*up, settings.output).await,
-        Command::Serve(serve) => serve::run(*serve, settings.output).await,
+        Command::Up(up) => up::run(*up, settings.screen().output).await,
+        Command::Serve(serve) => serve::run(*serve, settings.screen().output).await,
         Command::Migrate(migrate) => migrate::run(migrate).await,
         Command::Keys(keys) => keys::run(keys, settings.screen())
             .map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS),

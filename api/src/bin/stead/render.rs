@@ -2,17 +2,14 @@
 use std::io::{IsTerminal, Write};
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::failure::Failure;
 
 /// What an answer is printed as.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
-    // No doc comments: clap would print them under every command.
-    #[default]
     Table,
     Json,
     Ndjson,
@@ -82,6 +79,19 @@ impl Screen {
         if self.output == Output::Table && !self.quiet {
             eprintln!("{text}");
         }
+    }
+
+    /// Whether colours are wanted.
+    pub fn has_colour(&self) -> bool {
+        self.colour
+    }
+
+    /// Whether the terminal shows more than ASCII.
+    pub fn has_unicode(&self) -> bool {
+        let set = ["LC_ALL", "LC_CTYPE", "LANG"]
+            .into_iter()
+            .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+        set.is_some_and(|locale| locale.to_ascii_uppercase().replace('-', "").contains("UTF8"))
     }
 
     /// A word in the colour of what it means.

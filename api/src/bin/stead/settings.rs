@@ -7,7 +7,7 @@ use std::{
 };
 
 use api::client::{Client, Target};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -34,15 +34,27 @@ pub struct Settings {
     /// Private certificate authority of the server, PEM
     #[arg(long, global = true, env = "STEAD_CA_FILE", value_name = "FILE", hide_env_values = true)]
     pub ca_file: Option<PathBuf>,
-    /// How to print the answer: for people, as one JSON document, or one document per line
+    /// How to print the answer: for people, as one JSON document, one document per line, or (what is
+    /// wrong with an app directory) as SARIF
     #[arg(long, short, global = true, value_enum, default_value_t)]
-    pub output: Output,
+    pub output: Format,
     /// No colours (also NO_COLOR=1)
     #[arg(long, global = true)]
     pub no_color: bool,
     /// No progress and no remarks
     #[arg(long, short, global = true)]
     pub quiet: bool,
+}
+
+/// What an answer can be asked as.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    // No doc comments: clap would print them under every command.
+    #[default]
+    Table,
+    Json,
+    Ndjson,
+    Sarif,
 }
 
 /// What `stead login` keeps.
@@ -71,12 +83,21 @@ pub struct Desk {
 impl Settings {
     /// How to print.
     pub fn screen(&self) -> Screen {
-        Screen::new(self.output, self.no_color, self.quiet)
+        let output = match self.output {
+            Format::Table => Output::Table,
+            Format::Json | Format::Sarif => Output::Json,
+            Format::Ndjson => Output::Ndjson,
+        };
+        Screen::new(output, self.no_color, self.quiet)
     }
 
     /// Ready to call the server.
     pub fn desk(&self) -> Result<Desk, Failure> {
-        let people = self.output == Output::Table;
+        if self.output == Format::Sarif {
+            let said = "only `stead apps validate` prints SARIF\n  try: --output json";
+            return Err(Failure::Usage(said.into()));
+        }
+        let people = self.output == Format::Table;
         let client = Client::new(&self.target()?)?.for_people(people);
         Ok(Desk { client, screen: self.screen() })
     }

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use app_config::{File, Limits, Tree};
+use app_config::{Diagnostic, File, Limits, Tree};
 
 use crate::failure::Failure;
 
@@ -19,14 +19,29 @@ const STATE: &str = ".tfstate";
 
 /// Everything below `directory`.
 pub fn read(directory: &Path) -> Result<Tree, Failure> {
+    let (tree, odd) = survey(directory)?;
+    match odd.first() {
+        None => Ok(tree),
+        Some(finding) => Err(Failure::Usage(format!(
+            "{}: {}\n  try: {}",
+            directory.join(&finding.file).display(),
+            finding.message,
+            finding.remedy
+        ))),
+    }
+}
+
+/// Everything below `directory` that can be read, and everything that cannot.
+pub fn survey(directory: &Path) -> Result<(Tree, Vec<Diagnostic>), Failure> {
     let top = canonical(directory)?;
     if !top.is_dir() {
         return Err(Failure::Usage(format!("{} is not a directory", directory.display())));
     }
     let root = repository(&top);
-    let mut walk = Walk { tree: Tree::default(), root, limits: Limits::default(), bytes: 0 };
+    let (tree, limits) = (Tree::default(), Limits::default());
+    let mut walk = Walk { tree, root, limits, bytes: 0, odd: Vec::new() };
     walk.directory(&top, "", &mut vec![top.clone()])?;
-    Ok(walk.tree)
+    Ok((walk.tree, walk.odd))
 }
 
 /// The repository around a directory: the nearest one above it that holds `.git`, or itself.
@@ -40,6 +55,7 @@ struct Walk {
     root: PathBuf,
     limits: Limits,
     bytes: u64,
+    odd: Vec<Diagnostic>,
 }
 
 impl Walk {
@@ -64,12 +80,13 @@ impl Walk {
                 continue;
             }
             let inside = if below.is_empty() { name.to_owned() } else { format!("{below}/{name}") };
-            let real = self.inside(&path)?;
+            let Some(real) = self.inside(&path, &inside) else { continue };
             let meta = fs::metadata(&real).map_err(|e| at(&path, &e))?;
             if meta.is_dir() {
                 if above.contains(&real) {
                     let said = "the link leads back to a directory above it";
-                    return Err(Failure::Usage(format!("{}: {said}", path.display())));
+                    self.say("path_escape", &inside, said, "remove the link");
+                    continue;
                 }
                 above.push(real.clone());
                 self.directory(&real, &inside, above)?;
@@ -77,32 +94,35 @@ impl Walk {
             } else if meta.is_file() {
                 self.file(&path, &inside, &meta)?;
             } else {
-                let said = "neither a file nor a directory";
-                return Err(Failure::Usage(format!("{} is {said}", path.display())));
+                let said = "this is neither a file nor a directory";
+                self.say("malformed_file", &inside, said, "remove it");
             }
         }
         Ok(())
     }
 
-    /// Where a path really is: inside of the repository, or it is refused.
-    fn inside(&self, path: &Path) -> Result<PathBuf, Failure> {
-        let real = canonical(path)?;
+    /// Where a path really is, when that is inside of the repository.
+    fn inside(&mut self, path: &Path, inside: &str) -> Option<PathBuf> {
+        let Ok(real) = path.canonicalize() else {
+            self.say("missing_file", inside, "the link leads to nothing", "remove or correct it");
+            return None;
+        };
         if real.starts_with(&self.root) {
-            return Ok(real);
+            return Some(real);
         }
-        Err(Failure::Usage(format!(
-            "{} leads out of the repository, to {}\n  try: copy the file into {}",
-            path.display(),
-            real.display(),
-            self.root.display()
-        )))
+        let said = format!("the link leads out of the repository, to {}", real.display());
+        let remedy = format!("copy what it leads to into {}", self.root.display());
+        self.say("path_escape", inside, &said, &remedy);
+        None
     }
 
     fn file(&mut self, path: &Path, inside: &str, meta: &fs::Metadata) -> Result<(), Failure> {
         let limits = self.limits;
         let too = |what: String| Err(Failure::Usage(format!("{}: {what}", path.display())));
         if meta.len() > limits.file_bytes {
-            return too(format!("the file is larger than {} bytes", limits.file_bytes));
+            let said = format!("the file is larger than {} bytes", limits.file_bytes);
+            self.say("too_much", inside, &said, "keep it out of the app directory");
+            return Ok(());
         }
         self.bytes += meta.len();
         if self.bytes > limits.archive_bytes {
@@ -113,8 +133,15 @@ impl Walk {
         }
         let bytes = fs::read(path).map_err(|e| at(path, &e))?;
         let executable = meta.permissions().mode() & 0o100 != 0;
-        let file = File { bytes, executable };
-        self.tree.insert(inside, file).map_err(|e| Failure::Usage(e.to_string()))
+        if let Err(error) = self.tree.insert(inside, File { bytes, executable }) {
+            self.say("bad_name", inside, &error.to_string(), "rename the file");
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, code: &'static str, inside: &str, said: &str, remedy: &str) {
+        let finding = Diagnostic::error(code, said, remedy);
+        self.odd.push(finding.at(inside, Default::default()));
     }
 }
 
@@ -146,8 +173,13 @@ mod tests {
         assert_eq!(tree.text("linked.toml"), Some("a = 1"));
 
         symlink(dir.path().join("secret"), app.join("out")).unwrap();
+        symlink("nowhere", app.join("dangling")).unwrap();
         let refused = read(&app).unwrap_err().text();
-        assert!(refused.contains("leads out of the repository"), "{refused}");
+        assert!(refused.contains("the link leads to nothing"), "{refused}");
+        let (tree, odd) = survey(&app).unwrap();
+        assert_eq!(tree.len(), 1);
+        let odd: Vec<_> = odd.iter().map(|finding| (finding.code, finding.file.as_str())).collect();
+        assert_eq!(odd, [("missing_file", "dangling"), ("path_escape", "out")]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use schemas::{
     problem::{FieldProblem, Problem},
 };
 
-use super::{Source, directory, plugin};
+use super::{Source, directory, plugin, remote};
 use crate::failure::Failure;
 
 /// The most bytes that the server takes.
@@ -30,12 +30,15 @@ pub struct Packed {
 /// Read, gather the modules, check, pack.
 pub async fn pack(source: &Source) -> Result<Packed, Failure> {
     let name = app_name(source)?;
-    let app = directory::read(&source.dir)?;
+    let mut app = directory::read(&source.dir)?;
     let mut pins = Vec::new();
     for (plugin_name, path) in &source.plugins {
         pins.push(plugin::pin(plugin_name, path).await?);
     }
-    let surveyed = survey(&app, &pins);
+    let mut surveyed = survey(&app, &pins);
+    if source.allow_remote && remote::fetch_all(&surveyed.remotes, &mut app).await? {
+        surveyed = survey(&app, &pins);
+    }
     if surveyed.has_errors() {
         return Err(wrong(&name, &surveyed.diagnostics));
     }
@@ -58,7 +61,7 @@ pub async fn pack(source: &Source) -> Result<Packed, Failure> {
     Ok(Packed { name, bytes: bytes.into(), warnings })
 }
 
-fn app_name(source: &Source) -> Result<String, Failure> {
+pub fn app_name(source: &Source) -> Result<String, Failure> {
     if let Some(name) = &source.name {
         return Ok(name.clone());
     }
@@ -72,28 +75,32 @@ fn app_name(source: &Source) -> Result<String, Failure> {
 
 /// A component's module, from where the command line says that its repository lies.
 fn module_tree(source: &Source, name: &str, module: &model::Source) -> Result<Tree, Failure> {
-    let top = if module.repo == "." {
-        source.dir.clone()
-    } else {
-        let wanted = short(&module.repo);
-        let given = source.repos.iter().find(|(repo, _)| short(repo) == wanted);
-        given.map(|(_, path)| path.clone()).ok_or_else(|| {
-            Failure::Usage(format!(
-                "{name} is made from {}, which is not on this machine as far as we know\n  \
-                 try: --repo {wanted}=PATH",
-                module.repo
-            ))
-        })?
-    };
+    let top = place(source, &module.repo).ok_or_else(|| {
+        Failure::Usage(format!(
+            "{name} is made from {}, which is not on this machine as far as we know\n  \
+             try: --source {}=PATH",
+            module.repo,
+            short(&module.repo)
+        ))
+    })?;
     let directory = top.join(&module.directory);
     if !directory.is_dir() {
         return Err(Failure::Usage(format!(
-            "{name}: there is no module directory {}\n  try: correct `directory` in its file, or --repo",
+            "{name}: there is no module directory {}\n  try: correct `directory` in its file, or --source",
             directory.display()
         )));
     }
     within(&top, &directory)?;
     directory::read(&directory)
+}
+
+/// Where a repository lies on this machine, as far as the command line says.
+pub fn place(source: &Source, repo: &str) -> Option<PathBuf> {
+    if repo == "." {
+        return Some(source.dir.clone());
+    }
+    let given = source.repos.iter().find(|(named, _)| short(named) == short(repo));
+    given.map(|(_, path)| path.clone())
 }
 
 /// A module must not lie outside of the repository that it names.

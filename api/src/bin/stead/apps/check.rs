@@ -1,0 +1,146 @@
+//! `stead apps validate` and `stead apps inspect`: what a directory says and what is wrong with it,
+//! without a server.
+use app_config::{
+    Diagnostic, Reading, Tree,
+    diagnostic::{picture, sarif},
+    inspect, survey,
+};
+use serde_json::{Value, json};
+
+use super::{Source, directory, pack, plugin, remote};
+use crate::{
+    failure::Failure,
+    render::{Screen, Tone, write},
+    settings::{Format, Settings},
+};
+
+/// A directory as far as it can be read, and everything there is to say about it.
+struct Checked {
+    name: String,
+    tree: Tree,
+    reading: Reading,
+}
+
+pub async fn validate(source: &Source, strict: bool, settings: &Settings) -> Result<(), Failure> {
+    let checked = check(source).await?;
+    let Checked { name, tree, reading } = &checked;
+    let findings = &reading.diagnostics;
+    let errors = findings.iter().filter(|finding| finding.is_error()).count();
+    let screen = settings.screen();
+    if settings.output == Format::Sarif {
+        let said = sarif(findings, env!("CARGO_PKG_VERSION"));
+        write(&format!("{said:#}\n"))?;
+    } else {
+        screen.one(&verdict(name, findings, errors), |screen| {
+            let shown = picture(findings, tree, screen.has_colour(), screen.has_unicode());
+            shown + &sentence(name, reading, errors, screen)
+        })?;
+    }
+    let warnings = findings.len() - errors;
+    match (errors, warnings) {
+        (0, 0) => Ok(()),
+        (0, _) if !strict => Ok(()),
+        // The findings have been shown; another sentence would only repeat them.
+        (_, _) => Err(Failure::Shown),
+    }
+}
+
+pub async fn inspected(source: &Source, settings: &Settings) -> Result<(), Failure> {
+    let Checked { name, tree, reading } = check(source).await?;
+    let said = inspect(&name, &tree, &reading);
+    settings.screen().one(&said, |screen| summary(&said, &reading, screen))
+}
+
+async fn check(source: &Source) -> Result<Checked, Failure> {
+    let name = pack::app_name(source)?;
+    let (mut tree, mut odd) = directory::survey(&source.dir)?;
+    let mut pins = Vec::new();
+    for (plugin_name, path) in &source.plugins {
+        pins.push(plugin::pin(plugin_name, path).await?);
+    }
+    let mut reading = survey(&tree, &pins);
+    if source.allow_remote && remote::fetch_all(&reading.remotes, &mut tree).await? {
+        reading = survey(&tree, &pins);
+    }
+    odd.extend(modules(source, &reading));
+    odd.append(&mut reading.diagnostics);
+    odd.sort_by_key(|finding| finding.severity);
+    reading.diagnostics = odd;
+    Ok(Checked { name, tree, reading })
+}
+
+/// Module directories that should be on this machine and are not. Other repositories are the
+/// business of a sync.
+fn modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
+    let config = &reading.config;
+    let mut findings = Vec::new();
+    for (name, module) in config.sources() {
+        let Some(top) = pack::place(source, &module.repo) else { continue };
+        if top.join(&module.directory).is_dir() {
+            continue;
+        }
+        let file = config.component(name).map_or("sandbox.toml", |component| &component.file);
+        let message =
+            format!("the module of `{name}` ({} in {}) is missing", module.directory, module.repo);
+        let remedy =
+            "correct `directory`, or say where the repository is: --source OWNER/NAME=PATH";
+        let finding = Diagnostic::error("missing_module", message, remedy);
+        findings.push(finding.at(file, Default::default()));
+    }
+    findings
+}
+
+fn verdict(name: &str, findings: &[Diagnostic], errors: usize) -> Value {
+    json!({
+        "name": name,
+        "valid": errors == 0,
+        "errors": errors,
+        "warnings": findings.len() - errors,
+        "diagnostics": findings,
+    })
+}
+
+fn sentence(name: &str, reading: &Reading, errors: usize, screen: &Screen) -> String {
+    let warnings = reading.diagnostics.len() - errors;
+    let counted = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+    if errors > 0 {
+        let said = format!("{}, {}", counted(errors, "error"), counted(warnings, "warning"));
+        return format!("{name} cannot be published: {}.\n", screen.paint(Tone::Bad, &said));
+    }
+    let config = &reading.config;
+    let parts = [
+        counted(config.components.len(), "component"),
+        counted(config.actions.len(), "action"),
+        counted(config.inputs.len(), "input"),
+    ];
+    let odd =
+        if warnings > 0 { format!(", {}", counted(warnings, "warning")) } else { String::new() };
+    let good = screen.paint(Tone::Good, "well-formed");
+    format!("{name} is {good}: {}{odd}.\n", parts.join(", "))
+}
+
+/// The parts of a directory that a person asks for first; programs get all of it.
+fn summary(said: &Value, reading: &Reading, screen: &Screen) -> String {
+    let word = |pointer: &str| said.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
+    let mut text = format!("{}  {}\n", word("/name"), word("/metadata/display_name"));
+    text += &format!("  sandbox  {}\n", word("/sandbox/repo/repo"));
+    text += &format!("  runner   {}\n", word("/runner/runner_type"));
+    text += &format!("  stack    {}\n\n", word("/stack/type"));
+    let config = &reading.config;
+    let graph = app_config::graph(config);
+    let mut table = crate::render::Table::new(["LAYER", "COMPONENT", "TYPE", "NEEDS"]);
+    for (layer, names) in graph.layers.iter().enumerate() {
+        for name in names {
+            let kind =
+                config.component(name).map(|one| one.module.kind.clone()).unwrap_or_default();
+            let needs: Vec<String> = graph.dependencies(name).into_iter().collect();
+            table.row([(layer + 1).to_string(), name.clone(), kind, needs.join(", ")]);
+        }
+    }
+    text += &table.text(screen);
+    if let Some(cycle) = &graph.cycle {
+        text += &format!("components depend on each other in a circle: {}\n", cycle.join(" → "));
+    }
+    let errors = reading.diagnostics.iter().filter(|finding| finding.is_error()).count();
+    text + "\n" + &sentence(word("/name"), reading, errors, screen)
+}

@@ -1,0 +1,41 @@
+//! What somebody probably meant.
+use strsim::osa_distance;
+
+/// A longer word was not mistyped, and comparing it would take its length times that of each name.
+const LONGEST: usize = 64;
+
+/// The known word that is spelled most like `word`, if one is near enough to be meant.
+pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    if word.len() > LONGEST {
+        return None;
+    }
+    let letters = word.chars().count();
+    let far_enough = if letters < 3 { 0 } else { (letters / 3).max(1) };
+    let close = known.into_iter().filter(|name| name.len() <= LONGEST).map(|name| {
+        // `schedule` for `cron_schedule` is many letters away, and yet what was meant.
+        let part = name.split('_').count() > 1 && name.split('_').any(|part| part == word);
+        (if part { far_enough } else { osa_distance(name, word) }, name)
+    });
+    close.filter(|(far, name)| *far <= far_enough && *name != word).min().map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_near_word_is_meant_and_a_far_one_is_not() {
+        let known = ["cron_schedule", "index", "type", "component_name"];
+        for (word, meant) in [
+            ("schedule", Some("cron_schedule")),
+            ("tpye", Some("type")),
+            ("typ", Some("type")),
+            ("indx", Some("index")),
+            ("component_nmae", Some("component_name")),
+            ("colour", None),
+            ("a", None),
+        ] {
+            assert_eq!(nearest(word, known), meant, "{word}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What the kinds of components have of their own.
+use super::{names::Kind, section::Section};
+use crate::{
+    diagnostic::Severity,
+    model::{
+        DockerBuild, Ecr, HelmChart, HelmRepo, Image, Job, KubernetesManifest, Kustomize,
+        OperationRole, Options, Pulumi, Spec, TERRAFORM_MODULE,
+    },
+};
+
+/// Reads the keys of a kind; a kind that we do not know is a plugin's.
+pub fn read(section: &Section<'_>, kind: &str) -> Spec {
+    if section.reader.plugins.iter().any(|plugin| plugin.name == kind) {
+        return plugin(section);
+    }
+    match kind {
+        TERRAFORM_MODULE => Spec::TerraformModule,
+        "helm_chart" => Spec::HelmChart(helm_chart(section)),
+        "kubernetes_manifest" => Spec::KubernetesManifest(kubernetes_manifest(section)),
+        "container_image" | "external_image" => Spec::Image(image(section)),
+        "docker_build" => Spec::DockerBuild(DockerBuild {
+            dockerfile: section.required("dockerfile"),
+            target: section.string("target"),
+            build_args: section.strings("build_args"),
+        }),
+        "pulumi" => {
+            let mut config = section.texts("config");
+            // The sandbox calls it so.
+            config.extend(section.texts("pulumi_config"));
+            Spec::Pulumi(Pulumi { runtime: section.string("runtime").unwrap_or_default(), config })
+        }
+        "job" => Spec::Job(Job {
+            image_url: section.required("image_url"),
+            tag: section.required("tag"),
+            cmd: section.strings("cmd"),
+            args: section.strings("args"),
+        }),
+        _ => plugin(section),
+    }
+}
+
+fn plugin(section: &Section<'_>) -> Spec {
+    let own: Vec<&str> = section.table.keys().map(String::as_str).collect();
+    section.ignore(&own);
+    Spec::Plugin
+}
+
+fn helm_chart(section: &Section<'_>) -> HelmChart {
+    let helm_repo = section.section("helm_repo").map(|inner| {
+        let repo = HelmRepo {
+            repo_url: inner.required("repo_url"),
+            chart: inner.required("chart"),
+            version: inner.string("version"),
+        };
+        inner.finish();
+        repo
+    });
+    let mut values_files = Vec::new();
+    for file in section.sections("values_file") {
+        values_files.extend(file.content("contents"));
+        values_files.extend(file.content("source"));
+        file.finish();
+    }
+    HelmChart {
+        chart_name: section.required("chart_name"),
+        namespace: section.text("namespace"),
+        helm_repo,
+        values: section.texts("values"),
+        values_files,
+        storage_driver: section.text("storage_driver"),
+        take_ownership: section.flag("take_ownership").unwrap_or_default(),
+    }
+}
+
+fn kubernetes_manifest(section: &Section<'_>) -> KubernetesManifest {
+    let kustomize = section.section("kustomize").map(|inner| {
+        let kustomize = Kustomize {
+            path: inner.required("path"),
+            patches: inner.strings("patches"),
+            enable_helm: inner.flag("enable_helm").unwrap_or_default(),
+        };
+        inner.finish();
+        kustomize
+    });
+    let written = section.text("manifest").is_some();
+    if written == kustomize.is_some() {
+        let (code, message, remedy) = match written {
+            true => {
+                ("two_sources", "there is both a `manifest` and a `kustomize`", "keep one of them")
+            }
+            false => (
+                "missing_key",
+                "there is neither a `manifest` nor a `kustomize`",
+                "add manifest = \"./manifests/NAME.yaml\"",
+            ),
+        };
+        section.error("manifest", code, message.to_string(), remedy);
+    }
+    KubernetesManifest {
+        namespace: section.text("namespace"),
+        manifest: section.content("manifest"),
+        kustomize,
+    }
+}
+
+fn image(section: &Section<'_>) -> Image {
+    let (public, ecr) = (section.section("public"), section.section("aws_ecr"));
+    if public.is_some() == ecr.is_some() {
+        let (code, message) = match public.is_some() {
+            true => ("two_sources", "there is both a `public` and an `aws_ecr`"),
+            false => ("missing_key", "there is neither a `public` nor an `aws_ecr`"),
+        };
+        section.error("public", code, message.to_string(), "say where the image is, once");
+    }
+    let mut image = Image::default();
+    if let Some(ecr) = ecr {
+        image.image_url = ecr.required("image_url");
+        image.tag = ecr.required("tag");
+        let (iam_role_arn, region) = (ecr.required("iam_role_arn"), ecr.required("region"));
+        image.ecr = Some(Ecr { iam_role_arn, region });
+        ecr.finish();
+    }
+    if let Some(public) = public {
+        image.image_url = public.required("image_url");
+        image.tag = public.required("tag");
+        public.finish();
+    }
+    image
+}
+
+/// The keys that every kind takes.
+pub fn options(section: &Section<'_>) -> Options {
+    section.ignore(&["description", "display_name", "label", "role"]);
+    Options {
+        max_auto_retries: section
+            .table
+            .get("max_auto_retries")
+            .and(section.integer("max_auto_retries")),
+        timeout_ms: section.duration("timeout"),
+        deploy_timeout_ms: section.duration("deploy_timeout"),
+        toggleable: section.flag("toggleable").unwrap_or_default(),
+        default_enabled: section.flag("default_enabled"),
+        skip_noops: section.flag("skip_noops").unwrap_or_default(),
+        auto_approve_on_policies_passing: section
+            .flag("auto_approve_on_policies_passing")
+            .unwrap_or_default(),
+        kubernetes_context: section.mentioned(
+            "kubernetes_context",
+            Kind::Context,
+            Severity::Warning,
+        ),
+        operation_roles: operation_roles(section, "operation_roles"),
+        labels: section.texts("labels"),
+    }
+}
+
+/// `[[operation_roles]]` of a part, or the `[[rules]]` of `operation_roles.toml`.
+pub fn operation_roles(section: &Section<'_>, key: &str) -> Vec<OperationRole> {
+    let mut roles = Vec::new();
+    for inner in section.sections(key) {
+        inner.required("role");
+        roles.push(OperationRole {
+            principal: inner.string("principal"),
+            operation: inner.required("operation"),
+            role: inner.text("role").unwrap_or_default(),
+        });
+        inner.finish();
+    }
+    roles
+}

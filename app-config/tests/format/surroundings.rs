@@ -1,0 +1,297 @@
+//! What surrounds the components.
+use super::*;
+
+/// `metadata.toml`: what the app is called. The one file that every directory has.
+#[derive(JsonSchema)]
+pub struct Metadata {
+    /// Of the format: `v1` or `v2`.
+    version: String,
+    display_name: Option<String>,
+    description: Option<String>,
+    /// The text itself, or `./file`. A template.
+    readme: Option<String>,
+    slack_webhook_url: Option<String>,
+    onboarding: Option<BTreeMap<String, Scalar>>,
+    labels: Option<Values>,
+}
+
+/// `inputs.toml`: what every install is asked.
+#[derive(JsonSchema)]
+pub struct Inputs {
+    group: Option<Vec<InputGroup>>,
+    input: Option<Vec<Input>>,
+}
+
+/// `input_groups/*.toml`: a heading over inputs.
+#[derive(JsonSchema)]
+pub struct InputGroup {
+    name: String,
+    display_name: Option<String>,
+    description: Option<String>,
+    index: Option<i64>,
+    labels: Option<Values>,
+}
+
+/// `inputs/*.toml`: one question to each install.
+#[derive(JsonSchema)]
+pub struct Input {
+    name: String,
+    display_name: Option<String>,
+    description: Option<String>,
+    group: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<InputKind>,
+    required: Option<Flag>,
+    /// Always a text, whatever the type; may be a template over other inputs.
+    default: Option<Scalar>,
+    sensitive: Option<Flag>,
+    /// Not shown to the customer.
+    internal: Option<Flag>,
+    /// The customer gives it, through the stack.
+    user_configurable: Option<Flag>,
+    index: Option<i64>,
+    labels: Option<Values>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum InputKind {
+    String,
+    Number,
+    List,
+    Json,
+    Bool,
+}
+
+/// `runner.toml`: what the runner in the account is given.
+#[derive(JsonSchema)]
+pub struct Runner {
+    /// `aws`, `azure`, `gcp`, …
+    runner_type: String,
+    /// Where Helm keeps its releases: `configmap`, `secret`, …
+    helm_driver: Option<String>,
+    /// In the environment of every job.
+    env_vars: Option<Values>,
+    init_script_url: Option<String>,
+    instance_type: Option<String>,
+    labels: Option<Values>,
+}
+
+/// `stack.toml`: what the customer applies once to admit the runner.
+#[derive(JsonSchema)]
+pub struct Stack {
+    /// `aws-cloudformation`, `azure-bicep`, `gcp-terraform`.
+    #[serde(rename = "type")]
+    kind: String,
+    /// A template.
+    name: Option<String>,
+    /// A template.
+    description: Option<String>,
+    vpc_nested_template_url: Option<String>,
+    runner_nested_template_url: Option<String>,
+    custom_nested_stacks: Option<Vec<NestedStack>>,
+    labels: Option<Values>,
+}
+
+#[derive(JsonSchema)]
+pub struct NestedStack {
+    name: String,
+    template_url: String,
+    /// The order among nested stacks, lowest first.
+    index: Option<i64>,
+    parameters: Option<Values>,
+    labels: Option<Values>,
+}
+
+/// `permissions.toml`: the roles of the install's operations.
+#[derive(JsonSchema)]
+pub struct Permissions {
+    provision_role: Option<Role>,
+    maintenance_role: Option<Role>,
+    deprovision_role: Option<Role>,
+    custom_roles: Option<Vec<Role>>,
+}
+
+/// `permissions/*.toml` and `break_glass/*.toml`: what an operation may do in the account.
+#[derive(JsonSchema)]
+pub struct Role {
+    /// `provision`, `maintenance`, `deprovision`, `custom` or `break_glass`.
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    /// A template.
+    name: String,
+    /// A template.
+    description: Option<String>,
+    display_name: Option<String>,
+    /// The text itself, or `./file`. A template.
+    permissions_boundary: Option<String>,
+    policies: Option<Vec<RolePolicy>>,
+    cloud_platform: Option<String>,
+    enabled_in_stack: Option<Flag>,
+    gcp_predefined_roles: Option<Vec<String>>,
+    gcp_permissions: Option<Vec<String>>,
+    azure_built_in_roles: Option<Vec<String>>,
+    labels: Option<Values>,
+}
+
+/// One grant of a role: one that the cloud manages, or a document.
+#[derive(JsonSchema)]
+pub struct RolePolicy {
+    managed_policy_name: Option<String>,
+    name: Option<String>,
+    /// The text itself, or `./file`. A template.
+    contents: Option<String>,
+    gcp_predefined_role: Option<String>,
+    gcp_permissions: Option<Vec<String>>,
+    azure_built_in_roles: Option<Vec<String>>,
+    azure_actions: Option<Vec<String>>,
+}
+
+/// `break_glass.toml`: roles that the customer switches on in need.
+#[derive(JsonSchema)]
+pub struct BreakGlass {
+    role: Option<Vec<Role>>,
+}
+
+/// `policies.toml`: rules over plans and clusters.
+#[derive(JsonSchema)]
+pub struct Policies {
+    policy: Option<Vec<Policy>>,
+}
+
+/// `policies/*.toml`: one rule.
+#[derive(JsonSchema)]
+pub struct Policy {
+    /// `kubernetes_cluster`, `sandbox`, `terraform_module`, `helm_chart`, `container_image`, …
+    #[serde(rename = "type")]
+    kind: String,
+    /// `opa` or `kyverno`.
+    engine: Option<String>,
+    name: Option<String>,
+    description: Option<String>,
+    mode: Option<String>,
+    /// Which components it looks at; `*` is all of them.
+    components: Option<Vec<String>>,
+    /// The text itself, or `./file`.
+    contents: Option<String>,
+    labels: Option<Values>,
+}
+
+/// `secrets.toml`: what the customer gives to the stack and to nobody else.
+#[derive(JsonSchema)]
+pub struct Secrets {
+    secret: Option<Vec<Secret>>,
+}
+
+/// `secrets/*.toml`: one secret.
+#[derive(JsonSchema)]
+pub struct Secret {
+    name: String,
+    display_name: Option<String>,
+    description: Option<String>,
+    /// Excludes `auto_generate` and `default`.
+    required: Option<Flag>,
+    /// Excludes `required` and `default`.
+    auto_generate: Option<Flag>,
+    default: Option<Scalar>,
+    /// `base64`.
+    format: Option<String>,
+    user_configurable: Option<Flag>,
+    /// Whether it is copied into a cluster.
+    kubernetes_sync: Option<Flag>,
+    kubernetes_secret_namespace: Option<String>,
+    kubernetes_secret_name: Option<String>,
+    kubernetes_sync_targets: Option<Vec<SyncTarget>>,
+    labels: Option<Values>,
+}
+
+#[derive(JsonSchema)]
+pub struct SyncTarget {
+    name: String,
+    namespace: Option<String>,
+    namespaces: Option<Vec<String>>,
+    key: Option<String>,
+    labels: Option<Values>,
+}
+
+/// `operation_roles.toml`: which role each operation takes.
+#[derive(JsonSchema)]
+pub struct OperationRoles {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    rules: Option<Vec<OperationRole>>,
+}
+
+/// `kubernetes_contexts.toml`: clusters that components make.
+#[derive(JsonSchema)]
+pub struct KubernetesContexts {
+    kubernetes_context: Option<Vec<KubernetesContext>>,
+}
+
+#[derive(JsonSchema)]
+pub struct KubernetesContext {
+    name: String,
+    component: Option<String>,
+}
+
+/// `installs.toml`: where installs are described, when it is elsewhere.
+#[derive(JsonSchema)]
+pub struct Installs {
+    public_repo: Option<Repo>,
+    connected_repo: Option<Repo>,
+}
+
+/// `installs/*.toml`: one install.
+#[derive(JsonSchema)]
+pub struct Install {
+    name: String,
+    /// `prompt` or `approve-all`.
+    approval_option: Option<String>,
+    aws_account: Option<Account>,
+    azure_account: Option<Account>,
+    gcp_account: Option<Account>,
+    /// Tables of inputs with their values.
+    inputs: Option<Vec<Values>>,
+    labels: Option<Values>,
+}
+
+#[derive(JsonSchema)]
+pub struct Account {
+    /// Of AWS and GCP.
+    region: Option<String>,
+    /// Of Azure.
+    location: Option<String>,
+    iam_role_arn: Option<String>,
+    project_id: Option<String>,
+    subscription_id: Option<String>,
+    account_id: Option<Scalar>,
+}
+
+/// `branch.toml`, `branches/*.toml`: a branch of the vendor's repository.
+#[derive(JsonSchema)]
+pub struct Branch {
+    name: String,
+    description: Option<String>,
+    public_repo: Option<Repo>,
+    connected_repo: Option<Repo>,
+    labels: Option<Values>,
+}
+
+/// `installer.toml`: the page by which customers install the app themselves.
+#[derive(JsonSchema)]
+pub struct Installer {
+    name: String,
+    description: Option<String>,
+    apps: Option<Vec<String>>,
+    documentation_url: Option<String>,
+    community_url: Option<String>,
+    homepage_url: Option<String>,
+    github_url: Option<String>,
+    logo_url: Option<String>,
+    demo_url: Option<String>,
+    favicon_url: Option<String>,
+    og_image_url: Option<String>,
+    post_install_markdown: Option<String>,
+    footer_markdown: Option<String>,
+    copyright_markdown: Option<String>,
+}

@@ -1,0 +1,100 @@
+//! Scripts: `actions/**/*.toml`, `runbooks/*.toml`.
+use super::*;
+
+/// A script with triggers.
+#[derive(JsonSchema)]
+pub struct Action {
+    name: String,
+    display_name: Option<String>,
+    description: Option<String>,
+    /// A duration up to `60m`; without it `5m`.
+    timeout: Option<String>,
+    triggers: Option<Vec<Trigger>>,
+    steps: Vec<Step>,
+    dependencies: Option<Vec<String>>,
+    /// The role that it asks for. A template.
+    role: Option<String>,
+    break_glass_role: Option<String>,
+    enable_kube_config: Option<Flag>,
+    kubernetes_context: Option<String>,
+    inputs: Option<Vec<ActionInput>>,
+    max_auto_retries: Option<i64>,
+    labels: Option<Values>,
+    label: Option<String>,
+}
+
+/// When it runs by itself, and that a person may start it.
+#[derive(JsonSchema)]
+pub struct Trigger {
+    /// `manual`, `cron`, `post-provision`, `post-deploy-component`, …
+    #[serde(rename = "type")]
+    kind: String,
+    /// Minute, hour, day, month, weekday; of a cron trigger.
+    cron_schedule: Option<String>,
+    /// Of a trigger around one component; without it every component.
+    component_name: Option<String>,
+    component: Option<String>,
+    /// The order among actions with the same trigger, lowest first.
+    index: Option<i64>,
+}
+
+/// One script: a `command` in a repository, or `inline_contents`.
+#[derive(JsonSchema)]
+pub struct Step {
+    name: String,
+    description: Option<String>,
+    /// In the step's repository. A template.
+    command: Option<String>,
+    /// The script itself, or `./file`. A template.
+    inline_contents: Option<String>,
+    env_vars: Option<Values>,
+    public_repo: Option<Repo>,
+    connected_repo: Option<Repo>,
+    enable_kube_config: Option<Flag>,
+    labels: Option<Values>,
+}
+
+/// What a person is asked who starts it.
+#[derive(JsonSchema)]
+pub struct ActionInput {
+    name: String,
+    description: Option<String>,
+    required: Option<Flag>,
+    default: Option<Scalar>,
+}
+
+/// An ordered list of actions and deploys.
+#[derive(JsonSchema)]
+pub struct Runbook {
+    name: String,
+    display_name: Option<String>,
+    description: Option<String>,
+    /// The text itself, or `./file`. A template.
+    readme: Option<String>,
+    steps: Option<Vec<RunbookStep>>,
+    labels: Option<Values>,
+    label: Option<String>,
+}
+
+#[derive(JsonSchema)]
+pub struct RunbookStep {
+    name: Option<String>,
+    description: Option<String>,
+    /// `action`, `component_deploy`, …
+    #[serde(rename = "type")]
+    kind: String,
+    action_name: Option<String>,
+    component_name: Option<String>,
+    command: Option<String>,
+    inline_contents: Option<String>,
+    env_vars: Option<Values>,
+    /// A duration such as `5m`.
+    timeout: Option<String>,
+    role: Option<String>,
+    skip_noops: Option<Flag>,
+    public_repo: Option<Repo>,
+    connected_repo: Option<Repo>,
+    enable_kube_config: Option<Flag>,
+    kubernetes_context: Option<String>,
+    labels: Option<Values>,
+}

@@ -1,0 +1,71 @@
+//! What people, programs and code hosts are shown of a directory with mistakes: goldens, changed on
+//! purpose.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+use std::{fs, path::Path};
+
+use app_config::{
+    File, Tree,
+    diagnostic::{picture, sarif},
+    survey,
+};
+
+const COMPONENT: &str = r#"name = "api"
+type = "helm_chart"
+chart_name = "api"
+dependencies = ["databse"]
+drift_schedule = "61 * * * *"
+[public_repo]
+repo = "acme/shop"
+directroy = "charts/api"
+[values]
+url = "{{ .nuon.components.database.outputs.url }}"
+"höhe" = "{{ .nuon.inputs.inputs.hoehe }}"
+[[values_file]]
+contents = "./values.yaml"
+"#;
+
+const FILES: [(&str, &str); 6] = [
+    ("metadata.toml", "version = \"v2\"\n"),
+    ("sandbox.toml", "\n"),
+    (
+        "actions/backup.toml",
+        "name = \"backup\"\n[[triggers]]\ntype = \"cron\"\nschedule = \"0 3 * * *\"\n[[steps]]\n\
+         name = \"dump\"\ncommand = \"./dump.sh\"\n",
+    ),
+    ("components/api.toml", COMPONENT),
+    ("components/database.toml", "name = \"database\"\ntype = \"terraform_modul\"\n"),
+    ("components/worker.toml", "name = \"worker\"\ntype =\n"),
+];
+
+fn app() -> Tree {
+    let mut tree = Tree::default();
+    for (path, text) in FILES {
+        tree.insert(path, File { bytes: text.into(), executable: false }).unwrap();
+    }
+    tree
+}
+
+/// `UPDATE_GOLDEN=1` writes what is true now; then read the difference as a vendor would.
+fn golden(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/cli-output").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, text).unwrap();
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap_or_default(), text, "{}", path.display());
+}
+
+#[test]
+fn mistakes_are_shown_as_a_compiler_shows_them() {
+    let (app, findings) = (app(), survey(&app(), &[]).diagnostics);
+    golden("apps-validate.txt", &picture(&findings, &app, false, true));
+    golden("apps-validate-ascii.txt", &picture(&findings, &app, false, false));
+    golden("apps-validate-colour.txt", &picture(&findings, &app, true, true));
+}
+
+#[test]
+fn programs_get_the_same_as_sarif_and_json() {
+    let findings = survey(&app(), &[]).diagnostics;
+    let pretty = |value: &serde_json::Value| format!("{value:#}\n");
+    golden("apps-validate.sarif.json", &pretty(&sarif(&findings, "0.0.0")));
+    golden("apps-validate.json", &pretty(&serde_json::to_value(&findings).unwrap()));
+}
