@@ -69,8 +69,8 @@ pub enum InstallCommand {
         run: RunId,
         /// What it does.
         kind: RunKind,
-        /// Components that it changes; none means all.
-        components: BTreeSet<String>,
+        /// Names of the components that it changes; none means all.
+        names: BTreeSet<String>,
     },
     /// Nothing of the run will happen any more.
     CloseRun {
@@ -154,6 +154,8 @@ pub enum StepResult {
     ComponentDestroyed {
         /// By name.
         name: String,
+        /// Which.
+        component: ComponentId,
     },
     /// A script ended well.
     ActionCompleted {

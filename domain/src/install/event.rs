@@ -80,9 +80,9 @@ pub enum InstallEvent {
         run: RunId,
         /// What it does.
         kind: RunKind,
-        /// Components that it changes; none means all.
+        /// Names of the components that it changes; none means all.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-        components: BTreeSet<String>,
+        names: BTreeSet<String>,
     },
     /// Nothing of the run will happen any more. In the commit of `run.finished`.
     RunClosed {
@@ -94,7 +94,7 @@ pub enum InstallEvent {
     /// One step may change a component, and no other step.
     ComponentReserved {
         /// By name.
-        component: String,
+        name: String,
         /// Whose step.
         run: RunId,
         /// Which step.
@@ -103,7 +103,7 @@ pub enum InstallEvent {
     /// The component is free.
     ComponentReleased {
         /// By name.
-        component: String,
+        name: String,
         /// Whose step held it.
         run: RunId,
         /// Which step held it.
@@ -127,6 +127,8 @@ pub enum InstallEvent {
     SandboxProvisioned {
         /// Whose step.
         run: RunId,
+        /// Which step.
+        step: StepId,
         /// What was brought.
         build: BuildId,
         /// The config version it was brought by.
@@ -140,6 +142,8 @@ pub enum InstallEvent {
     SandboxDestroyed {
         /// Whose step.
         run: RunId,
+        /// Which step.
+        step: StepId,
     },
     /// A component is there.
     ComponentDeployed {
@@ -149,6 +153,8 @@ pub enum InstallEvent {
         component: ComponentId,
         /// Whose step.
         run: RunId,
+        /// Which step.
+        step: StepId,
         /// What was brought.
         build: BuildId,
         /// The config version it was brought by.
@@ -165,8 +171,12 @@ pub enum InstallEvent {
     ComponentDestroyed {
         /// By name.
         name: String,
+        /// Which.
+        component: ComponentId,
         /// Whose step.
         run: RunId,
+        /// Which step.
+        step: StepId,
     },
     /// A script ended well.
     ActionCompleted {
@@ -174,6 +184,8 @@ pub enum InstallEvent {
         name: String,
         /// Whose step.
         run: RunId,
+        /// Which step.
+        step: StepId,
         /// What templates may read of it.
         outputs: Outputs,
     },

@@ -90,8 +90,8 @@ pub struct Deployed {
 pub struct Admitted {
     /// What it does.
     pub kind: RunKind,
-    /// Components that it changes; none means all.
-    pub components: BTreeSet<String>,
+    /// Names of the components that it changes; none means all.
+    pub names: BTreeSet<String>,
 }
 
 /// The step that holds something.
@@ -139,18 +139,18 @@ impl Install {
             InstallEvent::StackReported { runner, outputs } => {
                 self.stack = Some(Stack { runner, outputs });
             }
-            InstallEvent::RunAdmitted { run, kind, components } => {
+            InstallEvent::RunAdmitted { run, kind, names } => {
                 self.was_begun |= super::brings(kind);
-                self.runs.insert(run, Admitted { kind, components });
+                self.runs.insert(run, Admitted { kind, names });
             }
             InstallEvent::RunClosed { run, .. } => {
                 self.runs.remove(&run);
             }
-            InstallEvent::ComponentReserved { component, run, step } => {
-                self.holders.insert(component, Holder { run, step });
+            InstallEvent::ComponentReserved { name, run, step } => {
+                self.holders.insert(name, Holder { run, step });
             }
-            InstallEvent::ComponentReleased { component, .. } => {
-                self.holders.remove(&component);
+            InstallEvent::ComponentReleased { name, .. } => {
+                self.holders.remove(&name);
             }
             InstallEvent::SandboxReserved { run, step } => {
                 self.sandbox_holder = Some(Holder { run, step });

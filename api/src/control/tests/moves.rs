@@ -26,10 +26,10 @@ async fn is_there(started: &Started, install: InstallId) {
     let done = started.app().engine.transact(&call, move |unit| {
         Box::pin(async move {
             let (run, runner) = (RunId(Ulid::new()), RunnerId(Ulid::new()));
-            let (outputs, replaces, components) = (BTreeMap::new(), None, BTreeSet::new());
+            let (outputs, replaces, names) = (BTreeMap::new(), None, BTreeSet::new());
             let mut commands = vec![
                 InstallCommand::ReportStack { runner, outputs, replaces },
-                InstallCommand::AdmitRun { run, kind: RunKind::Deploy, components },
+                InstallCommand::AdmitRun { run, kind: RunKind::Deploy, names },
             ];
             for name in ["base", "shop"] {
                 let (step, resource) = (StepId(Ulid::new()), Resource::Component(name.into()));
@@ -158,12 +158,15 @@ async fn an_install_that_was_torn_down_is_not_provisioned_because_its_runner_was
     let call = system();
     let done = app.engine.transact(&call, move |unit| {
         Box::pin(async move {
-            let (run, components) = (RunId(Ulid::new()), BTreeSet::new());
-            let admit = InstallCommand::AdmitRun { run, kind: RunKind::Teardown, components };
+            let (run, names) = (RunId(Ulid::new()), BTreeSet::new());
+            let admit = InstallCommand::AdmitRun { run, kind: RunKind::Teardown, names };
             unit.tell::<Install>(install, admit).await?;
             for name in ["base", "shop"] {
                 let (step, resource) = (StepId(Ulid::new()), Resource::Component(name.into()));
-                let result = StepResult::ComponentDestroyed { name: name.into() };
+                let result = StepResult::ComponentDestroyed {
+                    name: name.into(),
+                    component: ComponentId(Ulid::new()),
+                };
                 for command in [
                     InstallCommand::Reserve { resource, run, step },
                     InstallCommand::Record { run, step, result },
