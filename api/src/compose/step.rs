@@ -230,6 +230,14 @@ impl Scene {
     }
 }
 
+/// The config version that a step is composed from.
+pub async fn version(unit: &mut Unit, run: RunId, step: &Step) -> Result<u32, Problem> {
+    let request = unit.load::<Run>(run).await?.request.clone();
+    let request = request.ok_or_else(|| Problem::not_found(run))?;
+    let install = unit.load::<Install>(request.install).await?;
+    Ok(config_version(&request, install, step))
+}
+
 /// What a step is composed from: the run's config version, but what is destroyed is destroyed with the
 /// config that brought it. A later one may not know it any more, nor what its module wants.
 fn config_version(request: &Request, install: &Install, step: &Step) -> u32 {
@@ -239,7 +247,7 @@ fn config_version(request: &Request, install: &Install, step: &Step) -> u32 {
     }
 }
 
-/// The config version that brought what the step is about; none if it is not there.
+/// The config version that brought what the step is about, whole or not; none if nothing of it is there.
 fn brought_by(install: &Install, step: &Step) -> Option<u32> {
     match &step.spec.target {
         Target::Sandbox { .. } => install.sandbox.as_ref().map(|has| has.config_version),

@@ -97,6 +97,15 @@ pub enum InstallCommand {
         /// Which step.
         step: StepId,
     },
+    /// Take in that a step begins to change what it holds: from here on it may be half done.
+    Begin {
+        /// Whose step.
+        run: RunId,
+        /// Which step.
+        step: StepId,
+        /// What it changes.
+        changing: Changing,
+    },
     /// Take in what a step brought about.
     Record {
         /// Whose step.
@@ -115,6 +124,31 @@ pub enum Resource {
     Sandbox,
     /// One component, by name.
     Component(String),
+}
+
+/// What a step is about to change, as it will be if the change succeeds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Changing {
+    /// The base infrastructure.
+    Sandbox {
+        /// What is brought, or was.
+        build: BuildId,
+        /// The config version it is changed by.
+        config_version: u32,
+    },
+    /// One component.
+    Component {
+        /// By name.
+        name: String,
+        /// Which.
+        component: ComponentId,
+        /// What is brought, or was.
+        build: BuildId,
+        /// The config version it is changed by.
+        config_version: u32,
+        /// Components that it needs.
+        needs: BTreeSet<String>,
+    },
 }
 
 /// What a step brought about.

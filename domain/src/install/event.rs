@@ -123,6 +123,18 @@ pub enum InstallEvent {
         /// Which step held it.
         step: StepId,
     },
+    /// An apply of the base infrastructure begins. Until the next fact about it nobody can say what of it
+    /// is there. In the commit of `run.apply_started`.
+    SandboxChanging {
+        /// Whose step.
+        run: RunId,
+        /// Which step.
+        step: StepId,
+        /// What is brought, or was.
+        build: BuildId,
+        /// The config version it is changed by.
+        config_version: u32,
+    },
     /// The base infrastructure is there.
     SandboxProvisioned {
         /// Whose step.
@@ -144,6 +156,25 @@ pub enum InstallEvent {
         run: RunId,
         /// Which step.
         step: StepId,
+    },
+    /// An apply of a component begins. Until the next fact about it nobody can say what of it is there.
+    /// In the commit of `run.apply_started`.
+    ComponentChanging {
+        /// By name.
+        name: String,
+        /// Which.
+        component: ComponentId,
+        /// Whose step.
+        run: RunId,
+        /// Which step.
+        step: StepId,
+        /// What is brought, or was.
+        build: BuildId,
+        /// The config version it is changed by.
+        config_version: u32,
+        /// Components that it needs.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        needs: BTreeSet<String>,
     },
     /// A component is there.
     ComponentDeployed {
@@ -211,8 +242,10 @@ impl Event for InstallEvent {
             InstallEvent::ComponentReleased { .. } => "install.component_released",
             InstallEvent::SandboxReserved { .. } => "install.sandbox_reserved",
             InstallEvent::SandboxReleased { .. } => "install.sandbox_released",
+            InstallEvent::SandboxChanging { .. } => "install.sandbox_changing",
             InstallEvent::SandboxProvisioned { .. } => "install.sandbox_provisioned",
             InstallEvent::SandboxDestroyed { .. } => "install.sandbox_destroyed",
+            InstallEvent::ComponentChanging { .. } => "install.component_changing",
             InstallEvent::ComponentDeployed { .. } => "install.component_deployed",
             InstallEvent::ComponentDestroyed { .. } => "install.component_destroyed",
             InstallEvent::ActionCompleted { .. } => "install.action_completed",

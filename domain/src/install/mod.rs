@@ -15,7 +15,7 @@ mod reserve;
 mod state;
 #[cfg(test)]
 mod tests;
-pub use command::{InstallCommand, Resource, StepResult};
+pub use command::{Changing, InstallCommand, Resource, StepResult};
 pub use error::InstallError;
 pub use event::{InstallEvent, Outputs};
 pub use state::{Admitted, Deployed, Holder, Install, Sandbox, Stack};
@@ -86,6 +86,7 @@ impl Decider for Install {
             },
             InstallCommand::Reserve { resource, run, step } => self.reserve(resource, run, step),
             InstallCommand::Release { run, step } => Ok(self.release(run, step)),
+            InstallCommand::Begin { run, step, changing } => self.begin(run, step, changing),
             InstallCommand::Record { run, step, result } => self.record(run, step, result),
         }
     }

@@ -1,5 +1,7 @@
 //! Who may change what: one step at a time, from its plan to its end.
-use super::{Decision, Holder, Install, InstallError, InstallEvent, Resource, StepResult};
+use super::{
+    Changing, Decision, Holder, Install, InstallError, InstallEvent, Resource, StepResult,
+};
 use crate::ids::{RunId, StepId};
 
 impl Install {
@@ -41,6 +43,35 @@ impl Install {
             facts.push(InstallEvent::ComponentReleased { name, run, step });
         }
         facts
+    }
+
+    /// An apply that fails half-way leaves more than nothing: what it may have touched is kept as there
+    /// from its first moment on, so that a rollback mends it and a deprovision takes it down.
+    pub(super) fn begin(&self, run: RunId, step: StepId, changing: Changing) -> Decision {
+        let by = Some(Holder { run, step });
+        let holds = match &changing {
+            Changing::Sandbox { .. } => self.sandbox_holder == by,
+            Changing::Component { name, .. } => self.holders.get(name).copied() == by,
+        };
+        if !holds {
+            return Err(InstallError::NotHolding);
+        }
+        Ok(vec![match changing {
+            Changing::Sandbox { build, config_version } => {
+                InstallEvent::SandboxChanging { run, step, build, config_version }
+            }
+            Changing::Component { name, component, build, config_version, needs } => {
+                InstallEvent::ComponentChanging {
+                    name,
+                    component,
+                    run,
+                    step,
+                    build,
+                    config_version,
+                    needs,
+                }
+            }
+        }])
     }
 
     /// Only who holds a thing may say that it changed; scripts hold nothing.

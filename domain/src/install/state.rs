@@ -62,8 +62,8 @@ pub struct Sandbox {
     pub build: BuildId,
     /// The config version it was brought by.
     pub config_version: u32,
-    /// What decided the result.
-    pub fingerprint: Digest,
+    /// What decided the result; none while an apply goes on, and after one that did not succeed.
+    pub fingerprint: Option<Digest>,
     /// What templates may read of it.
     pub outputs: Outputs,
 }
@@ -77,8 +77,8 @@ pub struct Deployed {
     pub build: BuildId,
     /// The config version it was brought by.
     pub config_version: u32,
-    /// What decided the result.
-    pub fingerprint: Digest,
+    /// What decided the result; none while an apply goes on, and after one that did not succeed.
+    pub fingerprint: Option<Digest>,
     /// Components that it needs.
     pub needs: BTreeSet<String>,
     /// What templates may read of it.
@@ -156,6 +156,12 @@ impl Install {
                 self.sandbox_holder = Some(Holder { run, step });
             }
             InstallEvent::SandboxReleased { .. } => self.sandbox_holder = None,
+            InstallEvent::SandboxChanging { build, config_version, .. } => {
+                let before = self.sandbox.take().map(|has| has.outputs);
+                let (fingerprint, outputs) = (None, before.unwrap_or_default());
+                self.deprovisioned = false;
+                self.sandbox = Some(Sandbox { build, config_version, fingerprint, outputs });
+            }
             InstallEvent::SandboxProvisioned {
                 build,
                 config_version,
@@ -163,10 +169,26 @@ impl Install {
                 outputs,
                 ..
             } => {
+                let fingerprint = Some(fingerprint);
                 self.deprovisioned = false;
                 self.sandbox = Some(Sandbox { build, config_version, fingerprint, outputs });
             }
             InstallEvent::SandboxDestroyed { .. } => self.sandbox = None,
+            InstallEvent::ComponentChanging {
+                name,
+                component,
+                build,
+                config_version,
+                needs,
+                ..
+            } => {
+                let before = self.components.remove(&name).map(|has| has.outputs);
+                let (fingerprint, outputs) = (None, before.unwrap_or_default());
+                let begun =
+                    Deployed { component, build, config_version, fingerprint, needs, outputs };
+                self.deprovisioned = false;
+                self.components.insert(name, begun);
+            }
             InstallEvent::ComponentDeployed {
                 name,
                 component,
@@ -177,6 +199,7 @@ impl Install {
                 outputs,
                 ..
             } => {
+                let fingerprint = Some(fingerprint);
                 let deployed =
                     Deployed { component, build, config_version, fingerprint, needs, outputs };
                 self.deprovisioned = false;

@@ -9,6 +9,7 @@ use crate::{
     testing::{Given, given},
 };
 
+mod begun;
 mod examples;
 
 const ANN: Actor = Actor::Principal(PrincipalId(ulid::Ulid(9)));
@@ -363,6 +364,7 @@ fn the_whole_machine_fits_in_a_table() {
             ("deploying", deploying()),
             ("component held", held.clone()),
             ("sandbox held", sandbox_held),
+            ("changing", and(held.clone(), [begun::changing().1])),
             ("deployed", and(held, [deployed().1])),
             ("deprovisioning", down),
         ],
@@ -392,6 +394,7 @@ fn the_whole_machine_fits_in_a_table() {
             ("reserve api", reserve("api", ONE, S1)),
             ("reserve api: other step", reserve("api", ONE, S2)),
             ("reserve sandbox", reserve_sandbox),
+            ("begin", InstallCommand::Begin { run: ONE, step: S1, changing: begun::changing().0 }),
             ("record deployed", record),
             ("deprovision", InstallCommand::Deprovision),
             ("release", InstallCommand::Release { run: ONE, step: S1 }),

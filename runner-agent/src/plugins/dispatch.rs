@@ -89,7 +89,7 @@ async fn plan<P: Plugin>(plugin: &mut P, work: &Work<'_>, sink: &mut dyn Sink) -
     let state = plugin.state(work, sink).await?;
     lost::check(work, &state)?;
     let planned = plugin.plan(work, sink).await?;
-    lost::remember(work, &state, planned.changes.noop)?;
+    lost::remember(work, &state)?;
     let record = plans::keep(work, planned, state)?;
     let told = match record.noop {
         true => format!("nothing would change: plan {}", record.digest),

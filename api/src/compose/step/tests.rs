@@ -16,14 +16,14 @@ fn what_is_destroyed_is_destroyed_with_the_config_that_brought_it() {
     let sandbox = Sandbox {
         build,
         config_version: 1,
-        fingerprint: fingerprint.clone(),
+        fingerprint: Some(fingerprint.clone()),
         outputs: Default::default(),
     };
     let deployed = Deployed {
         component,
         build,
         config_version: 2,
-        fingerprint,
+        fingerprint: Some(fingerprint),
         needs: Default::default(),
         outputs: Default::default(),
     };

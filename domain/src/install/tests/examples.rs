@@ -1,5 +1,5 @@
 //! One kept example of every event, as it is on disk.
-use super::*;
+use super::{begun::changing, *};
 
 /// Says which example comes after this one: a new event has no place until it is named here.
 fn after(fact: &InstallEvent) -> Option<InstallEvent> {
@@ -29,7 +29,10 @@ fn after(fact: &InstallEvent) -> Option<InstallEvent> {
         }
         InstallEvent::ComponentReleased { .. } => InstallEvent::SandboxReserved { run, step },
         InstallEvent::SandboxReserved { .. } => InstallEvent::SandboxReleased { run, step },
-        InstallEvent::SandboxReleased { .. } => InstallEvent::SandboxProvisioned {
+        InstallEvent::SandboxReleased { .. } => {
+            InstallEvent::SandboxChanging { run, step, build: BUILD, config_version: 1 }
+        }
+        InstallEvent::SandboxChanging { .. } => InstallEvent::SandboxProvisioned {
             run,
             step,
             build: BUILD,
@@ -38,7 +41,8 @@ fn after(fact: &InstallEvent) -> Option<InstallEvent> {
             outputs: outputs("x"),
         },
         InstallEvent::SandboxProvisioned { .. } => InstallEvent::SandboxDestroyed { run, step },
-        InstallEvent::SandboxDestroyed { .. } => deployed().1,
+        InstallEvent::SandboxDestroyed { .. } => changing().1,
+        InstallEvent::ComponentChanging { .. } => deployed().1,
         InstallEvent::ComponentDeployed { .. } => {
             InstallEvent::ComponentDestroyed { name, component: COMPONENT, run, step }
         }
