@@ -99,7 +99,13 @@ async fn plan<P: Plugin>(plugin: &mut P, work: &Work<'_>, sink: &mut dyn Sink) -
         ),
     };
     sink.line(Stream::Runner, told.as_bytes());
+    let nothing_to_apply = record.noop && work.operation == Operation::Apply;
     sink.plan(record).doing(|| "cannot journal a plan".into())?;
+    if nothing_to_apply {
+        // An apply may have ended before it could say what it gives to others, and no other will come.
+        sink.phase("outputs");
+        report(plugin.outputs(work, sink).await?, sink)?;
+    }
     Ok(())
 }
 
