@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use app_config::{
-    Text,
+    Origin, Text,
     model::{Module, RolePurpose, TriggerKind},
     tree::SANDBOX,
 };
@@ -159,8 +159,14 @@ impl Scene {
             "operation": word(operation),
             "vars": vars,
             "var_files": var_files,
-            "terraform_version": module.terraform_version.clone().unwrap_or_default(),
         });
+        match module.own_settings() {
+            Some(own) => inputs["settings"] = self.rendered(&own)?,
+            None => {
+                let wanted = module.terraform_version.clone().unwrap_or_default();
+                inputs["terraform_version"] = json!(wanted);
+            }
+        }
         // A runner without its state would plan as if nothing of it were there.
         if self.present {
             inputs["present"] = json!(true);
@@ -223,6 +229,25 @@ impl Scene {
 
     fn texts(&self, texts: &BTreeMap<String, Text>) -> Result<BTreeMap<String, String>, String> {
         texts.iter().map(|(name, text)| Ok((name.clone(), self.text(text)?))).collect()
+    }
+
+    /// Every text in a plugin's own settings, at any depth.
+    fn rendered(&self, settings: &Value) -> Result<Value, String> {
+        Ok(match settings {
+            Value::String(value) => {
+                let text = Text { value: value.clone(), origin: Origin::default() };
+                Value::String(self.text(&text)?)
+            }
+            Value::Array(items) => {
+                items.iter().map(|item| self.rendered(item)).collect::<Result<_, _>>()?
+            }
+            Value::Object(fields) => {
+                let rendered =
+                    |(key, value): (&String, &Value)| Ok((key.clone(), self.rendered(value)?));
+                Value::Object(fields.iter().map(rendered).collect::<Result<_, String>>()?)
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => settings.clone(),
+        })
     }
 
     fn text(&self, text: &Text) -> Result<String, String> {

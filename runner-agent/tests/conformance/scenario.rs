@@ -294,3 +294,18 @@ async fn what_has_nothing_to_bring_needs_no_state() {
     let (ended, _) = stage.room.job(&stage.ask(JobKind::Plan, inputs, None)).await;
     assert!(matches!(ended, Err(PluginError::Refused(_))), "{ended:?}");
 }
+
+#[tokio::test]
+async fn an_external_plugin_is_given_the_settings_of_its_component() {
+    let mut room = Room::new();
+    let mut subject = files(&mut room);
+    subject.artifact = room.artifact(&[("a.txt", "a"), ("b.draft", "b")]);
+    let stage = Stage { room, subject };
+    let with = |settings: Value| json!({ "component": "web", "operation": "apply", "vars": {}, "settings": settings });
+    assert_eq!(stage.plan(with(json!({}))).await.add, 2);
+    assert_eq!(stage.plan(with(json!({ "leave_out": [".draft"] }))).await.add, 1);
+    let misspelt = with(json!({ "leave_uot": [".draft"] }));
+    let (ended, _) = stage.room.job(&stage.ask(JobKind::Plan, misspelt, None)).await;
+    let Err(PluginError::Refused(why)) = ended else { panic!("{ended:?}") };
+    assert!(why.contains("leave_uot"), "{why}");
+}

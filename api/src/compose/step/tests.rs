@@ -63,3 +63,50 @@ fn what_is_destroyed_is_destroyed_with_the_config_that_brought_it() {
     assert_eq!(version(&Install::default(), &api, Operation::Destroy), 3);
     assert_eq!(version(&has, &Target::Action { name: "seed".into() }, Operation::Execute), 3);
 }
+
+/// A scene about an install of an app that has these files.
+fn scene(files: &[(&str, &str)]) -> Scene {
+    let mut tree = app_config::Tree::default();
+    for (path, text) in files {
+        let file = app_config::File { bytes: text.as_bytes().to_vec(), executable: false };
+        tree.insert(path, file).unwrap();
+    }
+    let config = crate::compose::config::read(&tree.encode().unwrap()).unwrap();
+    let (run, install) = (RunId(Ulid::new()), InstallId(Ulid::new()));
+    let request = Request {
+        install,
+        kind: RunKind::Deploy,
+        cause: Cause::Asked,
+        by: Actor::System,
+        config_version: 1,
+        reason: None,
+    };
+    let nuon = json!({ "nuon": { "install": { "id": "ins_1", "name": "acme" } } });
+    Scene { run, install, request, config: Arc::new(config), nuon, present: false }
+}
+
+#[test]
+fn a_plugin_is_given_its_own_settings_rendered_and_terraform_none() {
+    let pins =
+        format!(r#"[{{"name":"vault","version":"1","digest":"sha256:{}"}}]"#, "0".repeat(64));
+    let file = "name = \"api\"\ntype = \"vault\"\ntarget = \"/srv/{{ .nuon.install.name }}\"\n\
+                dependencies = []\n[vars]\nx = \"1\"\n[retention]\ndays = 3\nkeep = [\"a\", \"b\"]\n";
+    let (metadata, source) = ("version = \"v2\"\n", "hello");
+    let of = |component: &str, pins: &str| {
+        let scene = scene(&[
+            ("app/metadata.toml", metadata),
+            ("app/components/api.toml", component),
+            ("source/api/main.tf", source),
+            ("plugins.json", pins),
+        ]);
+        let module = &scene.config.app.components[0].module;
+        scene.module("api", module, Operation::Apply).unwrap().inputs
+    };
+    let inputs = of(file, &pins);
+    let own = json!({ "target": "/srv/acme", "retention": { "days": 3, "keep": ["a", "b"] } });
+    assert_eq!((&inputs["settings"], inputs.get("terraform_version")), (&own, None));
+    let terraform = "name = \"api\"\ntype = \"terraform_module\"\nterraform_version = \"1.11.4\"\n\
+                     [public_repo]\nrepo = \".\"\ndirectory = \".\"\n";
+    let inputs = of(terraform, "[]");
+    assert_eq!((inputs.get("settings"), &inputs["terraform_version"]), (None, &json!("1.11.4")));
+}
