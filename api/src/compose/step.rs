@@ -5,8 +5,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use app_config::{
-    Origin, Text,
-    model::{Module, RolePurpose, TriggerKind},
+    Text,
+    model::{RolePurpose, TriggerKind},
     tree::SANDBOX,
 };
 use domain::{
@@ -26,10 +26,11 @@ use serde_json::{Value, json};
 use super::{
     build::CONTRACT,
     config::{Config, published},
-    manifest::{self, DEADLINE_MS},
-    state,
+    manifest, state,
 };
 use crate::{execute::Unit, problem::Problem, state::App};
+
+mod module;
 
 /// Why a manifest could not be put together, in words for the vendor.
 pub type Composed = Result<Work, String>;
@@ -148,38 +149,6 @@ impl Scene {
         }
     }
 
-    fn module(&self, name: &str, module: &Module, operation: Operation) -> Result<Parts, String> {
-        let mut env = self.runner_env()?;
-        env.extend(self.texts(&module.env_vars)?);
-        let vars = self.texts(&module.vars)?;
-        let var_files: Vec<String> =
-            module.var_files.iter().map(|text| self.text(text)).collect::<Result<_, _>>()?;
-        let mut inputs = json!({
-            "component": name,
-            "operation": word(operation),
-            "vars": vars,
-            "var_files": var_files,
-        });
-        match module.own_settings() {
-            Some(own) => inputs["settings"] = self.rendered(&own)?,
-            None => {
-                let wanted = module.terraform_version.clone().unwrap_or_default();
-                inputs["terraform_version"] = json!(wanted);
-            }
-        }
-        // A runner without its state would plan as if nothing of it were there.
-        if self.present {
-            inputs["present"] = json!(true);
-        }
-        let purpose = match operation {
-            Operation::Destroy => RolePurpose::Deprovision,
-            Operation::Apply | Operation::Execute if name == SANDBOX => RolePurpose::Provision,
-            Operation::Apply | Operation::Execute => RolePurpose::Maintenance,
-        };
-        let (plugin, role) = (self.plugin(&module.kind), self.role(purpose)?);
-        Ok(Parts { plugin, inputs, env, role, deadline_ms: DEADLINE_MS })
-    }
-
     fn action(&self, name: &str) -> Result<Parts, String> {
         let action = self.config.app.action(name);
         let action = action.ok_or_else(|| format!("the config has no action {name}"))?;
@@ -202,8 +171,20 @@ impl Scene {
             None => self.role(RolePurpose::Maintenance)?,
         };
         let plugin = self.plugin("action");
-        let env = self.runner_env()?;
+        let mut env = self.runner_env()?;
+        env.extend(self.names());
         Ok(Parts { plugin, inputs, env, role, deadline_ms: action.timeout_ms.max(1000) })
+    }
+
+    /// What a script is about, under the names that scripts of this format know, and under ours.
+    fn names(&self) -> BTreeMap<String, String> {
+        let app = self.nuon["nuon"]["app"]["id"].as_str().unwrap_or_default();
+        let ids = [("INSTALL_ID", self.install.to_string()), ("APP_ID", app.to_owned())];
+        ids.into_iter()
+            .flat_map(|(name, id)| {
+                [(format!("NUON_{name}"), id.clone()), (format!("STEAD_{name}"), id)]
+            })
+            .collect()
     }
 
     fn runner_env(&self) -> Result<BTreeMap<String, String>, String> {
@@ -229,25 +210,6 @@ impl Scene {
 
     fn texts(&self, texts: &BTreeMap<String, Text>) -> Result<BTreeMap<String, String>, String> {
         texts.iter().map(|(name, text)| Ok((name.clone(), self.text(text)?))).collect()
-    }
-
-    /// Every text in a plugin's own settings, at any depth.
-    fn rendered(&self, settings: &Value) -> Result<Value, String> {
-        Ok(match settings {
-            Value::String(value) => {
-                let text = Text { value: value.clone(), origin: Origin::default() };
-                Value::String(self.text(&text)?)
-            }
-            Value::Array(items) => {
-                items.iter().map(|item| self.rendered(item)).collect::<Result<_, _>>()?
-            }
-            Value::Object(fields) => {
-                let rendered =
-                    |(key, value): (&String, &Value)| Ok((key.clone(), self.rendered(value)?));
-                Value::Object(fields.iter().map(rendered).collect::<Result<_, String>>()?)
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => settings.clone(),
-        })
     }
 
     fn text(&self, text: &Text) -> Result<String, String> {
@@ -287,14 +249,6 @@ struct Parts {
     env: BTreeMap<String, String>,
     role: Option<String>,
     deadline_ms: u64,
-}
-
-fn word(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Apply => "apply",
-        Operation::Destroy => "destroy",
-        Operation::Execute => "execute",
-    }
 }
 
 #[cfg(test)]

@@ -81,7 +81,10 @@ fn scene(files: &[(&str, &str)]) -> Scene {
         config_version: 1,
         reason: None,
     };
-    let nuon = json!({ "nuon": { "install": { "id": "ins_1", "name": "acme" } } });
+    let nuon = json!({ "nuon": {
+        "app": { "id": "app_1" },
+        "install": { "id": "ins_1", "name": "acme" },
+    } });
     Scene { run, install, request, config: Arc::new(config), nuon, present: false }
 }
 
@@ -109,4 +112,55 @@ fn a_plugin_is_given_its_own_settings_rendered_and_terraform_none() {
                      [public_repo]\nrepo = \".\"\ndirectory = \".\"\n";
     let inputs = of(terraform, "[]");
     assert_eq!((inputs.get("settings"), &inputs["terraform_version"]), (None, &json!("1.11.4")));
+}
+
+#[test]
+fn a_script_knows_its_install_and_app() {
+    let action = "name = \"seed\"\n[[steps]]\nname = \"s\"\ninline_contents = \"true\"\n";
+    let runner =
+        "runner_type = \"local\"\n[env_vars]\nNUON_APP_ID = \"another\"\nREGION = \"eu\"\n";
+    let scene = scene(&[
+        ("app/metadata.toml", "version = \"v2\"\n"),
+        ("app/runner.toml", runner),
+        ("app/actions/seed.toml", action),
+    ]);
+    let env = scene.action("seed").unwrap().env;
+    let install = scene.install.to_string();
+    for (name, value) in [
+        ("NUON_INSTALL_ID", install.as_str()),
+        ("STEAD_INSTALL_ID", &install),
+        ("NUON_APP_ID", "app_1"),
+        ("STEAD_APP_ID", "app_1"),
+        ("REGION", "eu"),
+    ] {
+        assert_eq!(env.get(name).map(String::as_str), Some(value), "{name}");
+    }
+}
+
+#[test]
+fn a_component_has_the_role_that_it_names_for_what_is_done_to_it() {
+    let named = "role = \"{{ .nuon.install.id }}-api\"\n[[operation_roles]]\n\
+                 operation = \"teardown\"\nrole = \"{{ .nuon.install.id }}-api-down\"\n";
+    let role = |own: &str, operation| {
+        let component = format!(
+            "name = \"api\"\ntype = \"terraform_module\"\nterraform_version = \"1.11.4\"\n{own}\
+             [public_repo]\nrepo = \".\"\ndirectory = \".\"\n"
+        );
+        let permissions =
+            |kind: &str| format!("type = \"{kind}\"\nname = \"{kind}\"\ndescription = \"d\"\n");
+        let (maintenance, deprovision) = (permissions("maintenance"), permissions("deprovision"));
+        let scene = scene(&[
+            ("app/metadata.toml", "version = \"v2\"\n"),
+            ("app/components/api.toml", &component),
+            ("app/permissions/maintenance.toml", &maintenance),
+            ("app/permissions/deprovision.toml", &deprovision),
+            ("source/api/main.tf", "#"),
+        ]);
+        let module = &scene.config.app.components[0].module;
+        scene.module("api", module, operation).unwrap().role.unwrap()
+    };
+    assert_eq!(role(named, Operation::Apply), "ins_1-api");
+    assert_eq!(role(named, Operation::Destroy), "ins_1-api-down");
+    assert_eq!(role("", Operation::Apply), "maintenance");
+    assert_eq!(role("", Operation::Destroy), "deprovision");
 }

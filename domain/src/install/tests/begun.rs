@@ -1,7 +1,7 @@
 //! What an apply may have left half done is never taken for absent, nor for what the config says.
 use super::*;
 
-/// An apply of `api` in version 2, which needs nothing any more.
+/// An apply of `api` in version 2, which needs another than before.
 pub fn changing() -> (Changing, InstallEvent) {
     let (name, component, needs) = ("api".to_string(), COMPONENT, names(&["db"]));
     let (build, config_version) = (BuildId(ulid::Ulid(42)), 2);
