@@ -64,6 +64,8 @@ pub struct Sandbox {
     pub config_version: u32,
     /// What decided the result; none while an apply goes on, and after one that did not succeed.
     pub fingerprint: Option<Digest>,
+    /// The step whose apply was the first, while no other has begun one and none has succeeded.
+    pub first: Option<StepId>,
     /// What templates may read of it.
     pub outputs: Outputs,
 }
@@ -79,6 +81,8 @@ pub struct Deployed {
     pub config_version: u32,
     /// What decided the result; none while an apply goes on, and after one that did not succeed.
     pub fingerprint: Option<Digest>,
+    /// The step whose apply was the first, while no other has begun one and none has succeeded.
+    pub first: Option<StepId>,
     /// Components that it needs.
     pub needs: BTreeSet<String>,
     /// What templates may read of it.
@@ -156,11 +160,12 @@ impl Install {
                 self.sandbox_holder = Some(Holder { run, step });
             }
             InstallEvent::SandboxReleased { .. } => self.sandbox_holder = None,
-            InstallEvent::SandboxChanging { build, config_version, .. } => {
-                let before = self.sandbox.take().map(|has| has.outputs);
-                let (fingerprint, outputs) = (None, before.unwrap_or_default());
+            InstallEvent::SandboxChanging { step, build, config_version, .. } => {
+                let before = self.sandbox.take().map(|has| (has.first, has.outputs));
+                let (first, outputs) = still_first(step, before);
+                let fingerprint = None;
                 self.deprovisioned = false;
-                self.sandbox = Some(Sandbox { build, config_version, fingerprint, outputs });
+                self.sandbox = Some(Sandbox { build, config_version, fingerprint, first, outputs });
             }
             InstallEvent::SandboxProvisioned {
                 build,
@@ -169,23 +174,31 @@ impl Install {
                 outputs,
                 ..
             } => {
-                let fingerprint = Some(fingerprint);
+                let (fingerprint, first) = (Some(fingerprint), None);
                 self.deprovisioned = false;
-                self.sandbox = Some(Sandbox { build, config_version, fingerprint, outputs });
+                self.sandbox = Some(Sandbox { build, config_version, fingerprint, first, outputs });
             }
             InstallEvent::SandboxDestroyed { .. } => self.sandbox = None,
             InstallEvent::ComponentChanging {
                 name,
                 component,
+                step,
                 build,
                 config_version,
                 needs,
                 ..
             } => {
-                let before = self.components.remove(&name).map(|has| has.outputs);
-                let (fingerprint, outputs) = (None, before.unwrap_or_default());
-                let begun =
-                    Deployed { component, build, config_version, fingerprint, needs, outputs };
+                let before = self.components.remove(&name).map(|has| (has.first, has.outputs));
+                let (first, outputs) = still_first(step, before);
+                let begun = Deployed {
+                    component,
+                    build,
+                    config_version,
+                    fingerprint: None,
+                    first,
+                    needs,
+                    outputs,
+                };
                 self.deprovisioned = false;
                 self.components.insert(name, begun);
             }
@@ -199,9 +212,15 @@ impl Install {
                 outputs,
                 ..
             } => {
-                let fingerprint = Some(fingerprint);
-                let deployed =
-                    Deployed { component, build, config_version, fingerprint, needs, outputs };
+                let deployed = Deployed {
+                    component,
+                    build,
+                    config_version,
+                    fingerprint: Some(fingerprint),
+                    first: None,
+                    needs,
+                    outputs,
+                };
                 self.deprovisioned = false;
                 self.components.insert(name, deployed);
             }
@@ -213,5 +232,16 @@ impl Install {
             }
             InstallEvent::Deprovisioned { .. } => self.deprovisioned = true,
         }
+    }
+}
+
+/// What is kept of before when an apply begins: whether it is the first, and the outputs.
+fn still_first(
+    step: StepId,
+    before: Option<(Option<StepId>, Outputs)>,
+) -> (Option<StepId>, Outputs) {
+    match before {
+        None => (Some(step), Outputs::new()),
+        Some((first, outputs)) => (first.filter(|first| *first == step), outputs),
     }
 }

@@ -3,6 +3,10 @@ use super::*;
 
 /// An apply of `api` in version 2, which needs another than before.
 pub fn changing() -> (Changing, InstallEvent) {
+    changing_by(S1)
+}
+
+fn changing_by(step: StepId) -> (Changing, InstallEvent) {
     let (name, component, needs) = ("api".to_string(), COMPONENT, names(&["db"]));
     let (build, config_version) = (BuildId(ulid::Ulid(42)), 2);
     let asked = Changing::Component {
@@ -12,7 +16,7 @@ pub fn changing() -> (Changing, InstallEvent) {
         config_version,
         needs: needs.clone(),
     };
-    let (run, step) = (ONE, S1);
+    let run = ONE;
     let fact = InstallEvent::ComponentChanging {
         name,
         component,
@@ -55,6 +59,17 @@ fn what_an_apply_began_to_change_is_there_and_is_not_what_it_was() {
     assert_eq!(half.present().components["api"].fingerprint, None);
     let whole = after(and(deploying(), [changing().1, deployed().1]));
     assert_eq!(whole.components["api"].fingerprint, Some(digest(1)));
+}
+
+#[test]
+fn whose_apply_was_the_first_is_known_until_there_is_another_or_one_succeeds() {
+    let first = |history: Vec<InstallEvent>| after(history).components["api"].first == Some(S1);
+    let another = changing_by(S2).1;
+    assert!(first(vec![changing().1]));
+    assert!(first(vec![changing().1, changing().1]));
+    assert!(!first(vec![changing().1, another]));
+    assert!(!first(vec![deployed().1, changing().1]));
+    assert!(!first(vec![changing().1, deployed().1]));
 }
 
 #[test]
