@@ -152,7 +152,8 @@ async fn an_ordered_rekey_is_said_at_once_and_in_the_next_session_until_it_is_do
 async fn a_revoked_runner_gets_no_new_key() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
-    tell(&world, &agent, RunnerCommand::Revoke { by: Actor::System, reason: "stolen".into() }).await;
+    tell(&world, &agent, RunnerCommand::Revoke { by: Actor::System, reason: "stolen".into() })
+        .await;
     let new = key();
     let body = ask(&claims(&world, &agent, &new), &agent.key, &new);
     rekey(&world, &body).await.refused(403, "runner_revoked");
