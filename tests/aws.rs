@@ -16,7 +16,7 @@ fn planned(server: &Server) -> Value {
     let mut run = Value::Null;
     until("the plan of the bucket", LATER, || {
         run = server.ask(&["runs", "show", "notes"]);
-        let over = ["succeeded", "failed", "cancelled", "denied"];
+        let over = ["succeeded", "failed", "cancelled", "denied", "expired"];
         let ended = over.contains(&run["state"].as_str().unwrap());
         assert!(!ended, "{}", tests::told(server, &run));
         let waits = |name: &str| {

@@ -127,3 +127,79 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
         assert!(seen.insert(effect.clone()), "{effect:?} twice");
     }
 }
+
+/// Version 2 with one component more: its apply makes one thing, and fails at the next.
+fn with_a_component_that_fails(server: &Server) -> std::path::PathBuf {
+    let app = edge_api_v2(server.dir());
+    let module = app.join("modules/extra");
+    std::fs::create_dir(&module).unwrap();
+    std::fs::copy(app.join("modules/cache/effect.sh"), module.join("effect.sh")).unwrap();
+    let main = r#"
+resource "terraform_data" "half" {
+  provisioner "local-exec" {
+    command = "sh ${path.module}/effect.sh half 0"
+  }
+  provisioner "local-exec" {
+    when    = destroy
+    command = "sh ${path.module}/effect.sh half/destroy 0"
+  }
+}
+
+resource "terraform_data" "never" {
+  depends_on = [terraform_data.half]
+  provisioner "local-exec" {
+    command = "exit 1"
+  }
+}
+"#;
+    std::fs::write(module.join("main.tf"), main).unwrap();
+    let config = "name = \"extra\"\ntype = \"terraform_module\"\n\n\
+                  [public_repo]\nrepo = \".\"\ndirectory = \"modules/extra\"\n";
+    std::fs::write(app.join("components/extra.toml"), config).unwrap();
+    app
+}
+
+#[test]
+fn what_an_apply_left_half_done_is_taken_down_by_a_rollback_and_by_a_deprovision() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let server = Server::up();
+    let app = edge_api(server.dir());
+    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    let created =
+        server.ask(&["installs", "create", "edge-api", "acme", "--input", "company=Acme"]);
+    let runner =
+        Runner::start(&server, "customer", created["enrolment"]["token"].as_str().unwrap());
+    until("the provision run", SOON, || {
+        !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+    });
+    assert_eq!(finish(&server, "acme")["state"], "succeeded");
+    let v2 = with_a_component_that_fails(&server);
+    server.ask(&["apps", "sync", v2.to_str().unwrap(), "--wait"]);
+    let extra = || {
+        let install = server.ask(&["installs", "show", "acme"]);
+        let parts = install["components"].as_array().unwrap().clone();
+        parts.into_iter().find(|part| part["name"] == "extra")
+    };
+    let count = |effect: &str| runner.ledger().iter().filter(|(what, _)| what == effect).count();
+
+    server.ask(&["installs", "upgrade", "acme", "--to", "2", "--reason", "version 2"]);
+    assert_eq!(finish(&server, "acme")["state"], "failed");
+    assert_eq!((count("half"), extra().unwrap()["state"].as_str()), (1, Some("incomplete")));
+    server.ask(&["installs", "rollback", "acme", "--to", "1", "--reason", "it failed"]);
+    let run = finish(&server, "acme");
+    assert_eq!(
+        (run["state"].as_str(), run["kind"].as_str()),
+        (Some("succeeded"), Some("rollback"))
+    );
+    assert!(planned_names(&run).contains(&"extra".to_string()), "{run:#}");
+    assert_eq!((count("half/destroy"), extra()), (1, None));
+
+    server.ask(&["installs", "upgrade", "acme", "--to", "2", "--reason", "again"]);
+    assert_eq!(finish(&server, "acme")["state"], "failed");
+    server.ask(&["installs", "deprovision", "acme", "--reason", "the end"]);
+    assert_eq!(finish(&server, "acme")["state"], "succeeded");
+    assert_eq!((count("half"), count("half/destroy")), (2, 2));
+    assert_eq!(server.ask(&["installs", "show", "acme"])["state"], "deprovisioned");
+}

@@ -272,11 +272,11 @@ mod tests {
         let clock = crate::state::system_clock();
         let one = Engine::new(database.log().await.unwrap(), clock.clone());
         let two = Engine::new(database.log().await.unwrap(), clock);
-        let take = |by: &str| NameCommand::Take { by: by.into() };
+        let take = |by: &str| NameCommand::Take { owner: by.into() };
         assert_eq!(tell(&one, take("a")).await, Ok(1));
         assert!(tell(&one, take("b")).await.is_err());
         // The first one does not know that the name was given back elsewhere.
-        assert_eq!(tell(&two, NameCommand::Release { by: "a".into() }).await, Ok(1));
+        assert_eq!(tell(&two, NameCommand::Release { owner: "a".into() }).await, Ok(1));
         assert_eq!(tell(&one, take("b")).await, Ok(1));
     }
 
@@ -295,10 +295,10 @@ mod tests {
                 if nth == 0 {
                     return Err(Problem::new(Code::Refused, "as far as memory knows"));
                 }
-                let is_free = unit.load::<Name>("install/acme").await?.by.is_none();
+                let is_free = unit.load::<Name>("install/acme").await?.owner.is_none();
                 let change = |by: &str| match is_free {
-                    true => NameCommand::Take { by: by.into() },
-                    false => NameCommand::Release { by: by.into() },
+                    true => NameCommand::Take { owner: by.into() },
+                    false => NameCommand::Release { owner: by.into() },
                 };
                 // Twice somebody else is faster.
                 if nth < TRIES {

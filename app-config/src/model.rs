@@ -124,6 +124,49 @@ pub struct Module {
     pub digest: Option<Digest>,
 }
 
+/// Keys of a module that mean the same for every kind, and are nothing of a plugin's own.
+const COMMON_KEYS: [&str; 26] = [
+    "auto_approve_on_policies_passing",
+    "connected_repo",
+    "default_enabled",
+    "dependencies",
+    "deploy_timeout",
+    "description",
+    "display_name",
+    "drift_schedule",
+    "env_vars",
+    "helm_repo",
+    "kubernetes_context",
+    "label",
+    "labels",
+    "max_auto_retries",
+    "name",
+    "operation_roles",
+    "public_repo",
+    "role",
+    "runtime",
+    "skip_noops",
+    "timeout",
+    "toggleable",
+    "type",
+    "var_file",
+    "var_name",
+    "vars",
+];
+
+impl Module {
+    /// What a plugin's component says beside what every kind has, as it was written; none for a kind that this
+    /// release deploys itself.
+    pub fn own_settings(&self) -> Option<Value> {
+        if self.kind == TERRAFORM_MODULE {
+            return None;
+        }
+        let mut own = self.settings.as_object().cloned().unwrap_or_default();
+        own.retain(|key, _| !COMMON_KEYS.contains(&key.as_str()));
+        Some(Value::Object(own))
+    }
+}
+
 /// One deployable part.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Component {

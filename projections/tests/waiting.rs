@@ -174,7 +174,7 @@ fn an_approved_step_waits_for_the_server_itself() {
 fn made() -> BuildEvent {
     let repository = "shop/web".into();
     let artifact = domain::artifact::Artifact { repository, digest: digest(3), size_bytes: 1 };
-    BuildEvent::Succeeded { artifact }
+    BuildEvent::Succeeded { job: JOB, artifact }
 }
 
 fn why_among(
@@ -207,7 +207,7 @@ fn a_step_waits_for_the_steps_it_needs() {
 fn a_step_waits_for_its_build() {
     let (run, install) = (run(vec![]), install(vec![]));
     let detail = "exit 1".to_string();
-    let failed = BuildEvent::Failed { reason: BuildFailure::JobFailed, detail };
+    let failed = BuildEvent::Failed { job: Some(JOB), reason: BuildFailure::JobFailed, detail };
     for (then, word) in [
         (vec![], "has no job yet"),
         (vec![BuildEvent::JobQueued { job: JOB }], "is made by job_"),
@@ -223,7 +223,7 @@ fn a_step_waits_for_its_build() {
 fn a_step_waits_for_whoever_holds_what_it_changes() {
     let step = StepId(Ulid(99));
     let sandbox = InstallEvent::SandboxReserved { run: OTHER, step };
-    let web = InstallEvent::ComponentReserved { component: "web".into(), run: OTHER, step };
+    let web = InstallEvent::ComponentReserved { name: "web".into(), run: OTHER, step };
     let ready = run(vec![started(SANDBOX), done(SANDBOX)]);
     for (step, run, held) in [
         (SANDBOX, run(vec![]), &sandbox),
@@ -234,7 +234,7 @@ fn a_step_waits_for_whoever_holds_what_it_changes() {
         let said = why(step, &run, &install(vec![held.clone()])).unwrap();
         assert_eq!((said.on, said.run, said.install), ("reservation", Some(OTHER), Some(INSTALL)));
     }
-    let db = InstallEvent::ComponentReserved { component: "db".into(), run: OTHER, step };
+    let db = InstallEvent::ComponentReserved { name: "db".into(), run: OTHER, step };
     assert_eq!(why(WEB, &ready, &install(vec![db])), None);
 }
 
@@ -270,11 +270,17 @@ fn a_step_at_work_waits_for_what_its_job_waits_for() {
 #[test]
 fn a_job_waits_for_its_runner_for_a_slot_or_for_a_verdict() {
     let queued = job(vec![]);
-    let disabled = RunnerEvent::Disabled { by: Side::Customer, reason: "audit".into() };
+    let disabled = RunnerEvent::Disabled {
+        side: Side::Customer,
+        by: Actor::Runner(RUNNER),
+        reason: "audit".into(),
+    };
     let silent = RunnerEvent::Disconnected { silent_since: NOW };
-    let revoked = RunnerEvent::Revoked { reason: "stolen".into() };
+    let revoked = RunnerEvent::Revoked { by: Actor::System, reason: "stolen".into() };
     assert_eq!(on(of_job(&queued, None, 0)), Some("runner"));
-    for fact in [disabled, silent, revoked, RunnerEvent::Drained { reason: None }] {
+    for fact in
+        [disabled, silent, revoked, RunnerEvent::Drained { by: Actor::System, reason: None }]
+    {
         let runner = runner(vec![fact]);
         assert_eq!(on(of_job(&queued, Some(&runner), 3)), Some("runner"), "{}", runner.word());
     }
@@ -293,20 +299,23 @@ fn a_job_waits_for_its_runner_for_a_slot_or_for_a_verdict() {
 #[test]
 fn an_install_says_in_one_word_where_it_is() {
     let stack = InstallEvent::StackReported { runner: RUNNER, outputs: BTreeMap::new() };
-    let components = BTreeSet::new();
-    let admitted = InstallEvent::RunAdmitted { run: RUN, kind: RunKind::Provision, components };
+    let names = BTreeSet::new();
+    let admitted = InstallEvent::RunAdmitted { run: RUN, kind: RunKind::Provision, names };
     let closed = |outcome| InstallEvent::RunClosed { run: RUN, outcome };
+    let (component, step) = (ComponentId(Ulid(10)), StepId(Ulid(11)));
     let deployed = InstallEvent::ComponentDeployed {
         name: "web".into(),
-        component: ComponentId(Ulid(10)),
+        component,
         run: RUN,
+        step,
         build: BUILD,
         config_version: 1,
         fingerprint: digest(6),
         needs: BTreeSet::new(),
         outputs: BTreeMap::new(),
     };
-    let destroyed = InstallEvent::ComponentDestroyed { name: "web".into(), run: RUN };
+    let destroyed =
+        InstallEvent::ComponentDestroyed { name: "web".into(), component, run: RUN, step };
     use domain::run::Outcome::{Failed, Succeeded};
     let mut facts = vec![];
     let mut said = vec![install(facts.clone()).word()];

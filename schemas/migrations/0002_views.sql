@@ -60,9 +60,9 @@ create table view_config_versions (
     key     text    collate "C" not null primary key, -- app/version
     data    json    not null,
     app     text    collate "C" not null,
-    version bigint  not null
+    config_version bigint not null
 );
-create index view_config_versions_app on view_config_versions (app, version);
+create index view_config_versions_app on view_config_versions (app, config_version);
 
 create table view_components (
     key     text    collate "C" not null primary key,

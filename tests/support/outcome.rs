@@ -13,7 +13,7 @@ pub fn ended(server: &Server, install: &str) -> Value {
     until_some("the run to end", LATER, || {
         let output = server.stead().args(["runs", "show", install]).output().unwrap();
         let run: Value = serde_json::from_slice(&output.stdout).ok()?;
-        let over = ["succeeded", "failed", "cancelled", "denied"];
+        let over = ["succeeded", "failed", "cancelled", "denied", "expired"];
         over.contains(&run["state"].as_str()?).then_some(run)
     })
 }

@@ -19,7 +19,7 @@ pub fn finish(server: &Server, install: &str) -> Value {
             // Another plan may have come in between; the next turn sees it.
             let _said = server.stead().args(approve).output().unwrap();
         }
-        let over = ["succeeded", "failed", "cancelled", "denied"];
+        let over = ["succeeded", "failed", "cancelled", "denied", "expired"];
         if run["state"].as_str().is_some_and(|state| over.contains(&state)) {
             return run;
         }

@@ -65,7 +65,7 @@ pub async fn owner(
     }
     let (principal, path, access) = drafted(data, now)?;
     let taken =
-        decided::<Name, BootstrapError>([NameCommand::Take { by: principal.to_string() }], now)?;
+        decided::<Name, BootstrapError>([NameCommand::Take { owner: principal.to_string() }], now)?;
     let writes = vec![
         Write { stream: StreamId::new(Name::NAME, OWNER_NAME), expected: 0, events: taken },
         Write {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use app_config::tree::SANDBOX;
 use domain::{
     app::App as AppState,
+    digest::Digest,
     ids::{AppId, InstallId},
     install::{Install, Outputs},
 };
@@ -62,7 +63,7 @@ pub fn nuon(
 fn sandbox(install: &Install, config: &Config) -> Value {
     let kind = config.app.sandbox.as_ref().map_or("", |sandbox| sandbox.module.kind.as_str());
     let (status, outputs, build) = match &install.sandbox {
-        Some(has) => ("active", has.outputs.clone(), has.build.to_string()),
+        Some(has) => (status(&has.fingerprint), has.outputs.clone(), has.build.to_string()),
         None => ("pending", Outputs::new(), String::new()),
     };
     json!({ "name": SANDBOX, "type": kind, "version": build, "status": status, "outputs": outputs })
@@ -74,11 +75,16 @@ fn component(install: &Install, component: &app_config::model::Component) -> Val
             "id": has.component.to_string(),
             "component_id": has.component.to_string(),
             "build_id": has.build.to_string(),
-            "status": "active",
+            "status": status(&has.fingerprint),
             "outputs": has.outputs,
         }),
         None => json!({ "status": "pending", "outputs": {} }),
     }
+}
+
+/// What an apply did not bring to its end is not what the config says.
+fn status(fingerprint: &Option<Digest>) -> &'static str {
+    if fingerprint.is_some() { "active" } else { "pending" }
 }
 
 fn action(install: &Install, name: &str) -> Value {

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use app_config::{
     Text,
-    model::{Module, RolePurpose, TriggerKind},
+    model::{RolePurpose, TriggerKind},
     tree::SANDBOX,
 };
 use domain::{
@@ -14,7 +14,7 @@ use domain::{
     artifact::Artifact,
     ids::{InstallId, JobId, RunId},
     install::Install,
-    job::{Origin, Work},
+    job::{FailureReason, Job, JobEvent, Origin, Work},
     run::{Operation, PlanFacts, Request, Run, Step, Target},
 };
 use schemas::{
@@ -26,10 +26,11 @@ use serde_json::{Value, json};
 use super::{
     build::CONTRACT,
     config::{Config, published},
-    manifest::{self, DEADLINE_MS},
-    state,
+    manifest, state,
 };
 use crate::{execute::Unit, problem::Problem, state::App};
+
+mod module;
 
 /// Why a manifest could not be put together, in words for the vendor.
 pub type Composed = Result<Work, String>;
@@ -90,7 +91,8 @@ impl Scene {
         let config = app.configs.get(&app.pool, bundle).await?;
         let inputs = crate::usecases::installs::passed(&config, &install.inputs)?;
         let nuon = state::nuon((app_id, &app_state), (install_id, &install), &config, &inputs);
-        let present = brought_by(&install, step).is_some();
+        let present =
+            brought_by(&install, step).is_some() && !never_began(unit, &install, step).await?;
         Ok(Scene { run, install: install_id, request, config, nuon, present })
     }
 
@@ -148,32 +150,6 @@ impl Scene {
         }
     }
 
-    fn module(&self, name: &str, module: &Module, operation: Operation) -> Result<Parts, String> {
-        let mut env = self.runner_env()?;
-        env.extend(self.texts(&module.env_vars)?);
-        let vars = self.texts(&module.vars)?;
-        let var_files: Vec<String> =
-            module.var_files.iter().map(|text| self.text(text)).collect::<Result<_, _>>()?;
-        let mut inputs = json!({
-            "component": name,
-            "operation": word(operation),
-            "vars": vars,
-            "var_files": var_files,
-            "terraform_version": module.terraform_version.clone().unwrap_or_default(),
-        });
-        // A runner without its state would plan as if nothing of it were there.
-        if self.present {
-            inputs["present"] = json!(true);
-        }
-        let purpose = match operation {
-            Operation::Destroy => RolePurpose::Deprovision,
-            Operation::Apply | Operation::Execute if name == SANDBOX => RolePurpose::Provision,
-            Operation::Apply | Operation::Execute => RolePurpose::Maintenance,
-        };
-        let (plugin, role) = (self.plugin(&module.kind), self.role(purpose)?);
-        Ok(Parts { plugin, inputs, env, role, deadline_ms: DEADLINE_MS })
-    }
-
     fn action(&self, name: &str) -> Result<Parts, String> {
         let action = self.config.app.action(name);
         let action = action.ok_or_else(|| format!("the config has no action {name}"))?;
@@ -196,8 +172,20 @@ impl Scene {
             None => self.role(RolePurpose::Maintenance)?,
         };
         let plugin = self.plugin("action");
-        let env = self.runner_env()?;
+        let mut env = self.runner_env()?;
+        env.extend(self.names());
         Ok(Parts { plugin, inputs, env, role, deadline_ms: action.timeout_ms.max(1000) })
+    }
+
+    /// What a script is about, under the names that scripts of this format know, and under ours.
+    fn names(&self) -> BTreeMap<String, String> {
+        let app = self.nuon["nuon"]["app"]["id"].as_str().unwrap_or_default();
+        let ids = [("INSTALL_ID", self.install.to_string()), ("APP_ID", app.to_owned())];
+        ids.into_iter()
+            .flat_map(|(name, id)| {
+                [(format!("NUON_{name}"), id.clone()), (format!("STEAD_{name}"), id)]
+            })
+            .collect()
     }
 
     fn runner_env(&self) -> Result<BTreeMap<String, String>, String> {
@@ -230,6 +218,14 @@ impl Scene {
     }
 }
 
+/// The config version that a step is composed from.
+pub async fn version(unit: &mut Unit, run: RunId, step: &Step) -> Result<u32, Problem> {
+    let request = unit.load::<Run>(run).await?.request.clone();
+    let request = request.ok_or_else(|| Problem::not_found(run))?;
+    let install = unit.load::<Install>(request.install).await?;
+    Ok(config_version(&request, install, step))
+}
+
 /// What a step is composed from: the run's config version, but what is destroyed is destroyed with the
 /// config that brought it. A later one may not know it any more, nor what its module wants.
 fn config_version(request: &Request, install: &Install, step: &Step) -> u32 {
@@ -239,7 +235,7 @@ fn config_version(request: &Request, install: &Install, step: &Step) -> u32 {
     }
 }
 
-/// The config version that brought what the step is about; none if it is not there.
+/// The config version that brought what the step is about, whole or not; none if nothing of it is there.
 fn brought_by(install: &Install, step: &Step) -> Option<u32> {
     match &step.spec.target {
         Target::Sandbox { .. } => install.sandbox.as_ref().map(|has| has.config_version),
@@ -248,20 +244,38 @@ fn brought_by(install: &Install, step: &Step) -> Option<u32> {
     }
 }
 
+/// Whether the only applies of what the step is about were this step's own, and each ended before it began
+/// because its plan was stale. A runner in the place of a lost one then plans it for the first time.
+async fn never_began(unit: &mut Unit, install: &Install, step: &Step) -> Result<bool, Problem> {
+    let first = match &step.spec.target {
+        Target::Sandbox { .. } => install.sandbox.as_ref().and_then(|has| has.first),
+        Target::Component { name, .. } => install.components.get(name).and_then(|has| has.first),
+        Target::Action { .. } => None,
+    };
+    if first != Some(step.spec.step) {
+        return Ok(false);
+    }
+    for job in &step.jobs {
+        let job = unit.load::<Job>(*job).await?;
+        let is_apply =
+            job.work.as_ref().is_some_and(|work| work.kind == domain::job::JobKind::Apply);
+        let stale = |said: &JobEvent| {
+            matches!(said, JobEvent::Failed { reason: FailureReason::PlanIsStale, .. })
+        };
+        // One that was lost before may have begun.
+        if is_apply && !(job.lost.is_empty() && job.heard.iter().any(stale)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 struct Parts {
     plugin: PluginRef,
     inputs: Value,
     env: BTreeMap<String, String>,
     role: Option<String>,
     deadline_ms: u64,
-}
-
-fn word(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Apply => "apply",
-        Operation::Destroy => "destroy",
-        Operation::Execute => "execute",
-    }
 }
 
 #[cfg(test)]

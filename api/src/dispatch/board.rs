@@ -351,11 +351,11 @@ impl Tracked {
                 self.over_at = now + (*deadline - fact.recorded_at).to_std().unwrap_or_default();
                 self.claim = fact.claim;
             }
-            JobEvent::Requeued { lost, .. } => {
+            JobEvent::Requeued { execution, .. } => {
                 (self.order, self.queued_at) = (fact.position, fact.recorded_at);
                 let patience = self.patience().and_then(|wait| wait.to_std().ok());
                 self.over_at = now + patience.unwrap_or_default();
-                self.leave(Some(*lost), now);
+                self.leave(Some(*execution), now);
             }
             JobEvent::OutcomeUnknown { execution, .. }
             | JobEvent::Succeeded { execution, .. }

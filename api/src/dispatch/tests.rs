@@ -254,13 +254,13 @@ async fn a_drained_runner_is_told_and_gets_nothing_until_it_resumes() {
         let now = dispatch.moment();
         dispatch.desk().on_runner(runner(1), sequence, event, now, dispatch.timing());
     };
-    change(2, RunnerEvent::Drained { reason: None });
+    change(2, RunnerEvent::Drained { by: Actor::System, reason: None });
     let Ok(Polled::News { directives: told, .. }) = waiting.await.unwrap() else { panic!() };
     assert!(matches!(told[0].directive, Directive::Drain { .. }));
     happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
     let heard = Poll { ack: vec![told[0].id.clone()], ..ask(1, 2) };
     assert_eq!(poll(&dispatch, 1, &heard).await, Ok(Polled::Nothing));
-    change(3, RunnerEvent::Resumed { reason: None });
+    change(3, RunnerEvent::Resumed { by: Actor::System, reason: None });
     let told = directives(poll(&dispatch, 1, &ask(1, 2)).await.unwrap());
     assert!(told.contains(&Directive::Resume));
     assert!(matches!(told[1], Directive::Offer { .. }));
@@ -276,7 +276,7 @@ async fn a_revoked_runner_is_refused_at_once() {
     dispatch.desk().on_runner(
         runner(1),
         2,
-        RunnerEvent::Revoked { reason },
+        RunnerEvent::Revoked { by: Actor::System, reason },
         now,
         dispatch.timing(),
     );

@@ -164,7 +164,7 @@ async fn heard(
         let refusal = Refusal {
             job,
             execution: Some(ask.execution),
-            by: words::by_of(*by),
+            source: words::by_of(*by),
             rule: shortened(rule),
             detail: shortened(detail),
         };

@@ -1,5 +1,6 @@
 //! What a sign of life changes in the log: edges only, and most calls have none.
 use domain::{
+    actor::Actor,
     job::{Job, JobCommand},
     runner::{self as aggregate, RunnerCommand, Side},
 };
@@ -38,12 +39,13 @@ async fn edges(
         returned(app, runner).await?;
     }
     if let Some(off) = touched.switched {
-        let (id, by) = (runner.id, Side::Customer);
+        let (id, side) = (runner.id, Side::Customer);
         let reason = why.unwrap_or("switched off on the spot").to_string();
         let told = app.engine.transact(&call, move |unit| {
+            let by = Actor::Runner(id);
             let command = match off {
-                true => RunnerCommand::Disable { by, reason: reason.clone() },
-                false => RunnerCommand::Enable { by, reason: None },
+                true => RunnerCommand::Disable { side, by, reason: reason.clone() },
+                false => RunnerCommand::Enable { side, by, reason: None },
             };
             Box::pin(unit.tell::<aggregate::Runner>(id, command))
         });

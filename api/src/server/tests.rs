@@ -221,7 +221,7 @@ async fn an_approval_that_nobody_gave_in_time_expires_by_the_clock() {
         tokio::time::sleep(Duration::from_millis(25)).await;
     };
     let expired = StepState::Skipped { reason: Skip::Expired };
-    assert_eq!((&over.steps[0].state, over.outcome), (&expired, Some(Outcome::Denied)));
+    assert_eq!((&over.steps[0].state, over.outcome), (&expired, Some(Outcome::Expired)));
     server.stop().await;
 }
 

@@ -12,6 +12,8 @@ use domain::{
 };
 use futures::FutureExt as _;
 
+mod scripts;
+
 use crate::{
     compose::config::{self, Config},
     execute::{Call, Done, Unit},
@@ -56,6 +58,7 @@ pub async fn sync(
         return Err(Problem::new(Code::Invalid, detail));
     }
     let config = Arc::new(config::read(&tar)?);
+    scripts::are_here(&config)?;
     let bundle = event_log::blob::digest(&tar).map_err(Problem::internal)?;
     if dry_run {
         let mut plan = Plan::load(app, name).await?;
@@ -84,8 +87,8 @@ pub async fn find(app: &App, name: &str) -> Result<AppId, Problem> {
         return Ok(id);
     }
     let taken = app.engine.load::<Name>(domain::name::stream("app", name)).await?;
-    let by = taken.by.and_then(|by| by.parse().ok());
-    by.ok_or_else(|| Problem::not_found(format!("the app {name:?}")))
+    let owner = taken.owner.and_then(|owner| owner.parse().ok());
+    owner.ok_or_else(|| Problem::not_found(format!("the app {name:?}")))
 }
 
 struct Plan {
@@ -96,7 +99,7 @@ struct Plan {
 impl Plan {
     async fn load(app: &App, name: &str) -> Result<Plan, Problem> {
         let taken = app.engine.load::<Name>(domain::name::stream("app", name)).await?;
-        let id: Option<AppId> = taken.by.and_then(|by| by.parse().ok());
+        let id: Option<AppId> = taken.owner.and_then(|owner| owner.parse().ok());
         let state = match id {
             Some(id) => app.engine.load::<AppState>(id).await?,
             None => AppState::default(),
@@ -137,12 +140,12 @@ async fn publish(
     bundle: Digest,
 ) -> Result<Synced, Problem> {
     let stream = domain::name::stream("app", name);
-    let taken = unit.load::<Name>(&stream).await?.by.clone();
-    let id: AppId = match taken.and_then(|by| by.parse().ok()) {
+    let taken = unit.load::<Name>(&stream).await?.owner.clone();
+    let id: AppId = match taken.and_then(|owner| owner.parse().ok()) {
         Some(id) => id,
         None => {
             let id = AppId(ulid::Ulid::new());
-            let take = NameCommand::Take { by: id.to_string() };
+            let take = NameCommand::Take { owner: id.to_string() };
             unit.tell::<Name>(&stream, take).await?;
             unit.tell::<AppState>(id, AppCommand::Create { name: name.into() }).await?;
             id
@@ -165,7 +168,7 @@ async fn publish(
     }
     for gone in before.iter().flat_map(|before| &before.components) {
         if !components.iter().any(|kept| kept.name == gone.name) {
-            let retire = ComponentCommand::Retire { version };
+            let retire = ComponentCommand::Retire { config_version: version };
             unit.tell::<Component>(gone.component, retire).await?;
         }
     }
@@ -185,16 +188,21 @@ async fn part(
     app: AppId,
     state: &AppState,
     before: Option<&Published>,
-    version: u32,
+    config_version: u32,
     name: &str,
     source: SourceTar,
 ) -> Result<Part, Problem> {
     let known = state.components.get(name).copied();
     let component = known.unwrap_or_else(|| ComponentId(ulid::Ulid::new()));
-    let SourceTar { kind, digest, source, .. } = source;
-    let definition =
-        Definition { app, name: name.into(), kind: kind.clone(), digest: digest.clone(), version };
-    unit.tell::<Component>(component, ComponentCommand::Publish(definition)).await?;
+    let SourceTar { kind, definition, source, .. } = source;
+    let publish = ComponentCommand::Publish(Definition {
+        app,
+        name: name.into(),
+        kind: kind.clone(),
+        definition: definition.clone(),
+        config_version,
+    });
+    unit.tell::<Component>(component, publish).await?;
     let earlier = before
         .and_then(|before| before.components.iter().find(|part| part.name == name))
         .map(|part| part.build);
@@ -216,7 +224,7 @@ async fn part(
                 app,
                 component,
                 component_name: name.into(),
-                config_version: version,
+                config_version,
                 source,
                 kind: kind.clone(),
             };
@@ -224,13 +232,13 @@ async fn part(
             build
         }
     };
-    let published = PublishedComponent { component, name: name.into(), kind, digest, build };
+    let published = PublishedComponent { component, name: name.into(), kind, definition, build };
     Ok(Part { published, is_new_build: kept.is_none() })
 }
 
 struct SourceTar {
     kind: String,
-    digest: Digest,
+    definition: Digest,
     source: Digest,
     tar: Vec<u8>,
 }
@@ -243,9 +251,9 @@ fn sources(config: &Config) -> Result<BTreeMap<String, SourceTar>, Problem> {
     for (name, module) in sandbox.chain(components) {
         let tar = config.tree.source(name).encode().map_err(Problem::internal)?;
         let source = event_log::blob::digest(&tar).map_err(Problem::internal)?;
-        let digest = module.digest.clone().unwrap_or_else(|| source.clone());
+        let definition = module.digest.clone().unwrap_or_else(|| source.clone());
         let kind = module.kind.clone();
-        sources.insert(name.to_string(), SourceTar { kind, digest, source, tar });
+        sources.insert(name.to_string(), SourceTar { kind, definition, source, tar });
     }
     Ok(sources)
 }

@@ -46,8 +46,9 @@ pub async fn revoke(
     token: TokenId,
     reason: String,
 ) -> Result<Done<()>, Problem> {
+    let by = call.meta.actor.clone();
     let told = app.engine.transact(call, move |unit| {
-        let revoke = EnrolmentCommand::Revoke { reason: reason.clone() };
+        let revoke = EnrolmentCommand::Revoke { by: by.clone(), reason: reason.clone() };
         async move {
             let refused = match unit.ask::<Enrolment>(token, revoke).await? {
                 Ok(_) => return Ok(()),

@@ -80,9 +80,10 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
                 resolved(&config, &new.inputs)?;
                 let install = InstallId(ulid::Ulid::new());
                 let stream = domain::name::stream("install", &new.name);
-                let take = NameCommand::Take { by: install.to_string() };
-                if let Err(NameError::Taken { by }) = unit.ask::<Name>(stream, take).await? {
-                    let said = format!("the name {:?} is taken by {by}; choose another", new.name);
+                let take = NameCommand::Take { owner: install.to_string() };
+                if let Err(NameError::Taken { owner }) = unit.ask::<Name>(stream, take).await? {
+                    let said =
+                        format!("the name {:?} is taken by {owner}; choose another", new.name);
                     return Err(Problem::new(Code::NameTaken, said));
                 }
                 let create = InstallCommand::Create {
@@ -238,8 +239,8 @@ pub async fn find(app: &App, name: &str) -> Result<InstallId, Problem> {
         return Ok(id);
     }
     let taken = app.engine.load::<Name>(domain::name::stream("install", name)).await?;
-    let by = taken.by.or(taken.last).and_then(|by| by.parse().ok());
-    by.ok_or_else(|| Problem::not_found(format!("the install {name:?}")))
+    let owner = taken.owner.or(taken.last).and_then(|owner| owner.parse().ok());
+    owner.ok_or_else(|| Problem::not_found(format!("the install {name:?}")))
 }
 
 /// Leave the name of an install that is deprovisioned to others.
@@ -247,7 +248,7 @@ pub(super) async fn release_name(unit: &mut Unit, install: InstallId) -> Result<
     let state = unit.load::<Install>(install).await?;
     if state.deprovisioned {
         let stream = domain::name::stream("install", &state.name);
-        let release = NameCommand::Release { by: install.to_string() };
+        let release = NameCommand::Release { owner: install.to_string() };
         // Who has it now has taken it after this install left it.
         let _another_has_it = unit.ask::<Name>(stream, release).await?;
     }

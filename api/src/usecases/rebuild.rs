@@ -33,15 +33,15 @@ async fn rebuild(unit: &mut Unit, build: BuildId) -> Result<Rebuilt, Problem> {
     let failed = failed_order(unit, build).await?;
     let app = failed.ok_or_else(|| refused(format!("{build} has not failed")))?.app;
     let state = unit.load::<AppState>(app).await?.clone();
-    let Some(Published { version, bundle, mut components }) = state.latest().cloned() else {
+    let Some(Published { config_version, bundle, mut components }) = state.latest().cloned() else {
         return Err(Problem::not_found(app));
     };
     if !components.iter().any(|part| part.build == build) {
         let detail =
-            format!("{build} is not of the newest config version, {version}; sync the app");
+            format!("{build} is not of the newest config version, {config_version}; sync the app");
         return Err(refused(detail));
     }
-    let (version, mut builds) = (version + 1, Vec::new());
+    let (version, mut builds) = (config_version + 1, Vec::new());
     for part in &mut components {
         let Some(order) = failed_order(unit, part.build).await? else { continue };
         part.build = BuildId(ulid::Ulid::new());

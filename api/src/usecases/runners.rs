@@ -19,15 +19,14 @@ pub async fn order(
     verb: &str,
     reason: Option<String>,
 ) -> Result<Done<()>, Problem> {
+    let (side, by) = (Side::Vendor, call.meta.actor.clone());
     let command = match verb {
-        "disable" => {
-            RunnerCommand::Disable { by: Side::Vendor, reason: reason.unwrap_or_default() }
-        }
-        "enable" => RunnerCommand::Enable { by: Side::Vendor, reason },
-        "drain" => RunnerCommand::Drain { reason },
-        "resume" => RunnerCommand::Resume { reason },
-        "rekey" => RunnerCommand::RequestRekey { reason },
-        "revoke" => RunnerCommand::Revoke { reason: reason.unwrap_or_default() },
+        "disable" => RunnerCommand::Disable { side, by, reason: reason.unwrap_or_default() },
+        "enable" => RunnerCommand::Enable { side, by, reason },
+        "drain" => RunnerCommand::Drain { by, reason },
+        "resume" => RunnerCommand::Resume { by, reason },
+        "rekey" => RunnerCommand::RequestRekey { by, reason },
+        "revoke" => RunnerCommand::Revoke { by, reason: reason.unwrap_or_default() },
         other => return Err(Problem::not_found(format!("the order {other:?}"))),
     };
     let told = app.engine.transact(call, move |unit| {

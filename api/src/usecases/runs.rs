@@ -118,8 +118,8 @@ pub async fn tell(
         Target::Component { name, .. } => Some(name.clone()),
         Target::Sandbox { .. } | Target::Action { .. } => None,
     };
-    let components: BTreeSet<String> = steps.iter().filter_map(named).collect();
-    let admit = InstallCommand::AdmitRun { run, kind: wish.kind, components };
+    let names: BTreeSet<String> = steps.iter().filter_map(named).collect();
+    let admit = InstallCommand::AdmitRun { run, kind: wish.kind, names };
     unit.tell::<Install>(install, admit).await?;
     let request = Request {
         install,

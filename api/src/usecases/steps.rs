@@ -3,7 +3,7 @@ use domain::{
     artifact::Artifact,
     build::{Build, BuildCommand},
     ids::{BuildId, InstallId, JobId, RunId, StepId},
-    install::{Install, InstallCommand, InstallError, Resource},
+    install::{Changing, Install, InstallCommand, InstallError, Resource},
     job::{Job, JobCommand},
     run::{Cancel, Next, Run, RunCommand, Step, StepFailure, StepState, Target},
 };
@@ -97,7 +97,7 @@ async fn advance(app: &App, unit: &mut Unit, run: RunId, next: Next) -> Result<(
             None => Ok(()),
         },
         Next::Apply(step) => match state.step(step) {
-            Some(step) => apply(app, unit, run, step).await,
+            Some(step) => apply(app, unit, request.install, run, step).await,
             None => Ok(()),
         },
         Next::CancelJob(job) => {
@@ -151,7 +151,13 @@ async fn start(
 }
 
 /// Queue the job that applies exactly the plan that was approved.
-async fn apply(app: &App, unit: &mut Unit, run: RunId, step: &Step) -> Result<(), Problem> {
+async fn apply(
+    app: &App,
+    unit: &mut Unit,
+    install: InstallId,
+    run: RunId,
+    step: &Step,
+) -> Result<(), Problem> {
     let StepState::Approved { plan } = &step.state else { return Ok(()) };
     let id = step.spec.step;
     let artifact = match built(unit, &step.spec.target).await? {
@@ -163,6 +169,11 @@ async fn apply(app: &App, unit: &mut Unit, run: RunId, step: &Step) -> Result<()
         Ok(work) => {
             unit.tell::<Job>(job, JobCommand::Queue(work)).await?;
             unit.tell::<Run>(run, RunCommand::StartApply { step: id, job }).await?;
+            let config_version = compose::step::version(unit, run, step).await?;
+            if let Some(changing) = changing(&step.spec.target, config_version) {
+                let begin = InstallCommand::Begin { run, step: id, changing };
+                unit.tell::<Install>(install, begin).await?;
+            }
             Ok(())
         }
         Err(detail) => fail(unit, run, id, StepFailure::NotComposed, detail).await,
@@ -243,6 +254,17 @@ async fn built(unit: &mut Unit, target: &Target) -> Result<Built, Problem> {
         | domain::build::State::Requested
         | domain::build::State::Building { .. } => Built::NotYet(id),
     })
+}
+
+/// What an apply of this step may leave half done.
+fn changing(target: &Target, config_version: u32) -> Option<Changing> {
+    match target.clone() {
+        Target::Sandbox { build } => Some(Changing::Sandbox { build, config_version }),
+        Target::Component { component, name, build, needs } => {
+            Some(Changing::Component { name, component, build, config_version, needs })
+        }
+        Target::Action { .. } => None,
+    }
 }
 
 fn resource(target: &Target) -> Option<Resource> {

@@ -35,8 +35,9 @@ impl Decider for App {
                     return Ok(vec![]);
                 }
                 self.check(&components)?;
-                let version = self.version() + 1;
-                Ok(vec![AppEvent::ConfigPublished(Published { version, bundle, components })])
+                let config_version = self.version() + 1;
+                let published = Published { config_version, bundle, components };
+                Ok(vec![AppEvent::ConfigPublished(published)])
             }
         }
     }
@@ -48,7 +49,7 @@ impl Decider for App {
                 for part in &published.components {
                     self.components.insert(part.name.clone(), part.component);
                 }
-                self.versions.insert(published.version, published);
+                self.versions.insert(published.config_version, published);
             }
         }
     }

@@ -24,7 +24,7 @@ pub struct App {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Published {
     /// 1, 2, 3 …
-    pub version: u32,
+    pub config_version: u32,
     /// The bytes of the app directory, a blob.
     pub bundle: Digest,
     /// Every component of it.
@@ -41,8 +41,8 @@ pub struct PublishedComponent {
     pub name: String,
     /// The plugin that knows it.
     pub kind: String,
-    /// Of its source.
-    pub digest: Digest,
+    /// Of everything that defines it: its source, its settings, files and plugin.
+    pub definition: Digest,
     /// The build whose artifact serves this version; the earlier one where nothing changed.
     pub build: BuildId,
 }
@@ -55,6 +55,6 @@ impl App {
 
     /// Its number; 0 before the first.
     pub fn version(&self) -> u32 {
-        self.latest().map_or(0, |latest| latest.version)
+        self.latest().map_or(0, |latest| latest.config_version)
     }
 }

@@ -22,11 +22,16 @@ pub enum BuildEvent {
     },
     /// It is made.
     Succeeded {
+        /// The job that made it.
+        job: JobId,
         /// What was made.
         artifact: Artifact,
     },
     /// It will not be made.
     Failed {
+        /// The job that was to make it; none where none could be put together.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job: Option<JobId>,
         /// What kind of failure.
         reason: BuildFailure,
         /// In words.

@@ -42,12 +42,15 @@ impl Decider for Build {
                 Unborn | Succeeded { .. } | Failed { .. } => Err(self.refusal()),
             },
             Succeed { artifact } => match &self.state {
-                Building { .. } => Ok(vec![BuildEvent::Succeeded { artifact }]),
+                Building { job } => Ok(vec![BuildEvent::Succeeded { job: *job, artifact }]),
                 Succeeded { artifact: known } if *known == artifact => Ok(vec![]),
                 Unborn | Requested | Succeeded { .. } | Failed { .. } => Err(self.refusal()),
             },
             Fail { reason, detail } => match &self.state {
-                Requested | Building { .. } => Ok(vec![BuildEvent::Failed { reason, detail }]),
+                Requested => Ok(vec![BuildEvent::Failed { job: None, reason, detail }]),
+                Building { job } => {
+                    Ok(vec![BuildEvent::Failed { job: Some(*job), reason, detail }])
+                }
                 Failed { .. } => Ok(vec![]),
                 Unborn | Succeeded { .. } => Err(self.refusal()),
             },
@@ -66,8 +69,10 @@ impl Decider for Build {
                 self.state = State::Requested;
             }
             BuildEvent::JobQueued { job } => self.state = State::Building { job },
-            BuildEvent::Succeeded { artifact } => self.state = State::Succeeded { artifact },
-            BuildEvent::Failed { reason, detail } => self.state = State::Failed { reason, detail },
+            BuildEvent::Succeeded { artifact, .. } => self.state = State::Succeeded { artifact },
+            BuildEvent::Failed { reason, detail, .. } => {
+                self.state = State::Failed { reason, detail };
+            }
             BuildEvent::Awaited { run } => self.awaited_by.push(run),
         }
     }

@@ -9,6 +9,6 @@ pub enum ComponentCommand {
     /// A config version no longer has it.
     Retire {
         /// Which config version.
-        version: u32,
+        config_version: u32,
     },
 }

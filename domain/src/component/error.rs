@@ -14,19 +14,19 @@ pub enum ComponentError {
         name: String,
     },
     /// The past does not change.
-    #[error("component is already published in config version {version}")]
+    #[error("component is already published in config version {config_version}")]
     NotLater {
         /// The last config version that changed it.
-        version: u32,
+        config_version: u32,
     },
 }
 
 impl Definition {
-    pub(super) fn comes_before(&self, version: u32) -> Result<(), ComponentError> {
-        if self.version < version {
+    pub(super) fn comes_before(&self, config_version: u32) -> Result<(), ComponentError> {
+        if self.config_version < config_version {
             Ok(())
         } else {
-            Err(ComponentError::NotLater { version: self.version })
+            Err(ComponentError::NotLater { config_version: self.config_version })
         }
     }
 }

@@ -13,26 +13,26 @@ pub enum ComponentEvent {
     Defined(Definition),
     /// It is another from this version on.
     Changed {
-        /// Of its source.
-        digest: Digest,
+        /// Of everything that defines it: its source, its settings, files and plugin.
+        definition: Digest,
         /// The plugin that knows it.
         kind: String,
         /// Which config version.
-        version: u32,
+        config_version: u32,
     },
     /// It is gone from this version on.
     Retired {
         /// Which config version.
-        version: u32,
+        config_version: u32,
     },
     /// It is there again from this version on.
     Restored {
-        /// Of its source.
-        digest: Digest,
+        /// Of everything that defines it: its source, its settings, files and plugin.
+        definition: Digest,
         /// The plugin that knows it.
         kind: String,
         /// Which config version.
-        version: u32,
+        config_version: u32,
     },
 }
 

@@ -35,23 +35,23 @@ impl Decider for Component {
                 if (asked.app, &asked.name) != (known.app, &known.name) {
                     return Err(ComponentError::AnotherComponent { name: known.name.clone() });
                 }
-                let same = (&asked.digest, &asked.kind) == (&known.digest, &known.kind);
+                let same = (&asked.definition, &asked.kind) == (&known.definition, &known.kind);
                 if same && !self.retired {
                     return Ok(vec![]);
                 }
-                known.comes_before(asked.version)?;
-                let Definition { kind, digest, version, .. } = asked;
+                known.comes_before(asked.config_version)?;
+                let Definition { kind, definition, config_version, .. } = asked;
                 Ok(vec![if self.retired {
-                    ComponentEvent::Restored { digest, kind, version }
+                    ComponentEvent::Restored { definition, kind, config_version }
                 } else {
-                    ComponentEvent::Changed { digest, kind, version }
+                    ComponentEvent::Changed { definition, kind, config_version }
                 }])
             }
             (ComponentCommand::Retire { .. }, None) => Err(ComponentError::NotFound),
             (ComponentCommand::Retire { .. }, Some(_)) if self.retired => Ok(vec![]),
-            (ComponentCommand::Retire { version }, Some(known)) => {
-                known.comes_before(version)?;
-                Ok(vec![ComponentEvent::Retired { version }])
+            (ComponentCommand::Retire { config_version }, Some(known)) => {
+                known.comes_before(config_version)?;
+                Ok(vec![ComponentEvent::Retired { config_version }])
             }
         }
     }
@@ -59,17 +59,17 @@ impl Decider for Component {
     fn evolve(&mut self, event: ComponentEvent) {
         match event {
             ComponentEvent::Defined(definition) => self.definition = Some(definition),
-            ComponentEvent::Changed { digest, kind, version }
-            | ComponentEvent::Restored { digest, kind, version } => {
+            ComponentEvent::Changed { definition, kind, config_version }
+            | ComponentEvent::Restored { definition, kind, config_version } => {
                 self.retired = false;
                 if let Some(known) = &mut self.definition {
-                    *known = Definition { digest, kind, version, ..known.clone() };
+                    *known = Definition { definition, kind, config_version, ..known.clone() };
                 }
             }
-            ComponentEvent::Retired { version } => {
+            ComponentEvent::Retired { config_version } => {
                 self.retired = true;
                 if let Some(known) = &mut self.definition {
-                    known.version = version;
+                    known.config_version = config_version;
                 }
             }
         }

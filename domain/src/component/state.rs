@@ -22,8 +22,8 @@ pub struct Definition {
     pub name: String,
     /// The plugin that knows it.
     pub kind: String,
-    /// Of its source.
-    pub digest: Digest,
+    /// Of everything that defines it: its source, its settings, files and plugin.
+    pub definition: Digest,
     /// Since which config version it is so.
-    pub version: u32,
+    pub config_version: u32,
 }

@@ -1,5 +1,6 @@
 //! What can be asked of an enrolment.
 use super::{Issue, Use};
+use crate::actor::Actor;
 
 /// A request that may be refused.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,6 +11,8 @@ pub enum EnrolmentCommand {
     Use(Use),
     /// Let nobody in with it.
     Revoke {
+        /// Who decides.
+        by: Actor,
         /// Why.
         reason: String,
     },

@@ -2,7 +2,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Issue, Use};
-use crate::decider::Event;
+use crate::{actor::Actor, decider::Event};
 
 /// A fact about an enrolment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,6 +15,8 @@ pub enum EnrolmentEvent {
     Used(Use),
     /// Nobody comes in with it.
     Revoked {
+        /// Who decided.
+        by: Actor,
         /// Why.
         reason: String,
     },

@@ -43,7 +43,7 @@ impl Decider for Enrolment {
             },
             Revoke { .. } if self.revoked => Ok(vec![]),
             Revoke { .. } if self.used.is_some() => Err(EnrolmentError::AlreadyUsed),
-            Revoke { reason } => Ok(vec![EnrolmentEvent::Revoked { reason }]),
+            Revoke { by, reason } => Ok(vec![EnrolmentEvent::Revoked { by, reason }]),
         }
     }
 

@@ -69,8 +69,8 @@ pub enum InstallCommand {
         run: RunId,
         /// What it does.
         kind: RunKind,
-        /// Components that it changes; none means all.
-        components: BTreeSet<String>,
+        /// Names of the components that it changes; none means all.
+        names: BTreeSet<String>,
     },
     /// Nothing of the run will happen any more.
     CloseRun {
@@ -97,6 +97,15 @@ pub enum InstallCommand {
         /// Which step.
         step: StepId,
     },
+    /// Take in that a step begins to change what it holds: from here on it may be half done.
+    Begin {
+        /// Whose step.
+        run: RunId,
+        /// Which step.
+        step: StepId,
+        /// What it changes.
+        changing: Changing,
+    },
     /// Take in what a step brought about.
     Record {
         /// Whose step.
@@ -115,6 +124,31 @@ pub enum Resource {
     Sandbox,
     /// One component, by name.
     Component(String),
+}
+
+/// What a step is about to change, as it will be if the change succeeds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Changing {
+    /// The base infrastructure.
+    Sandbox {
+        /// What is brought, or was.
+        build: BuildId,
+        /// The config version it is changed by.
+        config_version: u32,
+    },
+    /// One component.
+    Component {
+        /// By name.
+        name: String,
+        /// Which.
+        component: ComponentId,
+        /// What is brought, or was.
+        build: BuildId,
+        /// The config version it is changed by.
+        config_version: u32,
+        /// Components that it needs.
+        needs: BTreeSet<String>,
+    },
 }
 
 /// What a step brought about.
@@ -154,6 +188,8 @@ pub enum StepResult {
     ComponentDestroyed {
         /// By name.
         name: String,
+        /// Which.
+        component: ComponentId,
     },
     /// A script ended well.
     ActionCompleted {

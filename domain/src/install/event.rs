@@ -80,9 +80,9 @@ pub enum InstallEvent {
         run: RunId,
         /// What it does.
         kind: RunKind,
-        /// Components that it changes; none means all.
+        /// Names of the components that it changes; none means all.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-        components: BTreeSet<String>,
+        names: BTreeSet<String>,
     },
     /// Nothing of the run will happen any more. In the commit of `run.finished`.
     RunClosed {
@@ -94,7 +94,7 @@ pub enum InstallEvent {
     /// One step may change a component, and no other step.
     ComponentReserved {
         /// By name.
-        component: String,
+        name: String,
         /// Whose step.
         run: RunId,
         /// Which step.
@@ -103,7 +103,7 @@ pub enum InstallEvent {
     /// The component is free.
     ComponentReleased {
         /// By name.
-        component: String,
+        name: String,
         /// Whose step held it.
         run: RunId,
         /// Which step held it.
@@ -123,10 +123,24 @@ pub enum InstallEvent {
         /// Which step held it.
         step: StepId,
     },
+    /// An apply of the base infrastructure begins. Until the next fact about it nobody can say what of it
+    /// is there. In the commit of `run.apply_started`.
+    SandboxChanging {
+        /// Whose step.
+        run: RunId,
+        /// Which step.
+        step: StepId,
+        /// What is brought, or was.
+        build: BuildId,
+        /// The config version it is changed by.
+        config_version: u32,
+    },
     /// The base infrastructure is there.
     SandboxProvisioned {
         /// Whose step.
         run: RunId,
+        /// Which step.
+        step: StepId,
         /// What was brought.
         build: BuildId,
         /// The config version it was brought by.
@@ -140,6 +154,27 @@ pub enum InstallEvent {
     SandboxDestroyed {
         /// Whose step.
         run: RunId,
+        /// Which step.
+        step: StepId,
+    },
+    /// An apply of a component begins. Until the next fact about it nobody can say what of it is there.
+    /// In the commit of `run.apply_started`.
+    ComponentChanging {
+        /// By name.
+        name: String,
+        /// Which.
+        component: ComponentId,
+        /// Whose step.
+        run: RunId,
+        /// Which step.
+        step: StepId,
+        /// What is brought, or was.
+        build: BuildId,
+        /// The config version it is changed by.
+        config_version: u32,
+        /// Components that it needs.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        needs: BTreeSet<String>,
     },
     /// A component is there.
     ComponentDeployed {
@@ -149,6 +184,8 @@ pub enum InstallEvent {
         component: ComponentId,
         /// Whose step.
         run: RunId,
+        /// Which step.
+        step: StepId,
         /// What was brought.
         build: BuildId,
         /// The config version it was brought by.
@@ -165,8 +202,12 @@ pub enum InstallEvent {
     ComponentDestroyed {
         /// By name.
         name: String,
+        /// Which.
+        component: ComponentId,
         /// Whose step.
         run: RunId,
+        /// Which step.
+        step: StepId,
     },
     /// A script ended well.
     ActionCompleted {
@@ -174,6 +215,8 @@ pub enum InstallEvent {
         name: String,
         /// Whose step.
         run: RunId,
+        /// Which step.
+        step: StepId,
         /// What templates may read of it.
         outputs: Outputs,
     },
@@ -199,8 +242,10 @@ impl Event for InstallEvent {
             InstallEvent::ComponentReleased { .. } => "install.component_released",
             InstallEvent::SandboxReserved { .. } => "install.sandbox_reserved",
             InstallEvent::SandboxReleased { .. } => "install.sandbox_released",
+            InstallEvent::SandboxChanging { .. } => "install.sandbox_changing",
             InstallEvent::SandboxProvisioned { .. } => "install.sandbox_provisioned",
             InstallEvent::SandboxDestroyed { .. } => "install.sandbox_destroyed",
+            InstallEvent::ComponentChanging { .. } => "install.component_changing",
             InstallEvent::ComponentDeployed { .. } => "install.component_deployed",
             InstallEvent::ComponentDestroyed { .. } => "install.component_destroyed",
             InstallEvent::ActionCompleted { .. } => "install.action_completed",

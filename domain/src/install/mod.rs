@@ -15,7 +15,7 @@ mod reserve;
 mod state;
 #[cfg(test)]
 mod tests;
-pub use command::{InstallCommand, Resource, StepResult};
+pub use command::{Changing, InstallCommand, Resource, StepResult};
 pub use error::InstallError;
 pub use event::{InstallEvent, Outputs};
 pub use state::{Admitted, Deployed, Holder, Install, Sandbox, Stack};
@@ -65,7 +65,7 @@ impl Decider for Install {
                 }
                 Some(_) | None => Ok(vec![InstallEvent::StackReported { runner, outputs }]),
             },
-            InstallCommand::AdmitRun { run, kind, components } => self.admit(run, kind, components),
+            InstallCommand::AdmitRun { run, kind, names } => self.admit(run, kind, names),
             InstallCommand::CloseRun { run, outcome } => match self.runs.get(&run) {
                 None => Ok(vec![]),
                 Some(admitted) => {
@@ -86,6 +86,7 @@ impl Decider for Install {
             },
             InstallCommand::Reserve { resource, run, step } => self.reserve(resource, run, step),
             InstallCommand::Release { run, step } => Ok(self.release(run, step)),
+            InstallCommand::Begin { run, step, changing } => self.begin(run, step, changing),
             InstallCommand::Record { run, step, result } => self.record(run, step, result),
         }
     }
@@ -98,7 +99,7 @@ impl Decider for Install {
 impl Install {
     /// A teardown or deprovision excludes everything, and so does a first provision; others may
     /// overlap when they change different components. An action changes none.
-    fn admit(&self, run: RunId, kind: RunKind, components: BTreeSet<String>) -> Decision {
+    fn admit(&self, run: RunId, kind: RunKind, names: BTreeSet<String>) -> Decision {
         if self.runs.contains_key(&run) {
             return Ok(vec![]);
         }
@@ -109,9 +110,9 @@ impl Install {
             return Err(InstallError::NoRunner);
         }
         for (other, admitted) in &self.runs {
-            let overlap = admitted.components.is_empty()
-                || components.is_empty()
-                || !admitted.components.is_disjoint(&components);
+            let overlap = admitted.names.is_empty()
+                || names.is_empty()
+                || !admitted.names.is_disjoint(&names);
             let free = match (Reach::of(admitted.kind), Reach::of(kind)) {
                 (Reach::Everything, Reach::Everything | Reach::Components | Reach::Nothing)
                 | (Reach::Components | Reach::Nothing, Reach::Everything) => false,
@@ -123,7 +124,7 @@ impl Install {
                 return Err(InstallError::Excluded { run: *other, kind: admitted.kind });
             }
         }
-        Ok(vec![InstallEvent::RunAdmitted { run, kind, components }])
+        Ok(vec![InstallEvent::RunAdmitted { run, kind, names }])
     }
 
     /// A run that brings things renders what the install follows step by step: if that moved under

@@ -1,5 +1,7 @@
 //! Who may change what: one step at a time, from its plan to its end.
-use super::{Decision, Holder, Install, InstallError, InstallEvent, Resource, StepResult};
+use super::{
+    Changing, Decision, Holder, Install, InstallError, InstallEvent, Resource, StepResult,
+};
 use crate::ids::{RunId, StepId};
 
 impl Install {
@@ -19,12 +21,12 @@ impl Install {
                     None => Ok(vec![InstallEvent::SandboxReserved { run, step }]),
                 }
             }
-            Resource::Component(component) => {
-                let held = self.sandbox_holder.iter().chain(self.holders.get(&component));
+            Resource::Component(name) => {
+                let held = self.sandbox_holder.iter().chain(self.holders.get(&name));
                 match held.clone().find(other) {
                     Some(by) => Err(InstallError::Held { by: *by }),
                     None if held.count() > 0 => Ok(vec![]),
-                    None => Ok(vec![InstallEvent::ComponentReserved { component, run, step }]),
+                    None => Ok(vec![InstallEvent::ComponentReserved { name, run, step }]),
                 }
             }
         }
@@ -36,11 +38,40 @@ impl Install {
         if self.sandbox_holder == Some(by) {
             facts.push(InstallEvent::SandboxReleased { run, step });
         }
-        for (component, _) in self.holders.iter().filter(|(_, holder)| **holder == by) {
-            let component = component.clone();
-            facts.push(InstallEvent::ComponentReleased { component, run, step });
+        for (name, _) in self.holders.iter().filter(|(_, holder)| **holder == by) {
+            let name = name.clone();
+            facts.push(InstallEvent::ComponentReleased { name, run, step });
         }
         facts
+    }
+
+    /// An apply that fails half-way leaves more than nothing: what it may have touched is kept as there
+    /// from its first moment on, so that a rollback mends it and a deprovision takes it down.
+    pub(super) fn begin(&self, run: RunId, step: StepId, changing: Changing) -> Decision {
+        let by = Some(Holder { run, step });
+        let holds = match &changing {
+            Changing::Sandbox { .. } => self.sandbox_holder == by,
+            Changing::Component { name, .. } => self.holders.get(name).copied() == by,
+        };
+        if !holds {
+            return Err(InstallError::NotHolding);
+        }
+        Ok(vec![match changing {
+            Changing::Sandbox { build, config_version } => {
+                InstallEvent::SandboxChanging { run, step, build, config_version }
+            }
+            Changing::Component { name, component, build, config_version, needs } => {
+                InstallEvent::ComponentChanging {
+                    name,
+                    component,
+                    run,
+                    step,
+                    build,
+                    config_version,
+                    needs,
+                }
+            }
+        }])
     }
 
     /// Only who holds a thing may say that it changed; scripts hold nothing.
@@ -51,7 +82,7 @@ impl Install {
                 self.sandbox_holder == by
             }
             StepResult::ComponentDeployed { name, .. }
-            | StepResult::ComponentDestroyed { name } => self.holders.get(name).copied() == by,
+            | StepResult::ComponentDestroyed { name, .. } => self.holders.get(name).copied() == by,
             StepResult::ActionCompleted { .. } => self.runs.contains_key(&run),
         };
         if !holds {
@@ -61,13 +92,14 @@ impl Install {
             StepResult::SandboxProvisioned { build, config_version, fingerprint, outputs } => {
                 InstallEvent::SandboxProvisioned {
                     run,
+                    step,
                     build,
                     config_version,
                     fingerprint,
                     outputs,
                 }
             }
-            StepResult::SandboxDestroyed => InstallEvent::SandboxDestroyed { run },
+            StepResult::SandboxDestroyed => InstallEvent::SandboxDestroyed { run, step },
             StepResult::ComponentDeployed {
                 name,
                 component,
@@ -80,17 +112,18 @@ impl Install {
                 name,
                 component,
                 run,
+                step,
                 build,
                 config_version,
                 fingerprint,
                 needs,
                 outputs,
             },
-            StepResult::ComponentDestroyed { name } => {
-                InstallEvent::ComponentDestroyed { name, run }
+            StepResult::ComponentDestroyed { name, component } => {
+                InstallEvent::ComponentDestroyed { name, component, run, step }
             }
             StepResult::ActionCompleted { name, outputs } => {
-                InstallEvent::ActionCompleted { name, run, outputs }
+                InstallEvent::ActionCompleted { name, run, step, outputs }
             }
         }])
     }

@@ -62,8 +62,10 @@ pub struct Sandbox {
     pub build: BuildId,
     /// The config version it was brought by.
     pub config_version: u32,
-    /// What decided the result.
-    pub fingerprint: Digest,
+    /// What decided the result; none while an apply goes on, and after one that did not succeed.
+    pub fingerprint: Option<Digest>,
+    /// The step whose apply was the first, while no other has begun one and none has succeeded.
+    pub first: Option<StepId>,
     /// What templates may read of it.
     pub outputs: Outputs,
 }
@@ -77,8 +79,10 @@ pub struct Deployed {
     pub build: BuildId,
     /// The config version it was brought by.
     pub config_version: u32,
-    /// What decided the result.
-    pub fingerprint: Digest,
+    /// What decided the result; none while an apply goes on, and after one that did not succeed.
+    pub fingerprint: Option<Digest>,
+    /// The step whose apply was the first, while no other has begun one and none has succeeded.
+    pub first: Option<StepId>,
     /// Components that it needs.
     pub needs: BTreeSet<String>,
     /// What templates may read of it.
@@ -90,8 +94,8 @@ pub struct Deployed {
 pub struct Admitted {
     /// What it does.
     pub kind: RunKind,
-    /// Components that it changes; none means all.
-    pub components: BTreeSet<String>,
+    /// Names of the components that it changes; none means all.
+    pub names: BTreeSet<String>,
 }
 
 /// The step that holds something.
@@ -139,23 +143,30 @@ impl Install {
             InstallEvent::StackReported { runner, outputs } => {
                 self.stack = Some(Stack { runner, outputs });
             }
-            InstallEvent::RunAdmitted { run, kind, components } => {
+            InstallEvent::RunAdmitted { run, kind, names } => {
                 self.was_begun |= super::brings(kind);
-                self.runs.insert(run, Admitted { kind, components });
+                self.runs.insert(run, Admitted { kind, names });
             }
             InstallEvent::RunClosed { run, .. } => {
                 self.runs.remove(&run);
             }
-            InstallEvent::ComponentReserved { component, run, step } => {
-                self.holders.insert(component, Holder { run, step });
+            InstallEvent::ComponentReserved { name, run, step } => {
+                self.holders.insert(name, Holder { run, step });
             }
-            InstallEvent::ComponentReleased { component, .. } => {
-                self.holders.remove(&component);
+            InstallEvent::ComponentReleased { name, .. } => {
+                self.holders.remove(&name);
             }
             InstallEvent::SandboxReserved { run, step } => {
                 self.sandbox_holder = Some(Holder { run, step });
             }
             InstallEvent::SandboxReleased { .. } => self.sandbox_holder = None,
+            InstallEvent::SandboxChanging { step, build, config_version, .. } => {
+                let before = self.sandbox.take().map(|has| (has.first, has.outputs));
+                let (first, outputs) = still_first(step, before);
+                let fingerprint = None;
+                self.deprovisioned = false;
+                self.sandbox = Some(Sandbox { build, config_version, fingerprint, first, outputs });
+            }
             InstallEvent::SandboxProvisioned {
                 build,
                 config_version,
@@ -163,10 +174,34 @@ impl Install {
                 outputs,
                 ..
             } => {
+                let (fingerprint, first) = (Some(fingerprint), None);
                 self.deprovisioned = false;
-                self.sandbox = Some(Sandbox { build, config_version, fingerprint, outputs });
+                self.sandbox = Some(Sandbox { build, config_version, fingerprint, first, outputs });
             }
             InstallEvent::SandboxDestroyed { .. } => self.sandbox = None,
+            InstallEvent::ComponentChanging {
+                name,
+                component,
+                step,
+                build,
+                config_version,
+                needs,
+                ..
+            } => {
+                let before = self.components.remove(&name).map(|has| (has.first, has.outputs));
+                let (first, outputs) = still_first(step, before);
+                let begun = Deployed {
+                    component,
+                    build,
+                    config_version,
+                    fingerprint: None,
+                    first,
+                    needs,
+                    outputs,
+                };
+                self.deprovisioned = false;
+                self.components.insert(name, begun);
+            }
             InstallEvent::ComponentDeployed {
                 name,
                 component,
@@ -177,8 +212,15 @@ impl Install {
                 outputs,
                 ..
             } => {
-                let deployed =
-                    Deployed { component, build, config_version, fingerprint, needs, outputs };
+                let deployed = Deployed {
+                    component,
+                    build,
+                    config_version,
+                    fingerprint: Some(fingerprint),
+                    first: None,
+                    needs,
+                    outputs,
+                };
                 self.deprovisioned = false;
                 self.components.insert(name, deployed);
             }
@@ -190,5 +232,16 @@ impl Install {
             }
             InstallEvent::Deprovisioned { .. } => self.deprovisioned = true,
         }
+    }
+}
+
+/// What is kept of before when an apply begins: whether it is the first, and the outputs.
+fn still_first(
+    step: StepId,
+    before: Option<(Option<StepId>, Outputs)>,
+) -> (Option<StepId>, Outputs) {
+    match before {
+        None => (Some(step), Outputs::new()),
+        Some((first, outputs)) => (first.filter(|first| *first == step), outputs),
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     testing::{Given, given},
 };
 
+mod begun;
 mod examples;
 
 const ANN: Actor = Actor::Principal(PrincipalId(ulid::Ulid(9)));
@@ -71,19 +72,19 @@ fn ready() -> Vec<InstallEvent> {
 }
 
 fn admitted(run: RunId, kind: RunKind, components: &[&str]) -> InstallEvent {
-    InstallEvent::RunAdmitted { run, kind, components: names(components) }
+    InstallEvent::RunAdmitted { run, kind, names: names(components) }
 }
 
 fn admit(run: RunId, kind: RunKind, components: &[&str]) -> InstallCommand {
-    InstallCommand::AdmitRun { run, kind, components: names(components) }
+    InstallCommand::AdmitRun { run, kind, names: names(components) }
 }
 
 fn deploying() -> Vec<InstallEvent> {
     and(ready(), [admitted(ONE, RunKind::Deploy, &["api"])])
 }
 
-fn component_reserved(component: &str, run: RunId, step: StepId) -> InstallEvent {
-    InstallEvent::ComponentReserved { component: component.into(), run, step }
+fn component_reserved(name: &str, run: RunId, step: StepId) -> InstallEvent {
+    InstallEvent::ComponentReserved { name: name.into(), run, step }
 }
 
 fn reserve(component: &str, run: RunId, step: StepId) -> InstallCommand {
@@ -105,6 +106,7 @@ fn deployed() -> (StepResult, InstallEvent) {
         name,
         component: COMPONENT,
         run: ONE,
+        step: S1,
         build: BUILD,
         config_version: 1,
         fingerprint: digest(1),
@@ -325,8 +327,8 @@ fn the_sandbox_excludes_every_component() {
 fn what_is_held_is_let_go_once() {
     let release = InstallCommand::Release { run: ONE, step: S1 };
     let held = and(deploying(), [component_reserved("api", ONE, S1)]);
-    let (component, run, step) = ("api".to_string(), ONE, S1);
-    let released = InstallEvent::ComponentReleased { component, run, step };
+    let (name, run, step) = ("api".to_string(), ONE, S1);
+    let released = InstallEvent::ComponentReleased { name, run, step };
     install(held.clone()).when(release.clone()).then([released.clone()]);
     install(and(held, [released])).when(release).nothing();
     let sandbox = and(deploying(), [InstallEvent::SandboxReserved { run: ONE, step: S1 }]);
@@ -362,6 +364,7 @@ fn the_whole_machine_fits_in_a_table() {
             ("deploying", deploying()),
             ("component held", held.clone()),
             ("sandbox held", sandbox_held),
+            ("changing", and(held.clone(), [begun::changing().1])),
             ("deployed", and(held, [deployed().1])),
             ("deprovisioning", down),
         ],
@@ -391,6 +394,7 @@ fn the_whole_machine_fits_in_a_table() {
             ("reserve api", reserve("api", ONE, S1)),
             ("reserve api: other step", reserve("api", ONE, S2)),
             ("reserve sandbox", reserve_sandbox),
+            ("begin", InstallCommand::Begin { run: ONE, step: S1, changing: begun::changing().0 }),
             ("record deployed", record),
             ("deprovision", InstallCommand::Deprovision),
             ("release", InstallCommand::Release { run: ONE, step: S1 }),

@@ -92,7 +92,7 @@ pub enum JobEvent {
     /// It waits for a runner again. Without proof when a verdict asked for it.
     Requeued {
         /// The attempt that is over.
-        lost: ExecutionId,
+        execution: ExecutionId,
         /// The attempt to come.
         attempt: u32,
         /// Why it is over.

@@ -70,6 +70,6 @@ impl Job {
 
 impl Execution {
     fn requeued(&self, proof: Option<Proof>) -> JobEvent {
-        JobEvent::Requeued { lost: self.id, attempt: self.attempt + 1, proof }
+        JobEvent::Requeued { execution: self.id, attempt: self.attempt + 1, proof }
     }
 }

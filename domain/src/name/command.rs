@@ -6,11 +6,11 @@ pub enum NameCommand {
     /// Have it, alone.
     Take {
         /// The id of the thing.
-        by: String,
+        owner: String,
     },
     /// Leave it to others.
     Release {
         /// The id of the thing.
-        by: String,
+        owner: String,
     },
 }

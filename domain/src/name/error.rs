@@ -4,9 +4,9 @@
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum NameError {
     /// It belongs to another.
-    #[error("name is taken by {by}")]
+    #[error("name is taken by {owner}")]
     Taken {
         /// Whose it is.
-        by: String,
+        owner: String,
     },
 }

@@ -11,12 +11,12 @@ pub enum NameEvent {
     /// It belongs to somebody.
     Taken {
         /// The id of the thing.
-        by: String,
+        owner: String,
     },
     /// It is free again.
     Released {
         /// The id of the thing that had it.
-        by: String,
+        owner: String,
     },
 }
 

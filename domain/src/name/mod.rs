@@ -17,7 +17,7 @@ pub use event::NameEvent;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Name {
     /// The id of the thing that has it.
-    pub by: Option<String>,
+    pub owner: Option<String>,
     /// The id of the thing that had it last, for who looks for it by its old name.
     pub last: Option<String>,
 }
@@ -44,23 +44,23 @@ impl Decider for Name {
     type Error = NameError;
 
     fn decide(&self, command: NameCommand, _now: Timestamp) -> Result<Vec<NameEvent>, NameError> {
-        match (command, &self.by) {
-            (NameCommand::Take { by }, None) => Ok(vec![NameEvent::Taken { by }]),
-            (NameCommand::Take { by }, Some(owner)) if *owner == by => Ok(vec![]),
+        match (command, &self.owner) {
+            (NameCommand::Take { owner }, None) => Ok(vec![NameEvent::Taken { owner }]),
+            (NameCommand::Take { owner }, Some(known)) if *known == owner => Ok(vec![]),
             (NameCommand::Release { .. }, None) => Ok(vec![]),
-            (NameCommand::Release { by }, Some(owner)) if *owner == by => {
-                Ok(vec![NameEvent::Released { by }])
+            (NameCommand::Release { owner }, Some(known)) if *known == owner => {
+                Ok(vec![NameEvent::Released { owner }])
             }
-            (NameCommand::Take { .. } | NameCommand::Release { .. }, Some(owner)) => {
-                Err(NameError::Taken { by: owner.clone() })
+            (NameCommand::Take { .. } | NameCommand::Release { .. }, Some(known)) => {
+                Err(NameError::Taken { owner: known.clone() })
             }
         }
     }
 
     fn evolve(&mut self, event: NameEvent) {
         match event {
-            NameEvent::Taken { by } => *self = Name { by: Some(by), last: None },
-            NameEvent::Released { by } => *self = Name { by: None, last: Some(by) },
+            NameEvent::Taken { owner } => *self = Name { owner: Some(owner), last: None },
+            NameEvent::Released { owner } => *self = Name { owner: None, last: Some(owner) },
         }
     }
 }

@@ -131,8 +131,10 @@ impl Run {
             Outcome::Failed
         } else if self.cancel.is_some() || any(failed) {
             Outcome::Cancelled
-        } else if any(|state| matches!(state, StepState::Skipped { .. })) {
+        } else if any(|state| matches!(state, StepState::Skipped { reason: Skip::Denied })) {
             Outcome::Denied
+        } else if any(|state| matches!(state, StepState::Skipped { .. })) {
+            Outcome::Expired
         } else {
             Outcome::Succeeded
         }

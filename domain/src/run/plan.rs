@@ -54,8 +54,8 @@ pub struct WantedComponent {
 /// What an install has.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Present {
-    /// The fingerprint of its sandbox.
-    pub sandbox: Option<(BuildId, Digest)>,
+    /// What its sandbox was brought from, and what decided the result; see [`PresentComponent`].
+    pub sandbox: Option<(BuildId, Option<Digest>)>,
     /// By name.
     pub components: BTreeMap<String, PresentComponent>,
 }
@@ -67,8 +67,8 @@ pub struct PresentComponent {
     pub component: ComponentId,
     /// What was brought, from this build.
     pub build: BuildId,
-    /// What decided the result.
-    pub fingerprint: Digest,
+    /// What decided the result; none where an apply did not succeed, so that nobody knows what is there.
+    pub fingerprint: Option<Digest>,
     /// Names of the components that it needed.
     pub needs: BTreeSet<String>,
 }
@@ -116,13 +116,12 @@ pub fn bring(
     {
         return Err(NoSuchComponent(unknown.clone()));
     }
+    let has_sandbox = present.sandbox.as_ref().and_then(|(_, fingerprint)| fingerprint.as_ref());
     let sandbox_moves = wanted.sandbox.as_ref().is_some_and(|sandbox| match scope {
         Scope::Everything => true,
-        Scope::Reached => {
-            present.sandbox.as_ref().is_none_or(|(_, has)| *has != sandbox.fingerprint)
-        }
-        Scope::Named { .. } => present.sandbox.is_none(),
-        Scope::Undone(undone) => undone.sandbox || present.sandbox.is_none(),
+        Scope::Reached => has_sandbox != Some(&sandbox.fingerprint),
+        Scope::Named { .. } => has_sandbox.is_none(),
+        Scope::Undone(undone) => undone.sandbox || has_sandbox.is_none(),
     });
     let reached = reached(wanted, present, scope, sandbox_moves);
     let mut down = down::Down::new(gone(wanted, present, scope), &mut new_id);
@@ -215,7 +214,8 @@ fn reached(
     sandbox_moves: bool,
 ) -> BTreeSet<String> {
     let changed = |name: &str, component: &WantedComponent| {
-        let same = |has: &PresentComponent| has.fingerprint == component.fingerprint;
+        let same =
+            |has: &PresentComponent| has.fingerprint.as_ref() == Some(&component.fingerprint);
         !present.components.get(name).is_some_and(same)
             || (sandbox_moves && component.reads_sandbox)
     };

@@ -179,8 +179,10 @@ pub enum Outcome {
     Failed,
     /// Somebody asked, and what ran has ended.
     Cancelled,
-    /// A plan was denied, or nobody approved in time.
+    /// Somebody said no to a plan.
     Denied,
+    /// Nobody answered in time.
+    Expired,
 }
 
 impl Run {

@@ -1,6 +1,7 @@
 //! What can be asked of a runner.
 use super::{Identity, Refusal, Side};
 use crate::{
+    actor::Actor,
     decider::Timestamp,
     ids::{ExecutionId, JobId},
 };
@@ -17,6 +18,8 @@ pub enum RunnerCommand {
     },
     /// It is to make itself another key.
     RequestRekey {
+        /// Who decided.
+        by: Actor,
         /// Why, if they say.
         reason: Option<String>,
     },
@@ -29,30 +32,40 @@ pub enum RunnerCommand {
     Return,
     /// Let it finish, and give it nothing more.
     Drain {
+        /// Who decided.
+        by: Actor,
         /// Why, if they say.
         reason: Option<String>,
     },
     /// Give it work again.
     Resume {
+        /// Who decided.
+        by: Actor,
         /// Why, if they say.
         reason: Option<String>,
     },
     /// Turn a switch off.
     Disable {
         /// Whose switch.
-        by: Side,
+        side: Side,
+        /// Who turned it.
+        by: Actor,
         /// Why.
         reason: String,
     },
     /// Turn a switch on.
     Enable {
         /// Whose switch.
-        by: Side,
+        side: Side,
+        /// Who turned it.
+        by: Actor,
         /// Why, if they say.
         reason: Option<String>,
     },
     /// Never hear it again.
     Revoke {
+        /// Who decided.
+        by: Actor,
         /// Why.
         reason: String,
     },

@@ -3,6 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Identity, Refusal, Side};
 use crate::{
+    actor::Actor,
     decider::{Event, Timestamp},
     ids::{ExecutionId, JobId},
 };
@@ -21,6 +22,8 @@ pub enum RunnerEvent {
     },
     /// It is to make itself another key, and has not yet.
     RekeyRequested {
+        /// Who decided.
+        by: Actor,
         /// Why, if they say.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
@@ -36,12 +39,16 @@ pub enum RunnerEvent {
     Returned,
     /// It finishes what it has, and gets nothing more.
     Drained {
+        /// Who decided.
+        by: Actor,
         /// Why, if they say.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
     /// It gets work again.
     Resumed {
+        /// Who decided.
+        by: Actor,
         /// Why, if they say.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
@@ -49,20 +56,26 @@ pub enum RunnerEvent {
     /// A switch is off.
     Disabled {
         /// Whose switch.
-        by: Side,
+        side: Side,
+        /// Who turned it.
+        by: Actor,
         /// Why.
         reason: String,
     },
     /// A switch is on.
     Enabled {
         /// Whose switch.
-        by: Side,
+        side: Side,
+        /// Who turned it.
+        by: Actor,
         /// Why, if they say.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
     /// It is never heard again.
     Revoked {
+        /// Who decided.
+        by: Actor,
         /// Why.
         reason: String,
     },

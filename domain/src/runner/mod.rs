@@ -50,7 +50,7 @@ impl Decider for Runner {
         match command {
             Enrol(again) if again == *identity => Ok(vec![]),
             Enrol(_) => Err(RunnerError::AlreadyEnrolled),
-            Revoke { reason } => once(self.revoked, RunnerEvent::Revoked { reason }),
+            Revoke { by, reason } => once(self.revoked, RunnerEvent::Revoked { by, reason }),
             // Whoever lost its trust may still go silent, but says nothing that counts.
             Disconnect { silent_since } => {
                 once(self.silent_since.is_some(), RunnerEvent::Disconnected { silent_since })
@@ -75,17 +75,17 @@ impl Decider for Runner {
             Rekey { identity_key } => {
                 once(self.key() == Some(&identity_key), RunnerEvent::Rekeyed { identity_key })
             }
-            RequestRekey { reason } => {
-                once(self.rekey_requested, RunnerEvent::RekeyRequested { reason })
+            RequestRekey { by, reason } => {
+                once(self.rekey_requested, RunnerEvent::RekeyRequested { by, reason })
             }
             Return => once(self.silent_since.is_none(), RunnerEvent::Returned),
-            Drain { reason } => once(self.draining, RunnerEvent::Drained { reason }),
-            Resume { reason } => once(!self.draining, RunnerEvent::Resumed { reason }),
-            Disable { by, reason } => {
-                once(self.disabled.contains(&by), RunnerEvent::Disabled { by, reason })
+            Drain { by, reason } => once(self.draining, RunnerEvent::Drained { by, reason }),
+            Resume { by, reason } => once(!self.draining, RunnerEvent::Resumed { by, reason }),
+            Disable { side, by, reason } => {
+                once(self.disabled.contains(&side), RunnerEvent::Disabled { side, by, reason })
             }
-            Enable { by, reason } => {
-                once(!self.disabled.contains(&by), RunnerEvent::Enabled { by, reason })
+            Enable { side, by, reason } => {
+                once(!self.disabled.contains(&side), RunnerEvent::Enabled { side, by, reason })
             }
             Refuse(refusal) => {
                 once(self.refusals.contains(&refusal), RunnerEvent::Refused(refusal))
@@ -112,11 +112,11 @@ impl Decider for Runner {
             RunnerEvent::Returned => self.silent_since = None,
             RunnerEvent::Drained { .. } => self.draining = true,
             RunnerEvent::Resumed { .. } => self.draining = false,
-            RunnerEvent::Disabled { by, .. } => {
-                self.disabled.insert(by);
+            RunnerEvent::Disabled { side, .. } => {
+                self.disabled.insert(side);
             }
-            RunnerEvent::Enabled { by, .. } => {
-                self.disabled.remove(&by);
+            RunnerEvent::Enabled { side, .. } => {
+                self.disabled.remove(&side);
             }
             RunnerEvent::Revoked { .. } => self.revoked = true,
             RunnerEvent::Refused(refusal) => self.remember(refusal),

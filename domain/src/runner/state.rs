@@ -96,7 +96,7 @@ pub struct Refusal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<ExecutionId>,
     /// Who or what says no.
-    pub by: RefusedBy,
+    pub source: RefusedBy,
     /// The rule that says no.
     pub rule: String,
     /// In words.

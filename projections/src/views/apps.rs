@@ -58,7 +58,7 @@ impl Projection for Apps {
                 position: event.position,
             }),
             AppEvent::ConfigPublished(published) => row.map(|row| Row {
-                version: published.version,
+                version: published.config_version,
                 updated_at: event.at,
                 position: event.position,
                 ..row

@@ -97,10 +97,10 @@ impl Projection for Builds {
                 let state = State::Building { job: *job };
                 row.map(|row| Row { state, job: Some(*job), position, ..row })
             }
-            BuildEvent::Succeeded { artifact } => {
+            BuildEvent::Succeeded { artifact, .. } => {
                 ended(row, State::Succeeded { artifact: artifact.clone() })
             }
-            BuildEvent::Failed { reason, detail } => {
+            BuildEvent::Failed { reason, detail, .. } => {
                 ended(row, State::Failed { reason: *reason, detail: detail.clone() })
             }
         }

@@ -51,15 +51,16 @@ impl Projection for Components {
         let (definition, retired) = match (fact, row.map(|row| row.definition)) {
             (ComponentEvent::Defined(definition), _) => (definition.clone(), false),
             (
-                ComponentEvent::Changed { digest, kind, version }
-                | ComponentEvent::Restored { digest, kind, version },
+                ComponentEvent::Changed { definition, kind, config_version }
+                | ComponentEvent::Restored { definition, kind, config_version },
                 Some(before),
             ) => {
-                let (digest, kind, version) = (digest.clone(), kind.clone(), *version);
-                (Definition { digest, kind, version, ..before }, false)
+                let (definition, kind) = (definition.clone(), kind.clone());
+                let config_version = *config_version;
+                (Definition { definition, kind, config_version, ..before }, false)
             }
-            (ComponentEvent::Retired { version }, Some(before)) => {
-                (Definition { version: *version, ..before }, true)
+            (ComponentEvent::Retired { config_version }, Some(before)) => {
+                (Definition { config_version: *config_version, ..before }, true)
             }
             (
                 ComponentEvent::Changed { .. }

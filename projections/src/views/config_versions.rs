@@ -40,13 +40,13 @@ impl Projection for ConfigVersions {
     const CLASS: Class = Class::Asynchronous;
     const AGGREGATES: &'static [&'static str] = &[App::NAME];
     const COLUMNS: &'static [(&'static str, Type)] =
-        &[("app", Type::Text), ("version", Type::Bigint)];
+        &[("app", Type::Text), ("config_version", Type::Bigint)];
     type Row = Row;
 
     fn keys(event: &Recorded) -> Vec<String> {
         let Fact::App(app, fact) = &event.fact else { return vec![] };
         match fact {
-            AppEvent::ConfigPublished(published) => vec![key(*app, published.version)],
+            AppEvent::ConfigPublished(published) => vec![key(*app, published.config_version)],
             AppEvent::Created { .. } => vec![],
         }
     }
@@ -66,7 +66,7 @@ impl Projection for ConfigVersions {
     }
 
     fn cells(row: &Row) -> Vec<Cell> {
-        vec![Cell::text(row.app), Cell::number(row.published.version.into())]
+        vec![Cell::text(row.app), Cell::number(row.published.config_version.into())]
     }
 }
 
@@ -97,8 +97,8 @@ pub async fn page(
     before: Option<u32>,
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
-    let rest = "where app = $1 and ($2::bigint is null or version < $2) \
-                order by version desc limit $3";
+    let rest = "where app = $1 and ($2::bigint is null or config_version < $2) \
+                order by config_version desc limit $3";
     let before = Cell::Bigint(before.map(i64::from));
     let binds = vec![Cell::text(app), before, Cell::number(limit.into())];
     select::<ConfigVersions>(executor, rest, binds).await

@@ -111,7 +111,8 @@ impl Projection for Installs {
                 let kind = row.state.runs.get(run).map(|run| run.kind);
                 row.last_run = Some(LastRun { run: *run, kind, outcome: *outcome });
             }
-            InstallEvent::ComponentDeployed { name, .. } => {
+            InstallEvent::ComponentChanging { name, .. }
+            | InstallEvent::ComponentDeployed { name, .. } => {
                 row.torn_down.remove(name);
             }
             InstallEvent::ComponentDestroyed { name, .. } => {
@@ -127,6 +128,7 @@ impl Projection for Installs {
             | InstallEvent::ComponentReleased { .. }
             | InstallEvent::SandboxReserved { .. }
             | InstallEvent::SandboxReleased { .. }
+            | InstallEvent::SandboxChanging { .. }
             | InstallEvent::SandboxProvisioned { .. }
             | InstallEvent::SandboxDestroyed { .. }
             | InstallEvent::ActionCompleted { .. }

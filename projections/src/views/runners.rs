@@ -78,7 +78,7 @@ impl Projection for Runners {
             position: event.position,
         });
         match fact {
-            RunnerEvent::Disabled { reason, .. } | RunnerEvent::Revoked { reason } => {
+            RunnerEvent::Disabled { reason, .. } | RunnerEvent::Revoked { reason, .. } => {
                 row.reason = Some(reason.clone());
             }
             RunnerEvent::Enabled { .. } => row.reason = None,

@@ -94,7 +94,7 @@ impl Verdict {
 
 impl Row {
     /// Its state in one word: `requested`, `running`, `waiting_for_approval`, `cancelling`, `succeeded`,
-    /// `failed`, `cancelled` or `denied`.
+    /// `failed`, `cancelled`, `denied` or `expired`.
     pub fn word(&self) -> &'static str {
         let any = |is: fn(&StepState) -> bool| self.state.steps.iter().any(|s| is(&s.state));
         match self.state.outcome {
@@ -102,6 +102,7 @@ impl Row {
             Some(Outcome::Failed) => "failed",
             Some(Outcome::Cancelled) => "cancelled",
             Some(Outcome::Denied) => "denied",
+            Some(Outcome::Expired) => "expired",
             None if self.state.cancel.is_some() => "cancelling",
             None if any(|state| state.job().is_some()) => "running",
             None if any(|state| matches!(state, StepState::AwaitingApproval { .. })) => {

@@ -146,8 +146,8 @@ impl Row {
                 self.execution = Some(execution);
                 self.set("deadline", *deadline, Timer::Deadline { job, execution });
             }
-            JobEvent::Requeued { lost, attempt, .. } => {
-                self.ends(job, Some(*lost), at);
+            JobEvent::Requeued { execution, attempt, .. } => {
+                self.ends(job, Some(*execution), at);
                 self.waits(job, *attempt, at);
             }
             // Its runner may still bring the log, with the outcome.

@@ -89,7 +89,7 @@ async fn plan<P: Plugin>(plugin: &mut P, work: &Work<'_>, sink: &mut dyn Sink) -
     let state = plugin.state(work, sink).await?;
     lost::check(work, &state)?;
     let planned = plugin.plan(work, sink).await?;
-    lost::remember(work, &state, planned.changes.noop)?;
+    lost::remember(work, &state)?;
     let record = plans::keep(work, planned, state)?;
     let told = match record.noop {
         true => format!("nothing would change: plan {}", record.digest),
@@ -99,7 +99,13 @@ async fn plan<P: Plugin>(plugin: &mut P, work: &Work<'_>, sink: &mut dyn Sink) -
         ),
     };
     sink.line(Stream::Runner, told.as_bytes());
+    let nothing_to_apply = record.noop && work.operation == Operation::Apply;
     sink.plan(record).doing(|| "cannot journal a plan".into())?;
+    if nothing_to_apply {
+        // An apply may have ended before it could say what it gives to others, and no other will come.
+        sink.phase("outputs");
+        report(plugin.outputs(work, sink).await?, sink)?;
+    }
     Ok(())
 }
 

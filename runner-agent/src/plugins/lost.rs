@@ -28,9 +28,10 @@ pub(super) fn check(work: &Work<'_>, state: &StateMark) -> Result<(), PluginErro
     )))
 }
 
-/// A module can have nothing to bring: then it is there without an apply, and without a state.
-pub(super) fn remember(work: &Work<'_>, state: &StateMark, noop: bool) -> Result<(), PluginError> {
-    let nothing = noop && state.lineage.is_none() && work.operation == Operation::Apply;
+/// Before its first apply nothing of it is there; and a module can have nothing to bring. The vendor takes
+/// it as there from the beginning of its first apply on, which may never have reached this host.
+pub(super) fn remember(work: &Work<'_>, state: &StateMark) -> Result<(), PluginError> {
+    let nothing = state.lineage.is_none() && work.operation == Operation::Apply;
     if !nothing || marker(work).exists() {
         return Ok(());
     }

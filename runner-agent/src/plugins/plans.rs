@@ -18,8 +18,9 @@ use std::{
 };
 
 use domain::digest::Digest;
+use schemas::manifest::Manifest;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     contract::{PlanRecord, PluginError},
@@ -48,7 +49,7 @@ pub(crate) struct Summary {
 /// If any of this is different at the apply, the plan is stale.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Reads {
-    /// SHA-256 of the rendered inputs as RFC 8785 JSON.
+    /// SHA-256 of what was rendered, `{env, inputs, role}` of the manifest, as RFC 8785 JSON.
     inputs: Digest,
     artifacts: Vec<Digest>,
     state: StateMark,
@@ -157,7 +158,7 @@ pub(crate) fn find(work: &Work<'_>, approved: &Digest) -> Result<(Approved, Read
     }
     let reads = summary.reads;
     if reads.inputs != inputs_of(work)? {
-        return Err(stale("the inputs have changed"));
+        return Err(stale("the inputs, the environment or the role have changed"));
     }
     if reads.artifacts != artifacts_of(work) {
         return Err(stale("the artifact has changed"));
@@ -223,7 +224,8 @@ fn bytes_of(digest: &Digest) -> proof::Hash {
 }
 
 fn inputs_of(work: &Work<'_>) -> Result<Digest, PluginError> {
-    let bytes = proof::canonical::json(&work.manifest.inputs)
+    let Manifest { inputs, env, role, .. } = work.manifest;
+    let bytes = proof::canonical::json(&json!({ "inputs": inputs, "env": env, "role": role }))
         .map_err(|e| PluginError::Refused(format!("the manifest's inputs: {e}")))?;
     Ok(sha256(&bytes))
 }
@@ -260,12 +262,9 @@ fn forget_old(plans: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use domain::ids::{ExecutionId, JobId};
-    use schemas::manifest::Manifest;
-    use serde_json::json;
-
     use super::*;
     use crate::plugins::{Cancel, JobContext, Registry, plugin::Changes};
+    use domain::ids::{ExecutionId, JobId};
 
     fn context(root: &Path) -> JobContext {
         // The first test of a process wins; they all want the same one.
@@ -284,6 +283,39 @@ mod tests {
             job: JobId(ulid::Ulid::nil()),
             execution: ExecutionId(ulid::Ulid::nil()),
             manifest_digest: sha256(b"manifest"),
+        }
+    }
+
+    #[test]
+    fn a_plan_is_stale_when_anything_that_was_rendered_for_it_has_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = context(dir.path());
+        let manifest = json!({
+            "version": 1, "job": job.job, "kind": "plan", "class": "pure",
+            "plugin": {"name": "odd", "version": "1"}, "inputs": {"component": "web"},
+            "env": {"ENDPOINT": "a"}, "role": "maintenance",
+            "limits": {"output_bytes": 1}, "timeouts": {"deadline_ms": 1, "grace_ms": 1},
+        });
+        let read = |value: &Value| serde_json::from_value::<Manifest>(value.clone()).unwrap();
+        let whole = read(&manifest);
+        let work = Work::new(&whole, &job).unwrap();
+        let file = job.work_dir.join("plan");
+        fs::write(&file, "all of it").unwrap();
+        let (beside, changes) = (BTreeMap::new(), Changes::default());
+        let planned = Planned { file, beside, tool: "odd 1".into(), changes };
+        let digest = keep(&work, planned, StateMark::default()).unwrap().digest;
+        assert!(find(&work, &digest).is_ok());
+        for (key, value) in [
+            ("inputs", json!({"component": "web", "vars": {"size": "2"}})),
+            ("env", json!({"ENDPOINT": "b"})),
+            ("env", json!({})),
+            ("role", json!("provision")),
+        ] {
+            let mut other = manifest.clone();
+            other[key] = value;
+            let other = read(&other);
+            let stale = find(&Work::new(&other, &job).unwrap(), &digest).err().unwrap();
+            assert!(stale.to_string().contains("have changed"), "{key}: {stale}");
         }
     }
 

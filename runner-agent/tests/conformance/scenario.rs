@@ -72,7 +72,11 @@ async fn exactly_what_was_approved(stage: &Stage) {
     assert_eq!(stage.brought(&applied).as_deref(), Some("one"));
     assert!(applied.phases.iter().any(|phase| phase == "apply"), "{:?}", applied.phases);
 
-    let again = stage.plan(inputs.clone()).await;
+    // Nothing more will be applied: what is there is told by the plan, should the apply not have been heard.
+    let (ended, told) = stage.room.job(&stage.ask(JobKind::Plan, inputs.clone(), None)).await;
+    assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", told.lines);
+    assert_eq!(stage.brought(&told).as_deref(), Some("one"));
+    let again = told.plan.unwrap();
     assert!(again.noop, "{:?}", again.summary);
     assert_eq!((again.add, again.change, again.destroy), (0, 0, 0));
 
@@ -90,7 +94,8 @@ async fn exactly_what_was_approved(stage: &Stage) {
     assert!(removal.destroy >= 1 && removal.add == 0, "{removal:?}");
     let removed = stage.apply(stage.removal(), &removal.digest).await;
     assert_eq!(removed.outputs, Some(serde_json::Map::new()));
-    assert!(stage.plan(stage.removal()).await.noop);
+    let (_, told) = stage.room.job(&stage.ask(JobKind::Plan, stage.removal(), None)).await;
+    assert!(told.plan.unwrap().noop && told.outputs.is_none());
 }
 
 async fn nothing_else(stage: &Stage) {
@@ -103,7 +108,7 @@ async fn nothing_else(stage: &Stage) {
     }
 
     let why = stage.stale(stage.inputs("other"), &plan.digest).await;
-    assert_eq!(why, "the inputs have changed");
+    assert_eq!(why, "the inputs, the environment or the role have changed");
     let why = stage.stale(stage.removal(), &plan.digest).await;
     assert_eq!(why, "it was made for another component or operation");
     let mut other = stage.ask(JobKind::Apply, inputs.clone(), Some(plan.digest.clone()));
@@ -288,4 +293,19 @@ async fn what_has_nothing_to_bring_needs_no_state() {
     fs::remove_file(stage.room.at("state").join("web/files.json")).unwrap();
     let (ended, _) = stage.room.job(&stage.ask(JobKind::Plan, inputs, None)).await;
     assert!(matches!(ended, Err(PluginError::Refused(_))), "{ended:?}");
+}
+
+#[tokio::test]
+async fn an_external_plugin_is_given_the_settings_of_its_component() {
+    let mut room = Room::new();
+    let mut subject = files(&mut room);
+    subject.artifact = room.artifact(&[("a.txt", "a"), ("b.draft", "b")]);
+    let stage = Stage { room, subject };
+    let with = |settings: Value| json!({ "component": "web", "operation": "apply", "vars": {}, "settings": settings });
+    assert_eq!(stage.plan(with(json!({}))).await.add, 2);
+    assert_eq!(stage.plan(with(json!({ "leave_out": [".draft"] }))).await.add, 1);
+    let misspelt = with(json!({ "leave_uot": [".draft"] }));
+    let (ended, _) = stage.room.job(&stage.ask(JobKind::Plan, misspelt, None)).await;
+    let Err(PluginError::Refused(why)) = ended else { panic!("{ended:?}") };
+    assert!(why.contains("leave_uot"), "{why}");
 }

@@ -60,7 +60,7 @@ pub struct VersionComponent {
     pub kind: String,
     /// Of its definition and source together.
     #[schema(value_type = String)]
-    pub digest: Digest,
+    pub definition: Digest,
 }
 
 /// How a sync is meant.

@@ -127,7 +127,8 @@ pub struct InstallComponent {
     pub name: String,
     /// Its type.
     pub kind: String,
-    /// `absent`, `deployed` or `torn_down`.
+    /// `absent`, `deployed`, `incomplete` (an apply goes on, or did not succeed: nobody can say what is there)
+    /// or `torn_down`.
     pub state: String,
     /// The config version that it was last deployed from.
     #[serde(default, skip_serializing_if = "Option::is_none")]

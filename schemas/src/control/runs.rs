@@ -71,7 +71,7 @@ pub struct RunSummary {
     pub install_name: String,
     /// What: `provision`, `deploy`, `teardown`, `input_update` …
     pub kind: String,
-    /// `running`, `waiting_for_approval`, `cancelling`, `succeeded`, `failed`, `denied` or `cancelled`.
+    /// `running`, `waiting_for_approval`, `cancelling`, `succeeded`, `failed`, `denied`, `expired` or `cancelled`.
     pub state: String,
     /// By whom: an actor.
     pub requested_by: String,

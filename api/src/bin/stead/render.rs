@@ -142,7 +142,12 @@ pub fn tone(state: &str) -> Tone {
     match state {
         "succeeded" | "active" | "deployed" | "online" => Tone::Good,
         "failed" | "lost" | "denied" | "outcome_unknown" | "revoked" | "disconnected" => Tone::Bad,
-        "waiting_for_approval" | "cancelling" | "disabled" | "expired" | "silent" => Tone::Ask,
+        "waiting_for_approval"
+        | "cancelling"
+        | "disabled"
+        | "expired"
+        | "silent"
+        | "incomplete" => Tone::Ask,
         "running" | "planning" | "approved" | "applying" | "provisioning" | "claimed" => Tone::Busy,
         "skipped" | "cancelled" | "absent" | "torn_down" | "deprovisioned" => Tone::Faint,
         _ => Tone::Plain,

@@ -206,7 +206,7 @@ async fn show(desk: &Desk, named: &str, plans: bool) -> Result<(), Failure> {
 fn outcome(run: &Run) -> Option<Result<(), Failure>> {
     match run.run.state.as_str() {
         "succeeded" => Some(Ok(())),
-        "failed" | "cancelled" | "denied" => {
+        "failed" | "cancelled" | "denied" | "expired" => {
             let bad = run.dag.iter().filter(|s| s.state == "failed");
             let names: Vec<_> = bad
                 .map(|s| format!("{} ({})", s.name, s.reason.as_deref().unwrap_or("no reason")))

@@ -16,14 +16,16 @@ fn what_is_destroyed_is_destroyed_with_the_config_that_brought_it() {
     let sandbox = Sandbox {
         build,
         config_version: 1,
-        fingerprint: fingerprint.clone(),
+        fingerprint: Some(fingerprint.clone()),
+        first: None,
         outputs: Default::default(),
     };
     let deployed = Deployed {
         component,
         build,
         config_version: 2,
-        fingerprint,
+        fingerprint: Some(fingerprint),
+        first: None,
         needs: Default::default(),
         outputs: Default::default(),
     };
@@ -62,4 +64,105 @@ fn what_is_destroyed_is_destroyed_with_the_config_that_brought_it() {
     assert_eq!(version(&has, &api, Operation::Apply), 3);
     assert_eq!(version(&Install::default(), &api, Operation::Destroy), 3);
     assert_eq!(version(&has, &Target::Action { name: "seed".into() }, Operation::Execute), 3);
+}
+
+/// A scene about an install of an app that has these files.
+fn scene(files: &[(&str, &str)]) -> Scene {
+    let mut tree = app_config::Tree::default();
+    for (path, text) in files {
+        let file = app_config::File { bytes: text.as_bytes().to_vec(), executable: false };
+        tree.insert(path, file).unwrap();
+    }
+    let config = crate::compose::config::read(&tree.encode().unwrap()).unwrap();
+    let (run, install) = (RunId(Ulid::new()), InstallId(Ulid::new()));
+    let request = Request {
+        install,
+        kind: RunKind::Deploy,
+        cause: Cause::Asked,
+        by: Actor::System,
+        config_version: 1,
+        reason: None,
+    };
+    let nuon = json!({ "nuon": {
+        "app": { "id": "app_1" },
+        "install": { "id": "ins_1", "name": "acme" },
+    } });
+    Scene { run, install, request, config: Arc::new(config), nuon, present: false }
+}
+
+#[test]
+fn a_plugin_is_given_its_own_settings_rendered_and_terraform_none() {
+    let pins =
+        format!(r#"[{{"name":"vault","version":"1","digest":"sha256:{}"}}]"#, "0".repeat(64));
+    let file = "name = \"api\"\ntype = \"vault\"\ntarget = \"/srv/{{ .nuon.install.name }}\"\n\
+                dependencies = []\n[vars]\nx = \"1\"\n[retention]\ndays = 3\nkeep = [\"a\", \"b\"]\n";
+    let (metadata, source) = ("version = \"v2\"\n", "hello");
+    let of = |component: &str, pins: &str| {
+        let scene = scene(&[
+            ("app/metadata.toml", metadata),
+            ("app/components/api.toml", component),
+            ("source/api/main.tf", source),
+            ("plugins.json", pins),
+        ]);
+        let module = &scene.config.app.components[0].module;
+        scene.module("api", module, Operation::Apply).unwrap().inputs
+    };
+    let inputs = of(file, &pins);
+    let own = json!({ "target": "/srv/acme", "retention": { "days": 3, "keep": ["a", "b"] } });
+    assert_eq!((&inputs["settings"], inputs.get("terraform_version")), (&own, None));
+    let terraform = "name = \"api\"\ntype = \"terraform_module\"\nterraform_version = \"1.11.4\"\n\
+                     [public_repo]\nrepo = \".\"\ndirectory = \".\"\n";
+    let inputs = of(terraform, "[]");
+    assert_eq!((inputs.get("settings"), &inputs["terraform_version"]), (None, &json!("1.11.4")));
+}
+
+#[test]
+fn a_script_knows_its_install_and_app() {
+    let action = "name = \"seed\"\n[[steps]]\nname = \"s\"\ninline_contents = \"true\"\n";
+    let runner =
+        "runner_type = \"local\"\n[env_vars]\nNUON_APP_ID = \"another\"\nREGION = \"eu\"\n";
+    let scene = scene(&[
+        ("app/metadata.toml", "version = \"v2\"\n"),
+        ("app/runner.toml", runner),
+        ("app/actions/seed.toml", action),
+    ]);
+    let env = scene.action("seed").unwrap().env;
+    let install = scene.install.to_string();
+    for (name, value) in [
+        ("NUON_INSTALL_ID", install.as_str()),
+        ("STEAD_INSTALL_ID", &install),
+        ("NUON_APP_ID", "app_1"),
+        ("STEAD_APP_ID", "app_1"),
+        ("REGION", "eu"),
+    ] {
+        assert_eq!(env.get(name).map(String::as_str), Some(value), "{name}");
+    }
+}
+
+#[test]
+fn a_component_has_the_role_that_it_names_for_what_is_done_to_it() {
+    let named = "role = \"{{ .nuon.install.id }}-api\"\n[[operation_roles]]\n\
+                 operation = \"teardown\"\nrole = \"{{ .nuon.install.id }}-api-down\"\n";
+    let role = |own: &str, operation| {
+        let component = format!(
+            "name = \"api\"\ntype = \"terraform_module\"\nterraform_version = \"1.11.4\"\n{own}\
+             [public_repo]\nrepo = \".\"\ndirectory = \".\"\n"
+        );
+        let permissions =
+            |kind: &str| format!("type = \"{kind}\"\nname = \"{kind}\"\ndescription = \"d\"\n");
+        let (maintenance, deprovision) = (permissions("maintenance"), permissions("deprovision"));
+        let scene = scene(&[
+            ("app/metadata.toml", "version = \"v2\"\n"),
+            ("app/components/api.toml", &component),
+            ("app/permissions/maintenance.toml", &maintenance),
+            ("app/permissions/deprovision.toml", &deprovision),
+            ("source/api/main.tf", "#"),
+        ]);
+        let module = &scene.config.app.components[0].module;
+        scene.module("api", module, operation).unwrap().role.unwrap()
+    };
+    assert_eq!(role(named, Operation::Apply), "ins_1-api");
+    assert_eq!(role(named, Operation::Destroy), "ins_1-api-down");
+    assert_eq!(role("", Operation::Apply), "maintenance");
+    assert_eq!(role("", Operation::Destroy), "deprovision");
 }

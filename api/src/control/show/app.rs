@@ -20,10 +20,10 @@ pub fn version(row: &config_versions::Row) -> ConfigVersion {
         id: part.component,
         name: part.name.clone(),
         kind: part.kind.clone(),
-        digest: part.digest.clone(),
+        definition: part.definition.clone(),
     });
     ConfigVersion {
-        version: row.published.version,
+        version: row.published.config_version,
         bundle: row.published.bundle.clone(),
         published_at: row.published_at,
         published_by: row.by.to_string(),

@@ -40,7 +40,11 @@ pub async fn install(
     let sandbox = declared.or(left).map(|kind| InstallComponent {
         name: "sandbox".into(),
         kind: kind.into(),
-        state: if state.sandbox.is_some() { "deployed" } else { "absent" }.into(),
+        state: match &state.sandbox {
+            Some(has) => brought(has.fingerprint.is_some()),
+            None => "absent",
+        }
+        .into(),
         config_version: state.sandbox.as_ref().map(|has| has.config_version),
         build: state.sandbox.as_ref().map(|has| has.build),
         outputs: state.sandbox.as_ref().map(|has| has.outputs.clone()).unwrap_or_default(),
@@ -74,6 +78,11 @@ pub async fn install(
     }))
 }
 
+/// Whether an apply was brought to its end, in one word.
+fn brought(is_whole: bool) -> &'static str {
+    if is_whole { "deployed" } else { "incomplete" }
+}
+
 fn component(
     name: &str,
     kind: &str,
@@ -85,7 +94,7 @@ fn component(
         name: name.into(),
         kind: kind.into(),
         state: match (has, torn_down) {
-            (Some(_), _) => "deployed",
+            (Some(has), _) => brought(has.fingerprint.is_some()),
             (None, true) => "torn_down",
             (None, false) => "absent",
         }

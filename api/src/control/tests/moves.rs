@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use domain::{
     actor::Actor,
     ids::{BuildId, ComponentId, InstallId, RunId, RunnerId, StepId},
-    install::{Install, InstallCommand, Resource, StepResult},
+    install::{Changing, Install, InstallCommand, Resource, StepResult},
     run::{Outcome, RunKind},
 };
 use event_log::Meta;
@@ -26,10 +26,10 @@ async fn is_there(started: &Started, install: InstallId) {
     let done = started.app().engine.transact(&call, move |unit| {
         Box::pin(async move {
             let (run, runner) = (RunId(Ulid::new()), RunnerId(Ulid::new()));
-            let (outputs, replaces, components) = (BTreeMap::new(), None, BTreeSet::new());
+            let (outputs, replaces, names) = (BTreeMap::new(), None, BTreeSet::new());
             let mut commands = vec![
                 InstallCommand::ReportStack { runner, outputs, replaces },
-                InstallCommand::AdmitRun { run, kind: RunKind::Deploy, components },
+                InstallCommand::AdmitRun { run, kind: RunKind::Deploy, names },
             ];
             for name in ["base", "shop"] {
                 let (step, resource) = (StepId(Ulid::new()), Resource::Component(name.into()));
@@ -158,12 +158,15 @@ async fn an_install_that_was_torn_down_is_not_provisioned_because_its_runner_was
     let call = system();
     let done = app.engine.transact(&call, move |unit| {
         Box::pin(async move {
-            let (run, components) = (RunId(Ulid::new()), BTreeSet::new());
-            let admit = InstallCommand::AdmitRun { run, kind: RunKind::Teardown, components };
+            let (run, names) = (RunId(Ulid::new()), BTreeSet::new());
+            let admit = InstallCommand::AdmitRun { run, kind: RunKind::Teardown, names };
             unit.tell::<Install>(install, admit).await?;
             for name in ["base", "shop"] {
                 let (step, resource) = (StepId(Ulid::new()), Resource::Component(name.into()));
-                let result = StepResult::ComponentDestroyed { name: name.into() };
+                let result = StepResult::ComponentDestroyed {
+                    name: name.into(),
+                    component: ComponentId(Ulid::new()),
+                };
                 for command in [
                     InstallCommand::Reserve { resource, run, step },
                     InstallCommand::Record { run, step, result },
@@ -225,4 +228,58 @@ async fn what_a_version_brought_keeps_the_inputs_that_it_is_destroyed_with() {
     assert!(said.contains("base came with version 1"), "{said}");
     let moved = owner.update_install("acme", &to(2, &[("zones", Some("3"))])).await.unwrap();
     assert!(moved.run.is_some());
+}
+
+/// The install has a runner, and an apply of one component was begun and failed.
+async fn half_done(started: &Started, install: InstallId, name: &'static str) {
+    let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
+    let done = started.app().engine.transact(&call, move |unit| {
+        Box::pin(async move {
+            let (run, runner) = (RunId(Ulid::new()), RunnerId(Ulid::new()));
+            let (outputs, step) = (BTreeMap::new(), StepId(Ulid::new()));
+            let changing = Changing::Component {
+                name: name.into(),
+                component: ComponentId(Ulid::new()),
+                build: BuildId(Ulid::new()),
+                config_version: 1,
+                needs: BTreeSet::new(),
+            };
+            for command in [
+                InstallCommand::ReportStack { runner, outputs, replaces: None },
+                InstallCommand::AdmitRun { run, kind: RunKind::Deploy, names: BTreeSet::new() },
+                InstallCommand::Reserve { resource: Resource::Component(name.into()), run, step },
+                InstallCommand::Begin { run, step, changing },
+                InstallCommand::Release { run, step },
+                InstallCommand::CloseRun { run, outcome: Outcome::Failed },
+            ] {
+                unit.tell::<Install>(install, command).await?;
+            }
+            Ok(())
+        })
+    });
+    done.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_an_apply_left_half_done_is_mended_and_deprovisioned() {
+    let (started, owner, made) = with_install().await;
+    half_done(&started, made.id, "shop").await;
+    let names = async |run| {
+        let run = owner.run(run).await.unwrap();
+        run.dag.iter().map(|step| step.name.clone()).collect::<Vec<_>>()
+    };
+    let shown = owner.install("acme").await.unwrap();
+    let shop = shown.components.iter().find(|part| part.name == "shop").unwrap();
+    assert_eq!((shop.state.as_str(), shop.config_version), ("incomplete", Some(1)));
+    let again = owner.update_install("acme", &to(1, &[])).await.unwrap().run.unwrap();
+    assert!(names(again).await.contains(&"shop".to_string()));
+    end(&owner, again).await;
+    let ask = RequestRun {
+        kind: RunAsked::Deprovision,
+        components: vec![],
+        action: None,
+        reason: Some("over".into()),
+    };
+    let over = owner.request_run("acme", &ask).await.unwrap().run.unwrap();
+    assert_eq!(names(over).await, ["shop"]);
 }

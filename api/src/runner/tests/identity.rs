@@ -1,6 +1,7 @@
 //! Enrolment and tokens.
 use axum::http::Method;
 use domain::{
+    actor::Actor,
     enrolment::Purpose,
     ids::RunnerId,
     job::{Class, JobKind},
@@ -80,7 +81,7 @@ async fn a_build_runner_has_no_stack() {
 async fn revoke(world: &World, id: RunnerId) {
     let call = &World::system();
     let revoked = world.app.engine.transact(call, move |unit| {
-        let revoke = RunnerCommand::Revoke { reason: "stolen".into() };
+        let revoke = RunnerCommand::Revoke { by: Actor::System, reason: "stolen".into() };
         Box::pin(unit.tell::<Runner>(id, revoke))
     });
     revoked.await.unwrap();

@@ -1,6 +1,7 @@
 //! A runner makes itself a new identity key.
 use axum::http::Method;
 use domain::{
+    actor::Actor,
     ids::SessionId,
     job::{Class, JobKind},
     runner::{Runner, RunnerCommand},
@@ -126,7 +127,7 @@ async fn an_ordered_rekey_is_said_at_once_and_in_the_next_session_until_it_is_do
     let world = World::new().await;
     let (mut agent, _) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
-    let order = RunnerCommand::RequestRekey { reason: Some("audit".into()) };
+    let order = RunnerCommand::RequestRekey { by: Actor::System, reason: Some("audit".into()) };
     let (polled, ()) = tokio::join!(world.poll(&agent, 20, json!({})), async {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         tell(&world, &agent, order).await;
@@ -151,7 +152,8 @@ async fn an_ordered_rekey_is_said_at_once_and_in_the_next_session_until_it_is_do
 async fn a_revoked_runner_gets_no_new_key() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
-    tell(&world, &agent, RunnerCommand::Revoke { reason: "stolen".into() }).await;
+    tell(&world, &agent, RunnerCommand::Revoke { by: Actor::System, reason: "stolen".into() })
+        .await;
     let new = key();
     let body = ask(&claims(&world, &agent, &new), &agent.key, &new);
     rekey(&world, &body).await.refused(403, "runner_revoked");

@@ -143,8 +143,8 @@ async fn record(
     let fingerprint = spec.fingerprint.clone();
     let result = match (spec.target, spec.operation) {
         (Target::Sandbox { .. }, Operation::Destroy) => StepResult::SandboxDestroyed,
-        (Target::Component { name, .. }, Operation::Destroy) => {
-            StepResult::ComponentDestroyed { name }
+        (Target::Component { name, component, .. }, Operation::Destroy) => {
+            StepResult::ComponentDestroyed { name, component }
         }
         (Target::Sandbox { build }, Operation::Apply | Operation::Execute) => {
             let kept = || has.sandbox.as_ref().map(|sandbox| sandbox.outputs.clone());

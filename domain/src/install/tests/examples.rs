@@ -1,10 +1,10 @@
 //! One kept example of every event, as it is on disk.
-use super::*;
+use super::{begun::changing, *};
 
 /// Says which example comes after this one: a new event has no place until it is named here.
 fn after(fact: &InstallEvent) -> Option<InstallEvent> {
     let (run, step, by) = (ONE, S1, ANN);
-    let component = "api".to_string();
+    let name = "api".to_string();
     Some(match fact {
         InstallEvent::Created { .. } => InstallEvent::InputsChanged {
             set: text(&[("size", "4")]),
@@ -25,24 +25,29 @@ fn after(fact: &InstallEvent) -> Option<InstallEvent> {
         }
         InstallEvent::RunClosed { .. } => component_reserved("api", ONE, S1),
         InstallEvent::ComponentReserved { .. } => {
-            InstallEvent::ComponentReleased { component, run, step }
+            InstallEvent::ComponentReleased { name, run, step }
         }
         InstallEvent::ComponentReleased { .. } => InstallEvent::SandboxReserved { run, step },
         InstallEvent::SandboxReserved { .. } => InstallEvent::SandboxReleased { run, step },
-        InstallEvent::SandboxReleased { .. } => InstallEvent::SandboxProvisioned {
+        InstallEvent::SandboxReleased { .. } => {
+            InstallEvent::SandboxChanging { run, step, build: BUILD, config_version: 1 }
+        }
+        InstallEvent::SandboxChanging { .. } => InstallEvent::SandboxProvisioned {
             run,
+            step,
             build: BUILD,
             config_version: 1,
             fingerprint: digest(1),
             outputs: outputs("x"),
         },
-        InstallEvent::SandboxProvisioned { .. } => InstallEvent::SandboxDestroyed { run },
-        InstallEvent::SandboxDestroyed { .. } => deployed().1,
+        InstallEvent::SandboxProvisioned { .. } => InstallEvent::SandboxDestroyed { run, step },
+        InstallEvent::SandboxDestroyed { .. } => changing().1,
+        InstallEvent::ComponentChanging { .. } => deployed().1,
         InstallEvent::ComponentDeployed { .. } => {
-            InstallEvent::ComponentDestroyed { name: component, run }
+            InstallEvent::ComponentDestroyed { name, component: COMPONENT, run, step }
         }
         InstallEvent::ComponentDestroyed { .. } => {
-            InstallEvent::ActionCompleted { name: "seed".into(), run, outputs: outputs("x") }
+            InstallEvent::ActionCompleted { name: "seed".into(), run, step, outputs: outputs("x") }
         }
         InstallEvent::ActionCompleted { .. } => InstallEvent::Deprovisioned { run: Some(run) },
         InstallEvent::Deprovisioned { .. } => return None,

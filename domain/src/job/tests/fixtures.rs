@@ -189,7 +189,7 @@ pub fn and<const N: usize>(history: Vec<JobEvent>, then: [JobEvent; N]) -> Vec<J
     [history, then.to_vec()].concat()
 }
 pub fn again(proof: Option<Proof>) -> JobEvent {
-    JobEvent::Requeued { lost: A, attempt: 2, proof }
+    JobEvent::Requeued { execution: A, attempt: 2, proof }
 }
 pub fn cancel_requested(force: bool) -> JobEvent {
     JobEvent::CancelRequested { by: ANN, reason: "wrong branch".into(), force }

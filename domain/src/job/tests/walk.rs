@@ -48,7 +48,7 @@ fn a_job_is_never_with_two_executions_and_a_lost_one_stays_lost() {
         for fact in &history {
             match fact {
                 JobEvent::Claimed { execution, .. } => live.push(*execution),
-                JobEvent::Requeued { lost: execution, .. } => {
+                JobEvent::Requeued { execution, .. } => {
                     live.retain(|held| held != execution);
                     lost.push(*execution);
                 }
@@ -92,7 +92,7 @@ fn work_that_is_not_pure_is_never_queued_again_unless_it_never_spawned_or_somebo
         let (mut never_spawned, mut retried) = (0, 0);
         for (history, _) in every_history(class) {
             for at in 1..history.len() {
-                if let JobEvent::Requeued { lost, proof, .. } = history[at] {
+                if let JobEvent::Requeued { execution: lost, proof, .. } = history[at] {
                     let start = JobEvent::Started { execution: lost, seq: 1 };
                     let started = history[..at].contains(&start);
                     let retry =

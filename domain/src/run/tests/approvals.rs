@@ -69,7 +69,7 @@ fn an_approval_that_nobody_gives_expires() {
     run(one.clone()).when(expire(1)).then([
         RunEvent::ApprovalExpired { step: SANDBOX, digest: digest(1) },
         skipped(SANDBOX, Skip::Expired),
-        ended(Outcome::Denied),
+        ended(Outcome::Expired),
     ]);
     run(one).when(expire(2)).nothing();
     run(applying()).when(expire(1)).nothing();

@@ -34,11 +34,11 @@ fn deployed(wanted: &Wanted) -> Present {
     let has = |c: &WantedComponent| PresentComponent {
         component: c.component,
         build: c.build,
-        fingerprint: c.fingerprint.clone(),
+        fingerprint: Some(c.fingerprint.clone()),
         needs: c.needs.clone(),
     };
     Present {
-        sandbox: wanted.sandbox.as_ref().map(|s| (s.build, s.fingerprint.clone())),
+        sandbox: wanted.sandbox.as_ref().map(|s| (s.build, Some(s.fingerprint.clone()))),
         components: wanted.components.iter().map(|(n, c)| (n.clone(), has(c))).collect(),
     }
 }
@@ -187,4 +187,24 @@ fn a_teardown_goes_backwards() {
     let steps = words(&deprovision(&has, ids()));
     assert_eq!(steps, format!("{down}, -sandbox(a b c d e)"));
     assert_eq!(words(&deprovision(&Present::default(), ids())), "");
+}
+
+#[test]
+fn what_an_apply_left_half_done_is_brought_again_and_taken_down() {
+    let mut has = deployed(&wanted());
+    for name in ["a", "e"] {
+        has.components.get_mut(name).unwrap().fingerprint = None;
+    }
+    let again = "+a(), +e(), +b(a), +c(a), +d(b c), !seed(a b c d e)";
+    assert_eq!(bring_words(&wanted(), &has, Scope::Reached), again);
+    // Gone from the config, and never whole: it is destroyed all the same.
+    let mut without = wanted();
+    without.components.remove("e");
+    has.components.get_mut("a").unwrap().fingerprint = Some(digest(1));
+    assert_eq!(bring_words(&without, &has, Scope::Reached), "-e(), !seed(e)");
+    let (build, half) = (BuildId(ulid::Ulid(9)), None);
+    let only = Present { sandbox: Some((build, half)), ..Present::default() };
+    assert_eq!(words(&deprovision(&only, ids())), "-sandbox()");
+    let named = Scope::Named { names: [String::from("e")].into(), dependents: false };
+    assert_eq!(bring_words(&wanted(), &only, named), "+sandbox(), +e(sandbox), !seed(e sandbox)");
 }

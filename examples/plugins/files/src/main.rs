@@ -5,7 +5,8 @@
 //! (`protocol.rs`), a state with lineage and serial (`state.rs`), a plan that says everything that the apply
 //! will do (`plan.rs`), and an apply that does that and nothing else (`apply.rs`).
 //!
-//! The wanted files are those of the component's source, and its `vars` as path and content. They go to
+//! The wanted files are those of the component's source but for what its `leave_out` names, and its `vars` as
+//! path and content. They go to
 //! `$STEAD_FILES_ROOT/<component>`, or into the state directory when the runner's operator names no root.
 
 mod apply;

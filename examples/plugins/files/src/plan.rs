@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
-    protocol::{Given, Mark, On, Operation, Refusal},
+    protocol::{Given, Mark, On, Operation, Refusal, Settings},
     state,
 };
 
@@ -55,6 +55,10 @@ pub fn wanted(given: &Given) -> Result<BTreeMap<String, Vec<u8>>, Refusal> {
     if given.source_dir.is_dir() {
         collect(&given.source_dir, Path::new(""), &mut files)?;
     }
+    let settings: Settings =
+        serde_json::from_value(Value::Object(given.inputs.settings.clone()))
+            .map_err(|why| Refusal::Refused(format!("the component's settings: {why}")))?;
+    files.retain(|path, _| !settings.leave_out.iter().any(|end| path.ends_with(end)));
     for (path, content) in &given.inputs.vars {
         let plain = |part| matches!(part, Component::Normal(_));
         if path.is_empty() || !Path::new(path).components().all(plain) {

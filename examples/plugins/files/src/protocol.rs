@@ -68,6 +68,18 @@ pub enum Operation {
 pub struct Inputs {
     #[serde(default)]
     pub vars: BTreeMap<String, String>,
+    /// The component's own keys, see [`Settings`].
+    #[serde(default)]
+    pub settings: serde_json::Map<String, Value>,
+}
+
+/// The keys that only components of this type have. Another one is a mistake that somebody wants to hear of.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Files of the source that are not brought, by the end of their name.
+    #[serde(default)]
+    pub leave_out: Vec<String>,
 }
 
 /// Which state something was made from.

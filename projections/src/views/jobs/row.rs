@@ -310,9 +310,9 @@ impl Row {
                 });
                 self.state = if started { JobState::Running } else { JobState::Claimed };
             }
-            JobEvent::Requeued { lost, proof, .. } => {
+            JobEvent::Requeued { execution, proof, .. } => {
                 self.state = JobState::Queued;
-                if let Some(attempt) = self.of(*lost) {
+                if let Some(attempt) = self.of(*execution) {
                     (attempt.ended_at, attempt.proof) = (Some(at), proof.or(attempt.proof));
                 }
             }

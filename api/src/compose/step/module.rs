@@ -1,0 +1,104 @@
+//! What a component or the sandbox is given: its inputs, its environment, its role.
+use app_config::{
+    Origin, Text,
+    model::{Module, RolePurpose},
+    tree::SANDBOX,
+};
+use domain::run::{Operation, RunKind};
+use serde_json::{Value, json};
+
+use super::{Parts, Scene};
+use crate::compose::manifest::DEADLINE_MS;
+
+impl Scene {
+    pub(super) fn module(
+        &self,
+        name: &str,
+        module: &Module,
+        operation: Operation,
+    ) -> Result<Parts, String> {
+        let mut env = self.runner_env()?;
+        env.extend(self.texts(&module.env_vars)?);
+        let vars = self.texts(&module.vars)?;
+        let var_files: Vec<String> =
+            module.var_files.iter().map(|text| self.text(text)).collect::<Result<_, _>>()?;
+        let mut inputs = json!({
+            "component": name,
+            "operation": word(operation),
+            "vars": vars,
+            "var_files": var_files,
+        });
+        match module.own_settings() {
+            Some(own) => inputs["settings"] = self.rendered(&own)?,
+            None => {
+                let wanted = module.terraform_version.clone().unwrap_or_default();
+                inputs["terraform_version"] = json!(wanted);
+            }
+        }
+        // A runner without its state would plan as if nothing of it were there.
+        if self.present {
+            inputs["present"] = json!(true);
+        }
+        let plugin = self.plugin(&module.kind);
+        let role = self.module_role(name, module, operation)?;
+        Ok(Parts { plugin, inputs, env, role, deadline_ms: DEADLINE_MS })
+    }
+
+    /// The role that the part names for this operation, or for all; else the app's for such operations.
+    fn module_role(
+        &self,
+        name: &str,
+        module: &Module,
+        operation: Operation,
+    ) -> Result<Option<String>, String> {
+        let is_sandbox = name == SANDBOX;
+        let (purpose, word) = match operation {
+            Operation::Destroy if is_sandbox => (RolePurpose::Deprovision, "deprovision"),
+            Operation::Destroy => (RolePurpose::Deprovision, "teardown"),
+            Operation::Apply | Operation::Execute if is_sandbox => {
+                let again = self.request.kind == RunKind::Reprovision;
+                (RolePurpose::Provision, if again { "reprovision" } else { "provision" })
+            }
+            Operation::Apply | Operation::Execute => (RolePurpose::Maintenance, "deploy"),
+        };
+        let by_operation = module.settings["operation_roles"].as_array().into_iter().flatten();
+        let mut by_operation = by_operation
+            .filter(|role| role["operation"] == word && role.get("principal").is_none())
+            .map(|role| &role["role"]);
+        let named = by_operation.next().or(module.settings.get("role")).and_then(Value::as_str);
+        match named.filter(|named| !named.is_empty()) {
+            Some(named) => {
+                let text = Text { value: named.into(), origin: Origin::default() };
+                Ok(Some(self.text(&text)?))
+            }
+            None => self.role(purpose),
+        }
+    }
+
+    /// Every text in a plugin's own settings, at any depth.
+    fn rendered(&self, settings: &Value) -> Result<Value, String> {
+        Ok(match settings {
+            Value::String(value) => {
+                let text = Text { value: value.clone(), origin: Origin::default() };
+                Value::String(self.text(&text)?)
+            }
+            Value::Array(items) => {
+                items.iter().map(|item| self.rendered(item)).collect::<Result<_, _>>()?
+            }
+            Value::Object(fields) => {
+                let rendered =
+                    |(key, value): (&String, &Value)| Ok((key.clone(), self.rendered(value)?));
+                Value::Object(fields.iter().map(rendered).collect::<Result<_, String>>()?)
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => settings.clone(),
+        })
+    }
+}
+
+fn word(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Apply => "apply",
+        Operation::Destroy => "destroy",
+        Operation::Execute => "execute",
+    }
+}
