@@ -149,6 +149,122 @@ async fn work_whose_shim_had_no_disk_to_begin_is_reported_from_the_journal() {
     assert!(asked[0].contains("spawn_failed"), "{asked:?}");
 }
 
+const SOON: Duration = Duration::from_millis(1);
+const INVALID: &str = r#"422 Unprocessable Entity|{"code":"invalid","detail":"too many phases"}"#;
+const TAKEN: &str = r#"409 Conflict|{"code":"seq_conflict"}"#;
+
+/// What a shim says of an execution that has ended well, but for a line that the server does not take.
+fn ended_well(agent: &Agent) -> Known {
+    claimed(agent);
+    let dir = agent.data.job(execution());
+    dir.create().unwrap();
+    let of = execution();
+    let phase = format!(
+        r#"{{"execution":"{of}","seq":1,"type":"phase","payload":{{"name":"x"}},"log_len":0}}"#
+    );
+    let last = format!(
+        r#"{{"execution":"{of}","seq":2,"type":"finished","payload":{{"outcome":"succeeded","log_len":0,"log_sha256":"ab"}},"log_len":0}}"#
+    );
+    data::replace(&dir.reports(), format!("{phase}\n{last}\n").as_bytes()).unwrap();
+    known(Stage::Spawned(Process { start_time: 1, ..Process::of(std::process::id()).unwrap() }))
+}
+
+#[tokio::test]
+async fn a_report_that_is_never_taken_gives_its_place_to_an_end_that_says_so() {
+    // given a server that refuses a report, once in other words, while a proxy fails in between
+    let lost = "503 Service Unavailable|";
+    let other = r#"409 Conflict|{"code":"refused","detail":"job has not started"}"#;
+    let mut answers = vec![INVALID, lost, other];
+    answers.extend([INVALID; 10]);
+    answers.push(r#"200 OK|{"job_state":"failed"}"#);
+    let (_dir, agent, asked) = agent(answers).await;
+    let known = ended_well(&agent);
+    // when the execution is attended
+    attend::begin_with(&agent, known, SOON);
+    // then after ten equal refusals its place is taken by an end
+    until("the execution to end", || agent.state().running.is_empty()).await;
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.len(), 14);
+    assert!(asked[..13].iter().all(|asked| asked.contains(r#""type":"phase""#)), "{asked:?}");
+    let said = asked[13].split_once("\r\n\r\n").unwrap().1;
+    let said: serde_json::Value = serde_json::from_str(said).unwrap();
+    assert_eq!((&said["seq"], &said["type"]), (&1.into(), &"finished".into()));
+    assert_eq!(said["payload"]["outcome"], "failed");
+    assert_eq!(said["payload"]["reason"], "internal");
+    assert_eq!(said["payload"]["log_sha256"], "ab");
+    assert_eq!(
+        said["payload"]["detail"],
+        "the server takes no report of a phase: too many phases (invalid); the work itself succeeded"
+    );
+    assert_eq!(open_ends(&agent).unwrap(), [], "it is reported");
+}
+
+#[tokio::test]
+async fn while_its_shim_lives_work_is_not_ended_by_a_report_that_is_not_taken() {
+    let (_dir, agent, asked) = agent(vec![INVALID; 60]).await;
+    let known = ended_well(&agent);
+    let dir = agent.data.job(execution());
+    let text = std::fs::read_to_string(dir.reports()).unwrap();
+    let phase = text.lines().next().unwrap().to_owned() + "\n";
+    data::replace(&dir.reports(), phase.as_bytes()).unwrap();
+    let alive = Stage::Spawned(Process::of(std::process::id()).unwrap());
+    attend::begin_with(&agent, Known { stage: alive, ..known }, SOON);
+    until("the report to be refused", || asked.lock().unwrap().len() > 20).await;
+    assert!(asked.lock().unwrap().iter().all(|asked| asked.contains("phase")));
+    assert!(!dir.cancel().exists() && !agent.state().running.is_empty());
+    data::replace(&dir.reports(), text.as_bytes()).unwrap();
+    until("the end to be told", || asked.lock().unwrap().last().unwrap().contains("finished"))
+        .await;
+}
+
+#[tokio::test]
+async fn an_end_that_nobody_takes_is_left_to_the_server() {
+    let (_dir, agent, asked) = agent(vec![INVALID; 20]).await;
+    let known = ended_well(&agent);
+    attend::begin_with(&agent, known, SOON);
+    until("the execution to end", || agent.state().running.is_empty()).await;
+    assert_eq!(asked.lock().unwrap().len(), 20);
+    let last = agent.journal.read().unwrap().pop().unwrap().fact;
+    assert!(matches!(last, Fact::Abandoned { why, .. } if why.contains("too many phases")));
+}
+
+#[tokio::test]
+async fn an_end_from_the_journal_takes_the_first_number_that_the_server_has_free() {
+    // given an execution whose files somebody removed after two reports were told
+    let answers = vec![TAKEN, TAKEN, r#"200 OK|{"job_state":"failed"}"#];
+    let (_dir, agent, asked) = agent(answers).await;
+    claimed(&agent);
+    attend::begin_with(&agent, known(Stage::Exited(exit())), SOON);
+    until("the execution to end", || agent.state().running.is_empty()).await;
+    let asked = asked.lock().unwrap();
+    assert!(asked[2].contains(r#""seq":3,"#) && asked[2].contains("spawn_failed"), "{asked:?}");
+    assert_eq!(open_ends(&agent).unwrap(), [], "it is reported");
+}
+
+#[tokio::test]
+async fn a_summary_that_is_too_large_is_why_the_plan_is_not_taken() {
+    // given a plan whose summary the server does not keep
+    let large = r#"413 Payload Too Large|{"code":"too_large","detail":"a blob has at most 8 MiB"}"#;
+    let first = r#"422 Unprocessable Entity|{"code":"invalid","detail":"PUT it first"}"#;
+    let mut answers = [large, first].repeat(10);
+    answers.push(r#"200 OK|{"job_state":"failed"}"#);
+    let (_dir, agent, asked) = agent(answers).await;
+    let known = ended_well(&agent);
+    let (dir, digest) = (agent.data.job(execution()), format!("sha256:{:064}", 0));
+    std::fs::write(dir.blobs().join(&digest), "{}").unwrap();
+    let plan = serde_json::json!({"execution": execution(), "seq": 1, "type": "plan", "payload": {
+        "digest": digest, "file": digest, "summary": digest, "noop": false, "add": 1, "change": 0,
+        "destroy": 0, "tool": "terraform 1.9", "signature": ""}, "log_len": 0});
+    let text = std::fs::read_to_string(dir.reports()).unwrap();
+    let last = text.lines().nth(1).unwrap();
+    data::replace(&dir.reports(), format!("{plan}\n{last}\n").as_bytes()).unwrap();
+    // when it is attended, then its end says what was too large
+    attend::begin_with(&agent, known, SOON);
+    until("the execution to end", || agent.state().running.is_empty()).await;
+    let asked = asked.lock().unwrap();
+    assert!(asked.last().unwrap().contains("a blob has at most 8 MiB"), "{asked:?}");
+}
+
 fn verified() -> Verified {
     let manifest = serde_json::json!({
         "version": 1, "job": job(), "kind": "apply", "class": "mutating",
@@ -273,8 +389,68 @@ async fn a_claim_that_fails_here_is_settled_with_another_session() {
     std::fs::remove_file(&journal).unwrap();
     std::fs::create_dir(&journal).unwrap();
     claim::offered(&agent, job(), JobKind::Plan);
-    until("the claim to fail", || agent.state().session.is_none()).await;
+    until("the claim to fail", || agent.state().anew.is_asked()).await;
     assert!(agent.state().running.is_empty());
+    // and until its journal takes a line again it is given nothing
+    agent.state().anew.opened();
+    agent.mend_journal();
+    assert_eq!(agent.free_slots(), 0);
+    std::fs::remove_dir(&journal).unwrap();
+    agent.mend_journal();
+    assert_eq!(agent.free_slots(), 1);
+}
+
+#[tokio::test]
+async fn a_session_that_is_asked_for_anew_is_opened_after_a_pause_in_which_this_one_goes_on() {
+    // given an agent whose sessions are all in need of another one
+    let answer = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap());
+    let poll = r#"200 OK|{"server_time":"2026-11-21T00:00:00Z"}"#;
+    let mut answers: Vec<&'static str> = vec![answer.leak()];
+    answers.extend([poll; 40]);
+    let (_dir, agent, asked) = agent(answers).await;
+    let polls = tokio::spawn({
+        let agent = Arc::clone(&agent);
+        async move { poll::run(&agent).await }
+    });
+    let asked_for =
+        |what: &str| asked.lock().unwrap().iter().filter(|asked| asked.starts_with(what)).count();
+    until("the session to be open", || agent.state().session.is_some()).await;
+    assert_eq!(agent.free_slots(), 1);
+    // when another one is asked for again and again
+    agent.ask_anew();
+    let begun = Instant::now();
+    until("a poll", || asked_for("POST /runner/v1/poll") > 0).await;
+    assert!(asked_for("POST /runner/v1/poll") > 0 && agent.free_slots() == 0);
+    // then it is not opened at once
+    until("the session to be over", || agent.state().session.is_none()).await;
+    assert!(begun.elapsed() >= Duration::from_secs(1));
+    polls.abort();
+}
+
+#[tokio::test]
+async fn a_session_that_the_server_has_lost_is_opened_anew() {
+    // given an agent whose session the server does not know any more
+    let answer: &str = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap()).leak();
+    let lost = r#"409 Conflict|{"code":"session_unknown"}"#;
+    let (_dir, agent, asked) = agent(vec![answer, lost, lost, lost, answer]).await;
+    // when it polls
+    let polls = tokio::spawn({
+        let agent = Arc::clone(&agent);
+        async move { poll::run(&agent).await }
+    });
+    // then it opens another one and does not end
+    let openings = || {
+        let asked = asked.lock().unwrap();
+        asked.iter().filter(|asked| asked.starts_with("POST /runner/v1/sessions")).count()
+    };
+    until("another session", || openings() >= 2).await;
+    assert!(!polls.is_finished() && agent.state().ended.is_none());
+    polls.abort();
+}
+
+#[test]
+fn without_room_on_the_disk_nothing_is_begun() {
+    assert!(has_room(ROOM + 1) && !has_room(ROOM) && !has_room(0));
 }
 
 #[tokio::test]
