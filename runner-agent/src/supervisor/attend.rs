@@ -291,3 +291,6 @@ fn is_unknown_there(refused: &Refused) -> bool {
     let state = refused.problem.more.get("job_state").and_then(|state| state.as_str());
     refused.status == 412 && state == Some("outcome_unknown")
 }
+
+#[cfg(test)]
+mod tests;
