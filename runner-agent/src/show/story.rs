@@ -53,6 +53,7 @@ fn job_of(fact: &Fact, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
         | Fact::SessionOpened { .. }
         | Fact::Checkpoint { .. }
         | Fact::EpochAccepted { .. }
+        | Fact::Rekeyed { .. }
         | Fact::Disabled { .. }
         | Fact::Enabled {}
         | Fact::Unknown => None,
@@ -102,6 +103,7 @@ fn what(fact: &Fact) -> String {
             Err(_) => "a head of the server's log is believed".into(),
         },
         Fact::EpochAccepted { epoch } => format!("you accepted the restored log of epoch {epoch}"),
+        Fact::Rekeyed { .. } => "signs with another key from now on".into(),
         Fact::Disabled { reason } => format!("you switched the runner off: {reason}"),
         Fact::Enabled {} => "you switched the runner on".into(),
         Fact::Unknown => "something that a later version wrote: see --output json".into(),

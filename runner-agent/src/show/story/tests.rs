@@ -84,6 +84,7 @@ fn journal() -> Vec<Line> {
         of("abandoned", json!({"why": "the server heard that it is unknown"})),
         of("claimed", json!({"attempt": 2})),
         json!({"entry": "epoch_accepted", "epoch": 2}),
+        json!({"entry": "rekeyed", "identity_key": "00".repeat(32)}),
         json!({"entry": "disabled", "reason": "change freeze"}),
         json!({"entry": "enabled"}),
         json!({"entry": "danced", "with": "you"}),
@@ -124,6 +125,6 @@ fn one_job_is_told_from_its_claim_to_its_end() {
 #[test]
 fn a_line_of_a_later_version_is_there_as_it_is_on_disk() {
     let told = of(journal(), None, Some(1));
-    let line = r#"{"at":"2026-11-21T01:02:33.000000Z","entry":"danced","with":"you"}"#;
+    let line = r#"{"at":"2026-11-21T01:02:34.000000Z","entry":"danced","with":"you"}"#;
     assert_eq!(told[0].line.text, line);
 }
