@@ -66,6 +66,7 @@ codes! {
     ApprovalStale = 409 "approval_stale", "The plan is no longer the one that was shown";
     EnrolmentUsed = 409 "enrolment_used", "The enrolment token was used with another key";
     SessionSuperseded = 409 "session_superseded", "A newer session of this runner exists";
+    SessionUnknown = 409 "session_unknown", "The session is not known; open another one";
     SessionUnsure = 409 "session_unsure", "The runner does not speak of work that it has";
     ClaimedByOther = 409 "claimed_by_other", "Another runner took the job";
     SeqGap = 409 "seq_gap", "A report is missing before this one";

@@ -99,6 +99,15 @@ pub(crate) enum Mode {
     Build,
 }
 
+/// How something is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Become known to the server and end
@@ -136,9 +145,12 @@ enum Command {
     },
     /// What happened here, oldest first
     Journal {
-        /// As it is on disk, for programs
-        #[arg(long)]
-        json: bool,
+        /// A table for people, or the lines as they are on disk for programs
+        #[arg(long, value_enum, default_value_t = Output::Table)]
+        output: Output,
+        /// Only what concerns this job
+        #[arg(long, value_name = "ID")]
+        job: Option<JobId>,
         /// Only the last so many lines
         #[arg(long, value_name = "N")]
         last: Option<usize>,
@@ -202,7 +214,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             answer(&open()?, execution, &Answer { yes: false, reason })
         }
         Some(Command::Status) => show::status(&open()?),
-        Some(Command::Journal { json, last }) => show::journal(&open()?, json, last),
+        Some(Command::Journal { output, job, last }) => show::journal(&open()?, output, job, last),
         Some(Command::Witness { command: None | Some(WitnessCommand::Show) }) => {
             show::checkpoint(&open()?)
         }

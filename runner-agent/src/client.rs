@@ -50,9 +50,14 @@ impl Refused {
         &self.problem.code
     }
 
-    /// Whether the session is over.
+    /// Whether another session has taken the place of ours.
     pub fn is_superseded(&self) -> bool {
         self.status == 409 && self.code() == "session_superseded"
+    }
+
+    /// Whether the session is over, and another one may be opened or is open already.
+    fn is_of_a_former_session(&self) -> bool {
+        self.is_superseded() || (self.status == 409 && self.code() == "session_unknown")
     }
 }
 
@@ -217,7 +222,9 @@ impl Client {
                     // The token was a former session's. What belongs to an execution outlives sessions:
                     // either ours is being opened anew, or another agent has our identity, and then
                     // the next poll says so and this process ends.
-                    answer::Read::Refused(refused) if refused.is_superseded() && ask.outlives() => {
+                    answer::Read::Refused(refused)
+                        if refused.is_of_a_former_session() && ask.outlives() =>
+                    {
                         answer::Unclear { why: refused.to_string(), after: None }
                     }
                     answer::Read::Refused(refused) => return Err(refused),

@@ -166,9 +166,12 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let fresh = path.with_file_name(format!(".{name}.{}", ulid::Ulid::new()));
     let mut file = options().write(true).create_new(true).open(&fresh)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&fresh, path)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    if let Err(error) = written.and_then(|()| fs::rename(&fresh, path)) {
+        // On a full disk what is half there takes the room of what is tried next.
+        let _best_effort = fs::remove_file(&fresh);
+        return Err(error);
+    }
     sync_parent(path)
 }
 
@@ -228,6 +231,14 @@ mod tests {
         let left = fs::read_dir(data.path("jobs")).unwrap().map(|dir| dir.unwrap().file_name());
         let left: BTreeSet<_> = left.map(|name| name.into_string().unwrap()).collect();
         assert_eq!(left, ["a", "c", "d"].map(String::from).into());
+    }
+
+    #[test]
+    fn what_cannot_be_replaced_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("x")).unwrap();
+        assert!(replace(&dir.path().join("x"), b"y").is_err());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

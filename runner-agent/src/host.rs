@@ -56,49 +56,71 @@ pub struct Process {
 impl Process {
     /// A process that runs now.
     pub fn of(pid: u32) -> io::Result<Self> {
-        let (_, start_time) = stat(pid)?;
+        let start_time = Stat::of(pid)?.start_time;
         Ok(Process { pid, start_time, boot_id: boot_id() })
     }
 
     /// Whether it still runs: a zombie does not.
     pub fn lives(&self) -> bool {
-        self.boot_id == boot_id()
-            && stat(self.pid)
-                .is_ok_and(|(state, start)| start == self.start_time && !"ZX".contains(state))
+        let is_it = |stat: Stat| stat.runs && stat.start_time == self.start_time;
+        self.boot_id == boot_id() && Stat::of(self.pid).is_ok_and(is_it)
     }
 
-    /// Whether this process lives, or anyone of the group that it led, in that session. While a group has a member,
-    /// no other process gets its number.
-    pub fn group_lives(&self, session: Option<u32>) -> bool {
+    /// Whether this process lives, or anyone of the group that it led, in the session of its shim.
+    pub fn group_lives(&self, shim: Option<&Process>) -> bool {
         if self.lives() {
             return true;
         }
-        let Some(session) = session.filter(|_| self.boot_id == boot_id()) else { return false };
-        let member = |text: String| {
-            let fields = fields(&text);
-            let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u32>().ok());
-            let runs = fields.first().is_some_and(|state| !"ZX".contains(state));
-            runs && number(2) == Some(self.pid) && number(3) == Some(session)
-        };
+        let Some(shim) = shim.filter(|_| self.boot_id == boot_id()) else { return false };
         let all = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
-        all.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok()).any(member)
+        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let all: Vec<_> = pids.filter_map(|pid| Stat::of(pid).ok()).collect();
+        has_members(self, shim, &all)
     }
 }
 
-/// State and start time of a process.
-fn stat(pid: u32) -> io::Result<(char, u64)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let read = |fields: Vec<&str>| {
-        let state = fields.first()?.chars().next()?;
-        Some((state, fields.get(19)?.parse().ok()?))
+/// Whether anyone of these is of the group that `leader` led in the session that `shim` led. A group and a session
+/// keep their number from other processes while they have a member. So where one of the two numbers is another
+/// process's by now, as in a container that was started again on the same host, nobody of them is left.
+fn has_members(leader: &Process, shim: &Process, all: &[Stat]) -> bool {
+    let is_anothers = |of: &Process| {
+        all.iter().any(|stat| stat.pid == of.pid && stat.start_time != of.start_time)
     };
-    let odd = || io::Error::other(format!("/proc/{pid}/stat is not understood"));
-    read(fields(&text)).ok_or_else(odd)
+    let is_member = |stat: &Stat| {
+        let begun_by_it = stat.start_time >= leader.start_time;
+        stat.runs && stat.group == leader.pid && stat.session == shim.pid && begun_by_it
+    };
+    !is_anothers(leader) && !is_anothers(shim) && all.iter().any(is_member)
 }
 
-/// What stands after a process's name, which may hold spaces and brackets.
-fn fields(stat: &str) -> Vec<&str> {
-    stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect()
+/// What `/proc` says of a process.
+struct Stat {
+    pid: u32,
+    /// It is no zombie.
+    runs: bool,
+    group: u32,
+    session: u32,
+    start_time: u64,
+}
+
+impl Stat {
+    fn of(pid: u32) -> io::Result<Self> {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let odd = || io::Error::other(format!("/proc/{pid}/stat is not understood"));
+        Stat::read(pid, &text).ok_or_else(odd)
+    }
+
+    fn read(pid: u32, text: &str) -> Option<Self> {
+        // After the name, which may hold spaces and brackets.
+        let fields: Vec<_> = text.rsplit_once(')')?.1.split_whitespace().collect();
+        Some(Stat {
+            pid,
+            runs: !fields.first()?.starts_with(['Z', 'X']),
+            group: fields.get(2)?.parse().ok()?,
+            session: fields.get(3)?.parse().ok()?,
+            start_time: fields.get(19)?.parse().ok()?,
+        })
+    }
 }
 
 /// No other process of the same user may read this one's memory and environment, and no crash writes them to disk.
@@ -164,15 +186,43 @@ mod tests {
             .unwrap();
         let process = Process::of(leader.id()).unwrap();
         let session = nix::unistd::getsid(None).unwrap().as_raw().unsigned_abs();
+        // The one that leads our session may be out of sight, in a container above all.
+        let shim = Process::of(session).unwrap_or(Process { pid: session, ..process.clone() });
+        let other = Process { pid: session + 1, ..shim.clone() };
         std::thread::sleep(std::time::Duration::from_millis(200));
         leader.kill().unwrap();
         leader.wait().unwrap();
-        assert!(!process.lives() && process.group_lives(Some(session)));
-        assert!(!process.group_lives(Some(session + 1)), "a group of another session is not ours");
+        assert!(!process.lives() && process.group_lives(Some(&shim)));
+        assert!(!process.group_lives(Some(&other)), "a group of another session is not ours");
         let group = nix::unistd::Pid::from_raw(i32::try_from(process.pid).unwrap());
         nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(200));
-        assert!(!process.group_lives(Some(session)));
+        assert!(!process.group_lives(Some(&shim)));
+    }
+
+    #[test]
+    fn numbers_that_come_again_in_the_same_life_of_the_host_are_not_believed() {
+        // given a child 25 of the shim 20, in a container that is gone
+        let process = |pid, start_time| Process { pid, start_time, boot_id: "b".into() };
+        let (shim, child) = (process(20, 1_000), process(25, 1_010));
+        let stat = |pid, group, session, start_time| {
+            let name = "odd) name";
+            let text = format!(
+                "{pid} ({name}) S 1 {group} {session} 0 -1 0 0 0 0 0 0 0 0 0 0 0 0 0 {start_time} 0"
+            );
+            Stat::read(pid, &text).unwrap()
+        };
+        let lives = |all: &[Stat]| has_members(&child, &shim, all);
+        // then whom it started and left behind are of it
+        let orphan = || stat(31, 25, 20, 1_020);
+        assert!(lives(&[orphan()]));
+        assert!(lives(&[stat(20, 20, 20, 1_000), orphan()]));
+        // but not when another process has the child's number, or the shim's
+        assert!(!lives(&[stat(25, 25, 20, 5_010), stat(31, 25, 20, 5_020)]));
+        assert!(!lives(&[stat(20, 20, 20, 5_000), stat(31, 25, 20, 5_020)]));
+        // nor one that is older than the child, of another group or of another session
+        assert!(!lives(&[stat(31, 25, 20, 1_009)]));
+        assert!(!lives(&[stat(31, 26, 20, 1_020), stat(32, 25, 21, 1_020)]));
     }
 
     #[test]

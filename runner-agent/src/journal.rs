@@ -11,8 +11,12 @@
 //! open and the file has become long, it is put aside under the time of that moment and a new one is begun.
 use std::{
     fs,
-    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use chrono::{DateTime, Utc};
@@ -126,6 +130,8 @@ impl Default for Stop {
 #[derive(Debug, Clone)]
 pub struct Journal {
     path: PathBuf,
+    /// The last line could not be written.
+    broken: Arc<AtomicBool>,
 }
 
 /// Disk that is kept for the journal when everything else has filled it.
@@ -138,7 +144,7 @@ impl Journal {
     pub fn open(data: &Data) -> io::Result<Self> {
         let path = data.path("journal.ndjson");
         let length = data::append(&path)?.seek(SeekFrom::End(0))?;
-        let journal = Journal { path };
+        let journal = Journal { path, broken: Arc::default() };
         if length == 0 {
             journal.write(Fact::Opened { journal_id: ulid::Ulid::new().to_string() })?;
             data::sync_parent(&journal.path)?;
@@ -166,14 +172,33 @@ impl Journal {
     pub fn write(&self, fact: Fact) -> io::Result<()> {
         let mut line = serde_json::to_vec(&Entry { at: host::now(), fact })?;
         line.push(b'\n');
-        match self.append(line.clone()) {
-            // The reserve is for exactly this; it is made again when the next agent starts.
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                data::remove(&self.reserve())?;
-                self.append(line)
+        self.write_line(&line)
+    }
+
+    fn write_line(&self, line: &[u8]) -> io::Result<()> {
+        let written = match self.append(line.to_vec()) {
+            // The reserve is for exactly this; it is made again when there is room.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) =>
+            {
+                data::remove(&self.reserve()).and_then(|()| self.append(line.to_vec()))
             }
             written => written,
-        }
+        };
+        self.broken.store(written.is_err(), Ordering::Relaxed);
+        written
+    }
+
+    /// Whether the last line could be written.
+    pub fn is_writable(&self) -> bool {
+        !self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Make the reserve again if it was used, and see whether lines can be written again.
+    pub fn mend(&self) -> io::Result<()> {
+        self.keep_reserve()?;
+        // An empty line is read over.
+        if self.is_writable() { Ok(()) } else { self.write_line(b"\n") }
     }
 
     fn append(&self, mut line: Vec<u8>) -> io::Result<()> {
@@ -262,8 +287,15 @@ fn parse(text: &[u8]) -> Vec<Entry> {
     lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
 
+/// A line as it is on disk, and what it says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    pub text: String,
+    pub entry: Entry,
+}
+
 /// Everything that was ever written, oldest first.
-pub fn read_all(data: &Data) -> io::Result<Vec<Entry>> {
+pub fn read_all(data: &Data) -> io::Result<Vec<Line>> {
     let mut aside: Vec<PathBuf> = fs::read_dir(data.root())?
         .filter_map(|file| Some(file.ok()?.path()))
         .filter(|path| {
@@ -274,11 +306,15 @@ pub fn read_all(data: &Data) -> io::Result<Vec<Entry>> {
     // Their names are times.
     aside.sort_unstable();
     aside.push(data.path("journal.ndjson"));
-    let mut entries = Vec::new();
+    let mut lines = Vec::new();
     for path in aside {
-        entries.extend(read(&path)?);
+        let text = fs::read(&path)?;
+        lines.extend(text.split(|byte| *byte == b'\n').filter_map(|line| {
+            let entry = serde_json::from_slice(line).ok()?;
+            Some(Line { text: String::from_utf8(line.to_vec()).ok()?, entry })
+        }));
     }
-    Ok(entries)
+    Ok(lines)
 }
 
 #[cfg(test)]
@@ -311,6 +347,26 @@ mod tests {
         let facts: Vec<_> = again.read().unwrap().into_iter().map(|entry| entry.fact).collect();
         assert_eq!(facts.len(), 2);
         assert_eq!(facts[1], Fact::Enabled {});
+    }
+
+    #[test]
+    fn a_journal_that_took_no_line_is_tried_again_and_has_its_reserve_back() {
+        // given a disk that takes nothing
+        let (_dir, data, journal) = journal();
+        let aside = data.path("aside");
+        fs::rename(&journal.path, &aside).unwrap();
+        fs::create_dir(&journal.path).unwrap();
+        assert!(journal.is_writable());
+        assert!(journal.write(Fact::Enabled {}).is_err());
+        assert!(journal.mend().is_err() && !journal.is_writable());
+        // when it takes lines again
+        fs::remove_dir(&journal.path).unwrap();
+        fs::rename(&aside, &journal.path).unwrap();
+        // then that is noticed, and nothing was said by it
+        journal.mend().unwrap();
+        assert!(journal.is_writable());
+        assert_eq!(journal.read().unwrap().len(), 1);
+        assert_eq!(fs::metadata(journal.reserve()).unwrap().len(), RESERVE);
     }
 
     #[test]

@@ -174,7 +174,7 @@ fn context(
         env: environment(dir, order, recorder, (job, execution))?,
         wrapper: limits::wrapper(&manifest.limits),
         cancel: watch.cancel.clone(),
-        registry: Registry { base_url, token, http },
+        registry: Registry { base_url, token, http, patience: Registry::PATIENCE },
         job,
         execution,
         manifest_digest: order.manifest_digest.clone(),

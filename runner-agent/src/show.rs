@@ -1,12 +1,17 @@
 //! What a customer sees of the runner, without any server.
+mod story;
+
 use std::{
     io::{self, Write as _},
     process::ExitCode,
 };
 
-use schemas::moment;
+use domain::ids::JobId;
+use schemas::{harmless::harmless, moment};
 
-use crate::{ask, data::Data, enrol, journal, supervisor::adopt, switch, witness::Witness};
+use crate::{
+    ask, cli::Output, data::Data, enrol, journal, supervisor::adopt, switch, witness::Witness,
+};
 
 /// Who this runner is, and what it is doing.
 pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
@@ -41,36 +46,33 @@ pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
 }
 
 /// What happened here.
-pub fn journal(data: &Data, json: bool, last: Option<usize>) -> anyhow::Result<ExitCode> {
-    let entries = journal::read_all(data)?;
-    let skip = last.map_or(0, |last| entries.len().saturating_sub(last));
-    let mut out = io::stdout().lock();
-    for entry in entries.into_iter().skip(skip) {
-        let line = serde_json::to_value(&entry)?;
-        if json {
-            writeln!(out, "{line}")?;
-            continue;
-        }
-        let members = line.as_object().into_iter().flatten();
-        let rest = members.filter(|(key, _)| !matches!(key.as_str(), "at" | "entry")).map(
-            |(key, value)| match value.as_str() {
-                Some(text) => format!(" {key}={}", text.escape_debug()),
-                None => format!(" {key}={value}"),
-            },
-        );
-        let word = line.get("entry").and_then(|word| word.as_str()).unwrap_or_default();
-        writeln!(out, "{} {word:<14}{}", moment::text(&entry.at), rest.collect::<String>())?;
+pub(crate) fn journal(
+    data: &Data,
+    output: Output,
+    job: Option<JobId>,
+    last: Option<usize>,
+) -> anyhow::Result<ExitCode> {
+    let lines = story::of(journal::read_all(data)?, job, last);
+    let text = match output {
+        Output::Table => story::table(&lines),
+        Output::Json => lines.into_iter().map(|told| told.line.text + "\n").collect(),
+    };
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        // Who reads only the beginning has read enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        written => Ok(written.map(|()| ExitCode::SUCCESS)?),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// What waits for a person's word.
 pub fn questions(data: &Data) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     for question in ask::waiting(data)? {
-        let subject = question.subject.unwrap_or_default();
+        // The vendor wrote these.
+        let subject = harmless(&question.subject.unwrap_or_default());
+        let plugin = harmless(&question.plugin);
         let (execution, kind) = (question.execution, question.kind.word());
-        writeln!(out, "{execution} {kind} {} {subject}", question.plugin)?;
+        writeln!(out, "{execution} {kind} {plugin} {subject}")?;
         if let Some(plan) = question.plan {
             writeln!(out, "    plan {plan}")?;
         }

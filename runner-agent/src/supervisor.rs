@@ -7,8 +7,10 @@
 //!                                                            one task per execution: reports, log, last word
 //! ```
 pub mod adopt;
+mod anew;
 mod attend;
 mod claim;
+mod patience;
 mod poll;
 mod quarantine;
 mod rekey;
@@ -23,7 +25,7 @@ use std::{
     collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use domain::ids::{ExecutionId, JobId, SessionId};
@@ -34,6 +36,7 @@ use schemas::{
 use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
 
+use self::anew::Anew;
 pub use self::signals::Stopping;
 use crate::{
     client::Client,
@@ -84,6 +87,8 @@ pub struct Agent {
     pub(crate) stopping: watch::Receiver<Stopping>,
     /// Claims come one after the other: each must prove that its log continues the last one's.
     pub(crate) claims: tokio::sync::Mutex<()>,
+    /// Random: another agent that has a copy of the data directory has another one.
+    pub(crate) process_id: String,
     /// Something changed that the server should know now.
     pub(crate) changed: Notify,
     state: Mutex<State>,
@@ -94,6 +99,8 @@ pub(crate) struct State {
     pub session: Option<SessionOpened>,
     /// The name of the session that is being opened, until it is open.
     pub opening: Option<SessionId>,
+    /// Whether another session is needed.
+    pub anew: Anew,
     pub server_keys: KeyList,
     /// The server asked for a new identity key.
     pub rekey_wanted: bool,
@@ -129,6 +136,7 @@ impl Agent {
         let state = State {
             session: None,
             opening: None,
+            anew: Anew::default(),
             server_keys,
             rekey_wanted: false,
             running: BTreeMap::new(),
@@ -147,6 +155,7 @@ impl Agent {
             settings,
             stopping,
             claims: tokio::sync::Mutex::new(()),
+            process_id: ulid::Ulid::new().to_string(),
             changed: Notify::new(),
             state: Mutex::new(state),
         }))
@@ -169,13 +178,27 @@ impl Agent {
     pub(crate) fn free_slots(&self) -> u32 {
         let state = self.state();
         let stays = *self.stopping.borrow() == Stopping::No && !state.draining;
-        // A full disk is said, and nothing new is taken until there is room.
-        let room = crate::host::disk_free(self.data.root()) > 64 * 1024 * 1024;
-        if stays && room && crate::switch::off(&self.data).is_none() {
+        // What cannot be journalled is not begun, and what another session has to settle comes first.
+        let able = self.journal.is_writable() && !state.anew.is_asked() && self.has_room();
+        if stays && able && crate::switch::off(&self.data).is_none() {
             let taken = u32::try_from(state.running.len()).unwrap_or(u32::MAX);
             self.settings.slots.saturating_sub(taken)
         } else {
             0
+        }
+    }
+
+    /// Whether the disk has room for another job. A full one is said, and nothing new is taken.
+    fn has_room(&self) -> bool {
+        has_room(crate::host::disk_free(self.data.root()))
+    }
+
+    /// Once there is room again the journal gets its reserve back, and is tried if a line was not written.
+    pub(crate) fn mend_journal(&self) {
+        if self.has_room()
+            && let Err(error) = self.journal.mend()
+        {
+            warn!(%error, "The journal cannot be written: nothing new is taken");
         }
     }
 
@@ -214,7 +237,7 @@ impl Agent {
 
     /// Only a session settles what the journal has open.
     pub(crate) fn ask_anew(&self) {
-        self.state().session = None;
+        self.state().anew.ask(Instant::now());
         self.changed.notify_one();
     }
 
@@ -252,6 +275,13 @@ impl Agent {
             self.cancel(running.execution, &CancelOrder { reason, grace_ms: None, cause });
         }
     }
+}
+
+/// Bytes of disk without which no job is begun.
+const ROOM: u64 = 64 * 1024 * 1024;
+
+fn has_room(free: u64) -> bool {
+    free > ROOM
 }
 
 /// Run until there is a reason to end.

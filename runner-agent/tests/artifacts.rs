@@ -6,6 +6,7 @@ use std::{
     collections::VecDeque,
     fs,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use domain::digest::Digest;
@@ -40,13 +41,19 @@ impl Scripted {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let (kept, mut answers) = (asked.clone(), VecDeque::from(answers));
+        let (kept, mut answers, mut held) = (asked.clone(), VecDeque::from(answers), Vec::new());
         tokio::spawn(async move {
             while let Some(answer) = answers.pop_front() {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let request = read(&mut stream).await;
                 kept.lock().unwrap().push(request);
                 let (status, header, body) = answer;
+                if status == SILENCE {
+                    // The connection stands, and no more comes.
+                    stream.write_all(&body).await.unwrap();
+                    held.push(stream);
+                    continue;
+                }
                 let head = format!(
                     "HTTP/1.1 {status}\r\n{header}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
                     body.len()
@@ -58,7 +65,8 @@ impl Scripted {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::open(dir.path()).unwrap();
         let http = reqwest::Client::new();
-        let registry = Registry { base_url, token: "job-token".into(), http };
+        let (token, patience) = ("job-token".into(), Duration::from_millis(500));
+        let registry = Registry { base_url, token, http, patience };
         Scripted { registry, layout, asked, _dir: dir }
     }
 
@@ -93,6 +101,8 @@ fn image() -> (ImageManifest, Vec<u8>, Digest) {
 }
 
 const PLAIN: &str = "x-nothing: here";
+/// What is said is the body, and that is all.
+const SILENCE: &str = "silence";
 
 #[tokio::test]
 async fn an_artifact_is_pulled_whole_over_a_bad_line_and_only_once() {
@@ -130,6 +140,21 @@ async fn what_is_not_what_its_digest_says_is_not_kept() {
     assert!(!server.layout.has(&digest));
     let left = fs::read_dir(server._dir.path()).unwrap().count();
     assert_eq!(left, 2, "blobs, oci-layout and nothing half arrived");
+}
+
+#[tokio::test]
+async fn a_registry_that_falls_silent_is_asked_again() {
+    let half = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nthe ".to_vec();
+    let server = Scripted::new(vec![
+        (SILENCE, PLAIN, vec![]),
+        (SILENCE, PLAIN, half),
+        ("200 OK", PLAIN, b"the layer".to_vec()),
+    ])
+    .await;
+    let digest = sha256(b"the layer");
+    pull_blob(&server.registry, &server.layout, "shop/web", &digest, 100).await.unwrap();
+    assert!(server.layout.has(&digest));
+    assert_eq!(server.lines().len(), 3);
 }
 
 #[tokio::test]

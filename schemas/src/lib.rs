@@ -7,10 +7,12 @@
 //! | [`token`] | the claims of every token, and the compact signature they travel in |
 //! | [`keys`] | the public keys of a server, as a list signed by one of them |
 //! | [`problem`] | a refusal, RFC 9457 |
+//! | [`harmless`] | people: what strangers wrote, on their terminals |
 //! | [`control`] | people, services and `stead`, through the Control API |
 //!
 //! Readers ignore what they do not know, so that both ends may be a version apart. Absent is not null.
 pub mod control;
+pub mod harmless;
 pub mod keys;
 pub mod manifest;
 pub mod moment;

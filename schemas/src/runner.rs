@@ -18,8 +18,8 @@ pub use self::{
         Pressure, ProtocolRange, Resume, ResumeAction, Running, SentDirective, SessionOpened,
     },
     work::{
-        ArtifactReport, Claim, Claimed, Consistency, Finished, Inclusion, Outcome, PendingCancel,
-        PlanReport, RefusedBy, Report, ReportAnswer, ReportBody,
+        ArtifactReport, Claim, Claimed, Consistency, Finished, Inclusion, OUTPUTS_BYTES, Outcome,
+        PendingCancel, PlanReport, RefusedBy, Report, ReportAnswer, ReportBody,
     },
 };
 

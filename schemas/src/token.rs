@@ -54,6 +54,8 @@ pub struct Opening {
     pub boot_id: String,
     /// Random, made with the journal: another one means that the journal was lost.
     pub journal_id: String,
+    /// Random, made when the agent's process starts: a copy of the journal's directory has another one.
+    pub process_id: String,
 }
 
 /// What a runner signs with its identity key, and once more with the new one, to be known by the new one.

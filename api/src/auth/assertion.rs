@@ -191,9 +191,10 @@ mod tests {
         let key = hex::encode(signer.verifying_key().as_bytes());
         let now = Timestamp::from_timestamp(NOW, 0).unwrap();
         let session = domain::ids::SessionId(Ulid::new());
-        let (boot_id, journal_id) = ("b".to_string(), "j".to_string());
+        let [boot_id, journal_id, process_id] = ["b", "j", "p"].map(String::from);
         let (aud, iat, exp) = (AUD_SESSION.to_string(), NOW, NOW + 60);
-        let claims = Opening { sub: runner, aud, iat, exp, session, boot_id, journal_id };
+        let claims =
+            Opening { sub: runner, aud, iat, exp, session, boot_id, journal_id, process_id };
         let text = sign(&claims, &signer).unwrap();
         for _ in 0..2 {
             assert_eq!(Assertions::opening(&text, &key, now).unwrap(), claims);

@@ -65,7 +65,9 @@ async fn newest(app: &App, runner: RunnerId, generation: u64) -> Result<(), Prob
             .await?;
     match newest.map(i64::cast_unsigned) {
         Some(newest) if newest == generation => Ok(()),
-        Some(_) | None => Err(SessionRefusal::Superseded.into()),
+        Some(newest) if newest > generation => Err(SessionRefusal::Superseded.into()),
+        // The database is behind: it is not the one that gave this token, or has lost its last commits.
+        Some(_) | None => Err(SessionRefusal::Unknown.into()),
     }
 }
 

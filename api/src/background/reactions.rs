@@ -84,6 +84,7 @@ pub fn weigh(code: Code) -> Weight {
         | Code::MethodNotAllowed
         | Code::EnrolmentUsed
         | Code::SessionSuperseded
+        | Code::SessionUnknown
         | Code::SessionUnsure
         | Code::SeqGap
         | Code::SeqConflict

@@ -43,8 +43,8 @@ pub enum SessionRefusal {
     /// A newer session of this runner exists.
     #[error("a newer session of this runner exists")]
     Superseded,
-    /// This server has not heard of it: it may be in the database.
-    #[error("the session is not known here")]
+    /// This server has not heard of it: it may be in the database, or a fail-over has lost it.
+    #[error("the session is not known here; open another one with the runner's journal")]
     Unknown,
     /// The runner polls and does not speak of work that it holds: only its journal can say what became
     /// of it, and that is told when a session is opened.

@@ -31,6 +31,8 @@ pub struct Session {
     pub generation: u64,
     /// The server's claim on it, from the database; grows when it changes hands.
     pub server_epoch: u64,
+    /// The agent's process; `None`: the session was opened elsewhere.
+    pub process_id: Option<String>,
     /// The kinds that it takes.
     pub capabilities: Vec<JobKind>,
     /// How many jobs at once.
@@ -89,6 +91,7 @@ impl Session {
             id,
             generation,
             server_epoch,
+            process_id: None,
             capabilities: Vec::new(),
             slots: 0,
             free: 0,
@@ -101,6 +104,11 @@ impl Session {
     /// Wake the parked poll, if there is one. False when nobody was there to hear it.
     pub fn wake(&mut self, wake: Wake) -> bool {
         self.parked.take().is_some_and(|parked| parked.send(wake).is_ok())
+    }
+
+    /// Whether its agent is another process than this one and waits here at this very moment: then both live.
+    pub fn has_a_twin(&self, process_id: &str) -> bool {
+        self.is_parked() && self.process_id.as_deref().is_some_and(|own| own != process_id)
     }
 
     /// Whether a poll is parked and its caller still there.

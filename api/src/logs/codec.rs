@@ -12,6 +12,8 @@ pub enum Coding {
     Identity,
     /// Zstandard.
     Zstd,
+    /// RFC 1952.
+    Gzip,
 }
 
 impl Coding {
@@ -20,23 +22,8 @@ impl Coding {
         match header.map(str::trim) {
             None | Some("" | "identity") => Some(Coding::Identity),
             Some("zstd") => Some(Coding::Zstd),
+            Some("gzip" | "x-gzip") => Some(Coding::Gzip),
             Some(_) => None,
-        }
-    }
-
-    /// What `job_log.codec` says.
-    pub(super) fn number(self) -> i16 {
-        match self {
-            Coding::Identity => 0,
-            Coding::Zstd => 1,
-        }
-    }
-
-    pub(super) fn numbered(number: i16) -> io::Result<Coding> {
-        match number {
-            0 => Ok(Coding::Identity),
-            1 => Ok(Coding::Zstd),
-            other => Err(io::Error::other(format!("unknown codec {other} of a log chunk"))),
         }
     }
 }
@@ -45,49 +32,106 @@ impl Coding {
 pub fn decode(coding: Coding, body: Bytes) -> io::Result<Option<Bytes>> {
     let bytes = match coding {
         Coding::Identity => body,
-        Coding::Zstd => {
-            let limit = CHUNK_MAX_BYTES as u64 + 1;
-            let mut bytes = Vec::new();
-            zstd::Decoder::new(body.as_ref())?.take(limit).read_to_end(&mut bytes)?;
-            bytes.into()
-        }
+        Coding::Zstd => bounded(zstd::Decoder::new(body.as_ref())?)?,
+        Coding::Gzip => bounded(flate2::read::MultiGzDecoder::new(body.as_ref()))?,
     };
     Ok((bytes.len() <= CHUNK_MAX_BYTES).then_some(bytes))
 }
 
-/// Pack a chunk for the disk.
-pub(super) fn pack(bytes: &[u8]) -> (Coding, Vec<u8>) {
-    match zstd::bulk::compress(bytes, 3) {
-        Ok(packed) if packed.len() < bytes.len() => (Coding::Zstd, packed),
-        Ok(_) | Err(_) => (Coding::Identity, bytes.to_vec()),
+/// One byte more than a chunk may have tells that it is too long.
+fn bounded(unpacked: impl Read) -> io::Result<Bytes> {
+    let mut bytes = Vec::new();
+    unpacked.take(CHUNK_MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes.into())
+}
+
+/// A chunk as it is on the disk: `job_log.codec` and `job_log.bytes`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Packed {
+    pub codec: i16,
+    pub bytes: Vec<u8>,
+}
+
+const AS_IT_IS: i16 = 0;
+const ZSTD: i16 = 1;
+
+impl Packed {
+    /// Pack a chunk for the disk.
+    pub fn of(bytes: &[u8]) -> Packed {
+        match zstd::bulk::compress(bytes, 3) {
+            Ok(packed) if packed.len() < bytes.len() => Packed { codec: ZSTD, bytes: packed },
+            Ok(_) | Err(_) => Packed { codec: AS_IT_IS, bytes: bytes.to_vec() },
+        }
+    }
+
+    /// The chunk, or `None` when it is longer than any chunk.
+    pub fn unpack(self) -> io::Result<Option<Bytes>> {
+        let coding = match self.codec {
+            AS_IT_IS => Coding::Identity,
+            ZSTD => Coding::Zstd,
+            other => return Err(io::Error::other(format!("unknown codec {other} of a log chunk"))),
+        };
+        decode(coding, self.bytes.into())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
+    use flate2::{Compression, write::GzEncoder};
+
     use super::*;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
 
     #[test]
     fn what_was_packed_is_unpacked() {
         for bytes in [vec![], b"x".to_vec(), vec![7; CHUNK_MAX_BYTES]] {
-            let (coding, packed) = pack(&bytes);
-            assert!(packed.len() <= bytes.len());
-            let again = decode(Coding::numbered(coding.number()).unwrap(), packed.into()).unwrap();
-            assert_eq!(again, Some(bytes.into()));
+            let packed = Packed::of(&bytes);
+            assert!(packed.bytes.len() <= bytes.len());
+            assert_eq!(packed.unpack().unwrap(), Some(bytes.clone().into()));
+            assert_eq!(decode(Coding::Gzip, gzip(&bytes).into()).unwrap(), Some(bytes.into()));
         }
+        assert!(Packed { codec: 2, bytes: vec![] }.unpack().is_err());
+    }
+
+    #[test]
+    fn a_gzip_of_several_members_is_all_of_them() {
+        let two = [gzip(b"hello "), gzip(b"world")].concat();
+        let all = decode(Coding::Gzip, two.into()).unwrap();
+        assert_eq!(all, Some(Bytes::from_static(b"hello world")));
     }
 
     #[test]
     fn a_small_body_that_unpacks_to_too_much_is_refused() {
-        let bomb = zstd::bulk::compress(&vec![0; 64 * CHUNK_MAX_BYTES], 3).unwrap();
+        let long = vec![0; 64 * CHUNK_MAX_BYTES];
+        let bomb = zstd::bulk::compress(&long, 3).unwrap();
         assert_eq!(decode(Coding::Zstd, bomb.into()).unwrap(), None);
+        assert_eq!(decode(Coding::Gzip, gzip(&long).into()).unwrap(), None);
+        let many = gzip(&vec![0; CHUNK_MAX_BYTES / 4]).repeat(5);
+        assert_eq!(decode(Coding::Gzip, many.into()).unwrap(), None);
+    }
+
+    #[test]
+    fn a_body_that_is_not_what_it_says_is_refused() {
         assert!(decode(Coding::Zstd, Bytes::from_static(b"no zstd")).is_err());
+        assert!(decode(Coding::Gzip, Bytes::from_static(b"no gzip")).is_err());
+        let mut cut = gzip(b"hello");
+        cut.truncate(cut.len() - 4);
+        assert!(decode(Coding::Gzip, cut.into()).is_err());
     }
 
     #[test]
     fn only_codings_that_we_read_are_taken() {
         assert_eq!(Coding::of(None), Some(Coding::Identity));
         assert_eq!(Coding::of(Some("zstd")), Some(Coding::Zstd));
+        assert_eq!(Coding::of(Some("gzip")), Some(Coding::Gzip));
         assert_eq!(Coding::of(Some("br")), None);
+        assert_eq!(Coding::of(Some("gzip, zstd")), None);
     }
 }

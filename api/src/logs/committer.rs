@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 use sqlx::PgPool;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{codec, store::LogError};
+use super::{codec::Packed, store::LogError};
 
 /// How many chunks may wait. More than that is back-pressure: 503 and `Retry-After`.
 const WAITING_MAX: usize = 1024;
@@ -77,11 +77,11 @@ async fn insert(pool: &PgPool, group: &[Chunk]) -> Result<(), sqlx::Error> {
     let mut packed = Vec::with_capacity(group.len());
     let mut digests = Vec::with_capacity(group.len());
     for chunk in group {
-        let (coding, bytes) = codec::pack(&chunk.bytes);
+        let Packed { codec, bytes } = Packed::of(&chunk.bytes);
         executions.push(chunk.execution.to_string());
         starts.push(chunk.start.cast_signed());
         ends.push((chunk.start + chunk.bytes.len() as u64).cast_signed());
-        codecs.push(coding.number());
+        codecs.push(codec);
         packed.push(bytes);
         digests.push(Sha256::digest(&chunk.bytes).to_vec());
     }

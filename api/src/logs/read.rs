@@ -7,7 +7,7 @@ use sqlx::Row;
 use tokio::sync::watch;
 
 use super::{
-    codec::{Coding, decode},
+    codec::Packed,
     store::{LogError, LogStore},
 };
 
@@ -27,9 +27,8 @@ impl LogStore {
         let mut bytes = BytesMut::new();
         for row in rows {
             let start: i64 = row.try_get("start_offset")?;
-            let packed: Vec<u8> = row.try_get("bytes")?;
-            let coding = Coding::numbered(row.try_get("codec")?)?;
-            let chunk = decode(coding, packed.into())?.ok_or(LogError::TooLarge)?;
+            let packed = Packed { codec: row.try_get("codec")?, bytes: row.try_get("bytes")? };
+            let chunk = packed.unpack()?.ok_or(LogError::TooLarge)?;
             let skip = usize::try_from(from - start).unwrap_or(0).min(chunk.len());
             let keep = usize::try_from(to - start).unwrap_or(0).clamp(skip, chunk.len());
             bytes.extend_from_slice(&chunk[skip..keep]);

@@ -43,7 +43,7 @@ pub async fn claim(
         Err(moved) if moved.code == Code::SessionSuperseded => {
             app.dispatch.disown(runner.id);
             let server_epoch = serve(&app, &runner, &ask).await?;
-            take(&app, &runner, job, &ask, server_epoch).await?
+            take(&app, &runner, job, &ask, server_epoch).await.map_err(moved_again)?
         }
         taken => taken?,
     };
@@ -58,6 +58,16 @@ async fn serve(app: &App, runner: &Runner, ask: &Claim) -> Result<u64, Problem> 
             Ok(app.dispatch.check(runner.id, ask.session_id, ask.generation)?)
         }
         known => Ok(known?),
+    }
+}
+
+/// The session was the newest a moment ago. Whether it still is, the next try tells; a runner that is told that it is
+/// not ends for good.
+fn moved_again(problem: Problem) -> Problem {
+    if problem.code == Code::SessionSuperseded {
+        Problem::new(Code::Busy, problem.detail).retry_after(1)
+    } else {
+        problem
     }
 }
 

@@ -61,7 +61,7 @@ fn chunk(headers: &HeaderMap, body: Bytes) -> Result<(u64, Bytes), Problem> {
     let ContentRange(range) = range.parse().map_err(|error: HeaderError| Problem::from(error))?;
     let coding = text(header::CONTENT_ENCODING);
     let coding = Coding::of(coding).ok_or_else(|| {
-        Problem::new(Code::UnsupportedMediaType, "send chunks as they are, or as zstd")
+        Problem::new(Code::UnsupportedMediaType, "send chunks as they are, as zstd or as gzip")
     })?;
     let bytes = decode(coding, body)
         .map_err(|error| Problem::new(Code::BadRequest, format!("the chunk is damaged: {error}")))?

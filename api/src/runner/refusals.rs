@@ -8,7 +8,9 @@ use crate::{
 impl From<SessionRefusal> for Problem {
     fn from(refusal: SessionRefusal) -> Problem {
         let code = match refusal {
-            SessionRefusal::Superseded | SessionRefusal::Unknown => Code::SessionSuperseded,
+            SessionRefusal::Superseded => Code::SessionSuperseded,
+            // Nobody has its place: a runner that is told otherwise ends for good.
+            SessionRefusal::Unknown => Code::SessionUnknown,
             SessionRefusal::Unsure => Code::SessionUnsure,
             SessionRefusal::Revoked => Code::RunnerRevoked,
         };

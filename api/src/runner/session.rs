@@ -23,7 +23,8 @@ use crate::{
     state::App,
 };
 
-/// More new hosts or journals than this in [`FLAPPING`] are no restarts any more: two agents share one key.
+/// More sessions of other hosts, other journals or agents that both live than this in [`FLAPPING`] are no restarts
+/// any more: two agents share one key.
 const SESSIONS_MOST: usize = 3;
 /// So many names under which sessions were opened are kept. An opening is taken for a few minutes, and agents open
 /// fewer in that time.
@@ -61,7 +62,7 @@ pub async fn open(
     let (id, row) = (opening.session, write(&app, &opening).await?);
     let (generation, (mode, install)) = (row.generation, signer.scope());
     let runner = Runner { id: signer.id, mode, install, generation };
-    let flapping = seat(&app, &runner, id, &row, &ask);
+    let flapping = seat(&app, &runner, &opening, &row, &ask);
     let resume = resume::resume(&app, &runner, id, &ask.journal, row.same_journal).await?;
     greet(&app, &runner, flapping).await?;
     let access_token = app.tokens.access(runner.id, (mode, install), generation, now);
@@ -139,19 +140,29 @@ async fn write(app: &App, opening: &Opening) -> Result<Row, Problem> {
 }
 
 /// Put the session where polls find it. Answers how many there were lately, if there were too many.
-fn seat(app: &App, runner: &Runner, id: SessionId, row: &Row, ask: &OpenSession) -> Option<u32> {
+fn seat(
+    app: &App,
+    runner: &Runner,
+    opening: &Opening,
+    row: &Row,
+    ask: &OpenSession,
+) -> Option<u32> {
     let able = ask.capabilities.iter().map(|kind| dispatch::kind_of(*kind));
     let capabilities = able.filter(|kind| suits(runner.mode, *kind)).collect();
     let session = Session {
         capabilities,
         slots: ask.slots,
-        ..Session::new(id, row.generation, row.server_epoch)
+        process_id: Some(opening.process_id.clone()),
+        ..Session::new(opening.session, row.generation, row.server_epoch)
     };
     let now = app.dispatch.moment().instant;
     let mut desk = app.dispatch.desk();
+    let former = desk.roster.get(runner.id).and_then(|known| known.session.as_ref());
+    // A copy of the directory on the same host has the same journal; but who was ended does not wait for work.
+    let twin = former.is_some_and(|former| former.has_a_twin(&opening.process_id));
     let known = desk.seat(runner.id, session, now)?;
     // An agent that comes back with the same journal on the same host is no second one, however often.
-    if !row.another {
+    if !row.another && !twin {
         return None;
     }
     known.opened.retain(|at: &Instant| now.saturating_duration_since(*at) < FLAPPING);
@@ -206,7 +217,7 @@ pub async fn adopt(
     .bind(app.dispatch.server())
     .fetch_optional(&app.pool)
     .await?;
-    let Some(row) = row else { return Err(SessionRefusal::Superseded.into()) };
+    let Some(row) = row else { return Err(why_not(app, runner.id, generation).await?.into()) };
     let server_epoch = row.try_get::<i64, _>("server_epoch")?.cast_unsigned();
     let all = [JobKind::Build, JobKind::Plan, JobKind::Apply, JobKind::Action];
     let capabilities = all.into_iter().filter(|kind| suits(runner.mode, *kind)).collect();
@@ -214,6 +225,20 @@ pub async fn adopt(
     let session = Session { capabilities, slots, ..fresh };
     take_over(app, runner.id, session);
     Ok(())
+}
+
+/// Why a session is not the one that the database has.
+async fn why_not(
+    app: &App,
+    runner: RunnerId,
+    generation: u64,
+) -> Result<SessionRefusal, sqlx::Error> {
+    let newest = sqlx::query_scalar("select generation from runner_session where runner = $1")
+        .bind(runner.to_string())
+        .fetch_optional(&app.pool);
+    let newest: Option<i64> = newest.await?;
+    let is_newer = newest.is_some_and(|newest| newest.cast_unsigned() >= generation);
+    Ok(if is_newer { SessionRefusal::Superseded } else { SessionRefusal::Unknown })
 }
 
 fn take_over(app: &App, runner: RunnerId, session: Session) {

@@ -49,8 +49,9 @@ impl Agent {
         let iat = i64::try_from(now.as_secs()).unwrap();
         let (aud, boot_id) = (AUD_SESSION.to_string(), "boot".to_string());
         let (session, journal_id) = (agent.session, Ulid::new().to_string());
+        let process_id = journal_id.clone();
         let (sub, exp) = (runner, iat + 60);
-        let opening = Opening { sub, aud, iat, exp, session, boot_id, journal_id };
+        let opening = Opening { sub, aud, iat, exp, session, boot_id, journal_id, process_id };
         let open = json!({
             "assertion": sign(&opening, &key).unwrap(), "pid": 1, "version": "1.0.0",
             "protocol": {"min": 1, "max": 1}, "slots": SLOTS, "journal": [], "capabilities": ["build"],

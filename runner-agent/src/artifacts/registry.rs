@@ -5,6 +5,7 @@ use std::{io::Write, time::Duration};
 use domain::digest::Digest;
 use rand::Rng;
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, header};
+use tokio::time::timeout;
 use tokio_util::io::ReaderStream;
 
 use super::{
@@ -22,6 +23,8 @@ const WRONG_RETRIES: u32 = 3;
 const BACKOFF: Duration = Duration::from_millis(200);
 /// The longest.
 const BACKOFF_CAP: Duration = Duration::from_secs(30);
+/// Bytes a second with which a blob is pushed at least.
+const SLOWEST: u64 = 64 * 1024;
 
 /// Bring an artifact and all that it names into the layout, unless it is there.
 ///
@@ -83,13 +86,13 @@ pub async fn push(
     let image = ImageManifest::component(layer);
     layout.put(EMPTY)?;
     for blob in image.blobs() {
-        push_blob(registry, layout, repository, &blob.digest).await?;
+        push_blob(registry, layout, repository, blob).await?;
     }
     let bytes = serde_json::to_vec(&image).map_err(std::io::Error::from);
     let bytes = bytes.context(|| "cannot write a manifest".into())?;
     let digest = sha256(&bytes);
     let path = format!("{repository}/manifests/{digest}");
-    let answer = answered(&format!("PUT {path}"), || {
+    let answer = answered(&format!("PUT {path}"), registry.patience, || {
         let put = request(registry, Method::PUT, &path);
         Ok(put.header(header::CONTENT_TYPE, MANIFEST_TYPE).body(bytes.clone()))
     })
@@ -103,16 +106,18 @@ async fn push_blob(
     registry: &Registry,
     layout: &Layout,
     repository: &str,
-    digest: &Digest,
+    blob: &Descriptor,
 ) -> Result<(), ArtifactError> {
+    let digest = &blob.digest;
     let path = format!("{repository}/blobs/{digest}");
     let what = format!("HEAD {path}");
-    let there = answered(&what, || Ok(request(registry, Method::HEAD, &path))).await?;
+    let patience = registry.patience;
+    let there = answered(&what, patience, || Ok(request(registry, Method::HEAD, &path))).await?;
     if there.status().is_success() {
         return Ok(());
     }
     let begin = format!("{repository}/blobs/uploads/");
-    let begun = answered(&format!("POST {begin}"), || {
+    let begun = answered(&format!("POST {begin}"), patience, || {
         Ok(request(registry, Method::POST, &begin).header(header::CONTENT_LENGTH, 0))
     })
     .await?;
@@ -122,7 +127,8 @@ async fn push_blob(
         status: begun.status().as_u16(),
     })?;
     let what = format!("PUT {path}");
-    let answer = answered(&what, || {
+    let patience = patience + Duration::from_secs(blob.size / SLOWEST);
+    let answer = answered(&what, patience, || {
         let file = layout.verified(digest)?;
         let length = file.metadata().map(|meta| meta.len());
         let length = length.context(|| format!("cannot read the blob {digest}"))?;
@@ -159,12 +165,13 @@ async fn fetch(
     let mut wait = BACKOFF;
     let mut wrong = 0;
     loop {
-        let mut answer = answered(&what, || Ok(request(registry, Method::GET, path))).await?;
+        let get = || Ok(request(registry, Method::GET, path));
+        let mut answer = answered(&what, registry.patience, get).await?;
         if answer.status() == StatusCode::NOT_FOUND {
             return Err(ArtifactError::Missing { digest: digest.clone() });
         }
         accepted(&what, &answer)?;
-        match receive(&mut answer, layout, digest, limit).await {
+        match receive(&mut answer, registry.patience, layout, (digest, limit)).await {
             Ok(Some(())) => return Ok(()),
             // The connection broke in the middle: from the start, after a while.
             Ok(None) => {}
@@ -176,16 +183,17 @@ async fn fetch(
     }
 }
 
-/// `None` when the connection broke.
+/// `None` when the connection broke, or nothing came for too long.
 async fn receive(
     answer: &mut Response,
+    patience: Duration,
     layout: &Layout,
-    digest: &Digest,
-    limit: u64,
+    (digest, limit): (&Digest, u64),
 ) -> Result<Option<()>, ArtifactError> {
     let mut incoming = layout.incoming()?;
     loop {
-        match answer.chunk().await {
+        let Ok(chunk) = timeout(patience, answer.chunk()).await else { return Ok(None) };
+        match chunk {
             Ok(Some(bytes)) if incoming.length() + bytes.len() as u64 > limit => {
                 return Err(ArtifactError::TooLarge { limit, unit: "bytes" });
             }
@@ -207,19 +215,21 @@ fn request(registry: &Registry, method: Method, path: &str) -> RequestBuilder {
         .header(header::ACCEPT, format!("{MANIFEST_TYPE}, application/octet-stream;q=0.9"))
 }
 
-/// Ask until there is an answer that is about the request and not about the network.
+/// Ask until there is an answer that is about the request and not about the network. A connection on which nothing
+/// comes is as good as none.
 async fn answered(
     what: &str,
+    patience: Duration,
     build: impl Fn() -> Result<RequestBuilder, ArtifactError>,
 ) -> Result<Response, ArtifactError> {
     let mut wait = BACKOFF;
     loop {
-        match build()?.send().await {
-            Ok(answer) if !passing(&answer) => return Ok(answer),
-            Err(source) if source.is_builder() => {
+        match timeout(patience, build()?.send()).await {
+            Ok(Ok(answer)) if !passing(&answer) => return Ok(answer),
+            Ok(Err(source)) if source.is_builder() => {
                 return Err(ArtifactError::Unreachable { request: what.into(), source });
             }
-            Ok(_) | Err(_) => pause(&mut wait).await,
+            Ok(Ok(_) | Err(_)) | Err(_) => pause(&mut wait).await,
         }
     }
 }

@@ -97,3 +97,18 @@ async fn what_belongs_to_an_execution_is_said_again_with_the_token_of_the_next_s
     // but what belongs to a session hears at once that it is over
     assert!(get(&client).await.unwrap_err().is_superseded());
 }
+
+#[tokio::test]
+async fn a_session_that_the_server_has_lost_is_over_and_nobody_has_taken_its_place() {
+    let lost = "409 Conflict|{\"code\":\"session_unknown\"}";
+    let (client, asked) = scripted(vec![lost, "200 OK|{}", lost]).await;
+    let runner = "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
+    let client = client.with_tokens(Tokens::new(runner, identity()));
+    client.opened(&opened(1, "T1")).await;
+    // What belongs to an execution waits for the next one; what belongs to a session hears of it.
+    let report = Ask::new(Method::POST, "/x").header(HeaderName::from_static(EXECUTION), "exe_1");
+    assert_eq!(client.send::<serde_json::Value>(&report).await.unwrap().status, 200);
+    assert_eq!(asked.lock().unwrap().len(), 2);
+    let refused = get(&client).await.unwrap_err();
+    assert_eq!((refused.code(), refused.is_superseded()), ("session_unknown", false));
+}

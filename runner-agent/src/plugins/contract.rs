@@ -1,6 +1,6 @@
 //! The words between a shim and a plugin.
 
-use std::{collections::BTreeMap, io, path::PathBuf};
+use std::{collections::BTreeMap, io, path::PathBuf, time::Duration};
 
 use domain::{
     digest::Digest,
@@ -58,8 +58,15 @@ pub struct Registry {
     pub base_url: String,
     /// The job token, sent as a bearer.
     pub token: String,
-    /// Has the runner's timeouts, proxy and pinned certificates.
+    /// Has the runner's proxy and pinned certificates.
     pub http: reqwest::Client,
+    /// For how long it may say nothing until it is asked again.
+    pub patience: Duration,
+}
+
+impl Registry {
+    /// The patience of a runner.
+    pub const PATIENCE: Duration = Duration::from_secs(60);
 }
 
 impl std::fmt::Debug for Registry {

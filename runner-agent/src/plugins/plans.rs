@@ -279,7 +279,7 @@ mod tests {
             env: BTreeMap::new(),
             wrapper: Vec::new(),
             cancel: Cancel::default(),
-            registry: Registry { base_url, token, http },
+            registry: Registry { base_url, token, http, patience: Registry::PATIENCE },
             job: JobId(ulid::Ulid::nil()),
             execution: ExecutionId(ulid::Ulid::nil()),
             manifest_digest: sha256(b"manifest"),

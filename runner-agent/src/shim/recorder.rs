@@ -7,7 +7,9 @@ use std::{
 };
 
 use domain::ids::{ExecutionId, JobId};
-use schemas::runner::{ArtifactReport, Exit, Finished, LogStream, PlanReport, Report, ReportBody};
+use schemas::runner::{
+    ArtifactReport, Exit, Finished, LogStream, OUTPUTS_BYTES, PlanReport, Report, ReportBody,
+};
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
@@ -34,14 +36,13 @@ pub const DETAIL: usize = 4 * 1024;
 /// Bytes of a phase's name.
 const NAME: usize = 120;
 
-/// The most bytes of one output, and of all outputs of a job: a report is at most 64 KiB.
-const OUTPUT: usize = 16 * 1024;
-const OUTPUTS: usize = 32 * 1024;
+/// The most bytes of one output.
+const OUTPUT: usize = OUTPUTS_BYTES / 2;
 
 /// The outputs that a report can carry, and the names of those that it cannot: work that was done has not failed
 /// because it has much to say.
 fn fitting(outputs: Map<String, Value>) -> (BTreeMap<String, Value>, Vec<String>) {
-    let (mut fitting, mut withheld, mut left) = (BTreeMap::new(), Vec::new(), OUTPUTS);
+    let (mut fitting, mut withheld, mut left) = (BTreeMap::new(), Vec::new(), OUTPUTS_BYTES);
     for (name, value) in outputs {
         let size = serde_json::to_vec(&(&name, &value)).map_or(usize::MAX, |bytes| bytes.len());
         if size <= OUTPUT && size <= left {
@@ -280,7 +281,7 @@ mod tests {
             ["a_large_one", "part_3", "part_4", "part_5", "part_6", "part_7", "part_8"]
         );
         assert!(fitting.contains_key("z_small_one"));
-        assert!(serde_json::to_vec(&fitting).unwrap().len() <= OUTPUTS + 1024);
+        assert!(serde_json::to_vec(&fitting).unwrap().len() <= OUTPUTS_BYTES + 1024);
     }
 
     #[test]

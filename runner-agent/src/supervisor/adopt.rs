@@ -137,7 +137,9 @@ impl Known {
     /// What the shim said last, if it came so far.
     pub fn last_word(&self, data: &Data) -> Option<Finished> {
         let text = fs::read(data.job(self.execution?).reports()).ok()?;
-        let lines = text.split(|byte| *byte == b'\n');
+        // What has no end yet was not said: the reports of it are read in the same way.
+        let whole = text.iter().rposition(|byte| *byte == b'\n')?;
+        let lines = text[..whole].split(|byte| *byte == b'\n');
         lines.filter_map(|line| serde_json::from_slice::<Report>(line).ok()).find_map(|report| {
             match report.body {
                 ReportBody::Finished(last) => Some(last),
@@ -152,10 +154,10 @@ impl Known {
         })
     }
 
-    /// The session that its children are in.
-    fn session(&self) -> Option<u32> {
+    /// Its shim, which leads the session that its children are in.
+    fn shim(&self) -> Option<&Process> {
         match &self.stage {
-            Stage::Spawned(shim) => Some(shim.pid),
+            Stage::Spawned(shim) => Some(shim),
             Stage::Claiming
             | Stage::Claimed
             | Stage::Refused { .. }
@@ -166,7 +168,7 @@ impl Known {
 
     /// Whether anything that its plugin started still lives.
     pub fn has_children(&self) -> bool {
-        self.children.iter().any(|(child, _)| child.group_lives(self.session()))
+        self.children.iter().any(|(child, _)| child.group_lives(self.shim()))
     }
 
     /// What a session says of it.
@@ -250,11 +252,15 @@ pub async fn settle(agent: &Agent) {
 /// End what a dead shim has left behind: its children's output goes nowhere, and nobody watches them. They get the
 /// signal and the time that the shim would have given them.
 pub fn end_orphans(known: &Known) {
-    let (job, shim) = (known.job, known.session());
-    for (child, stop) in known.children.iter().filter(|(child, _)| child.group_lives(shim)) {
+    let job = known.job;
+    for (child, stop) in &known.children {
+        if !child.group_lives(known.shim()) {
+            continue;
+        }
         warn!(job.id = %job, pid = child.pid, "The shim of {job} is gone, ending what it left behind");
-        let (child, stop) = (child.clone(), stop.clone());
+        let (child, stop, shim) = (child.clone(), stop.clone(), known.shim().cloned());
         tokio::spawn(async move {
+            let shim = shim.as_ref();
             signal(&child, shim, stop.signal.parse().unwrap_or(Signal::SIGTERM));
             let until = Instant::now() + Duration::from_millis(stop.grace_ms);
             while Instant::now() < until {
@@ -269,7 +275,7 @@ pub fn end_orphans(known: &Known) {
     }
 }
 
-fn signal(child: &Process, shim: Option<u32>, signal: Signal) {
+fn signal(child: &Process, shim: Option<&Process>, signal: Signal) {
     if let (true, Ok(pid @ 2..)) = (child.group_lives(shim), i32::try_from(child.pid)) {
         // It may end between the look and the signal.
         let _gone = killpg(Pid::from_raw(pid), signal);

@@ -1,24 +1,23 @@
 //! One execution, from its shim's files to the server: reports in order, the log, the last word.
+mod tell;
+
 use std::{fs, sync::Arc, time::Duration};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::ids::{ExecutionId, JobId};
-use reqwest::{Method, header::HeaderName};
-use schemas::runner::{
-    EXECUTION, Exit, Finished, PendingCancel, PlanReport, Report, ReportAnswer, ReportBody,
-};
-use tracing::{error, info, warn};
+use schemas::runner::{Exit, Finished, Report, ReportBody};
+use tracing::{info, warn};
 
 use super::{
     Agent,
     adopt::{Known, Stage},
+    patience::Patience,
     report::Reports,
     spawn,
     spool::{SpoolError, Upload},
     tidy::tidy,
 };
 use crate::{
-    client::{Ask, Refused},
+    client::Refused,
     data::JobDir,
     host::Process,
     journal::Fact,
@@ -59,10 +58,16 @@ struct Attendance {
     exit: Option<Exit>,
     upload: Upload,
     reports: Reports,
+    patience: Patience,
 }
 
 /// Attend an execution until the server knows how it ended.
 pub(super) fn begin(agent: &Arc<Agent>, known: Known) {
+    begin_with(agent, known, UNWANTED);
+}
+
+/// The same, with this pause before a server that refuses is spoken to again.
+pub(super) fn begin_with(agent: &Arc<Agent>, known: Known, pause: Duration) {
     let Some(execution) = known.execution else { return };
     let shim = match &known.stage {
         Stage::Spawned(process) => Some(process.clone()),
@@ -90,11 +95,12 @@ pub(super) fn begin(agent: &Arc<Agent>, known: Known) {
         exit: None,
         upload: Upload::new(settings),
         reports: Reports::of(execution, &agent.data.job(execution)),
+        patience: Patience::new(pause),
     };
     match known.stage {
         Stage::Refused { by, rule, detail } => {
             let body = ReportBody::Refused { by, rule, detail };
-            attendance.reports.add(Report { execution, seq: 1, body, log_len: 0 });
+            attendance.reports.replace_with(Report { execution, seq: 1, body, log_len: 0 });
         }
         Stage::Exited(exit) => attendance.exit = Some(exit),
         Stage::Claiming | Stage::Claimed | Stage::Spawning | Stage::Spawned(_) => {}
@@ -112,39 +118,45 @@ impl Attendance {
             // Looked at before the files: what a shim wrote last is there once it is gone.
             let gone = self.shim.as_ref().is_none_or(|shim| !shim.lives());
             unreadable = if self.read_reports() { 0 } else { unreadable + 1 };
-            match self.send_reports().await {
-                Ok(Some(over)) => return over,
-                Ok(None) => {}
-                Err(refused) => match self.mend(refused).await {
-                    Some(over) => return over,
-                    None => continue,
-                },
+            if self.patience.may_report() {
+                match self.send_reports().await {
+                    Ok(Some(over)) => return over,
+                    Ok(None) => {}
+                    Err(refused) => match self.mend(refused) {
+                        Some(over) => return over,
+                        None if self.patience.may_report() => continue,
+                        None => {}
+                    },
+                }
             }
-            if let Some(last) = self.reports.last_word() {
+            if self.patience.may_report()
+                && let Some(last) = self.reports.last_word()
+            {
                 match self.finish(&last).await {
                     Some(over) => return over,
                     None => continue,
                 }
             }
-            match self.send_log(gone).await {
-                // The server waited long enough for the log, and sealed what it had. How it ended is still wanted.
-                Err(SpoolError::Refused(refused)) if is_unknown_there(&refused) => {
-                    self.upload.give_up();
-                }
-                Err(SpoolError::Refused(refused)) => {
-                    if let Some(over) = self.mend(*refused).await {
-                        return over;
+            if self.patience.may_send_log() {
+                match self.send_log(gone).await {
+                    // The server waited long enough for the log, and sealed what it had. How it ended is still wanted.
+                    Err(SpoolError::Refused(refused)) if is_unknown_there(&refused) => {
+                        self.upload.give_up();
                     }
+                    Err(SpoolError::Refused(refused)) => {
+                        if let Some(over) = self.mend(*refused) {
+                            return over;
+                        }
+                    }
+                    Ok(()) | Err(SpoolError::Disk(_)) => {}
                 }
-                Ok(()) | Err(SpoolError::Disk(_)) => {}
             }
             // The last word may stand in what could not be read just now.
-            if gone && (unreadable == 0 || unreadable >= UNREADABLE) {
-                if let Some(exit) = self.exit.take() {
-                    self.speak_for_the_shim(exit);
-                    continue;
-                }
-                return Over::Vanished;
+            let is_read = unreadable == 0 || unreadable >= UNREADABLE;
+            if gone && is_read && self.reports.end().is_none() {
+                let Some(exit) = self.exit.clone() else { return Over::Vanished };
+                self.speak_for_the_shim(exit);
+                continue;
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -156,32 +168,7 @@ impl Attendance {
         let detail = "the shim's last word is not on disk; this is what the runner's journal says";
         let (execution, seq, log_len) = (self.execution, self.reports.next_seq(), log.len() as u64);
         let body = ReportBody::Finished(spawn::last_word(exit, detail.into(), &log));
-        self.reports.add(Report { execution, seq, body, log_len });
-    }
-
-    /// What can be done about a refusal: say it again, wait, or nothing.
-    async fn mend(&mut self, refused: Refused) -> Option<Over> {
-        let expected = refused.problem.number("expected").filter(|_| refused.code() == "seq_gap");
-        match expected {
-            // The server has forgotten what it had: everything from there on again.
-            Some(expected) if self.reports.rewind(expected) => None,
-            _ if refused.code() == "seq_conflict" && self.reports.skip() => None,
-            // Only these say that it is not ours any more.
-            _ if matches!(refused.status, 404 | 412) => Some(Over::Refused(refused)),
-            _ if matches!(refused.status, 401 | 403) => {
-                // We are not wanted, at least now. What runs is not ended by that.
-                warn!(execution.id = %self.execution, "The server does not listen: {refused}");
-                tokio::time::sleep(UNWANTED).await;
-                None
-            }
-            Some(_) | None => {
-                // A defect of one side must not end work that is well: the server ends it with a 412 at its
-                // deadline, unless somebody mends it before.
-                error!(execution.id = %self.execution, "The server takes no report: {refused}");
-                tokio::time::sleep(UNWANTED).await;
-                None
-            }
-        }
+        self.reports.end_with(Report { execution, seq, body, log_len });
     }
 
     /// `false`: they could not be read this time.
@@ -197,10 +184,6 @@ impl Attendance {
                 false
             }
         }
-    }
-
-    fn note(&self, note: impl FnOnce(&mut super::Attended)) {
-        self.agent.note(self.job, Some(self.execution), note);
     }
 
     /// Send all but the last word, in order.
@@ -226,60 +209,6 @@ impl Attendance {
         Ok(None)
     }
 
-    async fn report(&mut self, mut report: Report) -> Result<(), Refused> {
-        if let ReportBody::Plan(plan) = &mut report.body {
-            self.send_summary(plan).await;
-            let signature = self.agent.keys.identity.sign(plan.digest.to_string().as_bytes());
-            plan.signature = STANDARD.encode(signature.to_bytes());
-        }
-        let answer = self.post(&report).await?;
-        self.reports.told(report.seq);
-        self.pending(answer.1.cancel);
-        Ok(())
-    }
-
-    async fn post(&self, report: &Report) -> Result<(u16, ReportAnswer), Refused> {
-        let path = format!("/runner/v1/jobs/{}/events", self.job);
-        let ask = Ask::json(Method::POST, path, report).map_err(|error| ours(&error))?;
-        let ask = ask.header(HeaderName::from_static(EXECUTION), &self.execution.to_string());
-        let answer = self.agent.client.send::<ReportAnswer>(&ask).await?;
-        Ok((answer.status, answer.body.unwrap_or_default()))
-    }
-
-    /// The summary's bytes, before the report that names them.
-    async fn send_summary(&self, plan: &PlanReport) {
-        let name = plan.summary.to_string();
-        let bytes = match fs::read(self.dir.blobs().join(&name)) {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                let execution = self.execution;
-                return warn!(execution.id = %execution, %error, "A plan's summary is gone");
-            }
-        };
-        let ask = Ask::new(Method::PUT, format!("/runner/v1/blobs/{name}"))
-            .bytes(bytes)
-            .header(HeaderName::from_static(EXECUTION), &self.execution.to_string())
-            .header(reqwest::header::CONTENT_TYPE, "application/json");
-        if let Err(refused) = self.agent.client.send::<serde_json::Value>(&ask).await {
-            warn!(execution.id = %self.execution, "A plan's summary was not taken: {refused}");
-        }
-    }
-
-    async fn send_log(&mut self, now: bool) -> Result<(), SpoolError> {
-        let ids = (self.job, self.execution);
-        if self.agent.state().running.get(&self.job).is_some_and(|attended| attended.tailed) {
-            self.upload.hasten();
-        }
-        let answer = self.upload.push(&self.agent.client, ids, &self.dir, now).await?;
-        self.pending(answer.and_then(|answer| answer.cancel));
-        let log_len = fs::metadata(self.dir.log()).map_or(0, |log| log.len());
-        let log_sent = self.upload.have();
-        self.note(|attended| {
-            (attended.log_len, attended.log_sent) = (log_len, log_sent);
-        });
-        Ok(())
-    }
-
     /// The last word first, so that everyone knows; then the rest of the log, until the server has it all.
     /// `None`: something before it has to be said again.
     async fn finish(&mut self, last: &Report) -> Option<Over> {
@@ -298,7 +227,7 @@ impl Attendance {
                     warn!(execution.id = %self.execution, "The server has another log, sending it again");
                     self.upload.rewind(0);
                 }
-                Err(refused) => return self.mend(refused).await,
+                Err(refused) => return self.mend(refused),
             }
             let mut stalled = 0;
             while self.upload.have() < *log_len && !self.upload.is_broken() && stalled < STALLED {
@@ -310,7 +239,7 @@ impl Attendance {
                     Err(SpoolError::Refused(refused)) if refused.status == 412 => {
                         self.upload.give_up();
                     }
-                    Err(SpoolError::Refused(refused)) => return self.mend(*refused).await,
+                    Err(SpoolError::Refused(refused)) => return self.mend(*refused),
                     // Somebody removed or cut it: the server seals what it has.
                     Ok(()) | Err(SpoolError::Disk(_)) => {
                         warn!(execution.id = %self.execution, "The log has {length} bytes of {log_len}");
@@ -322,14 +251,6 @@ impl Attendance {
             }
             // Between two last words there is a breath, whatever the server answers.
             tokio::time::sleep(PACE).await;
-        }
-    }
-
-    fn pending(&self, cancel: Option<PendingCancel>) {
-        if let Some(PendingCancel { reason, grace_s, force }) = cancel {
-            let grace_ms = if force { grace_s.min(5) } else { grace_s } * 1_000;
-            let order = CancelOrder { reason, grace_ms: Some(grace_ms), cause: Cause::Cancel };
-            self.agent.cancel(self.execution, &order);
         }
     }
 
@@ -371,8 +292,5 @@ fn is_unknown_there(refused: &Refused) -> bool {
     refused.status == 412 && state == Some("outcome_unknown")
 }
 
-fn ours(why: &dyn std::fmt::Display) -> Refused {
-    let problem =
-        schemas::problem::Problem::new(0, "internal", "The runner could not ask", why.to_string());
-    Refused { status: 0, problem, have: None }
-}
+#[cfg(test)]
+mod tests;

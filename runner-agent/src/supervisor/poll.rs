@@ -45,6 +45,10 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<Ended> {
                 rekey::begin(agent);
             }
         }
+        agent.mend_journal();
+        if is_due(agent) {
+            agent.state().session = None;
+        }
         // What is so now; whatever is otherwise later is news.
         let seen = Seen::of(agent);
         if let Some(ended) = look(agent) {
@@ -137,6 +141,11 @@ fn stranded(agent: &Agent) -> bool {
             .all(|attended| !attended.shim.as_ref().is_some_and(Process::lives))
 }
 
+/// Whether it is time for another session.
+fn is_due(agent: &Agent) -> bool {
+    agent.state().anew.is_due(std::time::Instant::now())
+}
+
 /// The signals and the customer's switch hold with and without a server.
 fn stop_what_has_to(agent: &Agent) {
     if *agent.stopping.borrow() == Stopping::StopJobs {
@@ -152,7 +161,7 @@ async fn news(agent: &Agent, seen: &Seen) {
     let look = async {
         loop {
             sleep(LOOK).await;
-            if Seen::of(agent) != *seen || stranded(agent) {
+            if Seen::of(agent) != *seen || stranded(agent) || is_due(agent) {
                 return;
             }
         }

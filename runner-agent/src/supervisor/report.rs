@@ -14,6 +14,8 @@ use crate::data::JobDir;
 
 /// How often a server may forget what it had.
 const REWINDS: u32 = 3;
+/// How many numbers a last word of our own may find taken: more than a shim has reports.
+const TAKEN: u32 = 256;
 
 /// The reports of one execution.
 #[derive(Debug)]
@@ -26,13 +28,18 @@ pub struct Reports {
     told: u64,
     waiting: VecDeque<Report>,
     rewinds: u32,
+    /// The last word is the supervisor's own; nothing of the shim's comes after it.
+    own_end: bool,
+    /// How many numbers it found taken.
+    taken: u32,
 }
 
 impl Reports {
     /// None read, none told. Telling one twice is harmless.
     pub fn of(execution: ExecutionId, dir: &JobDir) -> Self {
         let (path, waiting) = (dir.reports(), VecDeque::new());
-        Reports { execution, path, read: 0, line: 0, told: 0, waiting, rewinds: 0 }
+        let (read, line, told, rewinds, taken) = (0, 0, 0, 0, 0);
+        Reports { execution, path, read, line, told, waiting, rewinds, own_end: false, taken }
     }
 
     /// The number of one that would come after all that were read.
@@ -40,9 +47,40 @@ impl Reports {
         self.line + 1
     }
 
-    /// One of the supervisor's own, when there is no shim.
-    pub fn add(&mut self, report: Report) {
-        self.waiting.push_back(report);
+    /// A last word of the supervisor's own, after everything that the shim has said.
+    pub fn end_with(&mut self, last: Report) {
+        self.waiting.push_back(last);
+        self.own_end = true;
+    }
+
+    /// The same, in place of all that was not told yet.
+    pub fn replace_with(&mut self, last: Report) {
+        self.waiting.clear();
+        self.end_with(last);
+    }
+
+    /// Whether the last word is the supervisor's own.
+    pub fn end_is_ours(&self) -> bool {
+        self.own_end
+    }
+
+    /// What ends the execution, if it is known by now.
+    pub fn end(&self) -> Option<&Report> {
+        self.waiting.back().filter(|report| self.is_end(report))
+    }
+
+    fn is_end(&self, report: &Report) -> bool {
+        match &report.body {
+            ReportBody::Finished(_) => true,
+            // A shim that refuses says so, and then its last word.
+            ReportBody::Refused { .. } => self.are_ours(),
+            ReportBody::Started {}
+            | ReportBody::Phase { .. }
+            | ReportBody::Plan(_)
+            | ReportBody::Outputs { .. }
+            | ReportBody::Artifact(_)
+            | ReportBody::CancelProgress { .. } => false,
+        }
     }
 
     /// There is no shim: what is said here is ours.
@@ -74,7 +112,8 @@ impl Reports {
             if let ReportBody::Phase { name } = &report.body {
                 phase = Some(name.clone());
             }
-            if report.seq > self.told
+            if !self.own_end
+                && report.seq > self.told
                 && self.waiting.back().is_none_or(|last| last.seq < report.seq)
             {
                 self.waiting.push_back(report);
@@ -100,11 +139,20 @@ impl Reports {
         self.waiting.retain(|report| report.seq > seq);
     }
 
-    /// The server has another report of the next one's number: what was said then stands. `false`: a last word is
-    /// not passed over.
-    pub fn skip(&mut self) -> bool {
-        let next = self.next().filter(|next| !matches!(next.body, ReportBody::Finished(_)));
-        next.map(|next| self.told(next.seq)).is_some()
+    /// The server has another report of the next one's number: what was said then stands. A last word is not passed
+    /// over; one of our own takes the next number. `false`: nothing helps.
+    pub fn give_way(&mut self) -> bool {
+        let Some(next) = self.next() else { return false };
+        if !self.is_end(&next) {
+            self.told(next.seq);
+            return true;
+        }
+        let may = self.own_end && self.taken < TAKEN;
+        if may {
+            self.taken += 1;
+            self.waiting.iter_mut().for_each(|last| last.seq += 1);
+        }
+        may
     }
 
     /// Begin again with this one. `false`: that makes no sense, or not any more.
@@ -115,6 +163,7 @@ impl Reports {
         }
         self.rewinds += 1;
         (self.read, self.line, self.told) = (0, 0, expected - 1);
+        (self.own_end, self.taken) = (false, 0);
         self.waiting.clear();
         true
     }
@@ -173,8 +222,54 @@ mod tests {
         assert_eq!(reports.read().unwrap().as_deref(), Some("phase 3"));
         assert_eq!(waiting(&reports), [1, 2, 3]);
         reports.told(1);
-        assert!(reports.skip(), "another report of this number stands");
+        assert!(reports.give_way(), "another report of this number stands");
         assert_eq!(waiting(&reports), [3]);
+    }
+
+    fn last_word(seq: u64) -> Report {
+        let text = format!(
+            r#"{{"execution":"exe_01ARZ3NDEKTSV4RRFFQ69G5FAV","seq":{seq},"type":"finished",
+            "payload":{{"outcome":"failed","log_len":0,"log_sha256":"ab"}},"log_len":0}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn a_last_word_of_our_own_takes_the_first_number_that_is_free() {
+        let (_temp, _dir, mut reports) = reports();
+        reports.end_with(last_word(1));
+        for taken in 1..=3 {
+            assert_eq!(waiting(&reports), [taken]);
+            assert!(reports.give_way());
+        }
+        assert_eq!(reports.end().unwrap().seq, 4);
+        for _ in 3..TAKEN {
+            assert!(reports.give_way());
+        }
+        assert!(!reports.give_way(), "no execution has so many reports");
+    }
+
+    #[test]
+    fn a_last_word_of_the_shims_stands_where_it_is() {
+        let (_temp, dir, mut reports) = reports();
+        let last = serde_json::to_string(&last_word(1)).unwrap();
+        write(&dir, &format!("{last}\n"));
+        reports.read().unwrap();
+        assert!(!reports.give_way());
+        assert_eq!(waiting(&reports), [1]);
+    }
+
+    #[test]
+    fn nothing_comes_after_a_last_word_that_was_put_in_place_of_the_shims() {
+        let (_temp, dir, mut reports) = reports();
+        write(&dir, &format!("{}\n{}\n", line(1), line(2)));
+        reports.read().unwrap();
+        assert_eq!(reports.end(), None);
+        reports.replace_with(last_word(1));
+        write(&dir, &format!("{}\n", line(3)));
+        reports.read().unwrap();
+        assert_eq!(waiting(&reports), [1]);
+        assert!(reports.end_is_ours() && reports.last_word().is_some());
     }
 
     #[test]

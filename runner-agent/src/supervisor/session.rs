@@ -80,6 +80,7 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
         let mut state = agent.state();
         state.log = opened.log;
         state.opening = None;
+        state.anew.opened();
         state.session = Some(opened);
     }
     renew_keys(agent);
@@ -126,6 +127,7 @@ fn sign(agent: &Agent, journal_id: &str) -> anyhow::Result<String> {
         session,
         boot_id: host::boot_id(),
         journal_id: journal_id.to_owned(),
+        process_id: agent.process_id.clone(),
     };
     Ok(agent.keys.identity.assert(&opening)?)
 }

@@ -10,11 +10,11 @@ use crate::{client::scripted::scripted, witness::Verified};
 const ID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
 const CLAIM: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
 
-fn job() -> JobId {
+pub(super) fn job() -> JobId {
     format!("job_{ID}").parse().unwrap()
 }
 
-fn execution() -> ExecutionId {
+pub(super) fn execution() -> ExecutionId {
     format!("exe_{ID}").parse().unwrap()
 }
 
@@ -23,7 +23,7 @@ fn another() -> ExecutionId {
 }
 
 /// An agent whose server says these, and what it was asked.
-async fn agent(
+pub(super) async fn agent(
     answers: Vec<&'static str>,
 ) -> (tempfile::TempDir, Arc<Agent>, Arc<Mutex<Vec<String>>>) {
     let (dir, agent, asked, signals) = agent_with_signals(answers).await;
@@ -60,18 +60,18 @@ pub(super) async fn agent_with_signals(
     (dir, agent.unwrap(), asked, sender)
 }
 
-fn claimed(agent: &Agent) {
+pub(super) fn claimed(agent: &Agent) {
     let (job, execution, claim_id) = (job(), execution(), CLAIM.to_owned());
     agent.journal.write(Fact::Claiming { job, claim_id: claim_id.clone() }).unwrap();
     agent.journal.write(Fact::Claimed { job, execution, claim_id, attempt: 1 }).unwrap();
 }
 
-fn known(stage: Stage) -> Known {
+pub(super) fn known(stage: Stage) -> Known {
     let (job, execution, claim_id) = (job(), Some(execution()), CLAIM.to_owned());
     Known { job, execution, claim_id, stage, children: Vec::new() }
 }
 
-async fn until(what: &str, holds: impl Fn() -> bool) {
+pub(super) async fn until(what: &str, holds: impl Fn() -> bool) {
     for _ in 0..500 {
         if holds() {
             return;
@@ -81,7 +81,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
     panic!("{what}");
 }
 
-fn exit() -> Exit {
+pub(super) fn exit() -> Exit {
     let (outcome, reason) = (Outcome::Failed, Some(FailureReason::SpawnFailed));
     Exit { outcome, code: None, signal: None, reason }
 }
@@ -97,56 +97,6 @@ async fn an_execution_gives_up_its_own_place_and_no_other() {
     assert_eq!(agent.state().running[&job()].log_len, 0);
     agent.release(job(), Some(another()));
     assert!(agent.state().running.is_empty());
-}
-
-#[tokio::test]
-async fn a_log_that_somebody_removed_does_not_keep_an_execution_open() {
-    let (_dir, agent, _) = agent(vec![r#"202 Accepted|{"job_state":"failed","have":0}"#]).await;
-    claimed(&agent);
-    agent.data.job(execution()).create().unwrap();
-    let last = format!(
-        r#"{{"execution":"{}","seq":1,"type":"finished","payload":{{"outcome":"failed","log_len":9,"log_sha256":"ab"}},"log_len":9}}"#,
-        execution()
-    );
-    data::replace(&agent.data.job(execution()).reports(), (last + "\n").as_bytes()).unwrap();
-    attend::begin(&agent, known(Stage::Exited(exit())));
-    until("the execution to end", || agent.state().running.is_empty()).await;
-    assert_eq!(open_ends(&agent).unwrap(), [], "it is reported");
-}
-
-#[tokio::test]
-async fn how_it_ended_is_told_although_its_log_was_sealed_before() {
-    // given a shim that works on while the server has given up waiting and sealed its log
-    let sealed = r#"412 Precondition Failed|{"code":"fenced_out","job_state":"outcome_unknown"}"#;
-    let (_dir, agent, asked) = agent(vec![sealed, r#"200 OK|{"job_state":"failed"}"#]).await;
-    claimed(&agent);
-    let dir = agent.data.job(execution());
-    dir.create().unwrap();
-    data::replace(&dir.log(), b"a line\n").unwrap();
-    agent.state().log.interval_ms = 50;
-    attend::begin(&agent, known(Stage::Spawned(Process::of(std::process::id()).unwrap())));
-    until("the log to be refused", || !asked.lock().unwrap().is_empty()).await;
-    // when it has said its last word
-    let last = format!(
-        r#"{{"execution":"{}","seq":1,"type":"finished","payload":{{"outcome":"failed","log_len":7,"log_sha256":"ab"}},"log_len":7}}"#,
-        execution()
-    );
-    data::replace(&dir.reports(), (last + "\n").as_bytes()).unwrap();
-    // then the server hears it
-    until("the execution to end", || agent.state().running.is_empty()).await;
-    assert!(asked.lock().unwrap()[1].contains("finished"), "{asked:?}");
-    assert_eq!(open_ends(&agent).unwrap(), [], "it is reported");
-}
-
-#[tokio::test]
-async fn work_whose_shim_had_no_disk_to_begin_is_reported_from_the_journal() {
-    let (_dir, agent, asked) = agent(vec![r#"200 OK|{"job_state":"failed"}"#]).await;
-    claimed(&agent);
-    attend::begin(&agent, known(Stage::Exited(exit())));
-    until("the execution to end", || agent.state().running.is_empty()).await;
-    assert_eq!(open_ends(&agent).unwrap(), []);
-    let asked = asked.lock().unwrap();
-    assert!(asked[0].contains("spawn_failed"), "{asked:?}");
 }
 
 fn verified() -> Verified {
@@ -192,16 +142,6 @@ async fn an_execution_that_was_claimed_here_before_is_known() {
     claimed(&agent);
     let entries = agent.journal.read().unwrap();
     assert!(claim::is_known(&entries, execution()) && !claim::is_known(&entries, another()));
-}
-
-#[tokio::test]
-async fn a_shim_that_is_gone_without_a_word_frees_its_place_for_a_later_one() {
-    let (_dir, agent, _) = agent(vec![]).await;
-    let dead = Process { start_time: 1, ..Process::of(std::process::id()).unwrap() };
-    let known = known(Stage::Spawned(dead));
-    assert_eq!(known.state(&agent.data), ExecutionState::Unknown);
-    attend::begin(&agent, known);
-    until("the execution to end", || agent.state().running.is_empty()).await;
 }
 
 #[tokio::test]
@@ -273,8 +213,68 @@ async fn a_claim_that_fails_here_is_settled_with_another_session() {
     std::fs::remove_file(&journal).unwrap();
     std::fs::create_dir(&journal).unwrap();
     claim::offered(&agent, job(), JobKind::Plan);
-    until("the claim to fail", || agent.state().session.is_none()).await;
+    until("the claim to fail", || agent.state().anew.is_asked()).await;
     assert!(agent.state().running.is_empty());
+    // and until its journal takes a line again it is given nothing
+    agent.state().anew.opened();
+    agent.mend_journal();
+    assert_eq!(agent.free_slots(), 0);
+    std::fs::remove_dir(&journal).unwrap();
+    agent.mend_journal();
+    assert_eq!(agent.free_slots(), 1);
+}
+
+#[tokio::test]
+async fn a_session_that_is_asked_for_anew_is_opened_after_a_pause_in_which_this_one_goes_on() {
+    // given an agent whose sessions are all in need of another one
+    let answer = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap());
+    let poll = r#"200 OK|{"server_time":"2026-11-21T00:00:00Z"}"#;
+    let mut answers: Vec<&'static str> = vec![answer.leak()];
+    answers.extend([poll; 40]);
+    let (_dir, agent, asked) = agent(answers).await;
+    let polls = tokio::spawn({
+        let agent = Arc::clone(&agent);
+        async move { poll::run(&agent).await }
+    });
+    let asked_for =
+        |what: &str| asked.lock().unwrap().iter().filter(|asked| asked.starts_with(what)).count();
+    until("the session to be open", || agent.state().session.is_some()).await;
+    assert_eq!(agent.free_slots(), 1);
+    // when another one is asked for again and again
+    agent.ask_anew();
+    let begun = Instant::now();
+    until("a poll", || asked_for("POST /runner/v1/poll") > 0).await;
+    assert!(asked_for("POST /runner/v1/poll") > 0 && agent.free_slots() == 0);
+    // then it is not opened at once
+    until("the session to be over", || agent.state().session.is_none()).await;
+    assert!(begun.elapsed() >= Duration::from_secs(1));
+    polls.abort();
+}
+
+#[tokio::test]
+async fn a_session_that_the_server_has_lost_is_opened_anew() {
+    // given an agent whose session the server does not know any more
+    let answer: &str = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap()).leak();
+    let lost = r#"409 Conflict|{"code":"session_unknown"}"#;
+    let (_dir, agent, asked) = agent(vec![answer, lost, lost, lost, answer]).await;
+    // when it polls
+    let polls = tokio::spawn({
+        let agent = Arc::clone(&agent);
+        async move { poll::run(&agent).await }
+    });
+    // then it opens another one and does not end
+    let openings = || {
+        let asked = asked.lock().unwrap();
+        asked.iter().filter(|asked| asked.starts_with("POST /runner/v1/sessions")).count()
+    };
+    until("another session", || openings() >= 2).await;
+    assert!(!polls.is_finished() && agent.state().ended.is_none());
+    polls.abort();
+}
+
+#[test]
+fn without_room_on_the_disk_nothing_is_begun() {
+    assert!(has_room(ROOM + 1) && !has_room(ROOM) && !has_room(0));
 }
 
 #[tokio::test]

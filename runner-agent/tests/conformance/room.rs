@@ -189,6 +189,7 @@ impl Room {
                 base_url: "http://127.0.0.1:9".into(),
                 token: "none".into(),
                 http: client(),
+                patience: Registry::PATIENCE,
             },
             job: manifest.job,
             execution: ExecutionId(Ulid::new()),

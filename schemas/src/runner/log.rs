@@ -1,7 +1,7 @@
 //! A job's log: records on lines, sent as bytes by offset.
 //!
 //! `PATCH /runner/v1/jobs/{job}/log` with `Execution`, `Content-Range: bytes A-B/*`, [`super::REPR_DIGEST`]
-//! and `Content-Encoding`: 202 `Range: bytes=0-B` and [`LogAnswer`]; 416 `Range: bytes=0-N`, go back to
+//! and `Content-Encoding` (`zstd`, `gzip` or none): 202 `Range: bytes=0-B` and [`LogAnswer`]; 416 `Range: bytes=0-N`, go back to
 //! N + 1 (no `Range`: to 0); 409 `log_divergence`; 413 the chunk is too long; 429 and 503 `Retry-After`;
 //! 507 the quota is used up.
 use serde::{Deserialize, Serialize};

@@ -102,6 +102,10 @@ pub struct Report {
     pub log_len: u64,
 }
 
+/// The most bytes of a job's outputs together, names and values as JSON: half of what an event holds, for they are
+/// written once more beside what they are of. The runner withholds the rest, and so does the server.
+pub const OUTPUTS_BYTES: usize = 32 * 1024;
+
 /// What can be reported. Over 64 KiB goes to `PUT /runner/v1/blobs/{sha256}` first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", content = "payload", rename_all = "snake_case")]

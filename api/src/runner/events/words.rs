@@ -6,14 +6,10 @@ use domain::{
     job::{Ending, FailureReason, Report as Said},
     runner::RefusedBy as By,
 };
-use schemas::runner::{Finished, Outcome, RefusedBy, ReportBody};
+use schemas::runner::{Finished, OUTPUTS_BYTES, Outcome, RefusedBy, ReportBody};
 use serde_json::Value;
 
 use crate::{dispatch, usecases::steps::shortened};
-
-/// The most bytes of a job's outputs together, half of what an event holds: they are written once more,
-/// beside what they are of.
-const OUTPUTS_BYTES: usize = 32 * 1024;
 
 /// What it is to the job; `None`: it is for the eye only.
 pub(super) fn said(body: ReportBody) -> Option<Said> {

@@ -158,3 +158,25 @@ async fn a_cancel_that_crosses_a_claim_or_an_end_comes_before_it_or_after_it() {
         assert_eq!(ends.collect::<Vec<_>>(), ["succeeded"], "{story:?}");
     }
 }
+
+#[tokio::test]
+async fn a_runner_whose_disk_is_full_finishes_what_it_has_and_is_offered_nothing() {
+    // given a runner that works, and a job that waits for it
+    let world = World::new().await;
+    let (agent, install) = ready(&world).await;
+    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let execution = world.running(&agent, job).await;
+    let next = world.queue(install, JobKind::Plan, Class::Pure).await;
+    // when it says that its disk is full
+    let poll = async |disk_free: u64| {
+        let running = json!([{"job": job, "execution": execution, "log_len": 0}]);
+        let pressure = json!({"spool_bytes": 9, "disk_free": disk_free});
+        world.poll(&agent, 1, json!({"running": running, "pressure": pressure})).await
+    };
+    // then it is offered nothing, and what it reports is taken
+    assert_eq!(poll(64 * 1024 * 1024 - 1).await.status, 204);
+    chunk(&world, &agent, job, &execution).await.ok();
+    // and once there is room it is offered what waits
+    let offered = poll(64 * 1024 * 1024).await.ok();
+    assert_eq!(offered["directives"][0]["job"], json!(next));
+}

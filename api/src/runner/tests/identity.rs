@@ -100,7 +100,8 @@ async fn an_install_whose_runner_was_revoked_gets_another_that_does_its_work() {
     revoke(&world, agent.id).await;
     let id = world.enrol(&token, &new, purpose).await.ok()["runner"].as_str().unwrap().parse();
     let id = id.unwrap();
-    let mut second = Agent { id, token: world.token(id, &new).await, key: new, session: None };
+    let token = world.token(id, &new).await;
+    let mut second = Agent { id, token, key: new, process_id: "p".into(), session: None };
     world.open(&mut second, "j2", json!([])).await;
     let job = world.queue(install, JobKind::Plan, Class::Pure).await;
     world.claim(&second, job, "c1").await.ok();

@@ -1,4 +1,6 @@
 //! Log chunks by offset, and the seal.
+use std::io::Write as _;
+
 use axum::{
     body::Body,
     http::{Request, header},
@@ -8,6 +10,7 @@ use domain::{
     ids::JobId,
     job::{Class, JobCommand, JobKind, Proof},
 };
+use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -23,15 +26,24 @@ async fn running(world: &World) -> (Agent, JobId, String) {
 }
 
 async fn chunk(world: &World, of: &(Agent, JobId, String), start: usize, bytes: &[u8]) -> Said {
-    let (agent, job, execution) = of;
+    let body = zstd::bulk::compress(bytes, 1).unwrap();
+    chunk_as(world, of, (start, bytes), ("zstd", body)).await
+}
+
+async fn chunk_as(
+    world: &World,
+    (agent, job, execution): &(Agent, JobId, String),
+    (start, bytes): (usize, &[u8]),
+    (coding, body): (&str, Vec<u8>),
+) -> Said {
     let last = start + bytes.len() - 1;
     let request = Request::patch(format!("/runner/v1/jobs/{job}/log"))
         .header(header::AUTHORIZATION, format!("Bearer {}", agent.token))
         .header("Execution", execution)
         .header(header::CONTENT_RANGE, format!("bytes {start}-{last}/*"))
-        .header(header::CONTENT_ENCODING, "zstd")
+        .header(header::CONTENT_ENCODING, coding)
         .header("Repr-Digest", format!("sha-256=:{}:", STANDARD.encode(Sha256::digest(bytes))))
-        .body(Body::from(zstd::bulk::compress(bytes, 1).unwrap()));
+        .body(Body::from(body));
     world.send(request.unwrap()).await
 }
 
@@ -79,6 +91,32 @@ async fn a_damaged_or_oversized_chunk_is_refused() {
         .header("Repr-Digest", format!("sha-256=:{}:", STANDARD.encode(Sha256::digest(b"other"))))
         .body(Body::from("bytes"));
     world.send(request.unwrap()).await.refused(400, "bad_request");
+}
+
+#[tokio::test]
+async fn a_chunk_may_come_as_zstd_as_gzip_or_as_it_is() {
+    let world = World::new().await;
+    let of = running(&world).await;
+    let gzip = |bytes: &[u8]| {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    chunk(&world, &of, 0, b"one ").await.ok();
+    chunk_as(&world, &of, (4, b"two "), ("gzip", gzip(b"two "))).await.ok();
+    chunk_as(&world, &of, (8, b"three"), ("identity", b"three".to_vec())).await.ok();
+    let execution = of.2.parse().unwrap();
+    let kept = world.app.logs.read(execution, 0..u64::MAX).await.unwrap();
+    assert_eq!(&kept[..], b"one two three");
+    // what is neither, what unpacks to more than a chunk, and what is no gzip are refused
+    chunk_as(&world, &of, (13, b"four"), ("br", b"four".to_vec()))
+        .await
+        .refused(415, "unsupported_media_type");
+    let long = vec![b'x'; 64 * crate::logs::CHUNK_MAX_BYTES];
+    chunk_as(&world, &of, (13, &long), ("gzip", gzip(&long))).await.refused(413, "too_large");
+    chunk_as(&world, &of, (13, b"four"), ("gzip", b"four".to_vec()))
+        .await
+        .refused(400, "bad_request");
 }
 
 #[tokio::test]

@@ -55,7 +55,7 @@ fn seated(world: &World) -> Agent {
     let (mode, moment) = (RunnerMode::Install, world.app.now());
     let token = world.app.tokens.access(id, (mode, Some(install)), 1, moment).unwrap();
     let key = ed25519_dalek::SigningKey::from_bytes(&[1; 32]);
-    Agent { id, token, key, session: Some((session, 1)) }
+    Agent { id, token, key, process_id: "p".into(), session: Some((session, 1)) }
 }
 
 #[tokio::test]

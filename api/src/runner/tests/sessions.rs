@@ -1,13 +1,16 @@
 //! One life after the other: who wins, and what becomes of the work.
+use std::time::Duration;
+
 use axum::http::Method;
 use domain::{
     ids::SessionId,
     job::{Class, JobKind},
 };
+use event_log::Stored;
 use serde_json::{Value, json};
 use ulid::Ulid;
 
-use super::world::World;
+use super::world::{Agent, World};
 
 #[tokio::test]
 async fn the_newest_session_wins() {
@@ -16,7 +19,7 @@ async fn the_newest_session_wins() {
     world.open(&mut agent, "j", json!([])).await;
     let (former, mut next) = (agent.clone(), agent);
     let (polled, _) = tokio::join!(world.poll(&former, 30, json!({})), async {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
         world.open(&mut next, "j", json!([])).await
     });
     polled.refused(409, "session_superseded");
@@ -105,6 +108,90 @@ async fn a_key_that_is_used_twice_raises_an_alert() {
     }
     assert_eq!(open("here").await, 1);
     assert_eq!(open("there").await, 1);
+}
+
+#[tokio::test]
+async fn a_copy_of_the_data_directory_on_the_same_host_raises_the_same_alert() {
+    // given two agents with one key, one journal and one host, and each begins anew when the other has ended it
+    let world = World::new().await;
+    let (mut agent, _) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let mut alerts = Vec::new();
+    for _ in 0..6 {
+        let mut other = Agent { process_id: Ulid::new().to_string(), ..agent.clone() };
+        let (polled, ()) = tokio::join!(world.poll(&agent, 30, json!({})), async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            world.open(&mut other, "j", json!([])).await;
+        });
+        polled.refused(409, "session_superseded");
+        agent = other;
+        let events = world.events("runner", agent.id).await;
+        let is_alert = |event: &&Stored| event.event_type == "runner.clone_suspected";
+        alerts.push(events.iter().filter(is_alert).count());
+    }
+    // then that is said, once
+    assert_eq!(alerts, [0, 0, 0, 1, 1, 1]);
+}
+
+#[tokio::test]
+async fn an_agent_that_is_killed_again_and_again_is_one_agent() {
+    let world = World::new().await;
+    let (mut agent, _) = world.agent().await;
+    for _ in 0..8 {
+        agent.process_id = Ulid::new().to_string();
+        world.open(&mut agent, "j", json!([])).await;
+        // Its poll ends with it.
+        let killed =
+            tokio::time::timeout(Duration::from_millis(20), world.poll(&agent, 30, json!({})));
+        assert!(killed.await.is_err());
+    }
+    let events = world.events("runner", agent.id).await;
+    assert!(events.iter().all(|event| event.event_type != "runner.clone_suspected"));
+    // Nor is it two when it opens another session while its own poll is parked.
+    for _ in 0..8 {
+        let former = agent.clone();
+        let (polled, ()) = tokio::join!(world.poll(&former, 30, json!({})), async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            world.open(&mut agent, "j", json!([])).await;
+        });
+        polled.refused(409, "session_superseded");
+    }
+    let events = world.events("runner", agent.id).await;
+    assert!(events.iter().all(|event| event.event_type != "runner.clone_suspected"));
+}
+
+#[tokio::test]
+async fn a_session_that_the_database_has_lost_is_not_one_that_was_superseded() {
+    // given a runner with a session, and a database that has forgotten the last commits
+    let world = World::new().await;
+    let (mut agent, install) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    world.open(&mut agent, "j", json!([])).await;
+    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let back = "update runner_session set generation = 1, session = 'ses_of_before'";
+    sqlx::query(back).execute(&world.app.pool).await.unwrap();
+    // when a server that has not heard of it is called
+    let there = world.beside().await;
+    // then it is asked for another session, and nobody is told that somebody else has its place
+    there.poll(&agent, 0, json!({})).await.refused(409, "session_unknown");
+    there.claim(&agent, job, "c1").await.refused(409, "session_unknown");
+    sqlx::query("delete from runner_session").execute(&world.app.pool).await.unwrap();
+    there.poll(&agent, 0, json!({})).await.refused(409, "session_unknown");
+    there.open(&mut agent, "j", json!([])).await;
+    there.claim(&agent, job, "c1").await.ok();
+}
+
+#[tokio::test]
+async fn a_session_that_another_server_took_over_meanwhile_is_asked_for_anew() {
+    let world = World::new().await;
+    let (mut agent, _) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let (session, generation) = agent.session.unwrap();
+    // It was looked for and found, and is gone again before the poll is parked.
+    world.app.dispatch.disown(agent.id);
+    let known = world.app.dispatch.check(agent.id, session, generation);
+    let problem = crate::problem::Problem::from(known.unwrap_err());
+    assert_eq!(problem.code.word(), "session_unknown");
 }
 
 #[tokio::test]
@@ -198,7 +285,7 @@ async fn a_stolen_token_opens_no_session_and_dies_with_its_own() {
     let stolen = agent.clone();
     // when the thief signs with another key, then it gets nowhere
     let key = ed25519_dalek::SigningKey::generate(&mut rand::rngs::OsRng);
-    let thief = super::world::Agent { key, ..stolen.clone() };
+    let thief = Agent { key, ..stolen.clone() };
     let assertion = world.opening(&thief, SessionId(Ulid::new()), ("boot", "k"));
     world.open_with(&assertion, json!([])).await.refused(401, "assertion_invalid");
     world.open_with(&stolen.token, json!([])).await.refused(401, "assertion_invalid");

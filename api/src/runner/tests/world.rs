@@ -81,6 +81,8 @@ pub struct Agent {
     pub id: RunnerId,
     pub token: String,
     pub key: SigningKey,
+    /// Of the agent's process: another one after a restart.
+    pub process_id: String,
     pub session: Option<(SessionId, u64)>,
 }
 
@@ -214,7 +216,7 @@ impl World {
         let said = self.enrol(&token, &key, purpose).await.ok();
         let id = said["runner"].as_str().unwrap().parse().unwrap();
         let token = self.token(id, &key).await;
-        Agent { id, token, key, session: None }
+        Agent { id, token, key, process_id: Ulid::new().to_string(), session: None }
     }
 
     pub async fn enrol(&self, token: &str, key: &SigningKey, purpose: Purpose) -> Said {
@@ -247,8 +249,8 @@ impl World {
     ) -> String {
         let (iat, aud) = (self.app.now().timestamp(), AUD_SESSION.to_string());
         let (boot_id, journal_id) = (boot_id.to_string(), journal_id.to_string());
-        let (sub, exp) = (agent.id, iat + 60);
-        let opening = Opening { sub, aud, iat, exp, session, boot_id, journal_id };
+        let (sub, exp, process_id) = (agent.id, iat + 60, agent.process_id.clone());
+        let opening = Opening { sub, aud, iat, exp, session, boot_id, journal_id, process_id };
         sign(&opening, &agent.key).unwrap()
     }
 

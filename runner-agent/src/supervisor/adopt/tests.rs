@@ -90,6 +90,9 @@ fn a_last_word_on_disk_counts_although_the_journal_does_not_say_so() {
     let known = &known(&[claiming(), claimed(), spawning(), spawned(dead())])[0];
     assert_eq!(known.state(&data), ExecutionState::Exited);
     assert_eq!(known.entry(&data).exit.unwrap().outcome, Outcome::Succeeded);
+    // Without its newline it is not one yet: nobody would tell it, and each session would ask for it again.
+    fs::write(files.reports(), last.replace('\n', "")).unwrap();
+    assert_eq!(known.state(&data), ExecutionState::Unknown);
 }
 
 #[test]

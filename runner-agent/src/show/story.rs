@@ -1,0 +1,149 @@
+//! The journal in plain words, for whoever owns the host.
+use std::collections::BTreeMap;
+
+use chrono::SecondsFormat;
+use domain::ids::{ExecutionId, JobId};
+use proof::checkpoint::Checkpoint;
+use schemas::{
+    harmless::harmless,
+    runner::{Exit, FailureReason, Outcome, RefusedBy},
+};
+
+use crate::journal::{Fact, Line};
+
+/// A line, and the job that it is about.
+pub struct Told {
+    pub line: Line,
+    job: Option<JobId>,
+}
+
+/// The lines about this job, or all; of those the last so many, or all.
+pub fn of(lines: Vec<Line>, job: Option<JobId>, last: Option<usize>) -> Vec<Told> {
+    let mut jobs = BTreeMap::new();
+    let told = lines.into_iter().map(|line| {
+        if let Fact::Claimed { job, execution, .. } = &line.entry.fact {
+            jobs.insert(*execution, *job);
+        }
+        let job = job_of(&line.entry.fact, &jobs);
+        Told { line, job }
+    });
+    let mut told: Vec<_> = told.filter(|told| job.is_none() || told.job == job).collect();
+    let skip = last.map_or(0, |last| told.len().saturating_sub(last));
+    told.drain(..skip);
+    told
+}
+
+fn job_of(fact: &Fact, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
+    match fact {
+        Fact::Claiming { job, .. }
+        | Fact::NotClaimed { job, .. }
+        | Fact::Claimed { job, .. }
+        | Fact::Refused { job, .. }
+        | Fact::Spawning { job, .. }
+        | Fact::Spawned { job, .. }
+        | Fact::Exited { job, .. }
+        | Fact::Reported { job, .. }
+        | Fact::Asked { job, .. }
+        | Fact::Abandoned { job, .. } => Some(*job),
+        Fact::Verified { execution, .. }
+        | Fact::Child { execution, .. }
+        | Fact::Cancelling { execution, .. }
+        | Fact::Answered { execution, .. } => jobs.get(execution).copied(),
+        Fact::Opened { .. }
+        | Fact::SessionOpened { .. }
+        | Fact::Checkpoint { .. }
+        | Fact::EpochAccepted { .. }
+        | Fact::Rekeyed { .. }
+        | Fact::Disabled { .. }
+        | Fact::Enabled {}
+        | Fact::Unknown => None,
+    }
+}
+
+/// When, which job, what happened.
+pub fn table(lines: &[Told]) -> String {
+    let row = |at: &str, job: &str, what: &str| format!("{at:<20}  {job:<30}  {what}\n");
+    let told = |told: &Told| {
+        let at = told.line.entry.at.to_rfc3339_opts(SecondsFormat::Secs, true).replace('T', " ");
+        let job = told.job.map_or("-".into(), |job| job.to_string());
+        row(&at, &job, &harmless(&what(&told.line.entry.fact)))
+    };
+    row("TIME", "JOB", "WHAT HAPPENED") + &lines.iter().map(told).collect::<String>()
+}
+
+fn what(fact: &Fact) -> String {
+    match fact {
+        Fact::Opened { .. } => "a journal was begun".into(),
+        Fact::SessionOpened { generation, .. } => {
+            format!("opened session {generation} with the server")
+        }
+        Fact::Claiming { .. } => "asked for this job".into(),
+        Fact::NotClaimed { why, .. } => format!("did not get it: {why}"),
+        Fact::Claimed { attempt: 1, .. } => "got it".into(),
+        Fact::Claimed { attempt, .. } => format!("got it, which is attempt {attempt}"),
+        Fact::Verified { kind, plugin, .. } => {
+            format!("its signatures and proofs are good: {} with {plugin}", kind.word())
+        }
+        Fact::Refused { by, rule, detail, .. } => {
+            format!("refused by {} (rule {rule}): {detail}", who(*by))
+        }
+        Fact::Spawning { .. } => "about to start".into(),
+        Fact::Spawned { process, .. } => format!("started, as process {}", process.pid),
+        Fact::Child { process, .. } => format!("runs a program, as process {}", process.pid),
+        Fact::Cancelling { reason, force: false, .. } => format!("told to stop: {reason}"),
+        Fact::Cancelling { reason, force: true, .. } => format!("told to stop sooner: {reason}"),
+        Fact::Exited { exit, .. } => ended(exit),
+        Fact::Reported { .. } => "the server has heard how it ended".into(),
+        Fact::Asked { .. } => "waits for your word".into(),
+        Fact::Answered { yes: true, reason, .. } => format!("you approved it: {reason}"),
+        Fact::Answered { yes: false, reason, .. } => format!("you denied it: {reason}"),
+        Fact::Abandoned { why, .. } => format!("left to the server: {why}"),
+        Fact::Checkpoint { note } => match Checkpoint::read_unverified(note) {
+            Ok(seen) => format!("the server's log is believed up to entry {}", seen.size),
+            Err(_) => "a head of the server's log is believed".into(),
+        },
+        Fact::EpochAccepted { epoch } => format!("you accepted the restored log of epoch {epoch}"),
+        Fact::Rekeyed { .. } => "signs with another key from now on".into(),
+        Fact::Disabled { reason } => format!("you switched the runner off: {reason}"),
+        Fact::Enabled {} => "you switched the runner on".into(),
+        Fact::Unknown => "something that a later version wrote: see --output json".into(),
+    }
+}
+
+fn who(by: RefusedBy) -> &'static str {
+    match by {
+        RefusedBy::CustomerPolicy => "your policy",
+        RefusedBy::Verification => "the runner, which could not verify it",
+        RefusedBy::Capability => "the runner, which cannot do it",
+        RefusedBy::Veto => "your veto hook",
+    }
+}
+
+fn ended(exit: &Exit) -> String {
+    let how = match exit.outcome {
+        Outcome::Succeeded => return "succeeded".into(),
+        Outcome::Cancelled => return "stopped, as was asked".into(),
+        Outcome::Failed => match exit.reason {
+            None | Some(FailureReason::ExitCode | FailureReason::Signal) => "",
+            Some(FailureReason::TimedOut) => "it took too long",
+            Some(FailureReason::Refused) => "it was refused",
+            Some(FailureReason::ToolMissing) => "a tool is not installed",
+            Some(FailureReason::ArtifactUnavailable) => "an artifact is not available",
+            Some(FailureReason::PlanIsStale) => "what was planned has changed since",
+            Some(FailureReason::PluginFailed) => "its plugin went wrong",
+            Some(FailureReason::SpawnFailed) => "it could not be started",
+            Some(FailureReason::AgentStopped) => "the runner was told to stop at once",
+            Some(FailureReason::QueueExpired) => "nobody took it in time",
+            Some(FailureReason::Resolved) => "a person decided so",
+            Some(FailureReason::Internal) => "a fault of the runner or the server",
+        },
+    };
+    let code = exit.code.map(|code| format!("exit code {code}"));
+    let signal = exit.signal.map(|signal| format!("signal {signal}"));
+    let all = [Some(how.to_owned()).filter(|how| !how.is_empty()), code, signal];
+    let why: Vec<_> = all.into_iter().flatten().collect();
+    if why.is_empty() { "failed".into() } else { format!("failed: {}", why.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests;

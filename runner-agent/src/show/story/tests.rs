@@ -1,0 +1,130 @@
+//! What a customer reads is a golden: `schemas/cli-output`, changed on purpose.
+use std::{fs, path::Path};
+
+use serde_json::{Value, json};
+
+use super::*;
+
+const ULID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+
+fn id(prefix: &str) -> String {
+    format!("{prefix}_{ULID}")
+}
+
+fn other_job() -> JobId {
+    "job_01ARZ3NDEKTSV4RRFFQ69G5FAW".parse().unwrap()
+}
+
+/// Lines a second apart.
+fn lines(facts: Vec<Value>) -> Vec<Line> {
+    let line = |(second, mut fact): (usize, Value)| {
+        fact["at"] = json!(format!("2026-11-21T01:02:{second:02}.000000Z"));
+        Line { text: fact.to_string(), entry: serde_json::from_value(fact).unwrap() }
+    };
+    facts.into_iter().enumerate().map(line).collect()
+}
+
+/// Everything that can stand in a journal.
+fn journal() -> Vec<Line> {
+    let (job, execution) = (id("job"), id("exe"));
+    let process = json!({"pid": 4711, "start_time": 1, "boot_id": "b"});
+    let digest = format!("sha256:{:064}", 7);
+    let root = format!("{}=", "A".repeat(43));
+    let note = format!("stead/L\n12\n{root}\nepoch 1\n\n— x AAAA\n");
+    let of = |entry: &str, more: Value| {
+        let mut fact = json!({"entry": entry, "job": job, "execution": execution, "claim_id": "c"});
+        fact.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        fact
+    };
+    let exited = |exit: Value| of("exited", json!({"exit": exit}));
+    let failed = |reason: &str, code: Option<i32>, signal: Option<i32>| {
+        let mut exit = json!({"outcome": "failed", "reason": reason});
+        code.into_iter().for_each(|code| exit["code"] = json!(code));
+        signal.into_iter().for_each(|signal| exit["signal"] = json!(signal));
+        exited(exit)
+    };
+    lines(vec![
+        json!({"entry": "opened", "journal_id": ULID}),
+        json!({"entry": "session_opened", "session": id("ses"), "generation": 3}),
+        json!({"entry": "claiming", "job": other_job(), "claim_id": "d"}),
+        json!({"entry": "not_claimed", "job": other_job(), "claim_id": "d",
+            "why": "the server refused: another runner took the job (claimed_by_other)"}),
+        of("claiming", json!({})),
+        of("claimed", json!({"attempt": 1})),
+        json!({"entry": "checkpoint", "note": note}),
+        json!({"entry": "checkpoint", "note": "?"}),
+        of(
+            "verified",
+            json!({"manifest": digest, "kind": "apply", "class": "mutating",
+            "plugin": "terraform_module", "fence": {"epoch": 1, "position": 4}}),
+        ),
+        of("asked", json!({})),
+        of("answered", json!({"yes": true, "reason": "looks right"})),
+        of("answered", json!({"yes": false, "reason": "not on a Friday"})),
+        of(
+            "refused",
+            json!({"by": "customer_policy", "rule": "kinds",
+            "detail": "a \u{1b}[31mstranger's\n word"}),
+        ),
+        of("refused", json!({"by": "verification", "rule": "grant_signature", "detail": "no"})),
+        of("refused", json!({"by": "capability", "rule": "quarantine", "detail": "no"})),
+        of("refused", json!({"by": "veto", "rule": "veto", "detail": "no"})),
+        of("spawning", json!({})),
+        of("spawned", json!({"process": process})),
+        of("child", json!({"process": process})),
+        of("cancelling", json!({"reason": "enough", "force": false})),
+        of("cancelling", json!({"reason": "enough", "force": true})),
+        exited(json!({"outcome": "succeeded", "code": 0})),
+        exited(json!({"outcome": "cancelled"})),
+        failed("exit_code", Some(1), None),
+        failed("signal", None, Some(9)),
+        failed("timed_out", None, Some(15)),
+        failed("plan_is_stale", None, None),
+        of("reported", json!({})),
+        of("abandoned", json!({"why": "the server heard that it is unknown"})),
+        of("claimed", json!({"attempt": 2})),
+        json!({"entry": "epoch_accepted", "epoch": 2}),
+        json!({"entry": "rekeyed", "identity_key": "00".repeat(32)}),
+        json!({"entry": "disabled", "reason": "change freeze"}),
+        json!({"entry": "enabled"}),
+        json!({"entry": "danced", "with": "you"}),
+    ])
+}
+
+#[test]
+fn a_journal_reads_like_this() {
+    let text = table(&of(journal(), None, None));
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/cli-output/runner-journal.txt");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap_or_default(), text, "{}", path.display());
+}
+
+#[test]
+fn one_job_is_told_from_its_claim_to_its_end() {
+    let told = of(journal(), Some(id("job").parse().unwrap()), None);
+    let entries: Vec<_> = told
+        .iter()
+        .map(|told| {
+            let line: Value = serde_json::from_str(&told.line.text).unwrap();
+            line["entry"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(entries[..4], ["claiming", "claimed", "verified", "asked"]);
+    assert!(entries.contains(&"child".to_owned()) && entries.contains(&"answered".to_owned()));
+    assert!(!entries.contains(&"checkpoint".to_owned()));
+    assert_eq!(of(journal(), Some(other_job()), None).len(), 2);
+    // The last lines are those of the job.
+    let last = of(journal(), Some(other_job()), Some(1));
+    assert!(table(&last).contains("did not get it"));
+    assert_eq!(of(journal(), None, Some(3)).len(), 3);
+}
+
+#[test]
+fn a_line_of_a_later_version_is_there_as_it_is_on_disk() {
+    let told = of(journal(), None, Some(1));
+    let line = r#"{"at":"2026-11-21T01:02:34.000000Z","entry":"danced","with":"you"}"#;
+    assert_eq!(told[0].line.text, line);
+}

@@ -1,0 +1,187 @@
+//! What becomes of an execution between its shim's files and a scripted server.
+use schemas::runner::ExecutionState;
+
+use super::*;
+use crate::{
+    data,
+    supervisor::{
+        adopt::open_ends,
+        tests::{agent, claimed, execution, exit, known, until},
+    },
+};
+
+#[tokio::test]
+async fn a_log_that_somebody_removed_does_not_keep_an_execution_open() {
+    let (_dir, agent, _) = agent(vec![r#"202 Accepted|{"job_state":"failed","have":0}"#]).await;
+    claimed(&agent);
+    agent.data.job(execution()).create().unwrap();
+    let last = format!(
+        r#"{{"execution":"{}","seq":1,"type":"finished","payload":{{"outcome":"failed","log_len":9,"log_sha256":"ab"}},"log_len":9}}"#,
+        execution()
+    );
+    data::replace(&agent.data.job(execution()).reports(), (last + "\n").as_bytes()).unwrap();
+    begin(&agent, known(Stage::Exited(exit())));
+    until("the execution to end", || agent.state().running.is_empty()).await;
+    assert_eq!(open_ends(&agent).unwrap(), [], "it is reported");
+}
+
+#[tokio::test]
+async fn how_it_ended_is_told_although_its_log_was_sealed_before() {
+    // given a shim that works on while the server has given up waiting and sealed its log
+    let sealed = r#"412 Precondition Failed|{"code":"fenced_out","job_state":"outcome_unknown"}"#;
+    let (_dir, agent, asked) = agent(vec![sealed, r#"200 OK|{"job_state":"failed"}"#]).await;
+    claimed(&agent);
+    let dir = agent.data.job(execution());
+    dir.create().unwrap();
+    data::replace(&dir.log(), b"a line\n").unwrap();
+    agent.state().log.interval_ms = 50;
+    begin(&agent, known(Stage::Spawned(Process::of(std::process::id()).unwrap())));
+    until("the log to be refused", || !asked.lock().unwrap().is_empty()).await;
+    // when it has said its last word
+    let last = format!(
+        r#"{{"execution":"{}","seq":1,"type":"finished","payload":{{"outcome":"failed","log_len":7,"log_sha256":"ab"}},"log_len":7}}"#,
+        execution()
+    );
+    data::replace(&dir.reports(), (last + "\n").as_bytes()).unwrap();
+    // then the server hears it
+    until("the execution to end", || agent.state().running.is_empty()).await;
+    assert!(asked.lock().unwrap()[1].contains("finished"), "{asked:?}");
+    assert_eq!(open_ends(&agent).unwrap(), [], "it is reported");
+}
+
+#[tokio::test]
+async fn work_whose_shim_had_no_disk_to_begin_is_reported_from_the_journal() {
+    let (_dir, agent, asked) = agent(vec![r#"200 OK|{"job_state":"failed"}"#]).await;
+    claimed(&agent);
+    begin(&agent, known(Stage::Exited(exit())));
+    until("the execution to end", || agent.state().running.is_empty()).await;
+    assert_eq!(open_ends(&agent).unwrap(), []);
+    let asked = asked.lock().unwrap();
+    assert!(asked[0].contains("spawn_failed"), "{asked:?}");
+}
+
+const SOON: Duration = Duration::from_millis(1);
+const INVALID: &str = r#"422 Unprocessable Entity|{"code":"invalid","detail":"too many phases"}"#;
+const TAKEN: &str = r#"409 Conflict|{"code":"seq_conflict"}"#;
+
+/// What a shim says of an execution that has ended well, but for a line that the server does not take.
+fn ended_well(agent: &Agent) -> Known {
+    claimed(agent);
+    let dir = agent.data.job(execution());
+    dir.create().unwrap();
+    let of = execution();
+    let phase = format!(
+        r#"{{"execution":"{of}","seq":1,"type":"phase","payload":{{"name":"x"}},"log_len":0}}"#
+    );
+    let last = format!(
+        r#"{{"execution":"{of}","seq":2,"type":"finished","payload":{{"outcome":"succeeded","log_len":0,"log_sha256":"ab"}},"log_len":0}}"#
+    );
+    data::replace(&dir.reports(), format!("{phase}\n{last}\n").as_bytes()).unwrap();
+    known(Stage::Spawned(Process { start_time: 1, ..Process::of(std::process::id()).unwrap() }))
+}
+
+#[tokio::test]
+async fn a_report_that_is_never_taken_gives_its_place_to_an_end_that_says_so() {
+    // given a server that refuses a report, once in other words, while a proxy fails in between
+    let lost = "503 Service Unavailable|";
+    let other = r#"409 Conflict|{"code":"refused","detail":"job has not started"}"#;
+    let mut answers = vec![INVALID, lost, other];
+    answers.extend([INVALID; 10]);
+    answers.push(r#"200 OK|{"job_state":"failed"}"#);
+    let (_dir, agent, asked) = agent(answers).await;
+    let known = ended_well(&agent);
+    // when the execution is attended
+    begin_with(&agent, known, SOON);
+    // then after ten equal refusals its place is taken by an end
+    until("the execution to end", || agent.state().running.is_empty()).await;
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.len(), 14);
+    assert!(asked[..13].iter().all(|asked| asked.contains(r#""type":"phase""#)), "{asked:?}");
+    let said = asked[13].split_once("\r\n\r\n").unwrap().1;
+    let said: serde_json::Value = serde_json::from_str(said).unwrap();
+    assert_eq!((&said["seq"], &said["type"]), (&1.into(), &"finished".into()));
+    assert_eq!(said["payload"]["outcome"], "failed");
+    assert_eq!(said["payload"]["reason"], "internal");
+    assert_eq!(said["payload"]["log_sha256"], "ab");
+    assert_eq!(
+        said["payload"]["detail"],
+        "the server takes no report of a phase: too many phases (invalid); the work itself succeeded"
+    );
+    assert_eq!(open_ends(&agent).unwrap(), [], "it is reported");
+}
+
+#[tokio::test]
+async fn while_its_shim_lives_work_is_not_ended_by_a_report_that_is_not_taken() {
+    let (_dir, agent, asked) = agent(vec![INVALID; 60]).await;
+    let known = ended_well(&agent);
+    let dir = agent.data.job(execution());
+    let text = std::fs::read_to_string(dir.reports()).unwrap();
+    let phase = text.lines().next().unwrap().to_owned() + "\n";
+    data::replace(&dir.reports(), phase.as_bytes()).unwrap();
+    let alive = Stage::Spawned(Process::of(std::process::id()).unwrap());
+    begin_with(&agent, Known { stage: alive, ..known }, SOON);
+    until("the report to be refused", || asked.lock().unwrap().len() > 20).await;
+    assert!(asked.lock().unwrap().iter().all(|asked| asked.contains("phase")));
+    assert!(!dir.cancel().exists() && !agent.state().running.is_empty());
+    data::replace(&dir.reports(), text.as_bytes()).unwrap();
+    until("the end to be told", || asked.lock().unwrap().last().unwrap().contains("finished"))
+        .await;
+}
+
+#[tokio::test]
+async fn an_end_that_nobody_takes_is_left_to_the_server() {
+    let (_dir, agent, asked) = agent(vec![INVALID; 20]).await;
+    let known = ended_well(&agent);
+    begin_with(&agent, known, SOON);
+    until("the execution to end", || agent.state().running.is_empty()).await;
+    assert_eq!(asked.lock().unwrap().len(), 20);
+    let last = agent.journal.read().unwrap().pop().unwrap().fact;
+    assert!(matches!(last, Fact::Abandoned { why, .. } if why.contains("too many phases")));
+}
+
+#[tokio::test]
+async fn an_end_from_the_journal_takes_the_first_number_that_the_server_has_free() {
+    // given an execution whose files somebody removed after two reports were told
+    let answers = vec![TAKEN, TAKEN, r#"200 OK|{"job_state":"failed"}"#];
+    let (_dir, agent, asked) = agent(answers).await;
+    claimed(&agent);
+    begin_with(&agent, known(Stage::Exited(exit())), SOON);
+    until("the execution to end", || agent.state().running.is_empty()).await;
+    let asked = asked.lock().unwrap();
+    assert!(asked[2].contains(r#""seq":3,"#) && asked[2].contains("spawn_failed"), "{asked:?}");
+    assert_eq!(open_ends(&agent).unwrap(), [], "it is reported");
+}
+
+#[tokio::test]
+async fn a_summary_that_is_too_large_is_why_the_plan_is_not_taken() {
+    // given a plan whose summary the server does not keep
+    let large = r#"413 Payload Too Large|{"code":"too_large","detail":"a blob has at most 8 MiB"}"#;
+    let first = r#"422 Unprocessable Entity|{"code":"invalid","detail":"PUT it first"}"#;
+    let mut answers = [large, first].repeat(10);
+    answers.push(r#"200 OK|{"job_state":"failed"}"#);
+    let (_dir, agent, asked) = agent(answers).await;
+    let known = ended_well(&agent);
+    let (dir, digest) = (agent.data.job(execution()), format!("sha256:{:064}", 0));
+    std::fs::write(dir.blobs().join(&digest), "{}").unwrap();
+    let plan = serde_json::json!({"execution": execution(), "seq": 1, "type": "plan", "payload": {
+        "digest": digest, "file": digest, "summary": digest, "noop": false, "add": 1, "change": 0,
+        "destroy": 0, "tool": "terraform 1.9", "signature": ""}, "log_len": 0});
+    let text = std::fs::read_to_string(dir.reports()).unwrap();
+    let last = text.lines().nth(1).unwrap();
+    data::replace(&dir.reports(), format!("{plan}\n{last}\n").as_bytes()).unwrap();
+    // when it is attended, then its end says what was too large
+    begin_with(&agent, known, SOON);
+    until("the execution to end", || agent.state().running.is_empty()).await;
+    let asked = asked.lock().unwrap();
+    assert!(asked.last().unwrap().contains("a blob has at most 8 MiB"), "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_shim_that_is_gone_without_a_word_frees_its_place_for_a_later_one() {
+    let (_dir, agent, _) = agent(vec![]).await;
+    let dead = Process { start_time: 1, ..Process::of(std::process::id()).unwrap() };
+    let known = known(Stage::Spawned(dead));
+    assert_eq!(known.state(&agent.data), ExecutionState::Unknown);
+    begin(&agent, known);
+    until("the execution to end", || agent.state().running.is_empty()).await;
+}

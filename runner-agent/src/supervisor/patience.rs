@@ -1,0 +1,95 @@
+//! How often a server is told again what it does not take.
+use std::time::{Duration, Instant};
+
+use crate::client::Refused;
+
+/// After so many equal refusals of one report it will never be taken.
+const MOST: u32 = 10;
+
+/// What one execution has heard from a server that does not listen.
+#[derive(Debug)]
+pub(super) struct Patience {
+    /// Between two tries.
+    pause: Duration,
+    /// The report that was refused last, with which status and which word.
+    last: Option<(u64, u16, String)>,
+    times: u32,
+    reports_at: Instant,
+    log_at: Instant,
+}
+
+impl Patience {
+    pub fn new(pause: Duration) -> Self {
+        let now = Instant::now();
+        Patience { pause, last: None, times: 0, reports_at: now, log_at: now }
+    }
+
+    /// Whether a report may be sent now.
+    pub fn may_report(&self) -> bool {
+        Instant::now() >= self.reports_at
+    }
+
+    /// Whether a chunk of the log may be sent now. It is not held up by a report that is refused.
+    pub fn may_send_log(&self) -> bool {
+        Instant::now() >= self.log_at
+    }
+
+    /// The runner itself is not wanted, at least now: that says nothing of the report.
+    pub fn unwanted(&mut self) {
+        self.reports_at = Instant::now() + self.pause;
+        self.log_at = self.reports_at;
+    }
+
+    /// The server has clearly refused this report. `true`: it always will.
+    pub fn refused(&mut self, seq: u64, refused: &Refused) -> bool {
+        let said = Some((seq, refused.status, refused.code().to_owned()));
+        self.times = if self.last == said { self.times.saturating_add(1) } else { 1 };
+        self.last = said;
+        self.reports_at = Instant::now() + self.pause;
+        self.times >= MOST
+    }
+
+    /// Something else is said in its place.
+    pub fn begin_anew(&mut self) {
+        *self = Patience { log_at: self.log_at, ..Patience::new(self.pause) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schemas::problem::Problem;
+
+    use super::*;
+
+    fn refused(status: u16, code: &str) -> Refused {
+        let problem = Problem::new(status, code, "No", "no");
+        Refused { status, problem, have: None }
+    }
+
+    #[test]
+    fn only_the_same_refusal_of_the_same_report_again_and_again_is_final() {
+        let mut patience = Patience::new(Duration::from_secs(30));
+        let invalid = refused(422, "invalid");
+        for _ in 1..MOST {
+            assert!(!patience.refused(3, &invalid));
+        }
+        // Somebody mends the server: another word, another report.
+        assert!(!patience.refused(3, &refused(409, "refused")));
+        assert!(!patience.refused(4, &refused(409, "refused")));
+        for _ in 1..MOST {
+            assert!(!patience.refused(4, &invalid));
+        }
+        assert!(patience.refused(4, &invalid) && patience.refused(4, &invalid));
+        patience.begin_anew();
+        assert!(!patience.refused(4, &invalid));
+    }
+
+    #[test]
+    fn a_report_that_is_refused_does_not_hold_up_the_log() {
+        let mut patience = Patience::new(Duration::from_secs(30));
+        patience.refused(1, &refused(422, "invalid"));
+        assert!(!patience.may_report() && patience.may_send_log());
+        patience.unwanted();
+        assert!(!patience.may_report() && !patience.may_send_log());
+    }
+}
