@@ -20,7 +20,10 @@ fn golden(path: &str, text: &str) {
 fn the_database_is_the_sum_of_its_migrations() {
     let server = Server::up();
     let dump = ["--schema-only", "--schema=stead", "--no-owner", "--no-comments"];
-    let dump = stdout_of(Command::new(postgres("pg_dump")).args(dump).arg(server.database()));
+    // Which days there are depends on the day.
+    let days = "--exclude-table=stead.job_log_2*";
+    let dump =
+        stdout_of(Command::new(postgres("pg_dump")).args(dump).arg(days).arg(server.database()));
     // What differs between versions of pg_dump is not ours.
     let ours = |line: &&str| {
         let noise = ["--", "SET ", "SELECT pg_catalog", "\\restrict", "\\unrestrict"];

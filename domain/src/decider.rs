@@ -3,6 +3,8 @@ use std::fmt::Debug;
 
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::upcast::Upcaster;
+
 /// A moment in UTC. Events and rules know it to the microsecond.
 pub type Timestamp = chrono::DateTime<chrono::Utc>;
 
@@ -12,6 +14,8 @@ pub trait Event: Serialize + DeserializeOwned + Clone + PartialEq + Debug + Send
     fn name(&self) -> &'static str;
     /// Which shape the payload has, `"1"` first.
     fn version(&self) -> &'static str;
+    /// How what was written in older words is read.
+    const UPCASTERS: &'static [Upcaster] = &[];
 }
 
 /// The rules: what a command means in a state, and what a fact does to it.

@@ -20,3 +20,4 @@ pub mod runner;
 mod schema;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod upcast;

@@ -127,7 +127,10 @@ impl EventLog {
                     let what = format!("{} has a gap", loaded.stream);
                     return Err(LogError::Damaged { position: event.position, what });
                 }
-                loaded.evolve([event.decode()?]);
+                let facts = event.decode()?;
+                let state = Arc::make_mut(&mut loaded.state);
+                facts.into_iter().for_each(|fact| state.evolve(fact));
+                loaded.version = event.sequence;
             }
             if events.len() < PAGE as usize {
                 return Ok(());

@@ -6,7 +6,7 @@ use sqlx::Row;
 
 use crate::{
     EventLog, LogError,
-    stored::{bigint, number},
+    stored::{bigint, fixed, number},
 };
 
 impl EventLog {
@@ -76,6 +76,22 @@ impl EventLog {
         .fetch_all(self.pool())
         .await?;
         rows.iter().map(|row| Ok((number(row.try_get(0)?), row.try_get(1)?))).collect()
+    }
+
+    /// The keys that published checkpoints were signed with, as the database has them.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn note_keys(&self) -> Result<Vec<VerifyingKey>, LogError> {
+        let rows = sqlx::query("select public_key from log_note_key order by valid_from")
+            .fetch_all(self.pool())
+            .await?;
+        let key = |row: &sqlx::postgres::PgRow| {
+            let bytes = fixed(row.try_get(0)?, 0, "a checkpoint's key")?;
+            VerifyingKey::from_bytes(&bytes)
+                .map_err(|error| LogError::Damaged { position: 0, what: error.to_string() })
+        };
+        rows.iter().map(key).collect()
     }
 
     /// Read every published checkpoint and compare it with the log as it is now. Returns how many there are.

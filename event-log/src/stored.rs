@@ -1,7 +1,10 @@
 //! An event as the log holds it.
 use std::{borrow::Cow, sync::Arc};
 
-use domain::decider::{Event, Timestamp};
+use domain::{
+    decider::{Event, Timestamp},
+    upcast,
+};
 use proof::{
     Hash,
     leaf::{self, Leaf, Salt, metadata_hash, payload_hash},
@@ -49,12 +52,13 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// What happened.
+    /// What happened, in today's words: one fact, or as many as an older version comes to.
     ///
     /// # Errors
-    /// [`LogError::Damaged`] if the payload is not an event of that kind.
-    pub fn decode<E: Event>(&self) -> Result<E, LogError> {
-        serde_json::from_str(&self.payload).map_err(|error| self.damaged(&error))
+    /// [`LogError::Damaged`] if this program cannot read it.
+    pub fn decode<E: Event>(&self) -> Result<Vec<E>, LogError> {
+        upcast::read(&self.event_type, &self.event_version, &self.payload)
+            .map_err(|error| self.damaged(&error))
     }
 
     /// Who asked, and why.
@@ -82,8 +86,8 @@ impl Stored {
         Some(leaf.hash())
     }
 
-    fn damaged(&self, error: &serde_json::Error) -> LogError {
-        let what = format!("{} {}: {error}", self.event_type, self.event_version);
+    fn damaged(&self, error: &dyn std::fmt::Display) -> LogError {
+        let what = format!("{} version {}: {error}", self.event_type, self.event_version);
         LogError::Damaged { position: self.position, what }
     }
 

@@ -1,24 +1,25 @@
 //! Reading everything again and believing nothing: each leaf from its row, each link, each node, the head.
-use std::collections::HashMap;
+//!
+//! The log is checked in parts, several at once. A part begins with the chain's link that is stored before it,
+//! which the part before has to arrive at.
+use std::{collections::HashMap, thread};
 
-use domain::decider::Timestamp;
-use proof::{
-    Hash, chain,
-    tree::{Edge, Node},
-};
-use sqlx::{PgPool, Row};
-use tokio::task::JoinHandle;
+use futures::{StreamExt, stream};
+use proof::{Hash, chain, tree::Edge};
+use sqlx::PgPool;
 
-use crate::{
-    LogError, Stored, StreamId,
-    append::Head,
-    nodes,
-    read::read,
-    stored::{bigint, fixed, number},
-};
+use crate::{LogError, append::Head, nodes, stored::bigint};
 
-/// How many events are read at a time.
-const PAGE: u32 = 5_000;
+mod part;
+mod whole;
+
+use part::{BLOCK, Range, check, link};
+use whole::Whole;
+
+/// How many events are a part: a multiple of what a stored node has.
+const PART: u64 = 16 * BLOCK;
+/// The most parts at once.
+const AT_ONCE: usize = 8;
 
 /// A log that is what it says it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +62,7 @@ impl From<sqlx::Error> for VerifyError {
 }
 
 /// Check everything after a position, which is itself taken as it is stored; 0 checks the whole log. `progress`
-/// hears how many events have been checked.
+/// hears how many events have been checked. As many parts at once as there are cores.
 ///
 /// It finds what was changed, removed, added or swapped by somebody who did not compute the log anew. Who did
 /// is caught only by a checkpoint that was kept elsewhere: compare [`Verified::root`] with it.
@@ -71,30 +72,60 @@ impl From<sqlx::Error> for VerifyError {
 pub async fn verify(
     pool: &PgPool,
     from_exclusive: u64,
+    progress: impl FnMut(u64),
+) -> Result<Verified, VerifyError> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    verify_with(pool, from_exclusive, cores.min(AT_ONCE), progress).await
+}
+
+/// The same, with so many parts at once.
+///
+/// # Errors
+/// [`VerifyError::Differs`] with the first difference.
+pub async fn verify_with(
+    pool: &PgPool,
+    from_exclusive: u64,
+    at_once: usize,
     mut progress: impl FnMut(u64),
 ) -> Result<Verified, VerifyError> {
     let mut connection = pool.acquire().await?;
     let head = Head::read_row(&mut connection).await?.ok_or(LogError::NoLog)?;
+    if from_exclusive > head.position {
+        let what = "the head is before where verification should begin".into();
+        return Err(Difference { position: head.position + 1, what }.into());
+    }
+    let start = from_exclusive - from_exclusive % BLOCK;
+    let hashes = nodes::fetch(&mut connection, Edge::nodes(start)).await?;
     drop(connection);
-    let mut walk = Walk::start(pool, &head.log_id, from_exclusive).await?;
-    let mut next = page(pool, walk.position);
-    while walk.position < head.position {
-        let events = (&mut next).await.map_err(|error| sqlx::Error::Io(error.into()))??;
-        let Some(last) = events.last() else { break };
-        // The next page is read and decoded while this one is hashed.
-        next = page(pool, last.position);
-        for event in events.iter().take_while(|event| event.position <= head.position) {
-            walk.step(event)?;
+    let genesis = chain::genesis(&head.log_id);
+    let before = if from_exclusive == 0 { genesis } else { link(pool, from_exclusive).await? };
+    let mut whole = Whole {
+        position: from_exclusive,
+        chain: before,
+        edge: Edge::of(start, hashes).ok_or(LogError::NoLog)?,
+        last: None,
+        streams: HashMap::new(),
+        nodes: Vec::new(),
+        whole: from_exclusive == 0,
+    };
+    let parts = ranges(start, from_exclusive, head.position, genesis);
+    let parts = parts.map(|range| {
+        let to = range.to;
+        let checking = tokio::spawn(check(pool.clone(), range));
+        async move {
+            let part = checking.await.map_err(|error| sqlx::Error::Io(error.into()))??;
+            Ok::<_, VerifyError>((to, part))
         }
-        walk.compare_nodes(pool).await?;
-        progress(walk.position - from_exclusive);
+    });
+    // In order, whichever is ready first: the first difference is the one that is told.
+    let mut parts = stream::iter(parts).buffered(at_once.max(1));
+    while let Some(part) = parts.next().await {
+        let (to, part) = part?;
+        whole.take(to, part)?;
+        progress(to - from_exclusive);
     }
-    next.abort();
-    let differs = |what: &str| Difference { position: walk.position + 1, what: what.into() };
-    if walk.position != head.position {
-        return Err(differs("the log ends before its head").into());
-    }
-    if walk.chain != head.chain {
+    let differs = |what: &str| Difference { position: head.position + 1, what: what.into() };
+    if whole.chain != head.chain {
         return Err(differs("the head has another chain").into());
     }
     // Others may append while this runs, but nothing of a batch that the head already counts.
@@ -104,156 +135,19 @@ pub async fn verify(
     if beyond.fetch_optional(pool).await?.is_some() {
         return Err(differs("there are events after the head").into());
     }
-    walk.compare_streams(pool, head.position).await?;
-    let (size, checked) = (walk.position, walk.position - from_exclusive);
-    Ok(Verified { size, root: walk.edge.root(), chain: walk.chain, checked })
+    whole.compare_nodes(pool).await?;
+    whole.compare_streams(pool, head.position).await?;
+    let (size, checked) = (head.position, head.position.saturating_sub(from_exclusive));
+    Ok(Verified { size, root: whole.edge.root(), chain: whole.chain, checked })
 }
 
-fn page(pool: &PgPool, after: u64) -> JoinHandle<Result<Vec<Stored>, LogError>> {
-    let pool = pool.clone();
-    tokio::spawn(async move { read(&pool, after, PAGE).await })
-}
-
-/// What must come next.
-struct Walk {
-    position: u64,
-    chain: Hash,
-    edge: Edge,
-    /// When the last event was recorded, and in which batch.
-    last: Option<(Timestamp, u64)>,
-    /// How far each stream came, of those that were seen, and where.
-    streams: HashMap<StreamId, (u64, u64)>,
-    nodes: Vec<(Node, Hash)>,
-    whole: bool,
-}
-
-impl Walk {
-    async fn start(pool: &PgPool, log_id: &str, from_exclusive: u64) -> Result<Walk, VerifyError> {
-        let mut connection = pool.acquire().await?;
-        let (mut chain, mut edge) = (chain::genesis(log_id), Edge::default());
-        if from_exclusive > 0 {
-            let row = sqlx::query("select chain from log_event where position = $1")
-                .bind(bigint(from_exclusive))
-                .fetch_one(&mut *connection)
-                .await?;
-            chain = fixed(row.try_get(0)?, from_exclusive, "chain")?;
-            let hashes = nodes::fetch(&mut connection, Edge::nodes(from_exclusive)).await?;
-            edge = Edge::of(from_exclusive, hashes).ok_or(LogError::NoLog)?;
-        }
-        Ok(Walk {
-            position: from_exclusive,
-            chain,
-            edge,
-            last: None,
-            streams: HashMap::new(),
-            nodes: Vec::new(),
-            whole: from_exclusive == 0,
-        })
-    }
-
-    fn step(&mut self, event: &Stored) -> Result<(), Difference> {
-        let position = self.position + 1;
-        let differs = |what: &str| Err(Difference { position, what: what.into() });
-        if event.position != position {
-            return differs("the event is missing");
-        }
-        if event.computed_leaf() != Some(event.leaf) {
-            return differs("the event is not the one that was hashed");
-        }
-        let chain = chain::next(&self.chain, &event.leaf);
-        if chain != event.chain {
-            return differs("the chain is broken");
-        }
-        if let Some((recorded_at, commit_no)) = self.last
-            && (event.recorded_at < recorded_at || event.commit_no < commit_no)
-        {
-            return differs("the event is older than the one before it");
-        }
-        match self.streams.get_mut(&event.stream) {
-            Some((sequence, _)) if event.sequence != *sequence + 1 => {
-                return differs("the event is not the next of its stream");
-            }
-            Some(known) => *known = (event.sequence, position),
-            None if self.whole && event.sequence != 1 => {
-                return differs("the event is not the first of its stream");
-            }
-            None => drop(self.streams.insert(event.stream.clone(), (event.sequence, position))),
-        }
-        let nodes = &mut self.nodes;
-        self.edge.push(event.leaf, |node, hash| {
-            if node.level % 8 == 0 {
-                nodes.push((node, *hash));
-            }
-        });
-        (self.position, self.chain) = (position, chain);
-        self.last = Some((event.recorded_at, event.commit_no));
-        Ok(())
-    }
-
-    /// The nodes that these events completed are stored as they are.
-    async fn compare_nodes(&mut self, pool: &PgPool) -> Result<(), VerifyError> {
-        let nodes = std::mem::take(&mut self.nodes);
-        let rows = sqlx::query(
-            "select w.n, o.hash from unnest($1::integer[], $2::bigint[]) with ordinality as w(level, index, n) \
-             join log_node o on o.level = w.level and o.index = w.index",
-        )
-        .bind(nodes.iter().map(|(node, _)| i32::from(node.level)).collect::<Vec<_>>())
-        .bind(nodes.iter().map(|(node, _)| bigint(node.index)).collect::<Vec<_>>())
-        .fetch_all(pool)
-        .await?;
-        let mut found = HashMap::new();
-        for row in &rows {
-            found.insert(row.try_get::<i64, _>("n")?, row.try_get::<Vec<u8>, _>("hash")?);
-        }
-        for (n, (node, hash)) in (1..).zip(&nodes) {
-            if found.get(&n).is_none_or(|found| found[..] != hash[..]) {
-                let position = ((node.index + 1) << node.level).min(self.position);
-                let what = format!("node {} of level {} is another", node.index, node.level);
-                return Err(Difference { position, what }.into());
-            }
-        }
-        Ok(())
-    }
-
-    /// Every stream's version is its last event's sequence, and no stream is without events.
-    async fn compare_streams(&mut self, pool: &PgPool, end: u64) -> Result<(), VerifyError> {
-        let mut after = (String::new(), String::new());
-        loop {
-            let rows = sqlx::query(
-                "select aggregate_type, aggregate_id, version, last_position from log_stream \
-                 where (aggregate_type, aggregate_id) > ($1, $2) \
-                 order by aggregate_type, aggregate_id limit $3",
-            )
-            .bind(&after.0)
-            .bind(&after.1)
-            .bind(i64::from(PAGE))
-            .fetch_all(pool)
-            .await?;
-            let Some(last) = rows.last() else { break };
-            after = (last.try_get(0)?, last.try_get(1)?);
-            for row in &rows {
-                let stream =
-                    StreamId::new(row.try_get::<String, _>(0)?, row.try_get::<String, _>(1)?);
-                let (version, position) = (number(row.try_get(2)?), number(row.try_get(3)?));
-                let differs = |position| {
-                    let what = format!("the version of {stream} is not its last event's");
-                    Err(Difference { position, what }.into())
-                };
-                match self.streams.remove(&stream) {
-                    // Others append while this runs.
-                    _ if position > end => {}
-                    Some(seen) if seen == (version, position) => {}
-                    Some((_, seen)) => return differs(seen),
-                    None if self.whole => return differs(position),
-                    None => {}
-                }
-            }
-        }
-        match self.streams.iter().map(|(stream, (_, position))| (*position, stream)).min() {
-            None => Ok(()),
-            Some((position, stream)) => {
-                Err(Difference { position, what: format!("{stream} has no version") }.into())
-            }
-        }
-    }
+/// The parts, each from a block's beginning; but the first begins where it was asked for.
+fn ranges(block: u64, after: u64, end: u64, genesis: Hash) -> impl Iterator<Item = Range> {
+    let size = usize::try_from(PART).unwrap_or(usize::MAX);
+    (block..end).step_by(size).map(move |block| Range {
+        block,
+        after: block.max(after),
+        to: (block + PART).min(end),
+        genesis,
+    })
 }

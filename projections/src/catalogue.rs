@@ -18,8 +18,10 @@ use crate::{
 
 /// The consumer's shard of the rows that are read.
 pub(crate) const LIVE: i32 = 0;
-/// The consumer's shard of the rows that are being made again.
+/// The consumer's shards of the rows that are being made again: this one and those above it, one for each worker.
 pub(crate) const SHADOW: i32 = 1;
+/// The consumer's shard of the rows that were in use before the last rebuild.
+pub(crate) const PREVIOUS: i32 = -1;
 
 /// How far a view is.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,10 +15,11 @@ use domain::{
     name::{Name, NameEvent},
     run::{Run, RunEvent},
     runner::{Runner, RunnerEvent},
+    upcast,
 };
 use event_log::{LogError, Stored};
 use serde::Deserialize;
-use sqlx::{PgConnection, Row};
+use sqlx::{PgConnection, Row, postgres::PgRow};
 
 /// Something that happened, and to whom.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,11 +62,12 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Read an event of the log.
+    /// Read an event of the log: one fact, or as many as an older version comes to today.
     ///
     /// # Errors
     /// [`LogError::Damaged`] if it is none that this program knows.
-    pub fn read(stored: &Stored) -> Result<Recorded, LogError> {
+    pub fn read(stored: &Stored) -> Result<Vec<Recorded>, LogError> {
+        let mut facts = vec![];
         Raw {
             position: stored.position,
             sequence: stored.sequence,
@@ -73,10 +75,12 @@ impl Recorded {
             aggregate: &stored.stream.aggregate_type,
             id: &stored.stream.aggregate_id,
             event_type: &stored.event_type,
+            version: &stored.event_version,
             payload: &stored.payload,
             metadata: &stored.metadata,
         }
-        .read()
+        .read(&mut facts)?;
+        Ok(facts)
     }
 
     /// What kind of aggregate it happened to.
@@ -100,35 +104,62 @@ impl Recorded {
 /// Positions are dense, so a range of them is a page.
 pub(crate) async fn page(
     connection: &mut PgConnection,
-    (after, last): (u64, u64),
+    range: (u64, u64),
     aggregates: &[&str],
 ) -> Result<Vec<Recorded>, LogError> {
-    let rows = sqlx::query(
+    read(&rows(connection, range, aggregates).await?, |_, _| true)
+}
+
+/// The same, not read yet: that takes longer than to fetch them, and others may do it.
+pub(crate) async fn rows(
+    connection: &mut PgConnection,
+    (after, last): (u64, u64),
+    aggregates: &[&str],
+) -> Result<Vec<PgRow>, sqlx::Error> {
+    sqlx::query(
         "select position, sequence, recorded_at, aggregate_type, aggregate_id, event_type, \
-         payload::text, metadata::text from log_event \
+         event_version, payload::text, metadata::text from log_event \
          where position > $1 and position <= $2 and aggregate_type = any($3) order by position",
     )
     .bind(i64::try_from(after).unwrap_or(i64::MAX))
     .bind(i64::try_from(last).unwrap_or(i64::MAX))
     .bind(aggregates)
     .fetch_all(connection)
-    .await?;
+    .await
+}
+
+/// Which stream a row is of, among those of its kind.
+pub(crate) fn stream(row: &PgRow) -> Result<&str, sqlx::Error> {
+    row.try_get(4)
+}
+
+/// Read those rows whose stream and position are wanted.
+pub(crate) fn read<'r>(
+    rows: impl IntoIterator<Item = &'r PgRow>,
+    wanted: impl Fn(&str, u64) -> bool,
+) -> Result<Vec<Recorded>, LogError> {
     let number = |value: i64| u64::try_from(value).unwrap_or(0);
-    rows.iter()
-        .map(|row| {
-            Raw {
-                position: number(row.try_get(0)?),
-                sequence: number(row.try_get(1)?),
-                at: row.try_get(2)?,
-                aggregate: row.try_get(3)?,
-                id: row.try_get(4)?,
-                event_type: row.try_get(5)?,
-                payload: row.try_get(6)?,
-                metadata: row.try_get(7)?,
-            }
-            .read()
-        })
-        .collect()
+    let rows = rows.into_iter();
+    let mut facts = Vec::with_capacity(rows.size_hint().0);
+    for row in rows {
+        let (position, id) = (number(row.try_get(0)?), stream(row)?);
+        if !wanted(id, position) {
+            continue;
+        }
+        Raw {
+            position,
+            sequence: number(row.try_get(1)?),
+            at: row.try_get(2)?,
+            aggregate: row.try_get(3)?,
+            id,
+            event_type: row.try_get(5)?,
+            version: row.try_get(6)?,
+            payload: row.try_get(7)?,
+            metadata: row.try_get(8)?,
+        }
+        .read(&mut facts)?;
+    }
+    Ok(facts)
 }
 
 struct Raw<'a> {
@@ -138,6 +169,7 @@ struct Raw<'a> {
     aggregate: &'a str,
     id: &'a str,
     event_type: &'a str,
+    version: &'a str,
     payload: &'a str,
     metadata: &'a str,
 }
@@ -149,39 +181,48 @@ struct ByWhom {
 }
 
 impl Raw<'_> {
-    fn read(self) -> Result<Recorded, LogError> {
-        let fact = match self.aggregate {
-            Access::NAME => Fact::Access(self.id()?, self.decode()?),
-            App::NAME => Fact::App(self.id()?, self.decode()?),
-            Build::NAME => Fact::Build(self.id()?, self.decode()?),
-            Component::NAME => Fact::Component(self.id()?, self.decode()?),
-            Enrolment::NAME => Fact::Enrolment(self.id()?, self.decode()?),
-            Install::NAME => Fact::Install(self.id()?, self.decode()?),
-            Job::NAME => Fact::Job(self.id()?, self.decode()?),
-            Name::NAME => Fact::Name(self.id.into(), self.decode()?),
-            Run::NAME => Fact::Run(self.id()?, self.decode()?),
-            Runner::NAME => Fact::Runner(self.id()?, self.decode()?),
-            other => return Err(self.damaged(format!("nothing is known of {other}"))),
-        };
-        let by: ByWhom =
-            serde_json::from_str(self.metadata).map_err(|error| self.damaged(error.to_string()))?;
-        let Raw { position, sequence, at, .. } = self;
-        Ok(Recorded { position, sequence, at, actor: by.actor, fact })
+    fn read(self, facts: &mut Vec<Recorded>) -> Result<(), LogError> {
+        match self.aggregate {
+            Access::NAME => self.say(Fact::Access, facts),
+            App::NAME => self.say(Fact::App, facts),
+            Build::NAME => self.say(Fact::Build, facts),
+            Component::NAME => self.say(Fact::Component, facts),
+            Enrolment::NAME => self.say(Fact::Enrolment, facts),
+            Install::NAME => self.say(Fact::Install, facts),
+            Job::NAME => self.say(Fact::Job, facts),
+            Name::NAME => self.say(Fact::Name, facts),
+            Run::NAME => self.say(Fact::Run, facts),
+            Runner::NAME => self.say(Fact::Runner, facts),
+            other => Err(self.damaged(&format!("nothing is known of {other}"))),
+        }
     }
 
-    fn decode<E: Event>(&self) -> Result<E, LogError> {
-        serde_json::from_str(self.payload)
-            .map_err(|error| self.damaged(format!("{}: {error}", self.event_type)))
-    }
-
-    fn id<T: FromStr>(&self) -> Result<T, LogError>
+    fn say<I: FromStr + Clone, E: Event>(
+        &self,
+        of: fn(I, E) -> Fact,
+        facts: &mut Vec<Recorded>,
+    ) -> Result<(), LogError>
     where
-        T::Err: std::fmt::Display,
+        I::Err: std::fmt::Display,
     {
-        self.id.parse().map_err(|error: T::Err| self.damaged(error.to_string()))
+        let id: I = self.id.parse().map_err(|error: I::Err| self.damaged(&error))?;
+        let ByWhom { actor } =
+            serde_json::from_str(self.metadata).map_err(|error| self.damaged(&error))?;
+        let events: Vec<E> = upcast::read(self.event_type, self.version, self.payload)
+            .map_err(|error| self.damaged(&error))?;
+        let Raw { position, sequence, at, .. } = *self;
+        facts.extend(events.into_iter().map(|event| {
+            let (actor, fact) = (actor.clone(), of(id.clone(), event));
+            Recorded { position, sequence, at, actor, fact }
+        }));
+        Ok(())
     }
 
-    fn damaged(&self, what: String) -> LogError {
+    fn damaged(&self, error: &dyn std::fmt::Display) -> LogError {
+        let what = format!("{} version {}: {error}", self.event_type, self.version);
         LogError::Damaged { position: self.position, what }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// How many rows are kept in memory between pages.
-const KEPT: usize = 50_000;
+const KEPT: usize = 10_000;
 
 /// A view whose kind of row nobody needs to know.
 pub(crate) trait View: Send + Sync {
@@ -79,15 +79,14 @@ impl<P: Projection> Folding for Known<P> {
             if self.rows.len() > KEPT {
                 self.rows.clear();
             }
-            let unknown = unknown::<P>(events, |key| self.rows.contains_key(key));
+            let keyed = keyed::<P>(events.iter().copied());
+            let unknown = unknown(&keyed, |key| self.rows.contains_key(key));
             if !unknown.is_empty() {
-                let mut there = load::<P>(connection, table, &unknown).await?;
-                self.rows.extend(unknown.into_iter().map(|key| {
-                    let row = there.remove(&key);
-                    (key, row)
-                }));
+                let there = load::<P>(connection, table, &unknown).await?;
+                self.rows.extend(there.into_iter().map(|(key, row)| (key, Some(row))));
             }
-            let changed = fold::<P>(events, |key| self.rows.get(key).cloned().flatten());
+            // Taken out, not copied: whoever fails half way forgets everything.
+            let changed = fold::<P>(keyed, |key| self.rows.remove(key).flatten());
             write::<P>(connection, table, &changed).await?;
             self.rows.extend(changed);
             Ok(())
@@ -99,35 +98,41 @@ impl<P: Projection> Folding for Known<P> {
     }
 }
 
+/// An event, and a row that it may change.
+pub(crate) type Keyed<'a> = (String, &'a Recorded);
+
+/// The rows that each of these events may change.
+pub(crate) fn keyed<'a, P: Projection>(
+    events: impl IntoIterator<Item = &'a Recorded>,
+) -> Vec<Keyed<'a>> {
+    let keys = |event: &'a Recorded| P::keys(event).into_iter().map(move |key| (key, event));
+    events.into_iter().flat_map(keys).collect()
+}
+
 /// The keys whose rows have to be read. A stream's first event finds no row: nothing was before it.
-pub(crate) fn unknown<P: Projection>(
-    events: &[&Recorded],
-    known: impl Fn(&str) -> bool,
-) -> Vec<String> {
-    let mut seen = HashMap::new();
-    for event in events {
-        for key in P::keys(event) {
-            seen.entry(key).or_insert(event.sequence > 1);
-        }
+pub(crate) fn unknown(keyed: &[Keyed<'_>], known: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut seen: HashMap<&str, bool> = HashMap::new();
+    for (key, event) in keyed {
+        seen.entry(key).or_insert(event.sequence > 1);
     }
-    seen.into_iter().filter(|(key, read)| *read && !known(key)).map(|(key, _)| key).collect()
+    let read = seen.into_iter().filter(|(key, read)| *read && !known(key));
+    read.map(|(key, _)| key.to_owned()).collect()
 }
 
 /// The rows that these events change, as they are afterwards.
 pub(crate) fn fold<P: Projection>(
-    events: &[&Recorded],
-    before: impl Fn(&str) -> Option<P::Row>,
+    keyed: Vec<Keyed<'_>>,
+    mut before: impl FnMut(&str) -> Option<P::Row>,
 ) -> Rows<P> {
-    let mut rows: Rows<P> = Rows::<P>::new();
-    for event in events {
-        for key in P::keys(event) {
-            let row = match rows.remove(&key) {
-                Some(row) => row,
-                None => before(&key),
-            };
-            let after = P::apply(&key, row, event);
-            rows.insert(key, after);
+    let mut rows: HashMap<String, Option<P::Row>> = HashMap::new();
+    for (key, event) in keyed {
+        if let Some(row) = rows.get_mut(&key) {
+            *row = P::apply(&key, row.take(), event);
+        } else {
+            let row = P::apply(&key, before(&key), event);
+            rows.insert(key, row);
         }
     }
-    rows
+    // In the order of their keys: so every statement locks them in the same order.
+    rows.into_iter().collect()
 }

@@ -41,6 +41,6 @@ pub use catalogue::{Status, list, sync_views};
 pub use fact::{Fact, Recorded};
 pub use projection::{Cell, Class, Projection, Type};
 pub use projector::{Behind, Projections};
-pub use rebuild::{Progress, RebuildError, Rebuilt, rebuild};
+pub use rebuild::{Progress, RebuildError, Rebuilt, rebuild, rebuild_all, rollback};
 pub use table::many;
 pub use verify::{Difference, Verified, verify};

@@ -90,6 +90,7 @@ impl Projections {
 /// # Errors
 /// [`rebuild::RebuildError`].
 pub async fn ready(pool: &PgPool) -> Result<(), rebuild::RebuildError> {
+    let mut again = vec![];
     for view in views() {
         let (name, version) = (view.name(), view.version());
         let known = sqlx::query("select version from log_consumer where name = $1 and shard = $2")
@@ -110,14 +111,15 @@ pub async fn ready(pool: &PgPool) -> Result<(), rebuild::RebuildError> {
         };
         if !known.is_empty() {
             info!(view = name, version, "Making {name} again: its rows are of another version");
-            rebuild::rebuild(pool, name, |_| {}).await?;
+            again.push(name);
         } else if missed {
             info!(view = name, version, "Making {name}: the log is older than it");
-            rebuild::rebuild(pool, name, |_| {}).await?;
+            again.push(name);
         } else {
             rebuild::found(pool, name, version).await?;
         }
     }
+    rebuild::rebuild_all(pool, &again, 1, |_| {}).await?;
     Ok(())
 }
 

@@ -1,24 +1,35 @@
-//! Everything again from the first event, into a shadow, while the server runs; then the shadow becomes the
-//! view, and what was the view is kept beside it.
+//! Everything again from the first event, into shadows, while the server runs; then each shadow becomes its view,
+//! and what was the view is kept beside it.
 //!
-//! It may be killed at any time: it goes on where its shadow is.
+//! ```text
+//! log ─▶ scan ─┬─▶ worker 1 (streams that fall to it) ─▶ shadows of all views ─┐
+//!              └─▶ worker 2 …                                                  ├─▶ indexes ─▶ swap, view by view
+//! ```
+//! It may be killed at any time: it goes on where its shadows are.
+use std::collections::BTreeMap;
+
 use event_log::LogError;
 use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool, Row};
 
 use crate::{
-    Class, Recorded,
-    catalogue::{LIVE, SHADOW, view},
-    fact,
+    Class,
+    catalogue::{LIVE, view},
     fold::{Folding, View},
     swap::swap,
 };
 
+mod making;
+mod scan;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use making::{Making, Taken};
+
 /// How many events are taken at once.
-const PAGE: u64 = 5_000;
+pub(crate) const PAGE: u64 = 5_000;
+/// The most workers.
+pub const WORKERS: u32 = 16;
 
 /// Why a view was not made again. What was there is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -35,8 +46,26 @@ pub enum RebuildError {
     )]
     NotOwner(sqlx::Error),
     /// Readers did not let go of the view in time; the shadow is there, so the next try is short.
-    #[error("the view is busy; try again")]
-    Busy,
+    #[error("{0} is busy; try again")]
+    Busy(&'static str),
+    /// There is nothing to go back to.
+    #[error(
+        "no earlier rows of {0} are kept: it was not made again yet, or was rolled back already"
+    )]
+    NothingKept(&'static str),
+    /// What is kept was folded by another version of the program, which has to go on from it itself.
+    #[error(
+        "the rows of {name} that are kept are of its version {kept}, and this program has version {known}: start \
+         the program that made them"
+    )]
+    OtherVersion {
+        /// Which view.
+        name: &'static str,
+        /// Of what is kept.
+        kept: i32,
+        /// Of this program.
+        known: i32,
+    },
 }
 
 impl From<sqlx::Error> for RebuildError {
@@ -77,17 +106,66 @@ pub enum Progress {
 /// What a rebuild came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rebuilt {
+    /// Which view.
+    pub name: &'static str,
     /// Rows that there are now.
     pub rows: u64,
     /// The last position that they include.
     pub position: u64,
 }
 
-/// Make a view again. Several may do so at once: they share the work, and whoever is last finds it done.
+/// Make a view again, with one worker. Several may do so at once: they share the work, and whoever is last finds it
+/// done.
 ///
 /// # Errors
 /// [`RebuildError`].
 pub fn rebuild<'a>(
+    pool: &'a PgPool,
+    name: &'a str,
+    progress: impl FnMut(Progress) + Send + 'a,
+) -> BoxFuture<'a, Result<Rebuilt, RebuildError>> {
+    Box::pin(async move {
+        let rebuilt = rebuild_all(pool, &[name], 1, progress).await?.pop();
+        rebuilt.ok_or_else(|| RebuildError::Unknown(name.into()))
+    })
+}
+
+/// Make views again: the log is read once for all of them, by so many workers. A shadow that was begun by another
+/// number of them goes on with as many.
+///
+/// # Errors
+/// [`RebuildError`]. Views before the one that failed are made; the shadows of the others are kept.
+pub fn rebuild_all<'a>(
+    pool: &'a PgPool,
+    names: &'a [&'a str],
+    parallel: u32,
+    mut progress: impl FnMut(Progress) + Send + 'a,
+) -> BoxFuture<'a, Result<Vec<Rebuilt>, RebuildError>> {
+    Box::pin(async move {
+        let mut by_workers: BTreeMap<u32, Vec<Making>> = BTreeMap::new();
+        for name in names {
+            let view = view(name).ok_or_else(|| RebuildError::Unknown((*name).into()))?;
+            let mut making = Making::of(view);
+            making.begin(pool, parallel.clamp(1, WORKERS)).await?;
+            by_workers.entry(making.workers).or_default().push(making);
+        }
+        let mut rebuilt = vec![];
+        for (workers, makings) in by_workers {
+            scan::scan(pool, &makings, workers, &mut progress).await?;
+            for mut making in makings {
+                rebuilt.push(finish(pool, &mut making, &mut progress).await?);
+            }
+        }
+        Ok(rebuilt)
+    })
+}
+
+/// Go back to the rows that were in use before the last rebuild, brought up to date; what is in use now is kept in
+/// their place.
+///
+/// # Errors
+/// [`RebuildError`].
+pub fn rollback<'a>(
     pool: &'a PgPool,
     name: &'a str,
     mut progress: impl FnMut(Progress) + Send + 'a,
@@ -95,140 +173,24 @@ pub fn rebuild<'a>(
     Box::pin(async move {
         let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
         let mut making = Making::of(view);
-        making.begin(pool).await?;
-        loop {
-            let mut tx = pool.begin().await?;
-            let total = head(&mut tx).await?;
-            let Some(Taken { before, at }) = making.page(&mut tx).await? else { break };
-            tx.commit().await?;
-            progress(Progress::Replaying { events: at, total: total.max(at) });
-            if at == before || at >= total {
-                break;
-            }
-        }
-        progress(Progress::Swapping);
-        let position = swap(pool, &mut making).await?;
-        // Counted when nobody waits any more.
-        let count = format!("select count(*) from {}", making.live);
-        let rows = sqlx::query(&count).fetch_one(pool).await?.try_get::<i64, _>(0)?;
-        Ok(Rebuilt { rows: u64::try_from(rows).unwrap_or(0), position })
+        making.take_up_previous(pool).await?;
+        scan::scan(pool, std::slice::from_ref(&making), making.workers, &mut progress).await?;
+        finish(pool, &mut making, &mut progress).await
     })
 }
 
-/// A view being made again: its shadow in the database, and what we have in memory of it.
-pub(crate) struct Making {
-    pub view: Box<dyn View>,
-    /// The table that is read.
-    pub live: String,
-    /// The table that becomes it.
-    pub shadow: String,
-    folding: Box<dyn Folding>,
-    /// Where we left the shadow, which another rebuild of the same view may move on.
-    left_at: Option<u64>,
-    /// How many events are taken at once.
-    pub by: u64,
-}
-
-/// A page that went into the shadow: where that was, and where it is.
-pub(crate) struct Taken {
-    pub before: u64,
-    pub at: u64,
-}
-
-impl Making {
-    pub(crate) fn of(view: Box<dyn View>) -> Making {
-        let (live, folding) = (view.table(), view.folding());
-        let shadow = format!("{live}_shadow");
-        Making { view, live, shadow, folding, left_at: None, by: PAGE }
-    }
-
-    /// Make the shadow, unless it is there: like the table that is read, also in how it is stored.
-    pub(crate) async fn begin(&self, pool: &PgPool) -> Result<(), sqlx::Error> {
-        let mut tx = pool.begin().await?;
-        let (shadow, live) = (&self.shadow, &self.live);
-        let new = sqlx::query(
-            "insert into log_consumer (name, version, shard, position, owner_epoch) \
-             values ($1, $2, $3, 0, 0) on conflict do nothing",
-        )
-        .bind(self.view.name())
-        .bind(self.view.version())
-        .bind(SHADOW)
-        .execute(&mut *tx)
-        .await?;
-        if new.rows_affected() == 1 {
-            // Rows of another version of the program would go into the same table.
-            sqlx::query(
-                "delete from log_consumer where name = $1 and shard = $2 and version <> $3",
-            )
-            .bind(self.view.name())
-            .bind(SHADOW)
-            .bind(self.view.version())
-            .execute(&mut *tx)
-            .await?;
-            let sql = format!(
-                "drop table if exists {shadow}; create table {shadow} (like {live} including all)"
-            );
-            sqlx::Executor::execute(&mut *tx, &*sql).await?;
-            // `like` copies all but these, and a table of statuses without its fill factor writes every index anew.
-            let stored = sqlx::query(
-                "select array_to_string(reloptions, ', ') from pg_class where oid = $1::regclass",
-            );
-            let stored = stored.bind(live).fetch_one(&mut *tx).await?;
-            if let Some(stored) = stored.try_get::<Option<String>, _>(0)? {
-                let sql = format!("alter table {shadow} set ({stored})");
-                sqlx::Executor::execute(&mut *tx, &*sql).await?;
-            }
-        }
-        tx.commit().await
-    }
-
-    /// Take the next page into the shadow. `None`: there is none any more, because another rebuild of the same
-    /// view has put it into use.
-    pub(crate) fn page<'a>(
-        &'a mut self,
-        connection: &'a mut PgConnection,
-    ) -> BoxFuture<'a, Result<Option<Taken>, LogError>> {
-        Box::pin(self.take(connection))
-    }
-
-    async fn take(&mut self, connection: &mut PgConnection) -> Result<Option<Taken>, LogError> {
-        let (name, version) = (self.view.name(), self.view.version());
-        let row = sqlx::query(
-            "select position from log_consumer where name = $1 and version = $2 and shard = $3 \
-             for update",
-        )
-        .bind(name)
-        .bind(version)
-        .bind(SHADOW)
-        .fetch_optional(&mut *connection)
-        .await?;
-        let Some(row) = row else { return Ok(None) };
-        let before = u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0);
-        if self.left_at != Some(before) {
-            // Another rebuild wrote meanwhile: its rows count, not those that we remember.
-            self.folding.forget();
-        }
-        let upto = before.saturating_add(self.by);
-        let at =
-            page(connection, (before, upto), &*self.view, &mut *self.folding, &self.shadow).await?;
-        sqlx::query(
-            "update log_consumer set position = $4 where name = $1 and version = $2 and shard = $3",
-        )
-        .bind(name)
-        .bind(version)
-        .bind(SHADOW)
-        .bind(i64::try_from(at).unwrap_or(i64::MAX))
-        .execute(connection)
-        .await?;
-        self.left_at = Some(at);
-        Ok(Some(Taken { before, at }))
-    }
-
-    /// What was taken last was rolled back.
-    pub(crate) fn forget(&mut self) {
-        self.folding.forget();
-        self.left_at = None;
-    }
+async fn finish(
+    pool: &PgPool,
+    making: &mut Making,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<Rebuilt, RebuildError> {
+    progress(Progress::Swapping);
+    making.index(pool).await?;
+    let position = swap(pool, making).await?;
+    // Counted when nobody waits any more.
+    let count = format!("select count(*) from {}", making.live);
+    let rows = sqlx::query(&count).fetch_one(pool).await?.try_get::<i64, _>(0)?;
+    Ok(Rebuilt { name: making.view.name(), rows: u64::try_from(rows).unwrap_or(0), position })
 }
 
 /// Take the events after a position, and not after another, into a table: where it is then.
@@ -240,9 +202,9 @@ pub(crate) async fn page(
     table: &str,
 ) -> Result<u64, LogError> {
     let at = head(&mut *connection).await?.min(last).min(before.saturating_add(PAGE));
-    let events = fact::page(&mut *connection, (before, at), view.aggregates()).await?;
+    let events = crate::fact::page(&mut *connection, (before, at), view.aggregates()).await?;
     if !events.is_empty() {
-        let events: Vec<&Recorded> = events.iter().collect();
+        let events: Vec<_> = events.iter().collect();
         folding.project(connection, table, &events).await?;
     }
     Ok(at.max(before))

@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 
 use crate::{
     Projection, Recorded,
-    fold::{fold, unknown},
+    fold::{fold, keyed, unknown},
     table::{columns, load, remove, upsert},
 };
 
@@ -48,31 +48,30 @@ impl<P: Projection> Riding<P> {
         events: &[Stored],
     ) -> Result<Vec<Column>, LogError> {
         let ours = events.iter().filter(|one| P::AGGREGATES.contains(&&*one.stream.aggregate_type));
-        let mut streams = HashMap::new();
         let mut recorded = vec![];
+        let mut stream_of = HashMap::new();
         for stored in ours {
-            let event = Recorded::read(stored)?;
-            for key in P::keys(&event) {
-                streams.entry(key).or_insert_with(|| stored.stream.clone());
-            }
-            recorded.push(event);
+            stream_of.insert(stored.position, &stored.stream);
+            recorded.extend(Recorded::read(stored)?);
         }
-        let mut known = HashMap::new();
+        let keyed = keyed::<P>(&recorded);
+        let (mut streams, mut known) = (HashMap::new(), HashMap::new());
         {
             let cache = self.cache();
-            for (key, stream) in &streams {
+            for (key, event) in &keyed {
+                let Some(&stream) = stream_of.get(&event.position) else { continue };
                 if let Some(row) = cache.durable.get(stream).and_then(|rows| rows.get(key)) {
-                    known.insert(key.clone(), row.clone());
+                    known.entry(key.clone()).or_insert_with(|| row.clone());
                 }
+                streams.entry(key.clone()).or_insert_with(|| stream.clone());
             }
         }
-        let recorded: Vec<&Recorded> = recorded.iter().collect();
-        let missing = unknown::<P>(&recorded, |key| known.contains_key(key));
+        let missing = unknown(&keyed, |key| known.contains_key(key));
         if !missing.is_empty() {
             let there = load::<P>(connection, &P::table(), &missing).await?;
             known.extend(there.into_iter().map(|(key, row)| (key, Some(row))));
         }
-        let rows = fold::<P>(&recorded, |key| known.get(key).cloned().flatten());
+        let rows = fold::<P>(keyed, |key| known.remove(key).flatten());
         let arrays = columns::<P>(&rows)?;
         self.cache().prepared = rows
             .into_iter()

@@ -10,7 +10,7 @@ use sqlx::{PgConnection, PgPool, Row};
 
 use crate::{
     Class,
-    catalogue::{LIVE, SHADOW},
+    catalogue::{LIVE, PREVIOUS, SHADOW},
     fold::View,
     rebuild::{Making, RebuildError, Taken, live_position},
 };
@@ -45,7 +45,7 @@ pub(crate) async fn swap(pool: &PgPool, making: &mut Making) -> Result<u64, Rebu
             Err(error) => return Err(error.into()),
         }
     }
-    Err(RebuildError::Busy)
+    Err(RebuildError::Busy(making.view.name()))
 }
 
 async fn catch_up(pool: &PgPool, making: &mut Making) -> Result<(), LogError> {
@@ -109,11 +109,25 @@ async fn arrive(
     position: u64,
 ) -> Result<(), sqlx::Error> {
     let position = i64::try_from(position).unwrap_or(i64::MAX);
-    sqlx::query("delete from log_consumer where name = $1 and shard = $2")
+    sqlx::query("delete from log_consumer where name = $1 and (shard >= $2 or shard = $3)")
         .bind(view.name())
         .bind(SHADOW)
+        .bind(PREVIOUS)
         .execute(&mut *connection)
         .await?;
+    // Where the rows that are kept stopped: a rollback goes on from there. Synchronous ones are exact with the head.
+    let exact = (view.class() == Class::Synchronous).then_some(position);
+    sqlx::query(
+        "insert into log_consumer (name, version, shard, position, owner_epoch) \
+         select name, version, $3, coalesce($4, position), 0 from log_consumer \
+         where name = $1 and shard = $2 order by version desc limit 1",
+    )
+    .bind(view.name())
+    .bind(LIVE)
+    .bind(PREVIOUS)
+    .bind(exact)
+    .execute(&mut *connection)
+    .await?;
     let moved = sqlx::query(
         "update log_consumer set version = $2, position = $3, owner_epoch = owner_epoch + 1 \
          where name = $1 and shard = $4",

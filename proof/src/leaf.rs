@@ -62,7 +62,9 @@ impl Leaf<'_> {
 /// The version that a leaf has, from the text that is stored: one number has one text, so that whoever changes the
 /// text is found out.
 pub fn version(text: &str) -> Option<u16> {
-    text.parse().ok().filter(|version: &u16| version.to_string() == text)
+    let written =
+        text == "0" || (!text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit()));
+    text.parse().ok().filter(|_: &u16| written)
 }
 
 /// The hash of a payload, byte for byte as it is stored.

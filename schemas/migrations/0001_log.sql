@@ -114,7 +114,8 @@ create table blob (
     created_at timestamptz not null
 );
 
--- Log bytes of executions. An execution's id is a ULID, so ranges of it are ranges of start days.
+-- Log bytes of executions. An execution's id begins with the moment it was made, so a day is a range of ids:
+-- job_log_20261121 and so on, made ahead by whoever may make tables, and dropped when they are no longer kept.
 create table job_log (
     execution    text     collate "C" not null,
     start_offset bigint   not null,
@@ -126,6 +127,7 @@ create table job_log (
 ) partition by range (execution);
 -- The bytes are compressed already.
 alter table job_log alter column bytes set storage external;
+-- What comes for a day that was not made yet; it moves when the day is made.
 create table job_log_rest partition of job_log default;
 
 -- Not derived from events: losing it means that every runner opens a session again.

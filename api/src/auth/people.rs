@@ -100,8 +100,8 @@ impl People {
                 let principal = id.parse().map_err(|error| damaged(stored.position, &error))?;
                 self.apply(principal, stored.sequence, stored.decode()?);
             } else if kind == Runner::NAME && stored.event_type == "runner.revoked" {
-                let event: RunnerEvent = stored.decode()?;
-                if matches!(event, RunnerEvent::Revoked { .. }) {
+                let events: Vec<RunnerEvent> = stored.decode()?;
+                if events.iter().any(|event| matches!(event, RunnerEvent::Revoked { .. })) {
                     self.revoke(id.parse().map_err(|error| damaged(stored.position, &error))?);
                 }
             }
@@ -112,14 +112,14 @@ impl People {
         Ok(())
     }
 
-    fn apply(&self, principal: PrincipalId, sequence: u64, event: AccessEvent) {
+    fn apply(&self, principal: PrincipalId, sequence: u64, events: Vec<AccessEvent>) {
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         let known = tables.principals.entry(principal).or_default();
         // What was loaded may already know of events that the tail brings afterwards.
         if sequence <= known.version {
             return;
         }
-        known.access.evolve(event);
+        events.into_iter().for_each(|event| known.access.evolve(event));
         known.version = sequence;
         tables.index(principal);
     }
@@ -253,10 +253,10 @@ mod tests {
         let (principal, token) = (PrincipalId(Ulid::new()), TokenId(Ulid::new()));
         let sha256 = secret::digest(&secret).unwrap();
         let added = AccessEvent::PrincipalAdded { kind: PrincipalKind::Person, name_ref: None };
-        people.apply(principal, 1, added);
-        people.apply(principal, 2, AccessEvent::RoleGranted { role: Role::Viewer });
+        people.apply(principal, 1, vec![added]);
+        people.apply(principal, 2, vec![AccessEvent::RoleGranted { role: Role::Viewer }]);
         let issued = IssuedToken { token, sha256, expires_at };
-        people.apply(principal, 3, AccessEvent::TokenIssued(issued));
+        people.apply(principal, 3, vec![AccessEvent::TokenIssued(issued)]);
         (people, principal, token, secret)
     }
 
@@ -281,14 +281,14 @@ mod tests {
     #[test]
     fn a_revoked_token_is_heard_no_more_also_when_old_events_come_again() {
         let (people, principal, token, secret) = with_token(None);
-        people.apply(principal, 4, AccessEvent::TokenRevoked { token });
+        people.apply(principal, 4, vec![AccessEvent::TokenRevoked { token }]);
         assert_eq!(people.identify(&secret, now()).unwrap_err().code, Code::TokenRevoked);
-        people.apply(principal, 2, AccessEvent::RoleRevoked { role: Role::Viewer });
-        people.apply(principal, 5, AccessEvent::RoleGranted { role: Role::Owner });
+        people.apply(principal, 2, vec![AccessEvent::RoleRevoked { role: Role::Viewer }]);
+        people.apply(principal, 5, vec![AccessEvent::RoleGranted { role: Role::Owner }]);
         let other = secret::token();
         let (token, sha256) = (TokenId(Ulid::new()), secret::digest(&other).unwrap());
         let issued = IssuedToken { token, sha256, expires_at: None };
-        people.apply(principal, 6, AccessEvent::TokenIssued(issued));
+        people.apply(principal, 6, vec![AccessEvent::TokenIssued(issued)]);
         let roles = people.identify(&other, now()).unwrap().roles;
         assert_eq!(roles.into_iter().collect::<Vec<_>>(), [Role::Owner, Role::Viewer]);
     }

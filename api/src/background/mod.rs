@@ -2,6 +2,7 @@
 pub mod checkpoints;
 pub mod keys;
 pub mod liveness;
+pub mod log_days;
 pub mod parked;
 pub mod policies;
 mod reactions;

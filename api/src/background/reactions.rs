@@ -1,7 +1,10 @@
 //! From a fact to what the policies want, one commit for each run, and what becomes of what is refused.
+use std::str::FromStr;
+
 use domain::{
     actor::Actor,
     build::Build,
+    decider::Event,
     ids::{BuildId, InstallId, JobId, RunId},
     install::Install,
     job::{Job, Origin},
@@ -150,10 +153,9 @@ fn call(name: &str, event: &Stored, place: &Place, to: Option<u64>) -> Call {
 /// What the policies want, as commits. A wake is one for each run: a build that thousands wait for is
 /// no larger commit than one that nobody waits for, and nobody's refusal is anybody else's.
 async fn wanted(app: &App, event: &Stored) -> Result<Vec<(&'static str, Wanted)>, Problem> {
-    let Some(fact) = fact(event)? else { return Ok(vec![]) };
     let log = app.engine.log();
     let mut all = vec![];
-    for (name, reaction) in policy::react(&fact) {
+    for (name, reaction) in facts(event)?.iter().flat_map(policy::react) {
         match reaction {
             Reaction::QueueBuild(build) => all.push((name, Wanted::QueueBuild(build))),
             Reaction::Provision(install) => all.push((name, Wanted::Provision(install))),
@@ -254,14 +256,21 @@ fn last_word(said: Result<(), Problem>) -> Result<(), Problem> {
     }
 }
 
-fn fact(event: &Stored) -> Result<Option<Fact>, Problem> {
-    let id = &event.stream.aggregate_id;
-    let named = |_| Problem::internal(format!("{} names nothing", event.stream));
+fn facts(event: &Stored) -> Result<Vec<Fact>, Problem> {
     Ok(match event.stream.aggregate_type.as_str() {
-        "build" => Some(Fact::Build(id.parse().map_err(named)?, event.decode()?)),
-        "install" => Some(Fact::Install(id.parse().map_err(named)?, event.decode()?)),
-        "job" => Some(Fact::Job(id.parse().map_err(named)?, event.decode()?)),
-        "run" => Some(Fact::Run(id.parse().map_err(named)?, event.decode()?)),
-        _ => None,
+        "build" => happened(event, Fact::Build)?,
+        "install" => happened(event, Fact::Install)?,
+        "job" => happened(event, Fact::Job)?,
+        "run" => happened(event, Fact::Run)?,
+        _ => vec![],
     })
+}
+
+fn happened<I: FromStr + Copy, E: Event>(
+    event: &Stored,
+    of: fn(I, E) -> Fact,
+) -> Result<Vec<Fact>, Problem> {
+    let named = |_| Problem::internal(format!("{} names nothing", event.stream));
+    let id: I = event.stream.aggregate_id.parse().map_err(named)?;
+    Ok(event.decode()?.into_iter().map(|fact| of(id, fact)).collect())
 }

@@ -243,10 +243,20 @@ impl Client {
         self.get("/v1/projections", &()).await
     }
 
-    /// `rebuild` or `verify` a projection: progress as server-sent events.
-    pub async fn work_on_projection(&self, name: &str, verb: &str) -> Said<Response> {
+    /// `rebuild`, `rollback` or `verify` a projection: progress as server-sent events. Only a rebuild takes a query.
+    pub async fn work_on_projection(
+        &self,
+        name: &str,
+        verb: &str,
+        how: &projections::RebuildQuery,
+    ) -> Said<Response> {
         let path = format!("/v1/projections/{name}/{verb}");
-        self.open(Method::POST, &path, &(), EVENT_STREAM, None).await
+        self.open(Method::POST, &path, how, EVENT_STREAM, None).await
+    }
+
+    /// Look at everything that is stored: progress as server-sent events.
+    pub async fn examine(&self) -> Said<Response> {
+        self.open(Method::POST, "/v1/audit/examination", &(), EVENT_STREAM, None).await
     }
 
     /// All tokens.

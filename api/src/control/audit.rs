@@ -1,6 +1,9 @@
 //! `/v1/audit`: the log itself, as of when, and what proves it.
+mod examine;
 mod records;
 mod states;
+
+pub use examine::{__path_examine, examine};
 
 use axum::{
     Json,

@@ -7,10 +7,10 @@ use axum::{
     response::sse::{Event, KeepAlive, Sse},
 };
 use futures::{Stream, future::BoxFuture};
-use projections::{Class, Difference, RebuildError};
+use projections::{Class, Difference, RebuildError, rebuild::WORKERS};
 use schemas::control::{
     Page,
-    projections::{Progress, Projection},
+    projections::{Progress, Projection, RebuildQuery},
 };
 use tokio::sync::mpsc;
 
@@ -19,10 +19,13 @@ use crate::{
         parked::{self, Progress as Reached},
         policies,
     },
-    extract::{Path, Unrepeatable},
-    problem::{Answer, Problem},
+    extract::{Path, Query, Unrepeatable},
+    problem::{Answer, Code, Problem},
     state::App,
 };
+
+/// What stands for every projection.
+const ALL: &str = "all";
 
 /// All projections and how far they are
 #[utoipa::path(
@@ -67,10 +70,53 @@ async fn followed(app: &App) -> Result<Projection, Problem> {
 /// Make a projection again while the server runs
 #[utoipa::path(
     post, path = "/v1/projections/{name}/rebuild", tag = "projections",
-    params(("name" = String, Path, description = "The projection's name")),
+    params(
+        ("name" = String, Path, description = "The projection's name, or `all`: the log is read once for all of them"),
+        RebuildQuery,
+    ),
     responses((status = 200, body = Progress, content_type = "text/event-stream")),
 )]
 pub async fn rebuild(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(how): Query<RebuildQuery>,
+    _: Unrepeatable,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+    let parallel = how.parallel.unwrap_or(1);
+    if !(1..=WORKERS).contains(&parallel) {
+        return Err(Problem::new(Code::BadRequest, format!("parallel takes 1 to {WORKERS}")));
+    }
+    let all = named(&app).await?;
+    let names: Vec<_> = all.iter().copied().filter(|one| name == ALL || name == *one).collect();
+    if names.is_empty() {
+        return Err(unknown(&name, &all));
+    }
+    Ok(told(name, move |name, said| {
+        Box::pin(async move {
+            let report = report(&name, &said);
+            let done = projections::rebuild_all(app.owner(), &names, parallel, report).await?;
+            let mut last = over(&name, 0);
+            for one in done {
+                let progress = Progress { rows: Some(one.rows), ..over(one.name, one.position) };
+                if name == ALL {
+                    let _ = said.send(progress);
+                    last = over(ALL, one.position.max(last.events));
+                } else {
+                    last = progress;
+                }
+            }
+            Ok(last)
+        })
+    }))
+}
+
+/// Go back to the rows that were in use before the last rebuild, brought up to date
+#[utoipa::path(
+    post, path = "/v1/projections/{name}/rollback", tag = "projections",
+    params(("name" = String, Path, description = "The projection's name")),
+    responses((status = 200, body = Progress, content_type = "text/event-stream")),
+)]
+pub async fn rollback(
     State(app): State<App>,
     Path(name): Path<String>,
     _: Unrepeatable,
@@ -78,7 +124,7 @@ pub async fn rebuild(
     known(&app, &name).await?;
     Ok(told(name, move |name, said| {
         Box::pin(async move {
-            let done = projections::rebuild(app.owner(), &name, report(&name, &said)).await?;
+            let done = projections::rollback(app.owner(), &name, report(&name, &said)).await?;
             Ok(Progress { rows: Some(done.rows), ..over(&name, done.position) })
         })
     }))
@@ -106,14 +152,19 @@ pub async fn verify(
     }))
 }
 
-async fn known(app: &App, name: &str) -> Result<(), Problem> {
+async fn named(app: &App) -> Result<Vec<&'static str>, Problem> {
     let mut connection = app.pool.acquire().await?;
     let all = projections::list(&mut connection).await?;
-    if all.iter().any(|status| status.name == name) {
-        return Ok(());
-    }
-    let names: Vec<_> = all.iter().map(|status| status.name).collect();
-    Err(Problem::not_found(format!("the projection {name:?} (there are {})", names.join(", "))))
+    Ok(all.iter().map(|status| status.name).collect())
+}
+
+async fn known(app: &App, name: &str) -> Result<(), Problem> {
+    let all = named(app).await?;
+    if all.contains(&name) { Ok(()) } else { Err(unknown(name, &all)) }
+}
+
+fn unknown(name: &str, all: &[&str]) -> Problem {
+    Problem::not_found(format!("the projection {name:?} (there are {})", all.join(", ")))
 }
 
 type Said = mpsc::UnboundedSender<Progress>;

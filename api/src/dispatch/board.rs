@@ -33,8 +33,8 @@ pub enum Target {
 pub struct Tracked {
     /// The fold of its events.
     pub job: Job,
-    /// The last of them.
-    pub sequence: u64,
+    /// The last of them, as facts say it.
+    pub sequence: (u64, usize),
     /// Its place among those that wait: the position at which it was queued.
     pub order: u64,
     /// Since when it waits, on the log's clock.
@@ -61,8 +61,8 @@ pub struct Tracked {
 pub struct Fact {
     /// Whose.
     pub job: JobId,
-    /// Its place in the job's stream.
-    pub sequence: u64,
+    /// Its place in the job's stream, and which of the facts that are there.
+    pub sequence: (u64, usize),
     /// Its place in the log.
     pub position: u64,
     /// When it was recorded.
@@ -92,7 +92,7 @@ impl Tracked {
     ) -> Self {
         let mut tracked = Tracked {
             job,
-            sequence,
+            sequence: (sequence, usize::MAX),
             order,
             queued_at,
             over_at: now.instant,

@@ -97,7 +97,7 @@ impl Desk {
     pub fn on_runner(
         &mut self,
         id: RunnerId,
-        sequence: u64,
+        sequence: (u64, usize),
         event: RunnerEvent,
         now: Moment,
         timing: &Timing,

@@ -191,7 +191,14 @@ mod tests {
 
     fn happens(dispatch: &Dispatch, sequence: u64, event: JobEvent) {
         let (now, recorded_at) = (dispatch.moment(), dispatch.moment().wall);
-        let fact = Fact { job: JOB, sequence, position: sequence, recorded_at, event, claim: None };
+        let fact = Fact {
+            job: JOB,
+            sequence: (sequence, 0),
+            position: sequence,
+            recorded_at,
+            event,
+            claim: None,
+        };
         dispatch.desk().on_job(fact, now, dispatch.timing());
     }
 

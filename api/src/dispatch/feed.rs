@@ -33,16 +33,20 @@ impl Dispatch {
         if kind == Job::NAME {
             let job = id.parse().map_err(|error| unreadable(format!("{error}")))?;
             let (position, recorded_at) = (stored.position, stored.recorded_at);
-            let event = stored.decode()?;
-            let is_claim = matches!(event, JobEvent::Claimed { .. });
-            let claim = is_claim.then(|| Box::new(stored.clone()));
-            let fact = Fact { job, sequence, position, recorded_at, event, claim };
-            let now = self.moment();
-            self.desk().on_job(fact, now, self.timing());
+            for (part, event) in stored.decode()?.into_iter().enumerate() {
+                let is_claim = matches!(event, JobEvent::Claimed { .. });
+                let claim = is_claim.then(|| Box::new(stored.clone()));
+                let sequence = (sequence, part);
+                let fact = Fact { job, sequence, position, recorded_at, event, claim };
+                let now = self.moment();
+                self.desk().on_job(fact, now, self.timing());
+            }
         } else if kind == Runner::NAME {
             let runner = id.parse().map_err(|error| unreadable(format!("{error}")))?;
-            let (event, now) = (stored.decode()?, self.moment());
-            self.desk().on_runner(runner, sequence, event, now, self.timing());
+            for (part, event) in stored.decode()?.into_iter().enumerate() {
+                let (at, now) = ((sequence, part), self.moment());
+                self.desk().on_runner(runner, at, event, now, self.timing());
+            }
         }
         Ok(())
     }

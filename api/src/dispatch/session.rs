@@ -52,8 +52,8 @@ pub struct Session {
 pub struct Known {
     /// The fold of its events.
     pub runner: Runner,
-    /// The last of them.
-    pub sequence: u64,
+    /// The last of them, and which of its facts.
+    pub sequence: (u64, usize),
     /// Its last call; ahead of now after a takeover.
     pub heard: Instant,
     /// Its newest session, if it opened one.
@@ -128,12 +128,13 @@ impl Roster {
     ) -> &mut Known {
         let known = self.known.entry(id).or_insert_with(|| Known {
             runner: Runner::default(),
-            sequence: 0,
+            sequence: (0, usize::MAX),
             heard,
             session: None,
             opened: Vec::new(),
             owned: None,
         });
+        let sequence = (sequence, usize::MAX);
         if known.sequence < sequence {
             (known.runner, known.sequence) = (runner, sequence);
             let of_target = self.by_target.entry(known.target()).or_default();
@@ -145,7 +146,12 @@ impl Roster {
     }
 
     /// Take in an event of a runner, if it ever called here.
-    pub fn apply(&mut self, id: RunnerId, sequence: u64, event: RunnerEvent) -> Option<&mut Known> {
+    pub fn apply(
+        &mut self,
+        id: RunnerId,
+        sequence: (u64, usize),
+        event: RunnerEvent,
+    ) -> Option<&mut Known> {
         let known = self.known.get_mut(&id).filter(|known| known.sequence < sequence)?;
         known.sequence = sequence;
         known.runner.evolve(event);

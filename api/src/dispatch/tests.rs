@@ -82,6 +82,7 @@ async fn poll(dispatch: &Dispatch, n: u128, ask: &Poll) -> Result<Polled, Sessio
 fn happens(dispatch: &Dispatch, n: u128, sequence: u64, event: JobEvent) {
     let position = u64::try_from(n).unwrap() * 100 + sequence;
     let recorded_at = Timestamp::UNIX_EPOCH;
+    let sequence = (sequence, 0);
     let fact = Fact { job: job(n), sequence, position, recorded_at, event, claim: None };
     let now = dispatch.moment();
     dispatch.desk().on_job(fact, now, dispatch.timing());
@@ -252,7 +253,7 @@ async fn a_drained_runner_is_told_and_gets_nothing_until_it_resumes() {
     settle().await;
     let change = |sequence, event| {
         let now = dispatch.moment();
-        dispatch.desk().on_runner(runner(1), sequence, event, now, dispatch.timing());
+        dispatch.desk().on_runner(runner(1), (sequence, 0), event, now, dispatch.timing());
     };
     change(2, RunnerEvent::Drained { by: Actor::System, reason: None });
     let Ok(Polled::News { directives: told, .. }) = waiting.await.unwrap() else { panic!() };
@@ -267,6 +268,26 @@ async fn a_drained_runner_is_told_and_gets_nothing_until_it_resumes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_one_stored_event_comes_to_is_taken_in_as_a_whole_and_once() {
+    let dispatch = dispatch();
+    happens(&dispatch, 1, 1, queued(JobKind::Plan, 1));
+    let take = |part, event| {
+        let (sequence, recorded_at) = ((2, part), Timestamp::UNIX_EPOCH);
+        let fact = Fact { job: job(1), sequence, position: 102, recorded_at, event, claim: None };
+        let now = dispatch.moment();
+        dispatch.desk().on_job(fact, now, dispatch.timing());
+        dispatch.desk().board.get(job(1)).map(|tracked| tracked.sequence)
+    };
+    let lost = || JobEvent::Disconnected { execution: execution(7) };
+    assert_eq!(take(0, claimed(7, 1)), Some((2, 0)));
+    assert_eq!(take(1, lost()), Some((2, 1)));
+    // The same again, as another way brings it.
+    assert_eq!(take(0, claimed(8, 2)), Some((2, 1)));
+    let held = dispatch.desk().board.get(job(1)).and_then(|of| of.held().map(|held| held.id));
+    assert_eq!(held, Some(execution(7)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_revoked_runner_is_refused_at_once() {
     let dispatch = dispatch();
     arrives(&dispatch, 1, 1, 2);
@@ -275,7 +296,7 @@ async fn a_revoked_runner_is_refused_at_once() {
     let (now, reason) = (dispatch.moment(), "stolen".into());
     dispatch.desk().on_runner(
         runner(1),
-        2,
+        (2, 0),
         RunnerEvent::Revoked { by: Actor::System, reason },
         now,
         dispatch.timing(),

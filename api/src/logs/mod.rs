@@ -8,6 +8,7 @@
 //! digest of the whole stream.
 mod codec;
 mod committer;
+pub mod days;
 mod headers;
 mod place;
 mod read;

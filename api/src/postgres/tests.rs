@@ -116,7 +116,25 @@ async fn the_server_may_read_and_add_events_and_never_change_them_also_after_a_r
     projections::rebuild(&owner, "runners", |_| {}).await.unwrap();
     let mut app = PgConnection::connect_with(&running.app()).await.unwrap();
     sqlx::query("select 1 from view_runners").fetch_all(&mut app).await.unwrap();
-    for change in ["delete from log_event", "update log_event set salt = ''", "drop table blob"] {
+    // Days of job logs are the owner's to make and to drop; whoever serves writes into them.
+    let (day, next) = ("2026-11-21".parse().unwrap(), "2026-11-22".parse().unwrap());
+    assert_eq!(crate::logs::days::make(&owner, day, 0).await.unwrap(), [day]);
+    let serving = sqlx::PgPool::connect_with(running.app()).await.unwrap();
+    assert_eq!(crate::logs::days::make(&serving, day, 0).await.unwrap(), []);
+    crate::logs::days::make(&serving, next, 0).await.unwrap_err();
+    let execution = "exe_01M7YB1BR00000000000000000".parse().unwrap();
+    let store = crate::logs::LogStore::new(serving.clone());
+    store.append(execution, 0, bytes::Bytes::from_static(b"line")).await.unwrap();
+    assert_eq!(store.read(execution, 0..9).await.unwrap(), "line");
+    let there = "select count(*) from job_log_20261121";
+    assert_eq!(sqlx::query_scalar::<_, i64>(there).fetch_one(&owner).await.unwrap(), 1);
+    serving.close().await;
+    for change in [
+        "delete from log_event",
+        "update log_event set salt = ''",
+        "drop table blob",
+        "drop table job_log_20261121",
+    ] {
         let refused = sqlx::query(change).execute(&mut app).await.unwrap_err();
         let code = refused.as_database_error().and_then(|said| said.code().map(String::from));
         assert_eq!(code.as_deref(), Some("42501"), "{change}");

@@ -87,10 +87,8 @@ async fn claimed(app: &App, job: JobId, held: &Execution) -> Result<Stored, Prob
     }
     let events = app.engine.log().read_stream(&StreamId::of::<Job>(job), 0).await?;
     for stored in events.into_iter().rev() {
-        if stored.event_type == "job.claimed"
-            && let JobEvent::Claimed { execution, .. } = stored.decode()?
-            && execution == held.id
-        {
+        let is_it = |event: &JobEvent| matches!(event, JobEvent::Claimed { execution, .. } if *execution == held.id);
+        if stored.event_type == "job.claimed" && stored.decode()?.iter().any(is_it) {
             return Ok(stored);
         }
     }

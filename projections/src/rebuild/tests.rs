@@ -13,10 +13,14 @@ async fn two_rebuilds_of_one_view_share_the_work_and_not_what_they_remember() {
     let log = open(&database).await;
     Projections::start(&log).await.unwrap();
     Noise::new(20).write(&log, 120).await;
-    let making = || Making { by: 7, ..Making::of(view("jobs").unwrap()) };
+    let making = || {
+        let mut making = Making::of(view("jobs").unwrap());
+        making.by = 7;
+        making
+    };
     let mut both = [making(), making()];
-    for one in &both {
-        one.begin(&database.pool).await.unwrap();
+    for one in &mut both {
+        one.begin(&database.pool, 3).await.unwrap();
     }
     // In turns, so that each misses every second page.
     for turn in 0.. {

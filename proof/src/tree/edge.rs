@@ -27,9 +27,22 @@ impl Edge {
     }
 
     /// Take in one more leaf and tell of every inner node that it completes.
-    pub fn push(&mut self, leaf: Hash, mut completed: impl FnMut(Node, &Hash)) {
-        let mut hash = leaf;
-        let (mut level, mut rest) = (0u8, self.size);
+    pub fn push(&mut self, leaf: Hash, completed: impl FnMut(Node, &Hash)) {
+        self.join(0, leaf, completed);
+    }
+
+    /// Take in a whole perfect subtree, as if its leaves had been pushed one by one, and tell of every inner node
+    /// above it that it completes. False, and nothing was taken in: a subtree of that level does not begin here.
+    pub fn join(
+        &mut self,
+        level: u8,
+        subtree: Hash,
+        mut completed: impl FnMut(Node, &Hash),
+    ) -> bool {
+        let Some(leaves) = 1u64.checked_shl(level.into()).filter(|all| self.size.is_multiple_of(*all)) else {
+            return false;
+        };
+        let (mut hash, mut level, mut rest) = (subtree, level, self.size / leaves);
         while rest & 1 == 1 {
             let Some(left) = self.hashes.pop() else { break };
             hash = node_hash(&left, &hash);
@@ -38,7 +51,8 @@ impl Edge {
             completed(Node { level, index: rest }, &hash);
         }
         self.hashes.push(hash);
-        self.size += 1;
+        self.size += leaves;
+        true
     }
 
     /// The root over everything so far.

@@ -192,3 +192,22 @@ pub struct ChangesQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<String>,
 }
+
+/// How far an examination of the log is. The last one has `state` `done` or `failed`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Examined {
+    /// What is looked at: `log`, `checkpoints`, `events`, a projection's name, or `all` in the last one.
+    pub part: String,
+    /// `looking`, `looked`, `done` or `failed`.
+    pub state: String,
+    /// Events looked at.
+    pub events: u64,
+    /// Events there are.
+    pub total: u64,
+    /// What is not as it should be; of the last one everything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<String>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}

@@ -1,6 +1,6 @@
 //! Projections: the read side, and how to rebuild and verify it.
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 /// One read model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -21,10 +21,23 @@ pub struct Projection {
     pub parked: Option<u64>,
 }
 
-/// How far a rebuild or a verification is. The last one has `state` `done` or `failed`.
+/// How to rebuild.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct RebuildQuery {
+    /// How many workers share the streams: 1 to 16. 1 when absent. A rebuild that was begun goes on with as many as
+    /// it was begun with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(minimum = 1, maximum = 16)]
+    pub parallel: Option<u32>,
+}
+
+/// How far a rebuild, a rollback or a verification is. The last one has `state` `done` or `failed`; of a rebuild of
+/// all there is one for each projection before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Progress {
-    /// Of which projection.
+    /// Of which projection; `all` when they are made together.
     pub projection: String,
     /// `replaying`, `swapping`, `comparing`, `done` or `failed`.
     pub state: String,

@@ -1,4 +1,5 @@
 //! `stead audit`: what happened, as of when, and the proof that nobody rewrote it.
+mod doctor;
 mod events;
 mod verify;
 
@@ -50,6 +51,13 @@ Examples:
   stead audit verify --export log.ndjson --against kept-checkpoint.txt --key 9f2c…    without a server
 A checkpoint is in every claim; a runner keeps the last one: `stead-runner journal` shows it.")]
     Verify(verify::Verify),
+    /// Have the server run its log through today's code, without writing: leaves, chain, tree, stream versions, head,
+    /// checkpoints, every event, every row of every projection
+    #[command(after_help = "\
+Example:
+  stead audit doctor
+It is the server's own word. For one that need not be believed: stead audit verify")]
+    Doctor,
     /// Prove that one event is in the log
     #[command(after_help = "Example:\n  stead audit prove 1841")]
     Prove {
@@ -108,6 +116,7 @@ pub async fn run(verb: Audit, settings: &Settings) -> Result<(), Failure> {
             replay(&settings.desk()?, stream.unwrap_or_default(), at).await
         }
         Audit::Verify(ask) => verify::run(settings, ask).await,
+        Audit::Doctor => doctor::run(&settings.desk()?).await,
         Audit::Prove { position } => prove(&settings.desk()?, position).await,
         Audit::Export { to } => events::export(&settings.desk()?, to).await,
         Audit::Checkpoint => {

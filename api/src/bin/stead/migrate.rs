@@ -25,12 +25,17 @@ impl Migrate {
     async fn migrate(self) -> anyhow::Result<()> {
         let pool = event_log::connect(&self.database_owner_url, 4).await?;
         let ran = api::server::prepare(&pool).await?;
+        let today = api::state::system_clock()().date_naive();
+        let days = api::logs::days::make(&pool, today, api::logs::days::FAR_AHEAD).await?;
         if let Some(epoch) = self.raise_epoch {
             api::server::raise_epoch(&pool, epoch).await?;
             println!("The log's epoch is {epoch}");
         }
         pool.close().await;
-        if ran.is_empty() && self.raise_epoch.is_none() {
+        if let Some(last) = days.last() {
+            println!("Made {} days of job logs, up to {last}", days.len());
+        }
+        if ran.is_empty() && days.is_empty() && self.raise_epoch.is_none() {
             println!("Nothing to do: the tables are up to date");
         }
         for name in ran {

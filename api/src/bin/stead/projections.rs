@@ -2,7 +2,7 @@
 use api::client::{harmless, server_events};
 use clap::Subcommand;
 use futures::{StreamExt, pin_mut};
-use schemas::control::projections::Progress;
+use schemas::control::projections::{Progress, RebuildQuery};
 
 use crate::{
     failure::Failure,
@@ -18,9 +18,23 @@ pub enum Projections {
     #[command(after_help = "\
 Examples:
   stead projections rebuild jobs
-  stead projections rebuild all")]
+  stead projections rebuild --all --parallel 4     reads the log once for all of them
+It may be killed at any time: the next one goes on where it was.")]
     Rebuild {
         /// Its name, or `all`
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        name: Option<String>,
+        /// All of them
+        #[arg(long)]
+        all: bool,
+        /// How many workers share the streams
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+        parallel: u32,
+    },
+    /// Go back to the rows that were in use before the last rebuild, brought up to date
+    #[command(after_help = "Example:\n  stead projections rollback jobs")]
+    Rollback {
+        /// Its name
         name: String,
     },
     /// Replay the log beside the tables in use and compare every row
@@ -35,8 +49,15 @@ pub async fn run(verb: Projections, settings: &Settings) -> Result<(), Failure> 
     let desk = settings.desk()?;
     match verb {
         Projections::List => list(&desk).await,
-        Projections::Rebuild { name } => work(&desk, &name, "rebuild").await,
-        Projections::Verify { name } => work(&desk, &name, "verify").await,
+        Projections::Rebuild { name, parallel, .. } => {
+            let how = RebuildQuery { parallel: Some(parallel) };
+            let name = name.unwrap_or_else(|| "all".into());
+            over(follow(&desk, &name, "rebuild", &how).await?, "rebuild")
+        }
+        Projections::Rollback { name } => {
+            over(follow(&desk, &name, "rollback", &RebuildQuery::default()).await?, "rollback")
+        }
+        Projections::Verify { name } => verify(&desk, &name).await,
     }
 }
 
@@ -59,7 +80,7 @@ async fn list(desk: &Desk) -> Result<(), Failure> {
     })
 }
 
-async fn work(desk: &Desk, name: &str, verb: &str) -> Result<(), Failure> {
+async fn verify(desk: &Desk, name: &str) -> Result<(), Failure> {
     let names = match name {
         "all" => {
             let all = desk.client.projections().await?.items.into_iter();
@@ -67,43 +88,55 @@ async fn work(desk: &Desk, name: &str, verb: &str) -> Result<(), Failure> {
         }
         one => vec![one.to_owned()],
     };
-    let mut bad = Vec::new();
+    let mut ended = Vec::new();
     for name in names {
-        let last = follow(desk, &name, verb).await?;
-        if last.state != "done" || !last.differences.is_empty() {
-            bad.push(name);
-        }
+        ended.extend(follow(desk, &name, "verify", &RebuildQuery::default()).await?);
     }
+    over(ended, "verify")
+}
+
+fn over(ended: Vec<Progress>, verb: &str) -> Result<(), Failure> {
+    let is_bad = |last: &&Progress| last.state != "done" || !last.differences.is_empty();
+    let bad: Vec<_> = ended.iter().filter(is_bad).map(|last| last.projection.as_str()).collect();
     if bad.is_empty() {
         return Ok(());
     }
     Err(Failure::Outcome(format!("{verb} ended badly for {}", bad.join(", "))))
 }
 
-/// Draw the progress until it is over; the last word is printed.
-async fn follow(desk: &Desk, name: &str, verb: &str) -> Result<Progress, Failure> {
-    let events = server_events(desk.client.work_on_projection(name, verb).await?);
+/// Draw the progress until it is over; what is over is printed.
+async fn follow(
+    desk: &Desk,
+    name: &str,
+    verb: &str,
+    how: &RebuildQuery,
+) -> Result<Vec<Progress>, Failure> {
+    let events = server_events(desk.client.work_on_projection(name, verb, how).await?);
     pin_mut!(events);
     let bar = desk.screen.bar(0, name);
-    let mut last: Option<Progress> = None;
+    let mut ended: Vec<Progress> = Vec::new();
     while let Some(event) = events.next().await {
         let progress: Progress = serde_json::from_str(&event?.data)?;
-        bar.set_length(progress.total);
-        bar.set_position(progress.events);
-        last = Some(progress);
+        if matches!(progress.state.as_str(), "done" | "failed") {
+            ended.push(progress);
+        } else if progress.total > 0 {
+            bar.set_length(progress.total);
+            bar.set_position(progress.events);
+        }
     }
     bar.finish_and_clear();
-    let last = last.filter(|p| matches!(p.state.as_str(), "done" | "failed"));
-    let last = last.ok_or_else(|| {
-        Failure::Unreachable(format!(
-            "the server stopped while it worked on {name}; nothing was swapped, try again"
-        ))
-    })?;
-    match desk.screen.output {
-        Output::Table => write(&said(&last, verb))?,
-        Output::Json | Output::Ndjson => write(&format!("{}\n", serde_json::to_string(&last)?))?,
+    if ended.last().is_none_or(|last| last.projection != name) {
+        return Err(Failure::Unreachable(format!(
+            "the server stopped while it worked on {name}; what was not swapped is as it was, try again"
+        )));
     }
-    Ok(last)
+    for last in &ended {
+        match desk.screen.output {
+            Output::Table => write(&said(last, verb))?,
+            Output::Json | Output::Ndjson => write(&format!("{}\n", serde_json::to_string(last)?))?,
+        }
+    }
+    Ok(ended)
 }
 
 fn said(last: &Progress, verb: &str) -> String {
@@ -113,6 +146,9 @@ fn said(last: &Progress, verb: &str) -> String {
         }
         ("done", "verify") => {
             format!("{}: {} rows differ", last.projection, last.differences.len())
+        }
+        ("done", "rollback") => {
+            format!("{}: back to the earlier rows, with {} events", last.projection, last.events)
         }
         ("done", _) => format!("{}: rebuilt from {} events", last.projection, last.events),
         (_, _) => {

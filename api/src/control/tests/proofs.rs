@@ -2,9 +2,9 @@
 use futures::{StreamExt, pin_mut};
 use proof::{Hash, checkpoint::Checkpoint, tree};
 use schemas::control::{
-    audit::{AsOfQuery, EventRecord, EventsQuery, ProofQuery},
+    audit::{AsOfQuery, EventRecord, EventsQuery, Examined, ProofQuery},
     installs::UpdateInstall,
-    projections::Progress,
+    projections::{Progress, RebuildQuery},
 };
 
 use super::{refused, with_install};
@@ -117,20 +117,71 @@ async fn every_projection_is_rebuilt_to_what_it_was_and_verifies() {
     let mut all = owner.projections().await.unwrap().items;
     all.retain(|projection| projection.class != "policy");
     assert!(all.len() > 8);
-    for verb in ["verify", "rebuild", "verify"] {
+    for verb in ["verify", "rebuild", "rollback", "verify"] {
         for projection in &all {
-            let work = owner.work_on_projection(&projection.name, verb).await.unwrap();
-            let events = server_events(work);
-            pin_mut!(events);
-            let mut last = None;
-            while let Some(event) = events.next().await {
-                last = Some(serde_json::from_str::<Progress>(&event.unwrap().data).unwrap());
-            }
-            let last = last.unwrap();
+            let last = worked(&owner, &projection.name, verb, None).await.pop().unwrap();
             assert_eq!((last.state.as_str(), last.differences.len()), ("done", 0), "{last:?}");
         }
     }
+    // All at once, by several workers: each is told of, then all.
+    let told = worked(&owner, "all", "rebuild", Some(3)).await;
+    let done: Vec<_> = told.iter().filter(|one| one.state == "done").collect();
+    assert_eq!(done.len(), all.len() + 1);
+    assert_eq!(done.last().unwrap().projection, "all");
+    for projection in &all {
+        let last = worked(&owner, &projection.name, "verify", None).await.pop().unwrap();
+        assert_eq!((last.state.as_str(), last.differences.len()), ("done", 0), "{last:?}");
+    }
     let after = owner.install("acme").await.unwrap();
     assert_eq!((before.id, before.components), (after.id, after.components));
-    assert_eq!(refused(owner.work_on_projection("nothing", "rebuild").await).0, 404);
+    let with = |parallel| RebuildQuery { parallel };
+    assert_eq!(refused(owner.work_on_projection("nothing", "rebuild", &with(None)).await).0, 404);
+    assert_eq!(refused(owner.work_on_projection("jobs", "rebuild", &with(Some(99))).await).0, 400);
+}
+
+async fn worked(owner: &Client, name: &str, verb: &str, parallel: Option<u32>) -> Vec<Progress> {
+    let work = owner.work_on_projection(name, verb, &RebuildQuery { parallel }).await.unwrap();
+    let events = server_events(work);
+    pin_mut!(events);
+    let mut told = vec![];
+    while let Some(event) = events.next().await {
+        told.push(serde_json::from_str::<Progress>(&event.unwrap().data).unwrap());
+    }
+    told
+}
+
+async fn examined(owner: &Client) -> Vec<String> {
+    let events = server_events(owner.examine().await.unwrap());
+    pin_mut!(events);
+    let mut last = None;
+    while let Some(event) = events.next().await {
+        last = Some(serde_json::from_str::<Examined>(&event.unwrap().data).unwrap());
+    }
+    let last = last.unwrap();
+    assert_eq!((last.part.as_str(), last.state.as_str()), ("all", "done"), "{last:?}");
+    last.findings
+}
+
+#[tokio::test]
+async fn an_examination_sees_what_only_the_server_can_see() {
+    let (started, owner, _) = with_install().await;
+    assert_eq!(examined(&owner).await, [""; 0]);
+    for (spoil, part, word) in [
+        (
+            "update log_stream set last_position = 1 where aggregate_type = 'install'",
+            "log",
+            "version",
+        ),
+        ("update view_apps set name = 'hut'", "apps", "name"),
+        (
+            "update log_event set event_version = '7' where event_type = 'app.created'",
+            "events",
+            "version 7",
+        ),
+    ] {
+        sqlx::query(spoil).execute(&started.app().pool).await.unwrap();
+        let findings = examined(&owner).await;
+        let is_it = |one: &String| one.starts_with(&format!("{part}: ")) && one.contains(word);
+        assert!(findings.iter().any(is_it), "{spoil}: {findings:?}");
+    }
 }

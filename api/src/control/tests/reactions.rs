@@ -142,6 +142,61 @@ async fn of_the_runs_that_waited_for_a_build_one_that_cannot_go_on_keeps_no_othe
 }
 
 #[tokio::test]
+async fn a_fact_whose_row_cannot_be_read_is_parked_and_goes_on_when_the_row_is_mended() {
+    // given two runs that wait for one build, and a row of the first, written with its events, that is spoiled
+    // beneath the server
+    let (started, owner, acme) = with_install().await;
+    let beta = owner.create_install(&new_install("beta")).await.unwrap();
+    let app = started.app();
+    enrolled(app, acme.id).await;
+    let spoiled = run_of(app, acme.id).await;
+    enrolled(app, beta.id).await;
+    let other = run_of(app, beta.id).await;
+    let Started { server, data, http, database } = started;
+    server.stop().await;
+    let pool = event_log::connect(&database, 1).await.unwrap();
+    // A run that waits for nobody has no row; this one has what no program writes.
+    let spoil = sqlx::query("insert into view_timers (key, data) values ($1, '{\"timers\": 7}')");
+    spoil.bind(spoiled.to_string()).execute(&pool).await.unwrap();
+    let start = async |data: tempfile::TempDir| {
+        let server = Server::start(options(data.path(), &database)).await.unwrap();
+        Started { server, data, http: http.clone(), database: database.clone() }
+    };
+    // when the build is done
+    let started = start(data).await;
+    let app = started.app();
+    built(&started).await;
+    // then the one run goes on, and the fact is parked for the other one's sake, where people look
+    first(app, other, StepState::job).await;
+    until(async || {
+        let all = super::owner(&started).projections().await.unwrap().items;
+        (all.iter().find_map(|one| one.parked) == Some(1)).then_some(())
+    })
+    .await;
+    // and what happens afterwards is reacted to
+    super::owner(&started).sync("other", bundle("2"), false).await.unwrap();
+    until(async || {
+        let jobs = super::owner(&started).jobs(&JobsQuery::default()).await.unwrap().items;
+        (jobs.len() == 5).then_some(())
+    })
+    .await;
+    let Started { server, data, .. } = started;
+    server.stop().await;
+    // when the row is mended
+    let mend = sqlx::query("delete from view_timers where key = $1");
+    mend.bind(spoiled.to_string()).execute(&pool).await.unwrap();
+    // then the run goes on, and nothing is parked
+    let started = start(data).await;
+    first(started.app(), spoiled, StepState::job).await;
+    until(async || {
+        let left = parked::progress(&started.app().pool).await.unwrap().parked;
+        (left == 0).then_some(())
+    })
+    .await;
+    started.server.stop().await;
+}
+
+#[tokio::test]
 async fn a_result_that_does_not_fit_fails_its_step_and_says_so() {
     let (started, owner, acme) = with_install().await;
     let app = started.app();

@@ -1,0 +1,183 @@
+//! `POST /v1/audit/examination`: the log run through today's code, without writing anything.
+use std::convert::Infallible;
+
+use axum::{
+    extract::State,
+    response::sse::{Event, KeepAlive, Sse},
+};
+use event_log::{
+    LogError,
+    verify::{VerifyError, verify},
+};
+use futures::Stream;
+use projections::{RebuildError, Recorded};
+use schemas::control::audit::Examined;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::{background::parked, extract::Unrepeatable, problem::Problem, state::App};
+
+/// How many events are read at a time.
+const PAGE: u32 = 2_000;
+/// How many events that cannot be read are told of.
+const TOLD: usize = 100;
+
+/// Look at everything that is stored, with today's code
+///
+/// Leaves, chain, tree, stream versions and head; published checkpoints; every event as the rules read it; every row
+/// of every projection. Nothing is written.
+#[utoipa::path(
+    post, path = "/v1/audit/examination", tag = "audit",
+    responses((status = 200, body = Examined, content_type = "text/event-stream")),
+)]
+pub async fn examine(
+    State(app): State<App>,
+    _: Unrepeatable,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let (said, mut heard) = unbounded_channel::<Examined>();
+    let looking = async move {
+        let total = app.log().position();
+        let mut look = Look { said, total, findings: vec![] };
+        let state = match look.all(&app).await {
+            Ok(()) => Examined {
+                events: total,
+                findings: std::mem::take(&mut look.findings),
+                ..look.at("all", "done")
+            },
+            Err(problem) => Examined { detail: Some(problem.detail), ..look.at("all", "failed") },
+        };
+        let _ = look.said.send(state);
+    };
+    let events = async_stream::stream! {
+        // A listener that goes away ends it: there is nothing half done.
+        let mut looking = std::pin::pin!(looking);
+        let mut over = false;
+        loop {
+            let examined = tokio::select! {
+                biased;
+                heard = heard.recv() => heard,
+                () = &mut looking, if !over => { over = true; continue }
+            };
+            let Some(examined) = examined else { break };
+            let event = Event::default().event("progress").json_data(&examined);
+            yield Ok(event.unwrap_or_else(|_| Event::default().comment("unreadable")));
+            if matches!(examined.state.as_str(), "done" | "failed") {
+                break;
+            }
+        }
+    };
+    Sse::new(events).keep_alive(KeepAlive::default())
+}
+
+struct Look {
+    said: UnboundedSender<Examined>,
+    total: u64,
+    findings: Vec<String>,
+}
+
+impl Look {
+    async fn all(&mut self, app: &App) -> Result<(), Problem> {
+        self.log(app).await?;
+        self.checkpoints(app).await?;
+        self.events(app).await?;
+        let mut connection = app.pool.acquire().await?;
+        let names = projections::list(&mut connection).await?;
+        drop(connection);
+        for name in names.iter().map(|status| status.name) {
+            self.projection(app, name).await?;
+        }
+        let parked = parked::progress(&app.pool).await?.parked;
+        if parked > 0 {
+            self.findings.push(format!(
+                "policies: {parked} events wait to be reacted to; the server's own log says why"
+            ));
+        }
+        Ok(())
+    }
+
+    fn at(&self, part: &str, state: &str) -> Examined {
+        let (part, state, total) = (part.into(), state.into(), self.total);
+        Examined { part, state, events: 0, total, findings: vec![], detail: None }
+    }
+
+    fn looked(&mut self, part: &str, findings: Vec<String>) {
+        let told =
+            Examined { events: self.total, findings: findings.clone(), ..self.at(part, "looked") };
+        let _ = self.said.send(told);
+        self.findings.extend(findings.into_iter().map(|finding| format!("{part}: {finding}")));
+    }
+
+    async fn log(&mut self, app: &App) -> Result<(), Problem> {
+        let (said, mut told) = (self.said.clone(), self.at("log", "looking"));
+        let verified = verify(&app.pool, 0, move |events| {
+            told.events = events;
+            let _ = said.send(told.clone());
+        });
+        let findings = match verified.await {
+            Ok(verified) => {
+                self.total = verified.size;
+                vec![]
+            }
+            Err(VerifyError::Differs(difference)) => vec![difference.to_string()],
+            Err(VerifyError::Log(LogError::Database(error))) => return Err(error.into()),
+            Err(VerifyError::Log(error)) => vec![error.to_string()],
+        };
+        self.looked("log", findings);
+        Ok(())
+    }
+
+    async fn checkpoints(&mut self, app: &App) -> Result<(), Problem> {
+        let keys = app.log().note_keys().await?;
+        let findings = match app.log().check_seals(&keys).await {
+            Ok(_) => vec![],
+            Err(LogError::Database(error)) => return Err(error.into()),
+            Err(error) => vec![error.to_string()],
+        };
+        self.looked("checkpoints", findings);
+        Ok(())
+    }
+
+    async fn events(&mut self, app: &App) -> Result<(), Problem> {
+        let (mut at, mut findings) = (0, vec![]);
+        while at < self.total && findings.len() < TOLD {
+            let page = match app.log().read(at, PAGE).await {
+                // Bytes that are not even an event; what comes after them cannot be looked at.
+                Err(LogError::Damaged { position, what }) => {
+                    findings.push(format!("position {position}: {what}"));
+                    break;
+                }
+                page => page?,
+            };
+            let Some(last) = page.last() else { break };
+            at = last.position;
+            let unreadable = page.iter().filter_map(|event| Recorded::read(event).err());
+            findings.extend(unreadable.map(|error| error.to_string()).take(TOLD - findings.len()));
+            let _ = self.said.send(Examined { events: at, ..self.at("events", "looking") });
+        }
+        self.looked("events", findings);
+        Ok(())
+    }
+
+    async fn projection(&mut self, app: &App, name: &str) -> Result<(), Problem> {
+        let (said, mut told) = (self.said.clone(), self.at(name, "looking"));
+        let mut hundredth = 0;
+        let verified = projections::verify(&app.pool, name, move |progress| {
+            if let projections::Progress::Replaying { events, total } = progress
+                && hundredth != events.saturating_mul(100) / total.max(1)
+            {
+                hundredth = events.saturating_mul(100) / total.max(1);
+                (told.events, told.total) = (events, total);
+                let _ = said.send(told.clone());
+            }
+        });
+        let findings = match verified.await {
+            Ok(verified) => verified.differences.iter().map(ToString::to_string).collect(),
+            Err(RebuildError::Log(LogError::Damaged { position, what })) => {
+                vec![format!("position {position}: {what}")]
+            }
+            Err(RebuildError::Log(error)) => return Err(error.into()),
+            Err(error) => return Err(Problem::internal(error)),
+        };
+        self.looked(name, findings);
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! The partitions of `job_log`: one for each day (UTC) on which executions began.
+//!
+//! An execution's id begins with the moment it was made, so a day is a range of ids, and whoever names an
+//! execution names one partition. What comes for a day that has none is kept in `job_log_rest`, and moves when
+//! the day is made: nobody who writes needs the right to make tables.
+use chrono::{DateTime, Days, NaiveDate, NaiveTime};
+use domain::ids::ExecutionId;
+use sqlx::{Executor as _, PgPool};
+use ulid::Ulid;
+
+/// How many days a server that may make tables keeps ahead.
+pub const AHEAD: u64 = 7;
+/// How many days `stead migrate` makes ahead: the servers after it may not be allowed to.
+pub const FAR_AHEAD: u64 = 90;
+/// How long writers of the rest may be held up.
+const LOCK_MS: u32 = 2_000;
+
+/// Make what is missing: today, so many days after it, and each day of which the rest has something. Any number
+/// of servers may do so at once. Gives the days that were made.
+///
+/// # Errors
+/// If the database refuses: only the tables' owner may make tables, and is asked only when there is one to make.
+pub async fn make(
+    owner: &PgPool,
+    today: NaiveDate,
+    ahead: u64,
+) -> Result<Vec<NaiveDate>, sqlx::Error> {
+    let mut made = vec![];
+    for day in (0..=ahead).filter_map(|days| today.checked_add_days(Days::new(days))) {
+        made.extend(one(owner, day).await?);
+    }
+    while let Some(day) = of_the_rest(owner).await? {
+        let Some(day) = one(owner, day).await? else { break };
+        made.push(day);
+    }
+    Ok(made)
+}
+
+/// The first day of which the rest has something.
+async fn of_the_rest(owner: &PgPool) -> Result<Option<NaiveDate>, sqlx::Error> {
+    let first: Option<String> =
+        sqlx::query_scalar("select min(execution) from job_log_rest").fetch_one(owner).await?;
+    let first = first.and_then(|first| first.parse().ok());
+    Ok(first.and_then(of))
+}
+
+/// The day on which an execution began.
+fn of(execution: ExecutionId) -> Option<NaiveDate> {
+    let made = i64::try_from(execution.0.timestamp_ms()).ok()?;
+    DateTime::from_timestamp_millis(made).map(|made| made.date_naive())
+}
+
+/// The first id of a day, and the first that is not.
+fn ids(day: NaiveDate) -> Option<(ExecutionId, ExecutionId)> {
+    let first = |day: NaiveDate| {
+        let midnight = day.and_time(NaiveTime::MIN).and_utc().timestamp_millis();
+        Some(ExecutionId(Ulid::from_parts(u64::try_from(midnight).ok()?, 0)))
+    };
+    Some((first(day)?, first(day.checked_add_days(Days::new(1))?)?))
+}
+
+/// Make a day, unless it is there.
+async fn one(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>, sqlx::Error> {
+    let Some((first, end)) = ids(day) else { return Ok(None) };
+    let table = format!("job_log_{}", day.format("%Y%m%d"));
+    let there = "select to_regclass($1) is not null";
+    if sqlx::query_scalar(there).bind(&table).fetch_one(owner).await? {
+        return Ok(None);
+    }
+    let mut tx = owner.begin().await?;
+    // Held against other servers, and against rows that would come into the rest while those of the day leave it.
+    let lock = format!(
+        "set local lock_timeout = '{LOCK_MS}ms'; lock table job_log_rest in access exclusive mode"
+    );
+    tx.execute(&*lock).await?;
+    if sqlx::query_scalar(there).bind(&table).fetch_one(&mut *tx).await? {
+        return Ok(None);
+    }
+    // Attached, not made as a partition: that would wait for everybody who reads or writes any log.
+    let make = format!(
+        "create table {table} (like job_log including all); \
+         with moved as (delete from job_log_rest \
+           where execution >= '{first}' and execution < '{end}' returning *) \
+         insert into {table} select * from moved; \
+         alter table job_log attach partition {table} for values from ('{first}') to ('{end}')"
+    );
+    tx.execute(&*make).await?;
+    tx.commit().await?;
+    Ok(Some(day))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use event_log::testing::{Database, fresh_database};
+
+    use super::{super::LogStore, *};
+
+    fn day(text: &str) -> NaiveDate {
+        text.parse().unwrap()
+    }
+
+    fn begun(at: &str, n: u128) -> ExecutionId {
+        let at: DateTime<chrono::Utc> = at.parse().unwrap();
+        ExecutionId(Ulid::from_parts(at.timestamp_millis().try_into().unwrap(), n))
+    }
+
+    async fn partitions(database: &Database) -> Vec<(String, i64)> {
+        let tables = "select inhrelid::regclass::text from pg_inherits \
+                      where inhparent = 'job_log'::regclass order by 1";
+        let tables: Vec<String> =
+            sqlx::query_scalar(tables).fetch_all(&database.pool).await.unwrap();
+        let mut all = vec![];
+        for table in tables {
+            let count = format!("select count(*) from {table}");
+            all.push((table, sqlx::query_scalar(&count).fetch_one(&database.pool).await.unwrap()));
+        }
+        all
+    }
+
+    #[test]
+    fn a_day_is_a_range_of_ids() {
+        let first = begun("2026-11-21T00:00:00Z", 0);
+        let last = begun("2026-11-21T23:59:59.999Z", u128::MAX >> 48);
+        let (from, to) = ids(day("2026-11-21")).unwrap();
+        assert_eq!(from, first);
+        assert!(last.to_string() < to.to_string() && first.to_string() < last.to_string());
+        assert_eq!((of(first), of(last)), (Some(day("2026-11-21")), Some(day("2026-11-21"))));
+        assert_eq!(of(to), Some(day("2026-11-22")));
+    }
+
+    #[tokio::test]
+    async fn each_execution_is_in_the_partition_of_the_day_it_began() {
+        // given days that two servers made at once, and bytes that came for a day that had not been made
+        let database = fresh_database().await.unwrap();
+        let store = LogStore::new(database.pool.clone());
+        let early = begun("2026-10-02T23:59:59.999Z", 1);
+        store.append(early, 0, Bytes::from_static(b"early")).await.unwrap();
+        let today = day("2026-11-21");
+        let (one, two) =
+            tokio::join!(make(&database.pool, today, 30), make(&database.pool, today, 30));
+        assert_eq!(one.unwrap().len() + two.unwrap().len(), 32);
+        // when executions of several days write, the early one too
+        for (at, n) in [("2026-11-21T00:00:00Z", 2), ("2026-11-22T12:00:00Z", 3)] {
+            store.append(begun(at, n), 0, Bytes::from_static(b"later")).await.unwrap();
+        }
+        store.append(early, 5, Bytes::from_static(b" still")).await.unwrap();
+        // then each is with its day, nothing is left in the rest, and nothing is to be made again
+        let with_rows = partitions(&database).await.into_iter().filter(|(_, rows)| *rows > 0);
+        let expected = [("job_log_20261002", 2), ("job_log_20261121", 1), ("job_log_20261122", 1)];
+        assert_eq!(with_rows.collect::<Vec<_>>(), expected.map(|(name, n)| (name.into(), n)));
+        assert_eq!(store.read(early, 0..100).await.unwrap(), "early still");
+        assert_eq!(make(&database.pool, today, 30).await.unwrap(), []);
+        // and what names an execution reads one partition only
+        let sql =
+            format!("explain (format text) select * from job_log where execution = '{early}'");
+        let plan: Vec<String> = sqlx::query_scalar(&sql).fetch_all(&database.pool).await.unwrap();
+        let plan = plan.join("\n");
+        assert_eq!(plan.matches("job_log_2026").count(), plan.matches("job_log_20261002").count());
+        assert!(!plan.contains("job_log_rest"), "{plan}");
+        // and a day that is dropped is gone, and nothing else
+        sqlx::query("drop table job_log_20261002").execute(&database.pool).await.unwrap();
+        assert_eq!(store.length(early).await.unwrap(), 0);
+        assert_eq!(store.length(begun("2026-11-21T00:00:00Z", 2)).await.unwrap(), 5);
+    }
+
+    #[tokio::test]
+    async fn a_partition_is_stored_as_the_whole_is() {
+        let database = fresh_database().await.unwrap();
+        make(&database.pool, day("2026-11-21"), 0).await.unwrap();
+        let sql = "select attstorage::text from pg_attribute \
+                   where attrelid = 'job_log_20261121'::regclass and attname = 'bytes'";
+        let storage: String = sqlx::query_scalar(sql).fetch_one(&database.pool).await.unwrap();
+        assert_eq!(storage, "e");
+    }
+}

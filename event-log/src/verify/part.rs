@@ -1,0 +1,239 @@
+//! A part of the log, checked by itself: from the chain's link before it, as it is stored, to its last event. That
+//! the parts fit together is for whoever asked for them.
+use std::collections::HashMap;
+
+use proof::{
+    Hash, chain,
+    leaf::{self, Leaf, metadata_hash, payload_hash},
+    tree,
+};
+use sqlx::{PgPool, Row, postgres::PgRow};
+
+use super::{Difference, VerifyError};
+use crate::{
+    LogError, StreamId,
+    stored::{bigint, fixed},
+};
+
+/// The level of the nodes that a part is made of: the lowest that is stored.
+pub(super) const LEVEL: u8 = 8;
+/// How many events such a node has.
+pub(super) const BLOCK: u64 = 1 << LEVEL;
+
+/// Which events, and what is before them.
+pub(super) struct Range {
+    /// Where blocks begin: at or before `after`.
+    pub block: u64,
+    /// Events after this position
+    pub after: u64,
+    /// and up to this one.
+    pub to: u64,
+    /// The link before the first event of the whole log.
+    pub genesis: Hash,
+}
+
+/// What a part came to.
+pub(super) struct Part {
+    /// The last link.
+    pub chain: Hash,
+    /// When the first event was recorded and in which batch, and the last one.
+    pub times: Option<((i64, i64), (i64, i64))>,
+    /// Its streams: the first sequence and where it is, the last one and where it is.
+    pub streams: Vec<(StreamId, Seen)>,
+    /// The nodes of the level that it completes.
+    pub nodes: Vec<Hash>,
+    /// The leaves after the last of them.
+    pub leaves: Vec<Hash>,
+}
+
+/// What was seen of a stream.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    pub first: (u64, u64),
+    pub last: (u64, u64),
+}
+
+/// Check the events of a range.
+pub(super) async fn check(pool: PgPool, range: Range) -> Result<Part, VerifyError> {
+    // The bytes that were hashed, as they are: no text is copied, no time taken apart.
+    let sql = "select position, event_id, aggregate_type, aggregate_id, sequence, event_type, event_version, \
+               payload, metadata, salt, leaf, chain, commit_no, recorded_at from log_event \
+               where position > $1 and position <= $2 order by position";
+    let rows = sqlx::query(sql).bind(bigint(range.after)).bind(bigint(range.to));
+    let rows = rows.fetch_all(&pool).await?;
+    let chain = if range.after == 0 { range.genesis } else { link(&pool, range.after).await? };
+    // Hashes of a block that was begun before, as they are stored.
+    let begun = sqlx::query(
+        "select leaf from log_event where position > $1 and position <= $2 order by position",
+    )
+    .bind(bigint(range.block))
+    .bind(bigint(range.after));
+    let begun = if range.block < range.after { begun.fetch_all(&pool).await? } else { vec![] };
+    let begun: Result<Vec<Hash>, LogError> =
+        begun.iter().map(|row| fixed(row.try_get(0)?, range.after, "leaf")).collect();
+    let part = walk(&rows, &range, chain, begun?)?;
+    compare(&pool, range.block / BLOCK, &part.nodes, range.to).await?;
+    Ok(part)
+}
+
+/// The chain's link at a position, as it is stored.
+pub(super) async fn link(pool: &PgPool, position: u64) -> Result<Hash, VerifyError> {
+    let row = sqlx::query("select chain from log_event where position = $1")
+        .bind(bigint(position))
+        .fetch_optional(pool)
+        .await?;
+    let row = row.ok_or(Difference { position, what: "the event is missing".into() })?;
+    Ok(fixed(row.try_get(0)?, position, "chain")?)
+}
+
+fn walk(
+    rows: &[PgRow],
+    range: &Range,
+    mut chain: Hash,
+    mut leaves: Vec<Hash>,
+) -> Result<Part, VerifyError> {
+    let mut position = range.after;
+    let mut times: Option<((i64, i64), (i64, i64))> = None;
+    let mut streams: HashMap<(&str, &str), Seen> = HashMap::new();
+    leaves.reserve(rows.len());
+    for row in rows {
+        position += 1;
+        let differs = |what: &str| Difference { position, what: what.into() };
+        let event = Raw::of(row, position)?;
+        if event.position != position {
+            return Err(differs("the event is missing").into());
+        }
+        if event.computed() != Some(event.leaf) {
+            return Err(differs("the event is not the one that was hashed").into());
+        }
+        chain = chain::next(&chain, &event.leaf);
+        if chain != event.chain {
+            return Err(differs("the chain is broken").into());
+        }
+        let now = (event.recorded_at_us, event.commit_no);
+        let (first, last) = times.unwrap_or((now, now));
+        if now.0 < last.0 || now.1 < last.1 {
+            return Err(differs("the event is older than the one before it").into());
+        }
+        times = Some((first, now));
+        let here = (event.sequence, position);
+        let seen = streams.entry((event.aggregate_type, event.aggregate_id));
+        let seen = seen.or_insert(Seen { first: here, last: (event.sequence.wrapping_sub(1), 0) });
+        if event.sequence != seen.last.0.wrapping_add(1) {
+            return Err(differs("the event is not the next of its stream").into());
+        }
+        seen.last = here;
+        leaves.push(event.leaf);
+    }
+    if position != range.to {
+        let what = "the event is missing".into();
+        return Err(Difference { position: position + 1, what }.into());
+    }
+    let blocks = leaves.chunks_exact(1 << LEVEL);
+    let rest = blocks.remainder().to_vec();
+    let nodes = blocks.filter_map(tree::perfect).collect();
+    let streams = streams.into_iter();
+    let streams = streams.map(|((kind, id), seen)| (StreamId::new(kind, id), seen)).collect();
+    Ok(Part { chain, times, streams, nodes, leaves: rest })
+}
+
+/// The nodes from an index on are stored as they are.
+async fn compare(pool: &PgPool, first: u64, nodes: &[Hash], to: u64) -> Result<(), VerifyError> {
+    let Some(end) = (!nodes.is_empty()).then(|| first + nodes.len() as u64) else { return Ok(()) };
+    let rows = sqlx::query(
+        "select index, hash from log_node where level = $1 and index >= $2 and index < $3",
+    )
+    .bind(i32::from(LEVEL))
+    .bind(bigint(first))
+    .bind(bigint(end))
+    .fetch_all(pool)
+    .await?;
+    let mut stored = HashMap::new();
+    for row in &rows {
+        stored.insert(row.try_get::<i64, _>(0)?, row.try_get::<Vec<u8>, _>(1)?);
+    }
+    for (index, node) in (first..).zip(nodes) {
+        if stored.get(&bigint(index)).is_none_or(|stored| stored[..] != node[..]) {
+            let position = ((index + 1) * BLOCK).min(to);
+            let what = format!("node {index} of level {LEVEL} is another");
+            return Err(Difference { position, what }.into());
+        }
+    }
+    Ok(())
+}
+
+/// An event as its row has it.
+struct Raw<'r> {
+    position: u64,
+    event_id: [u8; 16],
+    aggregate_type: &'r str,
+    aggregate_id: &'r str,
+    sequence: u64,
+    event_type: &'r str,
+    event_version: &'r str,
+    payload: &'r [u8],
+    metadata: &'r [u8],
+    salt: [u8; 16],
+    leaf: Hash,
+    chain: Hash,
+    commit_no: i64,
+    recorded_at_us: i64,
+}
+
+impl<'r> Raw<'r> {
+    /// In the order of the columns.
+    fn of(row: &'r PgRow, position: u64) -> Result<Raw<'r>, LogError> {
+        let damaged = |what: String| LogError::Damaged { position, what };
+        let bytes = |at: usize| -> Result<&'r [u8], LogError> {
+            row.try_get_raw(at)?
+                .as_bytes()
+                .map_err(|error| damaged(format!("column {at}: {error}")))
+        };
+        let text = |at: usize| {
+            str::from_utf8(bytes(at)?).map_err(|error| damaged(format!("column {at}: {error}")))
+        };
+        let number =
+            |at: usize| Ok::<_, LogError>(i64::from_be_bytes(array(bytes(at)?, position)?));
+        Ok(Raw {
+            position: number(0)?.cast_unsigned(),
+            event_id: array(bytes(1)?, position)?,
+            aggregate_type: text(2)?,
+            aggregate_id: text(3)?,
+            sequence: number(4)?.cast_unsigned(),
+            event_type: text(5)?,
+            event_version: text(6)?,
+            payload: bytes(7)?,
+            metadata: bytes(8)?,
+            salt: array(bytes(9)?, position)?,
+            leaf: array(bytes(10)?, position)?,
+            chain: array(bytes(11)?, position)?,
+            commit_no: number(12)?,
+            recorded_at_us: number(13)?.saturating_add(POSTGRES_EPOCH_US),
+        })
+    }
+
+    /// The leaf's hash from everything else. `None` if the version is no number.
+    fn computed(&self) -> Option<Hash> {
+        let leaf = Leaf {
+            position: self.position,
+            event_id: self.event_id,
+            aggregate_type: self.aggregate_type,
+            aggregate_id: self.aggregate_id,
+            sequence: self.sequence,
+            event_type: self.event_type,
+            event_version: leaf::version(self.event_version)?,
+            recorded_at_us: self.recorded_at_us,
+            payload_hash: payload_hash(&self.salt, self.payload),
+            metadata_hash: metadata_hash(&self.salt, self.metadata),
+        };
+        Some(leaf.hash())
+    }
+}
+
+/// Postgres counts its microseconds from the year 2000.
+const POSTGRES_EPOCH_US: i64 = 946_684_800_000_000;
+
+fn array<const N: usize>(bytes: &[u8], position: u64) -> Result<[u8; N], LogError> {
+    let what = || format!("a column has {} bytes, not {N}", bytes.len());
+    bytes.try_into().map_err(|_| LogError::Damaged { position, what: what() })
+}

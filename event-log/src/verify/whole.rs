@@ -1,0 +1,142 @@
+//! What the parts come to together, held against what is stored beside the events.
+use std::collections::HashMap;
+
+use proof::{
+    Hash,
+    tree::{Edge, Node},
+};
+use sqlx::{PgPool, Row};
+
+use super::{
+    Difference, VerifyError,
+    part::{LEVEL, Part, Seen},
+};
+use crate::{
+    StreamId,
+    stored::{bigint, number},
+};
+
+/// How many streams are read at a time.
+const PAGE: u32 = 5_000;
+
+/// What the parts come to together.
+pub(super) struct Whole {
+    pub position: u64,
+    pub chain: Hash,
+    pub edge: Edge,
+    /// When the last event was recorded, and in which batch.
+    pub last: Option<(i64, i64)>,
+    /// How far each stream came, of those that were seen, and where.
+    pub streams: HashMap<StreamId, (u64, u64)>,
+    /// Stored nodes above those of the parts.
+    pub nodes: Vec<(Node, Hash)>,
+    pub whole: bool,
+}
+
+impl Whole {
+    pub fn take(&mut self, to: u64, part: Part) -> Result<(), Difference> {
+        let position = self.position + 1;
+        let differs = |position, what: &str| Err(Difference { position, what: what.into() });
+        if let (Some(last), Some((first, _))) = (self.last, part.times)
+            && (first.0 < last.0 || first.1 < last.1)
+        {
+            return differs(position, "the event is older than the one before it");
+        }
+        let mut wrong = None;
+        for (stream, Seen { first, last }) in part.streams {
+            let expected = match self.streams.get(&stream) {
+                Some((sequence, _)) => Some(sequence + 1),
+                None => self.whole.then_some(1),
+            };
+            if expected.is_some_and(|expected| expected != first.0) {
+                wrong = wrong.into_iter().chain([first.1]).min();
+            }
+            self.streams.insert(stream, last);
+        }
+        if let Some(position) = wrong {
+            return differs(position, "the event is not the next of its stream");
+        }
+        let nodes = &mut self.nodes;
+        let mut keep = |node: Node, hash: &Hash| {
+            if node.level.is_multiple_of(LEVEL) {
+                nodes.push((node, *hash));
+            }
+        };
+        for node in part.nodes {
+            self.edge.join(LEVEL, node, &mut keep);
+        }
+        for leaf in part.leaves {
+            self.edge.push(leaf, &mut keep);
+        }
+        (self.position, self.chain) = (to, part.chain);
+        self.last = part.times.map(|(_, last)| last).or(self.last);
+        Ok(())
+    }
+
+    /// The nodes that the parts completed together are stored as they are.
+    pub async fn compare_nodes(&mut self, pool: &PgPool) -> Result<(), VerifyError> {
+        let nodes = std::mem::take(&mut self.nodes);
+        let rows = sqlx::query(
+            "select w.n, o.hash from unnest($1::integer[], $2::bigint[]) with ordinality as w(level, index, n) \
+             join log_node o on o.level = w.level and o.index = w.index",
+        )
+        .bind(nodes.iter().map(|(node, _)| i32::from(node.level)).collect::<Vec<_>>())
+        .bind(nodes.iter().map(|(node, _)| bigint(node.index)).collect::<Vec<_>>())
+        .fetch_all(pool)
+        .await?;
+        let mut found = HashMap::new();
+        for row in &rows {
+            found.insert(row.try_get::<i64, _>("n")?, row.try_get::<Vec<u8>, _>("hash")?);
+        }
+        for (n, (node, hash)) in (1..).zip(&nodes) {
+            if found.get(&n).is_none_or(|found| found[..] != hash[..]) {
+                let position = ((node.index + 1) << node.level).min(self.position);
+                let what = format!("node {} of level {} is another", node.index, node.level);
+                return Err(Difference { position, what }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Every stream's version is its last event's sequence, and no stream is without events.
+    pub async fn compare_streams(&mut self, pool: &PgPool, end: u64) -> Result<(), VerifyError> {
+        let mut after = (String::new(), String::new());
+        loop {
+            let rows = sqlx::query(
+                "select aggregate_type, aggregate_id, version, last_position from log_stream \
+                 where (aggregate_type, aggregate_id) > ($1, $2) \
+                 order by aggregate_type, aggregate_id limit $3",
+            )
+            .bind(&after.0)
+            .bind(&after.1)
+            .bind(i64::from(PAGE))
+            .fetch_all(pool)
+            .await?;
+            let Some(last) = rows.last() else { break };
+            after = (last.try_get(0)?, last.try_get(1)?);
+            for row in &rows {
+                let stream =
+                    StreamId::new(row.try_get::<String, _>(0)?, row.try_get::<String, _>(1)?);
+                let (version, position) = (number(row.try_get(2)?), number(row.try_get(3)?));
+                let differs = |position| {
+                    let what = format!("the version of {stream} is not its last event's");
+                    Err(Difference { position, what }.into())
+                };
+                match self.streams.remove(&stream) {
+                    // Others append while this runs.
+                    _ if position > end => {}
+                    Some(seen) if seen == (version, position) => {}
+                    Some((_, seen)) => return differs(seen),
+                    None if self.whole => return differs(position),
+                    None => {}
+                }
+            }
+        }
+        match self.streams.iter().map(|(stream, (_, position))| (*position, stream)).min() {
+            None => Ok(()),
+            Some((position, stream)) => {
+                Err(Difference { position, what: format!("{stream} has no version") }.into())
+            }
+        }
+    }
+}

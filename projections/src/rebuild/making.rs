@@ -1,0 +1,241 @@
+//! A view being made again: its shadow in the database, and how far each worker came with it.
+use event_log::LogError;
+use futures::future::BoxFuture;
+use sqlx::{PgConnection, PgPool, Row};
+
+use super::{PAGE, RebuildError, head, scan::lane};
+use crate::{
+    catalogue::{PREVIOUS, SHADOW},
+    fact,
+    fold::{Folding, View},
+};
+
+/// A view being made again: its shadow in the database, and what we have in memory of it.
+pub(crate) struct Making {
+    pub view: Box<dyn View>,
+    /// The table that is read.
+    pub live: String,
+    /// The table that becomes it.
+    pub shadow: String,
+    /// How many workers share its streams.
+    pub workers: u32,
+    folding: Box<dyn Folding>,
+    /// Where we left the shadow, which another rebuild of the same view may move on.
+    left_at: Option<u64>,
+    /// How many events are taken at once.
+    pub by: u64,
+}
+
+/// A page that went into the shadow: where that was, and where it is.
+pub(crate) struct Taken {
+    pub before: u64,
+    pub at: u64,
+}
+
+impl Making {
+    pub(crate) fn of(view: Box<dyn View>) -> Making {
+        let (live, folding) = (view.table(), view.folding());
+        let shadow = format!("{live}_shadow");
+        Making { view, live, shadow, workers: 1, folding, left_at: None, by: PAGE }
+    }
+
+    /// Make the shadow, unless it is there: like the table that is read, also in how it is stored, but for its
+    /// indexes, which are made when the rows are there ([`Making::index`]).
+    pub(crate) async fn begin(&mut self, pool: &PgPool, workers: u32) -> Result<(), sqlx::Error> {
+        let mut tx = pool.begin().await?;
+        let (name, version) = (self.view.name(), self.view.version());
+        let (shadow, live) = (&self.shadow, &self.live);
+        // Whoever makes the first worker's row makes the table.
+        if self.add_workers(&mut tx, 1..=1, 0).await? == 1 {
+            // Rows of another version of the program would go into the same table.
+            sqlx::query(
+                "delete from log_consumer where name = $1 and shard >= $2 and version <> $3",
+            )
+            .bind(name)
+            .bind(SHADOW)
+            .bind(version)
+            .execute(&mut *tx)
+            .await?;
+            self.add_workers(&mut tx, 2..=workers, 0).await?;
+            let sql = format!(
+                "drop table if exists {shadow}; \
+                 create table {shadow} (like {live} including all excluding indexes, primary key (key))"
+            );
+            sqlx::Executor::execute(&mut *tx, &*sql).await?;
+            // `like` copies all but these, and a table of statuses without its fill factor writes every index anew.
+            let stored = sqlx::query(
+                "select array_to_string(reloptions, ', ') from pg_class where oid = $1::regclass",
+            );
+            let stored = stored.bind(live).fetch_one(&mut *tx).await?;
+            if let Some(stored) = stored.try_get::<Option<String>, _>(0)? {
+                let sql = format!("alter table {shadow} set ({stored})");
+                sqlx::Executor::execute(&mut *tx, &*sql).await?;
+            }
+        }
+        self.workers = self.positions(&mut tx).await?.len().try_into().unwrap_or(1).max(1);
+        tx.commit().await
+    }
+
+    /// Make what was in use before the last rebuild the shadow, in place of any other.
+    pub(crate) async fn take_up_previous(&mut self, pool: &PgPool) -> Result<(), RebuildError> {
+        let mut tx = pool.begin().await?;
+        let (name, known) = (self.view.name(), self.view.version());
+        let row = sqlx::query(
+            "delete from log_consumer where name = $1 and shard = $2 returning version, position",
+        )
+        .bind(name)
+        .bind(PREVIOUS)
+        .fetch_optional(&mut *tx)
+        .await?;
+        let row = row.ok_or(RebuildError::NothingKept(name))?;
+        let (kept, position): (i32, i64) = (row.try_get(0)?, row.try_get(1)?);
+        if kept != known {
+            return Err(RebuildError::OtherVersion { name, kept, known });
+        }
+        sqlx::query("delete from log_consumer where name = $1 and shard >= $2")
+            .bind(name)
+            .bind(SHADOW)
+            .execute(&mut *tx)
+            .await?;
+        self.add_workers(&mut tx, 1..=1, position).await?;
+        let (shadow, live) = (&self.shadow, &self.live);
+        let sql = format!(
+            "drop table if exists {shadow}; alter table {live}_previous rename to {shadow}"
+        );
+        sqlx::Executor::execute(&mut *tx, &*sql).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    async fn add_workers(
+        &self,
+        connection: &mut PgConnection,
+        numbers: std::ops::RangeInclusive<u32>,
+        position: i64,
+    ) -> Result<u64, sqlx::Error> {
+        let shards: Vec<i32> = numbers.map(shard).collect();
+        let new = sqlx::query(
+            "insert into log_consumer (name, version, shard, position, owner_epoch) \
+             select $1, $2, shard, $4, 0 from unnest($3::integer[]) as u(shard) on conflict do nothing",
+        )
+        .bind(self.view.name())
+        .bind(self.view.version())
+        .bind(shards)
+        .bind(position)
+        .execute(connection)
+        .await?;
+        Ok(new.rows_affected())
+    }
+
+    /// How far each worker is, locked until the end of the transaction. Empty: there is no shadow.
+    async fn positions(&self, connection: &mut PgConnection) -> Result<Vec<u64>, sqlx::Error> {
+        let rows = sqlx::query(
+            "select position from log_consumer where name = $1 and version = $2 and shard >= $3 \
+             order by shard for update",
+        )
+        .bind(self.view.name())
+        .bind(self.view.version())
+        .bind(SHADOW)
+        .fetch_all(connection)
+        .await?;
+        rows.iter().map(|row| Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))).collect()
+    }
+
+    /// Give the shadow the indexes of the table that is read. They are made at once, from rows that are there, in a
+    /// fraction of the time that keeping them row by row takes.
+    pub(crate) async fn index(&self, pool: &PgPool) -> Result<(), sqlx::Error> {
+        let mut tx = pool.begin().await?;
+        // Held against another rebuild of the same view, which does the same.
+        if self.positions(&mut tx).await?.is_empty() {
+            return Ok(());
+        }
+        let known = indexes(&mut tx, &self.shadow).await?;
+        let mut wanted = indexes(&mut tx, &self.live).await?;
+        wanted.retain(|index| !known.contains(index));
+        for Index { unique, definition } in wanted {
+            let unique = if unique { "unique " } else { "" };
+            let sql = format!("create {unique}index on {} using {definition}", self.shadow);
+            sqlx::Executor::execute(&mut *tx, &*sql).await?;
+        }
+        sqlx::Executor::execute(&mut *tx, &*format!("analyze {}", self.shadow)).await?;
+        tx.commit().await
+    }
+
+    /// Take the next page into the shadow, for all workers: what is left when they are done. `None`: there is no
+    /// shadow any more, because another rebuild of the same view has put it into use.
+    pub(crate) fn page<'a>(
+        &'a mut self,
+        connection: &'a mut PgConnection,
+    ) -> BoxFuture<'a, Result<Option<Taken>, LogError>> {
+        Box::pin(self.take(connection))
+    }
+
+    async fn take(&mut self, connection: &mut PgConnection) -> Result<Option<Taken>, LogError> {
+        let positions = self.positions(connection).await?;
+        let Some(before) = positions.iter().copied().min() else { return Ok(None) };
+        if self.left_at != Some(before) || positions.iter().any(|at| *at != before) {
+            // Another rebuild wrote meanwhile: its rows count, not those that we remember.
+            self.folding.forget();
+        }
+        let at = head(connection).await?.min(before.saturating_add(self.by)).max(before);
+        let rows = fact::rows(connection, (before, at), self.view.aggregates()).await?;
+        let workers = u32::try_from(positions.len()).unwrap_or(1);
+        let missing = |stream: &str, position: u64| {
+            let of = usize::try_from(lane(stream, workers)).unwrap_or(0);
+            positions.get(of).is_some_and(|at| *at < position)
+        };
+        let events = fact::read(&rows, missing)?;
+        if !events.is_empty() {
+            let events: Vec<_> = events.iter().collect();
+            self.folding.project(connection, &self.shadow, &events).await?;
+        }
+        sqlx::query(
+            "update log_consumer set position = $4 \
+             where name = $1 and version = $2 and shard >= $3 and position < $4",
+        )
+        .bind(self.view.name())
+        .bind(self.view.version())
+        .bind(SHADOW)
+        .bind(i64::try_from(at).unwrap_or(i64::MAX))
+        .execute(connection)
+        .await?;
+        self.left_at = Some(at);
+        Ok(Some(Taken { before, at }))
+    }
+
+    /// What was taken last was rolled back.
+    pub(crate) fn forget(&mut self) {
+        self.folding.forget();
+        self.left_at = None;
+    }
+}
+
+/// The consumer's shard of a worker; 1 is the first.
+pub(super) fn shard(worker: u32) -> i32 {
+    i32::try_from(worker).map_or(SHADOW, |worker| SHADOW - 1 + worker)
+}
+
+#[derive(PartialEq)]
+struct Index {
+    unique: bool,
+    /// What comes after `using`.
+    definition: String,
+}
+
+/// The indexes of a table beside its key.
+async fn indexes(connection: &mut PgConnection, table: &str) -> Result<Vec<Index>, sqlx::Error> {
+    let rows = sqlx::query(
+        "select indisunique, pg_get_indexdef(indexrelid) from pg_index \
+         where indrelid = $1::regclass and not indisprimary order by indexrelid",
+    )
+    .bind(table)
+    .fetch_all(connection)
+    .await?;
+    let index = |row: &sqlx::postgres::PgRow| {
+        let (unique, text): (bool, String) = (row.try_get(0)?, row.try_get(1)?);
+        let definition = text.split_once(" USING ").map(|(_, definition)| definition.to_owned());
+        let unreadable = || sqlx::Error::Decode(format!("no index: {text}").into());
+        Ok(Index { unique, definition: definition.ok_or_else(unreadable)? })
+    };
+    rows.iter().map(index).collect()
+}

@@ -1,0 +1,228 @@
+//! One walk through the log for many views. A page is fetched while the ones before it are folded, by as many workers
+//! as there are: each has the streams that fall to it, because a row is a function of one stream.
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use event_log::LogError;
+use sqlx::{Connection, PgConnection, PgPool, Row, postgres::PgRow};
+use tokio::{sync::mpsc, task::JoinSet};
+
+use super::{Making, PAGE, Progress, RebuildError, head, making::shard};
+use crate::{
+    Recorded,
+    catalogue::{SHADOW, view},
+    fact,
+    fold::{Folding, View},
+};
+
+/// Which of so many workers a stream falls to. Their positions are kept: this never changes.
+pub(super) fn lane(stream: &str, workers: u32) -> u32 {
+    let hash = stream
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    hash % workers.max(1)
+}
+
+/// Events for one worker: of its streams, after a position and not after another.
+struct Page {
+    after: u64,
+    to: u64,
+    rows: Vec<PgRow>,
+}
+
+/// Fold the log into the shadows of these views, up to where it is now.
+pub(super) async fn scan(
+    pool: &PgPool,
+    makings: &[Making],
+    workers: u32,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<(), RebuildError> {
+    let names: Vec<&'static str> = makings.iter().map(|making| making.view.name()).collect();
+    let mut aggregates: Vec<&str> = vec![];
+    makings.iter().for_each(|making| aggregates.extend(making.view.aggregates()));
+    let mut reader = pool.acquire().await?;
+    let mut at = behind(&mut reader, &names).await?;
+    let done: Arc<[AtomicU64]> = (0..workers).map(|_| AtomicU64::new(at)).collect();
+    let told = || done.iter().map(|at| at.load(Ordering::Relaxed)).min().unwrap_or(0);
+    let (mut doing, mut lanes) = (JoinSet::new(), vec![]);
+    for number in 1..=workers {
+        // One page waits while another is folded; more would only fill the memory.
+        let (lane, pages) = mpsc::channel::<Page>(1);
+        lanes.push(lane);
+        let worker = Worker::new(pool, number, &names).await?;
+        doing.spawn(worker.run(pages, done.clone()));
+    }
+    let (mut said, mut total) = (at, at);
+    loop {
+        total = head(&mut reader).await?.max(total);
+        let to = total.min(at.saturating_add(PAGE));
+        if to <= at {
+            break;
+        }
+        let rows = fact::rows(&mut reader, (at, to), &aggregates).await?;
+        let mut parts: Vec<Vec<PgRow>> = lanes.iter().map(|_| vec![]).collect();
+        for row in rows {
+            let of = lane(fact::stream(&row)?, workers);
+            if let Some(part) = usize::try_from(of).ok().and_then(|of| parts.get_mut(of)) {
+                part.push(row);
+            }
+        }
+        let mut ended = false;
+        for (lane, rows) in lanes.iter().zip(parts) {
+            ended |= lane.send(Page { after: at, to, rows }).await.is_err();
+        }
+        if ended {
+            break;
+        }
+        at = to;
+        let events = told();
+        if events > said && events < total {
+            said = events;
+            progress(Progress::Replaying { events, total });
+        }
+    }
+    drop(lanes);
+    while let Some(done) = doing.join_next().await {
+        done.map_err(|error| LogError::Database(sqlx::Error::Io(error.into())))??;
+    }
+    let events = told();
+    progress(Progress::Replaying { events, total: total.max(events) });
+    Ok(())
+}
+
+/// Where the worker is that is the furthest behind.
+async fn behind(connection: &mut PgConnection, names: &[&str]) -> Result<u64, sqlx::Error> {
+    let row = sqlx::query(
+        "select coalesce(min(position), 0) from log_consumer where name = any($1) and shard >= $2",
+    )
+    .bind(names)
+    .bind(SHADOW)
+    .fetch_one(connection)
+    .await?;
+    Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))
+}
+
+/// Folds what falls to it, for all views.
+struct Worker {
+    number: u32,
+    /// Its own: what it commits need not be on the disk at once, because rows and positions are lost together.
+    connection: PgConnection,
+    parts: Vec<Part>,
+}
+
+/// One view of a worker.
+struct Part {
+    view: Box<dyn View>,
+    shadow: String,
+    folding: Box<dyn Folding>,
+    /// Where we left it.
+    left_at: Option<u64>,
+}
+
+impl Worker {
+    async fn new(pool: &PgPool, number: u32, names: &[&str]) -> Result<Worker, sqlx::Error> {
+        let mut connection = PgConnection::connect_with(&pool.connect_options()).await?;
+        sqlx::Executor::execute(&mut connection, "set synchronous_commit = off").await?;
+        let part = |view: Box<dyn View>| {
+            let (shadow, folding) = (format!("{}_shadow", view.table()), view.folding());
+            Part { view, shadow, folding, left_at: None }
+        };
+        let parts = names.iter().filter_map(|name| view(name)).map(part).collect();
+        Ok(Worker { number, connection, parts })
+    }
+
+    async fn run(
+        mut self,
+        mut pages: mpsc::Receiver<Page>,
+        done: Arc<[AtomicU64]>,
+    ) -> Result<(), LogError> {
+        while let Some(page) = pages.recv().await {
+            let events = fact::read(&page.rows, |_, _| true)?;
+            self.take(&page, &events).await?;
+            let at = usize::try_from(self.number - 1).ok().and_then(|at| done.get(at));
+            if let Some(at) = at {
+                at.store(page.to, Ordering::Relaxed);
+            }
+        }
+        self.connection.close().await?;
+        Ok(())
+    }
+
+    /// Take a page into every shadow that is still there and has not had it.
+    async fn take(&mut self, page: &Page, events: &[Recorded]) -> Result<(), LogError> {
+        let mut tx = self.connection.begin().await?;
+        let at = positions(&mut tx, self.number, &self.parts).await?;
+        for part in &mut self.parts {
+            // A shadow that begins before the page is another one: ours is in use already.
+            let at = at.get(part.view.name()).copied();
+            let Some(at) = at.filter(|at| (page.after..page.to).contains(at)) else { continue };
+            if part.left_at != Some(at) {
+                // Another rebuild of the view wrote meanwhile: its rows count, not those that we remember.
+                part.folding.forget();
+            }
+            let wanted = |event: &&Recorded| {
+                event.position > at && part.view.aggregates().contains(&event.aggregate())
+            };
+            let ours: Vec<&Recorded> = events.iter().filter(wanted).collect();
+            if !ours.is_empty() {
+                part.folding.project(&mut tx, &part.shadow, &ours).await?;
+            }
+            part.left_at = Some(page.to);
+        }
+        let names: Vec<&str> = self.parts.iter().map(|part| part.view.name()).collect();
+        sqlx::query(
+            "update log_consumer set position = $3 \
+             where name = any($1) and shard = $2 and position >= $4 and position < $3",
+        )
+        .bind(&names)
+        .bind(shard(self.number))
+        .bind(i64::try_from(page.to).unwrap_or(i64::MAX))
+        .bind(i64::try_from(page.after).unwrap_or(i64::MAX))
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(())
+    }
+}
+
+/// Where a worker is with each view, locked until the end of the transaction.
+async fn positions(
+    connection: &mut PgConnection,
+    number: u32,
+    parts: &[Part],
+) -> Result<HashMap<String, u64>, sqlx::Error> {
+    let names: Vec<&str> = parts.iter().map(|part| part.view.name()).collect();
+    let rows = sqlx::query(
+        "select name, version, position from log_consumer where name = any($1) and shard = $2 \
+         order by name, version for update",
+    )
+    .bind(&names)
+    .bind(shard(number))
+    .fetch_all(connection)
+    .await?;
+    let mut at = HashMap::new();
+    for row in &rows {
+        let (name, version): (String, i32) = (row.try_get(0)?, row.try_get(1)?);
+        if parts.iter().any(|part| part.view.name() == name && part.view.version() == version) {
+            at.insert(name, u64::try_from(row.try_get::<i64, _>(2)?).unwrap_or(0));
+        }
+    }
+    Ok(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_falls_to_the_same_worker_for_ever() {
+        let of = |workers| ["job_1", "job_2", "job_3", ""].map(|stream| lane(stream, workers));
+        assert_eq!(of(1), [0, 0, 0, 0]);
+        assert_eq!(of(4), [0, 1, 2, 1]);
+    }
+}

@@ -1,0 +1,113 @@
+//! Many views at once, by several workers, killed anywhere; and back again.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
+mod support;
+
+use std::time::Duration;
+
+use projections::{Progress, Projections, RebuildError, rebuild, rebuild_all, rollback, verify};
+use support::{Noise, database, names, open, verified};
+
+const LONG: Duration = Duration::from_secs(30);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_views_are_made_again_by_several_workers_under_load() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    let mut noise = Noise::new(50);
+    noise.write(&log, 150).await;
+    let names = names(&database.pool).await;
+    let mut told = vec![];
+    let writing = noise.write(&log, 100);
+    let making = rebuild_all(&database.pool, &names, 3, |progress| told.push(progress));
+    let ((), made) = tokio::join!(writing, making);
+    assert_eq!(made.unwrap().iter().map(|one| one.name).collect::<Vec<_>>(), names);
+    views.wait_for(log.position(), LONG).await.unwrap();
+    verified(&database.pool).await;
+    // Nothing is left of the workers, and every index is there.
+    let left = "select count(*) from log_consumer where shard >= 1";
+    assert_eq!(sqlx::query_scalar::<_, i64>(left).fetch_one(&database.pool).await.unwrap(), 0);
+    let indexes = "select count(*) from pg_indexes where tablename = $1";
+    for name in names {
+        let count = async |table: String| {
+            let query = sqlx::query_scalar::<_, i64>(indexes).bind(table);
+            query.fetch_one(&database.pool).await.unwrap()
+        };
+        let (now, before) =
+            (count(format!("view_{name}")).await, count(format!("view_{name}_previous")).await);
+        assert_eq!(now, before, "{name}");
+    }
+    let swaps = told.iter().filter(|one| **one == Progress::Swapping).count();
+    assert_eq!(swaps, 13);
+}
+
+#[tokio::test]
+async fn workers_that_were_killed_anywhere_go_on_and_count_every_event_once() {
+    let database = database().await;
+    let log = open(&database).await;
+    Projections::start(&log).await.unwrap();
+    let mut noise = Noise::new(51);
+    noise.write(&log, 300).await;
+    let names = names(&database.pool).await;
+    for pause in [0, 5, 15, 40, 80] {
+        let (pool, names) = (database.pool.clone(), names.clone());
+        let killed = tokio::spawn(async move {
+            rebuild_all(&pool, &names, 2, |progress| {
+                assert!(progress != Progress::Swapping, "killed here");
+            })
+            .await
+            .map(|_| ())
+        });
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        killed.abort();
+        let _ = killed.await;
+        noise.write(&log, 5).await;
+    }
+    // By more workers than it was begun with: it goes on with as many.
+    rebuild_all(&database.pool, &names, 5, |_| {}).await.unwrap();
+    for name in names {
+        assert_eq!(verify(&database.pool, name, |_| {}).await.unwrap().differences, [], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_rollback_brings_the_earlier_rows_back_and_up_to_date() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    let mut noise = Noise::new(52);
+    noise.write(&log, 100).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    for name in ["jobs", "job_queue"] {
+        let none = rollback(&database.pool, name, |_| {}).await.unwrap_err();
+        assert!(matches!(none, RebuildError::NothingKept(_)), "{none}");
+        // A row that a mistaken program's rebuild left out, and the earlier rows still have.
+        let mark = format!("select key from view_{name} order by key limit 1");
+        let mark: String = sqlx::query_scalar(&mark).fetch_one(&database.pool).await.unwrap();
+        rebuild(&database.pool, name, |_| {}).await.unwrap();
+        let spoil = format!("delete from view_{name} where key = $1");
+        sqlx::query(&spoil).bind(&mark).execute(&database.pool).await.unwrap();
+        noise.write(&log, 40).await;
+        views.wait_for(log.position(), LONG).await.unwrap();
+        // when it is rolled back
+        let back = rollback(&database.pool, name, |_| {}).await.unwrap();
+        assert!(back.position >= log.position());
+        assert_eq!(verify(&database.pool, name, |_| {}).await.unwrap().differences, [], "{name}");
+        // and forth: what was in use is what is kept now
+        noise.write(&log, 20).await;
+        views.wait_for(log.position(), LONG).await.unwrap();
+        rollback(&database.pool, name, |_| {}).await.unwrap();
+        let there = format!("select count(*) from view_{name} where key = $1");
+        let there = sqlx::query_scalar::<_, i64>(&there).bind(&mark);
+        let differences = verify(&database.pool, name, |_| {}).await.unwrap().differences;
+        assert!(there.fetch_one(&database.pool).await.unwrap() == 0 || !differences.is_empty());
+        noise.write(&log, 20).await;
+        views.wait_for(log.position(), LONG).await.unwrap();
+        rebuild(&database.pool, name, |_| {}).await.unwrap();
+    }
+    verified(&database.pool).await;
+    let older = "update log_consumer set version = 0 where name = 'jobs' and shard = -1";
+    sqlx::raw_sql(older).execute(&database.pool).await.unwrap();
+    let refused = rollback(&database.pool, "jobs", |_| {}).await.unwrap_err().to_string();
+    assert!(refused.contains("version 0"), "{refused}");
+}
