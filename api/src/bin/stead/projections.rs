@@ -6,13 +6,14 @@ use schemas::control::projections::Progress;
 
 use crate::{
     failure::Failure,
-    render::{Output, Table, write},
+    render::{Output, Table},
     settings::{Desk, Settings},
 };
 
 #[derive(Debug, Subcommand)]
 pub enum Projections {
     /// List projections and how far they are
+    #[command(after_help = "Example:\n  stead projections list")]
     List,
     /// Replay the log into fresh tables and swap them in
     #[command(after_help = "\
@@ -67,12 +68,20 @@ async fn work(desk: &Desk, name: &str, verb: &str) -> Result<(), Failure> {
         }
         one => vec![one.to_owned()],
     };
-    let mut bad = Vec::new();
-    for name in names {
-        let last = follow(desk, &name, verb).await?;
+    let (mut bad, mut all) = (Vec::new(), Vec::new());
+    for one in names {
+        let last = follow(desk, &one, verb).await?;
         if last.state != "done" || !last.differences.is_empty() {
-            bad.push(name);
+            bad.push(one);
         }
+        match desk.screen.output {
+            Output::Table | Output::Ndjson => desk.screen.one(&last, |_| said(&last, verb))?,
+            // One document, at the end.
+            Output::Json => all.push(last),
+        }
+    }
+    if desk.screen.output == Output::Json {
+        desk.screen.one(&all, |_| String::new())?;
     }
     if bad.is_empty() {
         return Ok(());
@@ -80,7 +89,7 @@ async fn work(desk: &Desk, name: &str, verb: &str) -> Result<(), Failure> {
     Err(Failure::Outcome(format!("{verb} ended badly for {}", bad.join(", "))))
 }
 
-/// Draw the progress until it is over; the last word is printed.
+/// Draw the progress until it is over; the last word.
 async fn follow(desk: &Desk, name: &str, verb: &str) -> Result<Progress, Failure> {
     let events = server_events(desk.client.work_on_projection(name, verb).await?);
     pin_mut!(events);
@@ -94,16 +103,11 @@ async fn follow(desk: &Desk, name: &str, verb: &str) -> Result<Progress, Failure
     }
     bar.finish_and_clear();
     let last = last.filter(|p| matches!(p.state.as_str(), "done" | "failed"));
-    let last = last.ok_or_else(|| {
+    last.ok_or_else(|| {
         Failure::Unreachable(format!(
             "the server stopped while it worked on {name}; nothing was swapped, try again"
         ))
-    })?;
-    match desk.screen.output {
-        Output::Table => write(&said(&last, verb))?,
-        Output::Json | Output::Ndjson => write(&format!("{}\n", serde_json::to_string(&last)?))?,
-    }
-    Ok(last)
+    })
 }
 
 fn said(last: &Progress, verb: &str) -> String {
