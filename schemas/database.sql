@@ -111,6 +111,11 @@ CREATE TABLE stead.migration (
     sha256 bytea NOT NULL,
     ran_at timestamp with time zone NOT NULL
 );
+CREATE TABLE stead.principal_name (
+    principal text NOT NULL COLLATE pg_catalog."C",
+    name text NOT NULL,
+    named_at timestamp with time zone NOT NULL
+);
 CREATE TABLE stead.runner_session (
     runner text NOT NULL COLLATE pg_catalog."C",
     session text NOT NULL,
@@ -248,6 +253,8 @@ ALTER TABLE ONLY stead.log_stream
     ADD CONSTRAINT log_stream_pkey PRIMARY KEY (aggregate_type, aggregate_id);
 ALTER TABLE ONLY stead.migration
     ADD CONSTRAINT migration_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY stead.principal_name
+    ADD CONSTRAINT principal_name_pkey PRIMARY KEY (principal);
 ALTER TABLE ONLY stead.runner_session
     ADD CONSTRAINT runner_session_pkey PRIMARY KEY (runner);
 ALTER TABLE ONLY stead.view_apps
@@ -278,22 +285,27 @@ ALTER TABLE ONLY stead.view_tokens
     ADD CONSTRAINT view_tokens_pkey PRIMARY KEY (key);
 CREATE INDEX log_command_expires ON stead.log_command USING brin (expires_at);
 CREATE INDEX view_apps_name ON stead.view_apps USING btree (name);
-CREATE INDEX view_builds_app ON stead.view_builds USING btree (app);
+CREATE INDEX view_builds_app ON stead.view_builds USING btree (app, key);
 CREATE INDEX view_builds_component ON stead.view_builds USING btree (component, source);
+CREATE INDEX view_builds_state ON stead.view_builds USING btree (state, key);
 CREATE INDEX view_components_app ON stead.view_components USING btree (app, name);
 CREATE INDEX view_config_versions_app ON stead.view_config_versions USING btree (app, version);
 CREATE INDEX view_enrolments_install ON stead.view_enrolments USING btree (install);
 CREATE INDEX view_enrolments_sha256 ON stead.view_enrolments USING btree (sha256);
-CREATE INDEX view_installs_app ON stead.view_installs USING btree (app);
+CREATE INDEX view_installs_app ON stead.view_installs USING btree (app, key);
 CREATE INDEX view_installs_name ON stead.view_installs USING btree (name);
 CREATE INDEX view_job_queue_waiting ON stead.view_job_queue USING btree (target, "position") WHERE waiting;
-CREATE INDEX view_jobs_build ON stead.view_jobs USING btree (build);
-CREATE INDEX view_jobs_install ON stead.view_jobs USING btree (install);
+CREATE INDEX view_jobs_build ON stead.view_jobs USING btree (build, key);
+CREATE INDEX view_jobs_install ON stead.view_jobs USING btree (install, key);
 CREATE INDEX view_jobs_open ON stead.view_jobs USING btree (key) WHERE (NOT over);
-CREATE INDEX view_jobs_run ON stead.view_jobs USING btree (run);
+CREATE INDEX view_jobs_run ON stead.view_jobs USING btree (run, key);
+CREATE INDEX view_jobs_runner ON stead.view_jobs USING btree (runner, key) WHERE (NOT over);
+CREATE INDEX view_jobs_state ON stead.view_jobs USING btree (state, key);
+CREATE INDEX view_runners_build ON stead.view_runners USING btree (key) WHERE (mode = 'build'::text);
 CREATE INDEX view_runners_install ON stead.view_runners USING btree (install);
-CREATE INDEX view_runs_install ON stead.view_runs USING btree (install);
+CREATE INDEX view_runs_install ON stead.view_runs USING btree (install, key);
 CREATE INDEX view_runs_open ON stead.view_runs USING btree (key) WHERE (NOT over);
+CREATE INDEX view_runs_state ON stead.view_runs USING btree (state, key);
 CREATE INDEX view_timers_due ON stead.view_timers USING btree (due_at) WHERE (due_at IS NOT NULL);
 CREATE INDEX view_tokens_principal ON stead.view_tokens USING btree (principal);
 CREATE INDEX view_tokens_sha256 ON stead.view_tokens USING btree (sha256);
@@ -314,6 +326,7 @@ GRANT SELECT,INSERT ON TABLE stead.log_seal TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.log_snapshot TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.log_stream TO stead_app;
 GRANT SELECT ON TABLE stead.migration TO stead_app;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.principal_name TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_session TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.view_apps TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.view_builds TO stead_app;

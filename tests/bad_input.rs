@@ -317,8 +317,11 @@ fn a_word_on_another_plan_or_by_the_wrong_person_approves_nothing() {
     assert!(runner.ledger().is_empty(), "something was applied");
 
     // A word on a plan that was denied is too late.
-    let deny = ["runs", "deny", "acme", "--step", "sandbox", "--reason", "not today"];
-    server.ask(&deny);
+    let deny = ["runs", "deny", "acme", "--step", "sandbox", "--reason", "not today", "--digest"];
+    let (code, said) = server.refused(&[&deny[..], &[&other]].concat());
+    assert!(code == 4 && said.contains("approval_stale"), "{code} {said}");
+    assert_eq!(position(&server), before, "something was written");
+    server.ask(&[&deny[..], &[digest]].concat());
     let before = settled(&server);
     let (code, said) = server.refused(&[&words[..], &[digest]].concat());
     assert_eq!(code, 4, "{said}");

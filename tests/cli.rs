@@ -92,7 +92,7 @@ fn programs_get_json_and_people_get_tables() {
         assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
     }
     let table = stdout_of(server.stead_for_people().args(["tokens", "list"]));
-    assert!(table.starts_with("TOKEN ") && table.contains("owner"), "{table}");
+    assert!(table.starts_with("NAME ") && table.contains("owner"), "{table}");
     assert!(!table.contains('\u{1b}'), "no colours without a terminal: {table:?}");
     assert_eq!(stdout_of(server.stead_for_people().args(["runs", "list"])), "No runs.\n");
     assert_eq!(server.ask(&["runs", "list"]), serde_json::json!([]));
@@ -132,4 +132,72 @@ fn completions_are_for_the_shell_that_asks() {
         let text = stdout_of(Command::new(program("stead")).args(["completions", shell]));
         assert!(text.contains("installs"), "{shell}");
     }
+}
+
+#[test]
+fn json_is_one_document_and_a_refusal_is_one_line_of_it_beside() {
+    let server = Server::up();
+    for args in [
+        &["whoami"][..],
+        &["apps", "list"],
+        &["builds", "list"],
+        &["installs", "list"],
+        &["runs", "list"],
+        &["jobs", "list"],
+        &["runners", "list"],
+        &["tokens", "list"],
+        &["audit", "events"],
+        &["audit", "verify"],
+        &["audit", "prove", "1"],
+        &["projections", "list"],
+        &["projections", "verify", "all"],
+    ] {
+        server.ask(args);
+    }
+    let refusal = |args: &[&str]| -> serde_json::Value {
+        let output = server.stead().args(args).output().unwrap();
+        let (code, text) = said(&output);
+        assert!(output.stdout.is_empty(), "{args:?}: {output:?}");
+        assert_eq!(text.lines().count(), 1, "{args:?}: {text}");
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read["exit_code"], code, "{text}");
+        read
+    };
+    assert_eq!(refusal(&["installs", "show", "nobody"])["code"], "not_found");
+    assert_eq!(refusal(&["apps", "sync", "/nonexistent"])["code"], "usage");
+    let near = refusal(&["runs", "list", "acme"]);
+    assert!(near["detail"].as_str().unwrap().contains("--install acme"), "{near}");
+    let anybody = ["tokens", "create", "--role", "viewer", "--name", "policy:x"];
+    assert_eq!(refusal(&anybody)["errors"][0]["field"], "name");
+}
+
+#[test]
+fn the_command_that_is_printed_lets_a_runner_in_and_holds_no_token() {
+    use std::{io::Write as _, process::Stdio};
+    let server = Server::up();
+    let made = server.ask(&["runners", "enrol-token"]);
+    let (command, token) = (&made["enrolment"]["command"], &made["enrolment"]["token"]);
+    let (command, token) = (command.as_str().unwrap(), token.as_str().unwrap());
+    assert!(!command.contains(token), "{command}");
+    let home = server.dir().join("runner").display().to_string();
+    let command = command.replace("/var/lib/stead-build-runner", &home);
+    let beside = program("stead-runner");
+    let mut runner = Command::new("/bin/sh")
+        .args(["-c", &format!("exec {command}")])
+        .env("PATH", beside.parent().unwrap())
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    // Left open: a terminal is, too.
+    let mut typed = runner.stdin.take().unwrap();
+    writeln!(typed, "{token}").unwrap();
+    tests::until("the runner", std::time::Duration::from_secs(30), || {
+        let all = server.ask(&["runners", "list"]);
+        all.as_array().unwrap().iter().any(|one| one["mode"] == "build")
+            && Path::new(&home).join("runner.json").exists()
+    });
+    runner.kill().unwrap();
+    runner.wait().unwrap();
 }

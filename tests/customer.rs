@@ -102,7 +102,7 @@ fn a_denied_plan_changes_nothing() {
         let output = server.stead().args(["runs", "show", "acme"]).output().unwrap();
         String::from_utf8_lossy(&output.stdout).contains("waiting_for_approval")
     });
-    server.ask(&["runs", "deny", "acme", "--reason", "not today"]);
+    server.ask(&["runs", "deny", "acme", "--all", "--reason", "not today"]);
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "denied", "{run:#}");
     assert!(run.to_string().contains("not today"), "{run:#}");

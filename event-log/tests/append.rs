@@ -27,6 +27,16 @@ async fn events_get_dense_positions_and_sequences() {
 }
 
 #[tokio::test]
+async fn a_commit_with_nothing_in_it_is_refused_by_name() {
+    let database = database().await;
+    let log = server(&database).await;
+    let refused = log.append(Commit::of(meta(), vec![])).await;
+    assert!(matches!(refused, Err(AppendError::Invalid(why)) if why.contains("no write")));
+    // The log goes on.
+    assert_eq!(log.append(commit("a", 0, 1)).await.unwrap().last, 1);
+}
+
+#[tokio::test]
 async fn a_stale_writer_is_told_which_streams_moved() {
     let database = database().await;
     let log = server(&database).await;

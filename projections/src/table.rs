@@ -138,13 +138,66 @@ pub(crate) async fn select<'q, P: Projection>(
     binds: Vec<Cell>,
 ) -> Result<Vec<P::Row>, sqlx::Error> {
     let sql = format!("select data::text as data from {} {rest}", P::table());
-    let query = binds.into_iter().fold(sqlx::query(&sql), |query, cell| match cell {
+    let query = bound(sqlx::query(&sql), binds);
+    query.fetch_all(executor).await?.iter().map(decode::<P>).collect()
+}
+
+fn bound(
+    query: Query<'_, Postgres, PgArguments>,
+    cells: Vec<Cell>,
+) -> Query<'_, Postgres, PgArguments> {
+    cells.into_iter().fold(query, |query, cell| match cell {
         Cell::Text(value) => query.bind(value),
         Cell::Bigint(value) => query.bind(value),
         Cell::Boolean(value) => query.bind(value),
         Cell::Time(value) => query.bind(value),
-    });
-    query.fetch_all(executor).await?.iter().map(decode::<P>).collect()
+    })
+}
+
+/// What a list is asked for, said plainly: `$1 is null or install = $1` would keep a plan from the index.
+#[derive(Debug, Default)]
+pub(crate) struct Where {
+    conditions: Vec<String>,
+    binds: Vec<Cell>,
+}
+
+impl Where {
+    /// This holds, if there is a value for its `?`.
+    pub(crate) fn and(mut self, condition: &str, value: Option<impl ToString>) -> Self {
+        if let Some(value) = value {
+            self.binds.push(Cell::text(value));
+            self.conditions.push(condition.replace('?', &format!("${}", self.binds.len())));
+        }
+        self
+    }
+
+    /// This holds.
+    pub(crate) fn holds(mut self, condition: &str) -> Self {
+        self.conditions.push(condition.into());
+        self
+    }
+
+    /// The first so many rows in this order.
+    pub(crate) async fn first<P: Projection>(
+        mut self,
+        executor: impl PgExecutor<'_>,
+        order: &str,
+        limit: u32,
+    ) -> Result<Vec<P::Row>, sqlx::Error> {
+        self.binds.push(Cell::number(limit.into()));
+        let conditions = match self.conditions.is_empty() {
+            true => String::new(),
+            false => format!("where {} ", self.conditions.join(" and ")),
+        };
+        let table = P::table();
+        let sql = format!(
+            "select data::text as data from {table} {conditions}order by {order} limit ${}",
+            self.binds.len()
+        );
+        // Planned for these values each time: a plan for every value takes a rare one for a common one.
+        let query = bound(sqlx::query(&sql).persistent(false), self.binds);
+        query.fetch_all(executor).await?.iter().map(decode::<P>).collect()
+    }
 }
 
 /// The row of a key.

@@ -203,3 +203,65 @@ async fn an_app_is_found_by_its_name_with_its_last_version() {
     let row = apps::by_name(&database.pool, "shop").await.unwrap().unwrap();
     assert_eq!((row.app, row.version, row.position), (app, 1, published.last));
 }
+
+/// How many rows a question reads of a table, when it is asked as often as a server asks it: after a few times
+/// Postgres plans it once for every value.
+async fn reads<T, F>(database: &event_log::testing::Database, table: &str, ask: F) -> (usize, i64)
+where
+    F: AsyncFn(&mut sqlx::PgConnection) -> Vec<T>,
+{
+    let mut transaction = database.pool.begin().await.unwrap();
+    let (mut given, times) = (0, 8);
+    for _ in 0..times {
+        given = ask(&mut transaction).await.len();
+    }
+    let sql = "select coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) \
+               from pg_stat_xact_user_tables where schemaname = 'stead' and relname = $1";
+    let read = sqlx::query_scalar(sql).bind(table).fetch_one(&mut *transaction).await;
+    (given, read.unwrap_or(0) / times)
+}
+
+#[tokio::test]
+async fn a_list_reads_little_more_than_it_gives_however_much_there_is() {
+    let database = database().await;
+    let log = open(&database).await;
+    let pool = &database.pool;
+    tell::<Job>(&log, JOB, now(&log), JobCommand::Queue(work())).await;
+    tell::<Job>(&log, JOB, now(&log), claim(A)).await;
+    let views = Projections::start(&log).await.unwrap();
+    views.wait_for(log.position(), LONG).await.unwrap();
+    // One of another install and state among each thousand; a tenth is not over, with a few on each runner.
+    sqlx::raw_sql(
+        "insert into view_jobs (key, data, kind, state, over, install, run, build, runner) \
+         select 'job_' || lpad((n + 100)::text, 26, '0'), data, kind, \
+                case when n % 1000 = 0 then 'lost' else 'succeeded' end, n % 10 <> 7, \
+                case when n % 1000 = 0 then 'ins_rare' else 'ins_common' end, \
+                case when n % 1000 = 0 then 'run_rare' else 'run_common' end, \
+                case when n % 1000 = 0 then 'bld_rare' else 'bld_common' end, \
+                'rnr_' || n % 900 \
+         from view_jobs, generate_series(1, 20000) n where key like 'job_0%'; \
+         analyze view_jobs;",
+    )
+    .execute(pool)
+    .await
+    .unwrap();
+    let install: InstallId = INSTALL;
+    let filters = [
+        jobs::Filter::default(),
+        jobs::Filter { state: Some("lost".into()), ..Default::default() },
+        jobs::Filter { install: Some(install), ..Default::default() },
+    ];
+    for filter in filters {
+        let (given, read) = reads(&database, "view_jobs", async |connection| {
+            jobs::page(connection, &filter, None, 11).await.unwrap()
+        })
+        .await;
+        assert!(given > 0 && read <= 12, "{filter:?}: {given} given, {read} read");
+    }
+    let runner = RunnerId(ulid(6));
+    let (given, read) = reads(&database, "view_jobs", async |connection| {
+        jobs::held_by(connection, &[runner]).await.unwrap()
+    })
+    .await;
+    assert!(given == 1 && read <= 2, "held: {given} given, {read} read");
+}

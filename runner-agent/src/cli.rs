@@ -16,9 +16,9 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  First start, with what `stead` printed for this install:
-    stead-runner --data /var/lib/stead-runner --mode install --server https://stead.example.com:7420 \\
-      --server-key sha256:4f… --token-file /run/secrets/enrolment --stack-output region=eu-central-1
+  First start, as `stead` printed it for this install; it asks for the token:
+    stead-runner --data /var/lib/stead-runner --mode install --server https://stead.example.com:7071 \\
+      --server-key sha256:4f… --token-file - --stack-output region=eu-central-1
   Later starts:
     stead-runner --data /var/lib/stead-runner
   Take nothing new, whatever the server says; and look at what happened here:
@@ -58,10 +58,10 @@ pub(crate) struct Run {
     /// Fingerprint of the server's signing key; needed at the first start
     #[arg(long, value_name = "FINGERPRINT")]
     pub(crate) server_key: Option<String>,
-    /// The enrolment token; better in a file
+    /// The enrolment token; everybody on the host can read it here: better --token-file
     #[arg(long, env = "STEAD_ENROLMENT_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
-    /// A file that holds the enrolment token
+    /// A file that holds the enrolment token; `-` reads one line of standard input
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     pub(crate) token_file: Option<PathBuf>,
     /// SHA-256 of the certificate that the server's must come from

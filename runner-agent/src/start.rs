@@ -1,5 +1,11 @@
 //! Starting: who we are, whom we trust, and that nobody else is at it.
-use std::{collections::BTreeMap, fs, process::ExitCode, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead as _, IsTerminal as _},
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use schemas::runner::RunnerMode;
@@ -91,14 +97,31 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
 
 fn token(run: &Run) -> anyhow::Result<Zeroizing<String>> {
     let text = match (&run.token_file, &run.token) {
+        (Some(file), _) if file.as_os_str() == "-" => {
+            let stdin = std::io::stdin();
+            if stdin.is_terminal() {
+                eprint!("Enrolment token: ");
+            }
+            let mut line = Zeroizing::new(String::new());
+            stdin.lock().read_line(&mut line).context("reading the token from standard input")?;
+            line
+        }
         (Some(file), _) => {
             let text = fs::read_to_string(file);
             Zeroizing::new(text.with_context(|| format!("reading {}", file.display()))?)
         }
         (None, Some(token)) => Zeroizing::new(token.clone()),
-        (None, None) => bail!("--token-file or --token is needed at the first start"),
+        (None, None) => bail!(
+            "an enrolment token is needed at the first start: --token-file FILE, or - for standard \
+             input, or STEAD_ENROLMENT_TOKEN"
+        ),
     };
-    Ok(Zeroizing::new(text.trim().into()))
+    let token = text.trim();
+    // An empty one would only be refused by the server, as some token that it does not know.
+    if token.is_empty() {
+        bail!("there is no enrolment token in what was given; ask the vendor for one");
+    }
+    Ok(Zeroizing::new(token.into()))
 }
 
 /// Tokens travel here: in clear only to ourselves.
@@ -119,7 +142,7 @@ mod tests {
 
     #[test]
     fn tokens_travel_in_clear_only_to_this_host() {
-        assert!(check_url("http://127.0.0.1:7420", false).is_ok());
+        assert!(check_url("http://127.0.0.1:7071", false).is_ok());
         assert!(check_url("https://stead.example.com", false).is_ok());
         assert!(check_url("http://stead.example.com", false).is_err());
         assert!(check_url("http://stead.example.com", true).is_ok());

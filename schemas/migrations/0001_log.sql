@@ -130,6 +130,14 @@ alter table job_log alter column bytes set storage external;
 -- What comes for a day that was not made yet; it moves when the day is made.
 create table job_log_rest partition of job_log default;
 
+-- Names of principals, outside the log on purpose: there they are prn_… for ever, here a name can be changed
+-- and forgotten.
+create table principal_name (
+    principal text        collate "C" not null primary key,
+    name      text        not null,
+    named_at  timestamptz not null
+);
+
 -- Not derived from events: losing it means that every runner opens a session again.
 create table runner_session (
     runner       text        collate "C" not null primary key,

@@ -1,5 +1,6 @@
 -- What is folded from the log, for reading. Losing all of it loses nothing: `stead projections rebuild`.
 -- Every view is a row of JSON by key, and beside it the columns that questions ask for.
+-- A list goes on from a key: an index of what it can be asked for has the key behind it.
 -- Before a shadow becomes the view, it is made with `like … including all`, so everything is said here.
 
 -- Synchronous: written by the append statement, exact with the log.
@@ -83,7 +84,8 @@ create table view_builds (
     state     text not null
 ) with (fillfactor = 80);
 create index view_builds_component on view_builds (component, source);
-create index view_builds_app on view_builds (app);
+create index view_builds_app on view_builds (app, key);
+create index view_builds_state on view_builds (state, key);
 
 create table view_installs (
     key    text collate "C" not null primary key,
@@ -93,7 +95,7 @@ create table view_installs (
     runner text collate "C"
 ) with (fillfactor = 80);
 create index view_installs_name on view_installs (name);
-create index view_installs_app on view_installs (app);
+create index view_installs_app on view_installs (app, key);
 
 create table view_runs (
     key      text    collate "C" not null primary key,
@@ -102,7 +104,8 @@ create table view_runs (
     state    text    not null,
     over     boolean not null
 ) with (fillfactor = 80);
-create index view_runs_install on view_runs (install);
+create index view_runs_install on view_runs (install, key);
+create index view_runs_state on view_runs (state, key);
 create index view_runs_open on view_runs (key) where not over;
 
 create table view_jobs (
@@ -116,9 +119,12 @@ create table view_jobs (
     build   text    collate "C",
     runner  text    collate "C"
 ) with (fillfactor = 80);
-create index view_jobs_install on view_jobs (install);
-create index view_jobs_run on view_jobs (run);
-create index view_jobs_build on view_jobs (build);
+create index view_jobs_install on view_jobs (install, key);
+create index view_jobs_run on view_jobs (run, key);
+create index view_jobs_build on view_jobs (build, key);
+create index view_jobs_state on view_jobs (state, key);
+-- What each runner holds now.
+create index view_jobs_runner on view_jobs (runner, key) where not over;
 create index view_jobs_open on view_jobs (key) where not over;
 
 create table view_runners (
@@ -128,3 +134,5 @@ create table view_runners (
     install text collate "C"
 );
 create index view_runners_install on view_runners (install);
+-- Few among as many as there are installs.
+create index view_runners_build on view_runners (key) where mode = 'build';

@@ -17,10 +17,12 @@ use domain::{
 use event_log::{AppendError, Commit, EventLog, Meta, NewEvent, StreamId, Write};
 use ulid::Ulid;
 
-use super::{People, secret};
+use super::{People, names, secret};
 
 /// The file of the first owner's token, inside the data directory.
 pub const OWNER_TOKEN: &str = "owner.token";
+/// What an owner that nobody named is called, until somebody does.
+const OWNER: &str = "owner";
 /// One first owner per log, also when two servers start at once.
 const OWNER_NAME: &str = "principal/owner";
 
@@ -30,6 +32,9 @@ pub enum BootstrapError {
     /// The token could not be written where its owner finds it.
     #[error("{path}: {reason}")]
     File { path: String, reason: io::Error },
+    /// Its name could not be kept.
+    #[error("the database does not answer: {0}")]
+    Database(#[from] sqlx::Error),
     /// The log did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -64,6 +69,7 @@ pub async fn owner(
         return Ok(None);
     }
     let (principal, path, access) = drafted(data, now)?;
+    names::keep(log.pool(), principal, OWNER, now).await?;
     let taken =
         decided::<Name, BootstrapError>([NameCommand::Take { owner: principal.to_string() }], now)?;
     let writes = vec![
@@ -80,6 +86,7 @@ pub async fn owner(
         Err(AppendError::Conflict { .. }) => {
             // Another server was faster, and its data directory has the owner's token.
             let _ = fs::remove_file(&path);
+            names::forget(log.pool(), principal).await?;
             Ok(None)
         }
         Err(error) => Err(error.into()),
@@ -97,6 +104,7 @@ pub async fn another_owner(
     now: Timestamp,
 ) -> Result<PathBuf, BootstrapError> {
     let (principal, path, events) = drafted(data, now)?;
+    names::keep(log.pool(), principal, OWNER, now).await?;
     let stream = StreamId::new(Access::NAME, principal.to_string());
     let meta = Meta::new(Actor::System, Ulid::new().to_string());
     log.append(Commit::of(meta, vec![Write { stream, expected: 0, events }])).await?;

@@ -12,6 +12,7 @@ mod bootstrap;
 mod callers;
 mod follow;
 mod guard;
+pub mod names;
 mod people;
 pub mod roles;
 pub mod secret;

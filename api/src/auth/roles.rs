@@ -94,6 +94,7 @@ pub const ROUTES: &[(&str, &str, Needs)] = &[
     ("DELETE", "/v1/tokens/{token}", Needs::Owner),
     ("PUT", "/v1/principals/{principal}/roles/{role}", Needs::Owner),
     ("DELETE", "/v1/principals/{principal}/roles/{role}", Needs::Owner),
+    ("PUT", "/v1/principals/{principal}/name", Needs::Owner),
     // A blob may be a bundle or a manifest with everything in it.
     ("GET", "/v1/blobs/{digest}", Needs::Auditor),
 ];

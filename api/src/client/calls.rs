@@ -269,6 +269,11 @@ impl Client {
         self.change(Method::POST, "/v1/tokens", ask).await
     }
 
+    /// Call a principal something else.
+    pub async fn name_principal(&self, id: PrincipalId, ask: &tokens::NamePrincipal) -> Said<Done> {
+        self.change(Method::PUT, &format!("/v1/principals/{id}/name"), ask).await
+    }
+
     /// Make a token useless.
     pub async fn revoke_token(&self, token: TokenId) -> Said<Done> {
         self.change(Method::DELETE, &format!("/v1/tokens/{token}"), &json!({})).await

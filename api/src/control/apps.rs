@@ -15,7 +15,7 @@ use schemas::control::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{BUNDLE_BYTES, ask::Ask, part::Part, show};
+use super::{BUNDLE_BYTES, ask::Ask, lookup::Lookup, part::Part, show};
 use crate::{
     compose::config::{Config, published},
     execute::Done,
@@ -132,7 +132,7 @@ async fn shown(app: &App, rows: &[views::apps::Row]) -> Result<Vec<Shown>, sqlx:
     let counts = views::installs::counts(&app.pool, rows.iter().map(|row| row.app)).await?;
     let shown = |row: &views::apps::Row| {
         let installs = counts.get(&row.app).copied().unwrap_or_default();
-        show::app(row, newest.get(&row.app), installs)
+        show::app(row, newest.get(&(row.app, row.version)), installs)
     };
     Ok(rows.iter().map(shown).collect())
 }
@@ -151,7 +151,11 @@ pub async fn versions(
     let id = apps::find(&app, &name).await?;
     let part = Part::of(part.limit, part.cursor)?;
     let rows = views::config_versions::page(&app.pool, id, part.after, part.rows()).await?;
-    Ok(Json(part.page(rows, |row| row.published.version, show::version)))
+    let (rows, next) = part.cut(rows, |row| row.published.version);
+    let mut look = Lookup::new(&app);
+    look.for_actors(rows.iter().map(|row| &row.by)).await?;
+    let items = rows.iter().map(|row| show::version(&look, row)).collect();
+    Ok(Json(Page { items, next }))
 }
 
 /// What differs between two config versions

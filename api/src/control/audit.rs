@@ -44,7 +44,8 @@ pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) ->
         return Err(Problem::new(Code::BadRequest, "limit takes 1 to 200"));
     }
     let wanted = records::Wanted::of(&app, &which).await?;
-    let (items, searched) = wanted.next(&app, wanted.after, limit).await?;
+    let (mut items, searched) = wanted.next(&app, wanted.after, limit).await?;
+    records::named(&app, &mut items).await?;
     Ok(Json(Events { items, searched, head: wanted.until }))
 }
 

@@ -48,6 +48,7 @@ pub async fn list(
     let rows = views::page(&app.pool, of, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.install);
     let (mut look, mut items) = (Lookup::new(&app), Vec::new());
+    look.for_installs(&rows).await?;
     for row in &rows {
         items.extend(show::install(&app, &mut look, row).await?);
     }
@@ -85,9 +86,11 @@ pub async fn create(
 )]
 pub async fn show(State(app): State<App>, Path(name): Path<String>) -> Answer<Install> {
     let id = installs::find(&app, &name).await?;
-    let row = views::install(&app.pool, id).await?;
     let missing = || Problem::not_found(format!("the install {name:?}"));
-    let shown = show::install(&app, &mut Lookup::new(&app), &row.ok_or_else(missing)?).await?;
+    let row = views::install(&app.pool, id).await?.ok_or_else(missing)?;
+    let mut look = Lookup::new(&app);
+    look.for_installs(std::slice::from_ref(&row)).await?;
+    let shown = show::install(&app, &mut look, &row).await?;
     shown.map(Json).ok_or_else(missing)
 }
 

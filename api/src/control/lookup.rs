@@ -1,34 +1,28 @@
-//! What an answer about one thing says of others: each is read once per answer, and for a page of a list
-//! all of a kind in one statement.
+//! What an answer about one thing says of others: each is read once per answer.
+mod pages;
+
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    fmt::Display,
+    collections::{BTreeMap, HashMap},
     hash::Hash,
     sync::Arc,
 };
 
 use domain::{
-    build::State,
-    ids::{AppId, BuildId, InstallId, JobId, RunId, RunnerId},
+    actor::Actor,
+    app::App as AppState,
+    ids::{AppId, BuildId, InstallId, JobId, PrincipalId, RunId, RunnerId},
 };
-use projections::{
-    Projection,
-    views::{
-        apps::{self, Apps},
-        builds::{self, Builds},
-        installs::{self, Installs},
-        jobs::{self, Jobs},
-        runners::{self, Runners},
-        runs::{self, Runs},
-    },
-};
+use projections::views::{apps, builds, config_versions, installs, jobs, runners, runs};
 use sqlx::PgPool;
 
-use crate::state::App;
+use crate::{
+    compose::config::{Config, published},
+    problem::Problem,
+    state::App,
+};
 
 type Known<Id, Row> = HashMap<Id, Option<Arc<Row>>>;
 type Found<Row> = Result<Option<Arc<Row>>, sqlx::Error>;
-type Read = Result<(), sqlx::Error>;
 
 /// Rows of views, as far as they were asked for.
 pub struct Lookup<'a> {
@@ -40,6 +34,8 @@ pub struct Lookup<'a> {
     jobs: Known<JobId, jobs::Row>,
     runners: Known<RunnerId, runners::Row>,
     runs: Known<RunId, runs::Row>,
+    versions: HashMap<(AppId, u32), config_versions::Row>,
+    names: HashMap<PrincipalId, String>,
     held: HashMap<RunnerId, Vec<JobId>>,
     build_runner: Option<Option<Arc<runners::Row>>>,
 }
@@ -56,50 +52,28 @@ impl<'a> Lookup<'a> {
             jobs: HashMap::new(),
             runners: HashMap::new(),
             runs: HashMap::new(),
+            versions: HashMap::new(),
+            names: HashMap::new(),
             held: HashMap::new(),
             build_runner: None,
         }
     }
 
-    /// Read at once what a page of builds asks for one by one.
-    pub async fn for_builds(&mut self, rows: &[builds::Row]) -> Read {
-        fill::<Apps, _>(self.pool, &mut self.apps, rows.iter().map(|row| row.order.app)).await?;
-        let jobs = rows.iter().filter_map(|row| match row.state {
-            State::Building { job } => Some(job),
-            State::Unborn | State::Requested | State::Succeeded { .. } | State::Failed { .. } => {
-                None
+    /// What somebody is called, of those who were read.
+    pub fn name(&self, actor: &Actor) -> Option<String> {
+        self.names.get(&principal(actor)?).cloned()
+    }
+
+    /// What a config version says.
+    pub async fn config(&self, app: AppId, version: u32) -> Result<Arc<Config>, Problem> {
+        let bundle = match self.versions.get(&(app, version)) {
+            Some(row) => row.published.bundle.clone(),
+            // Its view is a moment behind that of the installs.
+            None => {
+                published(&self.app.engine.load::<AppState>(app).await?, version)?.bundle.clone()
             }
-        });
-        fill::<Jobs, _>(self.pool, &mut self.jobs, jobs).await
-    }
-
-    /// Read at once what a page of runs asks for one by one.
-    pub async fn for_runs(&mut self, rows: &[runs::Row]) -> Read {
-        let installs = rows.iter().filter_map(|row| Some(row.state.request.as_ref()?.install));
-        fill::<Installs, _>(self.pool, &mut self.installs, installs).await
-    }
-
-    /// Read at once what a page of runners asks for one by one.
-    pub async fn for_runners(&mut self, rows: &[runners::Row]) -> Read {
-        let installs = rows.iter().filter_map(runners::Row::install);
-        fill::<Installs, _>(self.pool, &mut self.installs, installs).await?;
-        self.read_held(rows.iter().map(|row| row.runner).collect()).await
-    }
-
-    /// Read at once what a page of jobs asks for one by one.
-    pub async fn for_jobs(&mut self, rows: &[jobs::Row]) -> Read {
-        let builds = rows.iter().filter_map(jobs::Row::build);
-        fill::<Builds, _>(self.pool, &mut self.builds, builds).await?;
-        let runs = rows.iter().filter_map(|row| Some(row.step()?.0));
-        fill::<Runs, _>(self.pool, &mut self.runs, runs).await?;
-        // Only of what is not over is said what it waits for.
-        let open = rows.iter().filter(|row| row.ended_at.is_none());
-        let installs = open.filter_map(jobs::Row::install);
-        fill::<Installs, _>(self.pool, &mut self.installs, installs).await?;
-        let known = self.installs.values().flatten();
-        let runners: Vec<_> = known.filter_map(|install| install.runner()).collect();
-        fill::<Runners, _>(self.pool, &mut self.runners, runners.iter().copied()).await?;
-        self.read_held(runners).await
+        };
+        self.app.configs.get(self.pool, &bundle).await
     }
 
     /// An app.
@@ -159,7 +133,7 @@ impl<'a> Lookup<'a> {
         Ok(self.held.get(&runner).map(Vec::as_slice).unwrap_or_default())
     }
 
-    async fn read_held(&mut self, runners: Vec<RunnerId>) -> Read {
+    async fn read_held(&mut self, runners: Vec<RunnerId>) -> Result<(), sqlx::Error> {
         if runners.is_empty() {
             return Ok(());
         }
@@ -186,20 +160,11 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// Read at once those that are not known yet.
-async fn fill<P: Projection, Id: Copy + Eq + Hash + Display>(
-    pool: &PgPool,
-    known: &mut Known<Id, P::Row>,
-    ids: impl IntoIterator<Item = Id>,
-) -> Read {
-    let wanted: HashSet<Id> = ids.into_iter().filter(|id| !known.contains_key(id)).collect();
-    if wanted.is_empty() {
-        return Ok(());
+fn principal(actor: &Actor) -> Option<PrincipalId> {
+    match actor {
+        Actor::Principal(id) => Some(*id),
+        Actor::Runner(_) | Actor::Policy(_) | Actor::Timer(_) | Actor::System => None,
     }
-    let keys = wanted.iter().map(Id::to_string).collect();
-    let mut rows = projections::many::<P>(pool, keys).await?;
-    known.extend(wanted.into_iter().map(|id| (id, rows.remove(&id.to_string()).map(Arc::new))));
-    Ok(())
 }
 
 async fn known<Id: Copy + Eq + Hash, Row>(

@@ -86,6 +86,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke))
         .routes(routes!(tokens::grant_role, tokens::revoke_role))
+        .routes(routes!(tokens::name))
         .routes(routes!(blobs::blob));
     document::finish(all.get_openapi_mut());
     all

@@ -1,8 +1,6 @@
 //! Which part of a list, and where the next one starts: a cursor is the id of the last thing given.
 use std::{fmt::Display, str::FromStr};
 
-use schemas::control::Page;
-
 use crate::problem::{Code, Problem};
 
 /// Without a limit.
@@ -45,17 +43,6 @@ impl<Id: FromStr> Part<Id> {
         rows.truncate(limit);
         let next = rows.last().filter(|_| more).map(|last| id(last).to_string());
         (rows, next)
-    }
-
-    /// The same, where what is shown of a row needs nothing else.
-    pub fn page<R, K: Display, T>(
-        &self,
-        rows: Vec<R>,
-        id: impl Fn(&R) -> K,
-        show: impl Fn(&R) -> T,
-    ) -> Page<T> {
-        let (rows, next) = self.cut(rows, id);
-        Page { items: rows.iter().map(show).collect(), next }
     }
 }
 

@@ -99,7 +99,7 @@ pub async fn approve(
     Ok(Json(done(&runs::approve(&app, &call, run, word).await?)))
 }
 
-/// Say no to the plan that waits
+/// Say no to a plan, by its digest
 #[utoipa::path(
     post, path = "/v1/runs/{run}/deny", tag = "runs", request_body = DenyRun,
     params(("run" = String, Path, description = "The run's id")),
@@ -108,11 +108,12 @@ pub async fn approve(
 pub async fn deny(
     State(app): State<App>,
     Path(run): Path<RunId>,
-    Ask { call, .. }: Ask,
+    Ask { who, call }: Ask,
     extract::Json(ask): extract::Json<DenyRun>,
 ) -> Answer<Done> {
-    let reason = required(&ask.reason)?;
-    Ok(Json(done(&runs::deny(&app, &call, run, ask.step, reason).await?)))
+    let DenyRun { step, digest, reason } = ask;
+    let word = Word { step, digest, by: who.actor, reason: required(&reason)? };
+    Ok(Json(done(&runs::deny(&app, &call, run, word).await?)))
 }
 
 /// Stop a run

@@ -1,7 +1,9 @@
 //! The Control API through its door, on a real server and a real Postgres, with the client that people use.
 mod document;
 mod keys;
+mod lists;
 mod moves;
+mod people;
 mod proofs;
 mod reactions;
 mod refusals;
@@ -34,7 +36,7 @@ fn owner(started: &Started) -> Client {
 
 /// Somebody with one role, made by the owner.
 async fn somebody(started: &Started, role: Role) -> Client {
-    let ask = CreateToken { role, expires_in_s: None };
+    let ask = CreateToken { role, name: None, expires_in_s: None };
     client(started, &owner(started).create_token(&ask).await.unwrap().token.unwrap())
 }
 

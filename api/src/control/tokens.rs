@@ -9,7 +9,7 @@ use domain::{
 use projections::views::{principals::Principals, tokens};
 use schemas::control::{
     Done, Listing, Page,
-    tokens::{self as wire, CreateToken, Token, TokenCreated},
+    tokens::{self as wire, CreateToken, NamePrincipal, Token, TokenCreated},
 };
 
 use super::{
@@ -17,6 +17,7 @@ use super::{
     part::Part,
 };
 use crate::{
+    auth::names,
     extract::{self, Path, Query},
     problem::Answer,
     state::App,
@@ -34,10 +35,12 @@ pub async fn list(State(app): State<App>, Query(part): Query<Listing>) -> Answer
     let (rows, next) = part.cut(rows, |row| row.token);
     let holders = rows.iter().map(|row| row.principal.to_string()).collect();
     let holders = projections::many::<Principals>(&app.pool, holders).await?;
+    let names = names::of(&app.pool, rows.iter().map(|row| row.principal)).await?;
     let now = app.now();
     let shown = |row: &tokens::Row| {
         let roles = holders.get(&row.principal.to_string()).map(|holder| &holder.roles);
-        token(row, roles.into_iter().flatten(), now)
+        let name = names.get(&row.principal).cloned();
+        Token { name, ..token(row, roles.into_iter().flatten(), now) }
     };
     Ok(Json(Page { items: rows.iter().map(shown).collect(), next }))
 }
@@ -46,6 +49,7 @@ fn token<'r>(row: &tokens::Row, roles: impl Iterator<Item = &'r Role>, now: Time
     Token {
         id: row.token,
         principal: row.principal,
+        name: None,
         roles: roles.map(|role| role.as_str().to_owned()).collect(),
         state: match (row.revoked, row.is_heard(now)) {
             (true, _) => "revoked",
@@ -77,7 +81,8 @@ pub async fn create(
         }
         None => None,
     };
-    let made = access::create(&app, &call, role(ask.role), lives).await?;
+    let name = ask.name.as_deref().map(names::checked).transpose()?;
+    let made = access::create(&app, &call, (name, role(ask.role)), lives).await?;
     let access::Made { principal, token: id, clear, expires_at } = made.answer;
     let (token, position) = (Some(clear), made.position);
     Ok(Json(TokenCreated { id, principal, token, expires_at, position }))
@@ -126,6 +131,24 @@ pub async fn revoke_role(
     Ask { call, .. }: Ask,
 ) -> Answer<Done> {
     Ok(Json(done(&access::take_back(&app, &call, principal, role(named)).await?)))
+}
+
+/// Call a principal something else, or nothing but its id
+///
+/// No event: the log knows principals by id only.
+#[utoipa::path(
+    put, path = "/v1/principals/{principal}/name", tag = "access", request_body = NamePrincipal,
+    params(("principal" = String, Path, description = "The principal's id")),
+    responses((status = 200, body = Done)),
+)]
+pub async fn name(
+    State(app): State<App>,
+    Path(principal): Path<PrincipalId>,
+    extract::Json(ask): extract::Json<NamePrincipal>,
+) -> Answer<Done> {
+    let name = ask.name.as_deref().map(names::checked).transpose()?;
+    let changed = access::name(&app, principal, name).await?;
+    Ok(Json(Done { position: app.log().position(), changed }))
 }
 
 /// Make a token useless, at once

@@ -6,11 +6,11 @@ use domain::{
     ids::{PrincipalId, TokenId},
 };
 use futures::FutureExt as _;
-use projections::views::tokens;
+use projections::views::{principals, tokens};
 use ulid::Ulid;
 
 use crate::{
-    auth::secret,
+    auth::{names, secret},
     execute::{Call, Done, Unit},
     problem::{Code, Problem},
     state::App,
@@ -33,7 +33,7 @@ pub struct Made {
 pub async fn create(
     app: &App,
     call: &Call,
-    role: Role,
+    (name, role): (Option<String>, Role),
     lives: Option<TimeDelta>,
 ) -> Result<Done<Made>, Problem> {
     let (principal, token) = (PrincipalId(Ulid::new()), TokenId(Ulid::new()));
@@ -44,6 +44,10 @@ pub async fn create(
         None => None,
     };
     let issued = IssuedToken { token, sha256, expires_at };
+    // Before the principal is there: whoever sees it sees what it is called.
+    if let Some(name) = &name {
+        names::keep(&app.pool, principal, name, app.now()).await?;
+    }
     let made = app.engine.transact(call, move |unit| {
         let issued = issued.clone();
         async move {
@@ -54,10 +58,31 @@ pub async fn create(
         }
         .boxed()
     });
-    let Done { position, events, .. } = made.await?;
+    let Done { position, events, .. } = match made.await {
+        Ok(made) => made,
+        Err(problem) => {
+            names::forget(&app.pool, principal).await?;
+            return Err(problem);
+        }
+    };
     app.people.caught_up(position).await;
     let answer = Made { principal, token, clear, expires_at };
     Ok(Done { answer, position, events })
+}
+
+/// Call a principal this, or nothing but its id. Whether it was called otherwise.
+pub async fn name(
+    app: &App,
+    principal: PrincipalId,
+    name: Option<String>,
+) -> Result<bool, Problem> {
+    if principals::principal(&app.pool, principal).await?.is_none() {
+        return Err(Problem::not_found(principal));
+    }
+    Ok(match name {
+        Some(name) => names::keep(&app.pool, principal, &name, app.now()).await?,
+        None => names::forget(&app.pool, principal).await?,
+    })
 }
 
 fn too_long() -> Problem {

@@ -178,7 +178,7 @@ async fn change(
     let kind = match config_version {
         None => RunKind::InputUpdate,
         Some(_) if goes_back => RunKind::Rollback,
-        Some(_) => RunKind::Deploy,
+        Some(_) => RunKind::Upgrade,
     };
     let wish = Wish { kind, scope: Scope::Reached, action: None, cause: Cause::Asked, reason };
     runs::tell(app, unit, install, wish, by).await

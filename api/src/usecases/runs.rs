@@ -138,7 +138,9 @@ pub fn trigger(kind: RunKind) -> Option<TriggerKind> {
     match kind {
         RunKind::Provision => Some(TriggerKind::PostProvision),
         RunKind::Reprovision => Some(TriggerKind::PostReprovision),
-        RunKind::Deploy | RunKind::Rollback => Some(TriggerKind::PostDeployAllComponents),
+        RunKind::Deploy | RunKind::Upgrade | RunKind::Rollback => {
+            Some(TriggerKind::PostDeployAllComponents)
+        }
         RunKind::InputUpdate => Some(TriggerKind::PostUpdateInputs),
         RunKind::Action => Some(TriggerKind::Manual),
         RunKind::Teardown | RunKind::Deprovision => None,
@@ -182,33 +184,9 @@ pub async fn approve(app: &App, call: &Call, run: RunId, word: Word) -> Result<D
     say(app, call, run, RunCommand::Approve(word)).await
 }
 
-/// Say no to the plan that waits; without a digest, to whichever waits.
-pub async fn deny(
-    app: &App,
-    call: &Call,
-    run: RunId,
-    step: StepId,
-    reason: String,
-) -> Result<Done<()>, Problem> {
-    let by = call.meta.actor.clone();
-    let engine = app.engine.clone();
-    engine
-        .transact(call, move |unit| {
-            let (by, reason) = (by.clone(), reason.clone());
-            async move {
-                let state = unit.load::<Run>(run).await?;
-                let digest = match state.step(step).map(|step| &step.state) {
-                    Some(StepState::AwaitingApproval { plan, .. }) => plan.digest.clone(),
-                    Some(_) => return Err(domain::run::RunError::NothingToApprove.into()),
-                    None => return Err(domain::run::RunError::NoSuchStep.into()),
-                };
-                let word = Word { step, digest, by, reason };
-                unit.tell::<Run>(run, RunCommand::Deny(word)).await?;
-                steps::tidy(unit, run).await
-            }
-            .boxed()
-        })
-        .await
+/// Say no to exactly the plan of this digest.
+pub async fn deny(app: &App, call: &Call, run: RunId, word: Word) -> Result<Done<()>, Problem> {
+    say(app, call, run, RunCommand::Deny(word)).await
 }
 
 /// End a run: what has not begun is skipped, what has is asked to stop.

@@ -27,7 +27,7 @@ pub enum InstallError {
     #[error("install has no runner yet; its customer starts one with the enrolment command")]
     NoRunner,
     /// Another run excludes this one.
-    #[error("{run} ({kind:?}) is going on and excludes this run")]
+    #[error("{run} ({kind}) is going on and excludes this run")]
     Excluded {
         /// The run that is going on.
         run: RunId,
@@ -35,7 +35,7 @@ pub enum InstallError {
         kind: RunKind,
     },
     /// A run renders what the install follows, until it ends.
-    #[error("{run} ({kind:?}) is bringing what the install follows: wait for it, or cancel it")]
+    #[error("{run} ({kind}) is bringing what the install follows: wait for it, or cancel it")]
     Bringing {
         /// The run that is going on.
         run: RunId,

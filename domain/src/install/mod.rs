@@ -174,7 +174,9 @@ impl Reach {
             | RunKind::Reprovision
             | RunKind::Teardown
             | RunKind::Deprovision => Reach::Everything,
-            RunKind::Deploy | RunKind::InputUpdate | RunKind::Rollback => Reach::Components,
+            RunKind::Deploy | RunKind::InputUpdate | RunKind::Upgrade | RunKind::Rollback => {
+                Reach::Components
+            }
             RunKind::Action => Reach::Nothing,
         }
     }
@@ -186,6 +188,7 @@ fn brings(kind: RunKind) -> bool {
         | RunKind::Reprovision
         | RunKind::Deploy
         | RunKind::InputUpdate
+        | RunKind::Upgrade
         | RunKind::Rollback => true,
         RunKind::Teardown | RunKind::Deprovision | RunKind::Action => false,
     }

@@ -222,6 +222,7 @@ fn what_an_install_follows_stands_still_while_a_run_brings_it() {
         RunKind::Reprovision,
         RunKind::Deploy,
         RunKind::InputUpdate,
+        RunKind::Upgrade,
         RunKind::Rollback,
     ];
     for kind in bringing {

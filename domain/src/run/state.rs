@@ -1,5 +1,8 @@
 //! What we know of a run, and how a fact changes it.
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +67,8 @@ pub enum RunKind {
     Deploy,
     /// Bring to the install what its changed inputs reach.
     InputUpdate,
+    /// Move to a later config version, or bring what is missing of the pinned one.
+    Upgrade,
     /// Go back to an earlier config version.
     Rollback,
     /// Destroy the components.
@@ -72,6 +77,22 @@ pub enum RunKind {
     Deprovision,
     /// Run one action.
     Action,
+}
+
+impl fmt::Display for RunKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RunKind::Provision => "provision",
+            RunKind::Reprovision => "reprovision",
+            RunKind::Deploy => "deploy",
+            RunKind::InputUpdate => "input update",
+            RunKind::Upgrade => "upgrade",
+            RunKind::Rollback => "rollback",
+            RunKind::Teardown => "teardown",
+            RunKind::Deprovision => "deprovision",
+            RunKind::Action => "action",
+        })
+    }
 }
 
 /// Why a run was asked for.

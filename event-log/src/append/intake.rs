@@ -93,6 +93,15 @@ impl Intake {
             let (stream, expected) = (write.stream, write.expected);
             intake.writes.push(IntakeWrite { stream, expected, events });
         }
+        if intake.writes.is_empty()
+            && intake.key.is_none()
+            && intake.consumers.is_empty()
+            && intake.sessions.is_empty()
+        {
+            return Err(AppendError::Invalid(
+                "it has no write, no key, no consumer and no session",
+            ));
+        }
         within("a commit's events", intake.events, BATCH_EVENTS)?;
         within("a commit", intake.bytes, BATCH_BYTES)?;
         Ok(intake)

@@ -9,7 +9,7 @@ use sqlx::PgExecutor;
 
 use crate::{
     Cell, Class, Fact, Projection, Recorded, Type,
-    table::{get, select},
+    table::{Where, get, select},
 };
 
 /// The view.
@@ -99,6 +99,5 @@ pub async fn page(
     after: Option<AppId>,
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
-    let rest = "where $1::text is null or key > $1 order by key limit $2";
-    select::<Apps>(executor, rest, vec![Cell::maybe(after), Cell::number(limit.into())]).await
+    Where::default().and("key > ?", after).first::<Apps>(executor, "key", limit).await
 }

@@ -10,7 +10,7 @@ use sqlx::PgExecutor;
 
 use crate::{
     Cell, Class, Fact, Projection, Recorded, Type,
-    table::{get, select},
+    table::{Where, get, select},
 };
 
 /// The view.
@@ -163,18 +163,14 @@ pub async fn page(
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
     // Of a build with a job this view knows no more; whether that is running, the job's row says.
-    let rest = "where ($1::text is null or app = $1) and ($2::text is null or component = $2) \
-                and ($3::text is null or $3 = case when state <> 'queued' then state \
-                     when exists (select from view_jobs j where j.key = job and not j.over \
-                                  and j.state <> 'queued') then 'running' else state end) \
-                and ($4::text is null or key < $4) order by key desc limit $5";
+    const RUNS: &str =
+        "exists (select from view_jobs j where j.key = job and not j.over and j.state <> 'queued')";
     let Filter { app, component, state } = filter;
-    let binds = vec![
-        Cell::maybe(*app),
-        Cell::maybe(*component),
-        Cell::maybe(state.as_ref()),
-        Cell::maybe(before),
-        Cell::number(limit.into()),
-    ];
-    select::<Builds>(executor, rest, binds).await
+    let asked = Where::default().and("app = ?", *app).and("component = ?", *component);
+    let asked = match state.as_deref() {
+        Some("running") => asked.holds("state = 'queued'").holds(RUNS),
+        Some("queued") => asked.holds("state = 'queued'").holds(&format!("not {RUNS}")),
+        state => asked.and("state = ?", state),
+    };
+    asked.and("key < ?", before).first::<Builds>(executor, "key desc", limit).await
 }

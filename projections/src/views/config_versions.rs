@@ -74,17 +74,17 @@ fn key(app: AppId, version: u32) -> String {
     format!("{app}/{version}")
 }
 
-/// These versions of apps, by app.
+/// These versions of apps, in one statement.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn versions(
     executor: impl PgExecutor<'_>,
     which: impl IntoIterator<Item = (AppId, u32)>,
-) -> Result<HashMap<AppId, Row>, sqlx::Error> {
+) -> Result<HashMap<(AppId, u32), Row>, sqlx::Error> {
     let keys = which.into_iter().map(|(app, version)| key(app, version)).collect();
     let rows = many::<ConfigVersions>(executor, keys).await?;
-    Ok(rows.into_values().map(|row| (row.app, row)).collect())
+    Ok(rows.into_values().map(|row| ((row.app, row.published.version), row)).collect())
 }
 
 /// The versions of an app, the newest first, before one.

@@ -12,7 +12,7 @@ use sqlx::PgExecutor;
 
 use crate::{
     Cell, Class, Fact, Projection, Recorded, Type,
-    table::{get, select},
+    table::{Where, get, select},
 };
 
 /// The view.
@@ -195,8 +195,6 @@ pub async fn page(
     after: Option<InstallId>,
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
-    let rest = "where ($1::text is null or app = $1) and ($2::text is null or key > $2) \
-                order by key limit $3";
-    let binds = vec![Cell::maybe(app), Cell::maybe(after), Cell::number(limit.into())];
-    select::<Installs>(executor, rest, binds).await
+    let asked = Where::default().and("app = ?", app).and("key > ?", after);
+    asked.first::<Installs>(executor, "key", limit).await
 }

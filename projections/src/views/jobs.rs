@@ -8,7 +8,7 @@ use sqlx::PgExecutor;
 
 use crate::{
     Cell, Class, Fact, Projection, Recorded, Type,
-    table::{get, select},
+    table::{Where, get, select},
 };
 
 mod row;
@@ -117,17 +117,12 @@ pub async fn page(
     before: Option<JobId>,
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
-    let rest = "where ($1::text is null or install = $1) and ($2::text is null or run = $2) \
-                and ($3::text is null or build = $3) and ($4::text is null or state = $4) \
-                and ($5::text is null or key < $5) order by key desc limit $6";
     let Filter { install, run, build, state } = filter;
-    let binds = vec![
-        Cell::maybe(*install),
-        Cell::maybe(*run),
-        Cell::maybe(*build),
-        Cell::maybe(state.as_ref()),
-        Cell::maybe(before),
-        Cell::number(limit.into()),
-    ];
-    select::<Jobs>(executor, rest, binds).await
+    let asked = Where::default()
+        .and("install = ?", *install)
+        .and("run = ?", *run)
+        .and("build = ?", *build)
+        .and("state = ?", state.as_ref())
+        .and("key < ?", before);
+    asked.first::<Jobs>(executor, "key desc", limit).await
 }

@@ -9,7 +9,7 @@ use sqlx::PgExecutor;
 
 use crate::{
     Cell, Class, Fact, Projection, Recorded, Type,
-    table::{get, select},
+    table::{Where, get, select},
 };
 
 /// The view.
@@ -147,6 +147,5 @@ pub async fn page(
     after: Option<RunnerId>,
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
-    let rest = "where $1::text is null or key > $1 order by key limit $2";
-    select::<Runners>(executor, rest, vec![Cell::maybe(after), Cell::number(limit.into())]).await
+    Where::default().and("key > ?", after).first::<Runners>(executor, "key", limit).await
 }

@@ -13,7 +13,7 @@ use sqlx::PgExecutor;
 
 use crate::{
     Cell, Class, Fact, Projection, Recorded, Type,
-    table::{get, select},
+    table::{Where, get, select},
 };
 
 /// The view.
@@ -230,13 +230,6 @@ pub async fn page(
     before: Option<RunId>,
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
-    let rest = "where ($1::text is null or install = $1) and ($2::text is null or state = $2) \
-                and ($3::text is null or key < $3) order by key desc limit $4";
-    let binds = vec![
-        Cell::maybe(install),
-        Cell::maybe(state),
-        Cell::maybe(before),
-        Cell::number(limit.into()),
-    ];
-    select::<Runs>(executor, rest, binds).await
+    let asked = Where::default().and("install = ?", install).and("state = ?", state);
+    asked.and("key < ?", before).first::<Runs>(executor, "key desc", limit).await
 }

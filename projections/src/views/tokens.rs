@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, PgExecutor};
 
 use super::principals;
-use crate::{Cell, Class, Fact, Projection, Recorded, Type, table::select};
+use crate::{
+    Cell, Class, Fact, Projection, Recorded, Type,
+    table::{Where, select},
+};
 
 /// The view.
 #[derive(Debug)]
@@ -128,6 +131,5 @@ pub async fn page(
     after: Option<TokenId>,
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
-    let rest = "where $1::text is null or token > $1 order by token limit $2";
-    select::<Tokens>(executor, rest, vec![Cell::maybe(after), Cell::number(limit.into())]).await
+    Where::default().and("token > ?", after).first::<Tokens>(executor, "token", limit).await
 }

@@ -42,6 +42,9 @@ pub struct ConfigVersion {
     pub published_at: DateTime<Utc>,
     /// By whom: an actor.
     pub published_by: String,
+    /// What they are called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_by_name: Option<String>,
     /// The position of `app.config_published`.
     pub position: u64,
     /// Its components, by name.

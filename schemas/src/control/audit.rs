@@ -29,6 +29,9 @@ pub struct EventRecord {
     pub recorded_at: DateTime<Utc>,
     /// Who: a principal, a runner, a policy or a timer.
     pub actor: String,
+    /// What they are called today. No part of the log, and not in an export.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor_name: Option<String>,
     /// What, byte for byte.
     #[schema(value_type = Object)]
     pub payload: Box<RawValue>,

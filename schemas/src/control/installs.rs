@@ -64,7 +64,7 @@ pub struct Enrolment {
     pub server_key: String,
     /// The address of the Runner API.
     pub runner_url: String,
-    /// What the customer runs.
+    /// What the customer runs. It asks for the token on standard input, and does not hold it.
     pub command: String,
 }
 

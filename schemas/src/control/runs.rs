@@ -69,12 +69,19 @@ pub struct RunSummary {
     pub install: InstallId,
     /// The install's name.
     pub install_name: String,
-    /// What: `provision`, `deploy`, `teardown`, `input_update` …
+    /// What: `provision`, `reprovision`, `deploy`, `upgrade`, `rollback`, `input_update`, `action`,
+    /// `teardown` or `deprovision`. An upgrade or a rollback is to `config_version`.
     pub kind: String,
+    /// Which action, where it runs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
     /// `running`, `waiting_for_approval`, `cancelling`, `succeeded`, `failed`, `denied`, `expired` or `cancelled`.
     pub state: String,
     /// By whom: an actor.
     pub requested_by: String,
+    /// What they are called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_by_name: Option<String>,
     /// Why, in their words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -173,6 +180,9 @@ pub struct Decision {
     pub verdict: String,
     /// An actor: a principal, or the policy that approves by itself.
     pub by: String,
+    /// What they are called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_name: Option<String>,
     /// In their words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -196,13 +206,16 @@ pub struct ApproveRun {
     pub reason: String,
 }
 
-/// Say no to a plan.
+/// Say no to a plan, by its digest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DenyRun {
     /// Which step.
     #[schema(value_type = String)]
     pub step: StepId,
+    /// The digest of the plan that was read. Another one by now: refused.
+    #[schema(value_type = String)]
+    pub digest: Digest,
     /// Why; required.
     #[schema(min_length = 1, max_length = 2000)]
     pub reason: String,

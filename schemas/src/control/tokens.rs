@@ -24,6 +24,11 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateToken {
+    /// Who it is for, as people say it: shown beside or instead of the principal's id. Kept outside the log;
+    /// it can be changed and forgotten. At most 80 characters, none of them `:`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 80)]
+    pub name: Option<String>,
     /// What it may do.
     pub role: Role,
     /// For how long. Absent: until revoked.
@@ -50,6 +55,16 @@ pub struct TokenCreated {
     pub position: u64,
 }
 
+/// Call a principal something else.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NamePrincipal {
+    /// The new name. Absent: what it was called is forgotten.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 80)]
+    pub name: Option<String>,
+}
+
 /// A token in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Token {
@@ -59,6 +74,9 @@ pub struct Token {
     /// For whom.
     #[schema(value_type = String)]
     pub principal: PrincipalId,
+    /// What the principal is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// What they may do.
     pub roles: Vec<String>,
     /// `active`, `expired` or `revoked`.
@@ -77,6 +95,9 @@ pub struct Whoami {
     /// The caller.
     #[schema(value_type = String)]
     pub principal: PrincipalId,
+    /// What the caller is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// What they may do.
     pub roles: Vec<String>,
     /// The log of this server: `stead/<log id>`.

@@ -14,7 +14,7 @@ use api::client::ClientError;
 use clap::{Args, Subcommand};
 use schemas::control::{
     Listing,
-    apps::{DiffQuery, Synced},
+    apps::{ConfigVersion, DiffQuery, Synced},
     builds::BuildsQuery,
 };
 
@@ -22,8 +22,8 @@ pub use text::diff_text;
 
 use crate::{
     failure::Failure,
-    render::{Table, moment, moment_or_dash},
-    settings::{Desk, Settings},
+    render::{Table, moment, moment_or_dash, who},
+    settings::{Desk, Part, Settings},
 };
 
 #[derive(Debug, Subcommand)]
@@ -55,16 +55,21 @@ Examples:
         to: Option<u32>,
     },
     /// List apps
-    List,
+    #[command(after_help = "Example:\n  stead apps list")]
+    List(Part),
     /// Show an app and the components of its newest version
+    #[command(after_help = "Example:\n  stead apps show shop")]
     Show {
         /// The app's name or id
         app: String,
     },
     /// List the config versions of an app, the newest first
+    #[command(after_help = "Example:\n  stead apps versions shop")]
     Versions {
         /// The app's name or id
         app: String,
+        #[command(flatten)]
+        part: Part,
     },
 }
 
@@ -113,9 +118,9 @@ pub async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> {
             let diff = desk.client.diff(&app, &DiffQuery { from, to, min_position: None }).await?;
             desk.screen.one(&diff, |screen| diff_text(&diff, screen))
         }
-        Apps::List => list(&desk()?).await,
+        Apps::List(part) => list(&desk()?, part).await,
         Apps::Show { app } => show(&desk()?, &app).await,
-        Apps::Versions { app } => versions(&desk()?, &app).await,
+        Apps::Versions { app, part } => versions(&desk()?, &app, part).await,
     }
 }
 
@@ -177,8 +182,8 @@ async fn wait(desk: &Desk, synced: &Synced) -> Result<(), Failure> {
     }
 }
 
-async fn list(desk: &Desk) -> Result<(), Failure> {
-    let page = desk.client.apps(&Listing { limit: Some(200), ..Listing::default() }).await?;
+async fn list(desk: &Desk, part: Part) -> Result<(), Failure> {
+    let page = desk.client.apps(&part.listing()).await?;
     desk.screen.many(&page.items, "No apps. Publish one: stead apps sync DIR", |_| {
         let mut table = Table::new(["APP", "VERSION", "COMPONENTS", "INSTALLS", "PUBLISHED", "ID"]);
         for app in &page.items {
@@ -207,7 +212,7 @@ async fn show(desk: &Desk, named: &str) -> Result<(), Failure> {
         for version in &versions.items {
             text += &format!("  bundle     {}\n", version.bundle);
             let published = moment(&version.published_at);
-            text += &format!("  published  {published} by {}\n\n", version.published_by);
+            text += &format!("  published  {published} by {}\n\n", publisher(version));
             let mut table = Table::new(["COMPONENT", "TYPE", "DIGEST"]);
             for c in &version.components {
                 table.row([c.name.clone(), c.kind.clone(), c.digest.to_string()]);
@@ -218,16 +223,15 @@ async fn show(desk: &Desk, named: &str) -> Result<(), Failure> {
     })
 }
 
-async fn versions(desk: &Desk, app: &str) -> Result<(), Failure> {
-    let all = Listing { limit: Some(200), ..Listing::default() };
-    let page = desk.client.versions(app, &all).await?;
+async fn versions(desk: &Desk, app: &str, part: Part) -> Result<(), Failure> {
+    let page = desk.client.versions(app, &part.listing()).await?;
     desk.screen.many(&page.items, "No versions.", |_| {
         let mut table = Table::new(["VERSION", "PUBLISHED", "BY", "COMPONENTS", "BUNDLE"]);
         for version in &page.items {
             table.row([
                 version.version.to_string(),
                 moment(&version.published_at),
-                version.published_by.clone(),
+                publisher(version),
                 version.components.len().to_string(),
                 version.bundle.to_string(),
             ]);
@@ -236,4 +240,8 @@ async fn versions(desk: &Desk, app: &str) -> Result<(), Failure> {
     })?;
     desk.more(page.next.as_deref());
     Ok(())
+}
+
+fn publisher(version: &ConfigVersion) -> String {
+    who(&version.published_by, version.published_by_name.as_deref())
 }

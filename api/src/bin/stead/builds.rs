@@ -6,7 +6,7 @@ use schemas::control::builds::{Build, BuildsQuery};
 use crate::{
     failure::Failure,
     render::{Table, moment, moment_or_dash, size},
-    settings::{Desk, Settings},
+    settings::{Desk, Part, Settings},
 };
 
 #[derive(Debug, Subcommand)]
@@ -39,12 +39,8 @@ pub struct List {
     /// In one state: requested, queued, running, succeeded, failed
     #[arg(long)]
     state: Option<String>,
-    /// How many at most
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
-    limit: u32,
-    /// Where to go on: `next` of the list before
-    #[arg(long)]
-    cursor: Option<String>,
+    #[command(flatten)]
+    part: Part,
 }
 
 pub async fn run(verb: Builds, settings: &Settings) -> Result<(), Failure> {
@@ -70,7 +66,7 @@ pub async fn run(verb: Builds, settings: &Settings) -> Result<(), Failure> {
 }
 
 async fn list(desk: &Desk, list: List) -> Result<(), Failure> {
-    let List { app, state, limit, cursor } = list;
+    let List { app, state, part: Part { limit, cursor } } = list;
     let query = BuildsQuery { app, state, limit: Some(limit), cursor, ..BuildsQuery::default() };
     let page = desk.client.builds(&query).await?;
     desk.screen.many(&page.items, "No builds.", |screen| {

@@ -4,6 +4,8 @@ use std::process::ExitCode;
 use api::client::ClientError;
 use schemas::problem::{FieldProblem, Problem};
 
+use crate::render::Output;
+
 /// Printed under `--help`; scripts may rely on it.
 pub const EXIT_CODES: &str = "\
 Exit codes:
@@ -12,7 +14,8 @@ Exit codes:
   2  the command, or a file it was given, is wrong
   3  there is no such thing
   4  refused: not allowed, or in conflict with how things are
-  5  the server cannot be reached or cannot answer now";
+  5  the server cannot be reached or cannot answer now
+With --output json or ndjson an error is one line of JSON on standard error: problem details with `exit_code`.";
 
 /// Why it did not work.
 #[derive(Debug)]
@@ -51,13 +54,43 @@ impl Failure {
         }
     }
 
-    /// Tell the person, and the shell.
-    pub fn report(&self) -> ExitCode {
-        let text = self.text();
+    /// Tell the person or the program, and the shell.
+    pub fn report(&self, output: Output) -> ExitCode {
+        let text = match output {
+            Output::Table => self.text(),
+            Output::Json | Output::Ndjson => self.json(),
+        };
         if !text.is_empty() {
             eprint!("{text}");
         }
         ExitCode::from(self.code())
+    }
+
+    /// What a program reads: problem details, ours in the shape of the server's.
+    pub fn json(&self) -> String {
+        let (code, title, said) = match self {
+            Failure::Refused(problem) => {
+                let problem = problem.as_ref().clone().with("exit_code", self.code());
+                return format!("{}\n", serde_json::json!(problem));
+            }
+            Failure::BrokenPipe => return String::new(),
+            Failure::Outcome(said) => ("outcome", "The work ended badly", said),
+            Failure::Usage(said) => {
+                ("usage", "The command, or a file it was given, is wrong", said)
+            }
+            Failure::NotFound(said) => ("not_found", "There is no such thing", said),
+            Failure::Unreachable(said) => ("unreachable", "The server cannot be reached", said),
+        };
+        let (detail, remedy) =
+            said.split_once("\n  try: ").map_or((said.as_str(), None), |(d, r)| (d, Some(r)));
+        let kind = format!("urn:stead:problem:{code}");
+        let mut problem = serde_json::json!({
+            "type": kind, "title": title, "code": code, "detail": detail.trim_end(), "exit_code": self.code(),
+        });
+        if let Some(remedy) = remedy {
+            problem["remedy"] = remedy.trim_end().into();
+        }
+        format!("{problem}\n")
     }
 
     /// What the person reads.
@@ -165,6 +198,26 @@ mod tests {
         let expected = "error: 1 error (config_invalid)\n  components/db.toml:3:8: no component `vpc`\n    \
                         try: declare it, or remove the dependency\n";
         assert_eq!((failure.text().as_str(), failure.code()), (expected, 2));
+    }
+
+    #[test]
+    fn a_program_reads_problem_details_on_one_line_whoever_refused() {
+        let read = |failure: Failure| -> serde_json::Value {
+            let text = failure.json();
+            assert_eq!(text.lines().count(), 1, "{text}");
+            serde_json::from_str(&text).unwrap()
+        };
+        let problem = Problem::new(409, "approval_stale", "Stale", "another plan waits");
+        let refused = read(Failure::Refused(Box::new(problem)));
+        assert_eq!(
+            (&refused["code"], &refused["exit_code"]),
+            (&"approval_stale".into(), &4.into())
+        );
+        let ours = read(Failure::NotFound("no run yet\n  try: `stead installs show acme`".into()));
+        assert_eq!((&ours["code"], &ours["exit_code"]), (&"not_found".into(), &3.into()));
+        assert_eq!(ours["detail"], "no run yet");
+        assert_eq!(ours["remedy"], "`stead installs show acme`");
+        assert_eq!(Failure::BrokenPipe.json(), "");
     }
 
     #[test]

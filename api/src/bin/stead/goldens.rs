@@ -58,7 +58,7 @@ fn an_install_reads_like_this() {
     golden("installs-show.txt", &installs::picture::of(&install, &screen()));
     let enrolment = read(json!({
         "id": id("tok"), "token": "stead_enrol_x", "expires_at": AT, "server_key": digest(7),
-        "runner_url": "https://stead.example:7071", "command": "STEAD_ENROLMENT_TOKEN=… stead-runner …",
+        "runner_url": "https://stead.example:7071", "command": "stead-runner --data … --token-file -",
     }));
     golden("installs-enrol-token.txt", &installs::picture::enrolment(&enrolment, &screen()));
 }
@@ -116,10 +116,13 @@ fn a_run_reads_like_this() {
     };
     let plan = json!({"digest": digest(7), "noop": false, "add": 3, "change": 1, "destroy": 0, "summary": digest(8)});
     let nothing = json!({"digest": digest(9), "noop": true, "add": 0, "change": 0, "destroy": 0, "summary": digest(8)});
-    let by = |verdict: &str, by: &str| json!({"verdict": verdict, "by": by, "reason": "read it", "at": AT});
+    let by = |verdict: &str, by: &str| {
+        let name = by.starts_with("prn_").then_some("Bo Chen");
+        json!({"verdict": verdict, "by": by, "by_name": name, "reason": "read it", "at": AT})
+    };
     let run = read(json!({
-        "id": id("run"), "install": id("ins"), "install_name": "acme", "kind": "deploy",
-        "state": "waiting_for_approval", "requested_by": id("prn"), "reason": "version 2",
+        "id": id("run"), "install": id("ins"), "install_name": "acme", "kind": "upgrade", "config_version": 2,
+        "state": "waiting_for_approval", "requested_by": id("prn"), "requested_by_name": "Ann Lee", "reason": "CHG-1204",
         "steps": 7, "steps_ended": 4, "requested_at": AT, "position": 9, "retry_of": id("run"),
         "dag": [
             step(1, "base", 0, "succeeded", json!({"plan": plan, "decision": by("approved", &id("prn"))})),

@@ -10,6 +10,41 @@ fn the_command_line_is_well_formed() {
     Stead::command().debug_assert();
 }
 
+/// Every command that does something says what, and shows it once as it is typed.
+#[test]
+fn every_command_says_what_it_does_and_shows_an_example() {
+    let mut root = Stead::command();
+    root.build();
+    let mut bare = Vec::new();
+    leaves(&root, "stead".into(), &mut |name, command| {
+        let about = command.get_about().is_some_and(|about| !about.to_string().is_empty());
+        let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let typed = after.lines().filter(|line| !line.trim_start().starts_with("Example"));
+        if !about || !typed.clone().any(|line| line.contains(name)) {
+            bare.push(name.to_owned());
+        }
+        // An example with an option that is not there is worse than none.
+        for line in typed.filter(|line| line.contains(name)) {
+            for word in line.split_whitespace().filter_map(|word| word.strip_prefix("--")) {
+                let long = word.split('=').next().unwrap_or_default();
+                let has = command.get_arguments().any(|arg| arg.get_long() == Some(long));
+                assert!(has, "{name}: its example has --{long}");
+            }
+        }
+    });
+    assert!(bare.is_empty(), "neither said nor shown: {bare:?}");
+}
+
+fn leaves(command: &clap::Command, name: String, each: &mut impl FnMut(&str, &clap::Command)) {
+    let mut below = command.get_subcommands().filter(|c| c.get_name() != "help").peekable();
+    if below.peek().is_none() {
+        return each(&name, command);
+    }
+    for command in below {
+        leaves(command, format!("{name} {}", command.get_name()), each);
+    }
+}
+
 /// `UPDATE_GOLDEN=1` writes what is true now; then read the difference as a customer would.
 #[test]
 fn the_help_of_every_command_is_what_was_agreed() {

@@ -13,7 +13,7 @@ pub use picture::issued;
 use crate::{
     failure::Failure,
     render::{Table, moment},
-    settings::{Desk, Settings},
+    settings::{Desk, Part, Settings},
 };
 
 #[derive(Debug, Subcommand)]
@@ -26,15 +26,19 @@ Examples:
 The file holds `name = \"value\"` lines; --input wins over it.")]
     Create(Create),
     /// List installs
+    #[command(after_help = "\
+Examples:
+  stead installs list
+  stead installs list --app shop")]
     List {
         /// Of one app: its name or id
         #[arg(long)]
         app: Option<String>,
-        /// Where to go on: `next` of the list before
-        #[arg(long)]
-        cursor: Option<String>,
+        #[command(flatten)]
+        part: Part,
     },
     /// Show an install: its components, inputs, runner, and what it waits for
+    #[command(after_help = "Example:\n  stead installs show acme")]
     Show {
         /// The install's name or id
         install: String,
@@ -80,10 +84,15 @@ Examples:
         components: Vec<String>,
     },
     /// Apply sandbox and components again, on what is there
+    #[command(after_help = "Example:\n  stead installs reprovision acme --reason 'drift' --wait")]
     Reprovision(change::Operation),
     /// Destroy the components, in reverse order of their dependencies
+    #[command(
+        after_help = "Example:\n  stead installs teardown acme --reason 'moves to eu-1' --wait"
+    )]
     Teardown(change::Operation),
     /// Destroy the components and the sandbox
+    #[command(after_help = "Example:\n  stead installs deprovision acme --reason 'contract ended'")]
     Deprovision(change::Operation),
     /// Run an action now
     #[command(after_help = "Example:\n  stead installs action acme smoke-test --wait")]
@@ -129,7 +138,7 @@ pub async fn run(verb: Installs, settings: &Settings) -> Result<(), Failure> {
     let desk = settings.desk()?;
     match verb {
         Installs::Create(create) => self::create(&desk, create).await,
-        Installs::List { app, cursor } => list(&desk, app, cursor).await,
+        Installs::List { app, part } => list(&desk, app, part).await,
         Installs::Show { install } => {
             let install = desk.client.install(&install).await?;
             desk.screen.one(&install, |screen| picture::of(&install, screen))
@@ -187,8 +196,9 @@ async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
     })
 }
 
-async fn list(desk: &Desk, app: Option<String>, cursor: Option<String>) -> Result<(), Failure> {
-    let query = InstallsQuery { app, limit: Some(200), cursor, min_position: None };
+async fn list(desk: &Desk, app: Option<String>, part: Part) -> Result<(), Failure> {
+    let Part { limit, cursor } = part;
+    let query = InstallsQuery { app, limit: Some(limit), cursor, min_position: None };
     let page = desk.client.installs(&query).await?;
     desk.screen.many(&page.items, "No installs.", |screen| {
         let mut table =

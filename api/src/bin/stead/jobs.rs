@@ -8,7 +8,7 @@ use schemas::control::jobs::{self as wire, Cancel, Job, JobsQuery, Resolve};
 use crate::{
     failure::Failure,
     render::{Screen, Table, moment, moment_or_dash, size},
-    settings::{Desk, Settings},
+    settings::{Desk, Part, Settings},
 };
 
 #[derive(Debug, Subcommand)]
@@ -20,6 +20,7 @@ Examples:
   stead jobs list --install acme --state outcome_unknown")]
     List(List),
     /// Show a job: its attempts, and what it waits for
+    #[command(after_help = "Example:\n  stead jobs show job_01JD…")]
     Show {
         /// The job's id
         job: JobId,
@@ -85,12 +86,8 @@ pub struct List {
     /// In one state: queued, running, disconnected, outcome_unknown, failed …
     #[arg(long)]
     state: Option<String>,
-    /// How many at most
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
-    limit: u32,
-    /// Where to go on: `next` of the list before
-    #[arg(long)]
-    cursor: Option<String>,
+    #[command(flatten)]
+    part: Part,
 }
 
 pub async fn run(verb: Jobs, settings: &Settings) -> Result<(), Failure> {
@@ -143,7 +140,7 @@ fn newest(job: &Job) -> Result<ExecutionId, Failure> {
 }
 
 async fn list(desk: &Desk, list: List) -> Result<(), Failure> {
-    let List { install, run, state, limit, cursor } = list;
+    let List { install, run, state, part: Part { limit, cursor } } = list;
     let limit = Some(limit);
     let query = JobsQuery { install, run, state, limit, cursor, ..JobsQuery::default() };
     let page = desk.client.jobs(&query).await?;

@@ -1,9 +1,9 @@
 //! `stead login`: keep a server's address and a token.
 use clap::Args;
+use schemas::control::tokens::Whoami;
 
 use crate::{
     failure::Failure,
-    render::write,
     settings::{Kept, Settings},
 };
 
@@ -11,7 +11,7 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  stead login --server http://127.0.0.1:7800 --token-file data/owner.token
+  stead login --server http://127.0.0.1:7070 --token-file data/owner.token
   STEAD_TOKEN=… stead login --server https://stead.example.com --ca-file ca.pem")]
 pub struct Login {}
 
@@ -28,7 +28,7 @@ pub async fn run(settings: &Settings) -> Result<(), Failure> {
             "Logged in to {} ({}) as {}, {}.\nKept in {}.\n",
             target.server,
             me.log,
-            me.principal,
+            called(&me),
             me.roles.join(", "),
             path.display()
         )
@@ -42,7 +42,7 @@ pub async fn whoami(settings: &Settings) -> Result<(), Failure> {
     desk.screen.one(&me, |_| {
         format!(
             "{}, {}, at {} ({}, version {}, position {})\n",
-            me.principal,
+            called(&me),
             me.roles.join(", "),
             desk.client.server(),
             me.log,
@@ -52,14 +52,22 @@ pub async fn whoami(settings: &Settings) -> Result<(), Failure> {
     })
 }
 
+fn called(me: &Whoami) -> String {
+    let name = me.name.as_ref().map(|name| format!("{name}, ")).unwrap_or_default();
+    format!("{name}{}", me.principal)
+}
+
 /// Forget what was kept.
-pub fn logout() -> Result<(), Failure> {
+pub fn logout(settings: &Settings) -> Result<(), Failure> {
     let path = Kept::path()?;
-    match std::fs::remove_file(&path) {
-        Ok(()) => write(&format!("Forgot {}.\n", path.display())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            write("Nobody was logged in.\n")
-        }
-        Err(error) => Err(error.into()),
-    }
+    let forgotten = match std::fs::remove_file(&path) {
+        Ok(()) => true,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+        Err(error) => return Err(error.into()),
+    };
+    let said = serde_json::json!({ "forgotten": forgotten, "file": path });
+    settings.screen().one(&said, |_| match forgotten {
+        true => format!("Forgot {}.\n", path.display()),
+        false => "Nobody was logged in.\n".into(),
+    })
 }

@@ -9,6 +9,7 @@ mod jobs;
 mod keys;
 mod login;
 mod migrate;
+mod near;
 mod projections;
 mod render;
 mod runners;
@@ -47,13 +48,16 @@ enum Command {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Stead { settings, command } = Stead::parse();
+    let Stead { settings, command } = match Stead::try_parse() {
+        Ok(said) => said,
+        Err(error) => return near::report(error),
+    };
     match command {
         Command::Up(up) => up::run(*up, settings.screen().output).await,
         Command::Serve(serve) => serve::run(*serve, settings.screen().output).await,
-        Command::Migrate(migrate) => migrate::run(migrate).await,
+        Command::Migrate(migrate) => migrate::run(migrate, settings.screen().output).await,
         Command::Keys(keys) => keys::run(keys, settings.screen())
-            .map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS),
+            .map_or_else(|failure| failure.report(settings.screen().output), |()| ExitCode::SUCCESS),
         Command::Verb(verb) => verbs::run(verb, &settings, Stead::command()).await,
     }
 }

@@ -3,10 +3,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::serve::finish;
+use crate::{render::Output, serve::finish};
 
 /// Bring the tables of DATABASE_OWNER_URL up to date
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  DATABASE_OWNER_URL=postgres://owner@db/stead stead migrate
+  stead migrate --raise-epoch 3    after a restore; see docs/operations.md")]
 pub struct Migrate {
     /// The database, as the role that owns the tables
     #[arg(long, env = "DATABASE_OWNER_URL", value_name = "URL", hide_env_values = true)]
@@ -17,21 +21,31 @@ pub struct Migrate {
 }
 
 /// Migrate, and say what was done.
-pub async fn run(migrate: Migrate) -> ExitCode {
-    finish(migrate.migrate().await)
+pub async fn run(migrate: Migrate, output: Output) -> ExitCode {
+    finish(migrate.migrate(output).await, output)
 }
 
 impl Migrate {
-    async fn migrate(self) -> anyhow::Result<()> {
+    async fn migrate(self, output: Output) -> anyhow::Result<()> {
         let pool = event_log::connect(&self.database_owner_url, 4).await?;
         let ran = api::server::prepare(&pool).await?;
         let today = api::state::system_clock()().date_naive();
         let days = api::logs::days::make(&pool, today, api::logs::days::FAR_AHEAD).await?;
         if let Some(epoch) = self.raise_epoch {
             api::server::raise_epoch(&pool, epoch).await?;
-            println!("The log's epoch is {epoch}");
         }
         pool.close().await;
+        if output != Output::Table {
+            let last = days.last();
+            println!(
+                "{}",
+                serde_json::json!({"ran": ran, "epoch": self.raise_epoch, "job_log_days": days.len(), "job_log_until": last})
+            );
+            return Ok(());
+        }
+        if let Some(epoch) = self.raise_epoch {
+            println!("The log's epoch is {epoch}");
+        }
         if let Some(last) = days.last() {
             println!("Made {} days of job logs, up to {last}", days.len());
         }

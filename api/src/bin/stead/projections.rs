@@ -6,13 +6,14 @@ use schemas::control::projections::{Progress, RebuildQuery};
 
 use crate::{
     failure::Failure,
-    render::{Output, Table, write},
+    render::{Output, Table},
     settings::{Desk, Settings},
 };
 
 #[derive(Debug, Subcommand)]
 pub enum Projections {
     /// List projections and how far they are
+    #[command(after_help = "Example:\n  stead projections list")]
     List,
     /// Replay the log into fresh tables and swap them in
     #[command(after_help = "\
@@ -52,10 +53,10 @@ pub async fn run(verb: Projections, settings: &Settings) -> Result<(), Failure> 
         Projections::Rebuild { name, parallel, .. } => {
             let how = RebuildQuery { parallel: Some(parallel) };
             let name = name.unwrap_or_else(|| "all".into());
-            over(follow(&desk, &name, "rebuild", &how).await?, "rebuild")
+            over(&desk, &follow(&desk, &name, "rebuild", &how).await?, "rebuild")
         }
         Projections::Rollback { name } => {
-            over(follow(&desk, &name, "rollback", &RebuildQuery::default()).await?, "rollback")
+            over(&desk, &follow(&desk, &name, "rollback", &RebuildQuery::default()).await?, "rollback")
         }
         Projections::Verify { name } => verify(&desk, &name).await,
     }
@@ -92,10 +93,13 @@ async fn verify(desk: &Desk, name: &str) -> Result<(), Failure> {
     for name in names {
         ended.extend(follow(desk, &name, "verify", &RebuildQuery::default()).await?);
     }
-    over(ended, "verify")
+    over(desk, &ended, "verify")
 }
 
-fn over(ended: Vec<Progress>, verb: &str) -> Result<(), Failure> {
+fn over(desk: &Desk, ended: &[Progress], verb: &str) -> Result<(), Failure> {
+    if desk.screen.output == Output::Json {
+        desk.screen.one(&ended, |_| String::new())?;
+    }
     let is_bad = |last: &&Progress| last.state != "done" || !last.differences.is_empty();
     let bad: Vec<_> = ended.iter().filter(is_bad).map(|last| last.projection.as_str()).collect();
     if bad.is_empty() {
@@ -104,7 +108,7 @@ fn over(ended: Vec<Progress>, verb: &str) -> Result<(), Failure> {
     Err(Failure::Outcome(format!("{verb} ended badly for {}", bad.join(", "))))
 }
 
-/// Draw the progress until it is over; what is over is printed.
+/// Draw the progress until it is over; what is over, each as its line.
 async fn follow(
     desk: &Desk,
     name: &str,
@@ -132,8 +136,9 @@ async fn follow(
     }
     for last in &ended {
         match desk.screen.output {
-            Output::Table => write(&said(last, verb))?,
-            Output::Json | Output::Ndjson => write(&format!("{}\n", serde_json::to_string(last)?))?,
+            Output::Table | Output::Ndjson => desk.screen.one(last, |_| said(last, verb))?,
+            // One document, at the end.
+            Output::Json => {}
         }
     }
     Ok(ended)

@@ -212,6 +212,11 @@ fn visible(cell: &str) -> usize {
     count
 }
 
+/// Somebody as a person reads it: by name where there is one. The id is in the JSON, and in the log.
+pub fn who(actor: &str, name: Option<&str>) -> String {
+    name.unwrap_or(actor).to_owned()
+}
+
 /// A moment as a person reads it: UTC, to the second.
 pub fn moment(at: &DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true).replace('T', " ")

@@ -1,19 +1,19 @@
 //! `stead runners`: the agents in the accounts, and the build runners.
 use clap::{Args, Subcommand};
 use domain::ids::{RunnerId, TokenId};
-use schemas::control::{Because, Listing, runners::Runner};
+use schemas::control::{Because, runners::Runner};
 
 use crate::{
     failure::Failure,
     render::{Screen, Table, moment},
-    settings::{Desk, Settings},
+    settings::{Desk, Part, Settings},
 };
 
 #[derive(Debug, Subcommand)]
 pub enum Runners {
     /// List runners
     #[command(after_help = "Example:\n  stead runners list")]
-    List,
+    List(Part),
     /// Show one runner: its state, its host, its jobs
     #[command(after_help = "Example:\n  stead runners show rnr_01JD…")]
     Show {
@@ -24,10 +24,13 @@ pub enum Runners {
     #[command(after_help = "Example:\n  stead runners disable rnr_01JD… --reason 'change freeze'")]
     Disable(Order),
     /// Give it work again
+    #[command(after_help = "Example:\n  stead runners enable rnr_01JD…")]
     Enable(Order),
     /// Let it finish what it has and take no more, until resumed
+    #[command(after_help = "Example:\n  stead runners drain rnr_01JD… --reason 'host is replaced'")]
     Drain(Order),
     /// Take work again after a drain
+    #[command(after_help = "Example:\n  stead runners resume rnr_01JD…")]
     Resume(Order),
     /// Have it make itself a new identity key, as it does by itself every 30 days
     #[command(
@@ -65,7 +68,7 @@ pub struct Order {
 pub async fn run(verb: Runners, settings: &Settings) -> Result<(), Failure> {
     let desk = settings.desk()?;
     match verb {
-        Runners::List => list(&desk).await,
+        Runners::List(part) => list(&desk, part).await,
         Runners::Show { runner } => {
             let runner = desk.client.runner(runner).await?;
             desk.screen.one(&runner, |screen| show(&runner, screen))
@@ -95,8 +98,8 @@ async fn send(desk: &Desk, order: Order, verb: &str, state: &str) -> Result<(), 
     desk.screen.one(&done, |_| format!("{} {already} {state}.\n", order.runner))
 }
 
-async fn list(desk: &Desk) -> Result<(), Failure> {
-    let page = desk.client.runners(&Listing { limit: Some(200), ..Listing::default() }).await?;
+async fn list(desk: &Desk, part: Part) -> Result<(), Failure> {
+    let page = desk.client.runners(&part.listing()).await?;
     desk.screen.many(&page.items, "No runners.", |screen| {
         let mut table =
             Table::new(["RUNNER", "MODE", "INSTALL", "STATE", "JOBS", "HOST", "ENROLLED"]);

@@ -11,12 +11,13 @@ use schemas::control::{
     runs::{Run, RunsQuery},
 };
 
+use decide::Verdict;
 pub use watch::until_finished;
 
 use crate::{
     failure::Failure,
-    render::{Table, moment, write},
-    settings::{Desk, Settings},
+    render::{Output, Table, moment, who},
+    settings::{Desk, Part, Settings},
 };
 
 #[derive(Debug, Subcommand)]
@@ -58,12 +59,13 @@ Examples:
   stead runs approve acme --reason 'read it, looks right'       shows each plan and asks
   stead runs approve acme --digest sha256:… --digest sha256:… --reason 'CHG-1204'
   stead runs approve acme --all --reason 'a test account'       whatever waits, unread")]
-    Approve(decide::Approve),
-    /// Say no to a plan; what depends on its step is skipped
-    #[command(
-        after_help = "Example:\n  stead runs deny acme --step network --reason 'destroys the bucket'"
-    )]
-    Deny(decide::Deny),
+    Approve(decide::Word),
+    /// Say no to plans that wait, each by its digest; what depends on their steps is skipped
+    #[command(after_help = "\
+Examples:
+  stead runs deny acme --step network --reason 'destroys the bucket'    shows the plan and asks
+  stead runs deny acme --digest sha256:… --reason 'CHG-1204 was refused'")]
+    Deny(decide::Word),
     /// Stop a run: running jobs are asked to stop, nothing more is started
     #[command(after_help = "Example:\n  stead runs cancel acme --reason 'wrong version'")]
     Cancel {
@@ -98,12 +100,8 @@ pub struct List {
     /// In one state: running, waiting_for_approval, succeeded, failed, cancelled …
     #[arg(long)]
     state: Option<String>,
-    /// How many at most
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
-    limit: u32,
-    /// Where to go on: `next` of the list before
-    #[arg(long)]
-    cursor: Option<String>,
+    #[command(flatten)]
+    part: Part,
 }
 
 pub async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> {
@@ -115,8 +113,8 @@ pub async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> {
             let run = find(&desk, &run).await?;
             watch::watch(&desk, run, until_approval).await
         }
-        Runs::Approve(approve) => decide::approve(&desk, approve).await,
-        Runs::Deny(deny) => decide::deny(&desk, deny).await,
+        Runs::Approve(word) => decide::say(&desk, Verdict::Approve, word).await,
+        Runs::Deny(word) => decide::say(&desk, Verdict::Deny, word).await,
         Runs::Cancel { run, reason, force } => {
             let run = find(&desk, &run).await?;
             let done = desk.client.cancel_run(run, &Cancel { reason, force }).await?;
@@ -136,7 +134,7 @@ pub async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> {
     }
 }
 
-/// Tell of a new run, and follow it when asked to.
+/// Tell of a new run, and follow it when asked to. One document is one: of a run that is followed, the last.
 pub async fn announce(
     desk: &Desk,
     answer: &impl serde::Serialize,
@@ -144,10 +142,12 @@ pub async fn announce(
     what: &str,
     wait: bool,
 ) -> Result<(), Failure> {
-    desk.screen.one(answer, |_| match wait {
-        true => format!("{what} {run}.\n"),
-        false => format!("{what} {run}. Follow it: stead runs watch {run}\n"),
-    })?;
+    if !(wait && desk.screen.output == Output::Json) {
+        desk.screen.one(answer, |_| match wait {
+            true => format!("{what} {run}.\n"),
+            false => format!("{what} {run}. Follow it: stead runs watch {run}\n"),
+        })?;
+    }
     if wait { until_finished(desk, run).await } else { Ok(()) }
 }
 
@@ -167,20 +167,21 @@ pub async fn find(desk: &Desk, named: &str) -> Result<RunId, Failure> {
 }
 
 async fn list(desk: &Desk, list: List) -> Result<(), Failure> {
-    let List { install, state, limit, cursor } = list;
+    let List { install, state, part: Part { limit, cursor } } = list;
     let query = RunsQuery { install, state, limit: Some(limit), cursor, ..RunsQuery::default() };
     let page = desk.client.runs(&query).await?;
     desk.screen.many(&page.items, "No runs.", |screen| {
         let mut table =
-            Table::new(["RUN", "INSTALL", "KIND", "STATE", "STEPS", "REQUESTED", "REASON"]);
+            Table::new(["RUN", "INSTALL", "WHAT", "STATE", "STEPS", "REQUESTED", "BY", "REASON"]);
         for run in &page.items {
             table.row([
                 run.id.to_string(),
                 run.install_name.clone(),
-                run.kind.replace('_', " "),
+                picture::what(run),
                 screen.state(&run.state),
                 format!("{}/{}", run.steps_ended, run.steps),
                 moment(&run.requested_at),
+                who(&run.requested_by, run.requested_by_name.as_deref()),
                 run.reason.clone().unwrap_or_default(),
             ]);
         }
@@ -235,11 +236,6 @@ pub async fn or_nothing(
 ) -> Result<(), Failure> {
     match run {
         Some(run) => announce(desk, answer, run, "Requested", wait).await,
-        None => match desk.screen.output {
-            crate::render::Output::Table => write(&format!("{nothing}\n")),
-            crate::render::Output::Json | crate::render::Output::Ndjson => {
-                desk.screen.one(answer, |_| String::new())
-            }
-        },
+        None => desk.screen.one(answer, |_| format!("{nothing}\n")),
     }
 }

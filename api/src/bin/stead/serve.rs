@@ -15,7 +15,7 @@ use clap::{Args, ValueEnum};
 use sqlx::postgres::PgConnectOptions;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::render::Output;
+use crate::{failure::Failure, render::Output};
 
 /// What every role of the server takes
 #[derive(Debug, Clone, Args)]
@@ -74,6 +74,10 @@ pub enum Doors {
 
 /// Serve on the database of DATABASE_URL
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  DATABASE_URL=postgres://stead_app@db/stead stead serve --tls-cert cert.pem --tls-key key.pem \\
+    --control-listen 0.0.0.0:7070 --runner-listen 0.0.0.0:7071")]
 pub struct Serve {
     #[command(flatten)]
     pub common: Common,
@@ -91,7 +95,7 @@ pub struct Serve {
 /// Serve until somebody says stop.
 pub async fn run(serve: Serve, output: Output) -> ExitCode {
     serve.common.start_log();
-    finish(serve.serve(output).await)
+    finish(serve.serve(output).await, output)
 }
 
 impl Serve {
@@ -210,13 +214,10 @@ impl Told {
 }
 
 /// The error with its reasons, and the exit code.
-pub fn finish(done: anyhow::Result<()>) -> ExitCode {
+pub fn finish(done: anyhow::Result<()>, output: Output) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(2)
-        }
+        Err(error) => Failure::Usage(error.to_string()).report(output),
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
 
 use api::client::{Client, Target};
 use clap::{Args, ValueEnum};
+use schemas::control::Listing;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -55,6 +56,24 @@ pub enum Format {
     Json,
     Ndjson,
     Sarif,
+}
+
+/// Which part of a list.
+#[derive(Debug, Clone, Args)]
+pub struct Part {
+    /// How many at most
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
+    pub limit: u32,
+    /// Where to go on: what the list before said under "There is more"
+    #[arg(long)]
+    pub cursor: Option<String>,
+}
+
+impl Part {
+    /// As a list without filters takes it.
+    pub fn listing(self) -> Listing {
+        Listing { limit: Some(self.limit), cursor: self.cursor, min_position: None }
+    }
 }
 
 /// What `stead login` keeps.
@@ -176,10 +195,16 @@ pub fn read_token(file: &Path) -> Result<String, Failure> {
 }
 
 impl Desk {
-    /// Say that a list goes on, and how to read on.
+    /// Say that a list goes on, and how to read on; a program is told beside its document.
     pub fn more(&self, next: Option<&str>) {
-        if let Some(cursor) = next {
-            self.screen.remark(&format!("There is more: --cursor {cursor}"));
+        match (next, self.screen.output) {
+            (Some(cursor), Output::Table) => {
+                self.screen.remark(&format!("There is more: --cursor {cursor}"));
+            }
+            (Some(cursor), Output::Json | Output::Ndjson) => {
+                eprintln!("{}", serde_json::json!({ "next": cursor }));
+            }
+            (None, Output::Table | Output::Json | Output::Ndjson) => {}
         }
     }
 }

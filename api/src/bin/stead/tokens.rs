@@ -3,15 +3,12 @@ use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::PathBu
 
 use clap::{Args, Subcommand, ValueEnum};
 use domain::ids::{PrincipalId, TokenId};
-use schemas::control::{
-    Listing,
-    tokens::{CreateToken, Role, TokenCreated},
-};
+use schemas::control::tokens::{CreateToken, NamePrincipal, Role, TokenCreated};
 
 use crate::{
     failure::Failure,
     render::{Table, moment, moment_or_dash},
-    settings::{Desk, Settings},
+    settings::{Desk, Part, Settings},
 };
 
 #[derive(Debug, Subcommand)]
@@ -19,11 +16,28 @@ pub enum Tokens {
     /// Make a principal with one role, and a token for it
     #[command(after_help = "\
 Examples:
-  stead tokens create --role approver --to-file ann.token
-  stead tokens create --role auditor --expires-in 30d")]
+  stead tokens create --name 'Ann Lee' --role approver --to-file ann.token
+  stead tokens create --name 'Big Four' --role auditor --expires-in 30d
+The name is shown wherever the log says the principal's id; it is kept outside the log.")]
     Create(Create),
     /// List tokens
-    List,
+    #[command(after_help = "Example:\n  stead tokens list")]
+    List(Part),
+    /// Call a principal something else, or forget what it was called
+    #[command(after_help = "\
+Examples:
+  stead tokens name prn_01JD… 'Ann Lee'
+  stead tokens name prn_01JD… --forget")]
+    Name {
+        /// The principal's id, as `stead tokens list` shows it
+        principal: PrincipalId,
+        /// What people call them
+        #[arg(required_unless_present = "forget", conflicts_with = "forget")]
+        name: Option<String>,
+        /// Show only the id from now on
+        #[arg(long)]
+        forget: bool,
+    },
     /// Make a token useless, at once
     #[command(after_help = "Example:\n  stead tokens revoke tok_01JD…")]
     Revoke {
@@ -49,6 +63,9 @@ pub struct Change {
 
 #[derive(Debug, Args)]
 pub struct Create {
+    /// Who it is for, as people say it; can be changed later
+    #[arg(long)]
+    name: Option<String>,
     /// What it may do
     #[arg(long, value_enum)]
     role: Named,
@@ -99,7 +116,17 @@ pub async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure> {
     let desk = settings.desk()?;
     match verb {
         Tokens::Create(create) => self::create(&desk, create).await,
-        Tokens::List => list(&desk).await,
+        Tokens::List(part) => list(&desk, part).await,
+        Tokens::Name { principal, name, .. } => {
+            let ask = NamePrincipal { name };
+            let done = desk.client.name_principal(principal, &ask).await?;
+            desk.screen.one(&done, |_| match (&ask.name, done.changed) {
+                (Some(name), true) => format!("{principal} is called {name} now.\n"),
+                (Some(name), false) => format!("{principal} is called {name} already.\n"),
+                (None, true) => format!("What {principal} was called is forgotten.\n"),
+                (None, false) => format!("{principal} has no name.\n"),
+            })
+        }
         Tokens::Revoke { token } => {
             let done = desk.client.revoke_token(token).await?;
             let already = if done.changed { "is" } else { "was already" };
@@ -119,32 +146,34 @@ pub async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure> {
 }
 
 async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
+    let Create { name, role, expires_in, to_file } = create;
     // The file first: a token that cannot be kept must not be made.
-    let file =
-        match &create.to_file {
-            Some(path) => Some(
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(
-                    |e| Failure::Usage(format!("{} cannot be made: {e}", path.display())),
-                )?,
-            ),
-            None => None,
-        };
-    let ask = CreateToken { role: create.role.into(), expires_in_s: create.expires_in };
-    let mut made = desk.client.create_token(&ask).await?;
-    if let Some((mut file, path)) = file.zip(create.to_file.as_ref()) {
-        // Where it is kept, it is not shown as well.
-        let Some(token) = made.token.take() else {
-            // A file without a token must not look like one.
+    let made = |path: &PathBuf| {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        file.map_err(|e| Failure::Usage(format!("{} cannot be made: {e}", path.display())))
+    };
+    let file = to_file.as_ref().map(made).transpose()?;
+    let ask = CreateToken { name: name.clone(), role: role.into(), expires_in_s: expires_in };
+    let made = desk.client.create_token(&ask).await;
+    let kept = match (&made, file.zip(to_file.as_ref())) {
+        (Ok(TokenCreated { token: Some(token), .. }), Some((mut file, path))) => {
+            writeln!(file, "{token}")?;
+            Some(path.display().to_string())
+        }
+        // A file without a token must not look like one.
+        (_, Some((_, path))) => {
             std::fs::remove_file(path)?;
-            return Err(not_again(&made));
-        };
-        writeln!(file, "{token}")?;
-    } else if made.token.is_none() {
-        return Err(not_again(&made));
-    }
-    let kept = create.to_file.map(|p| p.display().to_string());
+            None
+        }
+        (_, None) => None,
+    };
+    let mut made = made?;
+    // Where it is kept, it is not shown as well.
+    let token = made.token.take().ok_or_else(|| not_again(&made))?;
+    made.token = Some(token).filter(|_| kept.is_none());
     desk.screen.one(&made, |_| {
-        let mut text = format!("{} for {}\n", made.id, made.principal);
+        let name = name.map(|name| format!("{name}, ")).unwrap_or_default();
+        let mut text = format!("{} for {name}{}\n", made.id, made.principal);
         match (&made.token, kept) {
             (Some(token), _) => text += &format!("{token}\nIt is shown only now: keep it.\n"),
             (None, Some(file)) => text += &format!("The token is in {file}.\n"),
@@ -163,16 +192,18 @@ fn not_again(made: &TokenCreated) -> Failure {
     ))
 }
 
-async fn list(desk: &Desk) -> Result<(), Failure> {
-    let page = desk.client.tokens(&Listing { limit: Some(200), ..Listing::default() }).await?;
+async fn list(desk: &Desk, part: Part) -> Result<(), Failure> {
+    let page = desk.client.tokens(&part.listing()).await?;
     desk.screen.many(&page.items, "No tokens.", |screen| {
-        let mut table = Table::new(["TOKEN", "PRINCIPAL", "ROLES", "STATE", "ISSUED", "EXPIRES"]);
+        let mut table =
+            Table::new(["NAME", "ROLES", "STATE", "TOKEN", "PRINCIPAL", "ISSUED", "EXPIRES"]);
         for token in &page.items {
             table.row([
-                token.id.to_string(),
-                token.principal.to_string(),
+                token.name.clone().unwrap_or_default(),
                 token.roles.join(","),
                 screen.state(&token.state),
+                token.id.to_string(),
+                token.principal.to_string(),
                 moment(&token.issued_at),
                 moment_or_dash(token.expires_at.as_ref()),
             ]);

@@ -23,6 +23,10 @@ const OFTEN: Duration = Duration::from_secs(60);
 
 /// Start everything on this machine: a private Postgres, the server, a build runner
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  stead up
+  stead up --data ./data --control-listen 127.0.0.1:0 --runner-listen 127.0.0.1:0 --ready-file ready.json")]
 pub struct Up {
     #[command(flatten)]
     common: Common,
@@ -34,7 +38,7 @@ pub struct Up {
 /// Run until somebody says stop.
 pub async fn run(up: Up, output: Output) -> ExitCode {
     up.common.start_log();
-    finish(up.up(output).await)
+    finish(up.up(output).await, output)
 }
 
 impl Up {

@@ -39,8 +39,10 @@ pub enum Verb {
     Tokens(tokens::Tokens),
     Login(login::Login),
     /// Forget the kept server and token
+    #[command(after_help = "Example:\n  stead logout")]
     Logout,
     /// Say who the token belongs to
+    #[command(after_help = "Example:\n  stead whoami")]
     Whoami,
     /// Print the completions of a shell
     #[command(after_help = "Example:\n  stead completions bash > /etc/bash_completion.d/stead")]
@@ -64,7 +66,7 @@ pub async fn run(verb: Verb, settings: &Settings, mut command: Command) -> ExitC
         Verb::Projections(verb) => projections::run(verb, settings).await,
         Verb::Tokens(verb) => tokens::run(verb, settings).await,
         Verb::Login(login::Login {}) => login::run(settings).await,
-        Verb::Logout => login::logout(),
+        Verb::Logout => login::logout(settings),
         Verb::Whoami => login::whoami(settings).await,
         Verb::Completions { shell } => {
             let mut text = Vec::new();
@@ -72,5 +74,5 @@ pub async fn run(verb: Verb, settings: &Settings, mut command: Command) -> ExitC
             crate::render::write(&String::from_utf8_lossy(&text))
         }
     };
-    done.map_or_else(|failure: Failure| failure.report(), |()| ExitCode::SUCCESS)
+    done.map_or_else(|failure: Failure| failure.report(settings.output), |()| ExitCode::SUCCESS)
 }

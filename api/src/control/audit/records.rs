@@ -1,12 +1,18 @@
 //! Events by what an auditor asks for, byte for byte.
+use std::collections::HashSet;
+
 use chrono::TimeDelta;
-use domain::{decider::Timestamp, ids::EventId};
+use domain::{
+    decider::Timestamp,
+    ids::{EventId, PrincipalId},
+};
 use schemas::control::audit::{EventRecord, EventsQuery};
 use serde_json::value::RawValue;
 use sqlx::{Row, postgres::PgRow};
 use ulid::Ulid;
 
 use crate::{
+    auth::names,
     problem::{Code, Problem},
     state::App,
 };
@@ -111,6 +117,17 @@ impl Wanted {
     }
 }
 
+/// Say what actors are called today: for a page that is read, never for an export that is kept.
+pub async fn named(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
+    let principals: HashSet<PrincipalId> =
+        records.iter().filter_map(|record| record.actor.parse().ok()).collect();
+    let names = names::of(&app.pool, principals).await?;
+    for record in records {
+        record.actor_name = record.actor.parse().ok().and_then(|id| names.get(&id).cloned());
+    }
+    Ok(())
+}
+
 fn record(row: &PgRow) -> Result<EventRecord, Problem> {
     let number = |column: &str| -> Result<u64, sqlx::Error> {
         Ok(row.try_get::<i64, _>(column)?.max(0).cast_unsigned())
@@ -129,6 +146,7 @@ fn record(row: &PgRow) -> Result<EventRecord, Problem> {
         version: row.try_get("event_version")?,
         recorded_at: row.try_get("recorded_at")?,
         actor: row.try_get::<Option<String>, _>("actor")?.unwrap_or_default(),
+        actor_name: None,
         payload: raw("payload")?,
         metadata: raw("metadata")?,
         salt: row.try_get("salt")?,

@@ -2,6 +2,8 @@
 use projections::views::{apps, config_versions};
 use schemas::control::apps::{App, ConfigVersion, VersionComponent};
 
+use crate::control::lookup::Lookup;
+
 /// An app, with its newest version.
 pub fn app(row: &apps::Row, newest: Option<&config_versions::Row>, installs: u64) -> App {
     App {
@@ -15,7 +17,7 @@ pub fn app(row: &apps::Row, newest: Option<&config_versions::Row>, installs: u64
 }
 
 /// One config version, with who published it when.
-pub fn version(row: &config_versions::Row) -> ConfigVersion {
+pub fn version(look: &Lookup<'_>, row: &config_versions::Row) -> ConfigVersion {
     let components = row.published.components.iter().map(|part| VersionComponent {
         id: part.component,
         name: part.name.clone(),
@@ -27,6 +29,7 @@ pub fn version(row: &config_versions::Row) -> ConfigVersion {
         bundle: row.published.bundle.clone(),
         published_at: row.published_at,
         published_by: row.by.to_string(),
+        published_by_name: look.name(&row.by),
         position: row.position,
         components: components.collect(),
     }

@@ -2,7 +2,6 @@
 use std::collections::BTreeMap;
 
 use domain::{
-    app::App as AppState,
     ids::{RunId, TokenId},
     install::Deployed,
 };
@@ -11,7 +10,6 @@ use schemas::control::installs::{Enrolment, Install, InstallComponent};
 use serde_json::Value;
 
 use crate::{
-    compose::config::published,
     control::lookup::Lookup,
     problem::Problem,
     state::{App, Config},
@@ -29,9 +27,7 @@ pub async fn install(
 ) -> Result<Option<Install>, Problem> {
     let state = &row.state;
     let Some(app_id) = state.app else { return Ok(None) };
-    let of = app.engine.load::<AppState>(app_id).await?;
-    let bundle = &published(&of, state.config_version)?.bundle;
-    let config = app.configs.get(&app.pool, bundle).await?;
+    let config = look.config(app_id, state.config_version).await?;
     // Values that the config no longer takes are shown as they were given.
     let inputs = passed(&config, &state.inputs).unwrap_or_else(|_| state.inputs.clone());
     let held = |name: &str| state.holders.get(name).map(|holder| holder.run);
@@ -110,16 +106,19 @@ fn component(
 pub fn enrolment(app: &App, issued: Issued, mode: &str) -> Enrolment {
     let Issued { id, token, expires_at } = issued;
     let (server_key, runner_url) = (app.keys.fingerprint(), app.config.runner_url.clone());
-    let command = command(mode, &app.config, &server_key, &token);
+    let command = command(mode, &app.config, &server_key);
     Enrolment { id: TokenId(id.0), token, expires_at, server_key, runner_url, command }
 }
 
-/// The token goes by the environment: a command line is seen by everybody on the machine.
-fn command(mode: &str, config: &Config, key: &str, token: &str) -> String {
+/// Without the token, which it asks for: a line that is typed is in the shell's history, and its arguments are seen
+/// by everybody on the machine.
+fn command(mode: &str, config: &Config, key: &str) -> String {
     let url = &config.runner_url;
     let pin = config.runner_ca.as_ref().map(|root| format!(" --ca-fingerprint {root}"));
     let pin = pin.unwrap_or_default();
+    let data = if mode == "build" { "stead-build-runner" } else { "stead-runner" };
     format!(
-        "STEAD_ENROLMENT_TOKEN={token} stead-runner --mode {mode} --server {url} --server-key {key}{pin}"
+        "stead-runner --data /var/lib/{data} --mode {mode} --server {url} --server-key {key}{pin} \
+         --token-file -"
     )
 }

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use domain::{
     ids::StepId,
-    run::{Cause, Operation, PlanFacts, Step as StepOf, StepState, Target},
+    run::{Cause, Operation, PlanFacts, RunKind, Step as StepOf, StepState, Target},
 };
 use projections::views::{
     installs, runs,
@@ -26,8 +26,10 @@ pub async fn summary(
         install: request.install,
         install_name: install.map(|install| install.state.name.clone()).unwrap_or_default(),
         kind: word(&request.kind),
+        action: action(row).filter(|_| request.kind == RunKind::Action),
         state: row.word().into(),
         requested_by: request.by.to_string(),
+        requested_by_name: look.name(&request.by),
         reason: request.reason.clone(),
         config_version: Some(request.config_version),
         steps: row.state.steps.len() as u64,
@@ -43,6 +45,7 @@ pub async fn run(
     row: &runs::Row,
     position: u64,
 ) -> Result<Option<Run>, sqlx::Error> {
+    look.for_run(row).await?;
     let Some(head) = summary(look, row).await? else { return Ok(None) };
     let install = look.install(head.install).await?;
     let waits = match &install {
@@ -65,7 +68,7 @@ pub async fn run(
             state: step_state(&at.state).into(),
             job: at.jobs.last().copied(),
             plan: row.plans.get(&spec.step).map(plan),
-            decision: row.decisions.get(&spec.step).map(decision),
+            decision: row.decisions.get(&spec.step).map(|said| decision(look, said)),
             waiting: waits.get(&spec.step).cloned(),
             reason: reason(&at.state),
         });
@@ -103,6 +106,14 @@ async fn waits(
         Around { run: row, install, jobs: &jobs, builds: &builds, runner: runner.as_deref() };
     let step = |at: &StepOf| Some((at.spec.step, waiting(waiting::of_step(at, around)?)));
     Ok(row.state.steps.iter().filter_map(step).collect())
+}
+
+/// The action that a run begins with: all of a run that is for one.
+fn action(row: &runs::Row) -> Option<String> {
+    match &row.state.steps.first()?.spec.target {
+        Target::Action { name } => Some(name.clone()),
+        Target::Sandbox { .. } | Target::Component { .. } => None,
+    }
 }
 
 fn kind(step: &StepOf) -> &'static str {
@@ -156,10 +167,11 @@ fn plan(facts: &PlanFacts) -> Plan {
     }
 }
 
-fn decision(said: &runs::Decision) -> Decision {
+fn decision(look: &Lookup<'_>, said: &runs::Decision) -> Decision {
     Decision {
         verdict: said.verdict.as_str().into(),
         by: said.by.to_string(),
+        by_name: look.name(&said.by),
         reason: said.reason.clone(),
         at: said.at,
     }

@@ -87,7 +87,7 @@ async fn a_version_that_wants_another_input_is_reached_with_it_and_left_again() 
     assert_eq!(refused(owner.update_install("acme", &give("zones", Some("3"))).await).0, 422);
     let moved = owner.update_install("acme", &to(2, &[("zones", Some("3"))])).await.unwrap();
     let run = moved.run.unwrap();
-    assert_eq!(owner.run(run).await.unwrap().run.kind, "deploy");
+    assert_eq!(owner.run(run).await.unwrap().run.kind, "upgrade");
 
     // What the run renders stands still while it goes on.
     let excluded = owner.update_install("acme", &to(1, &[])).await.unwrap_err().to_string();

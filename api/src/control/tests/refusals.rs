@@ -41,7 +41,7 @@ async fn each_role_may_do_its_part_and_nothing_else() {
 async fn a_token_is_useless_from_its_revocation_on() {
     let started = Started::new().await;
     let owner = owner(&started);
-    let ask = CreateToken { role: Role::Viewer, expires_in_s: Some(3600) };
+    let ask = CreateToken { role: Role::Viewer, name: None, expires_in_s: Some(3600) };
     let made = owner.create_token(&ask).await.unwrap();
     let viewer = client(&started, &made.token.unwrap());
     assert_eq!(viewer.whoami().await.unwrap().principal, made.principal);
@@ -57,7 +57,7 @@ async fn a_token_is_useless_from_its_revocation_on() {
 async fn what_is_open_ends_when_its_token_is_revoked() {
     let started = Started::new().await;
     let owner = owner(&started);
-    let ask = CreateToken { role: Role::Viewer, expires_in_s: None };
+    let ask = CreateToken { role: Role::Viewer, name: None, expires_in_s: None };
     let made = owner.create_token(&ask).await.unwrap();
     let viewer = client(&started, &made.token.unwrap());
     let changes = server_events(viewer.changes(&ChangesQuery::default()).await.unwrap());
@@ -74,7 +74,7 @@ async fn the_last_token_of_an_owner_is_not_revoked() {
     let list = async |who: &Client| who.tokens(&Listing::default()).await.unwrap().items;
     let id = list(&first).await[0].id;
     assert_eq!(refused(first.revoke_token(id).await), (409, "refused".into()));
-    let ask = CreateToken { role: Role::Owner, expires_in_s: None };
+    let ask = CreateToken { role: Role::Owner, name: None, expires_in_s: None };
     let made = first.create_token(&ask).await.unwrap();
     let second = client(&started, &made.token.unwrap());
     // Both at once: one of them is left.
@@ -91,7 +91,7 @@ async fn a_role_is_taken_back_at_once_and_the_last_owner_stays_one() {
     let started = Started::new().await;
     let first = owner(&started);
     let me = first.whoami().await.unwrap().principal;
-    let ask = CreateToken { role: Role::Approver, expires_in_s: None };
+    let ask = CreateToken { role: Role::Approver, name: None, expires_in_s: None };
     let made = first.create_token(&ask).await.unwrap();
     let other = client(&started, &made.token.unwrap());
     assert!(first.grant_role(made.principal, "auditor").await.unwrap().changed);

@@ -54,7 +54,9 @@ async fn a_bundle_becomes_a_version_once_and_only_what_changed_is_built() {
 async fn an_install_is_made_shown_and_changed_and_says_what_it_waits_for() {
     let (_started, owner, made) = with_install().await;
     let enrolment = made.enrolment.unwrap();
-    assert!(enrolment.command.contains(&enrolment.token));
+    assert!(!enrolment.command.contains(&enrolment.token), "it would be in a shell's history");
+    assert!(enrolment.command.contains("--data /var/lib/stead-runner --mode install"));
+    assert!(enrolment.command.ends_with("--token-file -"));
     assert!(enrolment.command.contains(&enrolment.server_key));
     let install = owner.install("acme").await.unwrap();
     assert_eq!((install.id, install.state.as_str()), (made.id, "waiting_for_runner"));

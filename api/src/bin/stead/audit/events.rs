@@ -14,7 +14,7 @@ use schemas::control::audit::{ChangesQuery, EventRecord, EventsQuery};
 
 use crate::{
     failure::Failure,
-    render::{Output, Table, moment, write},
+    render::{Output, Screen, Table, moment, write},
     settings::Desk,
 };
 
@@ -50,7 +50,8 @@ pub struct Events {
 }
 
 pub async fn print(desk: &Desk, ask: Events) -> Result<(), Failure> {
-    let mut printer = Printer { desk, left: ask.limit, all: Vec::new(), headed: false };
+    let mut printer =
+        Printer { screen: desk.screen, left: ask.limit, all: Vec::new(), headed: false };
     let stream = match ask.install {
         Some(install) => Some(format!("install/{}", desk.client.install(&install).await?.id)),
         None => ask.stream,
@@ -66,6 +67,10 @@ pub async fn print(desk: &Desk, ask: Events) -> Result<(), Failure> {
         min_position: None,
     };
     if ask.follow {
+        // Without an end there is no one document: a line each.
+        if printer.screen.output == Output::Json {
+            printer.screen.output = Output::Ndjson;
+        }
         return follow(desk, &mut printer, query).await;
     }
     page(desk, &mut printer, &mut query).await?;
@@ -81,11 +86,7 @@ pub async fn print(desk: &Desk, ask: Events) -> Result<(), Failure> {
 }
 
 /// Everything up to the head, page by page.
-async fn page(
-    desk: &Desk,
-    printer: &mut Printer<'_>,
-    query: &mut EventsQuery,
-) -> Result<(), Failure> {
+async fn page(desk: &Desk, printer: &mut Printer, query: &mut EventsQuery) -> Result<(), Failure> {
     loop {
         let page = desk.client.events(query).await?;
         for event in page.items {
@@ -101,11 +102,7 @@ async fn page(
 }
 
 /// Listen first, then read: what happens in between is heard.
-async fn follow(
-    desk: &Desk,
-    printer: &mut Printer<'_>,
-    mut query: EventsQuery,
-) -> Result<(), Failure> {
+async fn follow(desk: &Desk, printer: &mut Printer, mut query: EventsQuery) -> Result<(), Failure> {
     loop {
         match desk.client.changes(&ChangesQuery::default()).await {
             Ok(answer) => {
@@ -159,21 +156,21 @@ pub async fn export(desk: &Desk, to: Option<PathBuf>) -> Result<(), Failure> {
     Ok(())
 }
 
-struct Printer<'d> {
-    desk: &'d Desk,
+struct Printer {
+    screen: Screen,
     left: Option<u64>,
     all: Vec<EventRecord>,
     headed: bool,
 }
 
-impl Printer<'_> {
+impl Printer {
     /// False: enough.
     fn event(&mut self, event: EventRecord) -> Result<bool, Failure> {
         if self.left == Some(0) {
             return Ok(false);
         }
         self.left = self.left.map(|left| left - 1);
-        match self.desk.screen.output {
+        match self.screen.output {
             Output::Ndjson => write(&format!("{}\n", serde_json::to_string(&event)?))?,
             Output::Table | Output::Json => self.all.push(event),
         }
@@ -182,12 +179,12 @@ impl Printer<'_> {
 
     /// What was held back for a table; its heading once, however often this is called.
     fn table(&mut self) -> Result<(), Failure> {
-        if self.desk.screen.output == Output::Ndjson || self.all.is_empty() {
+        if self.screen.output == Output::Ndjson || self.all.is_empty() {
             return Ok(());
         }
         let all = std::mem::take(&mut self.all);
-        if self.desk.screen.output == Output::Json {
-            return self.desk.screen.many(&all, "", |_| Table::default());
+        if self.screen.output == Output::Json {
+            return self.screen.many(&all, "", |_| Table::default());
         }
         let mut table = Table::new(["POSITION", "RECORDED", "EVENT", "STREAM", "ACTOR", "PAYLOAD"]);
         for event in &all {
@@ -196,15 +193,21 @@ impl Printer<'_> {
                 moment(&event.recorded_at),
                 harmless(&event.event_type),
                 harmless(&event.stream),
-                harmless(&event.actor),
+                harmless(&actor(event)),
                 harmless(&short(event.payload.get())),
             ]);
         }
-        let text = table.text(&self.desk.screen);
+        let text = table.text(&self.screen);
         let headed = std::mem::replace(&mut self.headed, true);
         let rows = text.split_once('\n').map_or("", |(_, rows)| rows);
         write(if headed { rows } else { &text })
     }
+}
+
+/// The id is what the log says; the name is only what it is called today.
+fn actor(event: &EventRecord) -> String {
+    let name = event.actor_name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+    format!("{}{name}", event.actor)
 }
 
 /// The beginning of a payload: the rest is in the JSON.

@@ -78,12 +78,14 @@ pub fn issued(issued: &EnrolmentIssued, screen: &Screen) -> String {
 pub fn enrolment(enrolment: &Enrolment, screen: &Screen) -> String {
     format!(
         "\nThe customer runs this once, before {}:\n\n  {}\n\n\
-         The token works for one runner and is shown only now. Server key: {}\n\
+         and, when it asks, pastes this token:\n\n  {}\n\n\
+         The token works for one runner and is shown only now. For a service keep it in a file of the \
+         runner's user and name that: --token-file FILE.\n\
          To take it back: stead runners revoke-enrol-token {}\n",
         moment(&enrolment.expires_at),
         screen.paint(Tone::Strong, &enrolment.command),
-        enrolment.server_key,
-        enrolment.id
+        screen.paint(Tone::Strong, &enrolment.token),
+        enrolment.id,
     )
 }
 

@@ -3,13 +3,28 @@ use std::io::IsTerminal as _;
 
 use clap::Args;
 use domain::digest::Digest;
-use schemas::control::runs::{ApproveRun, DenyRun, Run, Step};
+use schemas::control::{
+    Done,
+    runs::{ApproveRun, DenyRun, Run, Step},
+};
+use serde::Serialize;
 
 use super::{find, picture, until_finished};
-use crate::{failure::Failure, render::write, settings::Desk};
+use crate::{
+    failure::Failure,
+    render::{Output, write},
+    settings::Desk,
+};
+
+/// Yes or no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Approve,
+    Deny,
+}
 
 #[derive(Debug, Args)]
-pub struct Approve {
+pub struct Word {
     /// The run's id, or an install's name for its newest run
     run: String,
     /// Why, for the log
@@ -29,46 +44,78 @@ pub struct Approve {
     wait: bool,
 }
 
-#[derive(Debug, Args)]
-pub struct Deny {
-    /// The run's id, or an install's name for its newest run
-    run: String,
-    /// Why, for the log
-    #[arg(long)]
-    reason: String,
-    /// Which step: its name or id; not needed when only one waits
-    #[arg(long)]
-    step: Option<String>,
+/// What was said to one plan.
+#[derive(Debug, Serialize)]
+struct Said {
+    step: String,
+    verdict: &'static str,
+    digest: Digest,
+    #[serde(flatten)]
+    done: Done,
 }
 
-pub async fn approve(desk: &Desk, ask: Approve) -> Result<(), Failure> {
+pub async fn say(desk: &Desk, verdict: Verdict, ask: Word) -> Result<(), Failure> {
     let run = desk.client.run(find(desk, &ask.run).await?).await?;
     let steps = waiting(&run, ask.step.as_deref())?;
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let (id, mut all) = (run.run.id, Vec::new());
     for (step, digest) in named(&run, &steps, &ask, asks)? {
-        if !ask.all && ask.digests.is_empty() && !reads(desk, &run, step, &digest).await? {
+        let unread = !ask.all && ask.digests.is_empty();
+        if unread && !reads(desk, (&run, step), verdict, &digest).await? {
             desk.screen.remark(&format!("{} waits on.", step.name));
             continue;
         }
-        let word = ApproveRun { step: step.id, digest, reason: ask.reason.clone() };
-        let done = desk.client.approve(run.run.id, &word).await?;
-        desk.screen.one(&done, |_| match &step.plan {
-            Some(plan) => {
-                let (add, change, destroy) = (plan.add, plan.change, plan.destroy);
-                let counts = format!("+{add} ~{change} -{destroy}");
-                format!("Approved {}: {counts}, plan {}\n", step.name, word.digest)
+        let (step, reason) = (step, ask.reason.clone());
+        let done = match verdict {
+            Verdict::Approve => {
+                let word = ApproveRun { step: step.id, digest: digest.clone(), reason };
+                desk.client.approve(id, &word).await?
             }
-            None => format!("Approved {}: plan {}\n", step.name, word.digest),
-        })?;
+            Verdict::Deny => {
+                let word = DenyRun { step: step.id, digest: digest.clone(), reason };
+                desk.client.deny(id, &word).await?
+            }
+        };
+        let said = Said { step: step.name.clone(), verdict: verdict.past(), digest, done };
+        match desk.screen.output {
+            Output::Table | Output::Ndjson => desk.screen.one(&said, |_| line(step, &said))?,
+            // One document, at the end.
+            Output::Json => all.push(said),
+        }
     }
-    if ask.wait { until_finished(desk, run.run.id).await } else { Ok(()) }
+    if desk.screen.output == Output::Json && !ask.wait {
+        desk.screen.one(&all, |_| String::new())?;
+    }
+    if ask.wait { until_finished(desk, id).await } else { Ok(()) }
+}
+
+impl Verdict {
+    /// As it is asked for, and as it was said.
+    fn present(self) -> &'static str {
+        match self {
+            Verdict::Approve => "Approve",
+            Verdict::Deny => "Deny",
+        }
+    }
+
+    fn past(self) -> &'static str {
+        match self {
+            Verdict::Approve => "approved",
+            Verdict::Deny => "denied",
+        }
+    }
+}
+
+fn line(step: &Step, said: &Said) -> String {
+    let counts = step.plan.as_ref().map(picture::counts).unwrap_or_default();
+    format!("{} {}: {counts}, plan {}\n", said.step, said.verdict, said.digest)
 }
 
 /// Which plans the word is on: those that were read, never those that happen to wait by now.
 fn named<'r>(
     run: &Run,
     steps: &[&'r Step],
-    ask: &Approve,
+    ask: &Word,
     asks: bool,
 ) -> Result<Vec<(&'r Step, Digest)>, Failure> {
     let id = run.run.id;
@@ -107,27 +154,20 @@ fn named<'r>(
 
 /// Show a plan and ask. If it is planned again in between, the digest is not that of the plan that
 /// waits, and the server refuses it.
-async fn reads(desk: &Desk, run: &Run, step: &Step, digest: &Digest) -> Result<bool, Failure> {
+async fn reads(
+    desk: &Desk,
+    (run, step): (&Run, &Step),
+    verdict: Verdict,
+    digest: &Digest,
+) -> Result<bool, Failure> {
     let summary = desk.client.plan(run.run.id, step.id).await?;
     let text = picture::plan(&step.name, &summary, &desk.screen);
-    write(&format!("{text}  plan {digest}\nApprove {}? [y/N] ", step.name))?;
+    let asked = verdict.present();
+    write(&format!("{text}  plan {digest}\n{asked} {}? [y/N] ", step.name))?;
     let mut said = String::new();
     let heard = std::io::stdin().read_line(&mut said);
     heard.map_err(|error| Failure::Usage(format!("cannot read the answer: {error}")))?;
     Ok(matches!(said.trim(), "y" | "Y" | "yes"))
-}
-
-pub async fn deny(desk: &Desk, ask: Deny) -> Result<(), Failure> {
-    let run = desk.client.run(find(desk, &ask.run).await?).await?;
-    let steps = waiting(&run, ask.step.as_deref())?;
-    let [step] = steps.as_slice() else {
-        let names: Vec<_> = steps.iter().map(|s| s.name.as_str()).collect();
-        let names = names.join(", ");
-        return Err(Failure::Usage(format!("{names} wait\n  try: name one with --step")));
-    };
-    let word = DenyRun { step: step.id, reason: ask.reason };
-    let done = desk.client.deny(run.run.id, &word).await?;
-    desk.screen.one(&done, |_| format!("Denied {}.\n", step.name))
 }
 
 /// The steps that wait for a word, or the one that is named.

@@ -1,20 +1,16 @@
 //! A run as a person sees it: layers of steps, each with its state and what it waits for.
-use schemas::control::runs::{Plan, Run, Step};
+use schemas::control::runs::{Plan, Run, RunSummary, Step};
 use serde_json::Value;
 
-use crate::render::{Screen, Tone, moment, tone};
+use crate::render::{Screen, Tone, moment, tone, who};
 
 /// The whole run. A step stands one level right of the deepest step that it waits for.
 pub fn of(run: &Run, screen: &Screen) -> String {
     let of = &run.run;
-    let mut text = format!(
-        "{}  {} of {}: {}\n",
-        of.id,
-        of.kind.replace('_', " "),
-        of.install_name,
-        screen.state(&of.state)
-    );
-    text += &format!("  requested {} by {}", moment(&of.requested_at), of.requested_by);
+    let mut text =
+        format!("{}  {} on {}: {}\n", of.id, what(of), of.install_name, screen.state(&of.state));
+    let requester = who(&of.requested_by, of.requested_by_name.as_deref());
+    text += &format!("  requested {} by {}", moment(&of.requested_at), requester);
     if let Some(reason) = &of.reason {
         text += &format!(": {reason}");
     }
@@ -32,6 +28,17 @@ pub fn of(run: &Run, screen: &Screen) -> String {
         text += &below(step, &of.install_name, screen);
     }
     text
+}
+
+/// What it is that the run does, so that who reads it need not look up numbers.
+pub fn what(run: &RunSummary) -> String {
+    let to = run.config_version.map(|version| format!(" to version {version}")).unwrap_or_default();
+    match run.kind.as_str() {
+        "upgrade" | "rollback" => format!("{}{to}", run.kind),
+        "input_update" => "change of inputs".into(),
+        "action" => format!("action {}", run.action.as_deref().unwrap_or_default()),
+        other => other.replace('_', " "),
+    }
 }
 
 /// One step on one line.
@@ -71,10 +78,11 @@ pub fn below(step: &Step, install: &str, screen: &Screen) -> String {
         lines.push((Tone::Ask, format!("approve: {command}")));
     }
     if let Some(decision) = &step.decision {
+        let by = who(&decision.by, decision.by_name.as_deref());
         let person = !decision.by.starts_with("policy:");
         let reason = decision.reason.as_deref().filter(|_| person);
         let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-        lines.push((Tone::Faint, format!("{} by {}{reason}", decision.verdict, decision.by)));
+        lines.push((Tone::Faint, format!("{} by {}{reason}", decision.verdict, by)));
     }
     // That a denied step is skipped because it was denied need not be said twice.
     if let Some(reason) = step.reason.as_ref().filter(|reason| *reason != "denied") {
@@ -136,7 +144,8 @@ fn label(step: &Step) -> String {
     if step.kind == step.name { step.name.clone() } else { format!("{} {}", step.kind, step.name) }
 }
 
-fn counts(plan: &Plan) -> String {
+/// What a plan would change, in numbers.
+pub fn counts(plan: &Plan) -> String {
     if plan.noop {
         "no changes".into()
     } else {

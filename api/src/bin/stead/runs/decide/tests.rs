@@ -38,8 +38,8 @@ fn run() -> Run {
     .unwrap()
 }
 
-fn ask(step: Option<&str>, digests: &[u8], all: bool) -> Approve {
-    Approve {
+fn ask(step: Option<&str>, digests: &[u8], all: bool) -> Word {
+    Word {
         run: "acme".into(),
         reason: "read it".into(),
         step: step.map(str::to_owned),
@@ -50,7 +50,7 @@ fn ask(step: Option<&str>, digests: &[u8], all: bool) -> Approve {
 }
 
 /// The steps by name with the digest that would be approved.
-fn on(ask: &Approve, asks: bool) -> Result<Vec<(String, Digest)>, Failure> {
+fn on(ask: &Word, asks: bool) -> Result<Vec<(String, Digest)>, Failure> {
     let run = run();
     let steps = waiting(&run, ask.step.as_deref())?;
     let named = named(&run, &steps, ask, asks)?;

@@ -1,0 +1,105 @@
+//! What principals are called. The log knows them by id only, for ever; a name is kept beside it, can be
+//! changed, and can be forgotten without touching what is proven.
+use std::collections::HashMap;
+
+use domain::{decider::Timestamp, ids::PrincipalId};
+use schemas::problem::FieldProblem;
+use sqlx::PgExecutor;
+
+use crate::problem::Problem;
+
+/// The longest name.
+const LONGEST: usize = 80;
+
+/// A name that people can tell from an id: it is shown where an actor's id would be.
+///
+/// # Errors
+/// 422.
+pub fn checked(name: &str) -> Result<String, Problem> {
+    let name = name.trim();
+    let wrong = if name.is_empty() || name.chars().count() > LONGEST {
+        "takes 1 to 80 characters"
+    } else if name.chars().any(char::is_control) {
+        "has a character that cannot be seen"
+    } else if name.contains(':')
+        || ["prn_", "rnr_"].iter().any(|id| name.starts_with(id))
+        || name == "system"
+    {
+        // `policy:auto_approve` and `prn_…` say who did something; a name must not.
+        "could be taken for the id of an actor"
+    } else {
+        return Ok(name.to_owned());
+    };
+    let error = FieldProblem {
+        field: Some("name".into()),
+        message: format!("name {wrong}"),
+        remedy: Some("give a name as people say it: Ann Lee, ci".into()),
+        ..FieldProblem::default()
+    };
+    Err(Problem::invalid(format!("name {wrong}"), vec![error]))
+}
+
+/// Call a principal this from now on.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn keep(
+    executor: impl PgExecutor<'_>,
+    principal: PrincipalId,
+    name: &str,
+    now: Timestamp,
+) -> Result<bool, sqlx::Error> {
+    let sql = "insert into principal_name (principal, name, named_at) values ($1, $2, $3) \
+               on conflict (principal) do update set name = excluded.name, named_at = excluded.named_at \
+               where principal_name.name <> excluded.name";
+    let row = sqlx::query(sql).bind(principal.to_string()).bind(name).bind(now);
+    Ok(row.execute(executor).await?.rows_affected() > 0)
+}
+
+/// Call a principal nothing but its id.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn forget(
+    executor: impl PgExecutor<'_>,
+    principal: PrincipalId,
+) -> Result<bool, sqlx::Error> {
+    let sql = "delete from principal_name where principal = $1";
+    let row = sqlx::query(sql).bind(principal.to_string());
+    Ok(row.execute(executor).await?.rows_affected() > 0)
+}
+
+/// What these are called, in one statement; who has no name is left out.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn of(
+    executor: impl PgExecutor<'_>,
+    principals: impl IntoIterator<Item = PrincipalId>,
+) -> Result<HashMap<PrincipalId, String>, sqlx::Error> {
+    let ids: Vec<_> = principals.into_iter().map(|id| id.to_string()).collect();
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let sql = "select principal, name from principal_name where principal = any($1)";
+    let rows: Vec<(String, String)> = sqlx::query_as(sql).bind(ids).fetch_all(executor).await?;
+    Ok(rows.into_iter().filter_map(|(id, name)| Some((id.parse().ok()?, name))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_what_people_say_and_never_the_id_of_an_actor() {
+        for good in ["Ann Lee", "Ann", "ci", "Ümit Çelik", "deploy_bot 2"] {
+            assert_eq!(checked(&format!(" {good} ")).unwrap(), good);
+        }
+        let long = "x".repeat(LONGEST + 1);
+        let actor = "prn_01ARZ3NDEKTSV4RRFFQ69G5FAV";
+        for bad in ["", "  ", "a\u{1b}[2Jb", &long, "policy:auto_approve", "system", actor] {
+            let said = checked(bad).unwrap_err();
+            assert_eq!(said.errors[0].field.as_deref(), Some("name"), "{bad:?}");
+        }
+    }
+}

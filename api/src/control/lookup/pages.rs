@@ -1,0 +1,114 @@
+//! What a page of a list says of others, read before it is asked for: one statement for all of a kind.
+use std::{collections::HashSet, fmt::Display, hash::Hash, sync::Arc};
+
+use domain::{actor::Actor, build::State, run::Target};
+use projections::{
+    Projection,
+    views::{
+        apps::Apps,
+        builds::{self, Builds},
+        config_versions,
+        installs::{self, Installs},
+        jobs::{self, Jobs},
+        runners::{self, Runners},
+        runs::{self, Runs},
+    },
+};
+use sqlx::PgPool;
+
+use super::{Known, Lookup, principal};
+use crate::auth::names;
+
+type Read = Result<(), sqlx::Error>;
+
+impl Lookup<'_> {
+    /// Read at once what a page of builds asks for one by one.
+    pub async fn for_builds(&mut self, rows: &[builds::Row]) -> Read {
+        fill::<Apps, _>(self.pool, &mut self.apps, rows.iter().map(|row| row.order.app)).await?;
+        let jobs = rows.iter().filter_map(|row| match row.state {
+            State::Building { job } => Some(job),
+            State::Unborn | State::Requested | State::Succeeded { .. } | State::Failed { .. } => {
+                None
+            }
+        });
+        fill::<Jobs, _>(self.pool, &mut self.jobs, jobs).await
+    }
+
+    /// Read at once what a page of runs asks for one by one.
+    pub async fn for_runs(&mut self, rows: &[runs::Row]) -> Read {
+        let requests = || rows.iter().filter_map(|row| row.state.request.as_ref());
+        let installs = requests().map(|request| request.install);
+        fill::<Installs, _>(self.pool, &mut self.installs, installs).await?;
+        self.for_actors(requests().map(|request| &request.by)).await
+    }
+
+    /// Read at once what the steps of a run ask for one by one.
+    pub async fn for_run(&mut self, row: &runs::Row) -> Read {
+        let builds = row.state.steps.iter().filter_map(|step| match &step.spec.target {
+            Target::Sandbox { build } | Target::Component { build, .. } => Some(*build),
+            Target::Action { .. } => None,
+        });
+        if row.state.outcome.is_none() {
+            fill::<Builds, _>(self.pool, &mut self.builds, builds).await?;
+        }
+        let asked = row.state.request.iter().map(|request| &request.by);
+        self.for_actors(asked.chain(row.decisions.values().map(|said| &said.by))).await
+    }
+
+    /// Read at once what a page of installs asks for one by one.
+    pub async fn for_installs(&mut self, rows: &[installs::Row]) -> Read {
+        let apps = rows.iter().filter_map(|row| row.state.app);
+        fill::<Apps, _>(self.pool, &mut self.apps, apps).await?;
+        let versions =
+            rows.iter().filter_map(|row| Some((row.state.app?, row.state.config_version)));
+        let versions: HashSet<_> = versions.collect();
+        self.versions.extend(config_versions::versions(self.pool, versions).await?);
+        Ok(())
+    }
+
+    /// Read at once what these are called.
+    pub async fn for_actors<'r>(&mut self, actors: impl IntoIterator<Item = &'r Actor>) -> Read {
+        let principals: HashSet<_> = actors.into_iter().filter_map(principal).collect();
+        self.names.extend(names::of(self.pool, principals).await?);
+        Ok(())
+    }
+
+    /// Read at once what a page of runners asks for one by one.
+    pub async fn for_runners(&mut self, rows: &[runners::Row]) -> Read {
+        let installs = rows.iter().filter_map(runners::Row::install);
+        fill::<Installs, _>(self.pool, &mut self.installs, installs).await?;
+        self.read_held(rows.iter().map(|row| row.runner).collect()).await
+    }
+
+    /// Read at once what a page of jobs asks for one by one.
+    pub async fn for_jobs(&mut self, rows: &[jobs::Row]) -> Read {
+        let builds = rows.iter().filter_map(jobs::Row::build);
+        fill::<Builds, _>(self.pool, &mut self.builds, builds).await?;
+        let runs = rows.iter().filter_map(|row| Some(row.step()?.0));
+        fill::<Runs, _>(self.pool, &mut self.runs, runs).await?;
+        // Only of what is not over is said what it waits for.
+        let open = rows.iter().filter(|row| row.ended_at.is_none());
+        let installs = open.filter_map(jobs::Row::install);
+        fill::<Installs, _>(self.pool, &mut self.installs, installs).await?;
+        let known = self.installs.values().flatten();
+        let runners: Vec<_> = known.filter_map(|install| install.runner()).collect();
+        fill::<Runners, _>(self.pool, &mut self.runners, runners.iter().copied()).await?;
+        self.read_held(runners).await
+    }
+}
+
+/// Read at once those that are not known yet.
+async fn fill<P: Projection, Id: Copy + Eq + Hash + Display>(
+    pool: &PgPool,
+    known: &mut Known<Id, P::Row>,
+    ids: impl IntoIterator<Item = Id>,
+) -> Read {
+    let wanted: HashSet<Id> = ids.into_iter().filter(|id| !known.contains_key(id)).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let keys = wanted.iter().map(Id::to_string).collect();
+    let mut rows = projections::many::<P>(pool, keys).await?;
+    known.extend(wanted.into_iter().map(|id| (id, rows.remove(&id.to_string()).map(Arc::new))));
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! Who said what to which plan: people by their names, plans by their digests.
+use std::collections::BTreeSet;
+
+use domain::{
+    actor::Actor,
+    digest::Digest,
+    ids::{BuildId, ComponentId, InstallId, JobId, PrincipalId, RunId, RunnerId, StepId},
+    install::{Install, InstallCommand, Resource},
+    run::{
+        Approval, Cause, Operation, PlanFacts, Request, Run, RunCommand, RunKind, StepSpec, Target,
+    },
+};
+use event_log::Meta;
+use schemas::control::{
+    Listing,
+    audit::EventsQuery,
+    runs::{ApproveRun, DenyRun, RunsQuery},
+    tokens::{CreateToken, NamePrincipal, Role},
+};
+use ulid::Ulid;
+
+use super::{client, refused, with_install};
+use crate::{client::Client, execute::Call, server::testing::Started};
+
+fn digest(n: u8) -> Digest {
+    format!("sha256:{n:064x}").parse().unwrap()
+}
+
+/// A run of one step, the plan of which waits for a word; asked for by this principal.
+async fn plan_that_waits(
+    started: &Started,
+    install: InstallId,
+    by: PrincipalId,
+) -> (RunId, StepId) {
+    let (run, step) = (RunId(Ulid::new()), StepId(Ulid::new()));
+    let expires_at = started.app().now() + chrono::TimeDelta::days(7);
+    let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
+    let done = started.app().engine.transact(&call, move |unit| {
+        Box::pin(async move {
+            let (runner, outputs, replaces) = (RunnerId(Ulid::new()), Default::default(), None);
+            let (kind, components) = (RunKind::Upgrade, BTreeSet::from(["base".to_owned()]));
+            let resource = Resource::Component("base".into());
+            for command in [
+                InstallCommand::ReportStack { runner, outputs, replaces },
+                InstallCommand::AdmitRun { run, kind, components },
+                InstallCommand::Reserve { resource, run, step },
+            ] {
+                unit.tell::<Install>(install, command).await?;
+            }
+            let (cause, by) = (Cause::Asked, Actor::Principal(by));
+            let request = Request { install, kind, cause, by, config_version: 2, reason: None };
+            let (component, build) = (ComponentId(Ulid::new()), BuildId(Ulid::new()));
+            let target =
+                Target::Component { component, name: "base".into(), build, needs: BTreeSet::new() };
+            let (operation, needs, fingerprint) = (Operation::Apply, vec![], None);
+            let steps = vec![StepSpec { step, target, operation, needs, fingerprint }];
+            let job = JobId(Ulid::new());
+            let (digest, summary) = (digest(1), digest(2));
+            let plan = PlanFacts { digest, summary, noop: false, add: 1, change: 0, destroy: 0 };
+            let approval = Approval::Principal { expires_at };
+            for command in [
+                RunCommand::Request { request, steps, position: 1 },
+                RunCommand::StartStep { step, job },
+                RunCommand::RecordPlan { job, plan, approval },
+            ] {
+                unit.tell::<Run>(run, command).await?;
+            }
+            Ok(())
+        })
+    });
+    done.await.unwrap();
+    (run, step)
+}
+
+/// Somebody of this name who may approve.
+async fn approver(started: &Started, owner: &Client, name: &str) -> (PrincipalId, Client) {
+    let ask = CreateToken { name: Some(name.into()), role: Role::Approver, expires_in_s: None };
+    let made = owner.create_token(&ask).await.unwrap();
+    (made.principal, client(started, &made.token.unwrap()))
+}
+
+#[tokio::test]
+async fn people_are_shown_by_the_name_that_they_have_and_the_log_never_has_it() {
+    let (started, owner, made) = with_install().await;
+    let me = owner.whoami().await.unwrap();
+    assert_eq!(me.name.as_deref(), Some("owner"), "who was made at the first start");
+    let (ann, as_ann) = approver(&started, &owner, "Ann Lee").await;
+    assert_eq!(as_ann.whoami().await.unwrap().name.as_deref(), Some("Ann Lee"));
+    let all = owner.tokens(&Listing::default()).await.unwrap().items;
+    assert!(all.iter().any(|t| t.principal == ann && t.name.as_deref() == Some("Ann Lee")));
+
+    let (run, step) = plan_that_waits(&started, made.id, me.principal).await;
+    let word = ApproveRun { step, digest: digest(1), reason: "read it".into() };
+    as_ann.approve(run, &word).await.unwrap();
+    let shown = as_ann.run(run).await.unwrap();
+    assert_eq!((shown.run.kind.as_str(), shown.run.config_version), ("upgrade", Some(2)));
+    assert_eq!(shown.run.requested_by_name.as_deref(), Some("owner"));
+    let said = shown.dag[0].decision.as_ref().unwrap();
+    assert_eq!((said.by.as_str(), said.by_name.as_deref()), (&*ann.to_string(), Some("Ann Lee")));
+    let listed = owner.runs(&RunsQuery::default()).await.unwrap().items;
+    assert_eq!(listed[0].requested_by_name.as_deref(), Some("owner"));
+    let versions = owner.versions("shop", &Listing::default()).await.unwrap().items;
+    assert_eq!(versions[0].published_by_name.as_deref(), Some("owner"));
+
+    // An auditor reads the name beside the id; what is exported, and proven, knows only the id.
+    let which = EventsQuery { event_type: Some("run.approved".into()), ..Default::default() };
+    let event = owner.events(&which).await.unwrap().items.remove(0);
+    assert_eq!((&event.actor, event.actor_name.as_deref()), (&ann.to_string(), Some("Ann Lee")));
+    let export = owner.export(&EventsQuery::default()).await.unwrap().text().await.unwrap();
+    assert!(export.contains(&ann.to_string()) && !export.contains("Ann Lee"));
+
+    // Another name is shown from now on, of what was done before too; then none.
+    let name = |name: Option<&str>| NamePrincipal { name: name.map(str::to_owned) };
+    assert!(owner.name_principal(ann, &name(Some("Ann Kim"))).await.unwrap().changed);
+    assert!(!owner.name_principal(ann, &name(Some("Ann Kim"))).await.unwrap().changed);
+    let by = async || owner.run(run).await.unwrap().dag[0].decision.clone().unwrap().by_name;
+    assert_eq!(by().await.as_deref(), Some("Ann Kim"));
+    assert!(owner.name_principal(ann, &name(None)).await.unwrap().changed);
+    assert_eq!(by().await, None);
+    assert_eq!(refused(as_ann.name_principal(ann, &name(Some("x"))).await).0, 403);
+    let nobody = PrincipalId(Ulid::new());
+    assert_eq!(refused(owner.name_principal(nobody, &name(Some("x"))).await).0, 404);
+    let actor =
+        CreateToken { name: Some("policy:x".into()), role: Role::Owner, expires_in_s: None };
+    assert_eq!(refused(owner.create_token(&actor).await), (422, "invalid".into()));
+}
+
+#[tokio::test]
+async fn a_no_is_on_the_plan_that_was_read_and_on_no_other() {
+    let (started, owner, made) = with_install().await;
+    let me = owner.whoami().await.unwrap().principal;
+    let (run, step) = plan_that_waits(&started, made.id, me).await;
+    let position = started.app().log().position();
+    let deny = |n| DenyRun { step, digest: digest(n), reason: "destroys the bucket".into() };
+    let said = owner.deny(run, &deny(9)).await.unwrap_err().to_string();
+    assert!(said.contains(&digest(1).to_string()), "which plan waits: {said}");
+    assert_eq!(refused(owner.deny(run, &deny(9)).await), (409, "approval_stale".into()));
+    let waits = owner.run(run).await.unwrap();
+    assert_eq!(waits.dag[0].state, "waiting_for_approval", "{waits:?}");
+    assert_eq!(started.app().log().position(), position, "something was written");
+    assert!(owner.deny(run, &deny(1)).await.unwrap().changed);
+    let over = owner.run(run).await.unwrap();
+    assert_eq!((over.run.state.as_str(), over.dag[0].state.as_str()), ("denied", "skipped"));
+}
