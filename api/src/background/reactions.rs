@@ -51,6 +51,10 @@ pub enum Weight {
 pub fn weigh(code: Code) -> Weight {
     match code {
         Code::Refused
+        | Code::NothingToDo
+        | Code::AlreadyEnded
+        | Code::NoRunner
+        | Code::Deprovisioned
         | Code::NameTaken
         | Code::RunExcluded
         | Code::ApprovalStale
@@ -59,7 +63,7 @@ pub fn weigh(code: Code) -> Weight {
         | Code::RunnerRevoked
         | Code::Cancelled
         | Code::Expired => Weight::Over,
-        Code::NotFound | Code::TooLarge | Code::Invalid | Code::NotSupported => Weight::Cannot,
+        Code::NotFound | Code::TooLarge | Code::Invalid => Weight::Cannot,
         Code::Conflict | Code::Unavailable | Code::Busy | Code::Stopping | Code::Behind => {
             Weight::Later
         }
@@ -79,7 +83,6 @@ pub fn weigh(code: Code) -> Weight {
         | Code::ClockSkew
         | Code::ExecutionStale
         | Code::Forbidden
-        | Code::RunnerDisabled
         | Code::NotOffered
         | Code::MethodNotAllowed
         | Code::EnrolmentUsed
@@ -91,6 +94,7 @@ pub fn weigh(code: Code) -> Weight {
         | Code::LogMismatch
         | Code::UnsupportedMediaType
         | Code::LogGap
+        | Code::RangeNotSatisfiable
         | Code::IdempotencyMismatch
         | Code::ProtocolUnsupported
         | Code::RateLimited

@@ -23,5 +23,6 @@ pub(super) async fn start(app: &App, loops: &mut JoinSet<()>) -> Result<(), Prob
     loops
         .spawn(background::checkpoints::run(app.clone(), background::checkpoints::Pace::default()));
     loops.spawn(background::policies::run(app.clone(), app.config.server.clone()));
+    loops.spawn(background::verification::run(app.clone(), background::verification::DAILY));
     Ok(())
 }

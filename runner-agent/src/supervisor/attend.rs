@@ -1,7 +1,6 @@
 //! One execution, from its shim's files to the server: reports in order, the log, the last word.
 use std::{fs, sync::Arc, time::Duration};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::ids::{ExecutionId, JobId};
 use reqwest::{Method, header::HeaderName};
 use schemas::runner::{
@@ -229,8 +228,9 @@ impl Attendance {
     async fn report(&mut self, mut report: Report) -> Result<(), Refused> {
         if let ReportBody::Plan(plan) = &mut report.body {
             self.send_summary(plan).await;
-            let signature = self.agent.keys.identity.sign(plan.digest.to_string().as_bytes());
-            plan.signature = STANDARD.encode(signature.to_bytes());
+            let (job, execution) = (self.job.to_string(), self.execution.to_string());
+            let said = proof::plan::statement(&plan.digest.bytes(), &job, &execution);
+            plan.signature = proof::plan::sign(&said, &self.agent.keys.identity);
         }
         let answer = self.post(&report).await?;
         self.reports.told(report.seq);
