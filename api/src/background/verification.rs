@@ -2,7 +2,10 @@
 //! everything once a day. A server that was started on a damaged log must not sign on top of it unheard.
 use std::time::Duration;
 
-use event_log::verify::{Verified, VerifyError, verify};
+use event_log::{
+    LogError,
+    verify::{Difference, Verified, VerifyError, verify},
+};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::state::App;
@@ -22,10 +25,26 @@ pub async fn run(app: App, every: Duration) {
         }
         tokio::select! {
             () = app.stopping.cancelled() => return,
-            seen = verify(&app.pool, from, |_| {}) => tell(&app, &seen),
+            seen = look(&app, from) => tell(&app, &seen),
         }
         from = 0;
     }
+}
+
+/// A log that was computed anew as a whole holds together; what was published of it before does not.
+async fn look(app: &App, from: u64) -> Result<Verified, VerifyError> {
+    let verified = verify(&app.pool, from, |_| {}).await?;
+    if from == 0 {
+        let keys = app.keys.current().checkpoint_keys();
+        match app.log().check_seals(&keys).await {
+            Ok(_) => {}
+            Err(LogError::Damaged { position, what }) => {
+                return Err(Difference { position, what }.into());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(verified)
 }
 
 fn tell(app: &App, seen: &Result<Verified, VerifyError>) {
