@@ -107,6 +107,18 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
         stdout_of(server.stead_for_people().args(["projections", verb, "all"]));
     }
 
+    // What was true at a moment and at a position: before the input was changed, and now.
+    let changed = server.ask(&["audit", "events", "--type", "install.inputs_changed"]);
+    let changed = changed.as_array().unwrap().last().unwrap().clone();
+    let at = changed["position"].as_u64().unwrap();
+    let replicas = |at: &str| {
+        let then = server.ask(&["audit", "replay", "--install", "acme", "--at", at]);
+        then["state"]["inputs"]["replicas"].clone()
+    };
+    let (then, now) = (replicas(&(at - 1).to_string()), replicas(&at.to_string()));
+    assert_eq!((then, now), (2.into(), 3.into()));
+    assert_eq!(replicas(changed["recorded_at"].as_str().unwrap()), 3);
+
     // Down again, dependents first, then everything.
     server.ask(&["installs", "teardown", "acme", "--reason", "the end"]);
     let run = finish(&server, "acme");

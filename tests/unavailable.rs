@@ -117,6 +117,51 @@ fn a_database_that_does_not_answer_is_a_503_and_recovers() {
 }
 
 #[test]
+fn two_servers_append_to_one_log() {
+    let first = Server::up();
+    let second = Second::serve(&first);
+    let controls = [first.control().to_owned(), second.ready["control"].as_str().unwrap().into()];
+    let authorization = format!("Bearer {}", first.owner_token());
+    until("the token to be known", SOON, || {
+        get(&controls[1], "/v1/apps", &first.owner_token()).status == 200
+    });
+    let before = position(&first);
+    let make = |control: &str, key: String| {
+        let headers = [
+            ("Authorization", authorization.as_str()),
+            ("Content-Type", "application/json"),
+            ("Idempotency-Key", key.as_str()),
+        ];
+        let made = call("POST", &format!("{control}/v1/tokens"), &headers, br#"{"role":"viewer"}"#);
+        assert_eq!(made.status, 200, "{made:?}");
+        made.json()["id"].as_str().unwrap().to_owned()
+    };
+    // Each asks for fifty of its own, and both for the same ten.
+    let made: Vec<String> = std::thread::scope(|scope| {
+        let ask = |server: usize| {
+            let (control, make) = (&controls[server], &make);
+            scope.spawn(move || -> Vec<_> {
+                let own = (0..50).map(|n| make(control, format!("own-{server}-{n}")));
+                own.chain((0..10).map(|n| make(control, format!("both-{n}")))).collect()
+            })
+        };
+        let asked = [ask(0), ask(1)];
+        asked.into_iter().flat_map(|asked| asked.join().unwrap()).collect()
+    });
+    let distinct: std::collections::BTreeSet<_> = made.iter().collect();
+    assert_eq!(
+        (made.len(), distinct.len()),
+        (120, 110),
+        "a key made two tokens, or a token is lost"
+    );
+    let listed = first.ask(&["audit", "events", "--type", "access.token_issued"]);
+    let issued = listed.as_array().unwrap().iter();
+    let issued = issued.filter(|event| event["position"].as_u64().unwrap() > before).count();
+    assert_eq!(issued, 110);
+    let _verified = stdout_of(first.stead_for_people().args(["audit", "verify"]));
+}
+
+#[test]
 fn a_database_that_is_down_is_a_503_and_nothing_is_lost_or_done_twice() {
     let mut first = Server::up();
     let second = first.second();

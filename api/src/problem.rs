@@ -55,13 +55,16 @@ codes! {
     ExecutionStale = 401 "execution_stale", "A newer execution holds this job";
     Forbidden = 403 "forbidden", "The caller's roles do not allow this";
     RunnerRevoked = 403 "runner_revoked", "The runner was revoked";
-    RunnerDisabled = 403 "runner_disabled", "The runner is disabled";
     NotOffered = 403 "not_offered", "The job was not offered to this runner";
     NotFound = 404 "not_found", "There is no such thing";
     MethodNotAllowed = 405 "method_not_allowed", "The path does not take this method";
     Conflict = 409 "conflict", "Others changed the same thing at the same moment";
     Refused = 409 "refused", "What is asked is not possible now";
     NameTaken = 409 "name_taken", "The name is taken";
+    NothingToDo = 409 "nothing_to_do", "What is asked is so already";
+    AlreadyEnded = 409 "already_ended", "What should change is over";
+    NoRunner = 409 "no_runner", "The install has no runner yet";
+    Deprovisioned = 409 "deprovisioned", "Nothing of the install is left";
     RunExcluded = 409 "run_excluded", "Another run of the install excludes this one";
     ApprovalStale = 409 "approval_stale", "The plan is no longer the one that was shown";
     EnrolmentUsed = 409 "enrolment_used", "The enrolment token was used with another key";
@@ -79,10 +82,10 @@ codes! {
     TooLarge = 413 "too_large", "What was sent is too long";
     UnsupportedMediaType = 415 "unsupported_media_type", "The body is of a type that this call does not take";
     LogGap = 416 "log_gap", "Log bytes are missing before these";
+    RangeNotSatisfiable = 416 "range_not_satisfiable", "The log has no such bytes";
     Invalid = 422 "invalid", "What was sent is not valid";
     IdempotencyMismatch = 422 "idempotency_mismatch", "The idempotency key was used for another request";
-    NotSupported = 422 "not_supported", "This is not supported yet";
-    ProtocolUnsupported = 426 "protocol_unsupported", "The runner's version is too old or too new";
+    ProtocolUnsupported = 426 "protocol_unsupported", "Runner and server have no version of the protocol in common";
     RateLimited = 429 "rate_limited", "Too many calls";
     Internal = 500 "internal", "The server made a mistake";
     Unavailable = 503 "unavailable", "The database does not answer";
@@ -224,6 +227,14 @@ mod tests {
             assert!((400..600).contains(&code.status()), "{}", code.word());
             assert!(!code.title().ends_with('.'), "{}", code.title());
         }
+    }
+
+    /// Programs branch on these: a word that was released keeps its status and its meaning.
+    #[test]
+    fn the_codes_are_the_ones_that_are_kept() {
+        let line = |code: &Code| format!("{} {:<24}{}\n", code.status(), code.word(), code.title());
+        let table: String = Code::ALL.iter().map(line).collect();
+        domain::testing::golden("problem-codes.txt", &table);
     }
 
     #[tokio::test]

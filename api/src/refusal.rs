@@ -28,8 +28,8 @@ impl From<RunError> for Problem {
             | RunError::NotItsJob
             | RunError::NothingToApprove
             | RunError::NotFailed
-            | RunError::Cancelling
-            | RunError::AlreadyEnded { .. } => Code::Refused,
+            | RunError::Cancelling => Code::Refused,
+            RunError::AlreadyEnded { .. } => Code::AlreadyEnded,
         };
         Problem::new(code, error.to_string())
     }
@@ -40,11 +40,11 @@ impl From<InstallError> for Problem {
         let code = match &error {
             InstallError::NotFound => Code::NotFound,
             InstallError::Excluded { .. } | InstallError::Bringing { .. } => Code::RunExcluded,
+            InstallError::NoRunner => Code::NoRunner,
+            InstallError::Deprovisioned => Code::Deprovisioned,
             InstallError::AlreadyCreated
             | InstallError::HasARunner { .. }
-            | InstallError::NoRunner
             | InstallError::NotGone
-            | InstallError::Deprovisioned
             | InstallError::NotAdmitted
             | InstallError::Held { .. }
             | InstallError::NotHolding => Code::Refused,
@@ -79,8 +79,8 @@ impl From<JobError> for Problem {
             | JobError::OutcomeUnknown
             | JobError::AnotherAttempt { .. }
             | JobError::StillRunning
-            | JobError::AlreadySealed
-            | JobError::AlreadyEnded { .. } => Code::Refused,
+            | JobError::AlreadySealed => Code::Refused,
+            JobError::AlreadyEnded { .. } => Code::AlreadyEnded,
         };
         let problem = Problem::new(code, error.to_string());
         let JobError::SeqGap { expected } = error else { return problem };

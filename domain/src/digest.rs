@@ -23,6 +23,18 @@ impl TryFrom<String> for Digest {
     }
 }
 
+impl Digest {
+    /// The 32 bytes themselves.
+    pub fn bytes(&self) -> [u8; 32] {
+        let digits = self.0.bytes().skip("sha256:".len());
+        // The type has no other digits.
+        let values =
+            digits.map(|digit| if digit > b'9' { digit - b'a' + 10 } else { digit - b'0' });
+        let values: Vec<u8> = values.collect();
+        std::array::from_fn(|place| values[2 * place] << 4 | values[2 * place + 1])
+    }
+}
+
 impl FromStr for Digest {
     type Err = DigestError;
     fn from_str(text: &str) -> Result<Self, DigestError> {
@@ -50,6 +62,8 @@ mod tests {
     fn only_a_sha256_in_lower_case_is_a_digest() {
         let text = format!("sha256:{:064x}", 0xabc);
         assert_eq!(text.parse::<Digest>().unwrap().to_string(), text);
+        let bytes = text.parse::<Digest>().unwrap().bytes();
+        assert_eq!((bytes[29], bytes[30], bytes[31]), (0, 0x0a, 0xbc));
         let others = [&text[7..], &text[..70], &text.to_uppercase(), &text.replace('0', "g"), ""];
         for other in others {
             assert!(other.parse::<Digest>().is_err(), "{other}");

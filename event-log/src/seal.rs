@@ -63,6 +63,15 @@ impl EventLog {
         Ok(())
     }
 
+    /// The position of the newest published checkpoint; 0: none was.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn newest_seal(&self) -> Result<u64, LogError> {
+        let newest = sqlx::query_scalar("select coalesce(max(position), 0) from log_seal");
+        Ok(number(newest.fetch_one(self.pool()).await?))
+    }
+
     /// Published checkpoints after a position, in order, at most `limit`.
     ///
     /// # Errors

@@ -1,14 +1,20 @@
 //! What a person approves: the digest of a plan.
 //!
 //! It covers the plan file, the summary that the person read, the manifest that the plan was made by and the
-//! tool that made it, so that the apply can refuse anything else.
+//! tool that made it, so that the apply can refuse anything else. The runner that made it signs a
+//! [`statement`]: this plan, by this execution of this job.
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use serde::Serialize;
 
 use crate::{
     Hash,
     canonical::{self, CanonicalError},
-    sha256_of,
+    digest_text, dsse, sha256_of,
 };
+
+/// The type of a signed [`statement`].
+pub const STATEMENT: &str = "application/vnd.stead.plan.v1+json";
 
 /// The digest of a plan from what it is made of.
 ///
@@ -31,4 +37,50 @@ pub fn digest_of(file: &Hash, summary: &Hash, manifest: &Hash, tool: &str) -> Ha
     // A tool's name and version come nowhere near 4 GiB.
     let length = u32::try_from(tool.len()).unwrap_or(u32::MAX).to_be_bytes();
     sha256_of(&[b"stead/plan/v1\n", file, summary, manifest, &length, tool.as_bytes()])
+}
+
+/// What a runner signs of a plan, as the payload of a DSSE envelope of type [`STATEMENT`]. The same key
+/// signs other things as well: the type and the ids keep a signature from being used for anything else.
+pub fn statement(plan: &Hash, job: &str, execution: &str) -> Vec<u8> {
+    // Ids and digests need no escapes, so this is RFC 8785 JSON as it stands.
+    let digest = digest_text(plan);
+    format!(r#"{{"digest":"{digest}","execution":"{execution}","job":"{job}"}}"#).into_bytes()
+}
+
+/// The signature of a [`statement`], in base64 as an envelope has it.
+pub fn sign(statement: &[u8], key: &SigningKey) -> String {
+    let signature = key.sign(&dsse::pre_authentication(STATEMENT, statement));
+    BASE64.encode(signature.to_bytes())
+}
+
+/// Whether this key signed the [`statement`].
+pub fn is_signed(statement: &[u8], signature: &str, key: &VerifyingKey) -> bool {
+    let signature = BASE64.decode(signature).ok();
+    let signature = signature.and_then(|bytes| Signature::from_slice(&bytes).ok());
+    signature.is_some_and(|signature| {
+        key.verify_strict(&dsse::pre_authentication(STATEMENT, statement), &signature).is_ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_is_canonical_and_its_signature_good_for_nothing_else() {
+        let key = SigningKey::from_bytes(&[7; 32]);
+        let said = statement(&[1; 32], "job_1", "exe_1");
+        let read: serde_json::Value = serde_json::from_slice(&said).expect("JSON");
+        assert_eq!(canonical::json(&read).expect("canonical"), said);
+        let signature = sign(&said, &key);
+        assert!(is_signed(&said, &signature, &key.verifying_key()));
+        let another = SigningKey::from_bytes(&[8; 32]).verifying_key();
+        assert!(!is_signed(&said, &signature, &another));
+        for other in [("job_2", "exe_1"), ("job_1", "exe_2")] {
+            let other = statement(&[1; 32], other.0, other.1);
+            assert!(!is_signed(&other, &signature, &key.verifying_key()));
+        }
+        let bare = BASE64.encode(key.sign(&said).to_bytes());
+        assert!(!is_signed(&said, &bare, &key.verifying_key()));
+    }
 }

@@ -262,4 +262,20 @@ mod tests {
         use clap::CommandFactory as _;
         Cli::command().debug_assert();
     }
+
+    /// What a customer reads; `UPDATE_GOLDEN=1` writes what is true now.
+    #[test]
+    fn the_help_is_what_was_agreed() {
+        use clap::CommandFactory as _;
+        let mut command = Cli::command().term_width(100);
+        command.build();
+        let mut text = command.render_help().to_string();
+        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+            if below.get_name() != "help" {
+                let help = below.clone().term_width(100).render_help();
+                text += &format!("\n{}\n{help}", "-".repeat(60));
+            }
+        }
+        domain::testing::golden("cli-runner/stead-runner.txt", &text);
+    }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use schemas::runner::RunnerMode;
+use schemas::runner::{PROTOCOL, ProtocolRange, RunnerMode};
 use tracing::info;
 use zeroize::Zeroizing;
 
@@ -43,11 +43,25 @@ pub(crate) async fn serve(data: &Data, run: Run) -> anyhow::Result<ExitCode> {
             eprintln!("another agent has opened a session with this runner's identity; ending");
             ExitCode::from(3)
         }
-        Ended::TooOld { min_version } => {
-            eprintln!("the server needs an agent of version {min_version} or later; ending");
+        Ended::NoProtocol { server } => {
+            eprintln!("{}; ending", no_protocol(server));
             ExitCode::from(4)
         }
     })
+}
+
+/// Which side has to be another version.
+fn no_protocol(server: Option<ProtocolRange>) -> String {
+    let remedy = match server {
+        Some(server) if server.max < PROTOCOL => {
+            "this agent is newer than its server: upgrade the server, or start an older agent"
+        }
+        Some(_) => "this agent is older than its server takes: install a newer one",
+        None => "install the agent that belongs to the server's version",
+    };
+    let speaks = server.map(|ProtocolRange { min, max }| format!(" and the server {min} to {max}"));
+    let speaks = speaks.unwrap_or_default();
+    format!("this agent speaks version {PROTOCOL} of the protocol{speaks}; {remedy}")
 }
 
 /// `status` holds the lock for a moment; an agent holds it for its life.
@@ -139,6 +153,14 @@ fn check_url(server: &str, allow_http: bool) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_to_be_upgraded_is_said() {
+        let range = |min, max| Some(ProtocolRange { min, max });
+        assert!(no_protocol(range(0, 0)).contains("upgrade the server"));
+        assert!(no_protocol(range(2, 3)).contains("install a newer one"));
+        assert!(no_protocol(None).contains("install the agent"));
+    }
 
     #[test]
     fn tokens_travel_in_clear_only_to_this_host() {

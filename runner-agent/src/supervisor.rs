@@ -31,7 +31,7 @@ use std::{
 use domain::ids::{ExecutionId, JobId, SessionId};
 use schemas::{
     keys::KeyList,
-    runner::{JobKind, LogSettings, RunnerMode, Running, SessionOpened},
+    runner::{JobKind, LogSettings, ProtocolRange, RunnerMode, Running, SessionOpened},
 };
 use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
@@ -71,8 +71,8 @@ pub enum Ended {
     Left,
     /// Another agent has its identity.
     Superseded,
-    /// The server does not speak its protocol any more.
-    TooOld { min_version: String },
+    /// The server speaks no version of the protocol that it speaks.
+    NoProtocol { server: Option<ProtocolRange> },
 }
 
 /// One agent process.

@@ -32,7 +32,7 @@ pub struct Problem {
     /// Each thing that is wrong with what was sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldProblem>,
-    /// What this code adds: `job_state` with 412, `expected` with a gap, `min_version` with 426.
+    /// What this code adds: `job_state` with 412, `expected` with a gap, `protocol` with 426.
     #[serde(flatten)]
     #[schema(value_type = Object)]
     pub more: Map<String, Value>,

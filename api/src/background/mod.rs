@@ -7,3 +7,4 @@ pub mod parked;
 pub mod policies;
 mod reactions;
 pub mod timers;
+pub mod verification;

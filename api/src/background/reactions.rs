@@ -54,6 +54,10 @@ pub enum Weight {
 pub fn weigh(code: Code) -> Weight {
     match code {
         Code::Refused
+        | Code::NothingToDo
+        | Code::AlreadyEnded
+        | Code::NoRunner
+        | Code::Deprovisioned
         | Code::NameTaken
         | Code::RunExcluded
         | Code::ApprovalStale
@@ -62,7 +66,7 @@ pub fn weigh(code: Code) -> Weight {
         | Code::RunnerRevoked
         | Code::Cancelled
         | Code::Expired => Weight::Over,
-        Code::NotFound | Code::TooLarge | Code::Invalid | Code::NotSupported => Weight::Cannot,
+        Code::NotFound | Code::TooLarge | Code::Invalid => Weight::Cannot,
         Code::Conflict | Code::Unavailable | Code::Busy | Code::Stopping | Code::Behind => {
             Weight::Later
         }
@@ -82,7 +86,6 @@ pub fn weigh(code: Code) -> Weight {
         | Code::ClockSkew
         | Code::ExecutionStale
         | Code::Forbidden
-        | Code::RunnerDisabled
         | Code::NotOffered
         | Code::MethodNotAllowed
         | Code::EnrolmentUsed
@@ -95,6 +98,7 @@ pub fn weigh(code: Code) -> Weight {
         | Code::LogMismatch
         | Code::UnsupportedMediaType
         | Code::LogGap
+        | Code::RangeNotSatisfiable
         | Code::IdempotencyMismatch
         | Code::ProtocolUnsupported
         | Code::RateLimited

@@ -75,6 +75,12 @@ impl KeySet {
         self.checkpoints.made_at
     }
 
+    /// Every key that signs checkpoints or did, whatever its time: a published one was signed in it.
+    pub fn checkpoint_keys(&self) -> Vec<VerifyingKey> {
+        let former = self.former(KeyUse::Checkpoints).map(|former| former.key);
+        std::iter::once(self.checkpoints.key.verifying_key()).chain(former).collect()
+    }
+
     /// The keys of one use that were replaced, and until when each is believed.
     pub fn former(&self, usage: KeyUse) -> impl Iterator<Item = &Former> {
         self.former.iter().filter(move |former| former.usage == usage)

@@ -1,4 +1,5 @@
 //! What a runner says while it works: numbered, heard once, in its order.
+mod plan;
 mod words;
 
 use axum::{
@@ -7,16 +8,12 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse as _, Response},
 };
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
-    digest::Digest,
     ids::JobId,
     job::{Job, JobCommand, JobError, JobKind, Report as Said},
     runner::{self as aggregate, Refusal, RunnerCommand},
 };
-use ed25519_dalek::{Signature, VerifyingKey};
-use event_log::blob;
-use schemas::runner::{ArtifactReport, EXECUTION, PlanReport, Report, ReportAnswer, ReportBody};
+use schemas::runner::{ArtifactReport, EXECUTION, Report, ReportAnswer, ReportBody};
 
 use super::{
     caller, execution,
@@ -51,13 +48,12 @@ pub async fn report(
         let detail = "the header `Execution` and the report name different executions";
         return Err(Problem::new(Code::BadRequest, detail));
     }
-    if let ReportBody::Plan(plan) = &ask.body {
-        signed(&app, &runner, plan).await?;
-        kept(&app, &plan.summary).await?;
-    }
     // A stranger's word renews no lease and makes nobody look for a log.
     let allowed = execution::may_report(&app, &runner, job, ask.execution).await;
     strange::forged(&app, &runner, (job, ask.execution), allowed).await?;
+    if let ReportBody::Plan(plan) = &ask.body {
+        plan::check(&app, &runner, (job, ask.execution), plan).await?;
+    }
     let touched = app.dispatch.touch_execution(runner.id, job, ask.execution);
     settle::settle(&app, &runner, touched, None).await;
     if let ReportBody::Artifact(artifact) = &mut ask.body {
@@ -71,17 +67,6 @@ pub async fn report(
     }
     let status = if answer.have.is_some() { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok((status, Json(answer)).into_response())
-}
-
-/// What a report names by digest has to be here first.
-async fn kept(app: &App, digest: &Digest) -> Result<(), Problem> {
-    match blob::get(&app.pool, digest).await.map_err(Problem::internal)? {
-        Some(_) => Ok(()),
-        None => {
-            let detail = format!("PUT /runner/v1/blobs/{digest} before the report that names it");
-            Err(Problem::new(Code::Invalid, detail))
-        }
-    }
 }
 
 /// An artifact is this job's own and it is here: what a build says goes to customers. Gives its size.
@@ -107,25 +92,6 @@ async fn made(app: &App, job: &Job, artifact: &ArtifactReport) -> Result<u64, Pr
         return Err(invalid(detail));
     };
     Ok(image.blobs().fold(size, |size, blob| size.saturating_add(blob.size)))
-}
-
-/// A plan is this runner's own: what people approve is what its key signed.
-async fn signed(app: &App, runner: &Runner, plan: &PlanReport) -> Result<(), Problem> {
-    let known = app.engine.load::<aggregate::Runner>(runner.id).await?;
-    let key = known.key().and_then(|key| hex::decode(key).ok()?.try_into().ok());
-    let key = key.and_then(|key| VerifyingKey::from_bytes(&key).ok());
-    let signature = STANDARD.decode(&plan.signature).ok();
-    let signature = signature.and_then(|bytes| Signature::from_slice(&bytes).ok());
-    let digest = plan.digest.to_string();
-    match key.zip(signature) {
-        Some((key, signature)) if key.verify_strict(digest.as_bytes(), &signature).is_ok() => {
-            Ok(())
-        }
-        Some(_) | None => {
-            let detail = "the signature of the plan's digest is not by this runner's identity key";
-            Err(Problem::new(Code::Invalid, detail))
-        }
-    }
 }
 
 async fn hear(

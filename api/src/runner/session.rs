@@ -8,7 +8,7 @@ use domain::{
     runner::{self as aggregate, RunnerCommand},
 };
 use schemas::{
-    runner::{LogSettings, OpenSession, PROTOCOL, RunnerMode, SessionOpened},
+    runner::{LogSettings, OpenSession, PROTOCOL, ProtocolRange, RunnerMode, SessionOpened},
     token::Opening,
 };
 use sqlx::Row as _;
@@ -50,9 +50,12 @@ pub async fn open(
     extract::Json(ask): extract::Json<OpenSession>,
 ) -> Answer<SessionOpened> {
     if ask.protocol.min > PROTOCOL || ask.protocol.max < PROTOCOL {
-        let detail = format!("this server speaks version {PROTOCOL} of the protocol");
+        let ProtocolRange { min, max } = ask.protocol;
+        let detail = format!(
+            "the runner speaks versions {min} to {max} of the protocol and this server speaks {PROTOCOL}"
+        );
         let problem = Problem::new(Code::ProtocolUnsupported, detail);
-        return Err(problem.with("min_version", PROTOCOL));
+        return Err(problem.with("protocol", serde_json::json!({"min": PROTOCOL, "max": PROTOCOL})));
     }
     let (signer, now) = (Signer::of(&app, &ask.assertion).await?, app.now());
     let key = &signer.identity.identity_key;

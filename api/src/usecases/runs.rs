@@ -58,7 +58,7 @@ pub async fn request(
                 let run = tell(&app, unit, install, wish, by).await?;
                 if run.is_none() && !is_last {
                     let detail = format!("there is nothing to do for {install}");
-                    return Err(Problem::new(Code::Refused, detail));
+                    return Err(Problem::new(Code::NothingToDo, detail));
                 }
                 if run.is_none() {
                     unit.tell::<Install>(install, InstallCommand::Deprovision).await?;
@@ -259,7 +259,8 @@ async fn again(
     reason: Option<String>,
 ) -> Result<RunId, Problem> {
     let undone = state.undone();
-    let done = || Problem::new(Code::Refused, "everything that the run was to do is done by now");
+    let done =
+        || Problem::new(Code::NothingToDo, "everything that the run was to do is done by now");
     if undone.is_empty() {
         return Err(done());
     }

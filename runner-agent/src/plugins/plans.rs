@@ -210,17 +210,10 @@ fn digests(record: &Record) -> Result<(Digest, Digest), PluginError> {
     let summary = proof::canonical::json(&record.summary)
         .map_err(|e| PluginError::PluginFailed(format!("the summary of its plan: {e}")))?;
     let summary = sha256(&summary);
-    let (file, manifest) = (bytes_of(&record.file), bytes_of(&record.manifest));
-    let hash = proof::plan::digest_of(&file, &bytes_of(&summary), &manifest, &record.tool);
+    let (file, manifest) = (record.file.bytes(), record.manifest.bytes());
+    let hash = proof::plan::digest_of(&file, &summary.bytes(), &manifest, &record.tool);
     let digest = proof::digest_text(&hash).parse().map_err(io::Error::other);
     Ok((digest.doing(|| "cannot spell a digest".into())?, summary))
-}
-
-fn bytes_of(digest: &Digest) -> proof::Hash {
-    let mut hash = [0; 32];
-    // A digest is 64 hexadecimal digits after its prefix, by its type.
-    let _always = hex::decode_to_slice(&digest.to_string()["sha256:".len()..], &mut hash);
-    hash
 }
 
 fn inputs_of(work: &Work<'_>) -> Result<Digest, PluginError> {

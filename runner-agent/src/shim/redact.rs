@@ -2,8 +2,10 @@
 //!
 //! Exact values of six bytes and more, also where they are encoded (base64 at every alignment, URL, JSON,
 //! hexadecimal) and where they go over several lines: a line that may be the beginning of such a value waits
-//! for the next one. What a tool wraps or spaces out is found by pieces.
+//! for the next one. What a tool wraps or spaces out is found by pieces. Texts and lines also lose what only looks
+//! like a credential ([`shapes`]); values that flow on to others do not, or an output would change in silence.
 mod encoded;
+mod shapes;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use base64::{
@@ -12,7 +14,7 @@ use base64::{
 };
 use serde_json::Value;
 
-use self::encoded::Pieces;
+use self::{encoded::Pieces, shapes::InKey};
 
 /// What stands where a secret was.
 pub const MARK: &str = "[redacted]";
@@ -31,7 +33,10 @@ pub struct Redactor {
 
 /// What of one stream waits for its next line.
 #[derive(Debug, Default)]
-pub struct Waiting(Vec<u8>);
+pub struct Waiting {
+    pending: Vec<u8>,
+    in_key: InKey,
+}
 
 impl Redactor {
     /// A redactor of these values.
@@ -61,18 +66,28 @@ impl Redactor {
     /// JSON without the values, in its keys and its texts.
     pub fn value(&self, value: Value) -> Value {
         match value {
-            Value::String(text) => Value::String(self.text(&text)),
+            Value::String(text) => Value::String(self.exact_text(&text)),
             Value::Array(items) => items.into_iter().map(|item| self.value(item)).collect(),
             Value::Object(members) => {
-                let clean = |(key, member): (String, Value)| (self.text(&key), self.value(member));
+                let clean =
+                    |(key, member): (String, Value)| (self.exact_text(&key), self.value(member));
                 Value::Object(members.into_iter().map(clean).collect())
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => value,
         }
     }
 
-    /// Bytes without the values.
+    /// Bytes without the values, and without what looks like one.
     pub fn bytes(&self, bytes: &[u8]) -> Vec<u8> {
+        shapes::without(self.exact(bytes))
+    }
+
+    fn exact_text(&self, text: &str) -> String {
+        String::from_utf8_lossy(&self.exact(text.as_bytes())).into_owned()
+    }
+
+    /// Bytes without the values.
+    fn exact(&self, bytes: &[u8]) -> Vec<u8> {
         let Some(automaton) = &self.automaton else { return bytes.to_vec() };
         let mut clean = Vec::with_capacity(bytes.len());
         automaton.replace_all_with_bytes(bytes, &mut clean, |_, _, clean| {
@@ -89,7 +104,7 @@ impl Redactor {
     /// Take in a line of a stream and give out what can be shown: whole lines with their newlines, and
     /// after a line that `goes_on` its first part.
     pub fn line(&self, waiting: &mut Waiting, line: &[u8], goes_on: bool) -> Vec<u8> {
-        let pending = &mut waiting.0;
+        let pending = &mut waiting.pending;
         pending.extend_from_slice(line);
         if !goes_on {
             pending.push(b'\n');
@@ -97,12 +112,13 @@ impl Redactor {
         let ready = if goes_on { self.before_cut(pending) } else { self.before_beginning(pending) };
         let rest = pending.split_off(ready);
         let shown = std::mem::replace(pending, rest);
-        self.bytes(&shown)
+        waiting.in_key.lines(self.exact(&shown))
     }
 
     /// What still waited at a stream's end.
     pub fn rest(&self, waiting: &mut Waiting) -> Vec<u8> {
-        self.bytes(&std::mem::take(&mut waiting.0))
+        let shown = std::mem::take(&mut waiting.pending);
+        waiting.in_key.lines(self.exact(&shown))
     }
 
     /// Up to where no value of several lines may have begun, and no value is cut.

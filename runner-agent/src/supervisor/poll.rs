@@ -267,8 +267,9 @@ async fn unwanted(agent: &Agent, refused: &Refused, seen: &Seen) {
     if refused.is_superseded() {
         agent.end(Ended::Superseded);
     } else if refused.status == 426 {
-        let min = refused.problem.more.get("min_version").map(ToString::to_string);
-        agent.end(Ended::TooOld { min_version: min.unwrap_or_default() });
+        let server = refused.problem.more.get("protocol").cloned();
+        let server = server.and_then(|range| serde_json::from_value(range).ok());
+        agent.end(Ended::NoProtocol { server });
     } else if matches!(refused.status, 401 | 403) {
         error!("This runner is not wanted: {refused}");
         tokio::select! {

@@ -1,14 +1,14 @@
 //! One life of an agent process, and its one idle call.
 use chrono::{DateTime, Utc};
 use domain::ids::{ExecutionId, JobId, SessionId};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::{FailureReason, JobKind, LogSettings, Outcome};
 use crate::moment;
 
 /// `POST /runner/v1/sessions`: 200 [`SessionOpened`], also when it is asked again; 401 not signed by the
-/// runner's key, or too old; 426 with `min_version`. The newest session wins; the former one gets 409 `session_superseded` on its next call. `DELETE /runner/v1/sessions/{id}` closes one.
+/// runner's key, or too old; 426 with `protocol`, the range that the server speaks. The newest session wins; the former one gets 409 `session_superseded` on its next call. `DELETE /runner/v1/sessions/{id}` closes one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OpenSession {
     /// A [`crate::token::Opening`], signed by the identity key: it names the session.
@@ -19,7 +19,9 @@ pub struct OpenSession {
     pub version: String,
     /// What the agent speaks.
     pub protocol: ProtocolRange,
-    /// The kinds that it takes.
+    /// The kinds that it takes. What a later version of the runner takes besides is left out here.
+    #[serde(deserialize_with = "known")]
+    #[schema(value_type = Vec<String>)]
     pub capabilities: Vec<JobKind>,
     /// How many jobs at once.
     pub slots: u32,
@@ -31,8 +33,13 @@ pub struct OpenSession {
     pub checkpoint: Option<String>,
 }
 
+fn known<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<JobKind>, D::Error> {
+    let all = Vec::<serde_json::Value>::deserialize(from)?;
+    Ok(all.into_iter().filter_map(|kind| serde_json::from_value(kind).ok()).collect())
+}
+
 /// Versions of the protocol, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProtocolRange {
     /// The oldest.
     pub min: u32,
@@ -71,7 +78,8 @@ pub enum ExecutionState {
     Exited,
     /// The journal proves that nothing was ever started.
     NeverSpawned,
-    /// It was started, and nobody can say how it ended.
+    /// It was started, and nobody can say how it ended; or this version cannot read what is said of it.
+    #[serde(other)]
     Unknown,
 }
 

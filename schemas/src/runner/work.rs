@@ -86,7 +86,7 @@ pub struct Consistency {
 }
 
 /// `POST /runner/v1/jobs/{job}/events`: 200 [`ReportAnswer`], also for a repeated one; 202 while the log is
-/// incomplete; 409 `seq_conflict`, or `seq_gap` with `expected`; 412 `stale_execution` with `job_state`, or
+/// incomplete; 409 `seq_conflict`, or `seq_gap` with `expected`; 412 `fenced_out` with `job_state`, or
 /// `log_mismatch`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Report {
@@ -181,7 +181,7 @@ pub struct PlanReport {
     pub destroy: u64,
     /// The tool and its version.
     pub tool: String,
-    /// The identity key's signature of `digest` as text, base64.
+    /// The identity key's signature of `proof::plan::statement`, base64 as in a DSSE envelope.
     pub signature: String,
 }
 
@@ -193,7 +193,7 @@ pub struct ArtifactReport {
     /// The digest of its OCI manifest.
     #[schema(value_type = String)]
     pub digest: Digest,
-    /// Bytes of its layers.
+    /// Bytes of its OCI manifest and of the blobs that this one names. The server measures them itself.
     pub size_bytes: u64,
 }
 

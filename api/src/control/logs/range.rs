@@ -8,7 +8,8 @@ pub fn of(text: &str, length: u64) -> Result<Range<u64>, Problem> {
     let wrong = || {
         let detail = format!("{text:?} is no range of a log of {length} bytes");
         let range = format!("bytes */{length}");
-        Problem::new(Code::LogGap, detail).header(axum::http::header::CONTENT_RANGE, range)
+        Problem::new(Code::RangeNotSatisfiable, detail)
+            .header(axum::http::header::CONTENT_RANGE, range)
     };
     let (first, last) =
         text.strip_prefix("bytes=").and_then(|rest| rest.split_once('-')).ok_or_else(wrong)?;

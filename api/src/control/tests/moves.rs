@@ -198,7 +198,7 @@ async fn an_install_of_which_nothing_is_left_ends_without_a_run_and_leaves_its_n
     assert_eq!(owner.request_run("acme", &ask).await.unwrap().run, None);
     let gone = owner.install("acme").await.unwrap();
     assert_eq!((gone.id, gone.state.as_str()), (made.id, "deprovisioned"));
-    assert_eq!(refused(owner.enrol_token("acme").await), (409, "refused".into()));
+    assert_eq!(refused(owner.enrol_token("acme").await), (409, "deprovisioned".into()));
     let other = owner.create_install(&new_install("acme")).await.unwrap();
     assert_eq!(owner.install("acme").await.unwrap().id, other.id);
     assert_eq!(owner.install(&made.id.to_string()).await.unwrap().state, "deprovisioned");
@@ -214,7 +214,8 @@ async fn nothing_to_do_is_refused_each_time_it_is_asked_for() {
         reason: Some("the end".into()),
     };
     for _ in 0..2 {
-        assert_eq!(refused(owner.request_run("acme", &teardown).await), (409, "refused".into()));
+        let said = refused(owner.request_run("acme", &teardown).await);
+        assert_eq!(said, (409, "nothing_to_do".into()));
     }
 }
 

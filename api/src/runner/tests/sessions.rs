@@ -34,9 +34,16 @@ async fn a_protocol_of_another_age_is_refused_with_what_would_do() {
     let (agent, _) = world.agent().await;
     let assertion = world.opening(&agent, SessionId(Ulid::new()), ("b", "j"));
     let body = json!({"assertion": assertion, "pid": 1, "version": "9", "slots": 1,
-        "protocol": {"min": 7, "max": 9}, "capabilities": []});
+        "protocol": {"min": 7, "max": 9}, "capabilities": ["plan"]});
     let said = world.call(Method::POST, "/runner/v1/sessions", "", &body).await;
-    assert_eq!(said.refused(426, "protocol_unsupported")["min_version"], 1);
+    assert_eq!(said.refused(426, "protocol_unsupported")["protocol"], json!({"min": 1, "max": 1}));
+    // A later runner that still speaks this version is welcome with what it can do besides.
+    let mut later = body;
+    (later["protocol"]["min"], later["capabilities"]) = (1.into(), json!(["plan", "dance"]));
+    later["journal"] = json!([{"job": format!("job_{}", Ulid::new()), "claim_id": "c", "log_len": 0,
+        "state": "asleep", "since": 3}]);
+    let said = world.call(Method::POST, "/runner/v1/sessions", "", &later).await;
+    assert_eq!(said.ok()["generation"], 1);
 }
 
 /// What becomes of a job of this class when the agent comes back with such an entry in its journal.

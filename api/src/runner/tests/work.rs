@@ -2,7 +2,8 @@
 use domain::{
     actor::Actor,
     enrolment::Purpose,
-    job::{Class, JobCommand, JobKind},
+    ids::JobId,
+    job::{Class, Job, JobCommand, JobKind},
 };
 use proof::{
     checkpoint::Checkpoint,
@@ -194,20 +195,21 @@ async fn a_cancel_waits_in_every_answer_until_it_is_confirmed() {
 }
 
 #[tokio::test]
-async fn a_plan_needs_its_summary_first() {
+async fn a_plan_is_what_its_digest_says_and_its_summary_comes_first() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     let job = world.queue(install, JobKind::Plan, Class::Pure).await;
     let execution = world.running(&agent, job).await;
-    let summary = br#"{"add":1}"#;
-    let digest = format!("sha256:{}", hex::encode(Sha256::digest(summary)));
-    let plan = json!({"type": "plan", "payload": {"digest": digest, "file": digest,
-        "summary": digest, "noop": false, "add": 1, "change": 0, "destroy": 0,
-        "tool": "terraform 1.9.8", "signature": signed(&agent, &digest)}});
-    let mut forged = plan.clone();
-    forged["payload"]["signature"] = signed(&ready(&world).await.0, &digest).into();
-    world.report(&agent, job, &execution, 2, forged).await.refused(422, "invalid");
-    world.report(&agent, job, &execution, 2, plan.clone()).await.refused(422, "invalid");
+    let summary = br#"{"add":1,"change":0,"destroy":0,"noop":false}"#;
+    let plan = plan(&world, &agent, (job, &execution), summary).await;
+    let other = ready(&world).await.0;
+    let mut refused = vec![("signature", plan.clone()), ("PUT /runner/v1/blobs/", plan.clone())];
+    let digest = plan["payload"]["digest"].as_str().unwrap();
+    refused[0].1["payload"]["signature"] = signed(&other, digest, (job, &execution)).into();
+    for (word, forged) in refused {
+        let answer = world.report(&agent, job, &execution, 2, forged).await;
+        assert!(answer.refused(422, "invalid").to_string().contains(word), "{word}");
+    }
     let put = |path: String| {
         let request = axum::http::Request::put(path)
             .header("authorization", format!("Bearer {}", agent.token))
@@ -215,18 +217,50 @@ async fn a_plan_needs_its_summary_first() {
             .body(axum::body::Body::from(&summary[..]));
         world.send(request.unwrap())
     };
-    put(format!("/runner/v1/blobs/{digest}")).await.ok();
+    let blob = format!("/runner/v1/blobs/{}", plan["payload"]["summary"].as_str().unwrap());
+    put(blob.clone()).await.ok();
     let other = format!("/runner/v1/blobs/sha256:{:064x}", 1);
     put(other).await.refused(422, "invalid");
+    // A summary, a file or a tool under the digest of others, and counts that are not the summary's.
+    let another = json!(format!("sha256:{:064x}", 1));
+    let forgeries = [
+        ("file", another.clone(), "digest is not"),
+        ("summary", another, "digest is not"),
+        ("tool", json!("terraform 1.9.9"), "digest is not"),
+        ("noop", json!(true), "are not those of the summary"),
+        ("destroy", json!(7), "are not those of the summary"),
+    ];
+    for (key, value, word) in forgeries {
+        let mut forged = plan.clone();
+        forged["payload"][key] = value;
+        let answer = world.report(&agent, job, &execution, 2, forged).await;
+        assert!(answer.refused(422, "invalid").to_string().contains(word), "{key}");
+    }
     world.report(&agent, job, &execution, 2, plan).await.ok();
     assert!(world.story(job).await.contains(&"plan_produced".to_string()));
     // Bytes are kept only for work that goes on.
     world.report(&agent, job, &execution, 3, empty_log()).await.ok();
-    put(format!("/runner/v1/blobs/{digest}")).await.refused(412, "fenced_out");
+    put(blob).await.refused(412, "fenced_out");
 }
 
-fn signed(agent: &Agent, digest: &str) -> String {
-    use base64::{Engine as _, engine::general_purpose::STANDARD};
-    use ed25519_dalek::Signer as _;
-    STANDARD.encode(agent.key.sign(digest.as_bytes()).to_bytes())
+/// The report of a plan with this summary, as an honest runner makes it.
+async fn plan(
+    world: &World,
+    agent: &Agent,
+    (job, execution): (JobId, &str),
+    summary: &[u8],
+) -> Value {
+    let work = world.app.engine.load::<Job>(job).await.unwrap().work.unwrap();
+    let (file, summary, tool) = ([7; 32], Sha256::digest(summary).into(), "terraform 1.9.8");
+    let digest = proof::plan::digest_of(&file, &summary, &work.manifest.bytes(), tool);
+    let [digest, file, summary] = [digest, file, summary].map(|hash| proof::digest_text(&hash));
+    let signature = signed(agent, &digest, (job, execution));
+    json!({"type": "plan", "payload": {"digest": digest, "file": file, "summary": summary,
+        "noop": false, "add": 1, "change": 0, "destroy": 0, "tool": tool, "signature": signature}})
+}
+
+fn signed(agent: &Agent, digest: &str, (job, execution): (JobId, &str)) -> String {
+    let digest: domain::digest::Digest = digest.parse().unwrap();
+    let said = proof::plan::statement(&digest.bytes(), &job.to_string(), execution);
+    proof::plan::sign(&said, &agent.key)
 }

@@ -1,7 +1,6 @@
 //! What the server is told of an execution, and what its refusals mean.
 use std::fs;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use reqwest::{Method, header::HeaderName};
 use schemas::{
     problem::Problem,
@@ -94,8 +93,9 @@ impl Attendance {
         let mut not_kept = None;
         if let ReportBody::Plan(plan) = &mut report.body {
             not_kept = self.send_summary(plan).await;
-            let signature = self.agent.keys.identity.sign(plan.digest.to_string().as_bytes());
-            plan.signature = STANDARD.encode(signature.to_bytes());
+            let (job, execution) = (self.job.to_string(), self.execution.to_string());
+            let said = proof::plan::statement(&plan.digest.bytes(), &job, &execution);
+            plan.signature = proof::plan::sign(&said, &self.agent.keys.identity);
         }
         let answer = self.post(&report).await.map_err(|refused| match not_kept {
             // That the summary is not there is the lesser half of the story.

@@ -1,0 +1,73 @@
+//! A plan that is reported: people approve its digest, so the digest has to be that of what they are shown.
+use domain::{
+    digest::Digest,
+    ids::{ExecutionId, JobId},
+    job::{Job, JobKind},
+    runner as aggregate,
+};
+use ed25519_dalek::VerifyingKey;
+use event_log::blob;
+use schemas::runner::PlanReport;
+use serde::Deserialize;
+
+use crate::{
+    auth::Runner,
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// What of a summary is shown beside its digest.
+#[derive(Deserialize, PartialEq)]
+struct Counts {
+    noop: bool,
+    add: u64,
+    change: u64,
+    destroy: u64,
+}
+
+/// The plan is this runner's own, its summary is here, and digest and counts are those of its parts:
+/// else one plan is shown and another approved.
+pub(super) async fn check(
+    app: &App,
+    runner: &Runner,
+    (job, execution): (JobId, ExecutionId),
+    plan: &PlanReport,
+) -> Result<(), Problem> {
+    let known = app.engine.load::<aggregate::Runner>(runner.id).await?;
+    let key = known.key().and_then(|key| hex::decode(key).ok()?.try_into().ok());
+    let key = key.and_then(|key| VerifyingKey::from_bytes(&key).ok());
+    let (job_text, execution) = (job.to_string(), execution.to_string());
+    let said = proof::plan::statement(&plan.digest.bytes(), &job_text, &execution);
+    if !key.is_some_and(|key| proof::plan::is_signed(&said, &plan.signature, &key)) {
+        return Err(invalid("signature is not of this plan by this runner's identity key"));
+    }
+    let job = app.engine.load::<Job>(job).await?;
+    let manifest = match &job.work {
+        Some(work) if work.kind == JobKind::Plan => work.manifest.bytes(),
+        // Another kind of job plans nothing; the job itself says so.
+        Some(_) | None => return Ok(()),
+    };
+    let (file, summary) = (plan.file.bytes(), plan.summary.bytes());
+    if proof::plan::digest_of(&file, &summary, &manifest, &plan.tool) != plan.digest.bytes() {
+        return Err(invalid("digest is not that of file, summary, tool and the job's manifest"));
+    }
+    let PlanReport { noop, add, change, destroy, .. } = *plan;
+    let shown: Counts = serde_json::from_slice(&kept(app, &plan.summary).await?)
+        .map_err(|error| invalid(&format!("summary has no counts: {error}")))?;
+    if shown != (Counts { noop, add, change, destroy }) {
+        return Err(invalid("noop, add, change and destroy are not those of the summary"));
+    }
+    Ok(())
+}
+
+/// What a report names by digest has to be here first.
+async fn kept(app: &App, digest: &Digest) -> Result<Vec<u8>, Problem> {
+    let bytes = blob::get(&app.pool, digest).await.map_err(Problem::internal)?;
+    bytes.ok_or_else(|| {
+        invalid(&format!("PUT /runner/v1/blobs/{digest} before the report that names it"))
+    })
+}
+
+fn invalid(detail: &str) -> Problem {
+    Problem::new(Code::Invalid, detail)
+}
