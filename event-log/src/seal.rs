@@ -91,7 +91,7 @@ impl EventLog {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn note_keys(&self) -> Result<Vec<VerifyingKey>, LogError> {
+    pub async fn known_note_keys(&self) -> Result<Vec<VerifyingKey>, LogError> {
         let rows = sqlx::query("select public_key from log_note_key order by valid_from")
             .fetch_all(self.pool())
             .await?;

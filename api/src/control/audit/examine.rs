@@ -126,7 +126,7 @@ impl Look {
     }
 
     async fn checkpoints(&mut self, app: &App) -> Result<(), Problem> {
-        let keys = app.log().note_keys().await?;
+        let keys = app.log().known_note_keys().await?;
         let findings = match app.log().check_seals(&keys).await {
             Ok(_) => vec![],
             Err(LogError::Database(error)) => return Err(error.into()),
