@@ -84,7 +84,7 @@ pub async fn versions(
 ) -> Result<HashMap<(AppId, u32), Row>, sqlx::Error> {
     let keys = which.into_iter().map(|(app, version)| key(app, version)).collect();
     let rows = many::<ConfigVersions>(executor, keys).await?;
-    Ok(rows.into_values().map(|row| ((row.app, row.published.version), row)).collect())
+    Ok(rows.into_values().map(|row| ((row.app, row.published.config_version), row)).collect())
 }
 
 /// The versions of an app, the newest first, before one.

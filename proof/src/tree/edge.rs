@@ -39,7 +39,9 @@ impl Edge {
         subtree: Hash,
         mut completed: impl FnMut(Node, &Hash),
     ) -> bool {
-        let Some(leaves) = 1u64.checked_shl(level.into()).filter(|all| self.size.is_multiple_of(*all)) else {
+        let Some(leaves) =
+            1u64.checked_shl(level.into()).filter(|all| self.size.is_multiple_of(*all))
+        else {
             return false;
         };
         let (mut hash, mut level, mut rest) = (subtree, level, self.size / leaves);

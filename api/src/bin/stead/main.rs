@@ -56,8 +56,10 @@ async fn main() -> ExitCode {
         Command::Up(up) => up::run(*up, settings.screen().output).await,
         Command::Serve(serve) => serve::run(*serve, settings.screen().output).await,
         Command::Migrate(migrate) => migrate::run(migrate, settings.screen().output).await,
-        Command::Keys(keys) => keys::run(keys, settings.screen())
-            .map_or_else(|failure| failure.report(settings.screen().output), |()| ExitCode::SUCCESS),
+        Command::Keys(keys) => keys::run(keys, settings.screen()).map_or_else(
+            |failure| failure.report(settings.screen().output),
+            |()| ExitCode::SUCCESS,
+        ),
         Command::Verb(verb) => verbs::run(verb, &settings, Stead::command()).await,
     }
 }

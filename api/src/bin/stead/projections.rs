@@ -55,9 +55,11 @@ pub async fn run(verb: Projections, settings: &Settings) -> Result<(), Failure> 
             let name = name.unwrap_or_else(|| "all".into());
             over(&desk, &follow(&desk, &name, "rebuild", &how).await?, "rebuild")
         }
-        Projections::Rollback { name } => {
-            over(&desk, &follow(&desk, &name, "rollback", &RebuildQuery::default()).await?, "rollback")
-        }
+        Projections::Rollback { name } => over(
+            &desk,
+            &follow(&desk, &name, "rollback", &RebuildQuery::default()).await?,
+            "rollback",
+        ),
         Projections::Verify { name } => verify(&desk, &name).await,
     }
 }
