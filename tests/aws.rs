@@ -50,7 +50,7 @@ fn changes(run: &Value) -> (u64, u64, u64) {
 /// A runner whose jobs find credentials and the provider; both are the customer's own.
 fn customer(server: &Server, terraform: &Path, token: &str) -> Runner {
     Customer::new(server, "customer")
-        .with(&["--stack-output", "region=us-east-1"])
+        .output("region=us-east-1")
         .pass("TF_CLI_CONFIG_FILE", terraform.to_str().unwrap())
         .pass("AWS_ACCESS_KEY_ID", "AKIACUSTOMERSOWN")
         .pass("AWS_SECRET_ACCESS_KEY", "nobody-else-has-this-key")

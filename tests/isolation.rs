@@ -1,37 +1,121 @@
 //! The customer's side as customers have it: another user on another network, where the only thing that can
 //! be reached is the Runner listener, by TLS from a private CA, and where nothing listens.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-use std::{collections::BTreeSet, fs, path::PathBuf, process::Command, time::Duration};
+use std::{
+    collections::BTreeSet,
+    fs,
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
+use serde_json::Value;
 use tests::{
-    Certificates, Customer, Namespace, Runner, Server, Sockets, edge_api, in_ci, program,
-    stdout_of, succeeded, terraform_or_skip, until,
+    Builder, Certificates, Customer, Moto, Namespace, Postgres, Runner, Server, Sockets, edge_api,
+    ended, for_customers, in_ci, program, provider_config_for_customers_or_skip, stdout_of,
+    succeeded, terraform_or_skip, told, until,
 };
 
 const SOON: Duration = Duration::from_secs(30);
 const LATER: Duration = Duration::from_secs(120);
+/// The AWS provider is a large program.
+const MUCH_LATER: Duration = Duration::from_secs(240);
 
-/// A customer inside the namespace: the directory and the program are where that user gets to.
+/// The vendor's side: a server whose Runner listener is at the end of the customer's wire.
+struct Vendor {
+    _builder: Builder,
+    server: Server,
+    postgres: Postgres,
+    certificates: Certificates,
+}
+
+impl Vendor {
+    fn at(namespace: &Namespace) -> Vendor {
+        let certificates = Certificates::for_ip(&namespace.server_ip());
+        let (chain, key) = (certificates.chain(), certificates.key());
+        let tls = ["--tls-cert", chain.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
+        let listen = format!("{}:0", namespace.server_ip());
+        let postgres = Postgres::on_loopback();
+        let more = [&tls[..], &["--tls-for", "runner"]].concat();
+        let server = Server::serve_on(&postgres, &listen, &more);
+        assert!(server.runner().starts_with("https://198.18."), "{}", server.runner());
+        // The vendor's build runner comes by the same door.
+        let ca = certificates.ca();
+        let builder = server.build_runner(&["--ca-file", ca.to_str().unwrap()]);
+        Vendor { _builder: builder, server, postgres, certificates }
+    }
+
+    /// From where the customer is, the one door is open and no other, although each of them is one.
+    fn has_one_door(&self, namespace: &Namespace) {
+        let (server, ip) = (&self.server, namespace.server_ip());
+        let runner_port = port(server.runner());
+        assert!(namespace.reaches(&ip, runner_port), "the Runner listener");
+        let (control, postgres) = (port(server.control()), self.postgres.port());
+        for (what, port) in [("the Control API", control), ("Postgres", &postgres)] {
+            let here = TcpStream::connect(format!("127.0.0.1:{port}"));
+            assert!(here.is_ok(), "{what} does not even listen: {here:?}");
+            for ip in [ip.as_str(), "127.0.0.1"] {
+                assert!(!namespace.reaches(ip, port), "{what} is reachable at {ip}:{port}");
+            }
+        }
+        // A name server, the web, a cloud's metadata, and the host by its other addresses.
+        let own = stdout_of(Command::new("hostname").arg("-I"));
+        let own = own.split_whitespace().filter(|other| !other.contains(':') && *other != ip);
+        let elsewhere = [("8.8.8.8", "53"), ("1.1.1.1", "443"), ("169.254.169.254", "80")];
+        for (ip, port) in elsewhere.into_iter().chain(own.map(|own| (own, runner_port))) {
+            assert!(!namespace.reaches(ip, port), "{ip}:{port} is reachable");
+        }
+    }
+}
+
+/// A customer inside the namespace: the directory and the programs are where that user gets to.
 fn inside(server: &Server, namespace: &Namespace, name: &str) -> Customer {
     let customer = Customer::new(server, name);
     let copy: PathBuf = customer.dir().join("stead-runner");
     fs::copy(program("stead-runner"), &copy).unwrap();
+    let find = "command -v terraform || command -v tofu";
+    let terraform = stdout_of(Command::new("sh").args(["-c", find]));
+    let terraform = for_customers(Path::new(terraform.trim()), customer.dir());
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}", terraform.parent().unwrap().display());
+    given(&customer);
+    customer.through(&namespace.words()).program(copy).env("PATH", &path)
+}
+
+/// The directory and what is in it belongs to that user.
+fn given(customer: &Customer) {
     let (user, group) = Namespace::user();
     let owner = format!("{user}:{group}");
     stdout_of(Command::new("chown").args(["-R", &owner]).arg(customer.dir()));
-    customer.through(&namespace.words()).program(copy)
 }
 
 fn port(url: &str) -> &str {
     url.trim_end_matches('/').rsplit(':').next().unwrap()
 }
 
-/// By the kernel's word: nobody listens, and every connection goes to the Runner listener.
-fn only_the_server(runner: &Runner, server: &Server, namespace: &Namespace) {
+/// By the kernel's word: what listens is what the customer has there anyway, and every connection goes to the
+/// Runner listener or to that.
+fn only_the_server(runner: &Runner, server: &Server, namespace: &Namespace, theirs: Option<u16>) {
     let sockets = Sockets::of(runner.pid());
-    assert_eq!(sockets.listening, BTreeSet::new(), "something listens at the customer's");
-    let peer = Sockets::peer(&namespace.server_ip(), port(server.runner()));
-    assert!(sockets.peers.iter().all(|other| *other == peer), "{:?}, not {peer}", sockets.peers);
+    let theirs: BTreeSet<_> = theirs.into_iter().collect();
+    assert_eq!(sockets.listening, theirs, "something listens at the customer's");
+    let mut peers = vec![Sockets::peer(&namespace.server_ip(), port(server.runner()))];
+    peers.extend(theirs.iter().map(|port| Sockets::peer("127.0.0.1", &port.to_string())));
+    assert!(sockets.peers.iter().all(|other| peers.contains(other)), "{sockets:?}, not {peers:?}");
+}
+
+fn is_the_customers_user(runner: &Runner) {
+    let status = fs::read_to_string(format!("/proc/{}/status", runner.pid())).unwrap();
+    let user = format!("Uid:\t{0}\t{0}\t{0}\t{0}", Namespace::user().0);
+    assert!(status.contains(&user), "the runner is not the customer's user: {status}");
+}
+
+fn runs_inside(runner: &Runner) {
+    until("the runner inside", SOON, || {
+        let program = fs::read_link(format!("/proc/{}/exe", runner.pid()));
+        program.is_ok_and(|program| program.ends_with("stead-runner"))
+    });
 }
 
 #[test]
@@ -40,25 +124,9 @@ fn a_runner_reaches_the_runner_listener_only_and_nothing_reaches_it() {
         return;
     }
     let Some(namespace) = Namespace::new_or_skip() else { return };
-    let certificates = Certificates::for_ip(&namespace.server_ip());
-    let (chain, key) = (certificates.chain(), certificates.key());
-    let tls = ["--tls-cert", chain.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
-    let listen = format!("{}:0", namespace.server_ip());
-    let server = Server::serve_with(&listen, &[&tls[..], &["--tls-for", "runner"]].concat());
-    assert!(server.runner().starts_with("https://198.18."), "{}", server.runner());
-
-    // From where the customer is, the one door is open and no other.
-    let runner_port = port(server.runner());
-    assert!(namespace.reaches(&namespace.server_ip(), runner_port), "the Runner listener");
-    for ip in [namespace.server_ip().as_str(), "127.0.0.1"] {
-        for (what, port) in [("the Control API", port(server.control())), ("Postgres", "5432")] {
-            assert!(!namespace.reaches(ip, port), "{what} is reachable at {ip}:{port}");
-        }
-    }
-
-    // The vendor's build runner comes by the same door.
-    let ca = certificates.ca();
-    let _builder = server.build_runner(&["--ca-file", ca.to_str().unwrap()]);
+    let vendor = Vendor::at(&namespace);
+    vendor.has_one_door(&namespace);
+    let (server, certificates) = (&vendor.server, &vendor.certificates);
     let app = edge_api(server.dir());
     server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     let words = ["--auto-approve", "--input", "company=Acme", "--input", "pace_seconds=1"];
@@ -66,42 +134,98 @@ fn a_runner_reaches_the_runner_listener_only_and_nothing_reaches_it() {
     let token = created["enrolment"]["token"].as_str().unwrap();
 
     // Who does not pin the CA talks to nobody.
-    let trusting = inside(&server, &namespace, "trusting").start(&server, token);
+    let trusting = inside(server, &namespace, "trusting").start(server, token);
     until("the refusal of the certificate", SOON, || {
         trusting.log().to_lowercase().contains("certificate")
     });
     drop(trusting);
 
-    let pinned = fs::read(&ca).unwrap();
-    let customer = inside(&server, &namespace, "customer");
+    let pinned = fs::read(certificates.ca()).unwrap();
+    let customer = inside(server, &namespace, "customer");
     let (own_ca, ledger) = (customer.dir().join("ca.pem"), customer.dir().join("ledger"));
     fs::write(&own_ca, pinned).unwrap();
-    let runner = customer.with(&["--ca-file", own_ca.to_str().unwrap()]).start(&server, token);
-    until("the runner inside", SOON, || {
-        let program = fs::read_link(format!("/proc/{}/exe", runner.pid()));
-        program.is_ok_and(|program| program.ends_with("stead-runner"))
-    });
+    let runner = customer.with(&["--ca-file", own_ca.to_str().unwrap()]).start(server, token);
+    runs_inside(&runner);
     until("an effect", LATER, || {
-        only_the_server(&runner, &server, &namespace);
+        only_the_server(&runner, server, &namespace, None);
         ledger.exists()
     });
     until("the end of the run", LATER, || {
-        only_the_server(&runner, &server, &namespace);
+        only_the_server(&runner, server, &namespace, None);
         server.ask(&["runs", "show", "acme"])["state"] != "running"
     });
-    succeeded(&server, "acme");
+    succeeded(server, "acme");
     assert_eq!(runner.ledger().len(), 6, "{:?}", runner.ledger());
-    let status = fs::read_to_string(format!("/proc/{}/status", runner.pid())).unwrap();
-    let user = format!("Uid:\t{0}\t{0}\t{0}\t{0}", Namespace::user().0);
-    assert!(status.contains(&user), "the runner is not the customer's user: {status}");
+    is_the_customers_user(&runner);
     let install = server.ask(&["installs", "show", "acme"]);
     assert_eq!(install["stack"]["region"], "eu-1", "{install:#}");
 
     // The token has let one in; with another key it lets nobody in, pinned by fingerprint or not.
     let fingerprint = certificates.ca_fingerprint();
-    let impostor = inside(&server, &namespace, "impostor");
-    let impostor = impostor.with(&["--ca-fingerprint", &fingerprint]).start(&server, token);
+    let impostor = inside(server, &namespace, "impostor");
+    let impostor = impostor.with(&["--ca-fingerprint", &fingerprint]).start(server, token);
     until("the refusal of the token", SOON, || impostor.log().contains("enrolment_used"));
+}
+
+/// The newest run once it is over, while the kernel is asked who talks to whom.
+fn watched(server: &Server, namespace: &Namespace, runner: &Runner, moto: &Moto) -> Value {
+    until("the end of the run", MUCH_LATER, || {
+        only_the_server(runner, server, namespace, Some(moto.port()));
+        server.ask(&["runs", "show", "notes"])["state"] != "running"
+    });
+    let run = ended(server, "notes");
+    assert_eq!(run["state"], "succeeded", "{}", told(server, &run));
+    run
+}
+
+#[test]
+fn aws_resources_are_made_and_destroyed_where_only_aws_and_the_runner_listener_are() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let Some(namespace) = Namespace::new_or_skip() else { return };
+    let Some(moto) = Moto::inside_or_skip(&namespace) else { return };
+    let vendor = Vendor::at(&namespace);
+    let server = &vendor.server;
+    let customer = inside(server, &namespace, "customer");
+    let Some(terraform) = provider_config_for_customers_or_skip(customer.dir()) else { return };
+    let own_ca = customer.dir().join("ca.pem");
+    fs::copy(vendor.certificates.ca(), &own_ca).unwrap();
+    given(&customer);
+    vendor.has_one_door(&namespace);
+    assert!(namespace.reaches("127.0.0.1", &moto.port().to_string()), "what speaks like AWS");
+    let here = TcpStream::connect(("127.0.0.1", moto.port()));
+    assert!(here.is_err(), "what speaks like AWS is not the customer's alone");
+
+    let app = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/aws-bucket");
+    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    let endpoint = format!("aws_endpoint={}", moto.url());
+    let words = ["--auto-approve", "--input", &endpoint];
+    let created =
+        server.ask(&[&["installs", "create", "aws-bucket", "notes"], &words[..]].concat());
+    let token = created["enrolment"]["token"].as_str().unwrap();
+    let runner = customer
+        .with(&["--ca-file", own_ca.to_str().unwrap()])
+        .output("region=us-east-1")
+        .pass("TF_CLI_CONFIG_FILE", terraform.to_str().unwrap())
+        .pass("AWS_ACCESS_KEY_ID", "AKIACUSTOMERSOWN")
+        .pass("AWS_SECRET_ACCESS_KEY", "nobody-else-has-this-key")
+        .start(server, token);
+    runs_inside(&runner);
+    is_the_customers_user(&runner);
+    until("the provision run", SOON, || {
+        !server.ask(&["runs", "list", "--install", "notes"]).as_array().unwrap().is_empty()
+    });
+    watched(server, &namespace, &runner, &moto);
+    let install = server.ask(&["installs", "show", "notes"]);
+    let bucket = install["components"][0]["outputs"]["bucket"].as_str();
+    let bucket = bucket.unwrap_or_else(|| panic!("{install:#}"));
+    let tags = moto.tags(bucket).unwrap_or_else(|| panic!("no {bucket}: {}", moto.buckets()));
+    assert!(tags.contains("<Value>30</Value>") && moto.has_role(&format!("{bucket}-reader")));
+
+    server.ask(&["installs", "deprovision", "notes", "--reason", "the end"]);
+    watched(server, &namespace, &runner, &moto);
+    assert!(moto.tags(bucket).is_none(), "{}", moto.buckets());
 }
 
 /// What `stead up` starts beside itself is for its own users only.
@@ -110,14 +234,19 @@ fn nobody_else_on_the_host_gets_to_the_private_postgres() {
     let server = Server::up();
     let socket = server.data().join("run/.s.PGSQL.5432");
     assert!(socket.exists(), "Postgres has its socket at {}", socket.display());
-    let (user, group) = Namespace::user();
-    let mut look = Command::new("setpriv");
-    look.args([format!("--reuid={user}"), format!("--regid={group}"), "--clear-groups".into()]);
-    let seen = look.args(["test", "-e"]).arg(&socket).output().unwrap();
-    let said = String::from_utf8_lossy(&seen.stderr);
+    let theirs = |question: &str, path: &Path| {
+        let mut words = Namespace::as_the_customer();
+        words.extend(["test", question].map(String::from));
+        let seen = Command::new(&words[0]).args(&words[1..]).arg(path).output().unwrap();
+        (seen.status.code(), String::from_utf8_lossy(&seen.stderr).into_owned())
+    };
+    let (as_far, said) = theirs("-x", &server.data());
     // Without root nobody can be somebody else; in CI the rest of this file needs root, too.
     if said.contains("setpriv") && !in_ci() {
         return eprintln!("SKIPPED: to be another user needs root: {said}");
     }
-    assert_eq!((seen.status.code(), &*said), (Some(1), ""), "another user gets to the socket");
+    assert_eq!(as_far, Some(0), "another user does not even get as far as that: {said}");
+    assert_eq!(theirs("-e", &socket), (Some(1), String::new()), "another user gets to the socket");
+    let inside = socket.parent().unwrap();
+    assert_eq!(theirs("-x", inside), (Some(1), String::new()), "and to where it is");
 }

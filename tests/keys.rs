@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde_json::Value;
-use tests::{Runner, Server, Stranger, finish, notes_files, program, until, until_some};
+use tests::{Customer, Runner, Server, Stranger, finish, notes_files, program, until, until_some};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -138,7 +138,8 @@ fn a_runner_takes_a_new_key_when_it_is_told_to_and_when_its_own_is_old_also_if_t
     });
     let plugins = plugins(&server);
     let more = ["--plugin-dir", plugins.as_str()];
-    let mut runner = Runner::start_through(&server, stranger.url(), "acme", &token, &more);
+    let customer = Customer::new(&server, "acme").calls(stranger.url()).with(&more);
+    let mut runner = customer.start(&server, &token);
     plan_that_waits(&server, "acme");
     let id = server.ask(&["installs", "show", "acme"])["runner"].as_str().unwrap().to_string();
     let identity = runner.data().join("keys/identity");

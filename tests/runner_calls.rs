@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tests::{
-    Answer, Passed, Runner, Server, Stranger, call, notes_files, position, program, settled,
-    until_some,
+    Answer, Customer, Passed, Runner, Server, Stranger, call, notes_files, position, program,
+    settled, until_some,
 };
 
 const SOON: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ fn plugins(server: &Server) -> String {
 fn runner(server: &Server, stranger: &Stranger, name: &str) -> Runner {
     let (token, plugins) = (install(server, name), plugins(server));
     let more = ["--plugin-dir", plugins.as_str()];
-    Runner::start_through(server, stranger.url(), name, &token, &more)
+    Customer::new(server, name).calls(stranger.url()).with(&more).start(server, &token)
 }
 
 /// The first claim that passed, and its answer.

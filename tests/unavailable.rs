@@ -2,14 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs,
-    os::unix::process::CommandExt as _,
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    path::Path,
+    process::{Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
-use serde_json::{Value, json};
-use tests::{Answer, Server, call, position, program, settled, stdout_of, until, until_some};
+use serde_json::json;
+use tests::{Answer, Server, call, position, program, settled, stdout_of, until};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -117,55 +116,11 @@ fn a_database_that_does_not_answer_is_a_503_and_recovers() {
     assert_eq!(settled(&server), before, "something was written");
 }
 
-/// A second server, on the database of the first.
-struct Second {
-    child: Child,
-    ready: Value,
-    log: PathBuf,
-}
-
-impl Second {
-    fn serve(first: &Server) -> Second {
-        let dir = first.dir().join("second");
-        fs::create_dir(&dir).unwrap();
-        let (ready, log) = (dir.join("ready.json"), dir.join("log"));
-        let mut command = Command::new(program("stead"));
-        command
-            .args(["serve", "--control-listen", "127.0.0.1:0", "--runner-listen", "127.0.0.1:0"])
-            .args(["--data", dir.join("data").to_str().unwrap()])
-            .args(["--ready-file", ready.to_str().unwrap()])
-            .env("DATABASE_URL", first.database())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(&log).unwrap())
-            .process_group(0);
-        let mut child = command.spawn().unwrap();
-        let ready = until_some("the second server", SOON, || {
-            let ended = child.try_wait().unwrap();
-            assert!(ended.is_none(), "{}", fs::read_to_string(&log).unwrap());
-            serde_json::from_slice(&fs::read(&ready).ok()?).ok()
-        });
-        Second { child, ready, log }
-    }
-}
-
-impl Drop for Second {
-    fn drop(&mut self) {
-        let pid = self.child.id().to_string();
-        let _gone = Command::new("kill").args(["-TERM", &pid]).output();
-        let _ended = self.child.wait();
-        if std::thread::panicking() {
-            let log = fs::read_to_string(&self.log).unwrap_or_default();
-            eprintln!("--- the second server's log ---\n{log}");
-        }
-    }
-}
-
 #[test]
 fn a_database_that_is_down_is_a_503_and_nothing_is_lost_or_done_twice() {
     let mut first = Server::up();
-    let second = Second::serve(&first);
-    let control = second.ready["control"].as_str().unwrap();
+    let second = first.second();
+    let control = second.control();
     let token = first.owner_token();
     until("the token to be known", SOON, || get(control, "/v1/apps", &token).status == 200);
     let before = settled(&first);
@@ -186,8 +141,6 @@ fn a_database_that_is_down_is_a_503_and_nothing_is_lost_or_done_twice() {
     unavailable(&get(control, "/v1/apps", &token));
     unavailable(&make());
     assert_eq!(get(control, "/healthz", &token).status, 200);
-    let output = second.ready["pid"].as_u64().unwrap().to_string();
-    assert!(Path::new("/proc").join(output).exists(), "the second server ended");
 
     first.restart();
     until("the second server to recover", SOON, || get(control, "/readyz", &token).status == 200);

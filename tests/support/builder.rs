@@ -1,37 +1,26 @@
 //! A build runner beside a server that starts none by itself.
-use std::{
-    fs::{self, File},
-    process::{Child, Command, Stdio},
-};
+use std::{fs, process::Child};
 
-use crate::{Server, program};
+use crate::{Server, launch::Launch, program};
 
 /// A running `stead-runner --mode build`.
 pub struct Builder {
     child: Child,
+    launch: Launch,
 }
 
 impl Builder {
     pub(crate) fn start(server: &Server, token: &str, more: &[&str]) -> Builder {
         let dir = server.dir().join("builder");
         fs::create_dir_all(&dir).unwrap();
-        let token_file = dir.join("enrolment.token");
+        let (token_file, data) = (dir.join("enrolment.token"), dir.join("data"));
         fs::write(&token_file, token).unwrap();
-        let log = File::create(dir.join("runner.log")).unwrap();
-        let child = Command::new(program("stead-runner"))
-            .args(["--mode", "build", "--server", server.runner()])
-            .args(["--server-key", server.fingerprint()])
-            .arg("--data")
-            .arg(dir.join("data"))
-            .arg("--token-file")
-            .arg(&token_file)
-            .args(more)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        Builder { child }
+        let mut launch = Launch::new(&program("stead-runner"), dir.join("runner.log"));
+        launch.with(["--mode", "build", "--server", server.runner()]);
+        launch.with(["--server-key", server.fingerprint()]);
+        launch.with(["--data", data.to_str().unwrap()]);
+        launch.with(["--token-file", token_file.to_str().unwrap()]);
+        Builder { child: launch.start(more), launch }
     }
 }
 
@@ -39,5 +28,8 @@ impl Drop for Builder {
     fn drop(&mut self) {
         let _gone = self.child.kill();
         let _ended = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- the build runner's log ---\n{}", self.launch.log());
+        }
     }
 }

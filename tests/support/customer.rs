@@ -1,12 +1,11 @@
-//! A customer who starts the runner otherwise than by default: with an environment of their own, by another
+//! A customer before their runner is started: by default, or with an environment of their own, by another
 //! program, as somebody else.
 use std::{
-    fs::{self, File},
+    fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
 };
 
-use crate::{Runner, Server, program};
+use crate::{Runner, Server, launch::Launch, program};
 
 /// A `stead-runner --mode install` that is about to be started, in a directory of its own.
 pub struct Customer {
@@ -15,16 +14,26 @@ pub struct Customer {
     before: Vec<String>,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
+    outputs: Vec<String>,
+    server: String,
 }
 
 impl Customer {
-    /// In `<server's directory>/<name>`.
+    /// In `<server's directory>/<name>`. The ledger of side effects is `<dir>/ledger`.
     pub fn new(server: &Server, name: &str) -> Customer {
         let dir = server.dir().join(name);
         fs::create_dir_all(&dir).unwrap();
-        let environment = vec![("STEAD_LEDGER".into(), dir.join("ledger").display().to_string())];
-        let arguments = ["--slots", "4", "--pass-env", "STEAD_LEDGER"].map(String::from).into();
-        Customer { dir, program: program("stead-runner"), before: vec![], arguments, environment }
+        let ledger = dir.join("ledger").display().to_string();
+        let customer = Customer {
+            dir,
+            program: program("stead-runner"),
+            before: vec![],
+            arguments: vec![],
+            environment: vec![],
+            outputs: ["account=acct-1", "region=eu-1"].map(String::from).into(),
+            server: server.runner().to_string(),
+        };
+        customer.with(&["--slots", "4"]).pass("STEAD_LEDGER", &ledger)
     }
 
     /// Its directory.
@@ -44,9 +53,15 @@ impl Customer {
         self
     }
 
-    /// More of the command line.
+    /// More of the command line, at every start.
     pub fn with(mut self, arguments: &[&str]) -> Customer {
         self.arguments.extend(arguments.iter().map(|word| word.to_string()));
+        self
+    }
+
+    /// One more output of the stack, which is told at the enrolment. The last one of a name counts.
+    pub fn output(mut self, output: &str) -> Customer {
+        self.outputs.push(output.into());
         self
     }
 
@@ -61,35 +76,30 @@ impl Customer {
         self.with(&["--pass-env", name]).env(name, value)
     }
 
+    /// Call somebody who is before the server.
+    pub fn calls(mut self, url: &str) -> Customer {
+        self.server = url.into();
+        self
+    }
+
     /// Write the token and start.
     pub fn start(self, server: &Server, token: &str) -> Runner {
-        let Customer { dir, program, before, arguments, environment } = self;
-        let token_file = dir.join("enrolment.token");
+        let Customer { dir, program, before, arguments, environment, outputs, server: url } = self;
+        let (token_file, data) = (dir.join("enrolment.token"), dir.join("data"));
         fs::write(&token_file, token).unwrap();
-        let log = File::options().create(true).append(true).open(dir.join("runner.log")).unwrap();
-        let mut words = before.into_iter();
-        let mut command = match words.next() {
-            Some(first) => {
-                let mut command = Command::new(first);
-                command.args(words).arg(&program);
-                command
-            }
-            None => Command::new(&program),
-        };
-        command
-            .args(["--mode", "install", "--server", server.runner()])
-            .args(["--server-key", server.fingerprint()])
-            .arg("--data")
-            .arg(dir.join("data"))
-            .arg("--token-file")
-            .arg(&token_file)
-            .args(["--stack-output", "account=acct-1", "--stack-output", "region=eu-1"])
-            .args(arguments)
-            .envs(environment)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log);
-        let child = command.spawn().unwrap();
-        Runner { dir, child, more: Vec::new() }
+        let mut launch = Launch::new(&program, dir.join("runner.log"));
+        launch.through(&before);
+        launch.with(["--data", data.to_str().unwrap()]);
+        launch.with(&arguments);
+        for (name, value) in &environment {
+            launch.env(name, value);
+        }
+        // Once enrolled, a runner knows its server.
+        let token_file = token_file.to_str().unwrap();
+        let mut first = vec!["--mode", "install", "--server", &url];
+        first.extend(["--server-key", server.fingerprint(), "--token-file", token_file]);
+        first.extend(outputs.iter().flat_map(|output| ["--stack-output", output.as_str()]));
+        let child = launch.start(&first);
+        Runner { dir, child, launch }
     }
 }

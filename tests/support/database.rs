@@ -1,18 +1,78 @@
 //! An empty database, as an operator has made it for `stead migrate` and `stead serve`.
-use event_log::testing::{Binaries, fresh_empty_database};
+use std::{net::TcpListener, process::Command};
+
+use event_log::testing::{Binaries, Cluster, Settings, fresh_empty_database};
+use tempfile::TempDir;
 
 use crate::stdout_of;
 
+/// Roles belong to the cluster: another test may have made this one.
+const ROLE: &str = "do $$ begin create role stead_app login; exception when others then \
+                    alter role stead_app login; end $$";
+
 /// The URLs of its owner and of the role that inserts and selects.
-pub(crate) fn empty() -> (String, String) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let owner = runtime.block_on(fresh_empty_database()).unwrap().url;
-    let mut psql = Binaries::find().unwrap().command("psql");
-    // Roles belong to the cluster: another test may have made this one.
-    let role = "do $$ begin create role stead_app login; exception when others then \
-                alter role stead_app login; end $$";
-    stdout_of(psql.args(["-X", "-q", "-d", &owner, "-c", role]));
-    let application = owner.replacen("//stead@", "//stead_app@", 1);
-    assert_ne!(owner, application, "the owner's URL names no role");
-    (owner, application)
+pub(crate) struct Urls {
+    pub owner: String,
+    pub application: String,
+}
+
+impl Urls {
+    fn of(owner: String) -> Urls {
+        let application = owner.replacen("//stead@", "//stead_app@", 1);
+        assert_ne!(owner, application, "the owner's URL names no role");
+        Urls { owner, application }
+    }
+}
+
+fn psql(url: &str, says: &str) {
+    let mut psql: Command = Binaries::find().unwrap().command("psql");
+    stdout_of(psql.args(["-X", "-q", "-d", url, "-c", says]));
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// In the cluster that all tests share, which has a socket and no port.
+pub(crate) fn empty() -> Urls {
+    let urls = Urls::of(runtime().block_on(fresh_empty_database()).unwrap().url);
+    psql(&urls.owner, ROLE);
+    urls
+}
+
+/// A Postgres of the test's own, which is reached by a port of the loopback.
+pub struct Postgres {
+    cluster: Cluster,
+    port: u16,
+    _dir: TempDir,
+}
+
+impl Postgres {
+    /// Make one and start it.
+    pub fn on_loopback() -> Postgres {
+        let dir = tempfile::Builder::new().prefix("stead-pg-").tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let more = vec!["listen_addresses=127.0.0.1".into(), format!("port={port}")];
+        let settings = Settings { fsync: false, more };
+        let cluster = runtime().block_on(Cluster::start(dir.path(), &settings)).unwrap();
+        Postgres { cluster, port, _dir: dir }
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> String {
+        self.port.to_string()
+    }
+
+    pub(crate) fn empty(&self) -> Urls {
+        let url = |database: &str| format!("postgresql://stead@127.0.0.1:{}/{database}", self.port);
+        psql(&url("postgres"), "create database stead");
+        psql(&url("postgres"), ROLE);
+        Urls::of(url("stead"))
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        let _ended = self.cluster.stop();
+    }
 }

@@ -2,6 +2,7 @@
 use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
+    process::{Command, Stdio},
     time::Duration,
 };
 
@@ -33,25 +34,65 @@ impl Answer {
 /// One call without TLS. `url` is `http://host:port/path`.
 #[track_caller]
 pub fn call(method: &str, url: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-    let rest = url.strip_prefix("http://").unwrap_or_else(|| panic!("{url} is not plain HTTP"));
-    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let path = if path.is_empty() { "/" } else { path };
+    let (host, head) = head(method, url, headers, body);
     let mut stream = TcpStream::connect(host).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    let mut head = format!("{method} {path} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n");
-    for (name, value) in headers {
-        head += &format!("{name}: {value}\r\n");
-    }
-    head += &format!("Content-Length: {}\r\n\r\n", body.len());
     stream.write_all(head.as_bytes()).unwrap();
     // Whoever finds a body too long need not read all of it.
     let _refused_early = stream.write_all(body);
     let mut bytes = Vec::new();
     let read = stream.read_to_end(&mut bytes);
-    let text = String::from_utf8_lossy(&bytes);
-    let Some((headers, body)) = text.split_once("\r\n\r\n") else {
-        panic!("{method} {url}: no answer ({read:?}): {text}");
-    };
+    answer(&bytes).unwrap_or_else(|| panic!("{method} {url}: no answer ({read:?})"))
+}
+
+/// The same by a program that these words bring to where the host can be reached from.
+#[track_caller]
+pub(crate) fn call_through(
+    words: &[String],
+    method: &str,
+    url: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Answer {
+    let (host, head) = head(method, url, headers, body);
+    let (host, port) = host.split_once(':').unwrap();
+    let talk = "exec 3<>/dev/tcp/$0/$1; cat >&3; exec cat <&3";
+    let mut child = Command::new(&words[0])
+        .args(&words[1..])
+        .args(["timeout", "30", "bash", "-c", talk, host, port])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&[head.as_bytes(), body].concat()).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    answer(&output.stdout).unwrap_or_else(|| panic!("{method} {url}: no answer ({output:?})"))
+}
+
+/// The host and its port, and everything before the body.
+#[track_caller]
+fn head<'u>(
+    method: &str,
+    url: &'u str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> (&'u str, String) {
+    let rest = url.strip_prefix("http://").unwrap_or_else(|| panic!("{url} is not plain HTTP"));
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let path = if path.is_empty() { "/" } else { path };
+    let mut head = format!("{method} {path} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n");
+    for (name, value) in headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head += &format!("Content-Length: {}\r\n\r\n", body.len());
+    (host, head)
+}
+
+fn answer(bytes: &[u8]) -> Option<Answer> {
+    let text = String::from_utf8_lossy(bytes);
+    let (headers, body) = text.split_once("\r\n\r\n")?;
     let status = headers.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-    Answer { status, headers: headers.to_string(), body: body.to_string() }
+    Some(Answer { status, headers: headers.to_string(), body: body.to_string() })
 }

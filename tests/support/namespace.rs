@@ -2,10 +2,15 @@
 use std::{
     collections::BTreeSet,
     fs,
+    path::Path,
     process::{Command, Output},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use crate::{in_ci, stdout_of};
+
+/// How many this process has made.
+static MADE: AtomicU32 = AtomicU32::new(0);
 
 /// A network namespace with one end of a wire; the other end is here.
 pub struct Namespace {
@@ -17,7 +22,8 @@ pub struct Namespace {
 impl Namespace {
     /// Make one. Without root a test says so and passes; under CI it fails.
     pub fn new_or_skip() -> Option<Namespace> {
-        let number = std::process::id();
+        // Tests may be processes of their own or threads of one.
+        let number = (std::process::id() << 3) + MADE.fetch_add(1, Ordering::Relaxed);
         let (name, wire) = (format!("stead-{number}"), format!("st{number}"));
         let made = Command::new("ip").args(["netns", "add", &name]).output();
         let why = match made {
@@ -67,12 +73,30 @@ impl Namespace {
         (id("-u"), id("-g"))
     }
 
-    /// Words that run what follows them inside, as that user.
-    pub fn words(&self) -> Vec<String> {
+    /// Words that run what follows them as that user.
+    pub fn as_the_customer() -> Vec<String> {
         let (user, group) = Namespace::user();
         let (user, group) = (format!("--reuid={user}"), format!("--regid={group}"));
-        let words = ["ip", "netns", "exec", &self.name, "setpriv", &user, &group, "--clear-groups"];
-        words.map(String::from).into()
+        ["setpriv", &user, &group, "--clear-groups"].map(String::from).into()
+    }
+
+    /// Words that run what follows them inside, as who runs the test.
+    pub fn enter(&self) -> Vec<String> {
+        ["ip", "netns", "exec", &self.name].map(String::from).into()
+    }
+
+    /// Words that run what follows them inside, as that user.
+    pub fn words(&self) -> Vec<String> {
+        [self.enter(), Namespace::as_the_customer()].concat()
+    }
+
+    /// Whether that user can read all of this file or directory, or run what is a program.
+    pub fn lets(path: &Path) -> bool {
+        let mut words = Namespace::as_the_customer();
+        let all = "test -e \"$0\" && ! find -L \"$0\" ! -readable -o -perm /111 ! -executable | grep -q .";
+        words.extend(["sh", "-c", all].map(String::from));
+        let said = Command::new(&words[0]).args(&words[1..]).arg(path).output().unwrap();
+        said.status.success() && said.stderr.is_empty()
     }
 
     /// Whether a TCP connection from inside, by that user, comes about.
@@ -99,30 +123,35 @@ impl Drop for Namespace {
 }
 
 /// What the kernel says of the TCP sockets in the network namespace of a process.
+#[derive(Debug, Default)]
 pub struct Sockets {
     /// Ports on which somebody listens.
     pub listening: BTreeSet<u16>,
-    /// Where connections go to: address and port as the kernel writes them.
+    /// Where connections go to: address and port as the kernel writes them. The ends of those that somebody
+    /// inside listens for are not among them.
     pub peers: BTreeSet<String>,
 }
 
 impl Sockets {
     /// As seen by this process; none when it is gone.
     pub fn of(pid: u32) -> Sockets {
-        let mut sockets = Sockets { listening: BTreeSet::new(), peers: BTreeSet::new() };
+        let mut sockets = Sockets::default();
+        let mut connections = Vec::new();
         for table in ["tcp", "tcp6"] {
             let text = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
             for line in text.lines().skip(1) {
                 let fields: Vec<_> = line.split_whitespace().collect();
                 let [_, local, remote, state, ..] = fields.as_slice() else { continue };
+                let port = u16::from_str_radix(local.rsplit(':').next().unwrap(), 16).unwrap();
                 if *state == "0A" {
-                    let port = local.rsplit(':').next().unwrap();
-                    sockets.listening.insert(u16::from_str_radix(port, 16).unwrap());
+                    sockets.listening.insert(port);
                 } else {
-                    sockets.peers.insert(remote.to_string());
+                    connections.push((port, remote.to_string()));
                 }
             }
         }
+        let outward = connections.into_iter().filter(|(port, _)| !sockets.listening.contains(port));
+        sockets.peers = outward.map(|(_, remote)| remote).collect();
         sockets
     }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::{Server, until_some};
+use crate::{Runner, Server, until_some};
 
 const LATER: Duration = Duration::from_secs(120);
 
@@ -65,4 +65,29 @@ pub fn settled(server: &Server) -> u64 {
         last = now;
         (same >= 5).then_some(now)
     })
+}
+
+/// The events of a job as the log has them.
+#[track_caller]
+pub fn story(server: &Server, job: &str) -> Vec<Value> {
+    let events = server.ask(&["audit", "events", "--stream", &format!("job/{job}")]);
+    events.as_array().unwrap().clone()
+}
+
+/// A job was begun once and for all: one runner claimed it, once. By which execution.
+#[track_caller]
+pub fn one_execution(server: &Server, job: &str) -> String {
+    let story = story(server, job);
+    let claims: Vec<_> = story.iter().filter(|event| event["type"] == "job.claimed").collect();
+    assert_eq!(claims.len(), 1, "one execution only: {story:#?}");
+    claims[0]["payload"]["execution"].as_str().unwrap().to_string()
+}
+
+/// Every component of `edge-api`, and its sandbox, was brought by one execution, once.
+#[track_caller]
+pub fn each_effect_once(runner: &Runner) {
+    let ledger = runner.ledger();
+    let mut effects: Vec<_> = ledger.iter().map(|(what, _)| what.as_str()).collect();
+    effects.sort_unstable();
+    assert_eq!(effects, ["api", "cache", "database", "edge", "network", "sandbox"], "{ledger:?}");
 }

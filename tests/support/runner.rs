@@ -1,52 +1,28 @@
 //! A customer's runner, in a directory of its own.
 use std::{
-    fs::{self, File},
-    path::{Path, PathBuf},
+    fs,
+    path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
 };
 
-use crate::{Server, program};
+use crate::{Customer, Server, launch::Launch, program};
 
 /// A running `stead-runner --mode install`.
 pub struct Runner {
     pub(crate) dir: PathBuf,
     pub(crate) child: Child,
-    pub(crate) more: Vec<String>,
+    pub(crate) launch: Launch,
 }
 
 impl Runner {
     /// Start a runner that enrols with this token. The ledger of side effects is `<dir>/ledger`.
     pub fn start(server: &Server, name: &str, token: &str) -> Runner {
-        Runner::start_with(server, name, token, &[])
+        Customer::new(server, name).start(server, token)
     }
 
     /// The same, with more on its command line, at every start.
     pub fn start_with(server: &Server, name: &str, token: &str, more: &[&str]) -> Runner {
-        Runner::start_through(server, server.runner(), name, token, more)
-    }
-
-    /// The same, where the runner calls somebody who is before the server.
-    pub fn start_through(
-        server: &Server,
-        url: &str,
-        name: &str,
-        token: &str,
-        more: &[&str],
-    ) -> Runner {
-        let dir = server.dir().join(name);
-        fs::create_dir_all(&dir).unwrap();
-        let token_file = dir.join("enrolment.token");
-        fs::write(&token_file, token).unwrap();
-        let more: Vec<String> = more.iter().map(|word| word.to_string()).collect();
-        let mut command = command(&dir, &more);
-        command
-            .args(["--mode", "install", "--server", url])
-            .args(["--server-key", server.fingerprint()])
-            .arg("--token-file")
-            .arg(&token_file)
-            .args(["--stack-output", "account=acct-1", "--stack-output", "region=eu-1"]);
-        let child = command.spawn().unwrap();
-        Runner { dir, child, more }
+        Customer::new(server, name).with(more).start(server, token)
     }
 
     /// SIGKILL to the supervisor alone: shims and their children are on their own.
@@ -68,7 +44,7 @@ impl Runner {
 
     /// Start the supervisor again.
     pub fn restart(&mut self) {
-        self.child = command(&self.dir, &self.more).spawn().unwrap();
+        self.child = self.launch.start::<&str>(&[]);
     }
 
     /// The supervisor's process.
@@ -100,7 +76,7 @@ impl Runner {
 
     /// What it has logged so far.
     pub fn log(&self) -> String {
-        fs::read_to_string(self.dir.join("runner.log")).unwrap_or_default()
+        self.launch.log()
     }
 }
 
@@ -112,19 +88,4 @@ impl Drop for Runner {
             eprintln!("--- the runner's log ---\n{}", self.log());
         }
     }
-}
-
-fn command(dir: &Path, more: &[String]) -> Command {
-    let log = File::options().create(true).append(true).open(dir.join("runner.log")).unwrap();
-    let mut command = Command::new(program("stead-runner"));
-    command
-        .arg("--data")
-        .arg(dir.join("data"))
-        .args(["--slots", "4", "--pass-env", "STEAD_LEDGER"])
-        .args(more)
-        .env("STEAD_LEDGER", dir.join("ledger"))
-        .stdin(Stdio::null())
-        .stdout(log.try_clone().unwrap())
-        .stderr(log);
-    command
 }

@@ -1,6 +1,7 @@
 //! A server: with a private Postgres and a build runner, as `stead up` makes them, or as `stead serve` on a database.
 use std::{
-    fs::{self, File},
+    fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -9,7 +10,12 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Builder, database, program, until_some};
+use crate::{
+    Builder, Postgres,
+    database::{self, Urls},
+    launch::Launch,
+    program, until_some,
+};
 
 /// A running `stead up` or `stead serve`; its data directory goes with it.
 pub struct Server {
@@ -29,21 +35,30 @@ impl Server {
 
     /// Start where runners call another address, with more options.
     pub fn up_with(runner: &str, more: &[&str]) -> Server {
-        let dir = tempfile::Builder::new().prefix("stead-").tempdir().unwrap();
-        // The private Postgres runs as another user, who must be able to get here.
-        make_enterable(dir.path());
-        Server::start(dir, None, runner, more)
+        Server::start(directory(), None, runner, more)
     }
 
     /// `stead migrate` and `stead serve` on an empty database, where runners call that address. There is no build
     /// runner until one is started.
     pub fn serve_with(runner: &str, more: &[&str]) -> Server {
-        let dir = tempfile::Builder::new().prefix("stead-").tempdir().unwrap();
-        make_enterable(dir.path());
-        let (owner, application) = database::empty();
+        Server::serve(database::empty(), runner, more)
+    }
+
+    /// The same, on a database of that Postgres.
+    pub fn serve_on(postgres: &Postgres, runner: &str, more: &[&str]) -> Server {
+        Server::serve(postgres.empty(), runner, more)
+    }
+
+    fn serve(database: Urls, runner: &str, more: &[&str]) -> Server {
         let mut migrate = Command::new(program("stead"));
-        crate::stdout_of(migrate.arg("migrate").env("DATABASE_OWNER_URL", owner));
-        Server::start(dir, Some(application), runner, more)
+        crate::stdout_of(migrate.arg("migrate").env("DATABASE_OWNER_URL", database.owner));
+        Server::start(directory(), Some(database.application), runner, more)
+    }
+
+    /// One more `stead serve`, on the database of this server and with keys of its own.
+    pub fn second(&self) -> Server {
+        let database = Some(self.database().to_string());
+        Server::start(directory(), database, "127.0.0.1:0", &[])
     }
 
     fn start(dir: TempDir, database: Option<String>, runner: &str, more: &[&str]) -> Server {
@@ -181,36 +196,30 @@ fn start(
 ) -> (Child, Value) {
     let ready = dir.join("ready.json");
     let _none = fs::remove_file(&ready);
-    let log = File::options().create(true).append(true).open(dir.join("server.log")).unwrap();
     let (command, database) = match database {
         Some(url) => ("serve", Some(("DATABASE_URL", url))),
         None => ("up", None),
     };
-    let mut child = Command::new(program("stead"))
-        .args([command, "--control-listen", control, "--runner-listen", runner])
-        .envs(database)
-        .arg("--data")
-        .arg(dir.join("data"))
-        .arg("--ready-file")
-        .arg(&ready)
-        .args(more)
-        .stdin(Stdio::null())
-        .stdout(log.try_clone().unwrap())
-        .stderr(log)
-        .spawn()
-        .unwrap();
+    let mut launch = Launch::new(&program("stead"), dir.join("server.log"));
+    launch.with([command, "--control-listen", control, "--runner-listen", runner]);
+    launch.with([Path::new("--data"), &dir.join("data"), Path::new("--ready-file"), &ready]);
+    if let Some((name, url)) = database {
+        launch.env(name, url);
+    }
+    let mut child = launch.start(more);
     let read = || serde_json::from_slice(&fs::read(&ready).ok()?).ok();
     let told = until_some("the server", Duration::from_secs(60), || {
         if let Some(status) = child.try_wait().unwrap() {
-            let said = fs::read_to_string(dir.join("server.log")).unwrap_or_default();
-            panic!("stead {command} ended with {status}\n{said}");
+            panic!("stead {command} ended with {status}\n{}", launch.log());
         }
         read()
     });
     (child, told)
 }
 
-fn make_enterable(dir: &Path) {
-    use std::os::unix::fs::PermissionsExt as _;
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+/// Somewhere that the private Postgres, which runs as another user, can get to, and customers who are others, too.
+fn directory() -> TempDir {
+    let dir = tempfile::Builder::new().prefix("stead-").tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    dir
 }

@@ -1,0 +1,54 @@
+//! How every program beside a test is started: with nothing on its standard input, and what it says in a file.
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+/// The words of a program, the same at every start.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    words: Vec<String>,
+    environment: Vec<(String, String)>,
+    log: PathBuf,
+}
+
+impl Launch {
+    /// This program. Its log goes on where that of an earlier start ended.
+    pub(crate) fn new(program: &Path, log: PathBuf) -> Launch {
+        Launch { words: vec![program.display().to_string()], environment: vec![], log }
+    }
+
+    /// Words in front of the program, such as what makes it another user.
+    pub(crate) fn through(&mut self, words: &[String]) {
+        self.words.splice(0..0, words.iter().cloned());
+    }
+
+    pub(crate) fn with<W: AsRef<OsStr>>(&mut self, words: impl IntoIterator<Item = W>) {
+        self.words.extend(words.into_iter().map(|word| word.as_ref().to_str().unwrap().into()));
+    }
+
+    pub(crate) fn env(&mut self, name: &str, value: &str) {
+        self.environment.push((name.into(), value.into()));
+    }
+
+    /// Start it, this time with these words, too.
+    pub(crate) fn start<W: AsRef<OsStr>>(&self, more: &[W]) -> Child {
+        let log = File::options().create(true).append(true).open(&self.log).unwrap();
+        Command::new(&self.words[0])
+            .args(&self.words[1..])
+            .args(more)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{:?}: {error}", self.words))
+    }
+
+    /// What it has said so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
