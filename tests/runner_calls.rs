@@ -1,6 +1,11 @@
 //! What a runner must not send, and what it must not believe: through the running programs.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-use std::time::Duration;
+use std::{
+    path::Path,
+    process::Command,
+    sync::{Mutex, mpsc},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tests::{
@@ -129,6 +134,80 @@ fn a_call_that_is_not_the_runners_to_make_is_refused_and_changes_nothing() {
     let [forged] = forged.as_array().unwrap().as_slice() else { panic!("{forged:#}") };
     assert_eq!(forged["payload"]["execution"], execution);
     assert_eq!(position(&server), before + 1, "something else was written");
+}
+
+/// The SHA-256 of some bytes, as `Repr-Digest` has it.
+fn repr_digest(bytes: &[u8], dir: &Path) -> String {
+    let file = dir.join("chunk");
+    std::fs::write(&file, bytes).unwrap();
+    let command = "openssl dgst -sha256 -binary \"$0\" | base64";
+    let digest = tests::stdout_of(Command::new("sh").args(["-c", command]).arg(&file));
+    format!("sha-256=:{}:", digest.trim())
+}
+
+#[test]
+fn a_chunk_of_a_log_that_is_too_long_is_refused_and_the_job_goes_on() {
+    const MOST: usize = 256 * 1024;
+    let server = published();
+    // The answer to the first claim is kept until the test says so: by then the execution is the job's, and the
+    // runner has not written a byte of its log.
+    let (claimed, first) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let waits = Mutex::new(Some((claimed, released)));
+    let stranger = Stranger::before(server.runner(), move |call| {
+        if call.path.ends_with("/claim") {
+            let first = waits.lock().unwrap().take();
+            if let Some((claimed, released)) = first {
+                claimed.send(call.clone()).unwrap();
+                let _over = released.recv();
+            }
+        }
+        None
+    });
+    let _runner = runner(&server, &stranger, "acme");
+    let claim: Passed = first.recv_timeout(SOON).unwrap();
+    let answer: Value = serde_json::from_slice(&claim.answer).unwrap();
+    let execution = answer["execution"].as_str().unwrap();
+    let before = settled(&server);
+    let patch = Passed { method: "PATCH".into(), ..claim.clone() };
+    let path = claim.path.replace("/claim", "/log");
+    let send = |bytes: &[u8], packed: bool| {
+        let range = format!("bytes 0-{}/*", bytes.len() - 1);
+        let digest = repr_digest(bytes, server.dir());
+        let mut headers =
+            vec![("Execution", execution), ("Content-Range", &range), ("Repr-Digest", &digest)];
+        if packed {
+            headers.push(("Content-Encoding", "zstd"));
+            let body = zstd::encode_all(bytes, 3).unwrap();
+            assert!(body.len() < MOST / 8, "small on its way: {}", body.len());
+            return again(&server, &patch, &path, &headers, &body);
+        }
+        again(&server, &patch, &path, &headers, bytes)
+    };
+
+    // One byte too many, much too many, and many that are few on their way: all else is right with them.
+    for (length, packed) in [(MOST + 1, false), (64 * MOST, false), (MOST + 1, true)] {
+        let said = send(&vec![b'x'; length], packed);
+        assert_eq!((said.status, said.code().as_str()), (413, "too_large"), "{length}: {said:?}");
+        assert!(said.body.contains("256 KiB"), "{said:?}");
+    }
+    assert_eq!(position(&server), before, "something was written");
+
+    // Nothing of it is in the log, which begins with what the runner has to say.
+    release.send(()).unwrap();
+    until_some("a plan that waits", SOON, || {
+        let run = server.stead().args(["runs", "show", "acme"]).output().unwrap();
+        String::from_utf8_lossy(&run.stdout).contains("waiting_for_approval").then_some(())
+    });
+    let job = claim.path.rsplit('/').nth(1).unwrap();
+    assert_eq!(server.ask(&["jobs", "show", job])["state"], "succeeded");
+    let log = tests::stdout_of(server.stead_for_people().args(["jobs", "logs", job]));
+    assert!(!log.is_empty() && !log.contains("xxxx"), "{log}");
+    // The rest of a log may come after the last word.
+    let sealed = until_some("the seal", SOON, || {
+        tests::story(&server, job).into_iter().find(|event| event["type"] == "job.log_sealed")
+    });
+    assert_eq!(sealed["payload"]["complete"], true, "{sealed:#}");
 }
 
 /// Change one character in the middle of what an envelope of the claim's answer holds.
