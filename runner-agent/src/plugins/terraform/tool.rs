@@ -41,8 +41,7 @@ impl Tool {
 pub(super) async fn find(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Tool, Halt> {
     let environment = work.environment();
     let path = environment.get("PATH").map(String::as_str).unwrap_or_default();
-    let Some((binary, path)) = NAMES.into_iter().find_map(|name| Some((name, on(path, name)?)))
-    else {
+    let Some((binary, path)) = first_on(path) else {
         return Err(PluginError::ToolMissing(REMEDY.into()).into());
     };
     let env = BTreeMap::from([("CHECKPOINT_DISABLE".to_owned(), "1".to_owned())]);
@@ -68,10 +67,71 @@ pub(super) async fn find(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Tool, H
     Ok(Tool { version: version.ok_or_else(old)?, path, binary })
 }
 
+/// The preferred tool wherever it is, before another one that comes earlier.
+fn first_on(path: &str) -> Option<(&'static str, PathBuf)> {
+    NAMES.into_iter().find_map(|name| Some((name, on(path, name)?)))
+}
+
 fn on(path: &str, name: &str) -> Option<PathBuf> {
     path.split(':').map(|dir| Path::new(dir).join(name)).find(|file| {
         file.is_absolute()
             && fs::metadata(file)
                 .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Directories as a PATH, and in each the files of these names and modes.
+    fn path(dirs: &[&[(&str, u32)]]) -> (tempfile::TempDir, String) {
+        let top = tempfile::tempdir().unwrap();
+        let mut all = Vec::new();
+        for (place, files) in dirs.iter().enumerate() {
+            let dir = top.path().join(place.to_string());
+            fs::create_dir(&dir).unwrap();
+            for (name, mode) in *files {
+                fs::write(dir.join(name), "#!/bin/sh").unwrap();
+                fs::set_permissions(dir.join(name), fs::Permissions::from_mode(*mode)).unwrap();
+            }
+            all.push(dir.display().to_string());
+        }
+        (top, all.join(":"))
+    }
+
+    fn found(dirs: &[&[(&str, u32)]]) -> Option<(&'static str, String)> {
+        let (top, path) = path(dirs);
+        let (name, file) = first_on(&path)?;
+        Some((name, file.strip_prefix(top.path()).unwrap().display().to_string()))
+    }
+
+    #[test]
+    fn terraform_is_preferred_wherever_it_is() {
+        let both = found(&[&[("tofu", 0o755)], &[("tofu", 0o755), ("terraform", 0o755)]]);
+        assert_eq!(both, Some(("terraform", "1/terraform".into())));
+    }
+
+    #[test]
+    fn tofu_is_taken_where_there_is_no_terraform_that_can_be_run() {
+        let tofu = Some(("tofu", "1/tofu".into()));
+        assert_eq!(found(&[&[], &[("tofu", 0o755)]]), tofu);
+        assert_eq!(found(&[&[("terraform", 0o644)], &[("tofu", 0o755)]]), tofu);
+    }
+
+    #[test]
+    fn nothing_is_found_where_nothing_is() {
+        assert_eq!(found(&[&[], &[("terraform.bak", 0o755)]]), None);
+        assert_eq!(first_on(""), None);
+    }
+
+    #[test]
+    fn a_relative_part_of_path_is_not_looked_at() {
+        // It would mean the directory of the module, which is the vendor's.
+        let (_top, path) = path(&[&[("terraform", 0o755)]]);
+        let up = "../".repeat(std::env::current_dir().unwrap().components().count());
+        let relative = format!("{up}{}", path.trim_start_matches('/'));
+        assert!(Path::new(&relative).join("terraform").exists() && first_on(&path).is_some());
+        assert_eq!(first_on(&relative), None);
+    }
 }
