@@ -9,8 +9,9 @@ use std::{
 };
 
 use aho_corasick::AhoCorasick;
+use serde_json::Value;
 use tests::{
-    Customer, Server, edge_api, stdout_of, succeeded, terraform_or_skip, until, until_some,
+    Customer, Server, edge_api, stdout_of, step, succeeded, terraform_or_skip, until, until_some,
 };
 
 const SOON: Duration = Duration::from_secs(60);
@@ -18,6 +19,10 @@ const SOON: Duration = Duration::from_secs(60);
 const KEPT: &str = "kept-4f1d8a90c2b7e653";
 /// Given to every job.
 const PASSED: &str = "passed/9b0e+77a1=d4c8f2";
+
+/// Given to every job, where a resource has it as an attribute: Terraform writes it into the text of its plan, the
+/// plan's file and the state.
+const SHOWN: &str = "shown\"6b2e\\90<f4>&d1${7ac3}";
 
 /// Given to every job, and as long as a session token is: tools wrap it.
 const TOKEN: &str = concat!(
@@ -41,15 +46,28 @@ printf %s "$STEAD_CANARY_PASSED" > "$HOME/left-behind"
 echo "not given: ${STEAD_CANARY_KEPT:-nothing}"
 "#;
 
+/// A resource that has what it was given.
+const SHOWING: &str = r#"
+variable "shown" {
+  type    = string
+  default = ""
+}
+
+resource "terraform_data" "shown" {
+  input = { "of ${var.shown}" = [var.shown, "before ${var.shown} after"] }
+}
+"#;
+
 /// What must be nowhere.
-fn patterns() -> Vec<(String, Vec<u8>)> {
+fn patterns(secrets: &[&str]) -> Vec<(String, Vec<u8>)> {
     let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
     let mut all = Vec::new();
-    for secret in [KEPT, PASSED] {
+    for secret in secrets {
         let base64 =
             stdout_of(Command::new("sh").args(["-c", "printf %s \"$0\" | base64", secret]));
         for (how, text) in [
             ("as it is", secret.to_string()),
+            ("in quotes", serde_json::Value::from(*secret).to_string().trim_matches('"').into()),
             ("in base64", base64.trim().trim_end_matches('=').to_string()),
             ("in hexadecimal", hex(secret)),
             ("in capital hexadecimal", hex(secret).to_uppercase()),
@@ -77,8 +95,8 @@ struct Search {
 }
 
 impl Search {
-    fn new() -> Search {
-        let (names, texts): (Vec<_>, Vec<_>) = patterns().into_iter().unzip();
+    fn new(secrets: &[&str]) -> Search {
+        let (names, texts): (Vec<_>, Vec<_>) = patterns(secrets).into_iter().unzip();
         Search { names, automaton: AhoCorasick::new(texts).unwrap() }
     }
 
@@ -114,6 +132,8 @@ fn telling(server: &Server) -> PathBuf {
     for module in ["api", "cache", "database", "edge", "network"] {
         append(&app.join("modules").join(module).join("effect.sh"));
     }
+    let shows = app.join("modules/api/main.tf");
+    fs::write(&shows, fs::read_to_string(&shows).unwrap() + SHOWING).unwrap();
     let action = app.join("actions/smoke_test.sh");
     append(&action);
     let outputs = r#"printf '{"told": "%s"}\n' "$STEAD_CANARY_PASSED" >> "$STEAD_OUTPUT_FILE""#;
@@ -156,11 +176,12 @@ fn a_canary_is_nowhere() {
         .env("STEAD_CANARY_KEPT", KEPT)
         .pass("STEAD_CANARY_PASSED", PASSED)
         .pass("STEAD_CANARY_TOKEN", TOKEN)
+        .pass("TF_VAR_shown", SHOWN)
         .start(&server, enrolment);
     until_some("the provision run", SOON, || {
         server.ask(&["runs", "list", "--install", "acme"]).as_array()?.first().cloned()
     });
-    succeeded(&server, "acme");
+    let provision = succeeded(&server, "acme");
     server.ask(&["installs", "action", "acme", "smoke_test"]);
     let action = succeeded(&server, "acme");
 
@@ -171,8 +192,21 @@ fn a_canary_is_nowhere() {
     assert!(told.contains("to the other stream: [redacted]"), "{told}");
     assert!(told.contains("not given: nothing"), "{told}");
 
+    // So did Terraform, in the text of its plan.
+    let jobs = server.ask(&["jobs", "list"]);
+    let plans = |job: &&Value| job["kind"] == "plan" && job["name"] == "api";
+    let plan = jobs.as_array().unwrap().iter().find(plans).unwrap_or_else(|| panic!("{jobs:#}"));
+    let told =
+        stdout_of(server.stead_for_people().args(["jobs", "logs", plan["id"].as_str().unwrap()]));
+    assert!(told.contains("+ \"of [redacted]\" = ["), "{told}");
+    assert!(
+        told.contains("+ \"[redacted]\",") && told.contains("\"before [redacted] after\""),
+        "{told}"
+    );
+    assert_eq!(step(&provision, "api")["plan"]["add"], 2, "{provision:#}");
+
     // What people and programs get.
-    let search = Search::new();
+    let search = Search::new(&[KEPT, PASSED, SHOWN]);
     for job in server.ask(&["jobs", "list"]).as_array().unwrap() {
         let id = job["id"].as_str().unwrap();
         let log = server.stead_for_people().args(["jobs", "logs", id]).output().unwrap();
@@ -212,11 +246,18 @@ fn a_canary_is_nowhere() {
     let spool = runner.data().join("jobs");
     assert!(all.iter().any(|file| file.starts_with(&spool)), "no spool in {}", spool.display());
     assert!(all.contains(&runner.data().join("journal.ndjson")), "no journal");
+    // A state holds what its resources are; it is the customer's, and stays with them.
+    let (state, in_state) = (runner.data().join("state"), Search::new(&[KEPT, PASSED]));
+    let mut kept = false;
     for file in &all {
         // Postgres moves its files while it works.
         let Ok(bytes) = fs::read(file) else { continue };
+        let of_state = file.starts_with(&state);
+        kept |= of_state;
+        let search = if of_state { &in_state } else { &search };
         search.is_clean(&file.display().to_string(), &bytes);
     }
+    assert!(kept, "no state in {}", state.display());
 
     // Our own secrets: a token is not in what its bearer's calls leave behind.
     let calls = server.log() + &runner.log();
