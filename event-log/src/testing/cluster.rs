@@ -35,7 +35,7 @@ impl Cluster {
         let binaries = Binaries::find()?;
         binaries.make_directory(directory)?;
         let cluster = Cluster { binaries, directory: directory.to_owned() };
-        let lock = cluster.lock()?;
+        let lock = cluster.lock().await?;
         if !cluster.answers().await {
             let cluster = cluster.clone();
             let settings = settings.clone();
@@ -47,12 +47,14 @@ impl Cluster {
     }
 
     /// Whoever holds this makes or removes things that all share. Released when dropped.
-    pub(super) fn lock(&self) -> Result<File, TestingError> {
+    pub(super) async fn lock(&self) -> Result<File, TestingError> {
         let path = self.directory.join("lock");
         let what = path.display().to_string();
         let file = File::options().create(true).append(true).open(&path).map_err(io(&what))?;
-        file.lock().map_err(io(what))?;
-        Ok(file)
+        // Not on the runtime's thread: who holds the lock may need that very thread to let it go.
+        let locked = tokio::task::spawn_blocking(move || file.lock().map(|()| file));
+        let locked = locked.await.map_err(|error| io(&what)(error.into()))?;
+        locked.map_err(io(what))
     }
 
     async fn answers(&self) -> bool {

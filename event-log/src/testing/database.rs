@@ -96,7 +96,10 @@ impl Server {
             all.extend_from_slice(sql.as_bytes());
         }
         let template = format!("stead_template_{}", hex::encode(&proof::sha256(&all)[..6]));
-        let lock = self.cluster.as_ref().map(Cluster::lock).transpose()?;
+        let lock = match &self.cluster {
+            Some(cluster) => Some(cluster.lock().await?),
+            None => None,
+        };
         let mut admin = PgConnection::connect(&self.admin).await?;
         let there = sqlx::query("select 1 from pg_database where datname = $1").bind(&template);
         if there.fetch_optional(&mut admin).await?.is_none() {
@@ -156,4 +159,15 @@ async fn sweep(admin: &mut PgConnection) -> Result<(), TestingError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_task_makes_two_databases_at_once() {
+        let (one, two) = tokio::join!(fresh_database(), fresh_database());
+        assert_ne!(one.unwrap().url, two.unwrap().url);
+    }
 }
