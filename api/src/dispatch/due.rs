@@ -240,6 +240,34 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_log_that_still_comes_in_is_not_sealed_without_its_end() {
+        // given an execution that has ended and whose log is late
+        let (dispatch, _clock) = dispatch();
+        is_claimed(&dispatch);
+        let execution = EXECUTION;
+        happens(&dispatch, 3, JobEvent::Succeeded { execution, seq: Some(1), exit_code: None });
+        let seals = || -> Vec<ExecutionId> {
+            let seal = |due| match due {
+                Due::Seal { execution, .. } => Some(execution),
+                Due::Job { .. } | Due::Silent { .. } => None,
+            };
+            dispatch.due(dispatch.moment()).into_iter().filter_map(seal).collect()
+        };
+        // when it comes in slowly, for longer than a silent one is waited for, then it is waited for
+        let seal = dispatch.timing().seal;
+        for _ in 0..3 {
+            advance(seal - Duration::from_secs(1)).await;
+            assert_eq!(seals(), []);
+            dispatch.log_grew(JOB, EXECUTION);
+        }
+        // and when it is silent, then until then
+        advance(seal - Duration::from_secs(1)).await;
+        assert_eq!(seals(), []);
+        advance(Duration::from_secs(1)).await;
+        assert_eq!(seals(), [EXECUTION]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn only_who_holds_an_execution_renews_its_lease() {
         let (dispatch, _clock) = dispatch();
         is_claimed(&dispatch);

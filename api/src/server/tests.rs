@@ -148,25 +148,21 @@ async fn a_token_made_at_one_server_is_known_at_the_other_and_revoked_there_too(
     second.stop().await;
 }
 
-#[tokio::test]
-async fn an_approval_that_nobody_gave_in_time_expires_by_the_clock() {
+/// A run of an install of its own, whose only step waits for a word until then.
+async fn waits_for_a_word(server: &Server, run: domain::ids::RunId, days: i64) {
     use domain::{
         actor::Actor,
-        ids::{AppId, BuildId, ComponentId, InstallId, JobId, RunId, StepId},
+        ids::{AppId, BuildId, ComponentId, InstallId, JobId, StepId},
         install::{Install, InstallCommand},
         run::{
-            Approval, Cause, Operation, Outcome, PlanFacts, Request, Run, RunCommand, RunKind,
-            Skip, StepSpec, StepState, Target,
+            Approval, Cause, Operation, PlanFacts, Request, Run, RunCommand, RunKind, StepSpec,
+            Target,
         },
     };
     use ulid::Ulid;
-    let data = tempfile::tempdir().unwrap();
-    let database = event_log::testing::fresh_database().await.unwrap();
-    let start = async |clock| Server::start_with(options(data.path(), &database.url), clock).await;
-    let server = start(system_clock()).await.unwrap();
-    let (install, run, step) = (InstallId(Ulid::new()), RunId(Ulid::new()), StepId(Ulid::new()));
-    let expires_at = server.app.now() + chrono::TimeDelta::days(7);
-    let call = crate::execute::Call::of(event_log::Meta::new(Actor::System, "c"));
+    let (install, step) = (InstallId(Ulid::new()), StepId(Ulid::new()));
+    let expires_at = server.app.now() + chrono::TimeDelta::days(days);
+    let call = crate::execute::Call::of(event_log::Meta::new(Actor::System, run.to_string()));
     let asked = server.app.engine.transact(&call, move |unit| {
         Box::pin(async move {
             let create = InstallCommand::Create {
@@ -203,17 +199,29 @@ async fn an_approval_that_nobody_gave_in_time_expires_by_the_clock() {
         })
     });
     asked.await.unwrap();
-    // The loop has looked, and it is not yet time.
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let waits = server.app.engine.load::<Run>(run).await.unwrap();
-    assert!(matches!(waits.steps[0].state, StepState::AwaitingApproval { .. }), "{waits:?}");
+}
+
+#[tokio::test]
+async fn an_approval_that_nobody_gave_in_time_expires_by_the_clock() {
+    use domain::{
+        ids::RunId,
+        run::{Outcome, Run, Skip, StepState},
+    };
+    use ulid::Ulid;
+    let data = tempfile::tempdir().unwrap();
+    let database = event_log::testing::fresh_database().await.unwrap();
+    let start = async |clock| Server::start_with(options(data.path(), &database.url), clock).await;
+    let server = start(system_clock()).await.unwrap();
+    let (due, not_yet) = (RunId(Ulid::new()), RunId(Ulid::new()));
+    waits_for_a_word(&server, not_yet, 9).await;
+    waits_for_a_word(&server, due, 7).await;
     server.stop().await;
 
     let later: Clock = Arc::new(|| (system_clock())() + chrono::TimeDelta::days(8));
     let server = start(later).await.unwrap();
     let since = Instant::now();
     let over = loop {
-        let over = server.app.engine.load::<Run>(run).await.unwrap();
+        let over = server.app.engine.load::<Run>(due).await.unwrap();
         if over.outcome.is_some() {
             break over;
         }
@@ -222,6 +230,9 @@ async fn an_approval_that_nobody_gave_in_time_expires_by_the_clock() {
     };
     let expired = StepState::Skipped { reason: Skip::Expired };
     assert_eq!((&over.steps[0].state, over.outcome), (&expired, Some(Outcome::Denied)));
+    // The loop has looked, and of the other it is not yet time.
+    let waits = server.app.engine.load::<Run>(not_yet).await.unwrap();
+    assert!(matches!(waits.steps[0].state, StepState::AwaitingApproval { .. }), "{waits:?}");
     server.stop().await;
 }
 

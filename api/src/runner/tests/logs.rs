@@ -95,7 +95,10 @@ async fn a_chunk_after_the_seal_is_refused_for_good_while_nobody_knows_how_it_en
     let (execution, proof) = (of.2.parse().unwrap(), Proof::RunnerRestartedWithoutIt);
     world.tell(job, JobCommand::DeclareLost { execution, proof }).await;
     world.until("job", job, "job.log_sealed").await;
-    tokio::time::sleep(seal).await;
+    // The seal is told to those who take chunks a moment after it is written.
+    while world.app.dispatch.writes_log(of.0.id, job, execution) {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
     // when the runner is back with the rest, then it need not try again
     let late = chunk(&world, &of, 6, b"world").await;
     assert_eq!(late.refused(412, "fenced_out")["job_state"], "outcome_unknown");
@@ -161,16 +164,29 @@ async fn a_log_that_was_ended_takes_no_byte_that_was_on_its_way() {
 #[tokio::test]
 async fn a_log_that_still_comes_in_is_not_sealed_without_its_end() {
     // given a job that has ended and whose log is late
-    let seal = std::time::Duration::from_millis(1_000);
-    let world = World::with(Timing { seal, ..Timing::faster(60) }).await;
+    let world = World::new().await;
     let of = running(&world).await;
-    let log = [b'x'; 16];
+    let log = [b'x'; 3];
     world.report(&of.0, of.1, &of.2, 2, finished(&log)).await.ok();
-    // when it comes in slowly, for longer than a silent one is waited for
-    for at in 0..log.len() {
+    world.until("job", of.1, "job.succeeded").await;
+    let waited_since = || async {
+        loop {
+            // The end is told to the clockwork a moment after it is written.
+            if let Some(tracked) = world.app.dispatch.desk().board.get(of.1)
+                && let Some((_, since)) = tracked.unsealed.first()
+            {
+                return *since;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    // when it comes in slowly, then with each piece it is waited for anew
+    for at in 0..2 {
+        let before = waited_since().await;
         chunk(&world, &of, at, &log[at..=at]).await.ok();
-        tokio::time::sleep(seal / 8).await;
+        assert!(waited_since().await > before, "byte {at}");
     }
+    chunk(&world, &of, 2, &log[2..]).await.ok();
     // then it is sealed as a whole
     world.report(&of.0, of.1, &of.2, 2, finished(&log)).await.ok();
     let sealed = world.events("job", of.1).await.pop().unwrap();
