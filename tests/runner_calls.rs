@@ -243,3 +243,31 @@ fn a_manifest_or_grant_that_was_changed_on_its_way_is_refused_and_the_vendor_see
         assert!(journal.contains(&rule), "{journal}");
     }
 }
+
+#[test]
+fn an_answer_that_was_given_before_is_not_taken_again() {
+    let server = published();
+    let first = Mutex::new(None);
+    let stranger = Stranger::before(server.runner(), move |call| {
+        if !call.path.ends_with("/claim") {
+            return None;
+        }
+        let mut first = first.lock().unwrap();
+        let old = first.clone();
+        first.get_or_insert_with(|| call.answer.clone());
+        old
+    });
+    let runner = runner(&server, &stranger, "acme");
+    until_some("a plan that waits", SOON, || {
+        let run = server.stead().args(["runs", "show", "acme"]).output().unwrap();
+        String::from_utf8_lossy(&run.stdout).contains("waiting_for_approval").then_some(())
+    });
+    // From here on every claim is answered with what was granted for the plan.
+    server.ask(&["runs", "approve", "acme", "--all", "--reason", "the test says so"]);
+    let journal = runner.data().join("journal.ndjson");
+    until_some("the old answer to be noticed", SOON, || {
+        let journal = std::fs::read_to_string(&journal).unwrap_or_default();
+        journal.contains("execution_known").then_some(())
+    });
+    assert!(runner.ledger().is_empty(), "{:?}", runner.ledger());
+}
