@@ -3,7 +3,10 @@
 use std::{fs, time::Duration};
 
 use serde_json::Value;
-use tests::{Runner, Server, edge_api, finish, stdout_of, terraform_or_skip, until, until_some};
+use tests::{
+    Runner, Server, edge_api, finish, notes_files, program, stdout_of, terraform_or_skip, until,
+    until_some,
+};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -67,6 +70,55 @@ fn the_customer_decides_what_runs_and_sees_what_did() {
     assert!(status.contains("off") && status.contains("change freeze"), "{status}");
     stdout_of(&mut runner.local(&["enable"]));
     assert_eq!(finish(&server, "acme")["state"], "succeeded");
+}
+
+#[test]
+fn doubt_about_the_rules_is_a_no_and_a_hook_of_the_customers_has_the_last_word() {
+    let server = Server::up();
+    let plugin = format!("files={}", program("stead-plugin-files").display());
+    let app = notes_files(server.dir());
+    server.ask(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
+    let create = ["installs", "create", "notes-files", "acme", "--input", "company=A"];
+    let created = server.ask(&create);
+    let (plugins, policy) = (server.dir().join("plugins"), server.dir().join("policy.toml"));
+    fs::create_dir(&plugins).unwrap();
+    fs::copy(program("stead-plugin-files"), plugins.join("stead-plugin-files")).unwrap();
+    // The hook reads what is to be done, and says why not.
+    let hook = |end: &str| {
+        let hook = server.dir().join("hook.sh");
+        let text = format!("read=$(cat)\ncase $read in *'\"kind\":\"plan\"'*) {end} ;; esac\n");
+        fs::write(&hook, text).unwrap();
+        let text = format!("version = 1\nveto = [\"/bin/sh\", \"{}\"]\n", hook.display());
+        fs::write(&policy, text).unwrap();
+    };
+    hook("echo not on a Friday >&2; exit 3");
+    let with = ["--plugin-dir", plugins.to_str().unwrap(), "--policy", policy.to_str().unwrap()];
+    let token = created["enrolment"]["token"].as_str().unwrap();
+    let runner = Runner::start_with(&server, "customer", token, &with);
+    until("the provision run", SOON, || {
+        !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+    });
+    assert_eq!(finish(&server, "acme")["state"], "failed");
+    let refused = events(&server, "runner.refused");
+    assert_eq!(refused.len(), 1, "{refused:#?}");
+    let said = &refused[0]["payload"];
+    assert_eq!(said["by"], "veto", "{said:#}");
+    assert!(said["detail"].as_str().unwrap().contains("not on a Friday"), "{said:#}");
+
+    // Half a file, as an editor leaves it: what it forbids nobody knows.
+    fs::write(&policy, "version = 1\nkinds = [\"action\"").unwrap();
+    server.ask(&["runs", "retry", "acme", "--reason", "the hook is gone"]);
+    assert_eq!(finish(&server, "acme")["state"], "failed");
+    let refused = events(&server, "runner.refused");
+    assert_eq!(refused.len(), 2, "{refused:#?}");
+    let unread = |event: &&Value| event["payload"]["rule"] == "policy_unreadable";
+    assert_eq!(refused.iter().filter(unread).count(), 1, "{refused:#?}");
+    assert!(runner.ledger().is_empty(), "{:?}", runner.ledger());
+
+    hook("exit 0");
+    server.ask(&["runs", "retry", "acme", "--reason", "it is Saturday"]);
+    assert_eq!(finish(&server, "acme")["state"], "succeeded");
+    assert!(!runner.ledger().is_empty());
 }
 
 #[test]
