@@ -151,7 +151,7 @@ pub async fn versions(
     let id = apps::find(&app, &name).await?;
     let part = Part::of(part.limit, part.cursor)?;
     let rows = views::config_versions::page(&app.pool, id, part.after, part.rows()).await?;
-    let (rows, next) = part.cut(rows, |row| row.published.version);
+    let (rows, next) = part.cut(rows, |row| row.published.config_version);
     let mut look = Lookup::new(&app);
     look.for_actors(rows.iter().map(|row| &row.by)).await?;
     let items = rows.iter().map(|row| show::version(&look, row)).collect();

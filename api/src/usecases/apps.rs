@@ -126,7 +126,7 @@ impl Plan {
             unchanged,
             builds: vec![],
             before,
-            before_version: latest.map(|latest| latest.version),
+            before_version: latest.map(|latest| latest.config_version),
             config,
         })
     }
