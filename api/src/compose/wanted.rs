@@ -91,3 +91,6 @@ fn fingerprint(
     let bytes = proof::canonical::json(&decides).map_err(Problem::internal)?;
     event_log::blob::digest(&bytes).map_err(Problem::internal)
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,6 +53,50 @@ async fn sensitive_outputs_stay_and_the_state_is_nobody_elses() {
     assert_eq!(fs::metadata(state).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
+/// A text fits a bool and a number, as every variable of an app is a text; it never becomes a list, and
+/// one that looks like an expression is none. A file of the app has the last word.
+#[tokio::test]
+async fn variables_reach_the_module_as_json_and_then_the_files() {
+    let mut room = Room::new();
+    let Some(subject) = terraform(&mut room) else { return };
+    let module = r#"
+variable "on" { type = bool }
+variable "count_of" { type = number }
+variable "anything" { type = any }
+variable "many" { type = list(string) }
+variable "both" { type = string }
+output "seen" {
+  value = jsonencode([var.on, var.count_of, var.anything, var.many, var.both])
+}
+"#;
+    let vars = json!({ "on": "true", "count_of": "3", "anything": "[a, b]", "both": "vars" });
+    let mut ask = Ask {
+        kind: JobKind::Plan,
+        plugin: subject.plugin,
+        artifacts: vec![room.artifact(&[("main.tf", module)])],
+        inputs: json!({
+            "component": "web", "operation": "apply", "vars": vars, "terraform_version": "",
+            "var_files": ["many = [\"x\"]\nboth = \"file\"", "{\"both\": \"last file\"}"],
+        }),
+        plan: None,
+    };
+    let (ended, planned) = room.job(&ask).await;
+    assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", planned.lines);
+    let digest = planned.plan.as_ref().unwrap().digest.clone();
+    (ask.kind, ask.plan) = (JobKind::Apply, Some(digest));
+    let (ended, applied) = room.job(&ask).await;
+    assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", applied.lines);
+    let seen = &applied.outputs.as_ref().unwrap()["seen"];
+    assert_eq!(seen, r#"[true,3,"[a, b]",["x"],"last file"]"#);
+
+    (ask.kind, ask.plan) = (JobKind::Plan, None);
+    ask.inputs["vars"]["many"] = json!("[\"x\"]");
+    ask.inputs["var_files"] = json!([]);
+    let (ended, refused) = room.job(&ask).await;
+    assert!(matches!(ended, Ok(Outcome::Failed { .. })), "{:?}", refused.lines);
+    assert!(refused.has("list of string required"), "{:?}", refused.lines);
+}
+
 #[tokio::test]
 async fn the_module_does_not_choose_where_its_state_is() {
     let mut room = Room::new();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     builds, installs, jobs,
     render::{Output, Screen},
-    runners, runs,
+    runners, runs, templates,
 };
 
 const ULID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
@@ -61,6 +61,18 @@ fn an_install_reads_like_this() {
         "runner_url": "https://stead.example:7071", "command": "stead-runner --data … --token-file -",
     }));
     golden("installs-enrol-token.txt", &installs::picture::enrolment(&enrolment, &screen()));
+}
+
+#[test]
+fn a_template_reads_like_this() {
+    let text = "{{ .nuon.inputs.inputs.size }} {{ .nuon.components.db.outputs.url }} \
+                {{ dig \"outputs\" \"zone\" \"-\" .nuon.sandbox }} {{ range .nuon.install_stack.outputs.subnets }}{{ . }}{{ end }}";
+    let template =
+        app_config::template::Template::parse(text, &app_config::Origin::default()).unwrap();
+    let state = json!({"nuon": {"inputs": {"inputs": {"size": "2"}},
+        "install_stack": {"outputs": {"subnets": ["subnet-a", "subnet-b"]}}}});
+    let table = templates::table(&template.variables(&state), &screen());
+    golden("templates-explain.txt", &table.text(&screen()));
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod runners;
 mod runs;
 mod serve;
 mod settings;
+mod templates;
 mod tokens;
 mod up;
 mod verbs;

@@ -5,7 +5,7 @@ use clap::{Command, Subcommand};
 
 use crate::{
     apps, audit, builds, failure::Failure, installs, jobs, login, projections, runners, runs,
-    settings::Settings, tokens,
+    settings::Settings, templates, tokens,
 };
 
 #[derive(Debug, Subcommand)]
@@ -34,6 +34,9 @@ pub enum Verb {
     /// The read side: how far it is, rebuild, verify
     #[command(subcommand)]
     Projections(projections::Projections),
+    /// Templates: what they give over a state, and what they read; asks no server
+    #[command(subcommand)]
+    Templates(templates::Templates),
     /// Tokens: who may do what
     #[command(subcommand)]
     Tokens(tokens::Tokens),
@@ -64,6 +67,7 @@ pub async fn run(verb: Verb, settings: &Settings, mut command: Command) -> ExitC
         Verb::Runners(verb) => runners::run(verb, settings).await,
         Verb::Audit(verb) => audit::run(verb, settings).await,
         Verb::Projections(verb) => projections::run(verb, settings).await,
+        Verb::Templates(verb) => templates::run(verb, settings),
         Verb::Tokens(verb) => tokens::run(verb, settings).await,
         Verb::Login(login::Login {}) => login::run(settings).await,
         Verb::Logout => login::logout(settings),

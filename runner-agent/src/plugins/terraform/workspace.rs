@@ -76,10 +76,16 @@ impl Workspace<'_> {
         Ok(())
     }
 
-    /// The arguments that name the variables' files. The app's files come first, then its variables.
+    /// The arguments that name the variables' files: the app's variables as JSON, then its own files in
+    /// their order. Of two that name a variable Terraform takes the later, so that a file has the last
+    /// word. As JSON a text becomes the bool or number that a variable wants, but never a list.
     pub(super) fn write_variables(&self) -> Result<Vec<String>, Halt> {
         let inputs = &self.work.manifest.inputs;
         let mut args = Vec::new();
+        if let Some(vars) = inputs["vars"].as_object().filter(|vars| !vars.is_empty()) {
+            let text = Value::Object(vars.clone()).to_string();
+            args.push(self.variable_file("vars.tfvars.json", &text)?);
+        }
         let files = inputs["var_files"].as_array().map(Vec::as_slice).unwrap_or_default();
         for (place, file) in files.iter().enumerate() {
             let text = file.as_str().ok_or_else(|| {
@@ -87,10 +93,6 @@ impl Workspace<'_> {
             })?;
             let kind = if text.trim_start().starts_with('{') { ".json" } else { "" };
             args.push(self.variable_file(&format!("{place}.tfvars{kind}"), text)?);
-        }
-        if let Some(vars) = inputs["vars"].as_object().filter(|vars| !vars.is_empty()) {
-            let text = Value::Object(vars.clone()).to_string();
-            args.push(self.variable_file("vars.tfvars.json", &text)?);
         }
         Ok(args)
     }

@@ -1,0 +1,158 @@
+//! A changed input plans what reads it, whatever needs that, and nothing else: on real app directories.
+use std::{fs, path::Path};
+
+use app_config::{File, Tree, model::AppConfig};
+use domain::{
+    ids::{BuildId, ComponentId, StepId},
+    run::plan::{Present, PresentComponent, Scope, bring},
+};
+use ulid::Ulid;
+
+use super::*;
+
+/// Every file below a directory; links are followed.
+fn tree(top: &Path, below: &str, tree: &mut Tree) {
+    for entry in fs::read_dir(top).unwrap() {
+        let entry = entry.unwrap();
+        let path = format!("{below}{}", entry.file_name().to_str().unwrap());
+        if entry.path().is_dir() {
+            self::tree(&entry.path(), &format!("{path}/"), tree);
+        } else if let Ok(bytes) = fs::read(entry.path()) {
+            tree.insert(&path, File { bytes, executable: false }).unwrap();
+        }
+    }
+}
+
+fn published(app: &AppConfig) -> Published {
+    let digest = event_log::blob::digest(b"x").unwrap();
+    let names = app.components.iter().map(|component| component.name.clone());
+    let parts = names.chain(app.sandbox.iter().map(|_| SANDBOX.to_string())).enumerate();
+    let components = parts.map(|(at, name)| PublishedComponent {
+        component: ComponentId(Ulid(at as u128)),
+        kind: "terraform_module".into(),
+        digest: digest.clone(),
+        build: BuildId(Ulid(at as u128)),
+        name,
+    });
+    Published { version: 1, bundle: digest.clone(), components: components.collect() }
+}
+
+/// What an install has when everything wanted was brought.
+fn brought(wanted: &Wanted) -> Present {
+    let component = |(name, c): (&String, &WantedComponent)| {
+        let (fingerprint, needs) = (c.fingerprint.clone(), c.needs.clone());
+        (
+            name.clone(),
+            PresentComponent { component: c.component, build: c.build, fingerprint, needs },
+        )
+    };
+    Present {
+        sandbox: wanted
+            .sandbox
+            .as_ref()
+            .map(|sandbox| (sandbox.build, sandbox.fingerprint.clone())),
+        components: wanted.components.iter().map(component).collect(),
+    }
+}
+
+fn planned(wanted: &Wanted, present: &Present) -> BTreeSet<String> {
+    let mut last = 0;
+    let steps = bring(wanted, present, &Scope::Reached, || {
+        last += 1;
+        StepId(Ulid(last))
+    });
+    let name = |step: domain::run::StepSpec| match step.target {
+        domain::run::Target::Sandbox { .. } => Some(SANDBOX.to_string()),
+        domain::run::Target::Component { name, .. } => Some(name),
+        domain::run::Target::Action { .. } => None,
+    };
+    steps.unwrap().into_iter().filter_map(name).collect()
+}
+
+/// Whether some text holds the name of an input, or of a sandbox's output, as templates write it.
+fn holds(module: &Module, written: &[String]) -> bool {
+    let ends = |rest: &str| !rest.starts_with(|c: char| c == '_' || c.is_alphanumeric());
+    let holds = |text: &str, one: &String| {
+        text.match_indices(one.as_str()).any(|(at, _)| ends(&text[at + one.len()..]))
+    };
+    module.texts.iter().any(|text| written.iter().any(|one| holds(&text.value, one)))
+}
+
+/// What a change of one input reaches, found without the graph: by searching the texts.
+fn searched(config: &Config, input: &str) -> BTreeSet<String> {
+    let written = [format!(".nuon.inputs.inputs.{input}"), format!(".nuon.install.inputs.{input}")];
+    let sandbox =
+        [".nuon.sandbox.outputs".to_string(), ".nuon.install.sandbox.outputs".to_string()];
+    let mut reached = BTreeSet::new();
+    let moves = config.app.sandbox.as_ref().is_some_and(|s| holds(&s.module, &written));
+    reached.extend(moves.then(|| SANDBOX.to_string()));
+    for component in &config.app.components {
+        if holds(&component.module, &written) || (moves && holds(&component.module, &sandbox)) {
+            reached.insert(component.name.clone());
+        }
+    }
+    loop {
+        let before = reached.len();
+        for component in &config.app.components {
+            let outputs = |name: &String| {
+                let written = [format!(".nuon.components.{name}.outputs")];
+                component.dependencies.contains(name) || holds(&component.module, &written)
+            };
+            if reached.iter().any(outputs) {
+                reached.insert(component.name.clone());
+            }
+        }
+        if reached.len() == before {
+            return reached;
+        }
+    }
+}
+
+#[test]
+fn a_changed_input_plans_what_it_reaches_in_real_apps() {
+    let Some(corpus) = std::env::var_os("CORPUS_DIR") else {
+        assert!(std::env::var_os("CI").is_none(), "CI must name the corpus by CORPUS_DIR");
+        eprintln!("SKIPPED: no corpus; name its directory by CORPUS_DIR");
+        return;
+    };
+    let (mut apps, mut inputs_seen, mut partly) = (0, 0, 0);
+    for entry in fs::read_dir(Path::new(&corpus).join("apps")).unwrap() {
+        let top = entry.unwrap().path();
+        let mut bytes = Tree::default();
+        tree(&top, "", &mut bytes);
+        let Ok((app, warnings)) = app_config::read(&bytes) else { continue };
+        // Of one that goes over everything at run time the texts do not say what it reads.
+        let graph = app_config::graph(&app);
+        let config = Config { app, graph, warnings, tree: bytes };
+        if config
+            .graph
+            .components
+            .values()
+            .any(|node| node.reads.all_inputs || node.reads.all_components)
+        {
+            continue;
+        }
+        apps += 1;
+        let published = published(&config.app);
+        let names = config.app.inputs.iter().map(|input| input.name.clone());
+        let inputs: BTreeMap<String, String> = names.map(|name| (name, "before".into())).collect();
+        let wanted = |inputs: &BTreeMap<String, String>| {
+            super::wanted(&config, &published, inputs, TriggerKind::Manual).unwrap()
+        };
+        let present = brought(&wanted(&inputs));
+        assert_eq!(planned(&wanted(&inputs), &present), BTreeSet::new(), "{}", top.display());
+        for name in inputs.keys() {
+            let mut changed = inputs.clone();
+            changed.insert(name.clone(), "after".into());
+            let planned = planned(&wanted(&changed), &present);
+            assert_eq!(planned, searched(&config, name), "{name} of {}", top.display());
+            inputs_seen += 1;
+            partly +=
+                usize::from(!planned.is_empty() && planned.len() <= config.app.components.len());
+        }
+    }
+    println!(
+        "{inputs_seen} inputs of {apps} apps, of which {partly} reach something and not everything"
+    );
+    assert!(apps >= 25 && partly >= 50, "{apps} {partly}");
+}
