@@ -119,8 +119,8 @@ fn a_database_that_does_not_answer_is_a_503_and_recovers() {
 #[test]
 fn two_servers_append_to_one_log() {
     let first = Server::up();
-    let second = Second::serve(&first);
-    let controls = [first.control().to_owned(), second.ready["control"].as_str().unwrap().into()];
+    let second = first.second();
+    let controls = [first.control().to_owned(), second.control().to_owned()];
     let authorization = format!("Bearer {}", first.owner_token());
     until("the token to be known", SOON, || {
         get(&controls[1], "/v1/apps", &first.owner_token()).status == 200

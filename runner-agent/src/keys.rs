@@ -10,7 +10,7 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use ed25519_dalek::{Signature, Signer as _, SigningKey};
+use ed25519_dalek::SigningKey;
 use rand::{RngCore as _, rngs::OsRng};
 use schemas::token::{self, TokenError};
 use serde::Serialize;
@@ -101,11 +101,6 @@ impl IdentityKey {
     /// The key as it is now.
     pub fn now(&self) -> Dated {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Sign bytes.
-    pub fn sign(&self, bytes: &[u8]) -> Signature {
-        self.now().key.sign(bytes)
     }
 
     /// Sign claims.

@@ -1,8 +1,8 @@
 //! An agent between its journal and a scripted server.
-use schemas::runner::{ExecutionState, Exit, FailureReason, Outcome};
+use schemas::runner::{Exit, FailureReason, Outcome};
 
 use super::{
-    adopt::{Known, Stage, open_ends},
+    adopt::{Known, Stage},
     *,
 };
 use crate::{client::scripted::scripted, witness::Verified};

@@ -213,9 +213,9 @@ async fn show(desk: &Desk, named: &str) -> Result<(), Failure> {
             text += &format!("  bundle     {}\n", version.bundle);
             let published = moment(&version.published_at);
             text += &format!("  published  {published} by {}\n\n", publisher(version));
-            let mut table = Table::new(["COMPONENT", "TYPE", "DIGEST"]);
+            let mut table = Table::new(["COMPONENT", "TYPE", "DEFINITION"]);
             for c in &version.components {
-                table.row([c.name.clone(), c.kind.clone(), c.digest.to_string()]);
+                table.row([c.name.clone(), c.kind.clone(), c.definition.to_string()]);
             }
             text += &table.text(screen);
         }

@@ -73,7 +73,7 @@ impl Failure {
                 let problem = problem.as_ref().clone().with("exit_code", self.code());
                 return format!("{}\n", serde_json::json!(problem));
             }
-            Failure::BrokenPipe => return String::new(),
+            Failure::Shown | Failure::BrokenPipe => return String::new(),
             Failure::Outcome(said) => ("outcome", "The work ended badly", said),
             Failure::Usage(said) => {
                 ("usage", "The command, or a file it was given, is wrong", said)

@@ -54,7 +54,7 @@ fn output(words: &[String]) -> Output {
     let after = |name: &str| words.windows(2).find(|two| two[0] == name).map(|two| two[1].as_str());
     let joined = words.iter().find_map(|word| word.strip_prefix("--output="));
     match joined.or(after("--output")).or(after("-o")) {
-        Some("json") => Output::Json,
+        Some("json" | "sarif") => Output::Json,
         Some("ndjson") => Output::Ndjson,
         Some(_) | None => Output::Table,
     }

@@ -78,5 +78,8 @@ pub async fn run(verb: Verb, settings: &Settings, mut command: Command) -> ExitC
             crate::render::write(&String::from_utf8_lossy(&text))
         }
     };
-    done.map_or_else(|failure: Failure| failure.report(settings.output), |()| ExitCode::SUCCESS)
+    done.map_or_else(
+        |failure: Failure| failure.report(settings.screen().output),
+        |()| ExitCode::SUCCESS,
+    )
 }

@@ -30,11 +30,11 @@ fn published(app: &AppConfig) -> Published {
     let components = parts.map(|(at, name)| PublishedComponent {
         component: ComponentId(Ulid(at as u128)),
         kind: "terraform_module".into(),
-        digest: digest.clone(),
+        definition: digest.clone(),
         build: BuildId(Ulid(at as u128)),
         name,
     });
-    Published { version: 1, bundle: digest.clone(), components: components.collect() }
+    Published { config_version: 1, bundle: digest.clone(), components: components.collect() }
 }
 
 /// What an install has when everything wanted was brought.
@@ -43,14 +43,19 @@ fn brought(wanted: &Wanted) -> Present {
         let (fingerprint, needs) = (c.fingerprint.clone(), c.needs.clone());
         (
             name.clone(),
-            PresentComponent { component: c.component, build: c.build, fingerprint, needs },
+            PresentComponent {
+                component: c.component,
+                build: c.build,
+                fingerprint: Some(fingerprint),
+                needs,
+            },
         )
     };
     Present {
         sandbox: wanted
             .sandbox
             .as_ref()
-            .map(|sandbox| (sandbox.build, sandbox.fingerprint.clone())),
+            .map(|sandbox| (sandbox.build, Some(sandbox.fingerprint.clone()))),
         components: wanted.components.iter().map(component).collect(),
     }
 }

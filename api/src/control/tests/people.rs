@@ -42,7 +42,7 @@ async fn plan_that_waits(
             let resource = Resource::Component("base".into());
             for command in [
                 InstallCommand::ReportStack { runner, outputs, replaces },
-                InstallCommand::AdmitRun { run, kind, components },
+                InstallCommand::AdmitRun { run, kind, names: components },
                 InstallCommand::Reserve { resource, run, step },
             ] {
                 unit.tell::<Install>(install, command).await?;

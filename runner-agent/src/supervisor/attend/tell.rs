@@ -95,7 +95,7 @@ impl Attendance {
             not_kept = self.send_summary(plan).await;
             let (job, execution) = (self.job.to_string(), self.execution.to_string());
             let said = proof::plan::statement(&plan.digest.bytes(), &job, &execution);
-            plan.signature = proof::plan::sign(&said, &self.agent.keys.identity);
+            plan.signature = proof::plan::sign(&said, &self.agent.keys.identity.now().key);
         }
         let answer = self.post(&report).await.map_err(|refused| match not_kept {
             // That the summary is not there is the lesser half of the story.
