@@ -9,8 +9,11 @@ use clap::{
 
 use crate::{Stead, failure::Failure, render::Output};
 
+/// How a word looks.
+type Looks = fn(&str) -> bool;
+
 /// Options that a bare word was probably meant for, the most telling first, and how such a word looks.
-const MEANT: [(&str, fn(&str) -> bool); 14] = [
+const MEANT: [(&str, Looks); 14] = [
     ("digest", |word| word.starts_with("sha256:")),
     ("run", |word| word.starts_with("run_")),
     ("actor", |word| word.starts_with("prn_") || word.starts_with("rnr_")),
