@@ -155,7 +155,7 @@ CREATE TABLE stead.view_config_versions (
     key text NOT NULL COLLATE pg_catalog."C",
     data json NOT NULL,
     app text NOT NULL COLLATE pg_catalog."C",
-    version bigint NOT NULL
+    config_version bigint NOT NULL
 );
 CREATE TABLE stead.view_enrolments (
     key text NOT NULL COLLATE pg_catalog."C",
@@ -289,7 +289,7 @@ CREATE INDEX view_builds_app ON stead.view_builds USING btree (app, key);
 CREATE INDEX view_builds_component ON stead.view_builds USING btree (component, source);
 CREATE INDEX view_builds_state ON stead.view_builds USING btree (state, key);
 CREATE INDEX view_components_app ON stead.view_components USING btree (app, name);
-CREATE INDEX view_config_versions_app ON stead.view_config_versions USING btree (app, version);
+CREATE INDEX view_config_versions_app ON stead.view_config_versions USING btree (app, config_version);
 CREATE INDEX view_enrolments_install ON stead.view_enrolments USING btree (install);
 CREATE INDEX view_enrolments_sha256 ON stead.view_enrolments USING btree (sha256);
 CREATE INDEX view_installs_app ON stead.view_installs USING btree (app, key);
@@ -320,7 +320,8 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.log_consumer TO stead_app;
 GRANT SELECT,INSERT ON TABLE stead.log_event TO stead_app;
 GRANT SELECT,UPDATE ON TABLE stead.log_head TO stead_app;
 GRANT SELECT,INSERT ON TABLE stead.log_node TO stead_app;
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.log_note_key TO stead_app;
+GRANT SELECT,INSERT ON TABLE stead.log_note_key TO stead_app;
+GRANT UPDATE(valid_until) ON TABLE stead.log_note_key TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.log_parked TO stead_app;
 GRANT SELECT,INSERT ON TABLE stead.log_seal TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.log_snapshot TO stead_app;

@@ -49,11 +49,11 @@ fn an_older_version_is_folded_as_what_it_comes_to_today() {
     let mut facts = vec![];
     // A fold of today's crate has no name for the later program's fact: the text stands for it.
     let of = |id: String, Later::Taken { by, why }| {
-        Fact::Name(id, NameEvent::Taken { by: format!("{by}, {why}") })
+        Fact::Name(id, NameEvent::Taken { owner: format!("{by}, {why}") })
     };
     raw("1", r#"{"type":"taken","by":"ins_1"}"#).say(of, &mut facts).unwrap();
     let by = |fact: &Recorded| match &fact.fact {
-        Fact::Name(_, NameEvent::Taken { by }) => by.clone(),
+        Fact::Name(_, NameEvent::Taken { owner }) => owner.clone(),
         other => panic!("{other:?}"),
     };
     let told: Vec<_> = facts.iter().map(|fact| (fact.position, fact.sequence, by(fact))).collect();
