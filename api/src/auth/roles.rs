@@ -33,7 +33,7 @@ impl Needs {
 
 impl fmt::Display for Needs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        f.pad(match self {
             Needs::Viewer => "viewer",
             Needs::Auditor => "auditor",
             Needs::Approver => "approver",
@@ -75,7 +75,12 @@ pub const ROUTES: &[(&str, &str, Needs)] = &[
     ("POST", "/v1/jobs/{job}/resolve", Needs::Owner),
     ("GET", "/v1/runners", Needs::Viewer),
     ("GET", "/v1/runners/{runner}", Needs::Viewer),
-    ("POST", "/v1/runners/{runner}/{verb}", Needs::Owner),
+    ("POST", "/v1/runners/{runner}/disable", Needs::Owner),
+    ("POST", "/v1/runners/{runner}/enable", Needs::Owner),
+    ("POST", "/v1/runners/{runner}/drain", Needs::Owner),
+    ("POST", "/v1/runners/{runner}/resume", Needs::Owner),
+    ("POST", "/v1/runners/{runner}/rekey", Needs::Owner),
+    ("POST", "/v1/runners/{runner}/revoke", Needs::Owner),
     ("POST", "/v1/runners/enrolment-tokens", Needs::Owner),
     ("POST", "/v1/enrolment-tokens/{token}/revoke", Needs::Owner),
     ("GET", "/v1/audit/events", Needs::Auditor),

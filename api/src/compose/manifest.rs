@@ -20,6 +20,9 @@ const OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
 /// How long work may take unless its config says otherwise: an hour.
 pub const DEADLINE_MS: u64 = 60 * 60 * 1000;
 
+/// The longest that a config can ask for: a day.
+pub const LONGEST_MS: u64 = 24 * 60 * 60 * 1000;
+
 /// What every child may use.
 pub fn limits() -> Limits {
     Limits { memory_bytes: None, output_bytes: OUTPUT_BYTES }

@@ -19,6 +19,7 @@ mod jobs;
 mod logs;
 mod lookup;
 mod once;
+mod orders;
 mod part;
 mod projections;
 mod runners;
@@ -69,7 +70,12 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(logs::log))
         .routes(routes!(runners::list))
         .routes(routes!(runners::show))
-        .routes(routes!(runners::order))
+        .routes(routes!(orders::disable))
+        .routes(routes!(orders::enable))
+        .routes(routes!(orders::drain))
+        .routes(routes!(orders::resume))
+        .routes(routes!(orders::rekey))
+        .routes(routes!(orders::revoke))
         .routes(routes!(runners::enrol))
         .routes(routes!(runners::revoke_enrolment))
         .routes(routes!(audit::events))

@@ -1,4 +1,4 @@
-//! `/v1/runners`: the agents, and what the vendor may tell them.
+//! `/v1/runners`: the agents, and who lets them in.
 use axum::{Json, extract::State};
 use domain::{
     enrolment::Purpose,
@@ -17,7 +17,7 @@ use crate::{
     extract::{self, Path, Query},
     problem::{Answer, Problem},
     state::App,
-    usecases::{enrolments, runners},
+    usecases::enrolments,
 };
 
 /// Runners, in the order in which they enrolled
@@ -48,25 +48,6 @@ pub async fn show(State(app): State<App>, Path(runner): Path<RunnerId>) -> Answe
     let row = views::runner(&app.pool, runner).await?.ok_or_else(missing)?;
     let shown = show::runner(&mut Lookup::new(&app), &row).await?;
     shown.map(Json).ok_or_else(missing)
-}
-
-/// Disable, enable, drain, resume, rekey or revoke a runner
-#[utoipa::path(
-    post, path = "/v1/runners/{runner}/{verb}", tag = "runners", request_body = Because,
-    params(
-        ("runner" = String, Path, description = "The runner's id"),
-        ("verb" = String, Path, description = "`disable`, `enable`, `drain`, `resume`, `rekey`, `revoke`"),
-    ),
-    responses((status = 200, body = Done)),
-)]
-pub async fn order(
-    State(app): State<App>,
-    Path((runner, verb)): Path<(RunnerId, String)>,
-    Ask { call, .. }: Ask,
-    extract::Json(ask): extract::Json<Because>,
-) -> Answer<Done> {
-    let reason = optional(ask.reason)?;
-    Ok(Json(done(&runners::order(&app, &call, runner, &verb, reason).await?)))
 }
 
 /// An enrolment token for one more build runner

@@ -11,23 +11,39 @@ use crate::{
     state::App,
 };
 
-/// Disable, enable, drain, resume, rekey or revoke a runner. It holds from the next call of the runner on.
+/// What a runner is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Take nothing more until it is enabled.
+    Disable,
+    /// Take work again.
+    Enable,
+    /// Finish what there is and take no more.
+    Drain,
+    /// Take work again after a drain.
+    Resume,
+    /// Make a new identity key.
+    Rekey,
+    /// Be heard no more.
+    Revoke,
+}
+
+/// Tell a runner. It holds from the next call of the runner on.
 pub async fn order(
     app: &App,
     call: &Call,
     runner: RunnerId,
-    verb: &str,
+    order: Order,
     reason: Option<String>,
 ) -> Result<Done<()>, Problem> {
     let (side, by) = (Side::Vendor, call.meta.actor.clone());
-    let command = match verb {
-        "disable" => RunnerCommand::Disable { side, by, reason: reason.unwrap_or_default() },
-        "enable" => RunnerCommand::Enable { side, by, reason },
-        "drain" => RunnerCommand::Drain { by, reason },
-        "resume" => RunnerCommand::Resume { by, reason },
-        "rekey" => RunnerCommand::RequestRekey { by, reason },
-        "revoke" => RunnerCommand::Revoke { by, reason: reason.unwrap_or_default() },
-        other => return Err(Problem::not_found(format!("the order {other:?}"))),
+    let command = match order {
+        Order::Disable => RunnerCommand::Disable { side, by, reason: reason.unwrap_or_default() },
+        Order::Enable => RunnerCommand::Enable { side, by, reason },
+        Order::Drain => RunnerCommand::Drain { by, reason },
+        Order::Resume => RunnerCommand::Resume { by, reason },
+        Order::Rekey => RunnerCommand::RequestRekey { by, reason },
+        Order::Revoke => RunnerCommand::Revoke { by, reason: reason.unwrap_or_default() },
     };
     let told = app.engine.transact(call, move |unit| {
         let command = command.clone();

@@ -94,7 +94,7 @@ pub struct Job {
     pub args: Vec<String>,
 }
 
-/// What a component may say whatever its kind. A later release acts on it.
+/// What a component may say whatever its kind. A later release acts on it, but for the timeouts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Options {
     pub max_auto_retries: Option<i64>,

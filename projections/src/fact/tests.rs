@@ -64,8 +64,8 @@ fn an_older_version_is_folded_as_what_it_comes_to_today() {
 #[test]
 fn what_nobody_can_read_is_named_by_position_type_and_version() {
     for (version, payload, why) in [
-        ("9", r#"{"type":"taken","by":"ins_1"}"#, "reads name.taken in version 1 only"),
-        ("1", r#"{"type":"taken"}"#, "missing field `by`"),
+        ("9", r#"{"type":"taken","owner":"ins_1"}"#, "reads name.taken in version 1 only"),
+        ("1", r#"{"type":"taken"}"#, "missing field `owner`"),
     ] {
         let error = raw(version, payload).read(&mut vec![]).unwrap_err().to_string();
         let named = format!("position 7: name.taken version {version}: ");

@@ -24,10 +24,10 @@ pub struct Subject {
 /// Terraform for real, or a loud skip; under CI there is no skip.
 pub fn terraform(room: &mut Room) -> Option<Subject> {
     let path = std::env::var("PATH").unwrap_or_default();
-    let found = Command::new("terraform").arg("version").stderr(Stdio::null()).output().is_ok();
-    if !found {
-        assert!(std::env::var_os("CI").is_none(), "CI must have terraform on its PATH");
-        eprintln!("SKIPPED: no terraform on PATH, so terraform_module is NOT tested");
+    let is_there = |tool| Command::new(tool).arg("version").stderr(Stdio::null()).output().is_ok();
+    if !["terraform", "tofu"].into_iter().any(is_there) {
+        assert!(std::env::var_os("CI").is_none(), "CI must have terraform or tofu on its PATH");
+        eprintln!("SKIPPED: no terraform or tofu on PATH, so terraform_module is NOT tested");
         return None;
     }
     room.env.insert("PATH".into(), path);

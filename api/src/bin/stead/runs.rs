@@ -78,7 +78,7 @@ Examples:
         #[arg(long)]
         force: bool,
     },
-    /// Do again what failed, was cancelled or was skipped, as a new run
+    /// Do again what failed, was cancelled or was skipped, as a new run once this one is over
     #[command(after_help = "Example:\n  stead runs retry acme --reason 'quota was raised' --wait")]
     Retry {
         /// The run's id, or an install's name for its newest run

@@ -8,7 +8,7 @@ use domain::run::{Operation, RunKind};
 use serde_json::{Value, json};
 
 use super::{Parts, Scene};
-use crate::compose::manifest::DEADLINE_MS;
+use crate::compose::manifest::{DEADLINE_MS, LONGEST_MS};
 
 impl Scene {
     pub(super) fn module(
@@ -41,7 +41,11 @@ impl Scene {
         }
         let plugin = self.plugin(&module.kind);
         let role = self.module_role(name, module, operation)?;
-        Ok(Parts { plugin, inputs, env, role, deadline_ms: DEADLINE_MS })
+        // A component says how long its deploy may take, or how long anything of it may.
+        let options = &module.options;
+        let deadline_ms = options.deploy_timeout_ms.or(options.timeout_ms);
+        let deadline_ms = deadline_ms.map_or(DEADLINE_MS, |own| own.clamp(1000, LONGEST_MS));
+        Ok(Parts { plugin, inputs, env, role, deadline_ms })
     }
 
     /// The role that the part names for this operation, or for all; else the app's for such operations.

@@ -166,3 +166,25 @@ fn a_component_has_the_role_that_it_names_for_what_is_done_to_it() {
     assert_eq!(role("", Operation::Apply), "maintenance");
     assert_eq!(role("", Operation::Destroy), "deprovision");
 }
+
+#[test]
+fn a_component_may_take_as_long_as_it_says() {
+    let deadline = |own: &str| {
+        let component = format!(
+            "name = \"api\"\ntype = \"terraform_module\"\nterraform_version = \"1.11.4\"\n{own}\
+             [public_repo]\nrepo = \".\"\ndirectory = \".\"\n"
+        );
+        let scene = scene(&[
+            ("app/metadata.toml", "version = \"v2\"\n"),
+            ("app/components/api.toml", &component),
+            ("source/api/main.tf", "#"),
+        ]);
+        let module = &scene.config.app.components[0].module;
+        scene.module("api", module, Operation::Apply).unwrap().deadline_ms
+    };
+    let (hour, minute) = (3_600_000, 60_000);
+    assert_eq!(deadline(""), hour);
+    assert_eq!(deadline("timeout = \"5m\"\n"), 5 * minute);
+    assert_eq!(deadline("timeout = \"5m\"\ndeploy_timeout = \"2h\"\n"), 2 * hour);
+    assert_eq!(deadline("deploy_timeout = \"900h\"\n"), 24 * hour);
+}

@@ -1,7 +1,7 @@
 //! A changed input plans what reads it, whatever needs that, and nothing else: on real app directories.
 use std::{fs, path::Path};
 
-use app_config::{File, Tree, model::AppConfig};
+use app_config::{File, Reading, Tree, model::AppConfig};
 use domain::{
     ids::{BuildId, ComponentId, StepId},
     run::plan::{Present, PresentComponent, Scope, bring},
@@ -125,7 +125,7 @@ fn a_changed_input_plans_what_it_reaches_in_real_apps() {
         let top = entry.unwrap().path();
         let mut bytes = Tree::default();
         tree(&top, "", &mut bytes);
-        let Ok((app, warnings)) = app_config::read(&bytes) else { continue };
+        let Reading { config: app, diagnostics: warnings, .. } = app_config::survey(&bytes, &[]);
         // Of one that goes over everything at run time the texts do not say what it reads.
         let graph = app_config::graph(&app);
         let config = Config { app, graph, warnings, tree: bytes };

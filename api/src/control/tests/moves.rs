@@ -269,8 +269,18 @@ async fn what_an_apply_left_half_done_is_mended_and_deprovisioned() {
         let run = owner.run(run).await.unwrap();
         run.dag.iter().map(|step| step.name.clone()).collect::<Vec<_>>()
     };
-    let shown = owner.install("acme").await.unwrap();
-    let shop = shown.components.iter().find(|part| part.name == "shop").unwrap();
+    let shop = async || {
+        let shown = owner.install("acme").await.unwrap();
+        shown.components.into_iter().find(|part| part.name == "shop").unwrap()
+    };
+    // What was told beside the API is seen a moment later.
+    for _ in 0..100 {
+        if shop().await.state != "absent" {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let shop = shop().await;
     assert_eq!((shop.state.as_str(), shop.config_version), ("incomplete", Some(1)));
     let again = owner.update_install("acme", &to(1, &[])).await.unwrap().run.unwrap();
     assert!(names(again).await.contains(&"shop".to_string()));

@@ -84,7 +84,7 @@ async fn an_install_is_made_shown_and_changed_and_says_what_it_waits_for() {
 
     let ask =
         RequestRun { kind: RunAsked::Reprovision, components: vec![], action: None, reason: None };
-    assert_eq!(refused(owner.request_run("acme", &ask).await), (409, "refused".into()));
+    assert_eq!(refused(owner.request_run("acme", &ask).await), (409, "no_runner".into()));
     assert!(owner.runs(&RunsQuery::default()).await.unwrap().items.is_empty());
     let another = owner.enrol_token("acme").await.unwrap().enrolment.unwrap();
     assert_ne!(another.token, enrolment.token);
