@@ -102,7 +102,7 @@ fn doubt_about_the_rules_is_a_no_and_a_hook_of_the_customers_has_the_last_word()
     let refused = events(&server, "runner.refused");
     assert_eq!(refused.len(), 1, "{refused:#?}");
     let said = &refused[0]["payload"];
-    assert_eq!(said["by"], "veto", "{said:#}");
+    assert_eq!(said["source"], "veto", "{said:#}");
     assert!(said["detail"].as_str().unwrap().contains("not on a Friday"), "{said:#}");
 
     // Half a file, as an editor leaves it: what it forbids nobody knows.

@@ -161,7 +161,7 @@ fn a_runner_takes_a_new_key_when_it_is_told_to_and_when_its_own_is_old_also_if_t
     assert!(!runner.data().join("keys/identity.next").exists());
     assert_eq!(rekeyed(&server), 1);
     let journal = tests::stdout_of(&mut runner.local(&["journal"]));
-    assert!(journal.contains("rekeyed"), "{journal}");
+    assert!(journal.contains("signs with another key from now on"), "{journal}");
     // and when that one is old, it is replaced without a word from anybody
     runner.kill();
     let (key, _) = second.trim().split_once(' ').unwrap();

@@ -116,8 +116,12 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
         then["state"]["inputs"]["replicas"].clone()
     };
     let (then, now) = (replicas(&(at - 1).to_string()), replicas(&at.to_string()));
-    assert_eq!((then, now), (2.into(), 3.into()));
-    assert_eq!(replicas(changed["recorded_at"].as_str().unwrap()), 3);
+    assert_eq!(
+        (then, now),
+        (Value::Null, "3".into()),
+        "the default is the config's, not the install's"
+    );
+    assert_eq!(replicas(changed["recorded_at"].as_str().unwrap()), "3");
 
     // Down again, dependents first, then everything.
     server.ask(&["installs", "teardown", "acme", "--reason", "the end"]);

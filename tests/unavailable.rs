@@ -154,10 +154,12 @@ fn two_servers_append_to_one_log() {
         (120, 110),
         "a key made two tokens, or a token is lost"
     );
-    let listed = first.ask(&["audit", "events", "--type", "access.token_issued"]);
-    let issued = listed.as_array().unwrap().iter();
-    let issued = issued.filter(|event| event["position"].as_u64().unwrap() > before).count();
-    assert_eq!(issued, 110);
+    // What the other one appended is heard a moment later.
+    until("all of them in the log", SOON, || {
+        let listed = first.ask(&["audit", "events", "--type", "access.token_issued"]);
+        let issued = listed.as_array().unwrap().iter();
+        issued.filter(|event| event["position"].as_u64().unwrap() > before).count() == 110
+    });
     let _verified = stdout_of(first.stead_for_people().args(["audit", "verify"]));
 }
 

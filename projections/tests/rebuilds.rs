@@ -84,8 +84,8 @@ async fn a_rollback_brings_the_earlier_rows_back_and_up_to_date() {
         rebuild(&database.pool, name, |_| {}).await.unwrap();
         // A row of no stream, as a mistaken program's rebuild may make one: no event mends it.
         let spoil = format!(
-            "insert into view_{name} select (jsonb_populate_record(v, '{{\"key\":\"mistake\"}}')).* \
-             from (select * from view_{name} limit 1) v"
+            "insert into view_{name} select r.* from (select * from view_{name} limit 1) v, \
+             jsonb_populate_record(null::view_{name}, to_jsonb(v) || '{{\"key\":\"mistake\"}}') r"
         );
         sqlx::raw_sql(&spoil).execute(&database.pool).await.unwrap();
         noise.write(&log, 40).await;

@@ -1,7 +1,7 @@
 //! A changed input plans what reads it, whatever needs that, and nothing else: on real app directories.
 use std::{fs, path::Path};
 
-use app_config::{File, Reading, Tree, model::AppConfig};
+use app_config::{File, Reading, Text, Tree, model::AppConfig};
 use domain::{
     ids::{BuildId, ComponentId, StepId},
     run::plan::{Present, PresentComponent, Scope, bring},
@@ -76,11 +76,15 @@ fn planned(wanted: &Wanted, present: &Present) -> BTreeSet<String> {
 
 /// Whether some text holds the name of an input, or of a sandbox's output, as templates write it.
 fn holds(module: &Module, written: &[String]) -> bool {
+    texts_hold(&module.texts, written)
+}
+
+fn texts_hold<'a>(texts: impl IntoIterator<Item = &'a Text>, written: &[String]) -> bool {
     let ends = |rest: &str| !rest.starts_with(|c: char| c == '_' || c.is_alphanumeric());
     let holds = |text: &str, one: &String| {
         text.match_indices(one.as_str()).any(|(at, _)| ends(&text[at + one.len()..]))
     };
-    module.texts.iter().any(|text| written.iter().any(|one| holds(&text.value, one)))
+    texts.into_iter().any(|text| written.iter().any(|one| holds(&text.value, one)))
 }
 
 /// What a change of one input reaches, found without the graph: by searching the texts.
@@ -89,6 +93,12 @@ fn searched(config: &Config, input: &str) -> BTreeSet<String> {
     let sandbox =
         [".nuon.sandbox.outputs".to_string(), ".nuon.install.sandbox.outputs".to_string()];
     let mut reached = BTreeSet::new();
+    // The runner's environment is that of every job.
+    if config.app.runner.as_ref().is_some_and(|r| texts_hold(r.env_vars.values(), &written)) {
+        reached.extend(config.app.components.iter().map(|component| component.name.clone()));
+        reached.extend(config.app.sandbox.iter().map(|_| SANDBOX.to_string()));
+        return reached;
+    }
     let moves = config.app.sandbox.as_ref().is_some_and(|s| holds(&s.module, &written));
     reached.extend(moves.then(|| SANDBOX.to_string()));
     for component in &config.app.components {
