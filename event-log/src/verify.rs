@@ -16,8 +16,6 @@ mod whole;
 use part::{BLOCK, Range, check, link};
 use whole::Whole;
 
-/// How many events are a part: a multiple of what a stored node has.
-const PART: u64 = 16 * BLOCK;
 /// The most parts at once.
 const AT_ONCE: usize = 8;
 
@@ -52,7 +50,17 @@ pub enum VerifyError {
     Differs(#[from] Difference),
     /// It could not be read.
     #[error(transparent)]
-    Log(#[from] LogError),
+    Log(LogError),
+}
+
+impl From<LogError> for VerifyError {
+    fn from(error: LogError) -> VerifyError {
+        match error {
+            // Bytes that are not even of an event are a difference like any other.
+            LogError::Damaged { position, what } => Difference { position, what }.into(),
+            other => VerifyError::Log(other),
+        }
+    }
 }
 
 impl From<sqlx::Error> for VerifyError {
@@ -75,17 +83,38 @@ pub async fn verify(
     progress: impl FnMut(u64),
 ) -> Result<Verified, VerifyError> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    verify_with(pool, from_exclusive, cores.min(AT_ONCE), progress).await
+    verify_in(
+        pool,
+        from_exclusive,
+        Parts { at_once: cores.min(AT_ONCE), ..Parts::default() },
+        progress,
+    )
+    .await
 }
 
-/// The same, with so many parts at once.
+/// How the work is divided.
+#[derive(Debug, Clone, Copy)]
+pub struct Parts {
+    /// How many at once.
+    pub at_once: usize,
+    /// How many blocks of 256 events one has.
+    pub blocks: u64,
+}
+
+impl Default for Parts {
+    fn default() -> Parts {
+        Parts { at_once: 1, blocks: 16 }
+    }
+}
+
+/// The same, divided like this.
 ///
 /// # Errors
 /// [`VerifyError::Differs`] with the first difference.
-pub async fn verify_with(
+pub async fn verify_in(
     pool: &PgPool,
     from_exclusive: u64,
-    at_once: usize,
+    parts: Parts,
     mut progress: impl FnMut(u64),
 ) -> Result<Verified, VerifyError> {
     let mut connection = pool.acquire().await?;
@@ -108,8 +137,8 @@ pub async fn verify_with(
         nodes: Vec::new(),
         whole: from_exclusive == 0,
     };
-    let parts = ranges(start, from_exclusive, head.position, genesis);
-    let parts = parts.map(|range| {
+    let ranges = ranges(parts.blocks, start, from_exclusive, head.position, genesis);
+    let checks = ranges.map(|range| {
         let to = range.to;
         let checking = tokio::spawn(check(pool.clone(), range));
         async move {
@@ -118,8 +147,8 @@ pub async fn verify_with(
         }
     });
     // In order, whichever is ready first: the first difference is the one that is told.
-    let mut parts = stream::iter(parts).buffered(at_once.max(1));
-    while let Some(part) = parts.next().await {
+    let mut checks = stream::iter(checks).buffered(parts.at_once.max(1));
+    while let Some(part) = checks.next().await {
         let (to, part) = part?;
         whole.take(to, part)?;
         progress(to - from_exclusive);
@@ -142,12 +171,19 @@ pub async fn verify_with(
 }
 
 /// The parts, each from a block's beginning; but the first begins where it was asked for.
-fn ranges(block: u64, after: u64, end: u64, genesis: Hash) -> impl Iterator<Item = Range> {
-    let size = usize::try_from(PART).unwrap_or(usize::MAX);
+fn ranges(
+    blocks: u64,
+    block: u64,
+    after: u64,
+    end: u64,
+    genesis: Hash,
+) -> impl Iterator<Item = Range> {
+    let part = blocks.max(1).saturating_mul(BLOCK);
+    let size = usize::try_from(part).unwrap_or(usize::MAX);
     (block..end).step_by(size).map(move |block| Range {
         block,
         after: block.max(after),
-        to: (block + PART).min(end),
+        to: block.saturating_add(part).min(end),
         genesis,
     })
 }

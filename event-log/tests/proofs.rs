@@ -6,7 +6,7 @@ use ed25519_dalek::SigningKey;
 use event_log::{
     EventLog, LogError,
     testing::Database,
-    verify::{VerifyError, verify},
+    verify::{Parts, VerifyError, verify, verify_in},
 };
 use proof::{
     checkpoint::Checkpoint,
@@ -123,6 +123,13 @@ async fn whatever_is_tampered_with_is_found_where_it_is() {
         ("a leaf", "update log_event set leaf = sha256('x') where position = 300", 300),
         ("a link", "update log_event set chain = sha256('x') where position = 300", 300),
         ("a deleted row", "delete from log_event where position = 300", 300),
+        ("the last of a block", "delete from log_event where position = 256", 256),
+        ("the first of a block", "delete from log_event where position = 257", 257),
+        (
+            "a link over an edge",
+            "update log_event set chain = sha256('x') where position = 512",
+            512,
+        ),
         ("swapped rows", swap, 300),
         ("a truncated tail", "delete from log_event where position > 1000", 1_001),
         ("a head set back", "update log_head set position = 1000", 1_001),
@@ -146,16 +153,15 @@ async fn whatever_is_tampered_with_is_found_where_it_is() {
         let database = database().await;
         drop(grown(&database).await);
         run(&database, tampering).await;
-        let found = verify(&database.pool, 0, |_| {}).await;
-        match found {
-            Err(VerifyError::Differs(difference)) => {
-                assert_eq!(difference.position, position, "{what}: {difference}");
+        // In one part, and in five of which some are checked at once.
+        let small = Parts { at_once: 3, blocks: 1 };
+        for parts in [Parts::default(), small] {
+            match verify_in(&database.pool, 0, parts, |_| {}).await {
+                Err(VerifyError::Differs(difference)) => {
+                    assert_eq!(difference.position, position, "{what}, {parts:?}: {difference}");
+                }
+                other => panic!("{what}, {parts:?}: {other:?}"),
             }
-            // Bytes of another length are not even an event.
-            Err(VerifyError::Log(LogError::Damaged { position: at, .. })) => {
-                assert_eq!(at, position, "{what}");
-            }
-            other => panic!("{what}: {other:?}"),
         }
     }
 }

@@ -4,6 +4,7 @@ mod support;
 
 use std::time::Duration;
 
+use event_log::testing::Database;
 use projections::{Progress, Projections, RebuildError, rebuild, rebuild_all, rollback, verify};
 use support::{Noise, database, names, open, verified};
 
@@ -82,12 +83,7 @@ async fn a_rollback_brings_the_earlier_rows_back_and_up_to_date() {
         let none = rollback(&database.pool, name, |_| {}).await.unwrap_err();
         assert!(matches!(none, RebuildError::NothingKept(_)), "{none}");
         rebuild(&database.pool, name, |_| {}).await.unwrap();
-        // A row of no stream, as a mistaken program's rebuild may make one: no event mends it.
-        let spoil = format!(
-            "insert into view_{name} select r.* from (select * from view_{name} limit 1) v, \
-             jsonb_populate_record(null::view_{name}, to_jsonb(v) || '{{\"key\":\"mistake\"}}') r"
-        );
-        sqlx::raw_sql(&spoil).execute(&database.pool).await.unwrap();
+        mistake(&database, name).await;
         noise.write(&log, 40).await;
         views.wait_for(log.position(), LONG).await.unwrap();
         // when it is rolled back
@@ -110,4 +106,53 @@ async fn a_rollback_brings_the_earlier_rows_back_and_up_to_date() {
     sqlx::raw_sql(older).execute(&database.pool).await.unwrap();
     let refused = rollback(&database.pool, "jobs", |_| {}).await.unwrap_err().to_string();
     assert!(refused.contains("version 0"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_rollback_that_was_killed_goes_on_as_one_and_is_no_beginning_of_a_rebuild() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    let mut noise = Noise::new(53);
+    noise.write(&log, 100).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    let differ =
+        async |name: &str| verify(&database.pool, name, |_| {}).await.unwrap().differences.len();
+    for name in ["jobs", "job_queue"] {
+        // The rows that are kept have one too many.
+        mistake(&database, name).await;
+        rebuild(&database.pool, name, |_| {}).await.unwrap();
+        assert_eq!(differ(name).await, 0, "{name}");
+        // given one that was killed before its swap, when it is asked for again
+        killed(&database, name).await;
+        rollback(&database.pool, name, |_| {}).await.unwrap();
+        assert_eq!(differ(name).await, 1, "{name}");
+        // and when another view is made instead: from the first event
+        rebuild(&database.pool, name, |_| {}).await.unwrap();
+        assert_eq!(differ(name).await, 0, "{name}");
+        killed(&database, name).await;
+        noise.write(&log, 20).await;
+        views.wait_for(log.position(), LONG).await.unwrap();
+        rebuild(&database.pool, name, |_| {}).await.unwrap();
+        assert_eq!(differ(name).await, 0, "{name}");
+    }
+}
+
+/// A rollback that ends when everything is ready but the swap.
+async fn killed(database: &Database, name: &'static str) {
+    let pool = database.pool.clone();
+    let ends = tokio::spawn(async move {
+        let die = |progress| assert!(progress != Progress::Swapping, "killed here");
+        drop(rollback(&pool, name, die).await);
+    });
+    assert!(ends.await.unwrap_err().is_panic());
+}
+
+/// A row of no stream, as a mistaken program's rebuild may make one: no event mends it.
+async fn mistake(database: &Database, name: &str) {
+    let spoil = format!(
+        "insert into view_{name} select r.* from (select * from view_{name} limit 1) v, \
+         jsonb_populate_record(null::view_{name}, to_jsonb(v) || '{{\"key\":\"mistake\"}}') r"
+    );
+    sqlx::raw_sql(&spoil).execute(&database.pool).await.unwrap();
 }

@@ -1,5 +1,5 @@
 //! From a fact to what the policies want, one commit for each run, and what becomes of what is refused.
-use std::str::FromStr;
+use std::{panic::AssertUnwindSafe, str::FromStr};
 
 use domain::{
     actor::Actor,
@@ -12,6 +12,7 @@ use domain::{
     run::Run,
 };
 use event_log::{Meta, Stored};
+use futures::FutureExt as _;
 
 use super::policies::Place;
 use crate::{
@@ -107,8 +108,16 @@ pub fn weigh(code: Code) -> Weight {
 }
 
 /// Do everything that the policies want because of a fact. The last commit takes the consumer along,
-/// if it is to move. One reaction that fails for a reason of ours keeps no other from being done.
+/// if it is to move. One reaction that fails for a reason of ours keeps no other from being done, and one that
+/// panics does not end the policies of every install: it is a mistake in one fact.
 pub async fn to(app: &App, place: &mut Place, event: &Stored, moves: bool) -> Result<(), Problem> {
+    let reaction = AssertUnwindSafe(all(app, place, event, moves)).catch_unwind();
+    reaction.await.unwrap_or_else(|_| {
+        Err(Problem::internal(format!("a reaction to position {} panicked", event.position)))
+    })
+}
+
+async fn all(app: &App, place: &mut Place, event: &Stored, moves: bool) -> Result<(), Problem> {
     let wanted = wanted(app, event).await?;
     let (last, mut broken) = (wanted.len(), None);
     for (at, (name, wanted)) in wanted.into_iter().enumerate() {

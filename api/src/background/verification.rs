@@ -1,33 +1,40 @@
 //! Reads the log again and believes nothing: at the start what is newer than the last published checkpoint, then
-//! everything once a day. A server that was started on a damaged log must not sign on top of it unheard.
+//! everything, some minutes later and once a day. A server that was started on a damaged log must not sign on top of it unheard.
 use std::time::Duration;
 
-use event_log::{
-    LogError,
-    verify::{Difference, Verified, VerifyError, verify},
-};
-use tokio::time::{MissedTickBehavior, interval};
+use event_log::verify::{Verified, VerifyError, verify};
 
 use crate::state::App;
 
-/// How often everything is read.
-pub const DAILY: Duration = Duration::from_secs(24 * 3600);
+/// When everything is read for the first time, and how often then. Servers that start together do not read together.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// After at least so long, and at most twice as long.
+    pub first: Duration,
+    /// From then on.
+    pub every: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { first: Duration::from_secs(300), every: Duration::from_secs(24 * 3600) }
+    }
+}
 
 /// Look until the server stops.
-pub async fn run(app: App, every: Duration) {
-    let mut ticks = interval(every);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+pub async fn run(app: App, pace: Pace) {
     let mut from = app.log().newest_seal().await.unwrap_or(0);
+    let mut wait = pace.first.mul_f64(1.0 + rand::random::<f64>());
     loop {
-        tokio::select! {
-            () = app.stopping.cancelled() => return,
-            _ = ticks.tick() => {}
-        }
         tokio::select! {
             () = app.stopping.cancelled() => return,
             seen = look(&app, from) => tell(&app, &seen),
         }
-        from = 0;
+        tokio::select! {
+            () = app.stopping.cancelled() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+        (from, wait) = (0, pace.every);
     }
 }
 
@@ -36,13 +43,7 @@ async fn look(app: &App, from: u64) -> Result<Verified, VerifyError> {
     let verified = verify(&app.pool, from, |_| {}).await?;
     if from == 0 {
         let keys = app.keys.current().checkpoint_keys();
-        match app.log().check_seals(&keys).await {
-            Ok(_) => {}
-            Err(LogError::Damaged { position, what }) => {
-                return Err(Difference { position, what }.into());
-            }
-            Err(error) => return Err(error.into()),
-        }
+        app.log().check_seals(&keys).await?;
     }
     Ok(verified)
 }
@@ -88,11 +89,16 @@ mod tests {
     async fn a_log_that_somebody_changed_is_found_while_the_server_runs() {
         let started = Started::new().await;
         let app = started.app().clone();
-        tokio::spawn(run(app.clone(), Duration::from_millis(50)));
+        let soon = Duration::from_millis(50);
+        tokio::spawn(run(app.clone(), Pace { first: soon, every: soon }));
         assert!(says(&app, "stead_log_damaged_position 0").await, "{}", app.metrics.text());
-        let change = "update log_event set payload = '{\"type\":\"other\"}' where position = 2";
-        sqlx::query(change).execute(&app.pool).await.unwrap();
-        assert!(says(&app, "stead_log_damaged_position 2").await, "{}", app.metrics.text());
+        // Other bytes, and some that are not even of an event.
+        for (position, change) in [(3, "payload = '{\"type\":\"other\"}'"), (2, "salt = '\\x00'")] {
+            let change = format!("update log_event set {change} where position = {position}");
+            sqlx::query(&change).execute(&app.pool).await.unwrap();
+            let said = format!("stead_log_damaged_position {position}");
+            assert!(says(&app, &said).await, "{said}: {}", app.metrics.text());
+        }
         started.server.stop().await;
     }
 }

@@ -11,7 +11,7 @@ use domain::actor::Actor;
 use event_log::{
     Commit, EventLog, Meta, NewEvent, Options, StreamId, Write,
     testing::{Cluster, Settings, fresh_in},
-    verify::verify_with,
+    verify::{Parts, verify_in},
 };
 use projections::{Progress, rebuild_all, rollback, verify};
 use sqlx::PgPool;
@@ -77,7 +77,7 @@ async fn run(wanted: u64) {
     for at_once in [1, 2] {
         let before = processor();
         let took = timed(async {
-            verify_with(pool, 0, at_once, |_| {}).await.unwrap();
+            verify_in(pool, 0, Parts { at_once, ..Parts::default() }, |_| {}).await.unwrap();
         });
         let took = took.await;
         let own = per_second(processor() - before);

@@ -19,12 +19,18 @@ pub(crate) struct Making {
     pub shadow: String,
     /// How many workers share its streams.
     pub workers: u32,
+    /// What its shadow is made for: a rebuild leaves a rollback's alone, and the other way round.
+    pub(super) aim: Option<&'static str>,
     folding: Box<dyn Folding>,
     /// Where we left the shadow, which another rebuild of the same view may move on.
     left_at: Option<u64>,
     /// How many events are taken at once.
     pub by: u64,
 }
+
+/// The aim of a shadow that holds the rows of before: what a rollback of it left half done is taken up again by a
+/// rollback, and is no beginning of a rebuild.
+const ROLLBACK: Option<&str> = Some("rollback");
 
 /// A page that went into the shadow: where that was, and where it is.
 pub(crate) struct Taken {
@@ -36,7 +42,7 @@ impl Making {
     pub(crate) fn of(view: Box<dyn View>) -> Making {
         let (live, folding) = (view.table(), view.folding());
         let shadow = format!("{live}_shadow");
-        Making { view, live, shadow, workers: 1, folding, left_at: None, by: PAGE }
+        Making { view, live, shadow, workers: 1, aim: None, folding, left_at: None, by: PAGE }
     }
 
     /// Make the shadow, unless it is there: like the table that is read, also in how it is stored, but for its
@@ -45,6 +51,12 @@ impl Making {
         let mut tx = pool.begin().await?;
         let (name, version) = (self.view.name(), self.view.version());
         let (shadow, live) = (&self.shadow, &self.live);
+        sqlx::query("delete from log_consumer where name = $1 and shard >= $2 and owner = $3")
+            .bind(name)
+            .bind(SHADOW)
+            .bind(ROLLBACK)
+            .execute(&mut *tx)
+            .await?;
         // Whoever makes the first worker's row makes the table.
         if self.add_workers(&mut tx, 1..=1, 0).await? == 1 {
             // Rows of another version of the program would go into the same table.
@@ -76,10 +88,15 @@ impl Making {
         tx.commit().await
     }
 
-    /// Make what was in use before the last rebuild the shadow, in place of any other.
+    /// Make what was in use before the last rebuild the shadow, in place of any other; or go on with it, where a
+    /// rollback was killed.
     pub(crate) async fn take_up_previous(&mut self, pool: &PgPool) -> Result<(), RebuildError> {
         let mut tx = pool.begin().await?;
         let (name, known) = (self.view.name(), self.view.version());
+        self.aim = ROLLBACK;
+        if !self.positions(&mut tx).await?.is_empty() {
+            return Ok(());
+        }
         let row = sqlx::query(
             "delete from log_consumer where name = $1 and shard = $2 returning version, position",
         )
@@ -115,13 +132,15 @@ impl Making {
     ) -> Result<u64, sqlx::Error> {
         let shards: Vec<i32> = numbers.map(shard).collect();
         let new = sqlx::query(
-            "insert into log_consumer (name, version, shard, position, owner_epoch) \
-             select $1, $2, shard, $4, 0 from unnest($3::integer[]) as u(shard) on conflict do nothing",
+            "insert into log_consumer (name, version, shard, position, owner, owner_epoch) \
+             select $1, $2, shard, $4, $5, 0 from unnest($3::integer[]) as u(shard) \
+             on conflict do nothing",
         )
         .bind(self.view.name())
         .bind(self.view.version())
         .bind(shards)
         .bind(position)
+        .bind(self.aim)
         .execute(connection)
         .await?;
         Ok(new.rows_affected())
@@ -131,11 +150,12 @@ impl Making {
     async fn positions(&self, connection: &mut PgConnection) -> Result<Vec<u64>, sqlx::Error> {
         let rows = sqlx::query(
             "select position from log_consumer where name = $1 and version = $2 and shard >= $3 \
-             order by shard for update",
+             and owner is not distinct from $4 order by shard for update",
         )
         .bind(self.view.name())
         .bind(self.view.version())
         .bind(SHADOW)
+        .bind(self.aim)
         .fetch_all(connection)
         .await?;
         rows.iter().map(|row| Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))).collect()

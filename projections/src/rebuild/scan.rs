@@ -54,7 +54,7 @@ pub(super) async fn scan(
         // One page waits while another is folded; more would only fill the memory.
         let (lane, pages) = mpsc::channel::<Page>(1);
         lanes.push(lane);
-        let worker = Worker::new(pool, number, &names).await?;
+        let worker = Worker::new(pool, (number, workers), makings).await?;
         doing.spawn(worker.run(pages, done.clone()));
     }
     let (mut said, mut total) = (at, at);
@@ -110,6 +110,8 @@ async fn behind(connection: &mut PgConnection, names: &[&str]) -> Result<u64, sq
 /// Folds what falls to it, for all views.
 struct Worker {
     number: u32,
+    /// How many there are.
+    of: u32,
     /// Its own: what it commits need not be on the disk at once, because rows and positions are lost together.
     connection: PgConnection,
     parts: Vec<Part>,
@@ -119,21 +121,27 @@ struct Worker {
 struct Part {
     view: Box<dyn View>,
     shadow: String,
+    aim: Option<&'static str>,
     folding: Box<dyn Folding>,
     /// Where we left it.
     left_at: Option<u64>,
 }
 
 impl Worker {
-    async fn new(pool: &PgPool, number: u32, names: &[&str]) -> Result<Worker, sqlx::Error> {
+    async fn new(
+        pool: &PgPool,
+        (number, of): (u32, u32),
+        makings: &[Making],
+    ) -> Result<Worker, sqlx::Error> {
         let mut connection = PgConnection::connect_with(&pool.connect_options()).await?;
         sqlx::Executor::execute(&mut connection, "set synchronous_commit = off").await?;
-        let part = |view: Box<dyn View>| {
-            let (shadow, folding) = (format!("{}_shadow", view.table()), view.folding());
-            Part { view, shadow, folding, left_at: None }
+        let part = |making: &Making| {
+            let (view, shadow) = (view(making.view.name())?, making.shadow.clone());
+            let folding = view.folding();
+            Some(Part { view, shadow, aim: making.aim, folding, left_at: None })
         };
-        let parts = names.iter().filter_map(|name| view(name)).map(part).collect();
-        Ok(Worker { number, connection, parts })
+        let parts = makings.iter().filter_map(part).collect();
+        Ok(Worker { number, of, connection, parts })
     }
 
     async fn run(
@@ -156,7 +164,8 @@ impl Worker {
     /// Take a page into every shadow that is still there and has not had it.
     async fn take(&mut self, page: &Page, events: &[Recorded]) -> Result<(), LogError> {
         let mut tx = self.connection.begin().await?;
-        let at = positions(&mut tx, self.number, &self.parts).await?;
+        let at = positions(&mut tx, (self.number, self.of), &self.parts).await?;
+        let mut taken = vec![];
         for part in &mut self.parts {
             // A shadow that begins before the page is another one: ours is in use already.
             let at = at.get(part.view.name()).copied();
@@ -173,13 +182,13 @@ impl Worker {
                 part.folding.project(&mut tx, &part.shadow, &ours).await?;
             }
             part.left_at = Some(page.to);
+            taken.push(part.view.name());
         }
-        let names: Vec<&str> = self.parts.iter().map(|part| part.view.name()).collect();
         sqlx::query(
             "update log_consumer set position = $3 \
              where name = any($1) and shard = $2 and position >= $4 and position < $3",
         )
-        .bind(&names)
+        .bind(&taken)
         .bind(shard(self.number))
         .bind(i64::try_from(page.to).unwrap_or(i64::MAX))
         .bind(i64::try_from(page.after).unwrap_or(i64::MAX))
@@ -190,25 +199,33 @@ impl Worker {
     }
 }
 
-/// Where a worker is with each view, locked until the end of the transaction.
+/// Where a worker is with each view whose shadow is still the one that it was given its part of: made for the same
+/// end, by as many workers. Locked until the end of the transaction.
 async fn positions(
     connection: &mut PgConnection,
-    number: u32,
+    (number, of): (u32, u32),
     parts: &[Part],
 ) -> Result<HashMap<String, u64>, sqlx::Error> {
     let names: Vec<&str> = parts.iter().map(|part| part.view.name()).collect();
     let rows = sqlx::query(
-        "select name, version, position from log_consumer where name = any($1) and shard = $2 \
-         order by name, version for update",
+        "select name, version, position, owner, (select count(*) from log_consumer o \
+           where o.name = c.name and o.version = c.version and o.shard >= $3) as workers \
+         from log_consumer c where name = any($1) and shard = $2 order by name, version for update",
     )
     .bind(&names)
     .bind(shard(number))
+    .bind(SHADOW)
     .fetch_all(connection)
     .await?;
     let mut at = HashMap::new();
     for row in &rows {
         let (name, version): (String, i32) = (row.try_get(0)?, row.try_get(1)?);
-        if parts.iter().any(|part| part.view.name() == name && part.view.version() == version) {
+        let (aim, workers): (Option<String>, i64) = (row.try_get(3)?, row.try_get(4)?);
+        let ours = |part: &Part| {
+            let (own, known) = (part.view.name() == name, part.view.version() == version);
+            own && known && part.aim == aim.as_deref() && workers == i64::from(of)
+        };
+        if parts.iter().any(ours) {
             at.insert(name, u64::try_from(row.try_get::<i64, _>(2)?).unwrap_or(0));
         }
     }

@@ -126,12 +126,18 @@ impl Look {
     }
 
     async fn checkpoints(&mut self, app: &App) -> Result<(), Problem> {
-        let keys = app.log().known_note_keys().await?;
-        let findings = match app.log().check_seals(&keys).await {
+        // Whoever could rewrite log and checkpoints could name a key of their own in the database.
+        let keys = app.keys.current().checkpoint_keys();
+        let mut findings = match app.log().check_seals(&keys).await {
             Ok(_) => vec![],
             Err(LogError::Database(error)) => return Err(error.into()),
             Err(error) => vec![error.to_string()],
         };
+        let named = app.log().known_note_keys().await?.into_iter();
+        findings.extend(named.filter(|key| !keys.contains(key)).map(|key| {
+            let key = hex::encode(key.as_bytes());
+            format!("the database names a key of checkpoints that this server does not know: {key}")
+        }));
         self.looked("checkpoints", findings);
         Ok(())
     }
