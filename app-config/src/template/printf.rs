@@ -277,7 +277,11 @@ mod tests {
             ("%.70000X", Value::Float(1.5), format!("0X1.8{zeros}P+00")),
             ("%.70000U", Value::Int(0x41), format!("U+{}41", &zeros[1..])),
             ("%.70000d", Value::Int(1), format!("{zeros}1")),
-            ("%70000.70000b", Value::Float(1.0), format!("{}4503599627370496p-52", " ".repeat(69_980))),
+            (
+                "%70000.70000b",
+                Value::Float(1.0),
+                format!("{}4503599627370496p-52", " ".repeat(69_980)),
+            ),
             ("%.70000s", Value::text("a"), "a".to_string()),
             ("%.70000q", Value::text("a"), "\"a\"".to_string()),
             ("%.70000v", Value::Float(1.5), "1.5".to_string()),
