@@ -101,13 +101,6 @@ fn each_warning_names_the_place() {
             "does not fire them: pre-provision",
         ),
         (
-            "app/actions/x.toml",
-            "[[steps]]\nname = \"t\"\ncommand = \"c\"\n[steps.public_repo]\nrepo = \"a/b\"",
-            "script_elsewhere",
-            (5, 8),
-            "the step `t` takes its script from a repository",
-        ),
-        (
             "app/components/a.toml",
             "name = \"a\"\ntype = \"terraform_module\"\ndrift_schedule = \"0 3 * * *\"\n\
              [public_repo]\nrepo = \"x/y\"",
