@@ -58,9 +58,10 @@ fn what_comes_later_is_refused_in_a_sentence_and_nothing_else_is() {
     assert!(strange.is_empty(), "{}", strange.join("\n"));
 }
 
-/// What the facts also know: other kinds, contents elsewhere, and modules that have no stand-in because they are remote charts.
+/// What the facts also know: other kinds, contents and scripts elsewhere, and modules that have no stand-in because they
+/// are remote charts.
 fn explained(finding: &Diagnostic) -> bool {
-    matches!(finding.code, "no_plugin" | "remote_content" | "missing_module")
+    matches!(finding.code, "no_plugin" | "remote_content" | "missing_module" | "script_elsewhere")
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use app_config::{
-    Change, File, InputProblem, Limits, Tree, TreeError, diff, graph, read, resolve_inputs,
+    Change, File, InputProblem, Limits, Tree, TreeError, diff, graph, read, resolve_inputs, survey,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 mod small;
 
 use small::{COMPONENT, Case, bundle, config, refusal};
+
+/// An action; the table that says where its script is follows.
+const FETCHED: &str = "name = \"x\"\n[[steps]]\nname = \"s\"\ncommand = \"./s.sh\"\n";
 
 #[test]
 fn a_small_app_is_read_without_a_finding() {
@@ -48,6 +51,8 @@ fn each_refusal_names_the_place() {
         ("plugins.json", "{".into(), "malformed_bundle", (0, 0), "plugins.json"),
         ("app/inputs.toml", "[[input]]\nname = \"s\"\ntype = \"int\"".into(), "unknown_input_type", (3, 1), "`int`"),
         ("app/actions/x.toml", "name = \"x\"\ntimeout = \"9h\"\n[[steps]]\nname = \"s\"\ncommand = \"c\"".into(), "bad_timeout", (2, 1), "9h"),
+        ("app/actions/x.toml", format!("{FETCHED}[steps.public_repo]\nrepo = \"a/b\""), "script_elsewhere", (5, 8), "the step `s` takes its script from a repository"),
+        ("app/actions/x.toml", format!("{FETCHED}[steps.connected_repo]\nrepo = \"a/b\""), "script_elsewhere", (5, 8), "from a repository"),
         ("app/actions/x.toml", "name = \"x\"".into(), "no_steps", (1, 1), "has no steps"),
         ("app/actions/x.toml", "name = \"x\"\n[[triggers]]\ntype = \"post-deploy-component\"\ncomponent_name = \"q\"\n[[steps]]\nname = \"s\"\ncommand = \"c\"".into(), "unknown_component", (4, 19), "`q`"),
         ("app/components/b.toml", COMPONENT.into(), "duplicate_name", (1, 9), "described twice, here and in components/a.toml:1"),
@@ -60,6 +65,16 @@ fn each_refusal_names_the_place() {
         assert!(found.message.contains(message), "{found}");
         assert!(!found.remedy.is_empty(), "{found}");
     }
+}
+
+/// Such a directory is well-formed: `validate` says what stops its sync, and at the same line.
+#[test]
+fn a_script_in_a_repository_is_told_before_anything_is_sent() {
+    let action = format!("{FETCHED}[steps.public_repo]\nrepo = \"a/b\"");
+    let surveyed = survey(&bundle(&[("app/actions/x.toml", &action)]).app(), &[]);
+    let [found] = &surveyed.diagnostics[..] else { panic!("{:?}", surveyed.diagnostics) };
+    assert_eq!((found.code, found.is_error(), found.line), ("script_elsewhere", false, 5));
+    assert!(found.remedy.contains("inline_contents"), "{found}");
 }
 
 #[test]

@@ -101,6 +101,29 @@ fn each_warning_names_the_place() {
             "does not fire them: pre-provision",
         ),
         (
+            "app/components/a.toml",
+            "name = \"a\"\ntype = \"terraform_module\"\ndrift_schedule = \"0 3 * * *\"\n\
+             [public_repo]\nrepo = \"x/y\"",
+            "not_yet",
+            (0, 0),
+            "does not look for drift: a",
+        ),
+        (
+            "app/sandbox.toml",
+            "drift_schedule = \"0 3 * * *\"\nterraform_version = \"1.11.4\"\n\
+             [public_repo]\nrepo = \"x/y\"",
+            "not_yet",
+            (0, 0),
+            "does not look for drift: sandbox",
+        ),
+        (
+            "app/runbooks/r.toml",
+            "name = \"r\"\n[[steps]]\ntype = \"command\"\ncommand = \"true\"",
+            "not_yet",
+            (0, 0),
+            "does not run them: r",
+        ),
+        (
             "app/runbooks/r.toml",
             "name = \"r\"\n[[steps]]\ntype = \"action\"\naction_name = \"x\"",
             "unknown_action",
@@ -225,6 +248,17 @@ fn a_short_file_does_not_name_a_large_one_without_end() {
     let line = "[[var_file]]\ncontents = \"./large\"\n".repeat(200);
     let (text, large) = (format!("{COMPONENT}{line}"), "x".repeat(1 << 20));
     let files = [("app/components/a.toml", text.as_str()), ("app/components/large", &large)];
+    assert!(read(&bundle(&files)).unwrap_err().iter().any(|finding| finding.code == "too_much"));
+}
+
+/// A bundle need not be made by our CLI, so nobody says how large what it kept of a URL is.
+#[test]
+fn a_short_file_does_not_name_a_large_remote_text_without_end() {
+    let url = "https://example.com/x.tfvars";
+    let line = format!("[[var_file]]\ncontents = \"{url}\"\n").repeat(200);
+    let (text, large) = (format!("{COMPONENT}{line}"), "x".repeat(1 << 20));
+    let kept = format!("app/{}", remote_path(url));
+    let files = [("app/components/a.toml", text.as_str()), (kept.as_str(), &large)];
     assert!(read(&bundle(&files)).unwrap_err().iter().any(|finding| finding.code == "too_much"));
 }
 

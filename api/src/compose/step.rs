@@ -167,7 +167,8 @@ impl Scene {
         let trigger =
             crate::usecases::runs::trigger(self.request.kind).unwrap_or(TriggerKind::Manual).name();
         let inputs = json!({ "action": name, "trigger": trigger, "steps": steps });
-        let role = match &action.role {
+        let ruled = self.ruled(&format!("nuon::action:{name}"), "trigger");
+        let role = match ruled.or(action.role.as_ref()) {
             Some(role) => Some(self.text(role)?),
             None => self.role(RolePurpose::Maintenance)?,
         };

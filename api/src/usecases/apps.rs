@@ -12,8 +12,6 @@ use domain::{
 };
 use futures::FutureExt as _;
 
-mod scripts;
-
 use crate::{
     compose::config::{self, Config},
     execute::{Call, Done, Unit},
@@ -58,7 +56,6 @@ pub async fn sync(
         return Err(Problem::new(Code::Invalid, detail));
     }
     let config = Arc::new(config::read(&tar)?);
-    scripts::are_here(&config)?;
     let bundle = event_log::blob::digest(&tar).map_err(Problem::internal)?;
     if dry_run {
         let mut plan = Plan::load(app, name).await?;

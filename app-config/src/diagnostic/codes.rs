@@ -32,6 +32,10 @@ pub const CODES: &[(&str, &str)] = &[
     ("path_escape", "A path leads out of the directory it is relative to."),
     ("remote_content", "A text is at a remote place, which is not fetched."),
     ("sandbox_first", "The sandbox reads something that exists only after it."),
+    (
+        "script_elsewhere",
+        "A step takes its script from a repository, which a bundle does not hold.",
+    ),
     ("secret_clash", "Two options of a secret exclude each other."),
     ("template", "A template cannot be read."),
     ("too_many", "There are more findings than are shown."),

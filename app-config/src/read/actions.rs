@@ -111,6 +111,17 @@ fn step(section: Section<'_>) -> ActionStep {
         let message = format!("the step `{}` has nothing to run", step.name);
         section.error("name", "no_script", message, "add `command` or `inline_contents`");
     }
+    if step.source.is_some() {
+        // A bundle has no scripts of repositories: such a step would find nothing to run.
+        let message = format!(
+            "the step `{}` takes its script from a repository, which comes with a later release",
+            step.name
+        );
+        let keys = ["public_repo", "connected_repo"];
+        let key = keys.into_iter().find(|key| section.table.contains_key(*key));
+        let remedy = "write the script in the step's inline_contents";
+        section.warning(key.unwrap_or("name"), "script_elsewhere", message, remedy);
+    }
     section.ignore(&["enable_kube_config", "labels", "description"]);
     section.finish();
     step

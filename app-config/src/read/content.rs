@@ -98,16 +98,13 @@ fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Tex
         finding(reader, &written, "path_escape", message, "name a file inside it");
         return None;
     };
-    let found = reader.app.text(&path).map(str::to_string);
+    let found = reader.app.text(&path);
     let resolved = found.is_some().then(|| path.clone());
     reader.refers(FileRef { file, reference: value.to_string(), resolved });
-    if reader.is_too_much(found.as_deref()) {
-        let message = "the files that this directory names are too large together".to_string();
-        let remedy = "name each file once, and keep data out of the app directory";
-        finding(reader, &written, "too_much", message, remedy);
+    if is_too_much(reader, &written, found) {
         return None;
     }
-    let Some(text) = found else {
+    let Some(text) = found.map(str::to_string) else {
         let there = reader.app.get(&path).is_some();
         let message = if there {
             format!("the file {path} is not UTF-8 text")
@@ -125,6 +122,10 @@ fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Tex
 fn remote(reader: &Reader<'_>, written: &Text, url: &str) -> Option<Text> {
     let path = remote_path(url);
     if let Some(text) = reader.app.text(&path) {
+        // A bundle of another client may hold larger ones than are fetched here, and name one often.
+        if is_too_much(reader, written, Some(text)) {
+            return None;
+        }
         return Some(Text { value: text.to_string(), origin: Origin::file(path) });
     }
     reader.wants(url);
@@ -132,6 +133,17 @@ fn remote(reader: &Reader<'_>, written: &Text, url: &str) -> Option<Text> {
     let remedy = "save it in the app directory and name it as ./file, or fetch it: --allow-remote";
     finding(reader, written, "remote_content", message, remedy);
     None
+}
+
+/// Counts a text before it is copied; true after a finding.
+fn is_too_much(reader: &Reader<'_>, written: &Text, text: Option<&str>) -> bool {
+    let too_much = reader.is_too_much(text);
+    if too_much {
+        let message = "the files that this directory names are too large together".to_string();
+        let remedy = "name each file once, and keep data out of the app directory";
+        finding(reader, written, "too_much", message, remedy);
+    }
+    too_much
 }
 
 /// Where the text of a URL is kept in the directory.

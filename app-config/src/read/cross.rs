@@ -12,6 +12,7 @@ use crate::{
 
 pub fn check(config: &AppConfig, reader: &Reader<'_>) {
     triggers(config, reader);
+    idle(config, reader);
     references(config, reader);
     cycle(config, reader);
 }
@@ -63,6 +64,33 @@ fn triggers(config: &AppConfig, reader: &Reader<'_>) {
             idle.join(", ")
         );
         let says = (message, "start such an action yourself: stead installs action INSTALL ACTION");
+        reader.about(Severity::Warning, "not_yet", "", says);
+    }
+}
+
+/// What somebody could rely on although nothing of it happens by itself yet.
+fn idle(config: &AppConfig, reader: &Reader<'_>) {
+    let components = config.components.iter();
+    let modules = components.map(|component| (component.name.as_str(), &component.module));
+    let sandbox = config.sandbox.iter().map(|sandbox| ("sandbox", &sandbox.module));
+    let watched: Vec<&str> = modules
+        .chain(sandbox)
+        .filter(|(_, module)| module.drift_schedule.is_some())
+        .map(|(name, _)| name)
+        .collect();
+    if !watched.is_empty() {
+        let message = format!(
+            "this release reads drift schedules and does not look for drift: {}",
+            watched.join(", ")
+        );
+        let says = (message, "look for drift by other means until a later release does");
+        reader.about(Severity::Warning, "not_yet", "", says);
+    }
+    let runbooks: Vec<&str> = config.runbooks.iter().map(|book| book.name.as_str()).collect();
+    if !runbooks.is_empty() {
+        let message =
+            format!("this release reads runbooks and does not run them: {}", runbooks.join(", "));
+        let says = (message, "start their actions yourself: stead installs action INSTALL ACTION");
         reader.about(Severity::Warning, "not_yet", "", says);
     }
 }

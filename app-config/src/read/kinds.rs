@@ -50,5 +50,5 @@ pub fn check(section: &Section<'_>, kind: &str, what: &str) {
 
 /// Whether a finding stops a version from being published although the directory is well-formed.
 pub fn stops_publishing(code: &str) -> Option<Severity> {
-    matches!(code, "no_plugin" | "not_supported").then_some(Severity::Error)
+    matches!(code, "no_plugin" | "not_supported" | "script_elsewhere").then_some(Severity::Error)
 }

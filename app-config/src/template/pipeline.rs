@@ -9,6 +9,10 @@ use super::{
     token::{Kind, Token},
 };
 
+/// Whoever reads a variable looks at all that are declared at that place, one by one, here and
+/// while rendering.
+const MOST_VARIABLES: usize = 500;
+
 impl<'s> Parser<'s> {
     /// A pipeline up to `end`, in a `place` that errors name; in a `range` it may set two variables.
     pub fn pipe(&mut self, place: &str, end: Kind) -> Result<Pipe, Fault> {
@@ -53,12 +57,13 @@ impl<'s> Parser<'s> {
             match next.kind {
                 Kind::Assign | Kind::Declare => {
                     self.next_word();
-                    self.set(&mut names, variable);
-                    return Ok((names, next.kind == Kind::Assign));
+                    let assigns = next.kind == Kind::Assign;
+                    self.set(&mut names, variable, assigns)?;
+                    return Ok((names, assigns));
                 }
                 Kind::Comma => {
                     self.next_word();
-                    self.set(&mut names, variable);
+                    self.set(&mut names, variable, false)?;
                     if place != "range" || names.len() > 1 {
                         return Err(self.wrong("too many variables are set here"));
                     }
@@ -79,10 +84,27 @@ impl<'s> Parser<'s> {
         }
     }
 
-    fn set(&mut self, names: &mut Vec<Arc<str>>, variable: Token<'s>) {
+    fn set(
+        &mut self,
+        names: &mut Vec<Arc<str>>,
+        variable: Token<'s>,
+        assigns: bool,
+    ) -> Result<(), Fault> {
         let name: Arc<str> = Arc::from(variable.text);
         names.push(Arc::clone(&name));
+        if assigns && self.knows(variable) {
+            return Ok(());
+        }
+        if self.vars.len() > MOST_VARIABLES {
+            let why = format!("more than {MOST_VARIABLES} variables are declared at this place");
+            return Err(self.wrong(why));
+        }
         self.vars.push(name);
+        Ok(())
+    }
+
+    fn knows(&self, variable: Token<'s>) -> bool {
+        self.vars.iter().any(|known| **known == *variable.text)
     }
 
     fn command(&mut self) -> Result<Command, Fault> {
@@ -146,7 +168,7 @@ impl<'s> Parser<'s> {
             Kind::Dot | Kind::Field => Base::Dot,
             Kind::Nil => Base::Nil,
             Kind::Variable => {
-                if !self.vars.iter().any(|known| **known == *token.text) {
+                if !self.knows(token) {
                     let why = format!("the variable {} is not declared", token.text);
                     return Err(self.wrong(why));
                 }

@@ -262,4 +262,37 @@ mod tests {
             assert_eq!(formatted(form, &arguments, 1 << 20), expected, "{form}");
         }
     }
+
+    #[test]
+    fn as_many_digits_as_a_template_asks_for() {
+        let zeros = "0".repeat(69_999);
+        let cases = [
+            ("%.70000f", Value::Float(1.5), format!("1.5{zeros}")),
+            ("%.70000F", Value::Float(1.5), format!("1.5{zeros}")),
+            ("%.70000e", Value::Float(1.5), format!("1.5{zeros}e+00")),
+            ("%.70000E", Value::Float(1.5), format!("1.5{zeros}E+00")),
+            ("%.70000g", Value::Float(1.5), "1.5".to_string()),
+            ("%#.70000g", Value::Float(1.5), format!("1.5{}", &zeros[1..])),
+            ("%.70000x", Value::Float(1.5), format!("0x1.8{zeros}p+00")),
+            ("%.70000X", Value::Float(1.5), format!("0X1.8{zeros}P+00")),
+            ("%.70000U", Value::Int(0x41), format!("U+{}41", &zeros[1..])),
+            ("%.70000d", Value::Int(1), format!("{zeros}1")),
+            (
+                "%70000.70000b",
+                Value::Float(1.0),
+                format!("{}4503599627370496p-52", " ".repeat(69_980)),
+            ),
+            ("%.70000s", Value::text("a"), "a".to_string()),
+            ("%.70000q", Value::text("a"), "\"a\"".to_string()),
+            ("%.70000v", Value::Float(1.5), "1.5".to_string()),
+        ];
+        for (form, argument, expected) in cases {
+            let found = formatted(form, &[argument], 1 << 20);
+            assert!(found == expected, "{form}: {} bytes", found.len());
+        }
+        let exact = formatted("%.1074f", &[Value::Float(f64::from_bits(1))], 1 << 20);
+        assert!(exact.ends_with("625") && exact.len() == 1076, "{exact}");
+        let least = formatted("%.2000f", &[Value::Float(f64::from_bits(1))], 1 << 20);
+        assert_eq!(least, exact + &"0".repeat(926));
+    }
 }

@@ -1,16 +1,30 @@
 //! Floats by the verbs of `printf`; their sign is put before them elsewhere.
 use super::format::{decimal, float, scientific, special};
 
+/// No float has more digits behind its point; what a template asks for beyond them are zeros. They
+/// are put there by hand: `format!` panics where a precision is larger than 65,535.
+const MOST_DIGITS: usize = 1100;
+
+/// How many digits `format!` is asked for, and the zeros behind them.
+fn split(precision: usize) -> (usize, String) {
+    let digits = precision.min(MOST_DIGITS);
+    (digits, "0".repeat(precision - digits))
+}
+
 pub fn written(number: f64, verb: char, precision: Option<usize>) -> String {
     if !number.is_finite() {
         return special(number).trim_start_matches('+').to_string();
     }
     match (verb, precision) {
-        ('f', Some(precision)) => format!("{number:.precision$}"),
+        ('f', Some(precision)) => {
+            let (digits, zeros) = split(precision);
+            format!("{number:.digits$}{zeros}")
+        }
         ('e' | 'E', Some(precision)) => {
-            let text = format!("{number:.precision$e}");
+            let (digits, zeros) = split(precision);
+            let text = format!("{number:.digits$e}");
             let (mantissa, exponent) = text.split_once('e').unwrap_or((text.as_str(), "0"));
-            let digits = mantissa.replace('.', "");
+            let digits = mantissa.replace('.', "") + &zeros;
             scientific(number, &digits, exponent.parse().unwrap_or_default(), verb)
         }
         ('b', _) => powers_of_two(number),
@@ -27,7 +41,7 @@ fn general(number: f64, precision: usize, verb: char) -> String {
         return special(number);
     }
     // Rounded digits as they are: read back as a float they could be others.
-    let text = format!("{number:.*e}", precision - 1);
+    let text = format!("{number:.*e}", (precision - 1).min(MOST_DIGITS));
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text.as_str(), "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
     let mantissa = mantissa.replace('.', "");
@@ -85,7 +99,10 @@ fn hexadecimal(number: f64, precision: Option<usize>, upper: bool) -> String {
     let fraction = format!("{:015x}", mantissa & ((1 << 60) - 1));
     let fraction = match precision {
         None => fraction.trim_end_matches('0').to_string(),
-        Some(precision) => format!("{fraction:0<precision$}")[..precision].to_string(),
+        Some(precision) => {
+            let zeros = "0".repeat(precision.saturating_sub(fraction.len()));
+            format!("{}{zeros}", &fraction[..precision.min(fraction.len())])
+        }
     };
     let dot = if fraction.is_empty() { "" } else { "." };
     let (direction, size) = (if exponent < 0 { '-' } else { '+' }, exponent.unsigned_abs());

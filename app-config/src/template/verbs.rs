@@ -231,8 +231,10 @@ impl Printer {
     }
 
     fn code_point(&mut self, number: i64) {
-        let digits = self.form.precision.unwrap_or(4).max(4);
-        let mut text = format!("U+{:0digits$X}", number as u64);
+        let least = self.form.precision.unwrap_or(4).max(4);
+        let digits = format!("{:X}", number as u64);
+        // `format!` panics where a width is larger than 65,535.
+        let mut text = format!("U+{}{digits}", "0".repeat(least.saturating_sub(digits.len())));
         let c = u32::try_from(number).ok().and_then(char::from_u32);
         if let Some(c) = c.filter(|c| self.form.sharp && quote::is_printed(*c)) {
             text.push_str(&format!(" '{c}'"));

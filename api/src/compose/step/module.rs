@@ -48,7 +48,8 @@ impl Scene {
         Ok(Parts { plugin, inputs, env, role, deadline_ms })
     }
 
-    /// The role that the part names for this operation, or for all; else the app's for such operations.
+    /// The role that the part names for this operation, or `operation_roles.toml` does, or the part
+    /// for all; else the app's for such operations.
     fn module_role(
         &self,
         name: &str,
@@ -69,14 +70,28 @@ impl Scene {
         let mut by_operation = by_operation
             .filter(|role| role["operation"] == word && role.get("principal").is_none())
             .map(|role| &role["role"]);
-        let named = by_operation.next().or(module.settings.get("role")).and_then(Value::as_str);
-        match named.filter(|named| !named.is_empty()) {
-            Some(named) => {
-                let text = Text { value: named.into(), origin: Origin::default() };
-                Ok(Some(self.text(&text)?))
-            }
+        let named = |role: Option<&Value>| {
+            let named = role.and_then(Value::as_str).filter(|named| !named.is_empty());
+            named.map(|named| Text { value: named.to_owned(), origin: Origin::default() })
+        };
+        let principal =
+            if is_sandbox { "nuon::sandbox".to_owned() } else { format!("nuon::component:{name}") };
+        let role = named(by_operation.next())
+            .or_else(|| self.ruled(&principal, word).cloned())
+            .or_else(|| named(module.settings.get("role")));
+        match role {
+            Some(role) => Ok(Some(self.text(&role)?)),
             None => self.role(purpose),
         }
+    }
+
+    /// The role that `operation_roles.toml` names for what is done to a part, or with an action.
+    pub(super) fn ruled(&self, principal: &str, operation: &str) -> Option<&Text> {
+        let mut rules = self.config.app.operation_roles.iter().flat_map(|roles| &roles.rules);
+        let rule = rules.find(|rule| {
+            rule.principal.as_deref() == Some(principal) && rule.operation == operation
+        });
+        rule.map(|rule| &rule.role)
     }
 
     /// Every text in a plugin's own settings, at any depth.

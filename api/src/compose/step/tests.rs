@@ -168,6 +168,53 @@ fn a_component_has_the_role_that_it_names_for_what_is_done_to_it() {
 }
 
 #[test]
+fn a_part_has_the_role_that_the_rules_of_the_app_name_for_what_is_done_to_it() {
+    let rule = |principal: &str, operation: &str, role: &str| {
+        format!(
+            "[[rules]]\nprincipal = \"nuon::{principal}\"\noperation = \"{operation}\"\n\
+             role = \"{{{{ .nuon.install.id }}}}-{role}\"\n"
+        )
+    };
+    let rules = [
+        rule("component:web", "deploy", "web"),
+        rule("component:api", "teardown", "api-down"),
+        rule("component:api", "deploy", "api"),
+        rule("sandbox", "provision", "sandbox"),
+        rule("action:seed", "trigger", "seed"),
+    ];
+    let rules = format!("type = \"matrix\"\n{}", rules.concat());
+    let module = "terraform_version = \"1.11.4\"\n[public_repo]\nrepo = \".\"\ndirectory = \".\"\n";
+    let role = |own: &str, name: &str, operation| {
+        let component = format!("name = \"api\"\ntype = \"terraform_module\"\n{own}{module}");
+        let action = "name = \"seed\"\n[[steps]]\nname = \"s\"\ninline_contents = \"true\"\n";
+        let scene = scene(&[
+            ("app/metadata.toml", "version = \"v2\"\n"),
+            ("app/operation_roles.toml", &rules),
+            ("app/sandbox.toml", module),
+            ("app/components/api.toml", &component),
+            ("app/actions/seed.toml", action),
+            ("source/api/main.tf", "#"),
+            ("source/sandbox/main.tf", "#"),
+        ]);
+        let parts = match name {
+            "seed" => scene.action(name),
+            SANDBOX => {
+                scene.module(name, &scene.config.app.sandbox.as_ref().unwrap().module, operation)
+            }
+            _ => scene.module(name, &scene.config.app.components[0].module, operation),
+        };
+        parts.unwrap().role.unwrap()
+    };
+    assert_eq!(role("", "api", Operation::Apply), "ins_1-api");
+    assert_eq!(role("", "api", Operation::Destroy), "ins_1-api-down");
+    assert_eq!(role("role = \"own\"\n", "api", Operation::Apply), "ins_1-api");
+    let own = "operation_roles = [{ operation = \"deploy\", role = \"own\" }]\n";
+    assert_eq!(role(own, "api", Operation::Apply), "own");
+    assert_eq!(role("", SANDBOX, Operation::Apply), "ins_1-sandbox");
+    assert_eq!(role("", "seed", Operation::Execute), "ins_1-seed");
+}
+
+#[test]
 fn a_component_may_take_as_long_as_it_says() {
     let deadline = |own: &str| {
         let component = format!(

@@ -1,7 +1,7 @@
 //! A directory of this machine as a tree of bytes.
 //!
-//! Symbolic links are followed, but never out of the repository that the directory is in: what is
-//! sent is what a reviewer of that repository has seen.
+//! Symbolic links are followed, but never out of the repository that the directory is in, nor to
+//! what is not sent under its own name: what is sent is what a reviewer of that repository has seen.
 use std::{
     fs, io,
     os::unix::fs::PermissionsExt,
@@ -39,7 +39,7 @@ pub fn survey(directory: &Path) -> Result<(Tree, Vec<Diagnostic>), Failure> {
     }
     let root = repository(&top);
     let (tree, limits) = (Tree::default(), Limits::default());
-    let mut walk = Walk { tree, root, limits, bytes: 0, odd: Vec::new() };
+    let mut walk = Walk { tree, top: top.clone(), root, limits, bytes: 0, odd: Vec::new() };
     walk.directory(&top, "", &mut vec![top.clone()])?;
     Ok((walk.tree, walk.odd))
 }
@@ -50,8 +50,13 @@ pub fn repository(directory: &Path) -> PathBuf {
     above.unwrap_or(directory).to_path_buf()
 }
 
+fn is_not_sent(name: &str) -> bool {
+    NOT_SENT.contains(&name) || name.contains(STATE)
+}
+
 struct Walk {
     tree: Tree,
+    top: PathBuf,
     root: PathBuf,
     limits: Limits,
     bytes: u64,
@@ -76,7 +81,7 @@ impl Walk {
             let Some(name) = name.to_str() else {
                 return Err(Failure::Usage(format!("{}: the name is not UTF-8", path.display())));
             };
-            if NOT_SENT.contains(&name) || name.contains(STATE) {
+            if is_not_sent(name) {
                 continue;
             }
             let inside = if below.is_empty() { name.to_owned() } else { format!("{below}/{name}") };
@@ -101,14 +106,23 @@ impl Walk {
         Ok(())
     }
 
-    /// Where a path really is, when that is inside of the repository.
+    /// Where a path really is, when that is inside of the repository and may be sent.
     fn inside(&mut self, path: &Path, inside: &str) -> Option<PathBuf> {
         let Ok(real) = path.canonicalize() else {
             self.say("missing_file", inside, "the link leads to nothing", "remove or correct it");
             return None;
         };
-        if real.starts_with(&self.root) {
+        // Of what is no link the name has been looked at. The top itself may be anywhere.
+        if real.as_path() == path {
             return Some(real);
+        }
+        if let Ok(there) = real.strip_prefix(&self.top).or_else(|_| real.strip_prefix(&self.root)) {
+            if !there.iter().any(|part| is_not_sent(&part.to_string_lossy())) {
+                return Some(real);
+            }
+            let said = format!("the link leads to {}, which is not sent", there.display());
+            self.say("path_escape", inside, &said, "remove the link");
+            return None;
         }
         let said = format!("the link leads out of the repository, to {}", real.display());
         let remedy = format!("copy what it leads to into {}", self.root.display());
@@ -180,6 +194,30 @@ mod tests {
         assert_eq!(tree.len(), 1);
         let odd: Vec<_> = odd.iter().map(|finding| (finding.code, finding.file.as_str())).collect();
         assert_eq!(odd, [("missing_file", "dangling"), ("path_escape", "out")]);
+    }
+
+    /// `.git/config` may hold the token of whoever runs this.
+    #[test]
+    fn a_link_to_what_is_not_sent_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let app = dir.path().join(".terraform/app");
+        for made in [".git", ".terraform/app/.terraform/modules", ".terraform/app/shared"] {
+            fs::create_dir_all(dir.path().join(made)).unwrap();
+        }
+        fs::write(dir.path().join(".git/config"), "token").unwrap();
+        fs::write(app.join("terraform.tfstate.backup"), "{}").unwrap();
+        fs::write(app.join("shared/a.txt"), "a").unwrap();
+        symlink("shared/a.txt", app.join("linked.txt")).unwrap();
+        symlink("../../.git", app.join("git")).unwrap();
+        symlink("../../.git/config", app.join("notes.md")).unwrap();
+        symlink(".terraform/modules", app.join("modules")).unwrap();
+        symlink("terraform.tfstate.backup", app.join("state.txt")).unwrap();
+        let (tree, odd) = survey(&app).unwrap();
+        let sent: Vec<_> = tree.iter().map(|(path, _)| path).collect();
+        assert_eq!(sent, ["linked.txt", "shared/a.txt"]);
+        let odd: Vec<_> = odd.iter().map(|finding| (finding.code, finding.file.as_str())).collect();
+        let refused = ["git", "modules", "notes.md", "state.txt"];
+        assert_eq!(odd, refused.map(|file| ("path_escape", file)));
     }
 
     #[test]
