@@ -6,6 +6,7 @@ use domain::decider::Timestamp;
 use event_log::EventLog;
 use projections::Projections;
 use sqlx::PgPool;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -55,6 +56,8 @@ pub struct Inner {
     pub config: Config,
     /// What is counted.
     pub metrics: Metrics,
+    /// For one examination at a time: it reads everything that is stored.
+    pub examining: Arc<Semaphore>,
     /// Where time comes from.
     pub clock: Clock,
     /// Cancelled once: parked polls and streams answer and end.

@@ -182,7 +182,7 @@ pub fn examples<D: Decider>(first: D::Event, after: impl Fn(&D::Event) -> Option
 }
 
 /// Numbers that count or order; every other number says its unit.
-const PLAIN: [&str; 10] = [
+const PLAIN: [&str; 11] = [
     "attempt",
     "attempts",
     "version",
@@ -190,6 +190,7 @@ const PLAIN: [&str; 10] = [
     "seq",
     "position",
     "sessions",
+    "calls",
     "add",
     "change",
     "destroy",

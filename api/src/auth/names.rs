@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use domain::{decider::Timestamp, ids::PrincipalId};
-use schemas::problem::FieldProblem;
+use schemas::{harmless::harmless, problem::FieldProblem};
 use sqlx::PgExecutor;
 
 use crate::problem::Problem;
@@ -19,7 +19,7 @@ pub fn checked(name: &str) -> Result<String, Problem> {
     let name = name.trim();
     let wrong = if name.is_empty() || name.chars().count() > LONGEST {
         "takes 1 to 80 characters"
-    } else if name.chars().any(char::is_control) {
+    } else if harmless(name) != name || name.contains('\t') {
         "has a character that cannot be seen"
     } else if name.contains(':')
         || ["prn_", "rnr_"].iter().any(|id| name.starts_with(id))
@@ -97,7 +97,12 @@ mod tests {
         }
         let long = "x".repeat(LONGEST + 1);
         let actor = "prn_01ARZ3NDEKTSV4RRFFQ69G5FAV";
-        for bad in ["", "  ", "a\u{1b}[2Jb", &long, "policy:auto_approve", "system", actor] {
+        let hidden = format!("\u{200b}{actor}");
+        for bad in ["", "  ", &long, "policy:auto_approve", "system", actor] {
+            let said = checked(bad).unwrap_err();
+            assert_eq!(said.errors[0].field.as_deref(), Some("name"), "{bad:?}");
+        }
+        for bad in ["a\u{1b}[2Jb", "a\tb", "nnA\u{202e}", "\u{200b}system", &hidden] {
             let said = checked(bad).unwrap_err();
             assert_eq!(said.errors[0].field.as_deref(), Some("name"), "{bad:?}");
         }

@@ -14,7 +14,7 @@ use domain::{
     artifact::Artifact,
     ids::{InstallId, JobId, RunId},
     install::Install,
-    job::{FailureReason, Job, JobEvent, Origin, Work},
+    job::{Origin, Work},
     run::{Operation, PlanFacts, Request, Run, Step, Target},
 };
 use schemas::{
@@ -91,8 +91,7 @@ impl Scene {
         let config = app.configs.get(&app.pool, bundle).await?;
         let inputs = crate::usecases::installs::passed(&config, &install.inputs)?;
         let nuon = state::nuon((app_id, &app_state), (install_id, &install), &config, &inputs);
-        let present =
-            brought_by(&install, step).is_some() && !never_began(unit, &install, step).await?;
+        let present = brought_by(&install, step).is_some();
         Ok(Scene { run, install: install_id, request, config, nuon, present })
     }
 
@@ -243,32 +242,6 @@ fn brought_by(install: &Install, step: &Step) -> Option<u32> {
         Target::Component { name, .. } => install.components.get(name).map(|c| c.config_version),
         Target::Action { .. } => None,
     }
-}
-
-/// Whether the only applies of what the step is about were this step's own, and each ended before it began
-/// because its plan was stale. A runner in the place of a lost one then plans it for the first time.
-async fn never_began(unit: &mut Unit, install: &Install, step: &Step) -> Result<bool, Problem> {
-    let first = match &step.spec.target {
-        Target::Sandbox { .. } => install.sandbox.as_ref().and_then(|has| has.first),
-        Target::Component { name, .. } => install.components.get(name).and_then(|has| has.first),
-        Target::Action { .. } => None,
-    };
-    if first != Some(step.spec.step) {
-        return Ok(false);
-    }
-    for job in &step.jobs {
-        let job = unit.load::<Job>(*job).await?;
-        let is_apply =
-            job.work.as_ref().is_some_and(|work| work.kind == domain::job::JobKind::Apply);
-        let stale = |said: &JobEvent| {
-            matches!(said, JobEvent::Failed { reason: FailureReason::PlanIsStale, .. })
-        };
-        // One that was lost before may have begun.
-        if is_apply && !(job.lost.is_empty() && job.heard.iter().any(stale)) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 struct Parts {

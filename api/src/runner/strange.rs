@@ -21,16 +21,16 @@ pub async fn forged(
     answered: Result<(), Problem>,
 ) -> Result<(), Problem> {
     let Err(refused) = answered else { return Ok(()) };
-    let attempts = match refused.code == Code::Forbidden {
+    let calls = match refused.code == Code::Forbidden {
         true => app.dispatch.forged(runner.id),
         false => None,
     };
-    let Some(attempts) = attempts else { return Err(refused) };
+    let Some(calls) = calls else { return Err(refused) };
     let id = runner.id;
-    tracing::warn!(runner.id = %id, job.id = %job, attempts, "{id} spoke of {job}, which is not its own");
+    tracing::warn!(runner.id = %id, job.id = %job, calls, "{id} spoke of {job}, which is not its own");
     let call = caller::call(runner, "/runner/v1/jobs/{job}");
     let told = app.engine.transact(&call, move |unit| {
-        let suspect = RunnerCommand::SuspectForgery { job, execution, attempts };
+        let suspect = RunnerCommand::SuspectForgery { job, execution, calls };
         Box::pin(unit.tell::<aggregate::Runner>(id, suspect))
     });
     if let Err(problem) = told.await {

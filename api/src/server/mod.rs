@@ -154,6 +154,7 @@ impl Server {
             config,
             metrics: Metrics::default(),
             clock,
+            examining: Arc::new(tokio::sync::Semaphore::new(1)),
             stopping: CancellationToken::new(),
         });
         let mut loops = JoinSet::new();

@@ -61,7 +61,10 @@ pub async fn create(
     let Done { position, events, .. } = match made.await {
         Ok(made) => made,
         Err(problem) => {
-            names::forget(&app.pool, principal).await?;
+            // Whether it was written may be in doubt. Who is there keeps the name.
+            if principals::principal(&app.pool, principal).await?.is_none() {
+                names::forget(&app.pool, principal).await?;
+            }
             return Err(problem);
         }
     };
@@ -71,18 +74,22 @@ pub async fn create(
 }
 
 /// Call a principal this, or nothing but its id. Whether it was called otherwise.
+///
+/// A name can be forgotten also where no principal is: it is kept before the principal is made, and a server
+/// may end in between.
 pub async fn name(
     app: &App,
     principal: PrincipalId,
     name: Option<String>,
 ) -> Result<bool, Problem> {
-    if principals::principal(&app.pool, principal).await?.is_none() {
+    let forgotten = name.is_none() && names::forget(&app.pool, principal).await?;
+    if !forgotten && principals::principal(&app.pool, principal).await?.is_none() {
         return Err(Problem::not_found(principal));
     }
-    Ok(match name {
-        Some(name) => names::keep(&app.pool, principal, &name, app.now()).await?,
-        None => names::forget(&app.pool, principal).await?,
-    })
+    match name {
+        Some(name) => Ok(names::keep(&app.pool, principal, &name, app.now()).await?),
+        None => Ok(forgotten),
+    }
 }
 
 fn too_long() -> Problem {

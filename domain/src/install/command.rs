@@ -106,6 +106,15 @@ pub enum InstallCommand {
         /// What it changes.
         changing: Changing,
     },
+    /// Take in that an apply of what a step holds never touched it.
+    Unchanged {
+        /// Whose step.
+        run: RunId,
+        /// Which step.
+        step: StepId,
+        /// What it did not change.
+        resource: Resource,
+    },
     /// Take in what a step brought about.
     Record {
         /// Whose step.

@@ -135,6 +135,14 @@ pub enum InstallEvent {
         /// The config version it is changed by.
         config_version: u32,
     },
+    /// The apply of the base infrastructure that began last never ran, or found its plan stale before it
+    /// touched anything: what was there before it began is there still.
+    SandboxUnchanged {
+        /// Whose step.
+        run: RunId,
+        /// Which step.
+        step: StepId,
+    },
     /// The base infrastructure is there.
     SandboxProvisioned {
         /// Whose step.
@@ -175,6 +183,18 @@ pub enum InstallEvent {
         /// Components that it needs.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         needs: BTreeSet<String>,
+    },
+    /// The apply of a component that began last never ran, or found its plan stale before it touched
+    /// anything: what was there before it began is there still.
+    ComponentUnchanged {
+        /// By name.
+        name: String,
+        /// Which.
+        component: ComponentId,
+        /// Whose step.
+        run: RunId,
+        /// Which step.
+        step: StepId,
     },
     /// A component is there.
     ComponentDeployed {
@@ -243,9 +263,11 @@ impl Event for InstallEvent {
             InstallEvent::SandboxReserved { .. } => "install.sandbox_reserved",
             InstallEvent::SandboxReleased { .. } => "install.sandbox_released",
             InstallEvent::SandboxChanging { .. } => "install.sandbox_changing",
+            InstallEvent::SandboxUnchanged { .. } => "install.sandbox_unchanged",
             InstallEvent::SandboxProvisioned { .. } => "install.sandbox_provisioned",
             InstallEvent::SandboxDestroyed { .. } => "install.sandbox_destroyed",
             InstallEvent::ComponentChanging { .. } => "install.component_changing",
+            InstallEvent::ComponentUnchanged { .. } => "install.component_unchanged",
             InstallEvent::ComponentDeployed { .. } => "install.component_deployed",
             InstallEvent::ComponentDestroyed { .. } => "install.component_destroyed",
             InstallEvent::ActionCompleted { .. } => "install.action_completed",

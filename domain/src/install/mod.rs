@@ -18,7 +18,7 @@ mod tests;
 pub use command::{Changing, InstallCommand, Resource, StepResult};
 pub use error::InstallError;
 pub use event::{InstallEvent, Outputs};
-pub use state::{Admitted, Deployed, Holder, Install, Sandbox, Stack};
+pub use state::{Admitted, Before, Deployed, Holder, Install, Sandbox, Stack};
 
 type Decision = Result<Vec<InstallEvent>, InstallError>;
 
@@ -87,6 +87,9 @@ impl Decider for Install {
             InstallCommand::Reserve { resource, run, step } => self.reserve(resource, run, step),
             InstallCommand::Release { run, step } => Ok(self.release(run, step)),
             InstallCommand::Begin { run, step, changing } => self.begin(run, step, changing),
+            InstallCommand::Unchanged { run, step, resource } => {
+                self.unchanged(run, step, resource)
+            }
             InstallCommand::Record { run, step, result } => self.record(run, step, result),
         }
     }

@@ -74,6 +74,35 @@ impl Install {
         }])
     }
 
+    /// An apply that never touched what it is about leaves what was there before it began. Only of the
+    /// apply that began last: of an earlier one nobody can say.
+    pub(super) fn unchanged(&self, run: RunId, step: StepId, resource: Resource) -> Decision {
+        let by = Holder { run, step };
+        let (holder, begun) = match &resource {
+            Resource::Sandbox => {
+                (self.sandbox_holder, self.sandbox_before.as_ref().map(|before| before.by))
+            }
+            Resource::Component(name) => {
+                (self.holders.get(name).copied(), self.before.get(name).map(|before| before.by))
+            }
+        };
+        if holder != Some(by) {
+            return Err(InstallError::NotHolding);
+        }
+        if begun != Some(by) {
+            return Ok(vec![]);
+        }
+        Ok(match resource {
+            Resource::Sandbox => vec![InstallEvent::SandboxUnchanged { run, step }],
+            Resource::Component(name) => {
+                let component = self.components.get(&name).map(|has| has.component);
+                let fact =
+                    |component| InstallEvent::ComponentUnchanged { name, component, run, step };
+                component.map(fact).into_iter().collect()
+            }
+        })
+    }
+
     /// Only who holds a thing may say that it changed; scripts hold nothing.
     pub(super) fn record(&self, run: RunId, step: StepId, result: StepResult) -> Decision {
         let by = Some(Holder { run, step });

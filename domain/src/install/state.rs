@@ -32,6 +32,10 @@ pub struct Install {
     pub sandbox: Option<Sandbox>,
     /// What is deployed, by name.
     pub components: BTreeMap<String, Deployed>,
+    /// The sandbox as it was before the apply that began last, until it is known what became of that.
+    pub sandbox_before: Option<Before<Sandbox>>,
+    /// The same of components, by name.
+    pub before: BTreeMap<String, Before<Deployed>>,
     /// What scripts left behind, by action.
     pub actions: BTreeMap<String, Outputs>,
     /// Runs that may change the install now.
@@ -64,8 +68,6 @@ pub struct Sandbox {
     pub config_version: u32,
     /// What decided the result; none while an apply goes on, and after one that did not succeed.
     pub fingerprint: Option<Digest>,
-    /// The step whose apply was the first, while no other has begun one and none has succeeded.
-    pub first: Option<StepId>,
     /// What templates may read of it.
     pub outputs: Outputs,
 }
@@ -81,12 +83,20 @@ pub struct Deployed {
     pub config_version: u32,
     /// What decided the result; none while an apply goes on, and after one that did not succeed.
     pub fingerprint: Option<Digest>,
-    /// The step whose apply was the first, while no other has begun one and none has succeeded.
-    pub first: Option<StepId>,
-    /// Components that it needs.
+    /// Components that it needs; while an apply goes on, and after one that did not succeed, also those
+    /// that it needed before.
     pub needs: BTreeSet<String>,
     /// What templates may read of it.
     pub outputs: Outputs,
+}
+
+/// What a thing was before an apply of it began.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Before<T> {
+    /// Whose apply.
+    pub by: Holder,
+    /// What was there; none if nothing was.
+    pub was: Option<T>,
 }
 
 /// A run that may change the install now.
@@ -160,12 +170,18 @@ impl Install {
                 self.sandbox_holder = Some(Holder { run, step });
             }
             InstallEvent::SandboxReleased { .. } => self.sandbox_holder = None,
-            InstallEvent::SandboxChanging { step, build, config_version, .. } => {
-                let before = self.sandbox.take().map(|has| (has.first, has.outputs));
-                let (first, outputs) = still_first(step, before);
-                let fingerprint = None;
+            InstallEvent::SandboxChanging { run, step, build, config_version } => {
+                let was = self.sandbox.take();
+                let outputs = was.as_ref().map(|was| was.outputs.clone()).unwrap_or_default();
+                self.sandbox_before = Some(Before { by: Holder { run, step }, was });
                 self.deprovisioned = false;
-                self.sandbox = Some(Sandbox { build, config_version, fingerprint, first, outputs });
+                let fingerprint = None;
+                self.sandbox = Some(Sandbox { build, config_version, fingerprint, outputs });
+            }
+            InstallEvent::SandboxUnchanged { .. } => {
+                if let Some(before) = self.sandbox_before.take() {
+                    self.sandbox = before.was;
+                }
             }
             InstallEvent::SandboxProvisioned {
                 build,
@@ -174,33 +190,41 @@ impl Install {
                 outputs,
                 ..
             } => {
-                let (fingerprint, first) = (Some(fingerprint), None);
-                self.deprovisioned = false;
-                self.sandbox = Some(Sandbox { build, config_version, fingerprint, first, outputs });
+                let fingerprint = Some(fingerprint);
+                (self.deprovisioned, self.sandbox_before) = (false, None);
+                self.sandbox = Some(Sandbox { build, config_version, fingerprint, outputs });
             }
-            InstallEvent::SandboxDestroyed { .. } => self.sandbox = None,
+            InstallEvent::SandboxDestroyed { .. } => {
+                (self.sandbox, self.sandbox_before) = (None, None);
+            }
             InstallEvent::ComponentChanging {
                 name,
                 component,
+                run,
                 step,
                 build,
                 config_version,
-                needs,
-                ..
+                mut needs,
             } => {
-                let before = self.components.remove(&name).map(|has| (has.first, has.outputs));
-                let (first, outputs) = still_first(step, before);
-                let begun = Deployed {
-                    component,
-                    build,
-                    config_version,
-                    fingerprint: None,
-                    first,
-                    needs,
-                    outputs,
-                };
+                let was = self.components.remove(&name);
+                let mut outputs = Outputs::new();
+                if let Some(was) = &was {
+                    // What is there may still use them: they must not go before it has moved off.
+                    needs.extend(was.needs.iter().cloned());
+                    outputs.clone_from(&was.outputs);
+                }
+                let fingerprint = None;
+                let begun =
+                    Deployed { component, build, config_version, fingerprint, needs, outputs };
                 self.deprovisioned = false;
+                self.before.insert(name.clone(), Before { by: Holder { run, step }, was });
                 self.components.insert(name, begun);
+            }
+            InstallEvent::ComponentUnchanged { name, .. } => {
+                if let Some(before) = self.before.remove(&name) {
+                    self.components.remove(&name);
+                    self.components.extend(before.was.map(|was| (name, was)));
+                }
             }
             InstallEvent::ComponentDeployed {
                 name,
@@ -212,36 +236,21 @@ impl Install {
                 outputs,
                 ..
             } => {
-                let deployed = Deployed {
-                    component,
-                    build,
-                    config_version,
-                    fingerprint: Some(fingerprint),
-                    first: None,
-                    needs,
-                    outputs,
-                };
+                let fingerprint = Some(fingerprint);
+                let deployed =
+                    Deployed { component, build, config_version, fingerprint, needs, outputs };
                 self.deprovisioned = false;
+                self.before.remove(&name);
                 self.components.insert(name, deployed);
             }
             InstallEvent::ComponentDestroyed { name, .. } => {
                 self.components.remove(&name);
+                self.before.remove(&name);
             }
             InstallEvent::ActionCompleted { name, outputs, .. } => {
                 self.actions.insert(name, outputs);
             }
             InstallEvent::Deprovisioned { .. } => self.deprovisioned = true,
         }
-    }
-}
-
-/// What is kept of before when an apply begins: whether it is the first, and the outputs.
-fn still_first(
-    step: StepId,
-    before: Option<(Option<StepId>, Outputs)>,
-) -> (Option<StepId>, Outputs) {
-    match before {
-        None => (Some(step), Outputs::new()),
-        Some((first, outputs)) => (first.filter(|first| *first == step), outputs),
     }
 }

@@ -396,6 +396,14 @@ fn the_whole_machine_fits_in_a_table() {
             ("reserve api: other step", reserve("api", ONE, S2)),
             ("reserve sandbox", reserve_sandbox),
             ("begin", InstallCommand::Begin { run: ONE, step: S1, changing: begun::changing().0 }),
+            (
+                "unchanged",
+                InstallCommand::Unchanged {
+                    run: ONE,
+                    step: S1,
+                    resource: Resource::Component("api".into()),
+                },
+            ),
             ("record deployed", record),
             ("deprovision", InstallCommand::Deprovision),
             ("release", InstallCommand::Release { run: ONE, step: S1 }),

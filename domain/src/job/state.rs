@@ -4,7 +4,7 @@ use std::fmt;
 use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 
-use super::{Class, JobEvent, SealedLog, Work};
+use super::{Class, FailureReason, JobEvent, SealedLog, Work};
 use crate::{
     actor::Actor,
     decider::Timestamp,
@@ -158,6 +158,29 @@ impl Job {
     /// Whether this execution had the job, and lost it.
     pub fn has_lost(&self, execution: ExecutionId) -> bool {
         self.lost.iter().any(|lost| lost.id == execution)
+    }
+
+    /// Whether it is over and its child touched nothing: none ever ran, or it found its plan stale, which it
+    /// does before all else.
+    pub fn touched_nothing(&self) -> bool {
+        let State::Ended { outcome, execution } = &self.state else { return false };
+        // One that was lost before may have run unheard.
+        if !self.lost.is_empty() {
+            return false;
+        }
+        let ran = || self.heard.iter().any(|said| matches!(said, JobEvent::Started { .. }));
+        match (outcome, self.heard.last()) {
+            (Outcome::Succeeded, _) => false,
+            (Outcome::Failed | Outcome::Cancelled, _) if execution.is_none() => true,
+            // What is not pure is given up as lost only when it never ran.
+            (Outcome::Lost, _) => self.class() != Class::Pure,
+            (Outcome::Failed, Some(JobEvent::Failed { reason, .. })) => {
+                *reason == FailureReason::PlanIsStale || !ran()
+            }
+            (Outcome::Cancelled, Some(JobEvent::Cancelled { .. })) => !ran(),
+            // Somebody said so, and not its runner.
+            (Outcome::Failed | Outcome::Cancelled, _) => false,
+        }
     }
 
     /// The end of an execution that is claimed at this moment.

@@ -207,6 +207,9 @@ pub fn action(step: StepId, name: String, needs: Vec<StepId>) -> StepSpec {
 }
 
 /// Names of the components that are to be planned.
+///
+/// A sandbox that moves takes along what is there and reads it, also where a person named others: what
+/// decides a component's result has no outputs of the sandbox, so that no later run would plan it.
 fn reached(
     wanted: &Wanted,
     present: &Present,
@@ -219,24 +222,37 @@ fn reached(
         !present.components.get(name).is_some_and(same)
             || (sandbox_moves && component.reads_sandbox)
     };
-    let (mut reached, follow): (BTreeSet<String>, bool) = match scope {
+    let on_sandbox = || {
+        let reads = |(name, c): &(&String, &WantedComponent)| {
+            sandbox_moves && c.reads_sandbox && present.components.contains_key(*name)
+        };
+        let of = wanted.components.iter().filter(reads).map(|(name, _)| name.clone());
+        with_readers(wanted, of.collect(), |name| present.components.contains_key(name))
+    };
+    let (reached, follow): (BTreeSet<String>, bool) = match scope {
         Scope::Everything => (wanted.components.keys().cloned().collect(), false),
-        Scope::Named { names, dependents } => (names.clone(), *dependents),
-        Scope::Undone(undone) => (undone.bring.clone(), false),
+        Scope::Named { names, dependents } => (&on_sandbox() | names, *dependents),
+        Scope::Undone(undone) => (&on_sandbox() | &undone.bring, false),
         Scope::Reached => {
             let of = wanted.components.iter().filter(|(name, c)| changed(name, c));
             (of.map(|(name, _)| name.clone()).collect(), true)
         }
     };
-    if !follow {
-        return reached;
-    }
+    if follow { with_readers(wanted, reached, |_| true) } else { reached }
+}
+
+/// These, and whatever reads from them, of those that count.
+fn with_readers(
+    wanted: &Wanted,
+    mut reached: BTreeSet<String>,
+    counts: impl Fn(&str) -> bool,
+) -> BTreeSet<String> {
     loop {
         let reads_reached = |c: &WantedComponent| c.needs.iter().any(|need| reached.contains(need));
         let more: Vec<String> = wanted
             .components
             .iter()
-            .filter(|(name, c)| !reached.contains(*name) && reads_reached(c))
+            .filter(|(name, c)| counts(name) && !reached.contains(*name) && reads_reached(c))
             .map(|(name, _)| name.clone())
             .collect();
         if more.is_empty() {

@@ -83,6 +83,6 @@ pub enum RunnerCommand {
         /// The execution that it named.
         execution: ExecutionId,
         /// How often it did so since this was last said.
-        attempts: u32,
+        calls: u32,
     },
 }

@@ -92,8 +92,8 @@ pub enum RunnerEvent {
         job: JobId,
         /// The execution that it named.
         execution: ExecutionId,
-        /// How often it did so since this was last said.
-        attempts: u32,
+        /// How many such calls a server counted since it last said so, or since it started.
+        calls: u32,
     },
 }
 

@@ -91,8 +91,8 @@ impl Decider for Runner {
                 once(self.refusals.contains(&refusal), RunnerEvent::Refused(refusal))
             }
             SuspectClone { sessions } => Ok(vec![RunnerEvent::CloneSuspected { sessions }]),
-            SuspectForgery { job, execution, attempts } => {
-                Ok(vec![RunnerEvent::ForgerySuspected { job, execution, attempts }])
+            SuspectForgery { job, execution, calls } => {
+                Ok(vec![RunnerEvent::ForgerySuspected { job, execution, calls }])
             }
         }
     }

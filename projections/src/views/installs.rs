@@ -111,8 +111,7 @@ impl Projection for Installs {
                 let kind = row.state.runs.get(run).map(|run| run.kind);
                 row.last_run = Some(LastRun { run: *run, kind, outcome: *outcome });
             }
-            InstallEvent::ComponentChanging { name, .. }
-            | InstallEvent::ComponentDeployed { name, .. } => {
+            InstallEvent::ComponentDeployed { name, .. } => {
                 row.torn_down.remove(name);
             }
             InstallEvent::ComponentDestroyed { name, .. } => {
@@ -129,6 +128,9 @@ impl Projection for Installs {
             | InstallEvent::SandboxReserved { .. }
             | InstallEvent::SandboxReleased { .. }
             | InstallEvent::SandboxChanging { .. }
+            | InstallEvent::SandboxUnchanged { .. }
+            | InstallEvent::ComponentChanging { .. }
+            | InstallEvent::ComponentUnchanged { .. }
             | InstallEvent::SandboxProvisioned { .. }
             | InstallEvent::SandboxDestroyed { .. }
             | InstallEvent::ActionCompleted { .. }

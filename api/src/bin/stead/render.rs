@@ -212,9 +212,12 @@ fn visible(cell: &str) -> usize {
     count
 }
 
-/// Somebody as a person reads it: by name where there is one. The id is in the JSON, and in the log.
+/// Somebody as a person reads it: by name where there is one, and by the end of the id, because two may have
+/// one name. The whole id is in the JSON, and in the log.
 pub fn who(actor: &str, name: Option<&str>) -> String {
-    name.unwrap_or(actor).to_owned()
+    let Some(name) = name else { return actor.to_owned() };
+    let end = actor.char_indices().rev().nth(5).map_or(actor, |(at, _)| &actor[at..]);
+    format!("{name} (…{end})")
 }
 
 /// A moment as a person reads it: UTC, to the second.
@@ -253,6 +256,14 @@ mod tests {
         table.row(["a".into(), String::new()]);
         let expected = "NAME     STATE\nnetwork  \x1b[32mok\x1b[0m\na        -\n";
         assert_eq!(table.text(&plain()), expected);
+    }
+
+    #[test]
+    fn two_of_one_name_are_told_apart() {
+        let ann = |id| who(id, Some("Ann Lee"));
+        assert_eq!(ann("prn_01ARZ3NDEKTSV4RRFFQ69G5FAV"), "Ann Lee (…9G5FAV)");
+        assert_ne!(ann("prn_01ARZ3NDEKTSV4RRFFQ69G5FAV"), ann("prn_01ARZ3NDEKTSV4RRFFQ69G5FAW"));
+        assert_eq!(who("system", None), "system");
     }
 
     #[test]

@@ -17,7 +17,6 @@ fn what_is_destroyed_is_destroyed_with_the_config_that_brought_it() {
         build,
         config_version: 1,
         fingerprint: Some(fingerprint.clone()),
-        first: None,
         outputs: Default::default(),
     };
     let deployed = Deployed {
@@ -25,7 +24,6 @@ fn what_is_destroyed_is_destroyed_with_the_config_that_brought_it() {
         build,
         config_version: 2,
         fingerprint: Some(fingerprint),
-        first: None,
         needs: Default::default(),
         outputs: Default::default(),
     };

@@ -1,5 +1,5 @@
 //! `POST /v1/audit/examination`: the log run through today's code, without writing anything.
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Arc};
 
 use axum::{
     extract::State,
@@ -12,9 +12,17 @@ use event_log::{
 use futures::Stream;
 use projections::{RebuildError, Recorded};
 use schemas::control::audit::Examined;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::{
+    OwnedSemaphorePermit,
+    mpsc::{UnboundedSender, unbounded_channel},
+};
 
-use crate::{background::parked, extract::Unrepeatable, problem::Problem, state::App};
+use crate::{
+    background::parked,
+    extract::Unrepeatable,
+    problem::{Code, Problem},
+    state::App,
+};
 
 /// How many events are read at a time.
 const PAGE: u32 = 2_000;
@@ -24,7 +32,7 @@ const TOLD: usize = 100;
 /// Look at everything that is stored, with today's code
 ///
 /// Leaves, chain, tree, stream versions and head; published checkpoints; every event as the rules read it; every row
-/// of every projection. Nothing is written.
+/// of every projection. Nothing is written. One at a time on each server: it reads everything.
 #[utoipa::path(
     post, path = "/v1/audit/examination", tag = "audit",
     responses((status = 200, body = Examined, content_type = "text/event-stream")),
@@ -32,11 +40,14 @@ const TOLD: usize = 100;
 pub async fn examine(
     State(app): State<App>,
     _: Unrepeatable,
-) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+    let only = app.examining.clone().try_acquire_owned().map_err(|_| {
+        Problem::new(Code::Refused, "an examination is going on here; ask again when it is over")
+    })?;
     let (said, mut heard) = unbounded_channel::<Examined>();
     let looking = async move {
         let total = app.log().position();
-        let mut look = Look { said, total, findings: vec![] };
+        let mut look = Look { said, total, findings: vec![], only: Arc::new(only) };
         let state = match look.all(&app).await {
             Ok(()) => Examined {
                 events: total,
@@ -65,13 +76,15 @@ pub async fn examine(
             }
         }
     };
-    Sse::new(events).keep_alive(KeepAlive::default())
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()))
 }
 
 struct Look {
     said: UnboundedSender<Examined>,
     total: u64,
     findings: Vec<String>,
+    /// That it is the only one.
+    only: Arc<OwnedSemaphorePermit>,
 }
 
 impl Look {
@@ -108,11 +121,17 @@ impl Look {
 
     async fn log(&mut self, app: &App) -> Result<(), Problem> {
         let (said, mut told) = (self.said.clone(), self.at("log", "looking"));
-        let verified = verify(&app.pool, 0, move |events| {
-            told.events = events;
-            let _ = said.send(told.clone());
+        let (pool, only) = (app.pool.clone(), self.only.clone());
+        // Its parts are tasks that no listener ends by going away: until they are over it is the only one.
+        let verified = tokio::spawn(async move {
+            let _only = only;
+            let progress = move |events| {
+                told.events = events;
+                let _ = said.send(told.clone());
+            };
+            verify(&pool, 0, progress).await
         });
-        let findings = match verified.await {
+        let findings = match verified.await.map_err(Problem::internal)? {
             Ok(verified) => {
                 self.total = verified.size;
                 vec![]
@@ -153,11 +172,22 @@ impl Look {
                 }
                 page => page?,
             };
-            let Some(last) = page.last() else { break };
-            at = last.position;
-            let unreadable = page.iter().filter_map(|event| Recorded::read(event).err());
-            findings.extend(unreadable.map(|error| error.to_string()).take(TOLD - findings.len()));
+            if page.is_empty() {
+                break;
+            }
+            for event in &page {
+                at = event.position;
+                findings.extend(Recorded::read(event).err().map(|error| error.to_string()));
+                if findings.len() == TOLD {
+                    break;
+                }
+            }
             let _ = self.said.send(Examined { events: at, ..self.at("events", "looking") });
+        }
+        if at < self.total {
+            let after =
+                format!("what comes after position {at} was not looked at: mend these first");
+            findings.push(after);
         }
         self.looked("events", findings);
         Ok(())

@@ -3,9 +3,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
     actor::Actor,
-    ids::{BuildId, ComponentId, InstallId, RunId, RunnerId, StepId},
+    digest::Digest,
+    ids::{BuildId, ComponentId, InstallId, JobId, RunId, RunnerId, StepId},
     install::{Changing, Install, InstallCommand, Resource, StepResult},
-    run::{Outcome, RunKind},
+    job::{Class, Job, JobCommand, JobKind, Origin, Work},
+    run::{
+        Approval, Cause, Operation, Outcome, PlanFacts, Request, Run, RunCommand, RunKind,
+        StepSpec, Target,
+    },
 };
 use event_log::Meta;
 use schemas::control::{
@@ -293,4 +298,99 @@ async fn what_an_apply_left_half_done_is_mended_and_deprovisioned() {
     };
     let over = owner.request_run("acme", &ask).await.unwrap().run.unwrap();
     assert_eq!(names(over).await, ["shop"]);
+}
+
+/// An apply of version 2 of this component waits for a runner.
+async fn queued_apply(started: &Started, install: InstallId, name: &'static str) -> JobId {
+    let job = JobId(Ulid::new());
+    let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
+    let done = started.app().engine.transact(&call, move |unit| {
+        Box::pin(async move {
+            let (run, step) = (RunId(Ulid::new()), StepId(Ulid::new()));
+            let (kind, names) = (RunKind::Upgrade, BTreeSet::from([name.to_owned()]));
+            let resource = Resource::Component(name.into());
+            for command in [
+                InstallCommand::AdmitRun { run, kind, names },
+                InstallCommand::Reserve { resource, run, step },
+            ] {
+                unit.tell::<Install>(install, command).await?;
+            }
+            let (component, build) = (ComponentId(Ulid::new()), BuildId(Ulid::new()));
+            let (name, needs, config_version) = (name.to_owned(), BTreeSet::new(), 2);
+            let changing = Changing::Component {
+                name: name.clone(),
+                component,
+                build,
+                config_version,
+                needs: needs.clone(),
+            };
+            let digest: Digest = format!("sha256:{:064x}", 1).parse().unwrap();
+            let (cause, by, reason) = (Cause::Asked, Actor::System, None);
+            let request = Request { install, kind, cause, by, config_version, reason };
+            let target = Target::Component { component, name, build, needs };
+            let (operation, fingerprint) = (Operation::Apply, Some(digest.clone()));
+            let steps = vec![StepSpec { step, target, operation, needs: vec![], fingerprint }];
+            let (plan_job, summary) = (JobId(Ulid::new()), digest.clone());
+            let plan = PlanFacts {
+                digest: digest.clone(),
+                summary,
+                noop: false,
+                add: 1,
+                change: 0,
+                destroy: 0,
+            };
+            for command in [
+                RunCommand::Request { request, steps, position: 1 },
+                RunCommand::StartStep { step, job: plan_job },
+                RunCommand::RecordPlan { job: plan_job, plan, approval: Approval::Automatic },
+                RunCommand::StartApply { step, job },
+            ] {
+                unit.tell::<Run>(run, command).await?;
+            }
+            let work = Work {
+                kind: JobKind::Apply,
+                class: Class::Mutating,
+                attempts: 2,
+                manifest: digest,
+                origin: Origin::Step { install, run, step },
+                deadline_ms: 60_000,
+                queue_ttl_ms: 60_000,
+            };
+            unit.tell::<Job>(job, JobCommand::Queue(work)).await?;
+            let begin = InstallCommand::Begin { run, step, changing };
+            unit.tell::<Install>(install, begin).await.map(drop)
+        })
+    });
+    done.await.unwrap();
+    job
+}
+
+#[tokio::test]
+async fn an_apply_that_nobody_took_leaves_what_was_there_as_it_was() {
+    let (started, owner, made) = with_install().await;
+    is_there(&started, made.id).await;
+    let has = async || started.app().engine.load::<Install>(made.id).await.unwrap();
+    let before = has().await;
+    let job = queued_apply(&started, made.id, "shop").await;
+    let begun = has().await.components["shop"].clone();
+    assert_eq!((begun.config_version, begun.fingerprint), (2, None));
+    let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
+    let cancel =
+        || JobCommand::RequestCancel { by: Actor::System, reason: "wrong".into(), force: false };
+    let done = started.app().engine.transact(&call, move |unit| {
+        Box::pin(async move { unit.tell::<Job>(job, cancel()).await.map(drop) })
+    });
+    done.await.unwrap();
+    for _ in 0..250 {
+        if has().await.runs.is_empty() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert_eq!(has().await.components, before.components);
+    let facts = EventsQuery {
+        event_type: Some("install.component_unchanged".into()),
+        ..EventsQuery::default()
+    };
+    assert_eq!(owner.events(&facts).await.unwrap().items.len(), 1);
 }

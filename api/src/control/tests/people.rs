@@ -20,7 +20,7 @@ use schemas::control::{
 use ulid::Ulid;
 
 use super::{client, refused, with_install};
-use crate::{client::Client, execute::Call, server::testing::Started};
+use crate::{auth::names, client::Client, execute::Call, server::testing::Started};
 
 fn digest(n: u8) -> Digest {
     format!("sha256:{n:064x}").parse().unwrap()
@@ -120,6 +120,10 @@ async fn people_are_shown_by_the_name_that_they_have_and_the_log_never_has_it() 
     assert_eq!(refused(as_ann.name_principal(ann, &name(Some("x"))).await).0, 403);
     let nobody = PrincipalId(Ulid::new());
     assert_eq!(refused(owner.name_principal(nobody, &name(Some("x"))).await).0, 404);
+    // A name that was kept for one who was never made can be forgotten all the same.
+    names::keep(&started.app().pool, nobody, "Bo", started.app().now()).await.unwrap();
+    assert!(owner.name_principal(nobody, &name(None)).await.unwrap().changed);
+    assert_eq!(refused(owner.name_principal(nobody, &name(None)).await).0, 404);
     let actor =
         CreateToken { name: Some("policy:x".into()), role: Role::Owner, expires_in_s: None };
     assert_eq!(refused(owner.create_token(&actor).await), (422, "invalid".into()));

@@ -5,6 +5,7 @@ use schemas::control::{
     audit::{AsOfQuery, EventRecord, EventsQuery, Examined, ProofQuery},
     installs::UpdateInstall,
     projections::{Progress, RebuildQuery},
+    tokens::{CreateToken, Role},
 };
 
 use super::{refused, with_install};
@@ -184,4 +185,29 @@ async fn an_examination_sees_what_only_the_server_can_see() {
         let is_it = |one: &String| one.starts_with(&format!("{part}: ")) && one.contains(word);
         assert!(findings.iter().any(is_it), "{spoil}: {findings:?}");
     }
+}
+
+#[tokio::test]
+async fn one_examination_goes_on_at_a_time() {
+    let (started, owner, _) = with_install().await;
+    let going_on = started.app().examining.clone().try_acquire_owned().unwrap();
+    assert_eq!(refused(owner.examine().await.map(drop)), (409, "refused".into()));
+    drop(going_on);
+    assert_eq!(examined(&owner).await, [""; 0]);
+    assert_eq!(examined(&owner).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn an_examination_says_what_it_did_not_look_at() {
+    let (started, owner, _) = with_install().await;
+    for _ in 0..40 {
+        let ask = CreateToken { name: None, role: Role::Viewer, expires_in_s: None };
+        owner.create_token(&ask).await.unwrap();
+    }
+    let spoil = "update log_event set event_version = '7' where event_type like 'principal.%'";
+    sqlx::query(spoil).execute(&started.app().pool).await.unwrap();
+    let findings = examined(&owner).await;
+    let of_events: Vec<_> = findings.iter().filter(|one| one.starts_with("events: ")).collect();
+    assert_eq!(of_events.len(), 101);
+    assert!(of_events[100].contains("was not looked at"), "{:?}", of_events[100]);
 }

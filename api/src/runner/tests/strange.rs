@@ -102,7 +102,7 @@ async fn words_about_anothers_job_are_noted_on_the_runner_that_spoke_and_fill_no
     }
     let noted = told(&world, "runner", stranger.id, "runner.forgery_suspected").await;
     let expected =
-        json!({"type": "forgery_suspected", "job": job, "execution": execution, "attempts": 1});
+        json!({"type": "forgery_suspected", "job": job, "execution": execution, "calls": 1});
     assert_eq!(noted, [expected]);
     assert_eq!(told(&world, "runner", victim.id, "runner.forgery_suspected").await.len(), 0);
     assert_eq!(world.story(job).await, ["queued", "claimed", "started"]);

@@ -147,6 +147,7 @@ impl World {
             },
             metrics: Metrics::default(),
             clock,
+            examining: Arc::new(tokio::sync::Semaphore::new(1)),
             stopping: CancellationToken::new(),
             pool,
         });

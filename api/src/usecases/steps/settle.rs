@@ -7,7 +7,7 @@ use domain::{
 };
 use futures::FutureExt as _;
 
-use super::{shortened, tidy};
+use super::{resource, shortened, tidy};
 use crate::{
     execute::{Call, Done, Unit},
     problem::Problem,
@@ -68,6 +68,9 @@ async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
             JobKind::Build => {}
         },
         JobOutcome::Failed | JobOutcome::Cancelled | JobOutcome::Lost => {
+            if kind == JobKind::Apply && job.touched_nothing() {
+                unchanged(unit, install, run, step).await?;
+            }
             let (stale, detail) = why(&job);
             let told = if stale && kind == JobKind::Apply {
                 RunCommand::VoidPlan { job: id, reason: detail }
@@ -174,6 +177,19 @@ async fn record(
         }
     };
     unit.tell::<Install>(install, InstallCommand::Record { run, step, result }).await?;
+    Ok(())
+}
+
+/// Tell the install that what the step was about is as it was.
+async fn unchanged(
+    unit: &mut Unit,
+    install: InstallId,
+    run: RunId,
+    step: StepId,
+) -> Result<(), Problem> {
+    let target = unit.load::<Run>(run).await?.step(step).map(|step| step.spec.target.clone());
+    let Some(resource) = target.as_ref().and_then(resource) else { return Ok(()) };
+    unit.tell::<Install>(install, InstallCommand::Unchanged { run, step, resource }).await?;
     Ok(())
 }
 

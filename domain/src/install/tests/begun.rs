@@ -29,6 +29,10 @@ fn changing_by(step: StepId) -> (Changing, InstallEvent) {
     (asked, fact)
 }
 
+pub fn unchanged(run: RunId, step: StepId) -> InstallEvent {
+    InstallEvent::ComponentUnchanged { name: "api".into(), component: COMPONENT, run, step }
+}
+
 fn after(history: Vec<InstallEvent>) -> Install {
     crate::testing::replay(history)
 }
@@ -62,14 +66,64 @@ fn what_an_apply_began_to_change_is_there_and_is_not_what_it_was() {
 }
 
 #[test]
-fn whose_apply_was_the_first_is_known_until_there_is_another_or_one_succeeds() {
-    let first = |history: Vec<InstallEvent>| after(history).components["api"].first == Some(S1);
-    let another = changing_by(S2).1;
-    assert!(first(vec![changing().1]));
-    assert!(first(vec![changing().1, changing().1]));
-    assert!(!first(vec![changing().1, another]));
-    assert!(!first(vec![deployed().1, changing().1]));
-    assert!(!first(vec![changing().1, deployed().1]));
+fn what_a_half_done_apply_may_still_use_is_needed_until_it_is_known() {
+    let needs = |history: Vec<InstallEvent>| after(history).components["api"].needs.clone();
+    assert_eq!(needs(vec![deployed().1, changing().1]), names(&["db", "net"]));
+    assert_eq!(needs(vec![deployed().1, changing().1, changing_by(S2).1]), names(&["db", "net"]));
+    assert_eq!(needs(vec![changing().1, deployed().1]), names(&["net"]));
+    // So what it used to need goes after it has moved off, when the change is tried again.
+    let has = after(vec![deployed().1, changing().1]).present();
+    assert!(has.components["api"].needs.contains("net"));
+}
+
+#[test]
+fn an_apply_that_never_touched_a_thing_leaves_it_as_it_was() {
+    let whole = and(deploying(), [component_reserved("api", ONE, S1), deployed().1]);
+    let again = and(whole.clone(), [changing().1, unchanged(ONE, S1)]);
+    assert_eq!(after(again).components, after(whole).components);
+    // What was not there is not there.
+    assert!(after(vec![changing().1, unchanged(ONE, S1)]).components.is_empty());
+    // What an earlier apply left half done is half done.
+    let half = after(vec![changing().1, changing_by(S2).1, unchanged(ONE, S2)]);
+    assert_eq!(half.components["api"].fingerprint, None);
+
+    let provisioned = InstallEvent::SandboxProvisioned {
+        run: ONE,
+        step: S2,
+        build: BUILD,
+        config_version: 1,
+        fingerprint: digest(1),
+        outputs: outputs("x"),
+    };
+    let (run, step, build) = (ONE, S1, BuildId(ulid::Ulid(42)));
+    let changing = InstallEvent::SandboxChanging { run, step, build, config_version: 2 };
+    let same = InstallEvent::SandboxUnchanged { run, step };
+    let before = after(vec![provisioned.clone()]);
+    assert_eq!(after(vec![provisioned, changing.clone(), same.clone()]), before);
+    assert_eq!(after(vec![changing, same]).sandbox, None);
+}
+
+#[test]
+fn only_of_the_apply_that_began_last_it_is_said_that_it_touched_nothing() {
+    let api = || Resource::Component("api".into());
+    let said = |step, resource| InstallCommand::Unchanged { run: ONE, step, resource };
+    let held = and(deploying(), [component_reserved("api", ONE, S1)]);
+    let begun = and(held.clone(), [changing().1]);
+    install(begun.clone()).when(said(S1, api())).then([unchanged(ONE, S1)]);
+    install(begun.clone()).when(said(S2, api())).refused(InstallError::NotHolding);
+    install(held.clone()).when(said(S1, api())).nothing();
+    install(and(begun.clone(), [unchanged(ONE, S1)])).when(said(S1, api())).nothing();
+    install(and(begun.clone(), [deployed().1])).when(said(S1, api())).nothing();
+    install(and(begun, [changing_by(S2).1])).when(said(S1, api())).nothing();
+    install(vec![]).when(said(S1, api())).refused(InstallError::NotFound);
+
+    let (run, step) = (ONE, S1);
+    let held = and(deploying(), [InstallEvent::SandboxReserved { run, step }]);
+    let changing = InstallEvent::SandboxChanging { run, step, build: BUILD, config_version: 1 };
+    let same = InstallEvent::SandboxUnchanged { run, step };
+    install(held.clone()).when(said(S1, Resource::Sandbox)).nothing();
+    install(and(held.clone(), [changing])).when(said(S1, Resource::Sandbox)).then([same]);
+    install(held).when(said(S2, Resource::Sandbox)).refused(InstallError::NotHolding);
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! One kept example of every event, as it is on disk.
-use super::{begun::changing, *};
+use super::{
+    begun::{changing, unchanged},
+    *,
+};
 
 /// Says which example comes after this one: a new event has no place until it is named here.
 fn after(fact: &InstallEvent) -> Option<InstallEvent> {
@@ -32,7 +35,8 @@ fn after(fact: &InstallEvent) -> Option<InstallEvent> {
         InstallEvent::SandboxReleased { .. } => {
             InstallEvent::SandboxChanging { run, step, build: BUILD, config_version: 1 }
         }
-        InstallEvent::SandboxChanging { .. } => InstallEvent::SandboxProvisioned {
+        InstallEvent::SandboxChanging { .. } => InstallEvent::SandboxUnchanged { run, step },
+        InstallEvent::SandboxUnchanged { .. } => InstallEvent::SandboxProvisioned {
             run,
             step,
             build: BUILD,
@@ -42,7 +46,8 @@ fn after(fact: &InstallEvent) -> Option<InstallEvent> {
         },
         InstallEvent::SandboxProvisioned { .. } => InstallEvent::SandboxDestroyed { run, step },
         InstallEvent::SandboxDestroyed { .. } => changing().1,
-        InstallEvent::ComponentChanging { .. } => deployed().1,
+        InstallEvent::ComponentChanging { .. } => unchanged(ONE, S1),
+        InstallEvent::ComponentUnchanged { .. } => deployed().1,
         InstallEvent::ComponentDeployed { .. } => {
             InstallEvent::ComponentDestroyed { name, component: COMPONENT, run, step }
         }

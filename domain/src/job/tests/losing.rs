@@ -124,3 +124,53 @@ fn a_job_to_be_cancelled_is_not_tried_again() {
         given(cancelling).when(lose(A, NeverSpawned)).then([lost]);
     }
 }
+
+#[test]
+fn only_what_is_known_never_to_have_run_touched_nothing() {
+    let touched_nothing =
+        |history: Vec<JobEvent>| crate::testing::replay::<Job>(history).touched_nothing();
+    let failed = |seq, reason| JobEvent::Failed {
+        execution: Some(A),
+        seq,
+        reason,
+        detail: "no".into(),
+        exit_code: None,
+        signal: None,
+    };
+    let refused = failed(Some(1), FailureReason::Refused);
+    let stale = failed(Some(2), FailureReason::PlanIsStale);
+    let cancelled = JobEvent::Cancelled { execution: None, seq: None, forced: false };
+    let expired = JobEvent::Failed {
+        execution: None,
+        seq: None,
+        reason: FailureReason::QueueExpired,
+        detail: "no runner".into(),
+        exit_code: None,
+        signal: None,
+    };
+    let lost = JobEvent::Lost { execution: A, proof: NeverSpawned };
+    for yes in [
+        and(queued(Mutating), [cancelled.clone()]),
+        and(queued(Mutating), [expired]),
+        and(claimed(Mutating), [refused]),
+        and(claimed(Mutating), [cancelled_at(1)]),
+        and(claimed(Mutating), [lost]),
+        and(running(Mutating), [stale.clone()]),
+    ] {
+        assert!(touched_nothing(yes.clone()), "{yes:?}");
+    }
+    let resolved = failed(None, FailureReason::Resolved);
+    let second = and(claimed(Mutating), [again(Some(NeverSpawned)), claimed_by(B, 2)]);
+    for no in [
+        running(Mutating),
+        and(running(Mutating), [succeeded_at(2)]),
+        and(running(Mutating), [failed_at(2)]),
+        and(running(Mutating), [cancelled_at(2)]),
+        and(unknown(Mutating), [resolved]),
+        // One that was lost may have run unheard, whatever the next one found.
+        and(second, [stale]),
+        and(claimed(Mutating), [again(None), cancelled]),
+    ] {
+        assert!(!touched_nothing(no.clone()), "{no:?}");
+    }
+}

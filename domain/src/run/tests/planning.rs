@@ -208,3 +208,37 @@ fn what_an_apply_left_half_done_is_brought_again_and_taken_down() {
     let named = Scope::Named { names: [String::from("e")].into(), dependents: false };
     assert_eq!(bring_words(&wanted(), &only, named), "+sandbox(), +e(sandbox), !seed(e sandbox)");
 }
+
+#[test]
+fn a_sandbox_that_moves_takes_along_what_is_there_and_reads_it_whatever_was_named() {
+    let mut has = deployed(&wanted());
+    has.sandbox.as_mut().unwrap().1 = None;
+    let e = BTreeSet::from([String::from("e")]);
+    let along = "+sandbox(), +e(sandbox), +b(sandbox), +d(b sandbox), !seed(b d e sandbox)";
+    let named = |names| Scope::Named { names, dependents: false };
+    assert_eq!(bring_words(&wanted(), &has, named(e.clone())), along);
+    let undone = Undone { bring: e.clone(), actions: vec!["seed".into()], ..Undone::default() };
+    assert_eq!(bring_words(&wanted(), &has, Scope::Undone(undone)), along);
+    // What is not there reads the new outputs when it is brought.
+    has.components.remove("d");
+    let along = "+sandbox(), +e(sandbox), +b(sandbox), !seed(b e sandbox)";
+    assert_eq!(bring_words(&wanted(), &has, named(e)), along);
+}
+
+#[test]
+fn a_change_that_is_tried_again_takes_nothing_down_before_its_user_has_moved_off_it() {
+    // b needed a and is to need nothing; its first apply left it half done.
+    let mut now = wanted();
+    let mut has = deployed(&now);
+    for name in ["a", "c", "d"] {
+        now.components.remove(name);
+    }
+    has.components.retain(|name, _| now.components.contains_key(name) || name == "a");
+    now.components.get_mut("b").unwrap().needs = BTreeSet::new();
+    has.components.get_mut("b").unwrap().fingerprint = None;
+    let off = "+b(), -a(b), !seed(a b)";
+    assert_eq!(bring_words(&now, &has, Scope::Reached), off);
+    let (bring, destroy) = (["b".to_string()].into(), ["a".to_string()].into());
+    let undone = Undone { bring, destroy, actions: vec!["seed".into()], ..Undone::default() };
+    assert_eq!(bring_words(&now, &has, Scope::Undone(undone)), off);
+}
