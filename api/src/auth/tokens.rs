@@ -115,6 +115,11 @@ impl Tokens {
     pub fn read_access(&self, token: &str, now: Timestamp) -> Result<AccessClaims, Problem> {
         let claims: AccessClaims = self.read(&self.access, token, now, |claims| claims.exp)?;
         check(&claims.aud, AUD_RUNNER, &claims.iss, &self.issuer, claims.exp, now)?;
+        // We sign none that lives longer.
+        if claims.exp.saturating_sub(claims.iat) > ACCESS_SECONDS.cast_signed() {
+            let detail = "the token lives longer than this server's do";
+            return Err(Problem::new(Code::TokenUnknown, detail));
+        }
         Ok(claims)
     }
 
@@ -137,8 +142,9 @@ impl Tokens {
         if let Some(known) = known.filter(|known| known.until.is_none_or(|until| now < until)) {
             return Ok(known.claims);
         }
-        let read = self.keys.read().unwrap_or_else(PoisonError::into_inner).verify(token, now);
-        let kept: Kept<C> = read.map_err(|error| match error {
+        // Held until it is remembered: what is forgotten because a key was taken back must not come after that.
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let kept: Kept<C> = keys.verify(token, now).map_err(|error| match error {
             TokenError::Malformed => {
                 Problem::new(Code::TokenWrongKind, "this is not a token of the kind that is needed")
             }
@@ -237,6 +243,18 @@ mod tests {
         }
         let next = tokens.access(runner, (RunnerMode::Build, None), 1, end).unwrap();
         assert_eq!(tokens.read_access(&next, end).unwrap().sub, runner);
+    }
+
+    #[test]
+    fn an_access_token_that_lives_longer_than_ours_is_not_ours() {
+        let (_dir, keys) = keys();
+        let tokens = Tokens::new(&keys.current(), LOG);
+        let runner = RunnerId(Ulid::new());
+        let token = tokens.access(runner, (RunnerMode::Build, None), 1, now()).unwrap();
+        let mut claims = tokens.read_access(&token, now()).unwrap();
+        claims.exp += 1;
+        let token = tokens.sign(&claims).unwrap();
+        assert_eq!(tokens.read_access(&token, now()).unwrap_err().code, Code::TokenUnknown);
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub enum Calls {
     Log,
     /// Reports, and everything else about jobs: 20 a second.
     Report,
+    /// New identity keys, each of which stays in the log for ever: one a minute.
+    Rekey,
 }
 
 impl Calls {
@@ -20,6 +22,7 @@ impl Calls {
         match self {
             Calls::Poll => 2.0,
             Calls::Log | Calls::Report => 20.0,
+            Calls::Rekey => 1.0 / 60.0,
         }
     }
 
@@ -28,6 +31,7 @@ impl Calls {
         match self {
             Calls::Poll => 60.0,
             Calls::Log | Calls::Report => 200.0,
+            Calls::Rekey => 5.0,
         }
     }
 }
@@ -64,7 +68,13 @@ impl Rates {
             *left -= 1.0;
             Ok(())
         } else {
-            Err(1)
+            // A minute at most, so that neither sign nor size is lost.
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "it is between 1 and 60"
+            )]
+            Err((((1.0 - *left) / calls.a_second()).ceil() as u64).clamp(1, 60))
         }
     }
 }
@@ -96,5 +106,17 @@ mod tests {
         assert_eq!(rates.take(runner(), Calls::Poll, now), Err(1));
         assert_eq!(rates.take(runner(), Calls::Log, now), Ok(()), "other calls have their own");
         assert_eq!(rates.take(runner(), Calls::Poll, now + Duration::from_secs(1)), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_runner_may_not_fill_the_log_with_new_keys() {
+        let (mut rates, now) = (Rates::default(), Instant::now());
+        for _ in 0..5 {
+            assert_eq!(rates.take(runner(), Calls::Rekey, now), Ok(()));
+        }
+        assert_eq!(rates.take(runner(), Calls::Rekey, now), Err(60));
+        let later = now + Duration::from_secs(45);
+        assert_eq!(rates.take(runner(), Calls::Rekey, later), Err(15));
+        assert_eq!(rates.take(runner(), Calls::Rekey, later + Duration::from_secs(16)), Ok(()));
     }
 }

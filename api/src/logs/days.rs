@@ -5,7 +5,7 @@
 //! the day is made: nobody who writes needs the right to make tables.
 use chrono::{DateTime, Days, NaiveDate, NaiveTime};
 use domain::ids::ExecutionId;
-use sqlx::{Executor as _, PgPool};
+use sqlx::{Executor as _, PgExecutor, PgPool};
 use ulid::Ulid;
 
 /// How many days a server that may make tables keeps ahead.
@@ -29,17 +29,20 @@ pub async fn make(
     for day in (0..=ahead).filter_map(|days| today.checked_add_days(Days::new(days))) {
         made.extend(one(owner, day).await?);
     }
-    while let Some(day) = of_the_rest(owner).await? {
-        let Some(day) = one(owner, day).await? else { break };
-        made.push(day);
+    let mut from = String::new();
+    while let Some(day) = of_the_rest(owner, &from).await? {
+        // A day that cannot be made stays in the rest, and the days after it do not wait for it.
+        let Some((_, end)) = ids(day) else { break };
+        from = end.to_string();
+        made.extend(one(owner, day).await?);
     }
     Ok(made)
 }
 
-/// The first day of which the rest has something.
-async fn of_the_rest(owner: &PgPool) -> Result<Option<NaiveDate>, sqlx::Error> {
-    let first: Option<String> =
-        sqlx::query_scalar("select min(execution) from job_log_rest").fetch_one(owner).await?;
+/// The first day from an id on of which the rest has something.
+async fn of_the_rest(owner: &PgPool, from: &str) -> Result<Option<NaiveDate>, sqlx::Error> {
+    let first = "select min(execution) from job_log_rest where execution >= $1";
+    let first: Option<String> = sqlx::query_scalar(first).bind(from).fetch_one(owner).await?;
     let first = first.and_then(|first| first.parse().ok());
     Ok(first.and_then(of))
 }
@@ -63,8 +66,7 @@ fn ids(day: NaiveDate) -> Option<(ExecutionId, ExecutionId)> {
 async fn one(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>, sqlx::Error> {
     let Some((first, end)) = ids(day) else { return Ok(None) };
     let table = format!("job_log_{}", day.format("%Y%m%d"));
-    let there = "select to_regclass($1) is not null";
-    if sqlx::query_scalar(there).bind(&table).fetch_one(owner).await? {
+    if is_there(owner, &table).await? {
         return Ok(None);
     }
     let mut tx = owner.begin().await?;
@@ -73,7 +75,7 @@ async fn one(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>, sqlx::
         "set local lock_timeout = '{LOCK_MS}ms'; lock table job_log_rest in access exclusive mode"
     );
     tx.execute(&*lock).await?;
-    if sqlx::query_scalar(there).bind(&table).fetch_one(&mut *tx).await? {
+    if is_there(&mut *tx, &table).await? {
         return Ok(None);
     }
     // Attached, not made as a partition: that would wait for everybody who reads or writes any log.
@@ -87,6 +89,21 @@ async fn one(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>, sqlx::
     tx.execute(&*make).await?;
     tx.commit().await?;
     Ok(Some(day))
+}
+
+/// Whether a day has its partition, or another table has its name: one that was detached to be kept.
+async fn is_there(db: impl PgExecutor<'_>, table: &str) -> Result<bool, sqlx::Error> {
+    let there = "select exists (select from pg_inherits \
+                   where inhparent = 'job_log'::regclass and inhrelid = taken) \
+                 from to_regclass($1) as taken where taken is not null";
+    let attached: Option<bool> = sqlx::query_scalar(there).bind(table).fetch_optional(db).await?;
+    if attached == Some(false) {
+        tracing::warn!(
+            table,
+            "The table {table} is no partition of job_log: what comes for its day stays in job_log_rest"
+        );
+    }
+    Ok(attached.is_some())
 }
 
 #[cfg(test)]
@@ -156,12 +173,33 @@ mod tests {
             format!("explain (format text) select * from job_log where execution = '{early}'");
         let plan: Vec<String> = sqlx::query_scalar(&sql).fetch_all(&database.pool).await.unwrap();
         let plan = plan.join("\n");
-        assert_eq!(plan.matches("job_log_2026").count(), plan.matches("job_log_20261002").count());
+        let of_the_day = plan.matches("job_log_20261002").count();
+        assert!(of_the_day > 0, "{plan}");
+        assert_eq!(plan.matches("job_log_2026").count(), of_the_day, "{plan}");
         assert!(!plan.contains("job_log_rest"), "{plan}");
         // and a day that is dropped is gone, and nothing else
         sqlx::query("drop table job_log_20261002").execute(&database.pool).await.unwrap();
         assert_eq!(store.length(early).await.unwrap(), 0);
         assert_eq!(store.length(begun("2026-11-21T00:00:00Z", 2)).await.unwrap(), 5);
+    }
+
+    #[tokio::test]
+    async fn a_day_that_was_detached_does_not_keep_later_days_in_the_rest() {
+        // given a day that an operator has detached, and bytes for it and for a later day
+        let database = fresh_database().await.unwrap();
+        let store = LogStore::new(database.pool.clone());
+        make(&database.pool, day("2026-10-02"), 0).await.unwrap();
+        let detach = "alter table job_log detach partition job_log_20261002";
+        sqlx::query(detach).execute(&database.pool).await.unwrap();
+        for (at, n) in [("2026-10-02T12:00:00Z", 1), ("2026-10-03T12:00:00Z", 2)] {
+            store.append(begun(at, n), 0, Bytes::from_static(b"late")).await.unwrap();
+        }
+        // when days are made, then the later one has its partition and the former stays readable
+        let made = make(&database.pool, day("2026-11-21"), 0).await.unwrap();
+        assert_eq!(made, [day("2026-11-21"), day("2026-10-03")]);
+        let kept = begun("2026-10-02T12:00:00Z", 1);
+        assert_eq!(store.read(kept, 0..100).await.unwrap(), "late");
+        assert_eq!(make(&database.pool, day("2026-11-21"), 0).await.unwrap(), []);
     }
 
     #[tokio::test]

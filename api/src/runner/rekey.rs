@@ -26,7 +26,7 @@ pub async fn rekey(
     signer.not_revoked()?;
     let (mode, install) = signer.scope();
     let runner = auth::Runner { id: signer.id, mode, install, generation: 0 };
-    caller::allow(&app, &runner, Calls::Report)?;
+    caller::allow(&app, &runner, Calls::Rekey)?;
     let (call, new) = (caller::call(&runner, "/runner/v1/rekey"), identity_key.clone());
     let told = app.engine.transact(&call, move |unit| {
         let rekey = RunnerCommand::Rekey { identity_key: new.clone() };

@@ -26,9 +26,9 @@ use crate::{
 /// More sessions of other hosts, other journals or agents that both live than this in [`FLAPPING`] are no restarts
 /// any more: two agents share one key.
 const SESSIONS_MOST: usize = 3;
-/// So many names under which sessions were opened are kept. An opening is taken for a few minutes, and agents open
-/// fewer in that time.
-const OPENINGS: i32 = 16;
+/// So many names under which sessions were opened are kept. An opening is taken for up to ten minutes, and two agents
+/// that share a key open many in that time.
+const OPENINGS: i32 = 256;
 /// How long they are counted.
 const FLAPPING: Duration = Duration::from_secs(600);
 

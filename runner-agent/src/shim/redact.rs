@@ -20,6 +20,8 @@ use self::{encoded::Pieces, shapes::InKey};
 pub const MARK: &str = "[redacted]";
 /// Shorter values would take half of every log with them.
 const SHORTEST: usize = 6;
+/// So much of a line that goes on is kept back at least: what has the shape of a credential is no longer.
+const KEPT: usize = 8 * 1024;
 
 /// Knows the values; remembers nothing else.
 #[derive(Debug, Default)]
@@ -133,7 +135,18 @@ impl Redactor {
 
     /// Up to where no value may have begun, when a line was cut anywhere.
     fn before_cut(&self, pending: &[u8]) -> usize {
-        self.outside(pending, pending.len().saturating_sub(self.longest))
+        let most = pending.len().saturating_sub(self.longest.max(KEPT));
+        // What looks like a credential without an end must not make a line wait for ever.
+        let least = most.saturating_sub(KEPT);
+        let mut cut = most;
+        loop {
+            let shaped = Some(shapes::outside(pending, cut)).filter(|shaped| *shaped >= least);
+            let outside = self.outside(pending, shaped.unwrap_or(cut));
+            if outside == cut || outside < least {
+                return outside;
+            }
+            cut = outside;
+        }
     }
 
     /// This place, or the start of the value that it is inside of.
