@@ -204,7 +204,7 @@ async fn an_examination_says_what_it_did_not_look_at() {
         let ask = CreateToken { name: None, role: Role::Viewer, expires_in_s: None };
         owner.create_token(&ask).await.unwrap();
     }
-    let spoil = "update log_event set event_version = '7' where event_type like 'principal.%'";
+    let spoil = "update log_event set event_version = '7' where event_type like 'access.%'";
     sqlx::query(spoil).execute(&started.app().pool).await.unwrap();
     let findings = examined(&owner).await;
     let of_events: Vec<_> = findings.iter().filter(|one| one.starts_with("events: ")).collect();
