@@ -107,12 +107,12 @@ pub async fn enrol(data: &Data, keys: &Keys, ask: &Invitation) -> anyhow::Result
     Ok(identity)
 }
 
-/// Take a newer list, if a manifest key that we have signed it.
-pub async fn renew_keys(data: &Data, client: &Client, held: &KeyList) -> anyhow::Result<KeyList> {
-    let envelope = fetch_keys(client).await?;
+/// Take a newer list, if a manifest key that we have signed it. `held` is what is believed when the list has come,
+/// not when it was asked for: answers may overtake each other.
+pub fn renew_keys(data: &Data, envelope: &Envelope, held: &KeyList) -> anyhow::Result<KeyList> {
     // A key whose time is over vouches for nothing any more.
     let signers = witness::of(held, KeyUse::Manifests, host::server_now());
-    let bytes = dsse::verify_as(KEYS_TYPE, &envelope, &signers)?;
+    let bytes = dsse::verify_as(KEYS_TYPE, envelope, &signers)?;
     let list: KeyList = serde_json::from_slice(&bytes)?;
     if list.log_id != held.log_id || list.issued_at < held.issued_at {
         bail!("the server shows keys of another log or an older list");
@@ -121,7 +121,8 @@ pub async fn renew_keys(data: &Data, client: &Client, held: &KeyList) -> anyhow:
     Ok(list)
 }
 
-async fn fetch_keys(client: &Client) -> anyhow::Result<Envelope> {
+/// The list that the server shows, not believed yet.
+pub async fn fetch_keys(client: &Client) -> anyhow::Result<Envelope> {
     let ask = Ask::new(Method::GET, KEYS_PATH).without_token().idle();
     let answer = client.send::<Envelope>(&ask).await.context("asking for the server's keys")?;
     answer.body.context("the server's keys are empty")

@@ -87,9 +87,9 @@ impl Keys {
     /// The server knows the new key: the former one is gone.
     pub fn take_next(&self, data: &Data, next: Dated) -> io::Result<()> {
         fs::rename(data.path(NEXT), data.path(IDENTITY))?;
-        data::sync_parent(&data.path(IDENTITY))?;
+        // In its place it is the only one that there is, whether or not that reaches the disk.
         *self.identity.0.write().unwrap_or_else(PoisonError::into_inner) = next;
-        Ok(())
+        data::sync_parent(&data.path(IDENTITY))
     }
 }
 

@@ -87,6 +87,8 @@ pub struct Agent {
     pub(crate) stopping: watch::Receiver<Stopping>,
     /// Claims come one after the other: each must prove that its log continues the last one's.
     pub(crate) claims: tokio::sync::Mutex<()>,
+    /// The server's keys are replaced one list after the other, on disk and in memory.
+    pub(crate) renewals: tokio::sync::Mutex<()>,
     /// Random: another agent that has a copy of the data directory has another one.
     pub(crate) process_id: String,
     /// Something changed that the server should know now.
@@ -155,6 +157,7 @@ impl Agent {
             settings,
             stopping,
             claims: tokio::sync::Mutex::new(()),
+            renewals: tokio::sync::Mutex::new(()),
             process_id: ulid::Ulid::new().to_string(),
             changed: Notify::new(),
             state: Mutex::new(state),

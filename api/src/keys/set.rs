@@ -1,4 +1,5 @@
 //! All keys of a server at one moment: those that sign, and those that were replaced.
+use chrono::TimeDelta;
 use domain::decider::Timestamp;
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use proof::dsse::{self, Envelope};
@@ -7,6 +8,9 @@ use schemas::{
     moment,
 };
 use serde::Serialize;
+
+/// So long after a new key was made each server has looked for it, three times.
+const SEEN: TimeDelta = TimeDelta::seconds(6);
 
 /// The keys of a server.
 pub struct KeySet {
@@ -63,6 +67,17 @@ impl KeySet {
     /// Signs manifests and grants.
     pub fn manifests(&self) -> &SigningKey {
         &self.manifests.key
+    }
+
+    /// Signs manifests and grants at this time. A new key is shown by every server that has these keys before one of
+    /// them signs with it: a runner that asks another one must find it there.
+    pub fn manifests_at(&self, now: Timestamp) -> &SigningKey {
+        if now >= self.manifests.made_at + SEEN {
+            return &self.manifests.key;
+        }
+        let former = self.former(KeyUse::Manifests).filter(|former| now < former.ended_at);
+        let latest = former.max_by_key(|former| former.made_at);
+        latest.and_then(|former| former.secret.as_ref()).unwrap_or(&self.manifests.key)
     }
 
     /// Signs checkpoints.

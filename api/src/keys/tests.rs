@@ -115,3 +115,29 @@ fn who_was_cut_off_while_replacing_a_key_has_not_replaced_it() {
     std::fs::write(&path, kept).unwrap();
     assert!(keys.look().unwrap().is_none());
 }
+
+#[test]
+fn a_new_manifest_key_is_shown_before_it_signs_unless_there_is_no_other() {
+    // given two servers with the same keys, of which one looks later than the other
+    let dir = tempfile::tempdir().unwrap();
+    let (soon, late) =
+        (Keys::open(dir.path(), now()).unwrap(), Keys::open(dir.path(), now()).unwrap());
+    let public = |key: &ed25519_dalek::SigningKey| key.verifying_key();
+    let first = public(soon.current().manifests_at(now()));
+    let (at, second) = (now() + TimeDelta::days(1), TimeDelta::seconds(1));
+    // when the key is replaced
+    rotate(dir.path(), KeyUse::Manifests, at + TimeDelta::days(1), at).unwrap();
+    let set = soon.look().unwrap().unwrap();
+    // then who has seen it shows it, and signs with what the other one shows, too
+    let shown = list(&set, &first, at).unwrap().of(KeyUse::Manifests, at);
+    assert!(shown.contains(set.manifests().verifying_key().as_bytes()));
+    assert_eq!(public(set.manifests_at(at)), first);
+    assert_eq!(public(late.current().manifests_at(at)), first);
+    assert_eq!(public(set.manifests_at(at + second * 5)), first);
+    assert_ne!(public(set.manifests_at(at + second * 6)), first);
+    // and what was taken back signs nothing
+    let at = at + TimeDelta::hours(1);
+    rotate(dir.path(), KeyUse::Manifests, at, at).unwrap();
+    let set = late.look().unwrap().unwrap();
+    assert_eq!(public(set.manifests_at(at)), public(set.manifests()));
+}

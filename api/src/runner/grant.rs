@@ -100,7 +100,11 @@ async fn manifest(app: &App, job: JobId) -> Result<Envelope, Problem> {
     let digest = work.ok_or_else(|| Problem::not_found(job))?.manifest;
     let payload = blob::get(&app.pool, &digest).await.map_err(Problem::internal)?;
     let missing = || Problem::internal(format!("the manifest {digest} of {job} is not kept"));
-    Ok(dsse::sign(MANIFEST_TYPE, &payload.ok_or_else(missing)?, app.keys.current().manifests()))
+    Ok(dsse::sign(
+        MANIFEST_TYPE,
+        &payload.ok_or_else(missing)?,
+        app.keys.current().manifests_at(app.now()),
+    ))
 }
 
 async fn grant(
@@ -128,7 +132,7 @@ async fn grant(
     };
     let payload = canonical::json(&grant).map_err(Problem::internal)?;
     keep(app, &payload).await?;
-    Ok(dsse::sign(GRANT_TYPE, &payload, app.keys.current().manifests()))
+    Ok(dsse::sign(GRANT_TYPE, &payload, app.keys.current().manifests_at(app.now())))
 }
 
 /// Keep the grant as evidence. It is made again, byte for byte, when the claim is repeated, so nobody

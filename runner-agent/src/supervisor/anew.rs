@@ -6,6 +6,8 @@ use rand::Rng as _;
 
 const LEAST: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_secs(60);
+/// So long after it was due an agent that has nothing else to do waits for it.
+const WORTH: Duration = Duration::from_secs(30);
 /// After so much quiet the next one is the first again.
 const QUIET: Duration = Duration::from_secs(60);
 
@@ -39,6 +41,11 @@ impl Anew {
         self.due.is_some()
     }
 
+    /// Whether an agent's end has to wait for it. A server that refuses it does not hold up the end for ever.
+    pub fn holds_up(&self, now: Instant) -> bool {
+        self.due.is_some_and(|due| now < due + WORTH)
+    }
+
     /// Whether it is time for it.
     pub fn is_due(&self, now: Instant) -> bool {
         self.due.is_some_and(|due| now >= due)
@@ -63,11 +70,12 @@ mod tests {
             let due = anew.due.unwrap();
             assert!(anew.is_asked() && !anew.is_due(due - Duration::from_millis(1)));
             assert!(anew.is_due(due));
+            assert!(anew.holds_up(due) && !anew.holds_up(due + WORTH));
             // Who asks while one is due asks for the same one.
             anew.ask(due);
             assert_eq!(anew.due, Some(due));
             anew.opened();
-            assert!(!anew.is_asked());
+            assert!(!anew.is_asked() && !anew.holds_up(due));
             let paused = due - now;
             now = due;
             paused.as_secs_f64()

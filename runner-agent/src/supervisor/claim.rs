@@ -3,19 +3,22 @@ use std::{sync::Arc, time::Duration};
 
 use domain::ids::{ExecutionId, JobId};
 use reqwest::Method;
-use schemas::runner::{Claim, Claimed, JobKind, RefusedBy};
+use schemas::{
+    keys::KeyList,
+    runner::{Claim, Claimed, JobKind, RefusedBy},
+};
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use super::{
     Agent, Attended, Ended, Stopping,
     adopt::{Known, Stage},
-    attend, quarantine, spawn,
+    attend, quarantine, session, spawn,
 };
 use crate::{
     ask::{self, Question},
     client::Ask,
-    enrol, host,
+    host,
     journal::{Entry, Fact},
     policy::{Policy, Refusal},
     switch,
@@ -25,6 +28,9 @@ use crate::{
 /// How long an offer waits for a slot: the server knows of a job's end before the job has tidied up.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(50);
+/// How long a claim that no known key has signed waits for the key. Every server has looked for it by then.
+const ROTATION: Duration = Duration::from_secs(8);
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// A job was offered. It is taken if there is room now or in a moment; otherwise the offer lapses.
 pub(super) fn offered(agent: &Arc<Agent>, job: JobId, kind: JobKind) {
@@ -230,25 +236,36 @@ async fn verified(
         job,
         kind,
     };
-    let keys = agent.state().server_keys.clone();
-    let first = agent.witness.verify(claimed, &expected, &keys, host::server_now());
-    let refusal = match first {
-        Ok(verified) => return Ok(verified),
-        Err(refusal) => refusal,
-    };
-    if !matches!(refusal.rule.as_str(), "manifest_signature" | "grant_signature" | "checkpoint") {
-        return Err(refusal);
-    }
-    // The server may have new keys; they count if one that we have vouches for them.
-    match enrol::renew_keys(&agent.data, &agent.client, &keys).await {
-        Ok(renewed) if renewed != keys => {
-            agent.state().server_keys = renewed.clone();
-            agent.witness.verify(claimed, &expected, &renewed, host::server_now())
+    under_its_keys(agent, |keys| agent.witness.verify(claimed, &expected, keys, host::server_now()))
+        .await
+}
+
+/// What this says under the keys of the server that are believed. The server may have new ones, and not each of
+/// several servers knows them in the same second: who is asked for them may know less than who signed.
+async fn under_its_keys<T>(
+    agent: &Agent,
+    verify: impl Fn(&KeyList) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let until = Instant::now() + ROTATION;
+    loop {
+        let keys = agent.state().server_keys.clone();
+        let refusal = match verify(&keys) {
+            Ok(verified) => return Ok(verified),
+            Err(refusal) => refusal,
+        };
+        let of_a_key = matches!(
+            refusal.rule.as_str(),
+            "manifest_signature" | "grant_signature" | "checkpoint"
+        );
+        if !of_a_key || Instant::now() >= until {
+            return Err(refusal);
         }
-        Ok(_) => Err(refusal),
-        Err(error) => {
+        if let Err(error) = session::keys_renewed(agent, ROTATION).await {
             warn!("The server's new keys are not believed: {error:#}");
-            Err(refusal)
+        }
+        let renewed = agent.state().server_keys.clone();
+        if renewed.keys == keys.keys {
+            sleep(AGAIN).await;
         }
     }
 }

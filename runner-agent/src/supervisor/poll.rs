@@ -34,6 +34,8 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<Ended> {
     let mut wait = None;
     let mut keys_at = Instant::now() + KEYS;
     let mut rekey_at = Instant::now() + REKEY;
+    // Openings that were refused one after the other.
+    let mut refusals = 0;
     loop {
         if Instant::now() >= keys_at {
             keys_at = Instant::now() + KEYS;
@@ -60,8 +62,11 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<Ended> {
             None => {
                 tokio::select! {
                     opened = session::open(agent) => match opened {
-                        Ok(()) => {}
-                        Err(refused) => unwanted(agent, &refused, &seen).await,
+                        Ok(()) => refusals = 0,
+                        Err(refused) => {
+                            not_opened(agent, &refused, &seen, refusals).await;
+                            refusals = refusals.saturating_add(1);
+                        }
                     },
                     () = must_end(agent, &seen) => {}
                 }
@@ -85,7 +90,7 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<Ended> {
                         apply_all(agent, body.directives);
                     }
                 }
-                Err(refused) => unwanted(agent, &refused, &seen).await,
+                Err(refused) => not_polled(agent, &refused, &seen).await,
             },
             // A poll that says something old is given up; the next one says what is so now.
             () = news(agent, &seen) => {}
@@ -112,7 +117,9 @@ impl Seen {
 fn look(agent: &Agent) -> Option<Ended> {
     let (ended, idle) = {
         let state = agent.state();
-        (state.ended.clone(), state.running.is_empty())
+        // A session that is asked for has something to tell that no other call tells.
+        let told = !state.anew.holds_up(std::time::Instant::now());
+        (state.ended.clone(), state.running.is_empty() && told)
     };
     stop_what_has_to(agent);
     let wanted = *agent.stopping.borrow();
@@ -262,24 +269,56 @@ fn apply(agent: &Arc<Agent>, directive: Directive) {
     }
 }
 
-/// The server refused a session or a poll.
-async fn unwanted(agent: &Agent, refused: &Refused, seen: &Seen) {
+/// The server refused a session, or we could not even ask for one. What is wrong is not over at once.
+async fn not_opened(agent: &Agent, refused: &Refused, seen: &Seen, before: u32) {
+    if ends(agent, refused) {
+        return;
+    }
+    error!("No session can be opened: {refused}");
+    let pause = match refused.status {
+        401 | 403 => UNWANTED,
+        _ => LEAST.saturating_mul(1 << before.min(16)).min(UNWANTED),
+    };
+    stay_away(agent, seen, pause).await;
+}
+
+/// The server refused a poll.
+async fn not_polled(agent: &Arc<Agent>, refused: &Refused, seen: &Seen) {
+    if ends(agent, refused) {
+        return;
+    }
+    if matches!(refused.status, 401 | 403) {
+        error!("This runner is not wanted: {refused}");
+        // The server may know the key that was begun, and no other any more.
+        if rekey::has_begun(agent) {
+            rekey::begin(agent);
+        }
+        stay_away(agent, seen, UNWANTED).await;
+    } else {
+        info!("The session is over, opening another: {refused}");
+        agent.state().session = None;
+        sleep(LEAST).await;
+    }
+}
+
+/// Whether this is the end of the agent.
+fn ends(agent: &Agent, refused: &Refused) -> bool {
     if refused.is_superseded() {
         agent.end(Ended::Superseded);
     } else if refused.status == 426 {
         let server = refused.problem.more.get("protocol").cloned();
         let server = server.and_then(|range| serde_json::from_value(range).ok());
         agent.end(Ended::NoProtocol { server });
-    } else if matches!(refused.status, 401 | 403) {
-        error!("This runner is not wanted: {refused}");
-        tokio::select! {
-            () = sleep(UNWANTED) => {}
-            () = must_end(agent, seen) => {}
-        }
     } else {
-        info!("The session is over, opening another: {refused}");
-        agent.state().session = None;
-        sleep(LEAST).await;
+        return false;
+    }
+    true
+}
+
+async fn stay_away(agent: &Agent, seen: &Seen, pause: Duration) {
+    tokio::select! {
+        () = sleep(pause) => {}
+        () = must_end(agent, seen) => {}
     }
 }
 

@@ -37,7 +37,8 @@ pub(super) async fn finish(agent: &Agent) {
     }
 }
 
-fn has_begun(agent: &Agent) -> bool {
+/// Whether there is a key to be, which the server may know already.
+pub(super) fn has_begun(agent: &Agent) -> bool {
     Keys::next(&agent.data).is_ok_and(|next| next.is_some())
 }
 
@@ -133,15 +134,45 @@ mod tests {
 
     #[tokio::test]
     async fn a_key_of_thirty_days_is_replaced() {
+        // given a key that was made 30 days ago
         let (_dir, agent, ..) = agent_with_signals(vec![]).await;
         let hex = hex::encode(agent.keys.identity.now().key.to_bytes());
         let old = (host::server_now() - AGE).timestamp();
         std::fs::write(agent.data.path("keys/identity"), format!("{hex} {old}")).unwrap();
-        let keys = Keys::open(&agent.data).unwrap();
         assert!(!is_due(&agent));
-        let mut agent = Arc::into_inner(agent).unwrap();
-        agent.keys = keys;
-        assert!(is_due(&agent));
+        let next = Keys::begin_next(&agent.data).unwrap().public_hex();
+        std::fs::rename(agent.data.path("keys/identity.next"), agent.data.path("kept")).unwrap();
+        let (client, asked) = crate::client::scripted::scripted(vec![knows(&next)]).await;
+        let agent = agent_that_calls(&agent, client);
+        assert!(is_due(&agent) && !has_begun(&agent));
+        // when it is looked, then another one is in its place
+        std::fs::rename(agent.data.path("kept"), agent.data.path("keys/identity.next")).unwrap();
+        replace(&agent).await;
+        assert!(asked.lock().unwrap()[0].starts_with("POST /runner/v1/rekey"));
+        assert_eq!(agent.keys.identity_hex(), next);
+        assert!(!is_due(&agent));
+    }
+
+    #[tokio::test]
+    async fn who_is_not_wanted_looks_whether_it_is_known_by_the_key_to_be() {
+        // given an agent whose server took the key that was begun, and whose access is over
+        let (_dir, agent, ..) = agent_with_signals(vec![]).await;
+        let next = Keys::begin_next(&agent.data).unwrap().public_hex();
+        let problem = r#"401 Unauthorized|{"status":401,"code":"token_unknown","title":"no","detail":"no","type":"about:blank"}"#;
+        let answers = vec![problem, problem, knows(&next)];
+        let (client, asked) = crate::client::scripted::scripted(answers).await;
+        let agent = agent_that_calls(&agent, client);
+        agent.state().session = Some(crate::supervisor::tests::opened());
+        // when it polls
+        let polls = tokio::spawn({
+            let agent = Arc::clone(&agent);
+            async move { crate::supervisor::poll::run(&agent).await }
+        });
+        // then it asks under both keys and has the new one
+        crate::supervisor::tests::until("the new key", || agent.keys.identity_hex() == next).await;
+        let asked = asked.lock().unwrap().join("\n");
+        assert!(asked.contains("POST /runner/v1/rekey"), "{asked}");
+        polls.abort();
     }
 
     fn agent_that_calls(agent: &Arc<Agent>, client: crate::client::Client) -> Arc<Agent> {

@@ -1,6 +1,7 @@
 //! One life of the agent: what the server and the journal agree on at its beginning.
 use std::{sync::Arc, time::Duration};
 
+use anyhow::Context as _;
 use domain::ids::SessionId;
 use reqwest::Method;
 use schemas::{
@@ -103,14 +104,22 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
 pub(super) fn renew_keys(agent: &Arc<Agent>) {
     let agent = Arc::clone(agent);
     tokio::spawn(async move {
-        let held = agent.state().server_keys.clone();
-        let renewed = enrol::renew_keys(&agent.data, &agent.client, &held);
-        match tokio::time::timeout(KEYS, renewed).await {
-            Ok(Ok(renewed)) => agent.state().server_keys = renewed,
-            Ok(Err(error)) => warn!("The server's keys are not believed: {error:#}"),
-            Err(_) => warn!("The server did not show its keys in time"),
+        if let Err(error) = keys_renewed(&agent, KEYS).await {
+            warn!("The server's keys are not believed: {error:#}");
         }
     });
+}
+
+/// Ask for the server's keys and believe them, if the ones that are believed by then vouch for them.
+pub(super) async fn keys_renewed(agent: &Agent, within: Duration) -> anyhow::Result<()> {
+    let shown = tokio::time::timeout(within, enrol::fetch_keys(&agent.client)).await;
+    let shown = shown.context("the server did not show them in time")??;
+    // Several may have asked. One that was answered before another must not undo what that one brought.
+    let _one_at_a_time = agent.renewals.lock().await;
+    let held = agent.state().server_keys.clone();
+    let renewed = enrol::renew_keys(&agent.data, &shown, &held)?;
+    agent.state().server_keys = renewed;
+    Ok(())
 }
 
 /// Our word that it is us who open this session. An opening whose answer was lost goes on under its name: the

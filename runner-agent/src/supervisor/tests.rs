@@ -156,7 +156,7 @@ async fn a_hook_that_does_not_read_has_its_time_and_no_more() {
     assert!(refused.detail.contains("longer than 1 s"), "{}", refused.detail);
 }
 
-fn opened() -> SessionOpened {
+pub(super) fn opened() -> SessionOpened {
     SessionOpened {
         session_id: format!("ses_{ID}").parse().unwrap(),
         generation: 1,
@@ -270,6 +270,35 @@ async fn a_session_that_the_server_has_lost_is_opened_anew() {
     until("another session", || openings() >= 2).await;
     assert!(!polls.is_finished() && agent.state().ended.is_none());
     polls.abort();
+}
+
+#[tokio::test]
+async fn a_session_that_is_refused_is_asked_for_less_and_less_often() {
+    // given a server that takes no opening of this agent
+    let no = r#"400 Bad Request|{"code":"body_invalid"}"#;
+    let (_dir, agent, asked) = agent(vec![no; 20]).await;
+    let polls = tokio::spawn({
+        let agent = Arc::clone(&agent);
+        async move { poll::run(&agent).await }
+    });
+    // then it is asked at 0, 0.5 and 1.5 seconds, and not twice a second
+    tokio::time::sleep(Duration::from_millis(3_300)).await;
+    assert!((2..=3).contains(&asked.lock().unwrap().len()));
+    polls.abort();
+}
+
+#[tokio::test]
+async fn a_drain_waits_for_a_session_that_was_asked_for() {
+    // given an agent without a job, whose journal has something that only a session settles
+    let answer: &str = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap()).leak();
+    let (_dir, agent, asked, signals) = agent_with_signals(vec![answer]).await;
+    agent.ask_anew();
+    signals.send(Stopping::Drain).unwrap();
+    // then it does not end before that session
+    let ended = poll::run(&agent).await.unwrap();
+    assert!(matches!(ended, Ended::Drained), "{ended:?}");
+    let asked = asked.lock().unwrap();
+    assert!(asked.iter().any(|asked| asked.starts_with("POST /runner/v1/sessions")));
 }
 
 #[test]

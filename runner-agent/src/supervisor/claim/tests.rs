@@ -1,6 +1,12 @@
 //! An offer that comes a moment too early.
+use chrono::TimeDelta;
 use domain::ids::{ExecutionId, JobId};
-use schemas::{keys::KeyList, runner::RunnerMode};
+use ed25519_dalek::SigningKey;
+use proof::dsse;
+use schemas::{
+    keys::{KEYS_TYPE, KeyUse, ServerKey},
+    runner::RunnerMode,
+};
 use tokio::sync::watch;
 use ulid::Ulid;
 
@@ -69,4 +75,72 @@ async fn an_offer_that_was_taken_meanwhile_is_not_taken_twice() {
     assert!(hold(&agent, job));
     assert!(!hold(&agent, job));
     assert_eq!(agent.state().running.len(), 1);
+}
+
+fn list_of(keys: &[&SigningKey], second: i64) -> KeyList {
+    let now = crate::host::server_now();
+    let listed = |key: &&SigningKey| ServerKey {
+        usage: KeyUse::Manifests,
+        key: hex::encode(key.verifying_key().as_bytes()),
+        not_before: now - TimeDelta::days(1),
+        not_after: None,
+    };
+    KeyList {
+        version: 1,
+        log_id: "log".into(),
+        issued_at: now + TimeDelta::seconds(second),
+        keys: keys.iter().map(listed).collect(),
+    }
+}
+
+fn shown(list: &KeyList, signer: &SigningKey) -> &'static str {
+    let envelope = dsse::sign(KEYS_TYPE, &serde_json::to_vec(list).unwrap(), signer);
+    format!("200 OK|{}", serde_json::to_string(&envelope).unwrap()).leak()
+}
+
+fn knows(keys: &KeyList, key: &SigningKey) -> Result<(), Refusal> {
+    let rule = "manifest_signature".to_owned();
+    let refusal = Refusal { by: RefusedBy::Verification, rule, detail: "no".into() };
+    let known = crate::witness::of(keys, KeyUse::Manifests, crate::host::server_now());
+    known.contains(&key.verifying_key()).then_some(()).ok_or(refusal)
+}
+
+#[tokio::test]
+async fn a_key_that_one_of_two_servers_has_not_seen_yet_is_waited_for() {
+    // given a runner that knows one key, and two servers of which one has not looked at the keys lately
+    let (former, new) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
+    let late = shown(&list_of(&[&former], 1), &former);
+    let renewed = list_of(&[&new, &former], 2);
+    let (_dir, agent, asked) =
+        crate::supervisor::tests::agent(vec![late, shown(&renewed, &former)]).await;
+    agent.state().server_keys = list_of(&[&former], 0);
+    // when the other one signs, then its key is asked for until it is there
+    let verified = under_its_keys(&agent, |keys| knows(keys, &new)).await;
+    assert_eq!(verified.map_err(|refusal| refusal.rule), Ok(()));
+    assert_eq!(asked.lock().unwrap().len(), 2);
+    assert_eq!(agent.state().server_keys.keys, renewed.keys);
+}
+
+#[tokio::test]
+async fn an_answer_that_was_under_way_brings_no_key_back() {
+    // given a list that was asked for before a key was taken back, and comes after it
+    let (former, new) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
+    let before = shown(&list_of(&[&former, &new], 1), &former);
+    let (_dir, agent, asked) = crate::supervisor::tests::agent(vec![before]).await;
+    agent.state().server_keys = list_of(&[&former], 0);
+    let one_at_a_time = agent.renewals.lock().await;
+    let within = Duration::from_secs(5);
+    let renewal = tokio::spawn({
+        let agent = Arc::clone(&agent);
+        async move { session::keys_renewed(&agent, within).await }
+    });
+    // when another renewal has brought the later list meanwhile
+    crate::supervisor::tests::until("the call", || !asked.lock().unwrap().is_empty()).await;
+    let later = list_of(&[&new], 2);
+    agent.state().server_keys = later.clone();
+    drop(one_at_a_time);
+    // then the former key stays what it is: taken back
+    assert!(renewal.await.unwrap().is_err());
+    assert_eq!(agent.state().server_keys, later);
+    assert!(knows(&later, &former).is_err());
 }
