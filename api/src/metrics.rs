@@ -92,11 +92,26 @@ impl Metrics {
         let mut text = String::new();
         for (name, family) in families.iter() {
             let _ = writeln!(text, "# TYPE {name} {}", family.kind.word());
-            for (labels, value) in &family.samples {
+            let mut samples: Vec<_> = family.samples.iter().collect();
+            samples.sort_by(|(one, _), (other, _)| {
+                let (one, other) = (bound(one), bound(other));
+                one.0.cmp(other.0).then(one.1.total_cmp(&other.1))
+            });
+            for (labels, value) in samples {
                 let _ = writeln!(text, "{name}{labels} {value}");
             }
         }
         text
+    }
+}
+
+/// What a bucket counts up to, which is its last label: as text, 10 would come before 2.
+fn bound(labels: &str) -> (&str, f64) {
+    match labels.rsplit_once("le=\"") {
+        Some((rest, bound)) => {
+            (rest, bound.trim_end_matches("\"}").parse().unwrap_or(f64::INFINITY))
+        }
+        None => (labels, 0.0),
     }
 }
 
@@ -149,5 +164,7 @@ mod tests {
         assert!(text.contains("stead_x_seconds_bucket{le=\"0.1\"} 1\n"), "{text}");
         assert!(text.contains("stead_x_seconds_bucket{le=\"0.025\"} 0\n"), "{text}");
         assert!(text.contains("stead_x_seconds_count 1\n"), "{text}");
+        let at = |le| text.find(&format!("stead_x_seconds_bucket{{le=\"{le}\"}}"));
+        assert!(at("0.025") < at("0.1") && at("0.1") < at("+Inf"), "{text}");
     }
 }

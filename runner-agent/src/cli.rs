@@ -186,7 +186,9 @@ enum WitnessCommand {
 
 /// Do what the command line says.
 pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    let open = || Data::open(&cli.data).with_context(|| format!("opening {}", cli.data.display()));
+    // A bare name has no parent to open; and what is kept names places that hold after a change of directory.
+    let data = std::path::absolute(&cli.data)?;
+    let open = || Data::open(&data).with_context(|| format!("opening {}", cli.data.display()));
     match cli.command {
         None => start::serve(&open()?, cli.run).await,
         Some(Command::Enrol(run)) => {
