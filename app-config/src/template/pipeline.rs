@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use super::{
     Fault,
-    ast::{Base, Command, Operand, Pipe},
+    ast::{Base, Command, Number, Operand, Pipe},
     functions, literal,
     parse::Parser,
     token::{Kind, Token},
@@ -175,16 +175,8 @@ impl<'s> Parser<'s> {
                 Base::Variable(Arc::from(token.text))
             }
             Kind::Bool => Base::Bool(token.text == "true"),
-            Kind::Character | Kind::Number => {
-                let number = match token.kind {
-                    Kind::Character => literal::character(token.text),
-                    _ => literal::number(token.text),
-                };
-                let Some(number) = number else {
-                    return Err(self.wrong(format!("{:?} is no number", token.text)));
-                };
-                Base::Number(number)
-            }
+            Kind::Character => self.number(token, literal::character(token.text))?,
+            Kind::Number => self.number(token, literal::number(token.text))?,
             Kind::Open => Base::Paren(Box::new(self.pipe("parentheses", Kind::Close)?)),
             Kind::Quoted | Kind::Raw => Base::Text(Arc::from(self.string(token)?)),
             Kind::Text
@@ -205,6 +197,11 @@ impl<'s> Parser<'s> {
             }
         };
         Ok(Some((base, token)))
+    }
+
+    fn number(&self, token: Token<'s>, number: Option<Number>) -> Result<Base, Fault> {
+        let none = || self.wrong(format!("{:?} is no number", token.text));
+        number.map(Base::Number).ok_or_else(none)
     }
 
     fn function(&mut self, token: Token<'s>) -> Result<&'static functions::Function, Fault> {
