@@ -117,7 +117,12 @@ fn one(input: &Input, given: Option<&Value>) -> Result<Resolved, InputProblem> {
     let name = input.name.clone();
     let missing = |name| Err(InputProblem::Missing { name });
     let default = input.default.clone().filter(|text| !text.is_empty());
-    let Some(value) = given.filter(|value| !value.is_null()) else {
+    let given = given.filter(|value| !value.is_null());
+    // Before anything else: a default would be rendered in the clear, and who is asked for one cannot give it.
+    if input.sensitive && (given.is_some() || default.is_some() || input.required) {
+        return Err(InputProblem::Sensitive { name });
+    }
+    let Some(value) = given else {
         return match default {
             Some(default) if is_template(&default) => Ok(Resolved::Template(default)),
             Some(default) if accepts(input.kind, &default) => Ok(Resolved::Text(default)),
@@ -126,9 +131,6 @@ fn one(input: &Input, given: Option<&Value>) -> Result<Resolved, InputProblem> {
             None => Ok(Resolved::Text(String::new())),
         };
     };
-    if input.sensitive {
-        return Err(InputProblem::Sensitive { name });
-    }
     let text = match value {
         Value::String(text) => text.clone(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {

@@ -179,6 +179,28 @@ fn every_wrong_input_is_named() {
 }
 
 #[test]
+fn a_sensitive_input_has_no_value_yet_wherever_it_would_come_from() {
+    let resolve = |more: &str, given: Value| {
+        let input = format!("[[input]]\nname = \"key\"\nsensitive = true\n{more}");
+        let given = given.as_object().unwrap().clone().into_iter().collect();
+        resolve_inputs(&config(&[("app/inputs.toml", &input)]), &given)
+    };
+    for (more, given) in [
+        ("", json!({"key": "s3cret"})),
+        ("default = \"s3cret\"", json!({})),
+        ("default = \"{{ .nuon.inputs.inputs.other }}\"", json!({"key": null})),
+        ("required = true", json!({})),
+    ] {
+        let problems = resolve(more, given).unwrap_err();
+        let said: Vec<_> = problems.iter().map(|p| format!("{p}; {}", p.remedy())).collect();
+        let [said] = said.as_slice() else { panic!("{said:?}") };
+        assert!(said.contains("`key` is sensitive") && said.contains("in the account"), "{said}");
+        assert!(!said.contains("s3cret") && !said.contains("--input"), "{said}");
+    }
+    assert_eq!(resolve("", json!({})).unwrap()["key"], "");
+}
+
+#[test]
 fn a_default_may_be_made_from_other_inputs() {
     let input =
         |name: &str, default: &str| format!("[[input]]\nname = {name:?}\ndefault = {default:?}\n");

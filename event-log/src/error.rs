@@ -34,7 +34,9 @@ pub enum AppendError {
     #[error("the log is busy")]
     Full { retry_after: Duration },
     /// The tables are of another program version; this one must not write them.
-    #[error("the log has layout {found}, this program knows layout {known}")]
+    #[error(
+        "the log has layout {found}, this program knows layout {known}; start the version of Stead that migrated it"
+    )]
     Layout { known: i32, found: i32 },
     /// An event or a commit is beyond the limits.
     #[error("{what} of {size} is more than {limit}")]

@@ -1,6 +1,6 @@
 //! The one place that makes and changes tables. Forward only; every file runs once, in one transaction.
 use proof::chain;
-use sqlx::{PgConnection, PgPool, Row};
+use sqlx::{PgConnection, PgExecutor, PgPool, Row};
 use ulid::Ulid;
 
 use crate::{Clock, connect::SCHEMA};
@@ -14,8 +14,8 @@ pub const LAYOUT: i32 = 1;
 /// How often it is tried when another program makes the same tables at the same time.
 const TRIES: u32 = 5;
 
-/// What an application's role may do, if there is one of that name: never change or remove an event.
-const APPLICATION_ROLE: &str = "stead_app";
+/// The role that servers use, and what it may do: never change or remove an event.
+pub const APPLICATION_ROLE: &str = "stead_app";
 const GRANTS: &str = "
     grant usage on schema stead to stead_app;
     grant select, insert, update, delete on all tables in schema stead to stead_app;
@@ -32,10 +32,12 @@ pub enum MigrateError {
     #[error("the database refused the migration: {0}")]
     Database(#[from] sqlx::Error),
     /// A file was changed after it ran somewhere.
-    #[error("migration {0} is not the one that ran on this database")]
+    #[error(
+        "migration {0} is not the one that ran on this database; start the version of Stead that ran it"
+    )]
     Changed(String),
     /// The database was made by a newer program.
-    #[error("the database knows migration {0}, this program does not")]
+    #[error("the database was migrated by a newer Stead (migration {0}); start that version")]
     Unknown(String),
 }
 
@@ -94,12 +96,21 @@ async fn once(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
             .await?;
         new.push((*name).to_owned());
     }
-    let role = sqlx::query("select 1 from pg_roles where rolname = $1").bind(APPLICATION_ROLE);
-    if role.fetch_optional(&mut *tx).await?.is_some() {
+    if has_application_role(&mut *tx).await? {
         sqlx::raw_sql(GRANTS).execute(&mut *tx).await?;
     }
     tx.commit().await?;
     Ok(new)
+}
+
+/// Whether there is a role for servers. Without one they could only work as the owner, who may change what was
+/// written.
+///
+/// # Errors
+/// The database does not answer.
+pub async fn has_application_role(connection: impl PgExecutor<'_>) -> Result<bool, sqlx::Error> {
+    let role = sqlx::query("select 1 from pg_roles where rolname = $1").bind(APPLICATION_ROLE);
+    Ok(role.fetch_optional(connection).await?.is_some())
 }
 
 /// The schema and the list of migrations, and nobody else at work on them until this transaction ends.

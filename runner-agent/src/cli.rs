@@ -189,6 +189,11 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     // A bare name has no parent to open; and what is kept names places that hold after a change of directory.
     let data = std::path::absolute(&cli.data)?;
     let open = || Data::open(&data).with_context(|| format!("opening {}", cli.data.display()));
+    // To look is not to make: a mistyped directory is told, and stays absent.
+    let look = || match data.is_dir() {
+        true => open(),
+        false => bail!("there is no runner in {}: name its directory with --data", data.display()),
+    };
     match cli.command {
         None => start::serve(&open()?, cli.run).await,
         Some(Command::Enrol(run)) => {
@@ -208,17 +213,17 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             println!("enabled");
             Ok(ExitCode::SUCCESS)
         }
-        Some(Command::Questions) => show::questions(&open()?),
+        Some(Command::Questions) => show::questions(&look()?),
         Some(Command::Approve { execution, reason }) => {
-            answer(&open()?, execution, &Answer { yes: true, reason })
+            answer(&look()?, execution, &Answer { yes: true, reason })
         }
         Some(Command::Deny { execution, reason }) => {
-            answer(&open()?, execution, &Answer { yes: false, reason })
+            answer(&look()?, execution, &Answer { yes: false, reason })
         }
-        Some(Command::Status) => show::status(&open()?),
-        Some(Command::Journal { output, job, last }) => show::journal(&open()?, output, job, last),
+        Some(Command::Status) => show::status(&look()?),
+        Some(Command::Journal { output, job, last }) => show::journal(&look()?, output, job, last),
         Some(Command::Witness { command: None | Some(WitnessCommand::Show) }) => {
-            show::checkpoint(&open()?)
+            show::checkpoint(&look()?)
         }
         Some(Command::Witness { command: Some(WitnessCommand::Accept { epoch }) }) => {
             let data = open()?;

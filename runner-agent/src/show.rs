@@ -17,7 +17,7 @@ use crate::{
 pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     let Some(identity) = enrol::known(data)? else {
-        writeln!(out, "not enrolled")?;
+        writeln!(out, "not enrolled; its directory is {}", data.root().display())?;
         return Ok(ExitCode::FAILURE);
     };
     writeln!(out, "runner    {}", identity.runner)?;
@@ -25,6 +25,7 @@ pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
         writeln!(out, "install   {install}")?;
     }
     writeln!(out, "server    {}", identity.server)?;
+    writeln!(out, "data      {}", data.root().display())?;
     let agent = if data.lock()?.is_none() { "running" } else { "not running" };
     writeln!(out, "agent     {agent}")?;
     match switch::off(data) {

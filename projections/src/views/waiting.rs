@@ -61,6 +61,9 @@ pub fn of_job(job: &jobs::Row, runner: Option<&runners::Row>, held: usize) -> Op
     };
     match job.state {
         JobState::Queued => match runner.map(runners::Row::word) {
+            None if job.install().is_none() => on_runner(
+                "no build runner has enrolled; `stead runners enrol-token` gives the command that starts one",
+            ),
             None => on_runner("no runner has enrolled; run the enrolment command in the account"),
             Some("revoked") => on_runner("the runner was revoked; enrol another"),
             Some("disabled") => on_runner("the runner is disabled; whoever disabled it enables it"),

@@ -123,7 +123,6 @@ fn order(
     })
 }
 
-/// Start it and wait until it has said who it is.
 /// A shim that was forked, and from where on the journal has what it says of itself.
 struct Forked {
     child: Child,

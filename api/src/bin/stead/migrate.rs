@@ -34,12 +34,14 @@ impl Migrate {
         if let Some(epoch) = self.raise_epoch {
             api::server::raise_epoch(&pool, epoch).await?;
         }
+        let role = event_log::migrate::APPLICATION_ROLE;
+        let has_role = event_log::migrate::has_application_role(&pool).await?;
         pool.close().await;
         if output != Output::Table {
             let last = days.last();
             println!(
                 "{}",
-                serde_json::json!({"ran": ran, "epoch": self.raise_epoch, "job_log_days": days.len(), "job_log_until": last})
+                serde_json::json!({"ran": ran, "epoch": self.raise_epoch, "job_log_days": days.len(), "job_log_until": last, "application_role": has_role})
             );
             return Ok(());
         }
@@ -54,6 +56,12 @@ impl Migrate {
         }
         for name in ran {
             println!("Ran {name}");
+        }
+        if !has_role {
+            eprintln!(
+                "warning: there is no role {role}, with which servers read and append but cannot change an event\n  \
+                 try: create role {role} login password '…', then run this again"
+            );
         }
         Ok(())
     }

@@ -94,6 +94,12 @@ pub async fn run(verb: Runners, settings: &Settings) -> Result<(), Failure> {
 async fn send(desk: &Desk, order: Order, verb: &str, state: &str) -> Result<(), Failure> {
     let why = Because { reason: order.reason };
     let done = desk.client.order_runner(order.runner, verb, &why).await?;
+    if verb == "enable" {
+        let by = desk.client.runner(order.runner).await?.disabled_by;
+        if by.iter().any(|by| by == "customer") {
+            desk.screen.remark("Its customer switched it off too: only they can switch it on, with `stead-runner enable`.");
+        }
+    }
     let already = if done.changed { "is" } else { "was already" };
     desk.screen.one(&done, |_| format!("{} {already} {state}.\n", order.runner))
 }

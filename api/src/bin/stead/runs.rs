@@ -41,7 +41,7 @@ Examples:
         #[arg(long)]
         plans: bool,
     },
-    /// Follow a run until it finishes; exit code 1 when it does not succeed
+    /// Follow a run until it finishes, waiting for an install's first one; exit code 1 when it does not succeed
     #[command(after_help = "\
 Examples:
   stead runs watch acme
@@ -110,7 +110,7 @@ pub async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> {
         Runs::List(list) => self::list(&desk, list).await,
         Runs::Show { run, plans } => show(&desk, &run, plans).await,
         Runs::Watch { run, until_approval } => {
-            let run = find(&desk, &run).await?;
+            let run = watch::first(&desk, &run).await?;
             watch::watch(&desk, run, until_approval).await
         }
         Runs::Approve(word) => decide::say(&desk, Verdict::Approve, word).await,
@@ -153,17 +153,22 @@ pub async fn announce(
 
 /// A run by its id, or the newest one of the install of this name.
 pub async fn find(desk: &Desk, named: &str) -> Result<RunId, Failure> {
-    if let Ok(id) = named.parse() {
-        return Ok(id);
-    }
-    let install = Some(named.to_owned());
-    let query = RunsQuery { install, limit: Some(1), ..RunsQuery::default() };
-    let page = desk.client.runs(&query).await?;
-    page.items.first().map(|run| run.id).ok_or_else(|| {
+    newest(desk, named).await?.ok_or_else(|| {
         Failure::NotFound(format!(
             "the install {named} has had no run yet\n  try: `stead installs show {named}` says what it waits for"
         ))
     })
+}
+
+/// Likewise; none while the install has had no run.
+async fn newest(desk: &Desk, named: &str) -> Result<Option<RunId>, Failure> {
+    if let Ok(id) = named.parse() {
+        return Ok(Some(id));
+    }
+    let install = Some(named.to_owned());
+    let query = RunsQuery { install, limit: Some(1), ..RunsQuery::default() };
+    let page = desk.client.runs(&query).await?;
+    Ok(page.items.first().map(|run| run.id))
 }
 
 async fn list(desk: &Desk, list: List) -> Result<(), Failure> {

@@ -1,5 +1,5 @@
 //! Who said what to which plan: people by their names, plans by their digests.
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use domain::{
     actor::Actor,
@@ -69,6 +69,9 @@ async fn plan_that_waits(
         })
     });
     done.await.unwrap();
+    // No client was told of this position, so none would ask for it.
+    let app = started.app();
+    app.views.wait_for(app.log().position(), Duration::from_secs(10)).await.unwrap();
     (run, step)
 }
 

@@ -9,7 +9,7 @@ use schemas::control::{
     runs::{Run, Step},
 };
 
-use super::{outcome, picture};
+use super::{newest, outcome, picture};
 use crate::{
     failure::Failure,
     render::{Output, write},
@@ -18,6 +18,23 @@ use crate::{
 
 /// Without a word from the server for so long, ask anyway: what a run waits for may change without it.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// The run to follow. An install begins its first one by itself, when its runner has enrolled: that is waited for.
+pub async fn first(desk: &Desk, named: &str) -> Result<RunId, Failure> {
+    let mut said = false;
+    loop {
+        if let Some(run) = newest(desk, named).await? {
+            return Ok(run);
+        }
+        if !said {
+            desk.screen.remark(&format!(
+                "{named} has had no run yet; `stead installs show {named}` says what it waits for."
+            ));
+        }
+        said = true;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
 
 /// Follow to the end; how the run ended is how the command ends.
 pub async fn until_finished(desk: &Desk, run: RunId) -> Result<(), Failure> {
