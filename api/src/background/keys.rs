@@ -26,7 +26,7 @@ pub async fn run(app: App) {
                 wrong.clear();
                 app.tokens.renew(&keys);
                 tracing::info!(
-                    "A key was replaced; manifests are signed by {}",
+                    "A key was replaced; manifests are signed by {} once every server shows it",
                     keys.fingerprint()
                 );
                 noted = false;

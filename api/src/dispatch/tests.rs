@@ -6,15 +6,15 @@ use domain::{
     decider::Timestamp,
     ids::{ExecutionId, InstallId, JobId, RunnerId, SessionId},
     job::{Class, JobEvent, JobKind, Origin, Work},
-    runner::{Host, Identity, Mode, Runner, RunnerEvent},
+    runner::{Host, Identity, Mode, Runner},
 };
 use schemas::runner::{Directive, Poll, Running};
 use ulid::Ulid;
 
-use super::{
-    Dispatch, Fact, Polled, SessionRefusal, Timing,
-    session::{Session, Wake},
-};
+use super::{Dispatch, Fact, Polled, SessionRefusal, Timing, session::Session};
+
+mod offers;
+mod sessions;
 
 const LONG: Duration = Duration::from_secs(50);
 
@@ -159,14 +159,6 @@ async fn a_parked_poll_hears_of_a_job_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_of_another_install_is_not_offered() {
-    let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    happens(&dispatch, 7, 1, queued(JobKind::Plan, 2));
-    assert_eq!(poll(&dispatch, 1, &ask(1, 2)).await, Ok(Polled::Nothing));
-}
-
-#[tokio::test(start_paused = true)]
 async fn nothing_to_say_is_said_after_the_wait() {
     let dispatch = dispatch();
     arrives(&dispatch, 1, 1, 2);
@@ -200,74 +192,6 @@ async fn a_second_poll_of_a_session_releases_the_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_offer_is_sent_again_until_it_is_heard_and_made_again_when_nobody_claims() {
-    let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
-    let Ok(Polled::News { directives: first, .. }) = poll(&dispatch, 1, &ask(1, 2)).await else {
-        panic!("no offer")
-    };
-    let Ok(Polled::News { directives: again, .. }) = poll(&dispatch, 1, &ask(1, 2)).await else {
-        panic!("no offer")
-    };
-    assert_eq!(first, again, "it was not acknowledged");
-    let heard = Poll { ack: vec![first[0].id.clone()], ..ask(1, 2) };
-    let waiting = parked(&dispatch, 1, heard);
-    settle().await;
-    assert!(!waiting.is_finished());
-    tokio::time::advance(Duration::from_secs(16)).await;
-    dispatch.desk().on_tick(dispatch.moment(), dispatch.timing());
-    let anew = waiting.await.unwrap().unwrap();
-    assert_eq!(offered(anew), [job(7)]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_claimed_job_is_not_offered_any_more() {
-    let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
-    assert_eq!(offered(poll(&dispatch, 1, &ask(1, 2)).await.unwrap()), [job(7)]);
-    happens(&dispatch, 7, 2, claimed(1, 1));
-    assert_eq!(poll(&dispatch, 1, &ask(1, 1)).await, Ok(Polled::Nothing));
-    assert!(dispatch.holds(runner(1), job(7), execution(1)));
-}
-
-#[tokio::test(start_paused = true)]
-async fn no_more_is_offered_than_there_is_room() {
-    let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 3);
-    for n in 7..12 {
-        happens(&dispatch, n, 1, queued(JobKind::Plan, 1));
-    }
-    // The third slot is for operations.
-    assert_eq!(offered(poll(&dispatch, 1, &ask(1, 3)).await.unwrap()), [job(7), job(8)]);
-    happens(&dispatch, 12, 1, queued(JobKind::Action, 1));
-    assert!(offered(poll(&dispatch, 1, &ask(1, 3)).await.unwrap()).contains(&job(12)));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_drained_runner_is_told_and_gets_nothing_until_it_resumes() {
-    let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    let waiting = parked(&dispatch, 1, ask(1, 2));
-    settle().await;
-    let change = |sequence, event| {
-        let now = dispatch.moment();
-        dispatch.desk().on_runner(runner(1), (sequence, 0), event, now, dispatch.timing());
-    };
-    change(2, RunnerEvent::Drained { by: Actor::System, reason: None });
-    let Ok(Polled::News { directives: told, .. }) = waiting.await.unwrap() else { panic!() };
-    assert!(matches!(told[0].directive, Directive::Drain { .. }));
-    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
-    let heard = Poll { ack: vec![told[0].id.clone()], ..ask(1, 2) };
-    assert_eq!(poll(&dispatch, 1, &heard).await, Ok(Polled::Nothing));
-    change(3, RunnerEvent::Resumed { by: Actor::System, reason: None });
-    let told = directives(poll(&dispatch, 1, &ask(1, 2)).await.unwrap());
-    assert!(told.contains(&Directive::Resume));
-    assert!(matches!(told[1], Directive::Offer { .. }));
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_one_stored_event_comes_to_is_taken_in_as_a_whole_and_once() {
     let dispatch = dispatch();
     happens(&dispatch, 1, 1, queued(JobKind::Plan, 1));
@@ -288,23 +212,6 @@ async fn what_one_stored_event_comes_to_is_taken_in_as_a_whole_and_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revoked_runner_is_refused_at_once() {
-    let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    let waiting = parked(&dispatch, 1, ask(1, 2));
-    settle().await;
-    let (now, reason) = (dispatch.moment(), "stolen".into());
-    dispatch.desk().on_runner(
-        runner(1),
-        (2, 0),
-        RunnerEvent::Revoked { by: Actor::System, reason },
-        now,
-        dispatch.timing(),
-    );
-    assert_eq!(waiting.await.unwrap(), Err(SessionRefusal::Revoked));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_cancel_reaches_the_parked_poll_and_waits_in_every_answer() {
     let dispatch = dispatch();
     arrives(&dispatch, 1, 1, 2);
@@ -319,82 +226,6 @@ async fn a_cancel_reaches_the_parked_poll_and_waits_in_every_answer() {
     let (job, execution, grace_s) = (job(7), execution(1), 300);
     assert_eq!(told, [Directive::Cancel { job, execution, reason, grace_s, force }]);
     assert!(dispatch.pending_cancel(job, execution).is_some());
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_newest_session_wins() {
-    let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    let waiting = parked(&dispatch, 1, ask(1, 2));
-    settle().await;
-    arrives(&dispatch, 1, 2, 2);
-    assert_eq!(waiting.await.unwrap(), Err(SessionRefusal::Superseded));
-    assert_eq!(poll(&dispatch, 1, &ask(1, 2)).await, Err(SessionRefusal::Superseded));
-    assert_eq!(poll(&dispatch, 1, &ask(3, 2)).await, Err(SessionRefusal::Unknown));
-    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
-    assert_eq!(offered(poll(&dispatch, 1, &ask(2, 2)).await.unwrap()), [job(7)]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stop_answers_every_parked_poll_and_spreads_the_return() {
-    let dispatch = dispatch();
-    for n in 1..=1_000 {
-        arrives(&dispatch, n, 1, 1);
-    }
-    let waiting: Vec<_> = (1..=1_000).map(|n| parked(&dispatch, n, ask(1, 1))).collect();
-    settle().await;
-    dispatch.stop();
-    let mut delays = vec![];
-    for poll in waiting {
-        let Ok(Polled::News { directives, delay_ms, .. }) = poll.await.unwrap() else { panic!() };
-        assert!(directives.is_empty());
-        delays.push(delay_ms);
-    }
-    assert!(delays.iter().all(|delay| *delay < 5_000));
-    assert!(delays.iter().max() > delays.iter().min());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_caller_that_went_away_is_not_counted_as_parked() {
-    let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    let waiting = parked(&dispatch, 1, ask(1, 2));
-    settle().await;
-    waiting.abort();
-    settle().await;
-    let mut desk = dispatch.desk();
-    let known = desk.roster.get_mut(runner(1)).unwrap();
-    let session = known.session.as_mut().unwrap();
-    assert!(!session.is_parked());
-    assert!(!session.wake(Wake::News), "nobody heard it");
-}
-
-#[tokio::test(start_paused = true)]
-async fn whoever_was_told_to_be_disconnected_is_to_be_reattached_by_its_next_word() {
-    let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    happens(&dispatch, 7, 1, queued(JobKind::Apply, 1));
-    happens(&dispatch, 7, 2, claimed(1, 1));
-    assert_eq!(dispatch.touch_execution(runner(1), job(7), execution(1)).reattach, []);
-    happens(&dispatch, 7, 3, JobEvent::Disconnected { execution: execution(1) });
-    let touched = dispatch.touch_execution(runner(1), job(7), execution(1));
-    assert_eq!(touched.reattach, [(job(7), execution(1))]);
-    assert_eq!(dispatch.touch_execution(runner(1), job(7), execution(2)).reattach, []);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_counts_of_offers_are_those_of_the_offers() {
-    use super::offers::{Offer, Offers};
-    let (mut offers, now) = (Offers::default(), tokio::time::Instant::now());
-    let until = now + Duration::from_secs(15);
-    let of = |by, kind| Offer { runner: runner(by), kind, until };
-    offers.make(job(1), of(1, JobKind::Plan));
-    offers.make(job(2), of(1, JobKind::Action));
-    offers.make(job(1), of(2, JobKind::Plan));
-    assert_eq!((offers.load(runner(1)), offers.load(runner(2))), ((1, 0), (0, 1)));
-    assert_eq!(offers.withdraw(runner(1)), [job(2)]);
-    assert_eq!(offers.expired(until).len(), 1);
-    assert_eq!((offers.load(runner(1)), offers.load(runner(2))), ((0, 0), (0, 0)));
 }
 
 #[tokio::test(start_paused = true)]

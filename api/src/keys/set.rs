@@ -32,7 +32,7 @@ pub struct Former {
     pub usage: KeyUse,
     /// Its public half.
     pub key: VerifyingKey,
-    /// Kept of a manifest key only: it signs the list, and nothing else any more.
+    /// Kept of a manifest key only: it signs the list, and manifests and grants until every server shows its successor.
     pub(super) secret: Option<SigningKey>,
     /// When it was made.
     pub made_at: Timestamp,

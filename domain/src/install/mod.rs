@@ -11,6 +11,7 @@ use crate::{
 mod command;
 mod error;
 mod event;
+mod readings;
 mod reserve;
 mod state;
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod tests;
 pub use command::{Changing, InstallCommand, Resource, StepResult};
 pub use error::InstallError;
 pub use event::{InstallEvent, Outputs};
+pub use readings::Readings;
 pub use state::{Admitted, Before, Deployed, Holder, Install, Sandbox, Stack};
 
 type Decision = Result<Vec<InstallEvent>, InstallError>;

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{InstallEvent, Outputs};
+use super::{InstallEvent, Outputs, readings::Readings};
 use crate::{
     digest::Digest,
     ids::{AppId, BuildId, ComponentId, RunId, RunnerId, StepId},
@@ -36,6 +36,8 @@ pub struct Install {
     pub sandbox_before: Option<Before<Sandbox>>,
     /// The same of components, by name.
     pub before: BTreeMap<String, Before<Deployed>>,
+    /// Which outputs became others, and who has read them since.
+    pub readings: Readings,
     /// What scripts left behind, by action.
     pub actions: BTreeMap<String, Outputs>,
     /// Runs that may change the install now.
@@ -88,6 +90,8 @@ pub struct Deployed {
     pub needs: BTreeSet<String>,
     /// What templates may read of it.
     pub outputs: Outputs,
+    /// How often outputs of others had changed when the step that brought it began to read them.
+    pub read_at: u64,
 }
 
 /// What a thing was before an apply of it began.
@@ -121,8 +125,9 @@ impl Install {
     /// What is there, as the planner of a run sees it.
     pub fn present(&self) -> Present {
         let component = |(name, has): (&String, &Deployed)| {
+            let missed = self.missed(has);
             let Deployed { component, build, fingerprint, needs, .. } = has.clone();
-            (name.clone(), PresentComponent { component, build, fingerprint, needs })
+            (name.clone(), PresentComponent { component, build, fingerprint, needs, missed })
         };
         Present {
             sandbox: self.sandbox.as_ref().map(|has| (has.build, has.fingerprint.clone())),
@@ -161,9 +166,11 @@ impl Install {
                 self.runs.remove(&run);
             }
             InstallEvent::ComponentReserved { name, run, step } => {
+                self.readings.begin(&name);
                 self.holders.insert(name, Holder { run, step });
             }
             InstallEvent::ComponentReleased { name, .. } => {
+                self.readings.end(&name);
                 self.holders.remove(&name);
             }
             InstallEvent::SandboxReserved { run, step } => {
@@ -191,6 +198,8 @@ impl Install {
                 ..
             } => {
                 let fingerprint = Some(fingerprint);
+                let before = self.sandbox.as_ref().map(|before| &before.outputs);
+                self.readings.sandbox(before, &outputs);
                 (self.deprovisioned, self.sandbox_before) = (false, None);
                 self.sandbox = Some(Sandbox { build, config_version, fingerprint, outputs });
             }
@@ -213,9 +222,16 @@ impl Install {
                     needs.extend(was.needs.iter().cloned());
                     outputs.clone_from(&was.outputs);
                 }
-                let fingerprint = None;
-                let begun =
-                    Deployed { component, build, config_version, fingerprint, needs, outputs };
+                let (fingerprint, read_at) = (None, self.readings.begun(&name));
+                let begun = Deployed {
+                    component,
+                    build,
+                    config_version,
+                    fingerprint,
+                    needs,
+                    outputs,
+                    read_at,
+                };
                 self.deprovisioned = false;
                 self.before.insert(name.clone(), Before { by: Holder { run, step }, was });
                 self.components.insert(name, begun);
@@ -236,9 +252,18 @@ impl Install {
                 outputs,
                 ..
             } => {
-                let fingerprint = Some(fingerprint);
-                let deployed =
-                    Deployed { component, build, config_version, fingerprint, needs, outputs };
+                let before = self.components.get(&name).map(|before| &before.outputs);
+                self.readings.component(&name, before, &outputs);
+                let (fingerprint, read_at) = (Some(fingerprint), self.readings.begun(&name));
+                let deployed = Deployed {
+                    component,
+                    build,
+                    config_version,
+                    fingerprint,
+                    needs,
+                    outputs,
+                    read_at,
+                };
                 self.deprovisioned = false;
                 self.before.remove(&name);
                 self.components.insert(name, deployed);

@@ -4,7 +4,7 @@ use std::fmt;
 use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 
-use super::{Class, FailureReason, JobEvent, SealedLog, Work};
+use super::{Class, FailureReason, JobEvent, Proof, SealedLog, Work};
 use crate::{
     actor::Actor,
     decider::Timestamp,
@@ -18,6 +18,8 @@ pub struct Job {
     pub work: Option<Work>,
     /// Executions that lost this job. They never get it back, so that no late word of theirs counts.
     pub lost: Vec<Execution>,
+    /// Whether one of them may have run unheard.
+    pub may_have_run: bool,
     /// What the last execution reported, in its order: the first at `seq` 1.
     pub heard: Vec<JobEvent>,
     /// One for each execution that sealed its own.
@@ -164,8 +166,7 @@ impl Job {
     /// does before all else.
     pub fn touched_nothing(&self) -> bool {
         let State::Ended { outcome, execution } = &self.state else { return false };
-        // One that was lost before may have run unheard.
-        if !self.lost.is_empty() {
+        if self.may_have_run {
             return false;
         }
         let ran = || self.heard.iter().any(|said| matches!(said, JobEvent::Started { .. }));
@@ -174,11 +175,23 @@ impl Job {
             (Outcome::Failed | Outcome::Cancelled, _) if execution.is_none() => true,
             // What is not pure is given up as lost only when it never ran.
             (Outcome::Lost, _) => self.class() != Class::Pure,
-            (Outcome::Failed, Some(JobEvent::Failed { reason, .. })) => {
-                *reason == FailureReason::PlanIsStale || !ran()
-            }
-            (Outcome::Cancelled, Some(JobEvent::Cancelled { .. })) => !ran(),
-            // Somebody said so, and not its runner.
+            (Outcome::Failed, Some(JobEvent::Failed { reason, .. })) => match reason {
+                FailureReason::PlanIsStale => true,
+                // That no start was heard proves nothing: of a job that ran the end alone may come through. These
+                // say besides that nothing was begun.
+                FailureReason::Refused | FailureReason::SpawnFailed => !ran(),
+                FailureReason::ExitCode
+                | FailureReason::Signal
+                | FailureReason::TimedOut
+                | FailureReason::ToolMissing
+                | FailureReason::ArtifactUnavailable
+                | FailureReason::PluginFailed
+                | FailureReason::AgentStopped
+                | FailureReason::QueueExpired
+                | FailureReason::Resolved
+                | FailureReason::Internal => false,
+            },
+            // Somebody said so, and not its runner; or it was cancelled, which only what runs can be.
             (Outcome::Failed | Outcome::Cancelled, _) => false,
         }
     }
@@ -236,7 +249,8 @@ impl Job {
                     held.contact = Contact::Connected;
                 }
             }
-            JobEvent::Requeued { attempt, .. } => {
+            JobEvent::Requeued { attempt, proof, .. } => {
+                self.may_have_run |= proof != Some(Proof::NeverSpawned);
                 let lost = self.held().map(|held| held.clone());
                 self.lost.extend(lost);
                 self.state = State::Queued { attempt };

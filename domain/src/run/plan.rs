@@ -1,8 +1,8 @@
 //! From a config and what an install has to the steps that bring the one to the other.
 //!
 //! Only what is reached is planned: a component that is new, that changed (its fingerprint is not
-//! the deployed one), or that reads from one that is planned. Nothing here knows the clock or makes
-//! ids: the caller gives them.
+//! the deployed one), that runs on outputs which are others by now, or that reads from one that is
+//! planned. Nothing here knows the clock or makes ids: the caller gives them.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Operation, StepSpec, Target, Undone};
@@ -71,6 +71,17 @@ pub struct PresentComponent {
     pub fingerprint: Option<Digest>,
     /// Names of the components that it needed.
     pub needs: BTreeSet<String>,
+    /// What became another after it was read for the last time.
+    pub missed: Missed,
+}
+
+/// Outputs that became others after a component had read them, if it reads them at all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// Whether those of the sandbox did.
+    pub sandbox: bool,
+    /// Names of the components whose outputs did.
+    pub components: BTreeSet<String>,
 }
 
 /// Which components a deploy is about.
@@ -209,7 +220,11 @@ pub fn action(step: StepId, name: String, needs: Vec<StepId>) -> StepSpec {
 /// Names of the components that are to be planned.
 ///
 /// A sandbox that moves takes along what is there and reads it, also where a person named others: what
-/// decides a component's result has no outputs of the sandbox, so that no later run would plan it.
+/// was made for the former one may not run at all.
+///
+/// What decides a component's result has no outputs of others. So one whose step came to nothing after
+/// others had changed (denied, refused, cancelled) is as wanted, and runs on the old outputs: it is
+/// planned until it has read the new ones.
 fn reached(
     wanted: &Wanted,
     present: &Present,
@@ -219,7 +234,11 @@ fn reached(
     let changed = |name: &str, component: &WantedComponent| {
         let same =
             |has: &PresentComponent| has.fingerprint.as_ref() == Some(&component.fingerprint);
-        !present.components.get(name).is_some_and(same)
+        let missed = |has: &PresentComponent| {
+            (has.missed.sandbox && component.reads_sandbox)
+                || !has.missed.components.is_disjoint(&component.needs)
+        };
+        !present.components.get(name).is_some_and(|has| same(has) && !missed(has))
             || (sandbox_moves && component.reads_sandbox)
     };
     let on_sandbox = || {

@@ -6,6 +6,7 @@ use crate::{
 };
 
 mod approvals;
+mod circles;
 mod ending;
 mod examples;
 mod planning;

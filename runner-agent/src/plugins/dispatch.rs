@@ -128,8 +128,19 @@ async fn apply<P: Plugin>(
     lost::forget(work);
     approved.forget();
     sink.phase("outputs");
-    let outputs = plugin.outputs(work, sink).await?;
+    let outputs = plugin.outputs(work, sink).await.map_err(after_the_apply)?;
     report(outputs, sink)
+}
+
+/// Of a stale plan the vendor believes that nothing was touched, and here it was.
+fn after_the_apply(halt: Halt) -> Halt {
+    match halt {
+        Halt::Error(PluginError::PlanIsStale(why)) => {
+            PluginError::PluginFailed(format!("outputs: {why}")).into()
+        }
+        Halt::Error(error) => Halt::Error(error),
+        Halt::Outcome(outcome) => Halt::Outcome(outcome),
+    }
 }
 
 fn report(outputs: Outputs, sink: &mut dyn Sink) -> Result<(), Halt> {

@@ -102,6 +102,11 @@ pub(super) fn begin_with(agent: &Arc<Agent>, known: Known, pause: Duration) {
             let body = ReportBody::Refused { by, rule, detail };
             attendance.reports.replace_with(Report { execution, seq: 1, body, log_len: 0 });
         }
+        // Its reports may be lost, and with them that it began.
+        Stage::Exited(exit) if !known.children.is_empty() => {
+            let reason = tell::nothing_is_proven(exit.reason);
+            attendance.exit = Some(Exit { reason, ..exit });
+        }
         Stage::Exited(exit) => attendance.exit = Some(exit),
         Stage::Claiming | Stage::Claimed | Stage::Spawning | Stage::Spawned(_) => {}
     }

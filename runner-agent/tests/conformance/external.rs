@@ -123,6 +123,40 @@ async fn one_that_does_not_listen_is_killed_when_the_grace_is_over() {
 }
 
 #[tokio::test]
+async fn a_plan_is_not_stale_once_it_is_applied() {
+    let room = Room::new();
+    // given a plugin that answers so when it is asked for outputs, whose serial is another by then
+    let described = DESCRIBED.replace(r#"["plan"]"#, r#"["plan","apply"]"#);
+    let script = r#"
+        while read -r line; do
+            id=$(echo "$line" | sed 's/^{"id":\([0-9]*\).*/\1/')
+            value='{}'
+            case "$line" in
+                *'"call":"describe"'*) echo 'DESCRIBED'; continue ;;
+                *'"call":"plan"'*)
+                    echo x > "$(echo "$line" | sed 's/.*"plan_file":"\([^"]*\)".*/\1/')"
+                    value='{"noop":false,"add":1,"change":0,"destroy":0}' ;;
+                *'"call":"outputs"'*)
+                    echo '{"type":"error","id":'$id',"code":"plan_is_stale","message":"serial 2"}'
+                    continue ;;
+            esac
+            echo '{"type":"result","id":'$id',"value":'$value'}'
+        done"#;
+    let plan = odd(&room, &script.replace("DESCRIBED", &described));
+    let (ended, heard) = room.job(&plan).await;
+    assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
+    let digest = heard.plan.unwrap().digest;
+    // when its plan is applied
+    let apply = Ask { kind: JobKind::Apply, plan: Some(digest), ..plan };
+    let (ended, heard) = room.job(&apply).await;
+    // then the plugin has failed
+    match ended {
+        Err(PluginError::PluginFailed(why)) => assert_eq!(why, "outputs: serial 2"),
+        other => panic!("{other:?} {:?}", heard.lines),
+    }
+}
+
+#[tokio::test]
 async fn its_environment_is_what_the_operator_gave_and_nothing_else() {
     let mut room = Room::new();
     room.env.insert("GIVEN".into(), "yes".into());

@@ -26,6 +26,7 @@ fn what_is_destroyed_is_destroyed_with_the_config_that_brought_it() {
         fingerprint: Some(fingerprint),
         needs: Default::default(),
         outputs: Default::default(),
+        read_at: 0,
     };
     let has = Install {
         sandbox: Some(sandbox),

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 use app_config::{File, Reading, Text, Tree, model::AppConfig};
 use domain::{
     ids::{BuildId, ComponentId, StepId},
-    run::plan::{Present, PresentComponent, Scope, bring},
+    run::plan::{Missed, Present, PresentComponent, Scope, bring},
 };
 use ulid::Ulid;
 
@@ -48,6 +48,7 @@ fn brought(wanted: &Wanted) -> Present {
                 build: c.build,
                 fingerprint: Some(fingerprint),
                 needs,
+                missed: Missed::default(),
             },
         )
     };

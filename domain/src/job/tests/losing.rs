@@ -148,28 +148,43 @@ fn only_what_is_known_never_to_have_run_touched_nothing() {
         exit_code: None,
         signal: None,
     };
-    let lost = JobEvent::Lost { execution: A, proof: NeverSpawned };
+    let lost = |execution| JobEvent::Lost { execution, proof: NeverSpawned };
+    let never = and(claimed(Mutating), [again(Some(NeverSpawned))]);
+    let second = and(never.clone(), [claimed_by(B, 2)]);
     for yes in [
         and(queued(Mutating), [cancelled.clone()]),
         and(queued(Mutating), [expired]),
-        and(claimed(Mutating), [refused]),
-        and(claimed(Mutating), [cancelled_at(1)]),
-        and(claimed(Mutating), [lost]),
+        and(claimed(Mutating), [refused.clone()]),
+        and(claimed(Mutating), [failed(Some(1), FailureReason::SpawnFailed)]),
+        and(claimed(Mutating), [lost(A)]),
         and(running(Mutating), [stale.clone()]),
+        // What was lost before is known never to have run, too.
+        and(never, [cancelled.clone()]),
+        and(second.clone(), [lost(B)]),
+        and(second.clone(), [refused.clone()]),
+        and(second.clone(), [stale.clone()]),
     ] {
         assert!(touched_nothing(yes.clone()), "{yes:?}");
     }
-    let resolved = failed(None, FailureReason::Resolved);
-    let second = and(claimed(Mutating), [again(Some(NeverSpawned)), claimed_by(B, 2)]);
+    let decided = failed(None, FailureReason::Resolved);
+    let retried = and(unknown(Mutating), [resolved(Verdict::Retry), again(None)]);
     for no in [
         running(Mutating),
         and(running(Mutating), [succeeded_at(2)]),
         and(running(Mutating), [failed_at(2)]),
         and(running(Mutating), [cancelled_at(2)]),
-        and(unknown(Mutating), [resolved]),
+        and(unknown(Mutating), [decided]),
+        and(running(Mutating), [failed(Some(2), FailureReason::Refused)]),
+        and(running(Mutating), [failed(Some(2), FailureReason::SpawnFailed)]),
+        // The start, and all else that was said, may be what did not come through.
+        and(claimed(Mutating), [failed(Some(1), FailureReason::Internal)]),
+        and(claimed(Mutating), [failed(Some(1), FailureReason::TimedOut)]),
+        and(claimed(Mutating), [failed_at(1)]),
+        and(claimed(Mutating), [cancelled_at(1)]),
         // One that was lost may have run unheard, whatever the next one found.
-        and(second, [stale]),
-        and(claimed(Mutating), [again(None), cancelled]),
+        and(retried.clone(), [cancelled]),
+        and(retried, [claimed_by(B, 2), stale]),
+        and(second, [failed(Some(1), FailureReason::Internal)]),
     ] {
         assert!(!touched_nothing(no.clone()), "{no:?}");
     }

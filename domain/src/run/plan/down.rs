@@ -1,7 +1,7 @@
 //! Taking things down: dependents before what they need.
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Operation, Present, PresentComponent, Scope, StepSpec, Target, order::in_order};
+use super::{Operation, Present, PresentComponent, Scope, StepSpec, Target, order};
 use crate::ids::StepId;
 
 /// The steps of a teardown: every component, or only what an earlier one left.
@@ -96,15 +96,22 @@ impl<'p, F: FnMut() -> StepId> Down<'p, F> {
             .filter(|(name, _)| names.contains(*name))
             .map(|(name, component)| (name.to_string(), *component))
             .collect();
-        for name in in_order(&named, |c| &c.needs).into_iter().rev() {
+        for name in order::in_order(&named, |c| &c.needs).into_iter().rev() {
             let Some((name, component)) = self.gone.get_key_value(name) else { continue };
             let (name, component) = (*name, *component);
             let step = (self.new_id)();
-            let needs_it =
-                |other: &&str| self.gone.get(*other).is_some_and(|c| c.needs.contains(name));
+            // What needs one of a circle needs all of it.
+            let circle = order::circle(&named, |c| &c.needs, name);
+            let needs_it = |other: &&str| {
+                self.gone.get(*other).is_some_and(|c| circle.iter().any(|n| c.needs.contains(*n)))
+            };
             let mut needs: Vec<StepId> =
                 self.ids.iter().filter(|(n, _)| needs_it(n)).map(|(_, id)| *id).collect();
-            needs.extend(users(name));
+            for user in circle.iter().flat_map(|name| users(name)) {
+                if !needs.contains(&user) {
+                    needs.push(user);
+                }
+            }
             self.ids.insert(name, step);
             taken.push(step);
             steps.push(StepSpec {

@@ -1,8 +1,11 @@
 //! What comes before what.
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Names in an order in which each comes after what it needs, ties by name. Names that need each
-/// other come last: the reader of the config has refused them long before.
+/// Names in an order in which each comes after what it needs, ties by name.
+///
+/// A config has no circle, and what is there may have one: after a change that failed half-way a
+/// component needs what it needed before and what it is to need. The names of a circle stand together:
+/// after all that they need, and before all that needs them.
 pub(super) fn in_order<C>(
     components: &BTreeMap<String, C>,
     needs: impl Fn(&C) -> &BTreeSet<String>,
@@ -17,13 +20,50 @@ pub(super) fn in_order<C>(
                     .all(|need| ordered.contains(&need.as_str()) || !components.contains_key(need))
             })
         };
-        let (now, later): (Vec<&str>, Vec<&str>) = left.iter().copied().partition(|n| free(n));
+        let (mut now, mut later): (Vec<&str>, Vec<&str>) =
+            left.iter().copied().partition(|name| free(name));
         if now.is_empty() {
-            ordered.extend(later);
-            break;
+            // One at least: whoever follows needs from name to name ends in a circle that needs nothing more.
+            let waits_only_for_its_circle = |name: &&str| {
+                let mut all = below(components, &needs, name).into_iter();
+                all.all(|need| {
+                    ordered.contains(&need) || below(components, &needs, need).contains(name)
+                })
+            };
+            (now, later) = later.into_iter().partition(waits_only_for_its_circle);
         }
         ordered.extend(now);
         left = later;
     }
     ordered
+}
+
+/// The names that a name needs and that need it, itself among them.
+pub(super) fn circle<'c, C>(
+    components: &'c BTreeMap<String, C>,
+    needs: impl Fn(&C) -> &BTreeSet<String>,
+    name: &'c str,
+) -> BTreeSet<&'c str> {
+    let mut circle = below(components, &needs, name);
+    circle.retain(|other| below(components, &needs, other).contains(name));
+    circle.insert(name);
+    circle
+}
+
+/// The names that a name needs, directly or through others.
+fn below<'c, C>(
+    components: &'c BTreeMap<String, C>,
+    needs: impl Fn(&C) -> &BTreeSet<String>,
+    name: &str,
+) -> BTreeSet<&'c str> {
+    let mut below = BTreeSet::new();
+    let mut next = vec![name.to_string()];
+    while let Some(needs) = next.pop().and_then(|name| components.get(&name)).map(&needs) {
+        for (need, _) in needs.iter().filter_map(|need| components.get_key_value(need)) {
+            if below.insert(need.as_str()) {
+                next.push(need.clone());
+            }
+        }
+    }
+    below
 }

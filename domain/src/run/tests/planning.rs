@@ -36,6 +36,7 @@ fn deployed(wanted: &Wanted) -> Present {
         build: c.build,
         fingerprint: Some(c.fingerprint.clone()),
         needs: c.needs.clone(),
+        missed: Missed::default(),
     };
     Present {
         sandbox: wanted.sandbox.as_ref().map(|s| (s.build, Some(s.fingerprint.clone()))),
@@ -43,7 +44,7 @@ fn deployed(wanted: &Wanted) -> Present {
     }
 }
 
-fn ids() -> impl FnMut() -> StepId {
+pub fn ids() -> impl FnMut() -> StepId {
     let mut last = 0;
     move || {
         last += 1;
@@ -51,7 +52,7 @@ fn ids() -> impl FnMut() -> StepId {
     }
 }
 
-fn words(steps: &[StepSpec]) -> String {
+pub fn words(steps: &[StepSpec]) -> String {
     let name = |step: &StepSpec| match &step.target {
         Target::Sandbox { .. } => "sandbox".to_string(),
         Target::Component { name, .. } => name.clone(),
@@ -71,7 +72,7 @@ fn words(steps: &[StepSpec]) -> String {
     steps.iter().map(line).collect::<Vec<_>>().join(", ")
 }
 
-fn bring_words(wanted: &Wanted, present: &Present, scope: Scope) -> String {
+pub fn bring_words(wanted: &Wanted, present: &Present, scope: Scope) -> String {
     words(&bring(wanted, present, &scope, ids()).unwrap())
 }
 
@@ -102,6 +103,25 @@ fn a_change_reaches_what_reads_from_it() {
     now.sandbox.as_mut().unwrap().fingerprint = digest(77);
     let reached = "+sandbox(), +b(sandbox), +d(b sandbox), !seed(b d sandbox)";
     assert_eq!(bring_words(&now, &has, Scope::Reached), reached);
+}
+
+#[test]
+fn what_missed_outputs_that_it_reads_is_planned_until_it_has_read_them() {
+    let mut has = deployed(&wanted());
+    let mut missed = |name: &str, sandbox, components: &[&str]| {
+        let components = components.iter().map(|name| name.to_string()).collect();
+        has.components.get_mut(name).unwrap().missed = Missed { sandbox, components };
+        bring_words(&wanted(), &has, Scope::Reached)
+    };
+    // Outputs that nothing of theirs reads are nothing to c and e.
+    assert_eq!(missed("e", true, &["a", "b"]), "");
+    assert_eq!(missed("c", true, &["b", "e"]), "");
+    assert_eq!(missed("d", false, &["b"]), "+d(), !seed(d)");
+    assert_eq!(missed("d", false, &[]), "");
+    assert_eq!(missed("b", true, &[]), "+b(), +d(b), !seed(b d)");
+    // Nobody named it.
+    let named = Scope::Named { names: [String::from("e")].into(), dependents: false };
+    assert_eq!(bring_words(&wanted(), &has, named), "+e(), !seed(e)");
 }
 
 #[test]

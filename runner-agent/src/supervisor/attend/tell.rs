@@ -163,16 +163,23 @@ impl Attendance {
 }
 
 /// An end of which the server did not take what came before it. Who reads it learns both.
-fn untold(last: Finished, why: &str) -> Finished {
+pub(super) fn untold(last: Finished, why: &str) -> Finished {
     let how = match last.outcome {
         Outcome::Succeeded => "the work itself succeeded",
         Outcome::Failed => "the work itself failed",
         Outcome::Cancelled => "the work itself was cancelled",
     };
     let said = if last.detail.is_empty() { String::new() } else { format!(": {}", last.detail) };
-    let reason = last.reason.or(Some(FailureReason::Internal));
+    let reason = nothing_is_proven(last.reason).or(Some(FailureReason::Internal));
     let detail = brief(format!("{why}; {how}{said}"), DETAIL);
     Finished { outcome: Outcome::Failed, reason, detail, ..last }
+}
+
+/// To a server that has heard of no start, these two say that nothing was begun. An end that is told without what
+/// came before it must not.
+pub(super) fn nothing_is_proven(reason: Option<FailureReason>) -> Option<FailureReason> {
+    let says_so = |reason| matches!(reason, FailureReason::Refused | FailureReason::SpawnFailed);
+    reason.map(|reason| if says_so(reason) { FailureReason::Internal } else { reason })
 }
 
 fn type_of(body: &ReportBody) -> &'static str {

@@ -1,9 +1,10 @@
 //! What becomes of an execution between its shim's files and a scripted server.
-use schemas::runner::ExecutionState;
+use schemas::runner::{ExecutionState, FailureReason};
 
 use super::*;
 use crate::{
     data,
+    journal::Stop,
     supervisor::{
         adopt::open_ends,
         tests::{agent, claimed, execution, exit, known, until},
@@ -58,6 +59,31 @@ async fn work_whose_shim_had_no_disk_to_begin_is_reported_from_the_journal() {
     assert_eq!(open_ends(&agent).unwrap(), []);
     let asked = asked.lock().unwrap();
     assert!(asked[0].contains("spawn_failed"), "{asked:?}");
+}
+
+#[tokio::test]
+async fn an_end_from_the_journal_does_not_say_that_nothing_was_begun_where_a_child_ran() {
+    let (_dir, agent, asked) = agent(vec![r#"200 OK|{"job_state":"failed"}"#]).await;
+    claimed(&agent);
+    let child = (Process::of(std::process::id()).unwrap(), Stop::default());
+    begin(&agent, Known { children: vec![child], ..known(Stage::Exited(exit())) });
+    until("the execution to end", || agent.state().running.is_empty()).await;
+    let asked = asked.lock().unwrap();
+    assert!(asked[0].contains(r#""seq":1,"#) && asked[0].contains(r#""internal""#), "{asked:?}");
+}
+
+#[test]
+fn an_end_without_what_came_before_it_does_not_say_that_nothing_was_begun() {
+    let told = |reason| {
+        let exit = Exit { reason, ..exit() };
+        tell::untold(spawn::last_word(exit, "no".into(), b""), "no start is taken").reason
+    };
+    for reason in [None, Some(FailureReason::Refused), Some(FailureReason::SpawnFailed)] {
+        assert_eq!(told(reason), Some(FailureReason::Internal));
+    }
+    for reason in [FailureReason::PlanIsStale, FailureReason::TimedOut] {
+        assert_eq!(told(Some(reason)), Some(reason));
+    }
 }
 
 const SOON: Duration = Duration::from_millis(1);

@@ -1,0 +1,71 @@
+//! A job is offered to who has room for it, until somebody has it.
+use super::*;
+use crate::dispatch::offers::{Offer, Offers};
+
+#[tokio::test(start_paused = true)]
+async fn an_offer_is_sent_again_until_it_is_heard_and_made_again_when_nobody_claims() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
+    let Ok(Polled::News { directives: first, .. }) = poll(&dispatch, 1, &ask(1, 2)).await else {
+        panic!("no offer")
+    };
+    let Ok(Polled::News { directives: again, .. }) = poll(&dispatch, 1, &ask(1, 2)).await else {
+        panic!("no offer")
+    };
+    assert_eq!(first, again, "it was not acknowledged");
+    let heard = Poll { ack: vec![first[0].id.clone()], ..ask(1, 2) };
+    let waiting = parked(&dispatch, 1, heard);
+    settle().await;
+    assert!(!waiting.is_finished());
+    tokio::time::advance(Duration::from_secs(16)).await;
+    dispatch.desk().on_tick(dispatch.moment(), dispatch.timing());
+    let anew = waiting.await.unwrap().unwrap();
+    assert_eq!(offered(anew), [job(7)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claimed_job_is_not_offered_any_more() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
+    assert_eq!(offered(poll(&dispatch, 1, &ask(1, 2)).await.unwrap()), [job(7)]);
+    happens(&dispatch, 7, 2, claimed(1, 1));
+    assert_eq!(poll(&dispatch, 1, &ask(1, 1)).await, Ok(Polled::Nothing));
+    assert!(dispatch.holds(runner(1), job(7), execution(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_is_offered_than_there_is_room() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 3);
+    for n in 7..12 {
+        happens(&dispatch, n, 1, queued(JobKind::Plan, 1));
+    }
+    // The third slot is for operations.
+    assert_eq!(offered(poll(&dispatch, 1, &ask(1, 3)).await.unwrap()), [job(7), job(8)]);
+    happens(&dispatch, 12, 1, queued(JobKind::Action, 1));
+    assert!(offered(poll(&dispatch, 1, &ask(1, 3)).await.unwrap()).contains(&job(12)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_of_another_install_is_not_offered() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    happens(&dispatch, 7, 1, queued(JobKind::Plan, 2));
+    assert_eq!(poll(&dispatch, 1, &ask(1, 2)).await, Ok(Polled::Nothing));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_counts_of_offers_are_those_of_the_offers() {
+    let (mut offers, now) = (Offers::default(), tokio::time::Instant::now());
+    let until = now + Duration::from_secs(15);
+    let of = |by, kind| Offer { runner: runner(by), kind, until };
+    offers.make(job(1), of(1, JobKind::Plan));
+    offers.make(job(2), of(1, JobKind::Action));
+    offers.make(job(1), of(2, JobKind::Plan));
+    assert_eq!((offers.load(runner(1)), offers.load(runner(2))), ((1, 0), (0, 1)));
+    assert_eq!(offers.withdraw(runner(1)), [job(2)]);
+    assert_eq!(offers.expired(until).len(), 1);
+    assert_eq!((offers.load(runner(1)), offers.load(runner(2))), ((0, 0), (0, 0)));
+}

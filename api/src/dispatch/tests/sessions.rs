@@ -1,0 +1,105 @@
+//! What a runner is told of its session, and who is counted as parked.
+use domain::runner::RunnerEvent;
+
+use super::*;
+use crate::dispatch::session::Wake;
+
+#[tokio::test(start_paused = true)]
+async fn a_drained_runner_is_told_and_gets_nothing_until_it_resumes() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    let waiting = parked(&dispatch, 1, ask(1, 2));
+    settle().await;
+    let change = |sequence, event| {
+        let now = dispatch.moment();
+        dispatch.desk().on_runner(runner(1), (sequence, 0), event, now, dispatch.timing());
+    };
+    change(2, RunnerEvent::Drained { by: Actor::System, reason: None });
+    let Ok(Polled::News { directives: told, .. }) = waiting.await.unwrap() else { panic!() };
+    assert!(matches!(told[0].directive, Directive::Drain { .. }));
+    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
+    let heard = Poll { ack: vec![told[0].id.clone()], ..ask(1, 2) };
+    assert_eq!(poll(&dispatch, 1, &heard).await, Ok(Polled::Nothing));
+    change(3, RunnerEvent::Resumed { by: Actor::System, reason: None });
+    let told = directives(poll(&dispatch, 1, &ask(1, 2)).await.unwrap());
+    assert!(told.contains(&Directive::Resume));
+    assert!(matches!(told[1], Directive::Offer { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_runner_is_refused_at_once() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    let waiting = parked(&dispatch, 1, ask(1, 2));
+    settle().await;
+    let (now, reason) = (dispatch.moment(), "stolen".into());
+    dispatch.desk().on_runner(
+        runner(1),
+        (2, 0),
+        RunnerEvent::Revoked { by: Actor::System, reason },
+        now,
+        dispatch.timing(),
+    );
+    assert_eq!(waiting.await.unwrap(), Err(SessionRefusal::Revoked));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_newest_session_wins() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    let waiting = parked(&dispatch, 1, ask(1, 2));
+    settle().await;
+    arrives(&dispatch, 1, 2, 2);
+    assert_eq!(waiting.await.unwrap(), Err(SessionRefusal::Superseded));
+    assert_eq!(poll(&dispatch, 1, &ask(1, 2)).await, Err(SessionRefusal::Superseded));
+    assert_eq!(poll(&dispatch, 1, &ask(3, 2)).await, Err(SessionRefusal::Unknown));
+    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
+    assert_eq!(offered(poll(&dispatch, 1, &ask(2, 2)).await.unwrap()), [job(7)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_answers_every_parked_poll_and_spreads_the_return() {
+    let dispatch = dispatch();
+    for n in 1..=1_000 {
+        arrives(&dispatch, n, 1, 1);
+    }
+    let waiting: Vec<_> = (1..=1_000).map(|n| parked(&dispatch, n, ask(1, 1))).collect();
+    settle().await;
+    dispatch.stop();
+    let mut delays = vec![];
+    for poll in waiting {
+        let Ok(Polled::News { directives, delay_ms, .. }) = poll.await.unwrap() else { panic!() };
+        assert!(directives.is_empty());
+        delays.push(delay_ms);
+    }
+    assert!(delays.iter().all(|delay| *delay < 5_000));
+    assert!(delays.iter().max() > delays.iter().min());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_went_away_is_not_counted_as_parked() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    let waiting = parked(&dispatch, 1, ask(1, 2));
+    settle().await;
+    waiting.abort();
+    settle().await;
+    let mut desk = dispatch.desk();
+    let known = desk.roster.get_mut(runner(1)).unwrap();
+    let session = known.session.as_mut().unwrap();
+    assert!(!session.is_parked());
+    assert!(!session.wake(Wake::News), "nobody heard it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_was_told_to_be_disconnected_is_to_be_reattached_by_its_next_word() {
+    let dispatch = dispatch();
+    arrives(&dispatch, 1, 1, 2);
+    happens(&dispatch, 7, 1, queued(JobKind::Apply, 1));
+    happens(&dispatch, 7, 2, claimed(1, 1));
+    assert_eq!(dispatch.touch_execution(runner(1), job(7), execution(1)).reattach, []);
+    happens(&dispatch, 7, 3, JobEvent::Disconnected { execution: execution(1) });
+    let touched = dispatch.touch_execution(runner(1), job(7), execution(1));
+    assert_eq!(touched.reattach, [(job(7), execution(1))]);
+    assert_eq!(dispatch.touch_execution(runner(1), job(7), execution(2)).reattach, []);
+}

@@ -1,0 +1,131 @@
+//! What runs on outputs that are others by now is planned again, whatever kept it from being brought.
+use super::*;
+use crate::run::{
+    Target,
+    plan::{Scope, Wanted, WantedComponent, WantedSandbox, bring},
+};
+
+/// `api` reads `db` and the sandbox; `web` reads `api`.
+fn wanted() -> Wanted {
+    let component = |n: u8, needs: &[&str], reads_sandbox| WantedComponent {
+        component: COMPONENT,
+        build: BUILD,
+        needs: names(needs),
+        reads_sandbox,
+        fingerprint: digest(n),
+    };
+    let all = [
+        ("api", component(1, &["db"], true)),
+        ("db", component(2, &[], false)),
+        ("web", component(3, &["api"], false)),
+    ];
+    Wanted {
+        sandbox: Some(WantedSandbox { build: BUILD, fingerprint: digest(4) }),
+        components: all.into_iter().map(|(name, c)| (name.to_string(), c)).collect(),
+        after: vec![],
+    }
+}
+
+fn reserved(name: &str) -> InstallEvent {
+    component_reserved(name, ONE, S1)
+}
+
+fn released(name: &str) -> InstallEvent {
+    InstallEvent::ComponentReleased { name: name.into(), run: ONE, step: S1 }
+}
+
+/// A component as [`wanted`], with these outputs.
+fn brought(name: &str, said: &str) -> InstallEvent {
+    let WantedComponent { component, build, needs, fingerprint, .. } =
+        wanted().components[name].clone();
+    let (name, outputs) = (name.to_string(), outputs(said));
+    InstallEvent::ComponentDeployed {
+        name,
+        component,
+        run: ONE,
+        step: S1,
+        build,
+        config_version: 1,
+        fingerprint,
+        needs,
+        outputs,
+    }
+}
+
+fn sandbox(said: &str) -> InstallEvent {
+    InstallEvent::SandboxProvisioned {
+        run: ONE,
+        step: S1,
+        build: BUILD,
+        config_version: 1,
+        fingerprint: digest(4),
+        outputs: outputs(said),
+    }
+}
+
+fn changing(name: &str) -> InstallEvent {
+    let WantedComponent { component, build, needs, .. } = wanted().components[name].clone();
+    let (name, run, step) = (name.into(), ONE, S1);
+    InstallEvent::ComponentChanging { name, component, run, step, build, config_version: 2, needs }
+}
+
+fn unchanged(name: &str) -> InstallEvent {
+    let (name, component) = (name.into(), COMPONENT);
+    InstallEvent::ComponentUnchanged { name, component, run: ONE, step: S1 }
+}
+
+/// What a deploy of everything that is reached plans, when this has happened to a whole install.
+fn planned(then: impl IntoIterator<Item = InstallEvent>) -> Vec<String> {
+    let mut history = vec![sandbox("x")];
+    for name in ["db", "api", "web"] {
+        history.extend([reserved(name), brought(name, "x"), released(name)]);
+    }
+    history.extend(then);
+    let install: Install = crate::testing::replay(history);
+    let steps = bring(&wanted(), &install.present(), &Scope::Reached, || StepId(ulid::Ulid(1)));
+    let name = |target| match target {
+        Target::Sandbox { .. } => "sandbox".to_string(),
+        Target::Component { name, .. } | Target::Action { name } => name,
+    };
+    steps.unwrap().into_iter().map(|step| name(step.target)).collect()
+}
+
+#[test]
+fn an_apply_that_never_ran_leaves_a_reader_that_is_planned_if_what_it_reads_changed() {
+    assert!(planned([]).is_empty());
+    let never = [reserved("api"), changing("api"), unchanged("api"), released("api")];
+    assert!(planned(never.clone()).is_empty());
+    assert_eq!(planned(and(vec![brought("db", "y")], never.clone())), ["api", "web"]);
+    assert_eq!(planned(and(vec![sandbox("y")], never)), ["api", "web"]);
+}
+
+#[test]
+fn a_reader_that_was_not_brought_at_all_is_planned_until_it_was() {
+    // Its plan was denied, or failed, or nobody named it.
+    assert_eq!(planned([brought("db", "y")]), ["api", "web"]);
+    assert_eq!(planned([brought("db", "y"), reserved("api"), released("api")]), ["api", "web"]);
+    let read = [reserved("api"), brought("api", "x"), released("api")];
+    assert!(planned(and(vec![brought("db", "y")], read)).is_empty());
+    // The same outputs again are no change.
+    assert!(planned([brought("db", "x"), sandbox("x")]).is_empty());
+}
+
+#[test]
+fn what_changes_while_a_step_holds_its_reader_was_not_read() {
+    // The reader's manifest was made when its step began.
+    let late = [reserved("api"), brought("db", "y"), brought("api", "x"), released("api")];
+    assert_eq!(planned(late.clone()), ["api", "web"]);
+    let again = [reserved("api"), brought("api", "x"), released("api")];
+    assert!(planned(and(late.to_vec(), again)).is_empty());
+}
+
+#[test]
+fn what_was_destroyed_and_is_there_again_was_not_read() {
+    let gone = InstallEvent::ComponentDestroyed {
+        name: "db".into(),
+        component: COMPONENT,
+        run: ONE,
+        step: S1,
+    };
+    assert_eq!(planned([gone, brought("db", "x")]), ["api", "web"]);
+}

@@ -1,0 +1,48 @@
+//! What is there may need each other in a circle, and goes all the same in an order that is safe.
+use std::collections::BTreeSet;
+
+use super::{
+    digest,
+    planning::{bring_words, ids, words},
+};
+use crate::{
+    ids::{BuildId, ComponentId},
+    run::plan::*,
+};
+
+#[test]
+fn what_needs_one_of_a_circle_goes_before_all_of_it() {
+    // An upgrade that turns a need around failed half-way: both need each other, for all that is known.
+    let component = |n: u8, needs: &[&str]| PresentComponent {
+        component: ComponentId(ulid::Ulid(u128::from(n))),
+        build: BuildId(ulid::Ulid(u128::from(n))),
+        fingerprint: None,
+        needs: needs.iter().map(|need| need.to_string()).collect(),
+        missed: Missed::default(),
+    };
+    let all = [
+        ("1web", component(1, &["a"])),
+        ("a", component(2, &["b", "net"])),
+        ("b", component(3, &["a"])),
+        ("net", component(4, &[])),
+        ("zweb", component(5, &["1web", "b"])),
+    ];
+    let has = Present {
+        sandbox: None,
+        components: all.into_iter().map(|(name, c)| (name.to_string(), c)).collect(),
+    };
+    let down = "-zweb(), -1web(zweb), -b(1web zweb), -a(1web b zweb), -net(a)";
+    assert_eq!(words(&teardown(&has, &Scope::Everything, ids())), down);
+    // What moves off one of them moves off all of them.
+    let user = WantedComponent {
+        component: ComponentId(ulid::Ulid(1)),
+        build: BuildId(ulid::Ulid(1)),
+        needs: BTreeSet::new(),
+        reads_sandbox: false,
+        fingerprint: digest(1),
+    };
+    let components = [("1web".to_string(), user)].into();
+    let now = Wanted { components, ..Wanted::default() };
+    let off = "-zweb(), +1web(), -b(1web zweb), -a(1web b zweb), -net(a)";
+    assert_eq!(bring_words(&now, &has, Scope::Reached), off);
+}
