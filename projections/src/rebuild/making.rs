@@ -5,9 +5,10 @@ use sqlx::{PgConnection, PgPool, Row};
 
 use super::{PAGE, RebuildError, head, scan::lane};
 use crate::{
-    catalogue::{PREVIOUS, SHADOW},
+    catalogue::{LIVE, PREVIOUS, SHADOW},
     fact,
     fold::{Folding, View},
+    swap::is_locked,
 };
 
 /// A view being made again: its shadow in the database, and what we have in memory of it.
@@ -19,8 +20,10 @@ pub(crate) struct Making {
     pub shadow: String,
     /// How many workers share its streams.
     pub workers: u32,
-    /// What its shadow is made for: a rebuild leaves a rollback's alone, and the other way round.
-    pub(super) aim: Option<&'static str>,
+    /// What its shadow is made for: one that was begun for another end is no beginning of ours.
+    pub(crate) aim: Option<&'static str>,
+    /// Which rows were in use when we began: every swap counts on.
+    was: Option<i64>,
     folding: Box<dyn Folding>,
     /// Where we left the shadow, which another rebuild of the same view may move on.
     left_at: Option<u64>,
@@ -31,6 +34,8 @@ pub(crate) struct Making {
 /// The aim of a shadow that holds the rows of before: what a rollback of it left half done is taken up again by a
 /// rollback, and is no beginning of a rebuild.
 const ROLLBACK: Option<&str> = Some("rollback");
+/// How long after its last page somebody is believed to work on a shadow.
+pub(super) const LEASE: &str = "30 s";
 
 /// A page that went into the shadow: where that was, and where it is.
 pub(crate) struct Taken {
@@ -42,13 +47,28 @@ impl Making {
     pub(crate) fn of(view: Box<dyn View>) -> Making {
         let (live, folding) = (view.table(), view.folding());
         let shadow = format!("{live}_shadow");
-        Making { view, live, shadow, workers: 1, aim: None, folding, left_at: None, by: PAGE }
+        Making {
+            view,
+            live,
+            shadow,
+            workers: 1,
+            aim: None,
+            was: None,
+            folding,
+            left_at: None,
+            by: PAGE,
+        }
     }
 
     /// Make the shadow, unless it is there: like the table that is read, also in how it is stored, but for its
     /// indexes, which are made when the rows are there ([`Making::index`]).
-    pub(crate) async fn begin(&mut self, pool: &PgPool, workers: u32) -> Result<(), sqlx::Error> {
+    ///
+    /// Not in place of a rollback's that somebody works on: its rows are the only ones that are kept.
+    pub(crate) async fn begin(&mut self, pool: &PgPool, workers: u32) -> Result<(), RebuildError> {
         let mut tx = pool.begin().await?;
+        if self.is_rolled_back(&mut tx).await? {
+            return Err(RebuildError::Busy(self.view.name()));
+        }
         let (name, version) = (self.view.name(), self.view.version());
         let (shadow, live) = (&self.shadow, &self.live);
         sqlx::query("delete from log_consumer where name = $1 and shard >= $2 and owner = $3")
@@ -85,7 +105,25 @@ impl Making {
             }
         }
         self.workers = self.positions(&mut tx).await?.len().try_into().unwrap_or(1).max(1);
-        tx.commit().await
+        self.was = self.in_use(&mut tx).await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Whether somebody works on a rollback: has it locked, or had it a moment ago.
+    async fn is_rolled_back(&self, connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+        let works = "select lease_until > now() from log_consumer \
+             where name = $1 and shard >= $2 and owner = $3 for update nowait";
+        let works = sqlx::query_scalar::<_, Option<bool>>(works)
+            .bind(self.view.name())
+            .bind(SHADOW)
+            .bind(ROLLBACK)
+            .fetch_all(connection)
+            .await;
+        match works {
+            Ok(rows) => Ok(rows.contains(&Some(true))),
+            Err(error) if is_locked(&error) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// Make what was in use before the last rebuild the shadow, in place of any other; or go on with it, where a
@@ -94,7 +132,9 @@ impl Making {
         let mut tx = pool.begin().await?;
         let (name, known) = (self.view.name(), self.view.version());
         self.aim = ROLLBACK;
-        if !self.positions(&mut tx).await?.is_empty() {
+        let begun = !self.positions(&mut tx).await?.is_empty();
+        self.was = self.in_use(&mut tx).await?;
+        if begun {
             return Ok(());
         }
         let row = sqlx::query(
@@ -124,6 +164,22 @@ impl Making {
         Ok(())
     }
 
+    /// Which rows are in use. `None`: none yet.
+    async fn in_use(&self, connection: &mut PgConnection) -> Result<Option<i64>, sqlx::Error> {
+        let epoch = "select max(owner_epoch) from log_consumer where name = $1 and shard = $2";
+        let epoch = sqlx::query_scalar(epoch).bind(self.view.name()).bind(LIVE);
+        epoch.fetch_one(connection).await
+    }
+
+    /// Whether others have come into use since we began, by somebody who wanted the same.
+    pub(crate) async fn is_done(&self, connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+        let same = "select 1 from log_consumer \
+             where name = $1 and shard = $2 and owner is not distinct from $3";
+        let same = sqlx::query(same).bind(self.view.name()).bind(PREVIOUS).bind(self.aim);
+        let same = same.fetch_optional(&mut *connection).await?.is_some();
+        Ok(same && self.in_use(connection).await? != self.was)
+    }
+
     async fn add_workers(
         &self,
         connection: &mut PgConnection,
@@ -132,15 +188,17 @@ impl Making {
     ) -> Result<u64, sqlx::Error> {
         let shards: Vec<i32> = numbers.map(shard).collect();
         let new = sqlx::query(
-            "insert into log_consumer (name, version, shard, position, owner, owner_epoch) \
-             select $1, $2, shard, $4, $5, 0 from unnest($3::integer[]) as u(shard) \
-             on conflict do nothing",
+            "insert into log_consumer \
+               (name, version, shard, position, owner, owner_epoch, lease_until) \
+             select $1, $2, shard, $4, $5, 0, now() + $6::interval \
+               from unnest($3::integer[]) as u(shard) on conflict do nothing",
         )
         .bind(self.view.name())
         .bind(self.view.version())
         .bind(shards)
         .bind(position)
         .bind(self.aim)
+        .bind(LEASE)
         .execute(connection)
         .await?;
         Ok(new.rows_affected())
@@ -182,7 +240,7 @@ impl Making {
     }
 
     /// Take the next page into the shadow, for all workers: what is left when they are done. `None`: there is no
-    /// shadow any more, because another rebuild of the same view has put it into use.
+    /// shadow any more. If rows were swapped, another rebuild of the same view has put it into use.
     pub(crate) fn page<'a>(
         &'a mut self,
         connection: &'a mut PgConnection,
@@ -210,13 +268,14 @@ impl Making {
             self.folding.project(connection, &self.shadow, &events).await?;
         }
         sqlx::query(
-            "update log_consumer set position = $4 \
+            "update log_consumer set position = $4, lease_until = now() + $5::interval \
              where name = $1 and version = $2 and shard >= $3 and position < $4",
         )
         .bind(self.view.name())
         .bind(self.view.version())
         .bind(SHADOW)
         .bind(i64::try_from(at).unwrap_or(i64::MAX))
+        .bind(LEASE)
         .execute(connection)
         .await?;
         self.left_at = Some(at);
