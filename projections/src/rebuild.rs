@@ -19,6 +19,7 @@ use crate::{
     swap::swap,
 };
 
+mod indexes;
 mod making;
 mod scan;
 #[cfg(test)]
