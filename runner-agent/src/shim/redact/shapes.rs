@@ -140,18 +140,20 @@ fn is_of_a_key(line: &[u8]) -> bool {
     };
     only.is_some_and(|only| word.is_match(only))
         || (last.len() >= 16 && word.is_match(last))
-        || run.find_iter(&line).any(|run| is_key_like(run.as_bytes()))
+        || run.find_iter(&line).any(|run| is_key_like(&line[..run.start()], run.as_bytes()))
         || find(&line, b"Proc-Type:")
         || find(&line, b"DEK-Info:")
 }
 
-/// No hash and no name: either may stand in every line of a log.
-fn is_key_like(run: &[u8]) -> bool {
+/// No hash, path or name: each may stand in every line of a log. `before` is what the line has before it.
+fn is_key_like(before: &[u8], run: &[u8]) -> bool {
     let has = |kind: fn(&u8) -> bool| run.iter().any(kind);
     let mixed = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
-    let long = run.len() >= 40 && !run.iter().all(u8::is_ascii_hexdigit);
-    let padded = run.ends_with(b"=") && run.len().is_multiple_of(4);
-    long || padded || (run.len() >= 16 && mixed && has(u8::is_ascii_digit))
+    let long = run.len() >= 40 || (run.len() >= 16 && has(u8::is_ascii_digit));
+    // The last line of a key, and not the name in `job="7"`.
+    let quoted = matches!(before.last(), Some(b'"' | b'\'' | b'`'));
+    let padded = run.ends_with(b"==") || (run.ends_with(b"=") && quoted);
+    (long && mixed) || (padded && run.len().is_multiple_of(4))
 }
 
 fn find(text: &[u8], word: &[u8]) -> bool {

@@ -76,7 +76,7 @@ fn a_private_key_is_hidden_however_its_lines_are_joined_and_quoted() {
         ("\"", "\\n\","),
         ("\x1b[32m", "\x1b[0m"),
         ("\x1b[2m  | \x1b[0m", "\x1b[0m\r"),
-        // Strings that a program, a shell or a builder of URLs puts together, and a logger of JSON.
+        // Strings that a program or a shell puts together, and a logger of JSON.
         ("  \"", "\" +"),
         ("echo ", " \\"),
         ("", " \\"),
@@ -96,6 +96,8 @@ fn a_private_key_is_hidden_however_its_lines_are_joined_and_quoted() {
         format!(r#"{{"log":"pulled","id":"{}"}}"#, "0a".repeat(32)),
         r#"{"log":"made it","id":"01JD2V8Z7M5Q4X9T3B6N1C0K8R"}"#.to_owned(),
         "module.network.PrivateSubnetAssociations was made".to_owned(),
+        "wrote /home/runner/work/project/modules/network/src/main.rs in 3 s".to_owned(),
+        r#"level=info job="7" msg="pulled it" url=https://example.com/?key=1&tab=2 ok"#.to_owned(),
     ] {
         assert_eq!(shown(&[begin, &text]), format!("[redacted]\n{text}\n"));
     }
