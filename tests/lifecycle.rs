@@ -1,6 +1,9 @@
 //! The main job through the public faces: sync, install, deploy, change, go back, tear down, prove.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-use std::time::Duration;
+use std::{
+    process::{Child, Stdio},
+    time::Duration,
+};
 
 use serde_json::Value;
 use tests::{
@@ -14,6 +17,19 @@ fn planned_names(run: &Value) -> Vec<String> {
     let mut names: Vec<_> = steps.iter().map(|s| s["name"].as_str().unwrap().into()).collect();
     names.sort();
     names
+}
+
+/// A command that goes on for as long as something happens.
+fn listening(server: &Server, args: &[&str]) -> Child {
+    let mut command = server.stead_for_people();
+    command.args(args).stdout(Stdio::piped()).spawn().unwrap()
+}
+
+/// What it has printed, when it ends by itself.
+fn heard(command: Child) -> String {
+    let said = command.wait_with_output().unwrap();
+    assert!(said.status.success(), "{}", said.status);
+    String::from_utf8_lossy(&said.stdout).into_owned()
 }
 
 #[test]
@@ -83,15 +99,26 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
         "{names:?}"
     );
 
-    server.ask(&["installs", "rollback", "acme", "--to", "1", "--reason", "back"]);
+    // Back over the same difference, before anybody's eyes.
+    let back = ["installs", "rollback", "acme", "--to", "1", "--reason", "back"];
+    let said = stdout_of(server.stead_for_people().args(back));
+    assert!(said.contains("From version 2 to version 1:\n"), "{said}");
+    assert!(said.contains("cache") && said.contains("replicas"), "{said}");
+    let watching = listening(&server, &["runs", "watch", "acme"]);
     let run = finish(&server, "acme");
     assert_eq!(
         (run["state"].as_str(), run["kind"].as_str()),
         (Some("succeeded"), Some("rollback"))
     );
+    let said = heard(watching);
+    assert!(said.contains("✔ deploy cache  succeeded"), "{said}");
 
     // An input reaches only who reads it.
+    let changed = ["--type", "install.inputs_changed", "--limit", "1"];
+    let following = listening(&server, &[&["audit", "events", "--follow"], &changed[..]].concat());
     server.ask(&["installs", "set-inputs", "acme", "--input", "replicas=3"]);
+    let said = heard(following);
+    assert!(said.contains("install.inputs_changed"), "{said}");
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "succeeded", "{run:#}");
     assert!(!planned_names(&run).contains(&"database".to_string()));

@@ -118,13 +118,17 @@ pub async fn verify_in(
     mut progress: impl FnMut(u64),
 ) -> Result<Verified, VerifyError> {
     let mut connection = pool.acquire().await?;
-    let head = Head::read_row(&mut connection).await?.ok_or(LogError::NoLog)?;
+    // Migrations write the head with its table.
+    let gone = || Difference { position: 1, what: "the head is gone".into() };
+    let head = Head::read_row(&mut connection).await.map_err(|error| unreadable(1, error))?;
+    let head = head.ok_or_else(gone)?;
     if from_exclusive > head.position {
         let what = "the head is before where verification should begin".into();
         return Err(Difference { position: head.position + 1, what }.into());
     }
     let start = from_exclusive - from_exclusive % BLOCK;
-    let hashes = nodes::fetch(&mut connection, Edge::nodes(start)).await?;
+    let hashes = nodes::fetch(&mut connection, Edge::nodes(start)).await;
+    let hashes = hashes.map_err(|error| unreadable(start, error))?;
     drop(connection);
     let genesis = chain::genesis(&head.log_id);
     let before = if from_exclusive == 0 { genesis } else { link(pool, from_exclusive).await? };
@@ -168,6 +172,16 @@ pub async fn verify_in(
     whole.compare_streams(pool, head.position).await?;
     let (size, checked) = (head.position, head.position.saturating_sub(from_exclusive));
     Ok(Verified { size, root: whole.edge.root(), chain: whole.chain, checked })
+}
+
+/// What is stored there is not even what we write.
+fn unreadable(position: u64, error: sqlx::Error) -> VerifyError {
+    match error {
+        sqlx::Error::Decode(what) | sqlx::Error::ColumnDecode { source: what, .. } => {
+            Difference { position, what: what.to_string() }.into()
+        }
+        other => other.into(),
+    }
 }
 
 /// The parts, each from a block's beginning; but the first begins where it was asked for.

@@ -166,6 +166,104 @@ async fn whatever_is_tampered_with_is_found_where_it_is() {
     }
 }
 
+/// Leaves, chain, nodes and head as they come out of the rows: what is left to be seen is what the rows say of each
+/// other.
+async fn computed_anew(database: &Database) {
+    let log_id = "select log_id from log_head";
+    let log_id: String = sqlx::query_scalar(log_id).fetch_one(&database.pool).await.unwrap();
+    let (mut chain, mut leaves) = (proof::chain::genesis(&log_id), vec![]);
+    let mut tx = database.pool.begin().await.unwrap();
+    for event in event_log::read::read(&database.pool, 0, 1_000_000).await.unwrap() {
+        let leaf = event.computed_leaf().unwrap();
+        chain = proof::chain::next(&chain, &leaf);
+        leaves.push(leaf);
+        sqlx::query("update log_event set leaf = $1, chain = $2 where position = $3")
+            .bind(&leaf[..])
+            .bind(&chain[..])
+            .bind(event.position.cast_signed())
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+    }
+    for (index, block) in (0_i64..).zip(leaves.chunks_exact(256)) {
+        sqlx::query("update log_node set hash = $1 where level = 8 and index = $2")
+            .bind(&proof::tree::perfect(block).unwrap()[..])
+            .bind(index)
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+    }
+    let head = sqlx::query("update log_head set chain = $1").bind(&chain[..]);
+    head.execute(&mut *tx).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// Each is inside of a part when there is one, and over the edge of two when there are five.
+#[tokio::test]
+async fn rows_that_contradict_each_other_are_found_by_whoever_believes_every_hash() {
+    for (what, tampering, position) in [
+        (
+            "a later time",
+            "update log_event set recorded_at = recorded_at + interval '1 h' where position <= 512",
+            513,
+        ),
+        (
+            "a later batch",
+            "update log_event set commit_no = commit_no + 9 where position <= 512",
+            513,
+        ),
+        (
+            "a gap in a stream",
+            "update log_event set sequence = sequence + 1000 \
+             where aggregate_id = '3' and position > 512; \
+             update log_stream set version = version + 1000 where aggregate_id = '3'",
+            513,
+        ),
+        (
+            "a stream that does not begin",
+            "update log_event set sequence = sequence + 1000 where aggregate_id = '5'; \
+             update log_stream set version = version + 1000 where aggregate_id = '5'",
+            777,
+        ),
+    ] {
+        let database = database().await;
+        drop(grown(&database).await);
+        computed_anew(&database).await;
+        checked(&database).await;
+        run(&database, tampering).await;
+        computed_anew(&database).await;
+        for parts in [Parts::default(), Parts { at_once: 3, blocks: 1 }] {
+            match verify_in(&database.pool, 0, parts, |_| {}).await {
+                Err(VerifyError::Differs(difference)) => {
+                    assert_eq!(difference.position, position, "{what}, {parts:?}: {difference}");
+                }
+                other => panic!("{what}, {parts:?}: {other:?}"),
+            }
+        }
+    }
+}
+
+/// What a look at the newest events alone has to begin with, and cannot read.
+#[tokio::test]
+async fn a_part_that_has_nothing_to_begin_with_is_a_difference() {
+    for (what, tampering, position) in [
+        ("a missing head", "delete from log_head", 1),
+        ("a head of other bytes", "update log_head set chain = '\\x00'", 1),
+        ("a missing node", "delete from log_node where index = 1", 512),
+        ("a node of other bytes", "update log_node set hash = '\\x00' where index = 0", 512),
+    ] {
+        let database = database().await;
+        drop(grown(&database).await);
+        run(&database, tampering).await;
+        match verify(&database.pool, 700, |_| {}).await {
+            Err(VerifyError::Differs(difference)) => {
+                assert_eq!(difference.position, position, "{what}: {difference}");
+            }
+            other => panic!("{what}: {other:?}"),
+        }
+    }
+}
+
 /// Who computes everything anew deceives the chain, but not somebody who kept a checkpoint.
 #[tokio::test]
 async fn rewritten_history_is_seen_by_whoever_kept_a_checkpoint() {

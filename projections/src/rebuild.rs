@@ -19,6 +19,7 @@ use crate::{
     swap::swap,
 };
 
+mod indexes;
 mod making;
 mod scan;
 #[cfg(test)]
@@ -45,8 +46,12 @@ pub enum RebuildError {
         "only the role that owns the tables can make a view again: give its URL as DATABASE_OWNER_URL ({0})"
     )]
     NotOwner(sqlx::Error),
-    /// Readers did not let go of the view in time; the shadow is there, so the next try is short.
-    #[error("{0} is busy; try again")]
+    /// Readers did not let go of the view in time, and the shadow is there, so that the next try is short; or it is
+    /// rolled back while it was to be rebuilt, or the other way round.
+    #[error(
+        "{0} is busy: it is read without a pause, or rebuilt or rolled back by somebody else; try again in \
+         half a minute"
+    )]
     Busy(&'static str),
     /// There is nothing to go back to.
     #[error(
@@ -161,7 +166,7 @@ pub fn rebuild_all<'a>(
 }
 
 /// Go back to the rows that were in use before the last rebuild, brought up to date; what is in use now is kept in
-/// their place.
+/// their place. A rebuild of it that is on its way loses its shadow, and says so.
 ///
 /// # Errors
 /// [`RebuildError`].

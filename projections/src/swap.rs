@@ -11,7 +11,6 @@ use sqlx::{PgConnection, PgPool, Row};
 use crate::{
     Class,
     catalogue::{LIVE, PREVIOUS, SHADOW},
-    fold::View,
     rebuild::{Making, RebuildError, Taken, live_position},
 };
 
@@ -33,6 +32,9 @@ pub(crate) async fn swap(pool: &PgPool, making: &mut Making) -> Result<u64, Rebu
                 return Ok(position);
             }
             Ok(None) => {
+                if !making.is_done(&mut tx).await? {
+                    return Err(RebuildError::Busy(making.view.name()));
+                }
                 // Another rebuild was faster: its tables are ours.
                 return Ok(live_position(&mut tx, &*making.view).await?);
             }
@@ -65,26 +67,7 @@ async fn once(connection: &mut PgConnection, making: &mut Making) -> Result<Opti
         making.live
     );
     sqlx::Executor::execute(&mut *connection, &*lock).await?;
-    match making.view.class() {
-        Class::Synchronous => {
-            sqlx::Executor::execute(&mut *connection, "select position from log_head for update")
-                .await?;
-        }
-        Class::Asynchronous => {
-            sqlx::query("select 1 from log_consumer where name = $1 and shard = $2 for update")
-                .bind(making.view.name())
-                .bind(LIVE)
-                .execute(&mut *connection)
-                .await?;
-        }
-    }
-    let position = loop {
-        match making.page(connection).await? {
-            None => return Ok(None),
-            Some(Taken { before, at }) if at == before => break at,
-            Some(_) => {}
-        }
-    };
+    let Some(position) = come_up(connection, making).await? else { return Ok(None) };
     let (live, shadow) = (&making.live, &making.shadow);
     grant(connection, live, shadow).await?;
     let previous = format!("{live}_previous");
@@ -93,7 +76,7 @@ async fn once(connection: &mut PgConnection, making: &mut Making) -> Result<Opti
          alter table {shadow} rename to {live}"
     );
     sqlx::Executor::execute(&mut *connection, &*rename).await?;
-    arrive(connection, &*making.view, position).await?;
+    arrive(connection, making, position).await?;
     if making.view.class() == Class::Synchronous {
         // Whoever prepared an append on the old rows finds the turn moved, and reads them again.
         sqlx::Executor::execute(&mut *connection, "update log_head set turn = turn + 1").await?;
@@ -101,13 +84,51 @@ async fn once(connection: &mut PgConnection, making: &mut Making) -> Result<Opti
     Ok(Some(position))
 }
 
+/// Take what the shadow still lacks, with the view locked: where it is then.
+async fn come_up(
+    connection: &mut PgConnection,
+    making: &mut Making,
+) -> Result<Option<u64>, LogError> {
+    match making.view.class() {
+        // Exact with the head, which is locked: nothing comes any more.
+        Class::Synchronous => {
+            sqlx::Executor::execute(&mut *connection, "select position from log_head for update")
+                .await?;
+            loop {
+                match making.page(connection).await? {
+                    None => return Ok(None),
+                    Some(Taken { before, at }) if at == before => return Ok(Some(at)),
+                    Some(_) => {}
+                }
+            }
+        }
+        // No further behind than the rows that are read. Appends go on all the while: who waited for a moment
+        // without one would keep every reader out until then. The projector goes on from here.
+        Class::Asynchronous => {
+            let live =
+                "select position from log_consumer where name = $1 and shard = $2 for update";
+            let live = sqlx::query_scalar(live).bind(making.view.name()).bind(LIVE);
+            let live: Vec<i64> = live.fetch_all(&mut *connection).await?;
+            let live = live.into_iter().max().map_or(0, i64::cast_unsigned);
+            loop {
+                match making.page(connection).await? {
+                    None => return Ok(None),
+                    Some(Taken { at, .. }) if at >= live => return Ok(Some(at)),
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+}
+
 /// The view is where its shadow was. The row is changed, not replaced: a projector that waits for it must find
 /// it; and it has a new owner's epoch, because the rows that the projector remembers are of the old table.
 async fn arrive(
     connection: &mut PgConnection,
-    view: &dyn View,
+    making: &Making,
     position: u64,
 ) -> Result<(), sqlx::Error> {
+    let view = &*making.view;
     let position = i64::try_from(position).unwrap_or(i64::MAX);
     sqlx::query("delete from log_consumer where name = $1 and (shard >= $2 or shard = $3)")
         .bind(view.name())
@@ -118,14 +139,16 @@ async fn arrive(
     // Where the rows that are kept stopped: a rollback goes on from there. Synchronous ones are exact with the head.
     let exact = (view.class() == Class::Synchronous).then_some(position);
     sqlx::query(
-        "insert into log_consumer (name, version, shard, position, owner_epoch) \
-         select name, version, $3, coalesce($4, position), 0 from log_consumer \
+        "insert into log_consumer (name, version, shard, position, owner, owner_epoch) \
+         select name, version, $3, coalesce($4, position), $5, 0 from log_consumer \
          where name = $1 and shard = $2 order by version desc limit 1",
     )
     .bind(view.name())
     .bind(LIVE)
     .bind(PREVIOUS)
     .bind(exact)
+    // Who finds no shadow learns from it whether this is what he wanted, too.
+    .bind(making.aim)
     .execute(&mut *connection)
     .await?;
     let moved = sqlx::query(
@@ -168,7 +191,7 @@ async fn grant(connection: &mut PgConnection, live: &str, shadow: &str) -> Resul
     Ok(())
 }
 
-fn is_locked(error: &sqlx::Error) -> bool {
+pub(crate) fn is_locked(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     code.is_some_and(|code| matches!(&*code, "55P03" | "40P01" | "40001"))
 }

@@ -133,6 +133,11 @@ async fn a_rollback_that_was_killed_goes_on_as_one_and_is_no_beginning_of_a_rebu
         killed(&database, name).await;
         noise.write(&log, 20).await;
         views.wait_for(log.position(), LONG).await.unwrap();
+        // It may be alive, until it has not been heard of for a while.
+        let refused = rebuild(&database.pool, name, |_| {}).await.unwrap_err();
+        assert!(matches!(refused, RebuildError::Busy(_)), "{refused}");
+        let later = "update log_consumer set lease_until = now() where shard >= 1";
+        sqlx::raw_sql(later).execute(&database.pool).await.unwrap();
         rebuild(&database.pool, name, |_| {}).await.unwrap();
         assert_eq!(differ(name).await, 0, "{name}");
     }

@@ -246,6 +246,30 @@ mod tests {
     }
 
     #[test]
+    fn what_was_verified_is_remembered_before_a_key_can_be_taken_back() {
+        let (_dir, keys) = keys();
+        let tokens = Tokens::new(&keys.current(), LOG);
+        let runner = RunnerId(Ulid::new());
+        let token = tokens.access(runner, (RunnerMode::Build, None), 1, now()).unwrap();
+        // given a call that has verified its token and waits to remember it
+        let held = tokens.access.read().unwrap();
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(|| tokens.read_access(&token, now()).map(|_| ()));
+            let since = std::time::Instant::now();
+            // Nobody else may read while somebody waits to write.
+            while tokens.access.try_read().is_ok() {
+                assert!(since.elapsed() < std::time::Duration::from_secs(10));
+                std::thread::yield_now();
+            }
+            // then keys cannot be replaced yet: what is forgotten then must be there already
+            assert!(tokens.keys.try_write().is_err());
+            drop(held);
+            reading.join().unwrap().unwrap();
+        });
+        assert!(tokens.keys.try_write().is_ok());
+    }
+
+    #[test]
     fn an_access_token_that_lives_longer_than_ours_is_not_ours() {
         let (_dir, keys) = keys();
         let tokens = Tokens::new(&keys.current(), LOG);

@@ -90,6 +90,11 @@ pub struct Place {
 }
 
 impl Place {
+    /// Where it is when it was taken.
+    pub fn of(held: consumer::Held) -> Place {
+        Place { seen: held.position, held, renewed: Instant::now() }
+    }
+
     /// The consumer's step to a position, in the commit that a reaction causes. Without one it is a
     /// guard only.
     pub fn step(&self, to: Option<u64>) -> ConsumerMove {
@@ -111,7 +116,7 @@ impl Place {
 
 async fn follow(app: &App, owner: &str, held: consumer::Held) -> Result<(), Problem> {
     let mut positions = app.engine.log().positions();
-    let mut place = Place { seen: held.position, held, renewed: Instant::now() };
+    let mut place = Place::of(held);
     let mut beat = tokio::time::interval(BEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut tried: Option<Instant> = None;

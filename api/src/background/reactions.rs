@@ -287,3 +287,6 @@ fn happened<I: FromStr + Copy, E: Event>(
     let id: I = event.stream.aggregate_id.parse().map_err(named)?;
     Ok(event.decode()?.into_iter().map(|fact| of(id, fact)).collect())
 }
+
+#[cfg(test)]
+mod tests;

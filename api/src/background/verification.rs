@@ -99,6 +99,10 @@ mod tests {
             let said = format!("stead_log_damaged_position {position}");
             assert!(says(&app, &said).await, "{said}: {}", app.metrics.text());
         }
+        // Without its head nothing of it can be read.
+        sqlx::query("delete from log_head").execute(&app.pool).await.unwrap();
+        let said = "stead_log_damaged_position 1";
+        assert!(says(&app, said).await, "{}", app.metrics.text());
         started.server.stop().await;
     }
 }

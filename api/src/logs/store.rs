@@ -321,6 +321,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_stream_is_full_to_the_byte_and_what_it_has_stays() {
+        // given a stream that has place for three bytes more, and nobody who writes
+        let pool = PgPool::connect_lazy("postgres://nobody@127.0.0.1:1/none").unwrap();
+        let (commits, _full) = mpsc::channel(1);
+        let store = LogStore { commits, ..LogStore::new(pool) };
+        let _taken = store.commits.try_reserve().unwrap();
+        let execution: ExecutionId = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
+        let (stream, have) = (store.stream(execution), STREAM_MAX_BYTES - 3);
+        *stream.tip.lock().await = Some(Tip { have, ..Tip::default() });
+        // when four come, and when three come
+        let four = store.append(execution, have, Bytes::from_static(b"four")).await;
+        let three = store.append(execution, have, Bytes::from_static(b"end")).await;
+        // then the four are too many, for good, and the three would be written
+        assert!(matches!(four, Err(LogError::Quota)), "{four:?}");
+        assert!(matches!(three, Err(LogError::Busy)), "{three:?}");
+        assert_eq!(stream.tip.lock().await.as_ref().map(|tip| tip.have), Some(have));
+        let problem = crate::problem::Problem::from(LogError::Quota);
+        assert_eq!((problem.code.status(), problem.code.word()), (507, "log_full"));
+    }
+
+    #[tokio::test]
     async fn a_stream_that_nobody_uses_is_not_remembered() {
         let pool = PgPool::connect_lazy("postgres://nobody@127.0.0.1:1/none").unwrap();
         let store = LogStore::new(pool);

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use ulid::Ulid;
 
 use super::{Options, Server, TlsFor};
-use crate::state::App;
+use crate::state::{App, Clock, system_clock};
 
 /// A server and the directory that goes with it.
 pub struct Started {
@@ -37,9 +37,14 @@ pub struct Held {
 impl Started {
     /// On free loopback ports.
     pub async fn new() -> Started {
+        Started::by(system_clock()).await
+    }
+
+    /// The same, by another clock.
+    pub async fn by(clock: Clock) -> Started {
         let data = tempfile::tempdir().unwrap();
         let database = testing::fresh_database().await.unwrap();
-        let server = Server::start(options(data.path(), &database.url)).await.unwrap();
+        let server = Server::start_with(options(data.path(), &database.url), clock).await.unwrap();
         Started { server, data, http: client(), database: database.url }
     }
 

@@ -5,9 +5,10 @@ use sqlx::{PgConnection, PgPool, Row};
 
 use super::{PAGE, RebuildError, head, scan::lane};
 use crate::{
-    catalogue::{PREVIOUS, SHADOW},
+    catalogue::{LIVE, PREVIOUS, SHADOW},
     fact,
     fold::{Folding, View},
+    swap::is_locked,
 };
 
 /// A view being made again: its shadow in the database, and what we have in memory of it.
@@ -19,8 +20,10 @@ pub(crate) struct Making {
     pub shadow: String,
     /// How many workers share its streams.
     pub workers: u32,
-    /// What its shadow is made for: a rebuild leaves a rollback's alone, and the other way round.
-    pub(super) aim: Option<&'static str>,
+    /// What its shadow is made for: one that was begun for another end is no beginning of ours.
+    pub(crate) aim: Option<&'static str>,
+    /// Which rows were in use when we began: every swap counts on.
+    was: Option<i64>,
     folding: Box<dyn Folding>,
     /// Where we left the shadow, which another rebuild of the same view may move on.
     left_at: Option<u64>,
@@ -31,6 +34,8 @@ pub(crate) struct Making {
 /// The aim of a shadow that holds the rows of before: what a rollback of it left half done is taken up again by a
 /// rollback, and is no beginning of a rebuild.
 const ROLLBACK: Option<&str> = Some("rollback");
+/// How long after its last page somebody is believed to work on a shadow.
+pub(super) const LEASE: &str = "30 s";
 
 /// A page that went into the shadow: where that was, and where it is.
 pub(crate) struct Taken {
@@ -42,13 +47,28 @@ impl Making {
     pub(crate) fn of(view: Box<dyn View>) -> Making {
         let (live, folding) = (view.table(), view.folding());
         let shadow = format!("{live}_shadow");
-        Making { view, live, shadow, workers: 1, aim: None, folding, left_at: None, by: PAGE }
+        Making {
+            view,
+            live,
+            shadow,
+            workers: 1,
+            aim: None,
+            was: None,
+            folding,
+            left_at: None,
+            by: PAGE,
+        }
     }
 
     /// Make the shadow, unless it is there: like the table that is read, also in how it is stored, but for its
     /// indexes, which are made when the rows are there ([`Making::index`]).
-    pub(crate) async fn begin(&mut self, pool: &PgPool, workers: u32) -> Result<(), sqlx::Error> {
+    ///
+    /// Not in place of a rollback's that somebody works on: its rows are the only ones that are kept.
+    pub(crate) async fn begin(&mut self, pool: &PgPool, workers: u32) -> Result<(), RebuildError> {
         let mut tx = pool.begin().await?;
+        if self.is_rolled_back(&mut tx).await? {
+            return Err(RebuildError::Busy(self.view.name()));
+        }
         let (name, version) = (self.view.name(), self.view.version());
         let (shadow, live) = (&self.shadow, &self.live);
         sqlx::query("delete from log_consumer where name = $1 and shard >= $2 and owner = $3")
@@ -85,7 +105,25 @@ impl Making {
             }
         }
         self.workers = self.positions(&mut tx).await?.len().try_into().unwrap_or(1).max(1);
-        tx.commit().await
+        self.was = self.in_use(&mut tx).await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Whether somebody works on a rollback: has it locked, or had it a moment ago.
+    async fn is_rolled_back(&self, connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+        let works = "select lease_until > now() from log_consumer \
+             where name = $1 and shard >= $2 and owner = $3 for update nowait";
+        let works = sqlx::query_scalar::<_, Option<bool>>(works)
+            .bind(self.view.name())
+            .bind(SHADOW)
+            .bind(ROLLBACK)
+            .fetch_all(connection)
+            .await;
+        match works {
+            Ok(rows) => Ok(rows.contains(&Some(true))),
+            Err(error) if is_locked(&error) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// Make what was in use before the last rebuild the shadow, in place of any other; or go on with it, where a
@@ -94,7 +132,9 @@ impl Making {
         let mut tx = pool.begin().await?;
         let (name, known) = (self.view.name(), self.view.version());
         self.aim = ROLLBACK;
-        if !self.positions(&mut tx).await?.is_empty() {
+        let begun = !self.positions(&mut tx).await?.is_empty();
+        self.was = self.in_use(&mut tx).await?;
+        if begun {
             return Ok(());
         }
         let row = sqlx::query(
@@ -124,6 +164,22 @@ impl Making {
         Ok(())
     }
 
+    /// Which rows are in use. `None`: none yet.
+    async fn in_use(&self, connection: &mut PgConnection) -> Result<Option<i64>, sqlx::Error> {
+        let epoch = "select max(owner_epoch) from log_consumer where name = $1 and shard = $2";
+        let epoch = sqlx::query_scalar(epoch).bind(self.view.name()).bind(LIVE);
+        epoch.fetch_one(connection).await
+    }
+
+    /// Whether others have come into use since we began, by somebody who wanted the same.
+    pub(crate) async fn is_done(&self, connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+        let same = "select 1 from log_consumer \
+             where name = $1 and shard = $2 and owner is not distinct from $3";
+        let same = sqlx::query(same).bind(self.view.name()).bind(PREVIOUS).bind(self.aim);
+        let same = same.fetch_optional(&mut *connection).await?.is_some();
+        Ok(same && self.in_use(connection).await? != self.was)
+    }
+
     async fn add_workers(
         &self,
         connection: &mut PgConnection,
@@ -132,22 +188,27 @@ impl Making {
     ) -> Result<u64, sqlx::Error> {
         let shards: Vec<i32> = numbers.map(shard).collect();
         let new = sqlx::query(
-            "insert into log_consumer (name, version, shard, position, owner, owner_epoch) \
-             select $1, $2, shard, $4, $5, 0 from unnest($3::integer[]) as u(shard) \
-             on conflict do nothing",
+            "insert into log_consumer \
+               (name, version, shard, position, owner, owner_epoch, lease_until) \
+             select $1, $2, shard, $4, $5, 0, now() + $6::interval \
+               from unnest($3::integer[]) as u(shard) on conflict do nothing",
         )
         .bind(self.view.name())
         .bind(self.view.version())
         .bind(shards)
         .bind(position)
         .bind(self.aim)
+        .bind(LEASE)
         .execute(connection)
         .await?;
         Ok(new.rows_affected())
     }
 
     /// How far each worker is, locked until the end of the transaction. Empty: there is no shadow.
-    async fn positions(&self, connection: &mut PgConnection) -> Result<Vec<u64>, sqlx::Error> {
+    pub(super) async fn positions(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<Vec<u64>, sqlx::Error> {
         let rows = sqlx::query(
             "select position from log_consumer where name = $1 and version = $2 and shard >= $3 \
              and owner is not distinct from $4 order by shard for update",
@@ -161,28 +222,8 @@ impl Making {
         rows.iter().map(|row| Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))).collect()
     }
 
-    /// Give the shadow the indexes of the table that is read. They are made at once, from rows that are there, in a
-    /// fraction of the time that keeping them row by row takes.
-    pub(crate) async fn index(&self, pool: &PgPool) -> Result<(), sqlx::Error> {
-        let mut tx = pool.begin().await?;
-        // Held against another rebuild of the same view, which does the same.
-        if self.positions(&mut tx).await?.is_empty() {
-            return Ok(());
-        }
-        let known = indexes(&mut tx, &self.shadow).await?;
-        let mut wanted = indexes(&mut tx, &self.live).await?;
-        wanted.retain(|index| !known.contains(index));
-        for Index { unique, definition } in wanted {
-            let unique = if unique { "unique " } else { "" };
-            let sql = format!("create {unique}index on {} using {definition}", self.shadow);
-            sqlx::Executor::execute(&mut *tx, &*sql).await?;
-        }
-        sqlx::Executor::execute(&mut *tx, &*format!("analyze {}", self.shadow)).await?;
-        tx.commit().await
-    }
-
     /// Take the next page into the shadow, for all workers: what is left when they are done. `None`: there is no
-    /// shadow any more, because another rebuild of the same view has put it into use.
+    /// shadow any more. If rows were swapped, another rebuild of the same view has put it into use.
     pub(crate) fn page<'a>(
         &'a mut self,
         connection: &'a mut PgConnection,
@@ -210,13 +251,14 @@ impl Making {
             self.folding.project(connection, &self.shadow, &events).await?;
         }
         sqlx::query(
-            "update log_consumer set position = $4 \
+            "update log_consumer set position = $4, lease_until = now() + $5::interval \
              where name = $1 and version = $2 and shard >= $3 and position < $4",
         )
         .bind(self.view.name())
         .bind(self.view.version())
         .bind(SHADOW)
         .bind(i64::try_from(at).unwrap_or(i64::MAX))
+        .bind(LEASE)
         .execute(connection)
         .await?;
         self.left_at = Some(at);
@@ -233,29 +275,4 @@ impl Making {
 /// The consumer's shard of a worker; 1 is the first.
 pub(super) fn shard(worker: u32) -> i32 {
     i32::try_from(worker).map_or(SHADOW, |worker| SHADOW - 1 + worker)
-}
-
-#[derive(PartialEq)]
-struct Index {
-    unique: bool,
-    /// What comes after `using`.
-    definition: String,
-}
-
-/// The indexes of a table beside its key.
-async fn indexes(connection: &mut PgConnection, table: &str) -> Result<Vec<Index>, sqlx::Error> {
-    let rows = sqlx::query(
-        "select indisunique, pg_get_indexdef(indexrelid) from pg_index \
-         where indrelid = $1::regclass and not indisprimary order by indexrelid",
-    )
-    .bind(table)
-    .fetch_all(connection)
-    .await?;
-    let index = |row: &sqlx::postgres::PgRow| {
-        let (unique, text): (bool, String) = (row.try_get(0)?, row.try_get(1)?);
-        let definition = text.split_once(" USING ").map(|(_, definition)| definition.to_owned());
-        let unreadable = || sqlx::Error::Decode(format!("no index: {text}").into());
-        Ok(Index { unique, definition: definition.ok_or_else(unreadable)? })
-    };
-    rows.iter().map(index).collect()
 }

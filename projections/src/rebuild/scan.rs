@@ -12,7 +12,10 @@ use event_log::LogError;
 use sqlx::{Connection, PgConnection, PgPool, Row, postgres::PgRow};
 use tokio::{sync::mpsc, task::JoinSet};
 
-use super::{Making, PAGE, Progress, RebuildError, head, making::shard};
+use super::{
+    Making, PAGE, Progress, RebuildError, head,
+    making::{LEASE, shard},
+};
 use crate::{
     Recorded,
     catalogue::{SHADOW, view},
@@ -185,13 +188,14 @@ impl Worker {
             taken.push(part.view.name());
         }
         sqlx::query(
-            "update log_consumer set position = $3 \
+            "update log_consumer set position = $3, lease_until = now() + $5::interval \
              where name = any($1) and shard = $2 and position >= $4 and position < $3",
         )
         .bind(&taken)
         .bind(shard(self.number))
         .bind(i64::try_from(page.to).unwrap_or(i64::MAX))
         .bind(i64::try_from(page.after).unwrap_or(i64::MAX))
+        .bind(LEASE)
         .execute(&mut *tx)
         .await?;
         tx.commit().await?;

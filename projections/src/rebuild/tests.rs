@@ -4,8 +4,16 @@ mod support;
 
 use support::{Noise, database, open};
 
-use super::{Making, Taken};
-use crate::{Projections, catalogue::view, swap::swap, verify};
+use std::time::Duration;
+
+use sqlx::PgPool;
+
+use super::{Making, RebuildError, Taken, scan::scan};
+use crate::{
+    Projections, catalogue::view, projector::ready, rebuild, rollback, swap::swap, verify,
+};
+
+const LONG: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn two_rebuilds_of_one_view_share_the_work_and_not_what_they_remember() {
@@ -40,4 +48,121 @@ async fn two_rebuilds_of_one_view_share_the_work_and_not_what_they_remember() {
     // Whoever comes last finds it done.
     assert_eq!(swap(&database.pool, two).await.unwrap(), log.position());
     assert_eq!(verify(&database.pool, "jobs", |_| {}).await.unwrap().differences, []);
+}
+
+#[tokio::test]
+async fn a_view_that_follows_the_log_is_swapped_while_the_log_goes_on() {
+    let database = database().await;
+    let log = open(&database).await;
+    ready(&database.pool).await.unwrap();
+    Noise::new(21).write(&log, 60).await;
+    let mut making = Making::of(view("jobs").unwrap());
+    // Each look finds that much new: as if somebody appended faster than it looks.
+    making.by = 3;
+    making.begin(&database.pool, 1).await.unwrap();
+    let swapped = swap(&database.pool, &mut making).await.unwrap();
+    assert!(swapped < log.position(), "{swapped} of {}", log.position());
+    // What is read goes on from there.
+    let views = Projections::start(&log).await.unwrap();
+    views.wait_for(log.position(), LONG).await.unwrap();
+    assert_eq!(verify(&database.pool, "jobs", |_| {}).await.unwrap().differences, []);
+    // And readers never go back to an earlier place than they have seen.
+    let mut making = Making::of(view("jobs").unwrap());
+    making.by = 3;
+    making.begin(&database.pool, 1).await.unwrap();
+    assert_eq!(swap(&database.pool, &mut making).await.unwrap(), log.position());
+}
+
+#[tokio::test]
+async fn who_finds_no_shadow_and_no_new_rows_has_done_nothing() {
+    let database = database().await;
+    let log = open(&database).await;
+    Projections::start(&log).await.unwrap();
+    Noise::new(22).write(&log, 20).await;
+    for name in ["jobs", "job_queue"] {
+        let mut making = Making::of(view(name).unwrap());
+        making.begin(&database.pool, 1).await.unwrap();
+        let gone = sqlx::query("delete from log_consumer where name = $1 and shard >= 1");
+        gone.bind(name).execute(&database.pool).await.unwrap();
+        let nothing = swap(&database.pool, &mut making).await;
+        assert!(matches!(nothing, Err(RebuildError::Busy(_))), "{nothing:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_rollback_on_its_way_keeps_its_rows_and_a_rebuild_is_told_that_it_lost_its_own() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    Noise::new(23).write(&log, 60).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    let pool = &database.pool;
+    for name in ["jobs", "job_queue"] {
+        rebuild(pool, name, |_| {}).await.unwrap();
+        let making = || Making::of(view(name).unwrap());
+        // given a rollback on its way
+        let mut back = making();
+        back.take_up_previous(pool).await.unwrap();
+        // when it is between two pages, or has its rows locked for longer than it is waited for
+        let refused = rebuild(pool, name, |_| {}).await;
+        assert!(matches!(refused, Err(RebuildError::Busy(_))), "{refused:?}");
+        let mut tx = pool.begin().await.unwrap();
+        let locked = "update log_consumer set lease_until = now() where name = $1 and shard = 1";
+        sqlx::query(locked).bind(name).execute(&mut *tx).await.unwrap();
+        let refused = rebuild(pool, name, |_| {}).await;
+        assert!(matches!(refused, Err(RebuildError::Busy(_))), "{refused:?}");
+        tx.rollback().await.unwrap();
+        // then it ends well
+        back.index(pool).await.unwrap();
+        assert_eq!(swap(pool, &mut back).await.unwrap(), log.position());
+        // and a rebuild that it comes upon has done nothing, also when it is the faster one
+        let mut again = making();
+        again.begin(pool, 1).await.unwrap();
+        rollback(pool, name, |_| {}).await.unwrap();
+        let lost = swap(pool, &mut again).await;
+        assert!(matches!(lost, Err(RebuildError::Busy(_))), "{lost:?}");
+        assert_eq!(verify(pool, name, |_| {}).await.unwrap().differences, []);
+    }
+}
+
+/// How far the workers of a shadow are.
+async fn workers(pool: &PgPool, name: &str) -> Vec<i64> {
+    let sql = "select position from log_consumer where name = $1 and shard >= 1 order by shard";
+    sqlx::query_scalar(sql).bind(name).fetch_all(pool).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_worker_leaves_a_shadow_alone_that_is_not_the_one_it_was_started_for() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    let mut noise = Noise::new(24);
+    noise.write(&log, 60).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    let (pool, name) = (&database.pool, "jobs");
+    rebuild(pool, name, |_| {}).await.unwrap();
+    noise.write(&log, 60).await;
+    // given a rebuild by one worker, and a rollback that has come upon it
+    let mut begun = Making::of(view(name).unwrap());
+    begun.begin(pool, 1).await.unwrap();
+    let mut back = Making::of(view(name).unwrap());
+    back.take_up_previous(pool).await.unwrap();
+    let kept = workers(pool, name).await;
+    assert!(kept.len() == 1 && kept[0] > 0, "{kept:?}");
+    // when the worker reads on
+    scan(pool, std::slice::from_ref(&begun), 1, &mut |_| {}).await.unwrap();
+    assert_eq!(workers(pool, name).await, kept);
+    // and when it is a rebuild of three, of which another command thinks that they are two
+    let gone = "delete from log_consumer where name = 'jobs' and shard >= 1";
+    sqlx::raw_sql(gone).execute(pool).await.unwrap();
+    begun.begin(pool, 3).await.unwrap();
+    scan(pool, std::slice::from_ref(&begun), 2, &mut |_| {}).await.unwrap();
+    assert_eq!(workers(pool, name).await, [0, 0, 0]);
+    // then who is one of the three counts every event once
+    scan(pool, std::slice::from_ref(&begun), 3, &mut |_| {}).await.unwrap();
+    assert_eq!(workers(pool, name).await, [log.position().cast_signed(); 3]);
+    begun.index(pool).await.unwrap();
+    swap(pool, &mut begun).await.unwrap();
+    views.wait_for(log.position(), LONG).await.unwrap();
+    assert_eq!(verify(pool, name, |_| {}).await.unwrap().differences, []);
 }

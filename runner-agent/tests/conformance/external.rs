@@ -1,6 +1,10 @@
 //! Executables that break the protocol, or are not who the manifest means.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    time::{Duration, Instant},
+};
 
 use domain::digest::Digest;
 use runner_agent::plugins::{Outcome, PluginError};
@@ -154,6 +158,15 @@ async fn a_plan_is_not_stale_once_it_is_applied() {
         Err(PluginError::PluginFailed(why)) => assert_eq!(why, "outputs: serial 2"),
         other => panic!("{other:?} {:?}", heard.lines),
     }
+}
+
+#[tokio::test]
+async fn one_that_does_not_say_who_it_is_has_ten_seconds() {
+    let begun = Instant::now();
+    let (failure, heard) = failed("sleep 60 & sleep 60").await;
+    assert!(failure.contains("did not answer describe within 10 s"), "{failure}");
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+    all_gone(heard.children[0]).await;
 }
 
 #[tokio::test]

@@ -8,6 +8,8 @@ use schemas::control::{
     tokens::{CreateToken, Role},
 };
 
+use tower::ServiceExt as _;
+
 use super::{refused, with_install};
 use crate::client::{Client, Verifier, lines, server_events};
 
@@ -195,6 +197,48 @@ async fn one_examination_goes_on_at_a_time() {
     drop(going_on);
     assert_eq!(examined(&owner).await, [""; 0]);
     assert_eq!(examined(&owner).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn an_examination_whose_listener_hung_up_is_the_only_one_until_its_parts_are_over() {
+    // given one that reads the log, which takes long
+    let (started, _, _) = with_install().await;
+    let app = started.app();
+    let mut long = app.pool.begin().await.unwrap();
+    let lock = sqlx::query("lock table log_event in access exclusive mode");
+    lock.execute(&mut *long).await.unwrap();
+    let ask = axum::http::Request::post("/v1/audit/examination")
+        .header("authorization", format!("Bearer {}", started.owner_token()))
+        .body(axum::body::Body::empty())
+        .unwrap();
+    let said = crate::router::control(app).oneshot(ask).await.unwrap();
+    assert_eq!(said.status(), 200);
+    let mut listener = said.into_body().into_data_stream();
+    let waits =
+        "select count(*) from pg_locks where not granted and relation = 'log_event'::regclass";
+    let waits = async || sqlx::query_scalar::<_, i64>(waits).fetch_one(&mut *long).await.unwrap();
+    tokio::select! {
+        _ = listener.next() => panic!("there is nothing to be told yet"),
+        () = until(waits, 1) => {}
+    }
+    // when the listener goes away, then there is no second one
+    drop(listener);
+    assert_eq!(app.examining.available_permits(), 0);
+    // and when its part is over, there may be one
+    long.rollback().await.unwrap();
+    let free = async || i64::try_from(app.examining.available_permits()).unwrap();
+    until(free, 1).await;
+}
+
+/// Until that many are counted.
+async fn until(mut count: impl AsyncFnMut() -> i64, enough: i64) {
+    for _ in 0..400 {
+        if count().await >= enough {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(25)).await;
+    }
+    panic!("it never came");
 }
 
 #[tokio::test]

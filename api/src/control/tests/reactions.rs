@@ -11,7 +11,9 @@ use domain::{
     run::{Outcome, Run, StepFailure, StepState},
 };
 use event_log::{Commit, Meta, NewEvent, StreamId, Write};
-use schemas::control::{builds::BuildsQuery, installs::UpdateInstall, jobs::JobsQuery};
+use schemas::control::{
+    audit::EventsQuery, builds::BuildsQuery, installs::UpdateInstall, jobs::JobsQuery,
+};
 use serde_json::{Value, json};
 use ulid::Ulid;
 
@@ -82,9 +84,13 @@ fn failed(state: &StepState) -> Option<(StepFailure, String)> {
 
 /// The build of the app's first component is done, and its runs go on.
 async fn built(started: &Started) {
+    built_of(started, "base").await;
+}
+
+async fn built_of(started: &Started, component: &str) {
     let app = started.app();
     let builds = owner(started).builds(&BuildsQuery::default()).await.unwrap().items;
-    let build = builds.iter().find(|build| build.component_name == "base").unwrap().id;
+    let build = builds.iter().find(|build| build.component_name == component).unwrap().id;
     until(async || {
         let state = app.engine.load::<Build>(build).await.unwrap().state;
         matches!(state, BuildState::Building { .. }).then_some(())
@@ -92,7 +98,7 @@ async fn built(started: &Started) {
     .await;
     let call = Call::of(meta());
     let done = app.engine.transact(&call, move |unit| {
-        let (repository, digest) = ("shop/base".to_owned(), digest(1));
+        let (repository, digest) = (format!("shop/{component}"), digest(1));
         let artifact = Artifact { repository, digest, size_bytes: 1 };
         Box::pin(unit.tell::<Build>(build, BuildCommand::Succeed { artifact }))
     });
@@ -196,16 +202,8 @@ async fn a_fact_whose_row_cannot_be_read_is_parked_and_goes_on_when_the_row_is_m
     started.server.stop().await;
 }
 
-#[tokio::test]
-async fn a_result_that_does_not_fit_fails_its_step_and_says_so() {
-    let (started, owner, acme) = with_install().await;
-    let app = started.app();
-    let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
-    owner.update_install("acme", &on).await.unwrap();
-    enrolled(app, acme.id).await;
-    let run = run_of(app, acme.id).await;
-    built(&started).await;
-    let planning = first(app, run, StepState::job);
+/// The first step of a run is planned, and needs nobody's word: the job that applies it.
+async fn planned(app: &App, run: RunId) -> JobId {
     let plan = PlanReport {
         digest: digest(2),
         file: digest(3),
@@ -217,14 +215,55 @@ async fn a_result_that_does_not_fit_fails_its_step_and_says_so() {
         tool: "t".into(),
         signature: "s".into(),
     };
-    worked(app, planning.await, Report::Plan(plan)).await;
-    let applying = first(app, run, |state| {
+    worked(app, first(app, run, StepState::job).await, Report::Plan(plan)).await;
+    first(app, run, |state| {
         let StepState::Applying { job, .. } = state else { return None };
         Some(*job)
-    });
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_template_that_fails_in_a_run_says_where_it_is_and_what_it_wanted() {
+    // given a component that reads an output of another, which has none of that name
+    let (started, owner, acme) = with_install().await;
+    let app = started.app();
+    let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
+    owner.update_install("acme", &on).await.unwrap();
+    enrolled(app, acme.id).await;
+    let run = run_of(app, acme.id).await;
+    built(&started).await;
+    built_of(&started, "shop").await;
+    let outputs = [("name".to_owned(), json!("base"))].into();
+    worked(app, planned(app, run).await, Report::Outputs { outputs }).await;
+    // when its step is composed, then file, line, column and variable are in the event
+    until(async || app.engine.load::<Run>(run).await.unwrap().outcome).await;
+    let query = EventsQuery {
+        event_type: Some("run.step_failed".into()),
+        ..serde_json::from_value(json!({})).unwrap()
+    };
+    let events = owner.events(&query).await.unwrap().items;
+    let [failed] = &events[..] else { panic!("{events:?}") };
+    let payload: Value = serde_json::from_str(failed.payload.get()).unwrap();
+    let detail = payload["detail"].as_str().unwrap();
+    let (place, variable) = ("components/shop.toml:8:17", ".nuon.components.base.outputs.id");
+    assert!(detail.starts_with(&format!("{place}: {variable}: there is no")), "{detail}");
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_result_that_does_not_fit_fails_its_step_and_says_so() {
+    let (started, owner, acme) = with_install().await;
+    let app = started.app();
+    let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
+    owner.update_install("acme", &on).await.unwrap();
+    enrolled(app, acme.id).await;
+    let run = run_of(app, acme.id).await;
+    built(&started).await;
+    let applying = planned(app, run).await;
     // It fits into the job's own event, and not into the install's, which says more.
     let outputs = [("id".to_owned(), json!("x".repeat(65_300)))].into();
-    worked(app, applying.await, Report::Outputs { outputs }).await;
+    worked(app, applying, Report::Outputs { outputs }).await;
     let (reason, detail) = first(app, run, failed).await;
     assert_eq!(reason, StepFailure::NotComposed);
     assert!(detail.contains("65536"), "{detail}");

@@ -246,6 +246,28 @@ async fn an_opening_that_a_newer_one_ended_is_played_again_nowhere() {
 }
 
 #[tokio::test]
+async fn the_last_256_openings_are_remembered_and_no_more() {
+    // given a session that was opened, and 254 after it
+    let world = World::new().await;
+    let (mut agent, _) = world.agent().await;
+    let session = SessionId(Ulid::new());
+    let taken = world.opening(&agent, session, ("boot", "j"));
+    world.open_with(&taken, json!([])).await.ok();
+    let later = "update runner_session set session = 'ses_1', \
+                 openings = array(select 'ses_' || n from generate_series(1, 254) n) || openings";
+    sqlx::query(later).execute(&world.app.pool).await.unwrap();
+    // when there is one more, then it is still known to be over
+    world.open(&mut agent, "j", json!([])).await;
+    world.open_with(&taken, json!([])).await.refused(409, "session_superseded");
+    // and what is remembered does not grow
+    world.open(&mut agent, "j", json!([])).await;
+    let known = "select cardinality(openings), $1 = any (openings) from runner_session";
+    let known: (i32, bool) =
+        sqlx::query_as(known).bind(session.to_string()).fetch_one(&world.app.pool).await.unwrap();
+    assert_eq!(known, (256, false));
+}
+
+#[tokio::test]
 async fn an_opening_that_failed_here_is_not_taken_for_one_that_was_ended() {
     // given a runner that had a session, and a server whose database does not take the next one
     let world = World::new().await;

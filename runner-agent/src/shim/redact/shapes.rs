@@ -50,6 +50,9 @@ static WHOLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"(?-u)^["'`\[(]*[A-Za-z0-9+/=]*(?:\\+[nr]|["'`,;\\)\]])*$"#).ok()
 });
+/// Base64 anywhere in a line; some who write JSON put a backslash before a slash.
+static RUN: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?-u)(?:[A-Za-z0-9+/]|\\/)+={0,2}").ok());
 /// Colours of a terminal.
 static COLOUR: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?-u)\x1b\[[0-9;]*[A-Za-z]").ok());
@@ -123,18 +126,34 @@ fn place(what: &LazyLock<Option<Regex>>, text: &[u8]) -> Option<(usize, usize)> 
     what.as_ref()?.find(text).map(|found| (found.start(), found.end()))
 }
 
-/// Base64 to its end, after whatever a tool puts before it; or a header of the key. Anything else is
-/// text again: a log that only speaks of keys is not hidden to its end.
+/// Base64 with whatever a tool puts around it, or a header of the key. Anything else is text again: a log that only
+/// speaks of keys is not hidden to its end.
 fn is_of_a_key(line: &[u8]) -> bool {
-    let (Some(colour), Some(word)) = (&*COLOUR, &*WORD) else { return true };
+    let (Some(colour), Some(word), Some(run)) = (&*COLOUR, &*WORD, &*RUN) else { return true };
     let line = colour.replace_all(line, b"".as_slice());
     let words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
-    let mut before = words.rev();
-    let Some(last) = before.next() else { return true };
-    let alone = before.all(|word| !word.iter().any(u8::is_ascii_alphanumeric));
-    (word.is_match(last) && (last.len() >= 16 || alone))
+    let Some(last) = words.clone().next_back() else { return true };
+    let mut speaking = words.filter(|word| word.iter().any(u8::is_ascii_alphanumeric));
+    let only = match (speaking.next(), speaking.next()) {
+        (Some(_), Some(_)) => None,
+        (only, _) => only.or(Some(last)),
+    };
+    only.is_some_and(|only| word.is_match(only))
+        || (last.len() >= 16 && word.is_match(last))
+        || run.find_iter(&line).any(|run| is_key_like(&line[..run.start()], run.as_bytes()))
         || find(&line, b"Proc-Type:")
         || find(&line, b"DEK-Info:")
+}
+
+/// No hash, path or name: each may stand in every line of a log. `before` is what the line has before it.
+fn is_key_like(before: &[u8], run: &[u8]) -> bool {
+    let has = |kind: fn(&u8) -> bool| run.iter().any(kind);
+    let mixed = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
+    let long = run.len() >= 40 || (run.len() >= 16 && has(u8::is_ascii_digit));
+    // The last line of a key, and not the name in `job="7"`.
+    let quoted = matches!(before.last(), Some(b'"' | b'\'' | b'`'));
+    let padded = run.ends_with(b"==") || (run.ends_with(b"=") && quoted);
+    (long && mixed) || (padded && run.len().is_multiple_of(4))
 }
 
 fn find(text: &[u8], word: &[u8]) -> bool {
@@ -142,119 +161,4 @@ fn find(text: &[u8], word: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::{Redactor, Waiting};
-
-    fn shown(lines: &[&str]) -> String {
-        let (redactor, mut waiting) = (Redactor::default(), Waiting::default());
-        let mut all = Vec::new();
-        for line in lines {
-            all.extend(redactor.line(&mut waiting, line.as_bytes(), false));
-        }
-        all.extend(redactor.rest(&mut waiting));
-        String::from_utf8(all).unwrap()
-    }
-
-    /// Put together here, so that no scanner takes this file for a leak.
-    fn token(prefix: &str, of: char, times: usize) -> String {
-        format!("{prefix}{}", String::from(of).repeat(times))
-    }
-
-    #[test]
-    fn a_credential_is_known_by_its_shape() {
-        let secret = "x".repeat(40);
-        for (dirty, clean) in [
-            (token("ghp_", 'a', 36), "[redacted]".to_owned()),
-            (token("glpat-", 'b', 20), "[redacted]".to_owned()),
-            (
-                token("eyJ", 'c', 20) + &token(".eyJ", 'd', 20) + &token(".", 'e', 43),
-                "[redacted]".into(),
-            ),
-            (
-                format!(r#""SecretAccessKey": "{secret}","#),
-                r#""SecretAccessKey": "[redacted]","#.into(),
-            ),
-            (format!("AWS_SECRET_ACCESS_KEY={secret}"), "AWS_SECRET_ACCESS_KEY=[redacted]".into()),
-        ] {
-            assert_eq!(shown(&[&format!("at {dirty} end")]), format!("at {clean} end\n"));
-            assert_eq!(Redactor::default().text(&dirty), clean);
-        }
-        // What flows to other components is judged by its value alone.
-        let output = serde_json::json!(token("ghp_", 'a', 36));
-        assert_eq!(Redactor::default().value(output.clone()), output);
-        for plain in ["ghp_short", "eyJ.eyJ.x", "secret_access_key = var.key", &"f".repeat(64)] {
-            assert_eq!(shown(&[plain]), format!("{plain}\n"));
-        }
-    }
-
-    #[test]
-    fn a_private_key_is_hidden_over_its_lines_and_nothing_after_it() {
-        let (begin, end) = ("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----");
-        let body = "MIIEpAIBAAKCAQEA1c7bhYu7XyZk";
-        let lines = ["a", begin, body, "Qg==", end, "MIIEafter the key"];
-        let hidden = "[redacted]\n".repeat(4);
-        assert_eq!(shown(&lines), format!("a\n{hidden}MIIEafter the key\n"));
-        let lines =
-            [format!("  | {begin}"), format!("  | {body}"), format!("  | {end}"), "b".into()];
-        let lines = lines.each_ref().map(String::as_str);
-        assert_eq!(shown(&lines), "  | [redacted]\n[redacted]\n[redacted]\nb\n");
-        let one = format!(r#"{{"key":"{begin}\n{body}\n{end}\n"}}"#);
-        assert_eq!(shown(&[&one]), "{\"key\":\"[redacted]\\n\"}\n");
-        let speaks = [begin, "begins a key, as everybody knows.", body];
-        assert_eq!(shown(&speaks), format!("[redacted]\n{}\n{body}\n", speaks[1]));
-    }
-
-    #[test]
-    fn a_private_key_is_hidden_however_its_lines_are_joined_and_quoted() {
-        let (begin, end) = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----");
-        let (body, last) = ("MIIEpAIBAAKCAQEA1c7bhYu7XyZk", "kZyX7uYhb7c1AEQACKAABIApEIIM");
-        let certificate = format!("-----END CERTIFICATE-----{begin}");
-        let lines = ["MIIC", &certificate, body, end, "after"];
-        let shown_certificate = "MIIC\n-----END CERTIFICATE-----[redacted]\n";
-        assert_eq!(shown(&lines), format!("{shown_certificate}[redacted]\n[redacted]\nafter\n"));
-        let joined = format!("{end}{begin}");
-        let clean = shown(&[begin, body, &joined, last, end, "after"]);
-        assert!(!clean.contains(body) && !clean.contains(last), "{clean}");
-        assert!(clean.ends_with("\nafter\n"), "{clean}");
-        for (before, after) in [
-            ("  \"", "\","),
-            ("- '", "'"),
-            ("\"", "\\n\","),
-            ("\x1b[32m", "\x1b[0m"),
-            ("\x1b[2m  | \x1b[0m", "\x1b[0m\r"),
-        ] {
-            let quoted = |line: &str| format!("{before}{line}{after}");
-            let lines = [begin, body, last, "Qg==", end].map(quoted);
-            let mut lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-            lines.push("after");
-            let clean = shown(&lines);
-            assert!(!clean.contains(body) && !clean.contains(last), "{clean}");
-            assert!(!clean.contains("Qg==") && clean.ends_with("\nafter\n"), "{clean}");
-        }
-    }
-
-    #[test]
-    fn a_credential_is_found_wherever_a_long_line_is_cut() {
-        let (begin, end) = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----");
-        let (token, body) = (token("ghp_", 'a', 36), "MIIEpAIBAAKCAQEA1c7bhYu7XyZk");
-        // Longer than what is kept back at a cut, so that something is cut.
-        let far = " far".repeat(4096);
-        let text = format!("{far} {token} {begin}\\n{body}\\n{far}{end} after {token} {far}");
-        let starts = [text.find(&token), text.find(begin), text.find(end), text.rfind(&token)];
-        for start in starts.map(Option::unwrap) {
-            for at in (start - 20)..(start + 60) {
-                // The part that is given out first ends about there.
-                let at = at + super::super::KEPT;
-                let (first, second) = text.as_bytes().split_at(at.min(text.len()));
-                let (redactor, mut waiting) = (Redactor::default(), Waiting::default());
-                let mut all = redactor.line(&mut waiting, first, true);
-                all.extend(redactor.line(&mut waiting, second, false));
-                let all = String::from_utf8(all).unwrap();
-                assert!(!all.contains("ghp_") && !all.contains(body), "{at}");
-                assert!(!all.contains("aaaaaaaa") && !all.contains("PRIVATE"), "{at}");
-                assert!(all.contains(" after [redacted]  far"), "{at}");
-                assert!(all.ends_with(" far\n"), "{at}");
-            }
-        }
-    }
-}
+mod tests;

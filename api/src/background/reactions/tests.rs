@@ -1,0 +1,46 @@
+//! A mistake in one fact, and what it leaves alone.
+use std::sync::Arc;
+
+use domain::ids::{InstallId, RunnerId};
+use event_log::{Commit, NewEvent, StreamId, Write, consumer::Held};
+use serde_json::json;
+use ulid::Ulid;
+
+use super::*;
+use crate::{background::policies::CONSUMER, server::testing::Started, state::system_clock};
+
+tokio::task_local! {
+    /// Whether this task's clock is broken.
+    static BROKEN: ();
+}
+
+#[tokio::test]
+async fn a_reaction_that_panics_is_a_mistake_of_ours_and_ends_nothing_else() {
+    let clock = Arc::new(|| {
+        assert!(BROKEN.try_with(|()| ()).is_err(), "nobody knows what time it is");
+        system_clock()()
+    });
+    let started = Started::by(clock).await;
+    let app = started.app();
+    // given a fact that something follows from
+    let stream = StreamId::new("install", InstallId(Ulid::new()).to_string());
+    let payload = json!({"type": "stack_reported", "runner": RunnerId(Ulid::new()), "outputs": {}});
+    let fact = NewEvent {
+        event_type: "install.stack_reported".into(),
+        event_version: "1".into(),
+        payload: payload.to_string(),
+    };
+    let meta = Meta::new(Actor::System, "cmd");
+    let write = Write { stream, expected: 0, events: vec![fact] };
+    let at = app.log().append(Commit::of(meta, vec![write])).await.unwrap().last;
+    let event = app.log().read(at - 1, 1).await.unwrap().remove(0);
+    let (name, version, shard) = CONSUMER;
+    let held = Held { name: name.into(), version, shard, position: at, owner_epoch: 1 };
+    let mut place = Place::of(held);
+    // when its reaction panics
+    let panicked = BROKEN.scope((), to(app, &mut place, &event, false)).await.unwrap_err();
+    // then it is parked and tried again like any other mistake
+    assert_eq!(weigh(panicked.code), Weight::Broken);
+    to(app, &mut place, &event, false).await.unwrap();
+    started.server.stop().await;
+}

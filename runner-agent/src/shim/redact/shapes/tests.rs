@@ -1,0 +1,129 @@
+use super::super::{Redactor, Waiting};
+
+fn shown(lines: &[&str]) -> String {
+    let (redactor, mut waiting) = (Redactor::default(), Waiting::default());
+    let mut all = Vec::new();
+    for line in lines {
+        all.extend(redactor.line(&mut waiting, line.as_bytes(), false));
+    }
+    all.extend(redactor.rest(&mut waiting));
+    String::from_utf8(all).unwrap()
+}
+
+/// Put together here, so that no scanner takes this file for a leak.
+fn token(prefix: &str, of: char, times: usize) -> String {
+    format!("{prefix}{}", String::from(of).repeat(times))
+}
+
+#[test]
+fn a_credential_is_known_by_its_shape() {
+    let secret = "x".repeat(40);
+    for (dirty, clean) in [
+        (token("ghp_", 'a', 36), "[redacted]".to_owned()),
+        (token("glpat-", 'b', 20), "[redacted]".to_owned()),
+        (
+            token("eyJ", 'c', 20) + &token(".eyJ", 'd', 20) + &token(".", 'e', 43),
+            "[redacted]".into(),
+        ),
+        (
+            format!(r#""SecretAccessKey": "{secret}","#),
+            r#""SecretAccessKey": "[redacted]","#.into(),
+        ),
+        (format!("AWS_SECRET_ACCESS_KEY={secret}"), "AWS_SECRET_ACCESS_KEY=[redacted]".into()),
+    ] {
+        assert_eq!(shown(&[&format!("at {dirty} end")]), format!("at {clean} end\n"));
+        assert_eq!(Redactor::default().text(&dirty), clean);
+    }
+    // What flows to other components is judged by its value alone.
+    let output = serde_json::json!(token("ghp_", 'a', 36));
+    assert_eq!(Redactor::default().value(output.clone()), output);
+    for plain in ["ghp_short", "eyJ.eyJ.x", "secret_access_key = var.key", &"f".repeat(64)] {
+        assert_eq!(shown(&[plain]), format!("{plain}\n"));
+    }
+}
+
+#[test]
+fn a_private_key_is_hidden_over_its_lines_and_nothing_after_it() {
+    let (begin, end) = ("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----");
+    let body = "MIIEpAIBAAKCAQEA1c7bhYu7XyZk";
+    let lines = ["a", begin, body, "Qg==", end, "MIIEafter the key"];
+    let hidden = "[redacted]\n".repeat(4);
+    assert_eq!(shown(&lines), format!("a\n{hidden}MIIEafter the key\n"));
+    let lines = [format!("  | {begin}"), format!("  | {body}"), format!("  | {end}"), "b".into()];
+    let lines = lines.each_ref().map(String::as_str);
+    assert_eq!(shown(&lines), "  | [redacted]\n[redacted]\n[redacted]\nb\n");
+    let one = format!(r#"{{"key":"{begin}\n{body}\n{end}\n"}}"#);
+    assert_eq!(shown(&[&one]), "{\"key\":\"[redacted]\\n\"}\n");
+    let speaks = [begin, "begins a key, as everybody knows.", body];
+    assert_eq!(shown(&speaks), format!("[redacted]\n{}\n{body}\n", speaks[1]));
+}
+
+#[test]
+fn a_private_key_is_hidden_however_its_lines_are_joined_and_quoted() {
+    let (begin, end) = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----");
+    let (body, last) = ("MIIEpAIBAAKCAQEA1c7bhYu7XyZk", "kZyX7uYhb7c1AEQACKAABIApEIIM");
+    let certificate = format!("-----END CERTIFICATE-----{begin}");
+    let lines = ["MIIC", &certificate, body, end, "after"];
+    let shown_certificate = "MIIC\n-----END CERTIFICATE-----[redacted]\n";
+    assert_eq!(shown(&lines), format!("{shown_certificate}[redacted]\n[redacted]\nafter\n"));
+    let joined = format!("{end}{begin}");
+    let clean = shown(&[begin, body, &joined, last, end, "after"]);
+    assert!(!clean.contains(body) && !clean.contains(last), "{clean}");
+    assert!(clean.ends_with("\nafter\n"), "{clean}");
+    for (before, after) in [
+        ("  \"", "\","),
+        ("- '", "'"),
+        ("\"", "\\n\","),
+        ("\x1b[32m", "\x1b[0m"),
+        ("\x1b[2m  | \x1b[0m", "\x1b[0m\r"),
+        // Strings that a program or a shell puts together, and a logger of JSON.
+        ("  \"", "\" +"),
+        ("echo ", " \\"),
+        ("", " \\"),
+        (r#"{"log":""#, r#"\n","stream":"stdout","time":"2026-11-21T09:00:00.1Z"}"#),
+        ("\x1b[2mapi-1  |\x1b[0m \"", "\\n\" +\x1b[0m"),
+    ] {
+        let quoted = |line: &str| format!("{before}{line}{after}");
+        let lines = [begin, body, last, "Qg==", end].map(quoted);
+        let mut lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        lines.push("after");
+        let clean = shown(&lines);
+        assert!(!clean.contains(body) && !clean.contains(last), "{clean}");
+        assert!(!clean.contains("Qg==") && clean.ends_with("\nafter\n"), "{clean}");
+    }
+    // A log that only speaks of a key goes on, also where each of its lines has a hash or a name in it.
+    for text in [
+        format!(r#"{{"log":"pulled","id":"{}"}}"#, "0a".repeat(32)),
+        r#"{"log":"made it","id":"01JD2V8Z7M5Q4X9T3B6N1C0K8R"}"#.to_owned(),
+        "module.network.PrivateSubnetAssociations was made".to_owned(),
+        "wrote /home/runner/work/project/modules/network/src/main.rs in 3 s".to_owned(),
+        r#"level=info job="7" msg="pulled it" url=https://example.com/?key=1&tab=2 ok"#.to_owned(),
+    ] {
+        assert_eq!(shown(&[begin, &text]), format!("[redacted]\n{text}\n"));
+    }
+}
+
+#[test]
+fn a_credential_is_found_wherever_a_long_line_is_cut() {
+    let (begin, end) = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----");
+    let (token, body) = (token("ghp_", 'a', 36), "MIIEpAIBAAKCAQEA1c7bhYu7XyZk");
+    // Longer than what is kept back at a cut, so that something is cut.
+    let far = " far".repeat(4096);
+    let text = format!("{far} {token} {begin}\\n{body}\\n{far}{end} after {token} {far}");
+    let starts = [text.find(&token), text.find(begin), text.find(end), text.rfind(&token)];
+    for start in starts.map(Option::unwrap) {
+        for at in (start - 20)..(start + 60) {
+            // The part that is given out first ends about there.
+            let at = at + super::super::KEPT;
+            let (first, second) = text.as_bytes().split_at(at.min(text.len()));
+            let (redactor, mut waiting) = (Redactor::default(), Waiting::default());
+            let mut all = redactor.line(&mut waiting, first, true);
+            all.extend(redactor.line(&mut waiting, second, false));
+            let all = String::from_utf8(all).unwrap();
+            assert!(!all.contains("ghp_") && !all.contains(body), "{at}");
+            assert!(!all.contains("aaaaaaaa") && !all.contains("PRIVATE"), "{at}");
+            assert!(all.contains(" after [redacted]  far"), "{at}");
+            assert!(all.ends_with(" far\n"), "{at}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The runner where only a proxy lets anything out: what goes through it, and what does not.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::{
+    io::{ErrorKind, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// A runner that is started for the first time and wants to enrol.
+struct Agent(Child);
+
+impl Agent {
+    fn start(dir: &Path, server: &str, (proxy, no_proxy): (&TcpListener, &str)) -> Agent {
+        let token = dir.join("token");
+        std::fs::write(&token, "a token").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stead-runner"));
+        for name in ["http_proxy", "https_proxy", "no_proxy", "all_proxy"] {
+            command.env_remove(name).env_remove(name.to_uppercase());
+        }
+        let key = format!("sha256:{}", "0".repeat(64));
+        let child = command
+            .arg("--data")
+            .arg(dir.join("data"))
+            .args(["--mode", "install", "--server", server, "--server-key", &key, "--token-file"])
+            .arg(token)
+            .env("HTTPS_PROXY", format!("http://{}", proxy.local_addr().unwrap()))
+            .env("NO_PROXY", no_proxy)
+            .stdin(Stdio::null())
+            .spawn();
+        Agent(child.unwrap())
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _ended = self.0.wait();
+    }
+}
+
+fn listener() -> TcpListener {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    listener
+}
+
+/// The next who calls, within a while.
+fn caller(listener: &TcpListener) -> TcpStream {
+    let begun = Instant::now();
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false).unwrap();
+                stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                return stream;
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "nobody calls");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn read(stream: &mut TcpStream) -> Vec<u8> {
+    let mut bytes = vec![0; 4096];
+    let read = stream.read(&mut bytes).unwrap();
+    bytes.truncate(read);
+    bytes
+}
+
+/// How TLS begins.
+const HELLO: u8 = 0x16;
+
+#[test]
+fn a_runner_calls_through_the_proxy_and_leaves_the_names_to_it() {
+    let (dir, proxy) = (tempfile::tempdir().unwrap(), listener());
+    // Nobody but the proxy can know where that is.
+    let server = "https://stead.invalid:7071";
+    let _agent = Agent::start(dir.path(), server, (&proxy, "other.invalid"));
+    let mut stream = caller(&proxy);
+    let asked = String::from_utf8(read(&mut stream)).unwrap();
+    assert!(asked.starts_with("CONNECT stead.invalid:7071 HTTP/1.1\r\n"), "{asked}");
+    stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+    assert_eq!(read(&mut stream).first(), Some(&HELLO), "what follows is for the server alone");
+}
+
+#[test]
+fn a_runner_does_not_go_through_the_proxy_to_whom_it_is_not_for() {
+    let (dir, proxy, server) = (tempfile::tempdir().unwrap(), listener(), listener());
+    let address = format!("https://{}", server.local_addr().unwrap());
+    let _agent = Agent::start(dir.path(), &address, (&proxy, "127.0.0.1"));
+    assert_eq!(read(&mut caller(&server)).first(), Some(&HELLO));
+    assert_eq!(proxy.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+}
