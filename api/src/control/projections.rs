@@ -1,4 +1,8 @@
 //! `/v1/projections`: how far the views are, and making them again or holding them against the log.
+mod then;
+
+pub use then::{__path_rows, rows};
+
 use std::convert::Infallible;
 
 use axum::{

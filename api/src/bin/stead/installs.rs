@@ -54,7 +54,7 @@ Examples:
         install: String,
         /// As of a position or a moment (RFC 3339)
         #[arg(long, value_name = "TIME|POSITION")]
-        at: Option<crate::audit::At>,
+        at: Option<crate::when::At>,
     },
     /// Give inputs new values; only what they reach is planned
     #[command(after_help = "\
