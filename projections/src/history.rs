@@ -195,7 +195,8 @@ pub async fn of_install(
     let all = Read { log, from: 0, until: read.until };
     let (of_runs, cut) = all.whole("run", &ids).await?;
     read.until = cut;
-    let jobs: Vec<String> = of_runs.iter().filter_map(story::job).map(|id| id.to_string()).collect();
+    let jobs: Vec<String> =
+        of_runs.iter().filter_map(story::job).map(|id| id.to_string()).collect();
     let of_jobs = read.streams("job", &jobs, &OF_JOBS).await?;
     let mut events = [own, of_runs, of_jobs].concat();
     events.retain(|event| event.position <= read.until);

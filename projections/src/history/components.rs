@@ -59,7 +59,12 @@ impl Touched {
     }
 
     /// After a fact of the run.
-    pub(super) fn with(self, install: &Install, name: Option<&str>, fact: &InstallEvent) -> Touched {
+    pub(super) fn with(
+        self,
+        install: &Install,
+        name: Option<&str>,
+        fact: &InstallEvent,
+    ) -> Touched {
         let (after, incomplete) = match name {
             Some(name) => {
                 let there = install.components.get(name);

@@ -180,7 +180,8 @@ impl Told {
             RunEvent::Requested { install, kind, cause, by, config_version, reason } => {
                 let (install, kind, config_version) = (*install, *kind, *config_version);
                 let (cause, by, reason) = (cause.clone(), by.clone(), reason.clone());
-                history.request = Some(Request { install, kind, cause, by, config_version, reason });
+                history.request =
+                    Some(Request { install, kind, cause, by, config_version, reason });
                 history.requested_at = Some(event.at);
                 return;
             }

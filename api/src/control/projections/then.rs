@@ -45,13 +45,13 @@ pub async fn rows(
     if which.key.as_ref().is_some_and(|key| key.len() > KEY_BYTES) {
         return Err(Problem::new(Code::BadRequest, "key has more than 200 bytes"));
     }
-    let position = audit::position(&app, which.position, which.time).await?;
-    let recorded_at = audit::point(&app, position).await?.recorded_at;
     // Each keeps a connection for as long as it takes.
     let one_of_few = app.looking_back.clone().try_acquire_owned().map_err(|_| {
         let detail = "others look at the past here; ask again when they are done";
         Problem::new(Code::Busy, detail).retry_after(5)
     })?;
+    let position = audit::position(&app, which.position, which.time).await?;
+    let recorded_at = audit::point(&app, position).await?.recorded_at;
     let mut past = Past::begin(&app.pool, &name, position, which.key).await.map_err(refused)?;
     let said = move |state: &str| Look {
         state: state.into(),
