@@ -10,7 +10,9 @@ use crate::{
     catalogue::view,
     fact::streams,
     fold::{Folding, View},
+    kept::{self, Kept},
     rebuild::{RebuildError, head, page},
+    swap,
 };
 
 /// How many events of one stream are taken at once.
@@ -84,6 +86,39 @@ impl Past {
         };
         let folding = view.folding();
         Ok(Past { tx, view, folding, table, of, position, given: None })
+    }
+
+    /// Begin to make all rows of a view as of a position in a table that stays.
+    pub(crate) async fn kept(
+        pool: &PgPool,
+        name: &str,
+        position: u64,
+    ) -> Result<Past, RebuildError> {
+        let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
+        let mut tx = pool.begin().await?;
+        let position = position.min(head(&mut tx).await?);
+        let (live, table) = (view.table(), kept::table(&view.table(), position));
+        let sql = format!(
+            "create table {table} (like {live} including all excluding indexes, primary key (key))"
+        );
+        let made = sqlx::Executor::execute(&mut *tx, &*sql).await;
+        made.map_err(|error| match kept::is_there(&error) {
+            true => RebuildError::AlreadyKept { table: table.clone() },
+            false => error.into(),
+        })?;
+        // Whoever may read the view may read what it was.
+        swap::grant(&mut tx, &live, &table).await?;
+        let folding = view.folding();
+        Ok(Past { tx, view, folding, table, of: Of::All { at: 0 }, position, given: None })
+    }
+
+    /// Keep the table.
+    pub(crate) async fn commit(mut self) -> Result<Kept, RebuildError> {
+        let count = format!("select count(*) from {}", self.table);
+        let rows = sqlx::query(&count).fetch_one(&mut *self.tx).await?.try_get::<i64, _>(0)?;
+        self.tx.commit().await?;
+        let rows = rows.max(0).cast_unsigned();
+        Ok(Kept { table: self.table, position: self.position, rows })
     }
 
     /// The last position that its rows include.

@@ -39,6 +39,8 @@ pub mod as_of;
 pub mod differ;
 /// What happened between two positions, by run.
 pub mod history;
+/// The same, in a table of its own that stays.
+pub mod kept;
 
 /// Every view, by name.
 pub mod catalogue;

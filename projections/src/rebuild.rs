@@ -48,6 +48,12 @@ pub enum RebuildError {
     /// Readers did not let go of the view in time; the shadow is there, so the next try is short.
     #[error("{0} is busy; try again")]
     Busy(&'static str),
+    /// There is such a table already.
+    #[error("{table} is there already: drop it first, or read it as it is")]
+    AlreadyKept {
+        /// What it is called.
+        table: String,
+    },
     /// There is nothing to go back to.
     #[error(
         "no earlier rows of {0} are kept: it was not made again yet, or was rolled back already"

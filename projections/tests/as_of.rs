@@ -5,7 +5,7 @@ mod support;
 use std::{collections::BTreeMap, time::Duration};
 
 use event_log::EventLog;
-use projections::{Past, Projections, history};
+use projections::{Past, Projections, RebuildError, history, kept};
 use sqlx::{PgPool, Row};
 use support::{Noise, database, names, open};
 
@@ -137,4 +137,49 @@ async fn a_history_tells_every_event_of_its_streams_once_and_only_between_the_po
         assert_eq!(listed, there.iter().map(|at| *at as u64).collect::<Vec<_>>());
         assert!(all.iter().all(|one| one.position > from && one.position <= to));
     }
+}
+
+#[tokio::test]
+async fn rows_as_of_a_position_are_kept_beside_the_view_until_they_are_dropped() {
+    let database = database().await;
+    let (log, pool) = (open(&database).await, &database.pool);
+    let views = Projections::start(&log).await.unwrap();
+    let mut noise = Noise::new(64);
+    noise.write(&log, 60).await;
+    let position = settled(&log, &views).await;
+    let was = live(pool, "jobs").await;
+    noise.write(&log, 60).await;
+    settled(&log, &views).await;
+    let now = live(pool, "jobs").await;
+    assert_ne!(now, was);
+    // when it is made as it was
+    let made = kept::keep(pool, "jobs", position, |_| {}).await.unwrap();
+    let table = format!("jobs_at_{position}");
+    assert_eq!((made.table, made.rows as usize), (format!("view_{table}"), was.len()));
+    assert_eq!(live(pool, &table).await, was);
+    // then the view in use is what it was before, and says that there is a table beside it
+    assert_eq!(live(pool, "jobs").await, now);
+    let mut connection = pool.acquire().await.unwrap();
+    assert_eq!(kept::positions(&mut connection, "jobs").await.unwrap(), [position]);
+    let again = kept::keep(pool, "jobs", position, |_| {}).await.unwrap_err();
+    assert!(matches!(again, RebuildError::AlreadyKept { .. }), "{again}");
+    // A rebuild of the view leaves it alone.
+    projections::rebuild(pool, "jobs", |_| {}).await.unwrap();
+    assert_eq!(live(pool, &table).await, was);
+    assert!(kept::discard(pool, "jobs", position).await.unwrap());
+    assert!(!kept::discard(pool, "jobs", position).await.unwrap());
+    assert_eq!(kept::positions(&mut connection, "jobs").await.unwrap(), [0; 0]);
+}
+
+#[tokio::test]
+async fn a_table_that_could_not_be_made_whole_is_not_there() {
+    let database = database().await;
+    let (log, pool) = (open(&database).await, &database.pool);
+    Noise::new(65).write(&log, 60).await;
+    let spoil = "update log_event set event_version = '7' where position = \
+                 (select max(position) from log_event where aggregate_type = 'job')";
+    sqlx::query(spoil).execute(pool).await.unwrap();
+    kept::keep(pool, "jobs", log.position(), |_| {}).await.unwrap_err();
+    let mut connection = pool.acquire().await.unwrap();
+    assert_eq!(kept::positions(&mut connection, "jobs").await.unwrap(), [0; 0]);
 }

@@ -96,6 +96,7 @@ pub const ROUTES: &[(&str, &str, Needs)] = &[
     ("POST", "/v1/projections/{name}/rebuild", Needs::Owner),
     ("POST", "/v1/projections/{name}/rollback", Needs::Owner),
     ("POST", "/v1/projections/{name}/verify", Needs::Auditor),
+    ("DELETE", "/v1/projections/{name}/as-of/{position}", Needs::Owner),
     ("GET", "/v1/tokens", Needs::Owner),
     ("POST", "/v1/tokens", Needs::Owner),
     ("DELETE", "/v1/tokens/{token}", Needs::Owner),

@@ -265,6 +265,12 @@ impl Client {
         self.open(Method::POST, &path, how, EVENT_STREAM, None).await
     }
 
+    /// Drop the rows of a projection that are kept as of a position.
+    pub async fn drop_kept(&self, name: &str, position: u64) -> Said<Done> {
+        let path = format!("/v1/projections/{name}/as-of/{position}");
+        self.change(Method::DELETE, &path, &json!({})).await
+    }
+
     /// Look at everything that is stored: progress as server-sent events.
     pub async fn examine(&self) -> Said<Response> {
         self.open(Method::POST, "/v1/audit/examination", &(), EVENT_STREAM, None).await

@@ -91,6 +91,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(projections::rebuild))
         .routes(routes!(projections::rollback))
         .routes(routes!(projections::verify))
+        .routes(routes!(projections::discard))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke))
         .routes(routes!(tokens::grant_role, tokens::revoke_role))

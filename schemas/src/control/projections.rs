@@ -20,6 +20,9 @@ pub struct Projection {
     pub position: u64,
     /// How many events it is behind.
     pub lag: u64,
+    /// Positions as of which its rows are kept in a table of their own, `view_<name>_at_<position>`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<u64>,
     /// Of policies: events that could not be reacted to yet; the server's own log says why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parked: Option<u64>,
@@ -35,6 +38,13 @@ pub struct RebuildQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 16)]
     pub parallel: Option<u32>,
+    /// Up to this position, into a table of its own beside the one in use: it is never put into use, and stays until
+    /// it is dropped. Of one projection, with one worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_of_position: Option<u64>,
+    /// The same up to this moment.
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    pub as_of_time: Option<DateTime<Utc>>,
 }
 
 /// How far a rebuild, a rollback or a verification is. The last one has `state` `done` or `failed`; of a rebuild of
@@ -52,6 +62,9 @@ pub struct Progress {
     /// Rows there are now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<u64>,
+    /// Of a rebuild as of a position: the table that was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
     /// Verification: rows that differ from what the log says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<String>,

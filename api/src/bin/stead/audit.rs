@@ -25,7 +25,7 @@ pub enum Audit {
 Examples:
   stead audit events --install acme
   stead audit events --stream run/run_01JD… -o ndjson
-  stead audit events --stream install/acme
+  stead audit events --stream app/shop
   stead audit events --type run.approved --since tuesday
   stead audit events --actor prn_01JD…
   stead audit events --follow")]
@@ -52,8 +52,8 @@ Examples:
   stead audit diff --install acme --from 2026-11-20 --to 2026-11-21
   stead audit diff --run run_01JD… --from 0
   stead audit diff --app shop --from '3d ago' -o json
-A day, also a weekday, means its beginning in UTC; a weekday is the last one. Of an install or a run, what happened is
-told by run; of another thing, event by event.")]
+A day, also a weekday, means its beginning in UTC; a weekday is the last one.
+Of an install or a run, what happened is told by run; of another thing, event by event.")]
     Diff {
         #[command(flatten)]
         which: Which,

@@ -24,7 +24,8 @@ Examples:
   stead projections show installs --as-of 'tuesday'
   stead projections show jobs --key job_01JD… --as-of 1841
   stead projections show runs --as-of '2h ago' -o ndjson
-They are made from the log by the projection's own fold: the row of one key from its stream alone. A key is an id.")]
+They are made from the log by the projection's own fold: the row of one key from its stream alone.
+A key is an id.")]
     Show {
         /// Its name
         name: String,
@@ -40,7 +41,9 @@ They are made from the log by the projection's own fold: the row of one key from
 Examples:
   stead projections rebuild jobs
   stead projections rebuild --all --parallel 4     reads the log once for all of them
-It may be killed at any time: the next one goes on where it was.")]
+  stead projections rebuild jobs --as-of tuesday   into a table beside it, never put into use
+It may be killed at any time: the next one goes on where it was. What was made with --as-of is the table
+view_NAME_at_POSITION until `stead projections drop NAME --as-of POSITION`.")]
     Rebuild {
         /// Its name, or `all`
         #[arg(required_unless_present = "all", conflicts_with = "all")]
@@ -51,6 +54,21 @@ It may be killed at any time: the next one goes on where it was.")]
         /// How many workers share the streams
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
         parallel: u32,
+        /// As of a position or a moment, into a table of its own: RFC 3339, a day, `2h ago`, `tuesday`
+        #[arg(long, value_name = "TIME|POSITION", conflicts_with_all = ["all", "parallel"])]
+        as_of: Option<At>,
+    },
+    /// Drop the table that a rebuild with --as-of made
+    #[command(after_help = "\
+Example:
+  stead projections drop jobs --as-of 1841
+`stead projections list` shows which there are.")]
+    Drop {
+        /// Its name
+        name: String,
+        /// As of which position
+        #[arg(long, value_name = "POSITION")]
+        as_of: u64,
     },
     /// Go back to the rows that were in use before the last rebuild, brought up to date
     #[command(after_help = "Example:\n  stead projections rollback jobs")]
@@ -80,8 +98,9 @@ pub async fn run(verb: Projections, settings: &Settings) -> Result<(), Failure> 
     let desk = settings.desk()?;
     match verb {
         Projections::List => list(&desk).await,
-        Projections::Rebuild { name, parallel, .. } => {
-            let how = RebuildQuery { parallel: Some(parallel) };
+        Projections::Rebuild { name, parallel, as_of, .. } => {
+            let (as_of_position, as_of_time) = as_of.map_or((None, None), At::parts);
+            let how = RebuildQuery { parallel: Some(parallel), as_of_position, as_of_time };
             let name = name.unwrap_or_else(|| ALL.into());
             over(&desk, &follow(&desk, &name, "rebuild", &how).await?, "rebuild")
         }
@@ -90,6 +109,14 @@ pub async fn run(verb: Projections, settings: &Settings) -> Result<(), Failure> 
             &follow(&desk, &name, "rollback", &RebuildQuery::default()).await?,
             "rollback",
         ),
+        Projections::Drop { name, as_of } => {
+            let done = desk.client.drop_kept(&name, as_of).await?;
+            let table = format!("{name} as of {as_of}");
+            desk.screen.one(&done, |_| match done.changed {
+                true => format!("{table}: dropped\n"),
+                false => format!("{table}: there was none\n"),
+            })
+        }
         Projections::Show { name, key, as_of } => show::run(&desk, &name, key, as_of).await,
         Projections::Verify { name, .. } => verify(&desk, name.as_deref().unwrap_or(ALL)).await,
     }
@@ -99,7 +126,7 @@ async fn list(desk: &Desk) -> Result<(), Failure> {
     let page = desk.client.projections().await?;
     desk.screen.many(&page.items, "No projections.", |_| {
         let mut table =
-            Table::new(["PROJECTION", "CLASS", "VERSION", "POSITION", "BEHIND", "PARKED"]);
+            Table::new(["PROJECTION", "CLASS", "VERSION", "POSITION", "BEHIND", "PARKED", "AS OF"]);
         for p in &page.items {
             table.row([
                 p.name.clone(),
@@ -108,6 +135,7 @@ async fn list(desk: &Desk) -> Result<(), Failure> {
                 p.position.to_string(),
                 p.lag.to_string(),
                 p.parked.map_or_else(String::new, |parked| parked.to_string()),
+                p.kept.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
             ]);
         }
         table
@@ -194,6 +222,12 @@ fn said(last: &Progress, verb: &str) -> String {
                 count(last.events, "event")
             )
         }
+        ("done", _) if last.table.is_some() => format!(
+            "{}: {} as of position {}",
+            last.projection,
+            last.table.as_deref().unwrap_or_default(),
+            last.events
+        ),
         ("done", _) => format!("{}: rebuilt from {}", last.projection, count(last.events, "event")),
         (_, _) => {
             format!(

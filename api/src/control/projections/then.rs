@@ -118,6 +118,7 @@ fn refused(error: RebuildError) -> Problem {
         | RebuildError::NotOwner(_)
         | RebuildError::Busy(_)
         | RebuildError::NothingKept(_)
+        | RebuildError::AlreadyKept { .. }
         | RebuildError::OtherVersion { .. }) => Problem::internal(error),
     }
 }

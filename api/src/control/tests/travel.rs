@@ -10,7 +10,7 @@ use schemas::control::{
     audit::{AsOfQuery, EventsQuery},
     history::BetweenQuery,
     installs::UpdateInstall,
-    projections::{Look, LookQuery, LookedRow},
+    projections::{Look, LookQuery, LookedRow, Progress, RebuildQuery},
     runs::ApproveRun,
     tokens::NamePrincipal,
 };
@@ -20,7 +20,7 @@ use super::{
     reactions::{built, digest, enrolled, first, run_of, until, worked},
     refused, with_install,
 };
-use crate::client::{Client, server_events};
+use crate::client::{Client, ClientError, server_events};
 
 fn between(stream: &str, from: u64, to: Option<u64>) -> BetweenQuery {
     let (from_position, to_position) = (Some(from), to);
@@ -175,6 +175,34 @@ async fn a_projection_is_shown_as_it_was() {
     assert_eq!(refused(early).0, 404);
     let long = owner.look("apps", &at(None, Some("x".repeat(201)))).await.map(drop);
     assert_eq!(refused(long).0, 400);
+}
+
+#[tokio::test]
+async fn a_rebuild_as_of_a_position_is_a_table_beside_the_view() {
+    let (_started, owner, made) = with_install().await;
+    let how = RebuildQuery { as_of_position: Some(made.position), ..RebuildQuery::default() };
+    let table = async |name: &str, how: &RebuildQuery| {
+        let events = server_events(owner.work_on_projection(name, "rebuild", how).await?);
+        pin_mut!(events);
+        let mut last = None;
+        while let Some(event) = events.next().await {
+            last = Some(serde_json::from_str::<Progress>(&event?.data).unwrap());
+        }
+        let last = last.unwrap();
+        Ok::<_, ClientError>((last.state, last.table, last.rows))
+    };
+    let name = format!("view_installs_at_{}", made.position);
+    let done = ("done".to_owned(), Some(name), Some(1));
+    assert_eq!(table("installs", &how).await.unwrap(), done);
+    assert_eq!(table("installs", &how).await.unwrap().0, "failed", "it is there");
+    let list = owner.projections().await.unwrap().items;
+    let kept = |name: &str| list.iter().find(|one| one.name == name).unwrap().kept.clone();
+    assert_eq!((kept("installs"), kept("apps")), (vec![made.position], vec![]));
+    assert!(owner.drop_kept("installs", made.position).await.unwrap().changed);
+    assert!(!owner.drop_kept("installs", made.position).await.unwrap().changed);
+    assert_eq!(refused(table("all", &how).await).0, 400);
+    let many = RebuildQuery { parallel: Some(2), ..how };
+    assert_eq!(refused(table("installs", &many).await).0, 400);
 }
 
 #[tokio::test]

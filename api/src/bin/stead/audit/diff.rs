@@ -24,10 +24,13 @@ pub async fn run(desk: &Desk, stream: String, from: At, to: Option<At>) -> Resul
         BetweenQuery { stream, from_position, from_time, to_position, to_time, min_position };
     let between = desk.client.between(&query).await?;
     desk.screen.one(&between, |screen| text(&between, screen))?;
-    if between.told_until < between.to.position {
+    let until = between.told_until;
+    if until <= between.from.position && until < between.to.position {
+        desk.screen
+            .remark("What happened is too much for one answer: ask for less of it with --to.");
+    } else if until < between.to.position {
         desk.screen.remark(&format!(
-            "What happened after position {0} is too much for one answer: --from {0} goes on.",
-            between.told_until
+            "What happened after position {until} is too much for one answer: --from {until} goes on."
         ));
     }
     Ok(())
@@ -165,8 +168,11 @@ fn span(run: &RunTold) -> String {
     let (Some(first), Some(last)) = (run.events.first(), run.events.last()) else {
         return String::new();
     };
-    let count = count(run.events.len() as u64, "event");
-    format!("  {count}, positions {} to {}\n", first.position, last.position)
+    let events = count(run.events.len() as u64, "event");
+    match first.position == last.position {
+        true => format!("  {events}, position {}\n", first.position),
+        false => format!("  {events}, positions {} to {}\n", first.position, last.position),
+    }
 }
 
 fn events(all: &[EventTold]) -> Table {
