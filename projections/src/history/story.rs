@@ -1,17 +1,18 @@
 //! Events, put together: which run each belongs to, and what they say of it.
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use domain::{
     decider::Decider as _,
     ids::{JobId, RunId, StepId},
     install::{Install, InstallEvent},
-    job::{self, JobEvent, Origin},
+    job::{JobEvent, Origin},
     run::{Request, RunEvent, StepSpec, Target},
 };
 
 use super::{
-    Happened, History, JobHistory, RunHistory, Said, Word,
+    Happened, History, RunHistory, Said, Word,
     components::{Touched, touched},
+    jobs::Jobs,
     reason,
 };
 use crate::{Fact, Recorded};
@@ -69,11 +70,9 @@ struct Story {
 struct Told {
     history: Option<RunHistory>,
     steps: Vec<StepSpec>,
-    jobs: BTreeMap<JobId, JobHistory>,
+    jobs: Jobs,
     /// The step of each job.
     step_of: HashMap<JobId, StepId>,
-    /// Jobs of which something happened in between.
-    seen: HashSet<JobId>,
     components: BTreeMap<String, Touched>,
     happened: bool,
 }
@@ -224,76 +223,17 @@ impl Told {
     }
 
     fn take_job(&mut self, job: JobId, fact: &JobEvent, event: &Recorded, between: bool) {
-        if between {
-            self.seen.insert(job);
-        }
         let step = self.step_of.get(&job).copied();
         let of = step.and_then(|step| name_of(&self.steps, step));
-        let told = self.jobs.entry(job).or_insert_with(|| JobHistory {
-            job,
-            kind: None,
-            of: of.clone(),
-            runner: None,
-            attempts: 0,
-            outcome: None,
-            detail: None,
-            queued_at: None,
-            ended_at: None,
-        });
-        let mut ended = |outcome, detail: Option<&String>| {
-            (told.outcome, told.ended_at) = (Some(outcome), Some(event.at));
-            told.detail = detail.cloned();
-        };
-        match fact {
-            JobEvent::Queued(work) => {
-                told.kind = Some(work.kind);
-                told.queued_at = Some(event.at);
-            }
-            JobEvent::Claimed { runner, attempt, .. } => {
-                told.runner = Some(*runner);
-                told.attempts = *attempt;
-            }
-            JobEvent::Succeeded { .. } => ended(job::Outcome::Succeeded, None),
-            JobEvent::Failed { detail, .. } => ended(job::Outcome::Failed, Some(detail)),
-            JobEvent::Cancelled { .. } => ended(job::Outcome::Cancelled, None),
-            JobEvent::Lost { .. } => ended(job::Outcome::Lost, None),
-            JobEvent::OutcomeResolved { by, reason, .. } => {
-                let word = Word {
-                    said: Said::Resolved,
-                    of,
-                    digest: None,
-                    by: by.clone(),
-                    reason: Some(reason.clone()),
-                    at: event.at,
-                    position: event.position,
-                };
-                if let Some(history) = &mut self.history {
-                    history.words.push(word);
-                }
-            }
-            JobEvent::Started { .. }
-            | JobEvent::PhaseEntered { .. }
-            | JobEvent::PlanProduced { .. }
-            | JobEvent::OutputsReported { .. }
-            | JobEvent::ArtifactPushed { .. }
-            | JobEvent::Disconnected { .. }
-            | JobEvent::Reattached { .. }
-            | JobEvent::Requeued { .. }
-            | JobEvent::OutcomeUnknown { .. }
-            | JobEvent::CancelRequested { .. }
-            | JobEvent::CancelUnconfirmed { .. }
-            | JobEvent::LogSealed(_)
-            | JobEvent::LogDiverged { .. }
-            | JobEvent::LateResultReported { .. } => {}
+        let word = self.jobs.take((job, of), fact, event, between);
+        if let Some(history) = &mut self.history {
+            history.words.extend(word);
         }
     }
 
     fn finish(self) -> Option<RunHistory> {
         let mut history = self.history?;
-        let mut jobs: Vec<_> =
-            self.jobs.into_values().filter(|told| self.seen.contains(&told.job)).collect();
-        jobs.sort_by_key(|told| (told.queued_at, told.job));
-        history.jobs = jobs;
+        history.jobs = self.jobs.told();
         let all = self.components.into_iter();
         history.components = all.filter_map(|(name, touched)| touched.told(name)).collect();
         Some(history)

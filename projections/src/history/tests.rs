@@ -1,10 +1,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
-    ids::{AppId, ComponentId, ExecutionId, PrincipalId, SessionId, StepId},
+    actor::Actor,
+    decider::Timestamp,
+    digest::Digest,
+    ids::{
+        AppId, BuildId, ComponentId, ExecutionId, JobId, PrincipalId, RunnerId, SessionId, StepId,
+    },
     install::InstallEvent,
-    job::{Class, FailureReason, JobEvent, JobKind, Origin, Work},
-    run::{Cause, Operation, RunEvent, RunKind, StepSpec, Target},
+    job::{self, Class, FailureReason, JobEvent, JobKind, Origin, Work},
+    run::{self, Cause, Operation, RunEvent, RunKind, StepSpec, Target},
 };
 use ulid::Ulid;
 

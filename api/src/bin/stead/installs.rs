@@ -52,7 +52,7 @@ Examples:
     State {
         /// The install's name or id
         install: String,
-        /// As of a position or a moment (RFC 3339)
+        /// As of a position or a moment: RFC 3339, a day, `2h ago`, `tuesday`
         #[arg(long, value_name = "TIME|POSITION")]
         at: Option<crate::when::At>,
     },

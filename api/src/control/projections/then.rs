@@ -84,6 +84,10 @@ pub async fn rows(
             return;
         }
         loop {
+            if let Err(problem) = who.still(&app) {
+                yield event(&Look { detail: Some(problem.detail), ..said("failed") });
+                return;
+            }
             match past.rows(ROWS).await {
                 Ok(rows) if rows.is_empty() => break,
                 Ok(rows) => {
