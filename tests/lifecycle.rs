@@ -150,6 +150,31 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     );
     assert_eq!(replicas(changed["recorded_at"].as_str().unwrap()), "3");
 
+    // What changed since then: who asked, who approved, what ran.
+    let from = (at - 1).to_string();
+    let told = server.ask(&["audit", "diff", "--install", "acme", "--from", &from]);
+    let path = |path: &str| {
+        let changes = told["changes"].as_array().unwrap();
+        changes.iter().find(|change| change["path"] == path).cloned().unwrap_or_default()
+    };
+    assert_eq!(path("inputs.replicas")["after"], "3", "{told:#}");
+    let of_run = told["runs"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (of_run["run"].clone(), &of_run["outcome"]),
+        (run["id"].clone(), &"succeeded".into())
+    );
+    let approvals = of_run["words"].as_array().unwrap();
+    assert!(approvals.iter().any(|word| word["said"] == "approved"), "{told:#}");
+    let jobs = of_run["jobs"].as_array().unwrap();
+    assert!(jobs.iter().any(|job| job["kind"] == "apply" && job["outcome"] == "succeeded"));
+    assert!(!of_run["components"].as_array().unwrap().is_empty(), "{told:#}");
+    // And a projection's row as of then.
+    let row =
+        ["projections", "show", "runs", "--as-of", &from, "--key", run["id"].as_str().unwrap()];
+    assert_eq!(server.refused(&row).0, 3, "the run was not asked for yet");
+    let row = ["projections", "show", "runs", "--key", run["id"].as_str().unwrap()];
+    assert_eq!(server.ask(&row)[0]["row"]["state"]["outcome"], "succeeded");
+
     // Down again, dependents first, then everything.
     server.ask(&["installs", "teardown", "acme", "--reason", "the end"]);
     let run = finish(&server, "acme");

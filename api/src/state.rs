@@ -58,11 +58,16 @@ pub struct Inner {
     pub metrics: Metrics,
     /// For one examination at a time: it reads everything that is stored.
     pub examining: Arc<Semaphore>,
+    /// For a few at a time who make a projection as it was: each keeps a connection.
+    pub looking_back: Arc<Semaphore>,
     /// Where time comes from.
     pub clock: Clock,
     /// Cancelled once: parked polls and streams answer and end.
     pub stopping: CancellationToken,
 }
+
+/// How many may look at a projection's past at a time.
+pub const LOOKING_BACK: usize = 2;
 
 /// Where time comes from; tests bring their own.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;

@@ -17,7 +17,7 @@ use domain::{
     runner::{Runner, RunnerEvent},
     upcast,
 };
-use event_log::{LogError, Stored};
+use event_log::{LogError, Stored, StreamId};
 use serde::Deserialize;
 use sqlx::{PgConnection, Row, postgres::PgRow};
 
@@ -98,6 +98,39 @@ impl Recorded {
             Fact::Runner(..) => Runner::NAME,
         }
     }
+
+    /// The aggregate that it happened to.
+    pub fn stream(&self) -> StreamId {
+        let id = match &self.fact {
+            Fact::Access(id, _) => id.to_string(),
+            Fact::App(id, _) => id.to_string(),
+            Fact::Build(id, _) => id.to_string(),
+            Fact::Component(id, _) => id.to_string(),
+            Fact::Enrolment(id, _) => id.to_string(),
+            Fact::Install(id, _) => id.to_string(),
+            Fact::Job(id, _) => id.to_string(),
+            Fact::Name(id, _) => id.clone(),
+            Fact::Run(id, _) => id.to_string(),
+            Fact::Runner(id, _) => id.to_string(),
+        };
+        StreamId::new(self.aggregate(), id)
+    }
+
+    /// `aggregate.verb_past`, in today's words.
+    pub fn event_type(&self) -> &'static str {
+        match &self.fact {
+            Fact::Access(_, event) => event.name(),
+            Fact::App(_, event) => event.name(),
+            Fact::Build(_, event) => event.name(),
+            Fact::Component(_, event) => event.name(),
+            Fact::Enrolment(_, event) => event.name(),
+            Fact::Install(_, event) => event.name(),
+            Fact::Job(_, event) => event.name(),
+            Fact::Name(_, event) => event.name(),
+            Fact::Run(_, event) => event.name(),
+            Fact::Runner(_, event) => event.name(),
+        }
+    }
 }
 
 /// The events of these kinds of aggregates after a position and not after another, without what only proofs need.
@@ -116,16 +149,25 @@ pub(crate) async fn rows(
     (after, last): (u64, u64),
     aggregates: &[&str],
 ) -> Result<Vec<PgRow>, sqlx::Error> {
-    sqlx::query(
-        "select position, sequence, recorded_at, aggregate_type, aggregate_id, event_type, \
-         event_version, payload::text, metadata::text from log_event \
-         where position > $1 and position <= $2 and aggregate_type = any($3) order by position",
-    )
-    .bind(i64::try_from(after).unwrap_or(i64::MAX))
-    .bind(i64::try_from(last).unwrap_or(i64::MAX))
-    .bind(aggregates)
-    .fetch_all(connection)
-    .await
+    let sql = format!(
+        "select {COLUMNS} from log_event \
+         where position > $1 and position <= $2 and aggregate_type = any($3) order by position"
+    );
+    sqlx::query(&sql)
+        .bind(bigint(after))
+        .bind(bigint(last))
+        .bind(aggregates)
+        .fetch_all(connection)
+        .await
+}
+
+/// What a fold needs of an event, in the order in which it is read.
+const COLUMNS: &str = "position, sequence, recorded_at, aggregate_type, aggregate_id, event_type, \
+    event_version, payload::text, metadata::text";
+
+/// A position as the database counts. We come nowhere near 2^63.
+fn bigint(position: u64) -> i64 {
+    i64::try_from(position).unwrap_or(i64::MAX)
 }
 
 /// Which stream a row is of, among those of its kind.
@@ -224,5 +266,6 @@ impl Raw<'_> {
     }
 }
 
+pub(crate) mod streams;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,8 @@
 //! log ─▶ Recorded ─▶ Projection::apply ─▶ rows ─┬─▶ with the append      (synchronous)
 //!                    (one pure fold per view)   ├─▶ page by page         (asynchronous)
 //!                                               ├─▶ into a shadow        (rebuild, then swap)
-//!                                               └─▶ beside what is there (verify)
+//!                                               ├─▶ beside what is there (verify)
+//!                                               └─▶ up to a position    (as of then)
 //! ```
 //!
 //! A fold copies, it does not decide; and nothing that decides reads a view. Deleting every view loses nothing.
@@ -32,11 +33,21 @@ mod swap;
 /// Whether the rows are what the log says.
 pub mod verify;
 
+/// A view as it was.
+pub mod as_of;
+/// What two documents do not have in common.
+pub mod differ;
+/// What happened between two positions, by run.
+pub mod history;
+/// The same, in a table of its own that stays.
+pub mod kept;
+
 /// Every view, by name.
 pub mod catalogue;
 /// One fold per file, with its table and its questions.
 pub mod views;
 
+pub use as_of::Past;
 pub use catalogue::{Status, list, sync_views};
 pub use fact::{Fact, Recorded};
 pub use projection::{Cell, Class, Projection, Type};

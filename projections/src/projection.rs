@@ -24,7 +24,8 @@ pub trait Projection: Sized + Send + Sync + 'static {
     /// What is kept as JSON in `data`.
     type Row: Serialize + DeserializeOwned + Clone + PartialEq + Debug + Send + Sync;
 
-    /// The rows that an event may change.
+    /// The rows that an event may change. A key is the id of the event's stream, and may go on after a `/`: so the
+    /// row of a key is made again from that stream alone.
     fn keys(event: &Recorded) -> Vec<String>;
 
     /// The row after the event. `None`: there is none.

@@ -53,6 +53,12 @@ pub enum RebuildError {
          half a minute"
     )]
     Busy(&'static str),
+    /// There is such a table already.
+    #[error("{table} is there already: drop it first, or read it as it is")]
+    AlreadyKept {
+        /// What it is called.
+        table: String,
+    },
     /// There is nothing to go back to.
     #[error(
         "no earlier rows of {0} are kept: it was not made again yet, or was rolled back already"

@@ -177,7 +177,11 @@ async fn arrive(
 }
 
 /// A new table belongs to whoever made it, and to nobody else: all who may use the old one may use the new one.
-async fn grant(connection: &mut PgConnection, live: &str, shadow: &str) -> Result<(), sqlx::Error> {
+pub(crate) async fn grant(
+    connection: &mut PgConnection,
+    live: &str,
+    shadow: &str,
+) -> Result<(), sqlx::Error> {
     let grants = sqlx::query(
         "select format('grant %s on %s to %s%s', a.privilege_type, $2::regclass, \
            case when a.grantee = 0 then 'public' else a.grantee::regrole::text end, \

@@ -5,6 +5,7 @@ use sqlx::{PgConnection, PgPool, Row};
 
 use crate::{
     catalogue::view,
+    differ::{FieldChange, differences},
     fold::View,
     rebuild::{Progress, RebuildError, live_position, page},
 };
@@ -125,25 +126,14 @@ fn explained(there: &str, said: &str, columns: &str) -> String {
         return format!("{columns} is not what the row says");
     }
     let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap_or(Value::Null);
-    let mut paths = vec![];
-    differing("", &parsed(there), &parsed(said), &mut paths);
-    paths.truncate(5);
-    if paths.is_empty() { "written differently".into() } else { paths.join("; ") }
-}
-
-fn differing(path: &str, there: &Value, said: &Value, paths: &mut Vec<String>) {
-    match (there, said) {
-        (Value::Object(a), Value::Object(b)) => {
-            let mut keys: Vec<&String> = a.keys().chain(b.keys()).collect();
-            keys.sort();
-            keys.dedup();
-            for key in keys {
-                let (a, b) =
-                    (a.get(key).unwrap_or(&Value::Null), b.get(key).unwrap_or(&Value::Null));
-                differing(&format!("{path}.{key}"), a, b, paths);
-            }
-        }
-        (a, b) if a == b => {}
-        (a, b) => paths.push(format!("{} is {a} and should be {b}", path.trim_start_matches('.'))),
+    let mut differences = differences(&parsed(there), &parsed(said));
+    differences.truncate(5);
+    let told = |one: FieldChange| {
+        let FieldChange { path, before, after } = one;
+        format!("{path} is {before} and should be {after}")
+    };
+    match differences.is_empty() {
+        true => "written differently".into(),
+        false => differences.into_iter().map(told).collect::<Vec<_>>().join("; "),
     }
 }

@@ -6,8 +6,8 @@ use domain::{
 };
 use reqwest::{Method, Response};
 use schemas::control::{
-    Because, Done, Listing, Page, apps, audit, builds, installs, jobs, projections, runners, runs,
-    tokens,
+    Because, Done, Listing, Page, apps, audit, builds, history, installs, jobs, projections,
+    runners, runs, tokens,
 };
 use serde_json::{Value, json};
 
@@ -233,6 +233,11 @@ impl Client {
         self.get("/v1/audit/state", which).await
     }
 
+    /// What changed of one thing between two points, and what happened meanwhile.
+    pub async fn between(&self, which: &history::BetweenQuery) -> Said<history::Between> {
+        self.get("/v1/audit/diff", which).await
+    }
+
     /// What happens, as it happens, as server-sent events.
     pub async fn changes(&self, which: &audit::ChangesQuery) -> Said<Response> {
         self.open(Method::GET, "/v1/changes", which, EVENT_STREAM, None).await
@@ -241,6 +246,12 @@ impl Client {
     /// All projections.
     pub async fn projections(&self) -> Said<Page<projections::Projection>> {
         self.get("/v1/projections", &()).await
+    }
+
+    /// The rows of a projection as they were: progress and rows as server-sent events.
+    pub async fn look(&self, name: &str, which: &projections::LookQuery) -> Said<Response> {
+        let path = format!("/v1/projections/{name}/rows");
+        self.open(Method::GET, &path, which, EVENT_STREAM, None).await
     }
 
     /// `rebuild`, `rollback` or `verify` a projection: progress as server-sent events. Only a rebuild takes a query.
@@ -252,6 +263,12 @@ impl Client {
     ) -> Said<Response> {
         let path = format!("/v1/projections/{name}/{verb}");
         self.open(Method::POST, &path, how, EVENT_STREAM, None).await
+    }
+
+    /// Drop the rows of a projection that are kept as of a position.
+    pub async fn drop_kept(&self, name: &str, position: u64) -> Said<Done> {
+        let path = format!("/v1/projections/{name}/as-of/{position}");
+        self.change(Method::DELETE, &path, &json!({})).await
     }
 
     /// Look at everything that is stored: progress as server-sent events.

@@ -1,8 +1,10 @@
 //! `/v1/audit`: the log itself, as of when, and what proves it.
+mod between;
 mod examine;
 mod records;
 mod states;
 
+pub use between::{__path_diff, diff};
 pub use examine::{__path_examine, examine};
 
 use axum::{
@@ -15,8 +17,9 @@ use axum::{
 use bytes::Bytes;
 use domain::decider::Timestamp;
 use schemas::{
-    control::audit::{
-        AsOf, AsOfQuery, Checkpoint, EventRecord, Events, EventsQuery, Proof, ProofQuery,
+    control::{
+        audit::{AsOf, AsOfQuery, Checkpoint, EventRecord, Events, EventsQuery, Proof, ProofQuery},
+        history::Point,
     },
     keys::KeyUse,
 };
@@ -144,7 +147,23 @@ pub async fn proofs(State(app): State<App>, Query(which): Query<ProofQuery>) -> 
 )]
 pub async fn state(State(app): State<App>, Query(which): Query<AsOfQuery>) -> Answer<AsOf> {
     let position = position(&app, which.position, which.time).await?;
-    states::as_of(&app, &which.stream, position).await.map(Json)
+    let stream = states::stream(&app, &which.stream).await?;
+    let folded = states::as_of(&app, &stream, position).await?;
+    if folded.sequence == 0 {
+        return Err(states::unborn(&stream, position));
+    }
+    let Point { recorded_at, .. } = point(&app, position).await?;
+    let (stream, sequence, state) = (stream.to_string(), folded.sequence, folded.state);
+    Ok(Json(AsOf { stream, position, recorded_at, sequence, state }))
+}
+
+/// A position, and when it was recorded.
+pub async fn point(app: &App, position: u64) -> Result<Point, Problem> {
+    if position == 0 {
+        return Ok(Point { position, recorded_at: None });
+    }
+    let at = app.log().read(position - 1, 1).await?;
+    Ok(Point { position, recorded_at: at.first().map(|event| event.recorded_at) })
 }
 
 /// The position that is meant: itself, the last one at a moment, or the last one of all.

@@ -1,12 +1,18 @@
 //! `/v1/projections`: how far the views are, and making them again or holding them against the log.
-use std::convert::Infallible;
+mod kept;
+mod then;
+
+pub use kept::{__path_discard, discard};
+pub use then::{__path_rows, rows};
+
+use std::{collections::HashMap, convert::Infallible};
 
 use axum::{
     Json,
     extract::State,
-    response::sse::{Event, KeepAlive, Sse},
+    response::sse::{Event, KeepAlive, KeepAliveStream, Sse},
 };
-use futures::{Stream, future::BoxFuture};
+use futures::{StreamExt as _, future::BoxFuture, stream::BoxStream};
 use projections::{Class, Difference, RebuildError, rebuild::WORKERS};
 use schemas::control::{
     Page,
@@ -35,7 +41,11 @@ const ALL: &str = "all";
 pub async fn list(State(app): State<App>) -> Answer<Page<Projection>> {
     let mut connection = app.pool.acquire().await?;
     let all = projections::list(&mut connection).await?;
-    let shown = |status: projections::Status| Projection {
+    let mut kept = HashMap::new();
+    for name in all.iter().map(|status| status.name) {
+        kept.insert(name, projections::kept::positions(&mut connection, name).await?);
+    }
+    let mut shown = |status: projections::Status| Projection {
         name: status.name.into(),
         class: match status.class {
             Class::Synchronous => "synchronous",
@@ -45,9 +55,10 @@ pub async fn list(State(app): State<App>) -> Answer<Page<Projection>> {
         version: status.version.unsigned_abs(),
         position: status.position,
         lag: status.lag,
+        kept: kept.remove(status.name).unwrap_or_default(),
         parked: None,
     };
-    let mut shown: Vec<Projection> = all.into_iter().map(shown).collect();
+    let mut shown: Vec<Projection> = all.into_iter().map(&mut shown).collect();
     drop(connection);
     shown.push(followed(&app).await?);
     Ok(Json(Page::whole(shown)))
@@ -63,6 +74,7 @@ async fn followed(app: &App) -> Result<Projection, Problem> {
         version: version.unsigned_abs(),
         position,
         lag: app.log().position().saturating_sub(position),
+        kept: vec![],
         parked: Some(parked),
     })
 }
@@ -81,7 +93,10 @@ pub async fn rebuild(
     Path(name): Path<String>,
     Query(how): Query<RebuildQuery>,
     _: Unrepeatable,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+) -> Result<Telling, Problem> {
+    if how.as_of_position.is_some() || how.as_of_time.is_some() {
+        return kept::make(app, name, how).await;
+    }
     let parallel = how.parallel.unwrap_or(1);
     if !(1..=WORKERS).contains(&parallel) {
         return Err(Problem::new(Code::BadRequest, format!("parallel takes 1 to {WORKERS}")));
@@ -120,7 +135,7 @@ pub async fn rollback(
     State(app): State<App>,
     Path(name): Path<String>,
     _: Unrepeatable,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+) -> Result<Telling, Problem> {
     known(&app, &name).await?;
     Ok(told(name, move |name, said| {
         Box::pin(async move {
@@ -140,7 +155,7 @@ pub async fn verify(
     State(app): State<App>,
     Path(name): Path<String>,
     _: Unrepeatable,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+) -> Result<Telling, Problem> {
     known(&app, &name).await?;
     Ok(told(name, move |name, said| {
         Box::pin(async move {
@@ -168,12 +183,14 @@ fn unknown(name: &str, all: &[&str]) -> Problem {
 }
 
 type Said = mpsc::UnboundedSender<Progress>;
+/// How far it is, as it goes on.
+type Telling = Sse<KeepAliveStream<BoxStream<'static, Result<Event, Infallible>>>>;
 
 /// Do it apart from the connection: a listener that goes away does not stop a swap half way.
 fn told(
     name: String,
     work: impl FnOnce(String, Said) -> BoxFuture<'static, Result<Progress, RebuildError>>,
-) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+) -> Telling {
     let (said, mut heard) = mpsc::unbounded_channel::<Progress>();
     let doing = work(name.clone(), said.clone());
     tokio::spawn(async move {
@@ -191,7 +208,7 @@ fn told(
             yield Ok(event.unwrap_or_else(|_| Event::default().comment("unreadable")));
         }
     };
-    Sse::new(events).keep_alive(KeepAlive::default())
+    Sse::new(events.boxed()).keep_alive(KeepAlive::default())
 }
 
 /// A reporter that speaks at most once per hundredth of the way.
@@ -218,6 +235,7 @@ fn over(name: &str, position: u64) -> Progress {
         events: position,
         total: position,
         rows: None,
+        table: None,
         differences: Vec::new(),
         detail: None,
     }

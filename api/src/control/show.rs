@@ -2,6 +2,7 @@
 mod app;
 mod build;
 mod diff;
+mod history;
 mod install;
 mod job;
 mod run;
@@ -10,6 +11,7 @@ mod runner;
 pub use app::{app, version};
 pub use build::build;
 pub use diff::diff;
+pub use history::History;
 pub use install::{enrolment, install};
 pub use job::job;
 pub use run::{run, summary};

@@ -8,6 +8,7 @@ mod proofs;
 mod reactions;
 mod refusals;
 mod story;
+mod travel;
 
 use std::collections::BTreeMap;
 

@@ -80,6 +80,7 @@ fn filled(path: &str) -> String {
     filled
         .replace("{attempt}", "1")
         .replace("{name}", "x")
+        .replace("{position}", "1")
         .replace("{verb}", "drain")
         .replace("{role}", "viewer")
         .replace("{digest}", &format!("sha256:{}", "0".repeat(64)))

@@ -155,6 +155,7 @@ impl Server {
             metrics: Metrics::default(),
             clock,
             examining: Arc::new(tokio::sync::Semaphore::new(1)),
+            looking_back: Arc::new(tokio::sync::Semaphore::new(crate::state::LOOKING_BACK)),
             stopping: CancellationToken::new(),
         });
         let mut loops = JoinSet::new();

@@ -54,7 +54,7 @@ pub enum RunError {
     #[error("run is being cancelled")]
     Cancelling,
     /// Too late.
-    #[error("run has already ended: {outcome:?}")]
+    #[error("run has already ended: {outcome}")]
     AlreadyEnded {
         /// How.
         outcome: Outcome,

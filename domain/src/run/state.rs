@@ -206,6 +206,18 @@ pub enum Outcome {
     Expired,
 }
 
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Outcome::Succeeded => "succeeded",
+            Outcome::Failed => "failed",
+            Outcome::Cancelled => "cancelled",
+            Outcome::Denied => "denied",
+            Outcome::Expired => "expired",
+        })
+    }
+}
+
 impl Run {
     /// The step of this id.
     pub fn step(&self, id: StepId) -> Option<&Step> {

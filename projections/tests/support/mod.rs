@@ -90,6 +90,25 @@ impl Noise {
         }
     }
 
+    /// The same while connections are cut: where nobody can say what became of a commit, the log is asked.
+    pub async fn write_whatever_happens(&mut self, log: &EventLog, commits: usize) {
+        for _ in 0..commits {
+            let commit = self.commit();
+            if log.append(commit).await.is_ok() {
+                continue;
+            }
+            for ((kind, n), version) in &mut self.versions {
+                let stream = stream(kind, *n);
+                *version = loop {
+                    match log.version(&stream).await {
+                        Ok(version) => break version,
+                        Err(_) => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
+                    }
+                };
+            }
+        }
+    }
+
     fn commit(&mut self) -> Commit {
         let kinds: Vec<String> = self.examples.keys().cloned().collect();
         let mut writes: BTreeMap<(String, u128), Vec<NewEvent>> = BTreeMap::new();

@@ -22,7 +22,7 @@ pub use text::diff_text;
 
 use crate::{
     failure::Failure,
-    render::{Table, moment, moment_or_dash, who},
+    render::{Table, count, moment, moment_or_dash, who},
     settings::{Desk, Part, Settings},
 };
 
@@ -174,7 +174,7 @@ async fn wait(desk: &Desk, synced: &Synced) -> Result<(), Failure> {
             .collect();
         return match names.is_empty() {
             true => {
-                desk.screen.remark(&format!("{wanted} builds succeeded."));
+                desk.screen.remark(&format!("{} succeeded.", count(wanted as u64, "build")));
                 Ok(())
             }
             false => Err(Failure::Outcome(format!("builds failed: {}", names.join(", ")))),

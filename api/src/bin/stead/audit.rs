@@ -1,19 +1,22 @@
 //! `stead audit`: what happened, as of when, and the proof that nobody rewrote it.
+pub mod diff;
 mod doctor;
 mod events;
 mod verify;
+mod which;
 
-use std::{path::PathBuf, str::FromStr};
+use std::path::PathBuf;
 
-use chrono::{DateTime, Utc};
 use clap::Subcommand;
 use schemas::control::audit::{AsOfQuery, ProofQuery};
 
 use crate::{
     failure::Failure,
-    render::{moment, write},
+    render::{count, moment, write},
     settings::{Desk, Settings},
+    when::At,
 };
+use which::Which;
 
 #[derive(Debug, Subcommand)]
 pub enum Audit {
@@ -22,7 +25,8 @@ pub enum Audit {
 Examples:
   stead audit events --install acme
   stead audit events --stream run/run_01JD… -o ndjson
-  stead audit events --type run.approved --since 2026-11-20T00:00:00Z
+  stead audit events --stream app/shop
+  stead audit events --type run.approved --since tuesday
   stead audit events --actor prn_01JD…
   stead audit events --follow")]
     Events(events::Events),
@@ -31,17 +35,34 @@ Examples:
 Examples:
   stead audit replay --install acme --at 2026-11-20T12:00:00Z
   stead audit replay --install acme --at 1841
-  stead audit replay --stream run/run_01JD…")]
+  stead audit replay --run run_01JD… --at '2h ago'
+  stead audit replay --stream name/install/acme
+The rows of a projection as of then: stead projections show")]
     Replay {
-        /// An install's name or id
-        #[arg(long, conflicts_with = "stream", required_unless_present = "stream")]
-        install: Option<String>,
-        /// Any stream: `<aggregate type>/<aggregate id>`
-        #[arg(long)]
-        stream: Option<String>,
-        /// As of a position or a moment (RFC 3339); without it as of now
+        #[command(flatten)]
+        which: Which,
+        /// As of a position or a moment: RFC 3339, a day, `2h ago`, `tuesday`; without it as of now
         #[arg(long, value_name = "TIME|POSITION")]
         at: Option<At>,
+    },
+    /// What changed between two points, and what happened meanwhile: who asked, who approved, what ran
+    #[command(after_help = "\
+Examples:
+  stead audit diff --install acme --from tuesday
+  stead audit diff --install acme --from 2026-11-20 --to 2026-11-21
+  stead audit diff --run run_01JD… --from 0
+  stead audit diff --app shop --from '3d ago' -o json
+A day, also a weekday, means its beginning in UTC; a weekday is the last one.
+Of an install or a run, what happened is told by run; of another thing, event by event.")]
+    Diff {
+        #[command(flatten)]
+        which: Which,
+        /// Since a position or a moment: RFC 3339, a day, `2h ago`, `tuesday`
+        #[arg(long, value_name = "TIME|POSITION")]
+        from: At,
+        /// Up to a position or a moment; without it up to now
+        #[arg(long, value_name = "TIME|POSITION")]
+        to: Option<At>,
     },
     /// Compute every leaf, the chain and the tree again, and compare with the signed checkpoint
     #[command(after_help = "\
@@ -76,44 +97,12 @@ It is the server's own word. For one that need not be believed: stead audit veri
     Checkpoint,
 }
 
-/// A position or a moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum At {
-    /// The position itself is included.
-    Position(u64),
-    /// What was recorded at the moment is included.
-    Time(DateTime<Utc>),
-}
-
-impl At {
-    /// As a query has them.
-    pub fn parts(self) -> (Option<u64>, Option<DateTime<Utc>>) {
-        match self {
-            At::Position(position) => (Some(position), None),
-            At::Time(time) => (None, Some(time)),
-        }
-    }
-}
-
-impl FromStr for At {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(position) = text.parse() {
-            return Ok(At::Position(position));
-        }
-        let time = DateTime::parse_from_rfc3339(text).map_err(|_| {
-            format!("{text:?} is neither a position nor a moment like 2026-11-20T12:00:00Z")
-        })?;
-        Ok(At::Time(time.with_timezone(&Utc)))
-    }
-}
-
 pub async fn run(verb: Audit, settings: &Settings) -> Result<(), Failure> {
     match verb {
         Audit::Events(ask) => events::print(&settings.desk()?, ask).await,
-        Audit::Replay { install, stream, at } => {
-            let stream = stream.or_else(|| install.map(|i| format!("install/{i}")));
-            replay(&settings.desk()?, stream.unwrap_or_default(), at).await
+        Audit::Replay { which, at } => replay(&settings.desk()?, which.stream(), at).await,
+        Audit::Diff { which, from, to } => {
+            diff::run(&settings.desk()?, which.stream(), from, to).await
         }
         Audit::Verify(ask) => verify::run(settings, ask).await,
         Audit::Doctor => doctor::run(&settings.desk()?).await,
@@ -131,8 +120,10 @@ async fn replay(desk: &Desk, stream: String, at: Option<At>) -> Result<(), Failu
     let then = desk.client.as_of(&AsOfQuery { stream, position, time, min_position: None }).await?;
     let recorded = then.recorded_at.as_ref().map(moment).unwrap_or_default();
     desk.screen.remark(&format!(
-        "{} as of position {} ({recorded}), from {} events:",
-        then.stream, then.position, then.sequence
+        "{} as of position {} ({recorded}), from {}:",
+        then.stream,
+        then.position,
+        count(then.sequence, "event")
     ));
     desk.screen.one(&then, |_| {
         let text = serde_json::to_string_pretty(&then.state).unwrap_or_default();
@@ -153,9 +144,9 @@ async fn prove(desk: &Desk, position: u64) -> Result<(), Failure> {
             text += &format!("        {hash}\n");
         }
         text += &format!(
-            "  root  {} over {} events, signed:\n\n",
+            "  root  {} over {}, signed:\n\n",
             hex::encode(checkpoint.root),
-            checkpoint.size
+            count(checkpoint.size, "event")
         );
         text + &proof.checkpoint.note
     })

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
-    builds, installs, jobs,
+    audit, builds, installs, jobs,
     render::{Output, Screen},
     runners, runs, templates,
 };
@@ -147,4 +147,64 @@ fn a_run_reads_like_this() {
         ],
     }));
     golden("runs-show.txt", &runs::picture::of(&run, &screen()));
+}
+
+#[test]
+fn what_changed_reads_like_this() {
+    let by = |who: &str| {
+        if who == "prn" { (id("prn"), Some("Ann Lee")) } else { (who.to_owned(), None) }
+    };
+    let event = |position: u64, of: &str, who: &str, reason: Option<&str>| {
+        let (actor, actor_name) = by(who);
+        json!({"position": position, "recorded_at": AT, "type": of, "stream": format!("install/{}", id("ins")),
+               "actor": actor, "actor_name": actor_name, "reason": reason})
+    };
+    let word = |said: &str, of: Option<&str>, who: &str, reason: &str| {
+        let (by, by_name) = by(who);
+        let digest = of.map(|_| digest(7));
+        json!({"said": said, "of": of, "digest": digest, "by": by, "by_name": by_name, "reason": reason,
+               "at": AT, "position": 130})
+    };
+    let job = |kind: &str, outcome: Option<&str>, detail: Option<&str>, attempts: u32| {
+        json!({"job": id("job"), "kind": kind, "of": "network", "runner": id("rnr"), "attempts": attempts,
+               "outcome": outcome, "detail": detail, "queued_at": AT, "ended_at": outcome.map(|_| AT)})
+    };
+    let version = |n: u32| json!({"config_version": n, "build": id("bld")});
+    let upgrade = json!({
+        "run": id("run"), "kind": "upgrade", "config_version": 2, "requested_by": id("prn"),
+        "requested_by_name": "Ann Lee", "reason": "CHG-1204", "requested_at": AT, "outcome": "failed",
+        "ended_at": AT,
+        "words": [word("approved", Some("network"), "prn", "read it"),
+                  word("cancel_requested", None, "prn", "enough")],
+        "jobs": [job("plan", Some("succeeded"), None, 1),
+                 job("apply", Some("failed"), Some("the child ended with 1"), 2)],
+        "components": [
+            {"name": "network", "before": version(1), "after": version(2), "incomplete": true},
+            {"name": "old", "before": version(1), "incomplete": false},
+            {"name": "api", "after": version(2), "incomplete": false},
+        ],
+        "events": [event(121, "install.run_admitted", "prn", None), event(180, "run.finished", "policy:run_goes_on", None)],
+    });
+    let going_on = json!({
+        "run": id("run"), "kind": "input_update", "requested_by": "system", "words": [],
+        "jobs": [job("plan", None, None, 0)], "components": [],
+        "events": [event(200, "run.planned", "system", None)],
+    });
+    let between = read(json!({
+        "stream": format!("install/{}", id("ins")), "name": "acme",
+        "from": {"position": 120, "recorded_at": AT}, "to": {"position": 214, "recorded_at": AT},
+        "changes": [
+            {"path": "components.api.config_version", "after": 2},
+            {"path": "components.network.config_version", "before": 1, "after": 2},
+            {"path": "inputs.note", "before": "short", "after": "x".repeat(80)},
+        ],
+        "more_changes": 3, "runs": [upgrade, going_on], "told_until": 214,
+        "others": [event(119, "install.inputs_changed", "prn", Some("as agreed"))],
+    }));
+    golden("audit-diff.txt", &audit::diff::text(&between, &screen()));
+    let quiet = read(json!({
+        "stream": format!("job/{}", id("job")), "from": {"position": 0}, "to": {"position": 0},
+        "changes": [], "runs": [], "others": [], "told_until": 0,
+    }));
+    golden("audit-diff-quiet.txt", &audit::diff::text(&quiet, &screen()));
 }

@@ -52,9 +52,9 @@ Examples:
     State {
         /// The install's name or id
         install: String,
-        /// As of a position or a moment (RFC 3339)
+        /// As of a position or a moment: RFC 3339, a day, `2h ago`, `tuesday`
         #[arg(long, value_name = "TIME|POSITION")]
-        at: Option<crate::audit::At>,
+        at: Option<crate::when::At>,
     },
     /// Give inputs new values; only what they reach is planned
     #[command(after_help = "\

@@ -20,6 +20,7 @@ mod templates;
 mod tokens;
 mod up;
 mod verbs;
+mod when;
 
 use std::process::ExitCode;
 

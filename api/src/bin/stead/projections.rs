@@ -1,4 +1,6 @@
 //! `stead projections`: the read side, rebuilt and verified while the server runs.
+mod show;
+
 use api::client::{harmless, server_events};
 use clap::Subcommand;
 use futures::{StreamExt, pin_mut};
@@ -6,8 +8,9 @@ use schemas::control::projections::{Progress, RebuildQuery};
 
 use crate::{
     failure::Failure,
-    render::{Output, Table},
+    render::{Output, Table, count},
     settings::{Desk, Settings},
+    when::At,
 };
 
 #[derive(Debug, Subcommand)]
@@ -15,12 +18,32 @@ pub enum Projections {
     /// List projections and how far they are
     #[command(after_help = "Example:\n  stead projections list")]
     List,
+    /// Show the rows of a projection, as the log has them now or had them then
+    #[command(after_help = "\
+Examples:
+  stead projections show installs --as-of 'tuesday'
+  stead projections show jobs --key job_01JD… --as-of 1841
+  stead projections show runs --as-of '2h ago' -o ndjson
+They are made from the log by the projection's own fold: the row of one key from its stream alone.
+A key is an id.")]
+    Show {
+        /// Its name
+        name: String,
+        /// The row of this key only
+        #[arg(long)]
+        key: Option<String>,
+        /// As of a position or a moment: RFC 3339, a day, `2h ago`, `tuesday`; without it as of now
+        #[arg(long, value_name = "TIME|POSITION")]
+        as_of: Option<At>,
+    },
     /// Replay the log into fresh tables and swap them in
     #[command(after_help = "\
 Examples:
   stead projections rebuild jobs
   stead projections rebuild --all --parallel 4     reads the log once for all of them
-It may be killed at any time: the next one goes on where it was.")]
+  stead projections rebuild jobs --as-of tuesday   into a table beside it, never put into use
+It may be killed at any time: the next one goes on where it was. What was made with --as-of is the table
+view_NAME_at_POSITION until `stead projections drop NAME --as-of POSITION`.")]
     Rebuild {
         /// Its name, or `all`
         #[arg(required_unless_present = "all", conflicts_with = "all")]
@@ -31,6 +54,21 @@ It may be killed at any time: the next one goes on where it was.")]
         /// How many workers share the streams
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
         parallel: u32,
+        /// As of a position or a moment, into a table of its own: RFC 3339, a day, `2h ago`, `tuesday`
+        #[arg(long, value_name = "TIME|POSITION", conflicts_with_all = ["all", "parallel"])]
+        as_of: Option<At>,
+    },
+    /// Drop the table that a rebuild with --as-of made
+    #[command(after_help = "\
+Example:
+  stead projections drop jobs --as-of 1841
+`stead projections list` shows which there are.")]
+    Drop {
+        /// Its name
+        name: String,
+        /// As of which position
+        #[arg(long, value_name = "POSITION")]
+        as_of: u64,
     },
     /// Go back to the rows that were in use before the last rebuild, brought up to date
     #[command(after_help = "Example:\n  stead projections rollback jobs")]
@@ -39,20 +77,31 @@ It may be killed at any time: the next one goes on where it was.")]
         name: String,
     },
     /// Replay the log beside the tables in use and compare every row
-    #[command(after_help = "Example:\n  stead projections verify all")]
+    #[command(after_help = "\
+Examples:
+  stead projections verify jobs
+  stead projections verify --all")]
     Verify {
         /// Its name, or `all`
-        name: String,
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        name: Option<String>,
+        /// All of them
+        #[arg(long)]
+        all: bool,
     },
 }
+
+/// What stands for every projection.
+const ALL: &str = "all";
 
 pub async fn run(verb: Projections, settings: &Settings) -> Result<(), Failure> {
     let desk = settings.desk()?;
     match verb {
         Projections::List => list(&desk).await,
-        Projections::Rebuild { name, parallel, .. } => {
-            let how = RebuildQuery { parallel: Some(parallel) };
-            let name = name.unwrap_or_else(|| "all".into());
+        Projections::Rebuild { name, parallel, as_of, .. } => {
+            let (as_of_position, as_of_time) = as_of.map_or((None, None), At::parts);
+            let how = RebuildQuery { parallel: Some(parallel), as_of_position, as_of_time };
+            let name = name.unwrap_or_else(|| ALL.into());
             over(&desk, &follow(&desk, &name, "rebuild", &how).await?, "rebuild")
         }
         Projections::Rollback { name } => over(
@@ -60,7 +109,16 @@ pub async fn run(verb: Projections, settings: &Settings) -> Result<(), Failure> 
             &follow(&desk, &name, "rollback", &RebuildQuery::default()).await?,
             "rollback",
         ),
-        Projections::Verify { name } => verify(&desk, &name).await,
+        Projections::Drop { name, as_of } => {
+            let done = desk.client.drop_kept(&name, as_of).await?;
+            let table = format!("{name} as of {as_of}");
+            desk.screen.one(&done, |_| match done.changed {
+                true => format!("{table}: dropped\n"),
+                false => format!("{table}: there was none\n"),
+            })
+        }
+        Projections::Show { name, key, as_of } => show::run(&desk, &name, key, as_of).await,
+        Projections::Verify { name, .. } => verify(&desk, name.as_deref().unwrap_or(ALL)).await,
     }
 }
 
@@ -68,7 +126,7 @@ async fn list(desk: &Desk) -> Result<(), Failure> {
     let page = desk.client.projections().await?;
     desk.screen.many(&page.items, "No projections.", |_| {
         let mut table =
-            Table::new(["PROJECTION", "CLASS", "VERSION", "POSITION", "BEHIND", "PARKED"]);
+            Table::new(["PROJECTION", "CLASS", "VERSION", "POSITION", "BEHIND", "PARKED", "AS OF"]);
         for p in &page.items {
             table.row([
                 p.name.clone(),
@@ -77,6 +135,7 @@ async fn list(desk: &Desk) -> Result<(), Failure> {
                 p.position.to_string(),
                 p.lag.to_string(),
                 p.parked.map_or_else(String::new, |parked| parked.to_string()),
+                p.kept.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
             ]);
         }
         table
@@ -85,7 +144,7 @@ async fn list(desk: &Desk) -> Result<(), Failure> {
 
 async fn verify(desk: &Desk, name: &str) -> Result<(), Failure> {
     let names = match name {
-        "all" => {
+        ALL => {
             let all = desk.client.projections().await?.items.into_iter();
             all.filter(|p| p.class != "policy").map(|p| p.name).collect()
         }
@@ -149,15 +208,27 @@ async fn follow(
 fn said(last: &Progress, verb: &str) -> String {
     let mut text = match (last.state.as_str(), verb) {
         ("done", "verify") if last.differences.is_empty() => {
-            format!("{}: identical after {} events", last.projection, last.events)
+            format!("{}: identical after {}", last.projection, count(last.events, "event"))
         }
         ("done", "verify") => {
-            format!("{}: {} rows differ", last.projection, last.differences.len())
+            let rows = last.differences.len() as u64;
+            let differ = if rows == 1 { "differs" } else { "differ" };
+            format!("{}: {} {differ}", last.projection, count(rows, "row"))
         }
         ("done", "rollback") => {
-            format!("{}: back to the earlier rows, with {} events", last.projection, last.events)
+            format!(
+                "{}: back to the earlier rows, with {}",
+                last.projection,
+                count(last.events, "event")
+            )
         }
-        ("done", _) => format!("{}: rebuilt from {} events", last.projection, last.events),
+        ("done", _) if last.table.is_some() => format!(
+            "{}: {} as of position {}",
+            last.projection,
+            last.table.as_deref().unwrap_or_default(),
+            last.events
+        ),
+        ("done", _) => format!("{}: rebuilt from {}", last.projection, count(last.events, "event")),
         (_, _) => {
             format!(
                 "{}: failed: {}",
@@ -167,7 +238,7 @@ fn said(last: &Progress, verb: &str) -> String {
         }
     };
     if let Some(rows) = last.rows {
-        text += &format!(", {rows} rows");
+        text += &format!(", {}", count(rows, "row"));
     }
     text.push('\n');
     for difference in &last.differences {

@@ -230,6 +230,11 @@ pub fn moment_or_dash(at: Option<&DateTime<Utc>>) -> String {
     at.map(moment).unwrap_or_default()
 }
 
+/// So many of something: `1 build`, `2 builds`.
+pub fn count(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 /// A size as a person reads it.
 pub fn size(bytes: u64) -> String {
     indicatif::HumanBytes(bytes).to_string()
@@ -256,6 +261,11 @@ mod tests {
         table.row(["a".into(), String::new()]);
         let expected = "NAME     STATE\nnetwork  \x1b[32mok\x1b[0m\na        -\n";
         assert_eq!(table.text(&plain()), expected);
+    }
+
+    #[test]
+    fn one_is_not_several() {
+        assert_eq!([0, 1, 2].map(|n| count(n, "build")), ["0 builds", "1 build", "2 builds"]);
     }
 
     #[test]

@@ -6,11 +6,13 @@ use domain::{
     decider::Timestamp,
     ids::{EventId, PrincipalId},
 };
+use event_log::StreamId;
 use schemas::control::audit::{EventRecord, EventsQuery};
 use serde_json::value::RawValue;
 use sqlx::{Row, postgres::PgRow};
 use ulid::Ulid;
 
+use super::states;
 use crate::{
     auth::names,
     problem::{Code, Problem},
@@ -69,10 +71,11 @@ impl Wanted {
             until = until.min(log.position_at(just_before(end)).await?);
         }
         let (aggregate_type, aggregate_id) = match query.stream.as_deref() {
-            Some(stream) => match stream.split_once('/') {
-                Some((kind, id)) => (Some(kind.to_owned()), Some(id.to_owned())),
-                None => (Some(stream.to_owned()), None),
-            },
+            Some(stream) if stream.contains('/') => {
+                let StreamId { aggregate_type, aggregate_id } = states::stream(app, stream).await?;
+                (Some(aggregate_type), Some(aggregate_id))
+            }
+            Some(kind) => (Some(kind.to_owned()), None),
             None => (None, None),
         };
         let named = query.event_type.clone();

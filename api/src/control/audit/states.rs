@@ -1,10 +1,22 @@
 //! Any aggregate, folded up to a position.
+use std::{fmt::Display, str::FromStr};
+
 use domain::{
-    access::Access, app::App as AppState, build::Build, component::Component, decider::Decider,
-    enrolment::Enrolment, install::Install, job::Job, name::Name, run::Run, runner::Runner,
+    access::Access,
+    app::App as AppState,
+    build::Build,
+    component::Component,
+    decider::Decider,
+    enrolment::Enrolment,
+    ids::{BuildId, ComponentId, JobId, PrincipalId, RunId, RunnerId, TokenId},
+    install::Install,
+    job::Job,
+    name::Name,
+    run::Run,
+    runner::Runner,
 };
 use event_log::StreamId;
-use schemas::control::audit::AsOf;
+use serde_json::Value;
 
 use crate::{
     problem::{Code, Problem},
@@ -12,18 +24,50 @@ use crate::{
     usecases::{apps, installs},
 };
 
-/// The state of a stream as of a position.
-pub async fn as_of(app: &App, stream: &str, position: u64) -> Result<AsOf, Problem> {
-    let (kind, id) = stream.split_once('/').ok_or_else(|| {
+/// What a stream's events make, up to a position.
+pub struct Folded {
+    /// How many of them; 0: there was none yet.
+    pub sequence: u64,
+    /// What they make.
+    pub state: Value,
+}
+
+/// The stream that is meant: `<aggregate type>/<aggregate id>`, or an app's or an install's name for the id.
+pub async fn stream(app: &App, text: &str) -> Result<StreamId, Problem> {
+    let (kind, id) = text.split_once('/').ok_or_else(|| {
         Problem::new(Code::BadRequest, "a stream is <aggregate type>/<aggregate id>")
     })?;
     match kind {
-        AppState::NAME => {
-            fold::<AppState>(app, &apps::find(app, id).await?.to_string(), position).await
-        }
-        Install::NAME => {
-            fold::<Install>(app, &installs::find(app, id).await?.to_string(), position).await
-        }
+        AppState::NAME => Ok(StreamId::of::<AppState>(apps::find(app, id).await?)),
+        Install::NAME => Ok(StreamId::of::<Install>(installs::find(app, id).await?)),
+        Component::NAME => by_id::<Component, ComponentId>(id),
+        Build::NAME => by_id::<Build, BuildId>(id),
+        Run::NAME => by_id::<Run, RunId>(id),
+        Job::NAME => by_id::<Job, JobId>(id),
+        Runner::NAME => by_id::<Runner, RunnerId>(id),
+        Access::NAME => by_id::<Access, PrincipalId>(id),
+        Enrolment::NAME => by_id::<Enrolment, TokenId>(id),
+        Name::NAME => Ok(StreamId::of::<Name>(id)),
+        other => Err(Problem::not_found(format!("the aggregate type {other:?}"))),
+    }
+}
+
+fn by_id<D: Decider, I: FromStr<Err: Display> + Display>(id: &str) -> Result<StreamId, Problem> {
+    let id: I = id.parse().map_err(|error: I::Err| {
+        let kind = D::NAME;
+        let detail =
+            format!("{error}; only an install and an app are found by name, a {kind} by its id");
+        Problem::new(Code::BadRequest, detail)
+    })?;
+    Ok(StreamId::of::<D>(id))
+}
+
+/// The state of a stream as of a position.
+pub async fn as_of(app: &App, stream: &StreamId, position: u64) -> Result<Folded, Problem> {
+    let id = &stream.aggregate_id;
+    match &*stream.aggregate_type {
+        AppState::NAME => fold::<AppState>(app, id, position).await,
+        Install::NAME => fold::<Install>(app, id, position).await,
         Component::NAME => fold::<Component>(app, id, position).await,
         Build::NAME => fold::<Build>(app, id, position).await,
         Run::NAME => fold::<Run>(app, id, position).await,
@@ -36,19 +80,13 @@ pub async fn as_of(app: &App, stream: &str, position: u64) -> Result<AsOf, Probl
     }
 }
 
-async fn fold<D: Decider>(app: &App, id: &str, position: u64) -> Result<AsOf, Problem> {
-    let log = app.engine.log();
-    let loaded = log.load_as_of::<D>(id, position).await?;
-    if loaded.version == 0 {
-        let detail = format!("{}/{id} did not exist at position {position}", D::NAME);
-        return Err(Problem::new(Code::NotFound, detail));
-    }
-    let at = log.read(position.saturating_sub(1), 1).await?;
-    Ok(AsOf {
-        stream: StreamId::of::<D>(id).to_string(),
-        position,
-        recorded_at: at.first().map(|event| event.recorded_at),
-        sequence: loaded.version,
-        state: serde_json::to_value(&*loaded.state).map_err(Problem::internal)?,
-    })
+async fn fold<D: Decider>(app: &App, id: &str, position: u64) -> Result<Folded, Problem> {
+    let loaded = app.log().load_as_of::<D>(id, position).await?;
+    let state = serde_json::to_value(&*loaded.state).map_err(Problem::internal)?;
+    Ok(Folded { sequence: loaded.version, state })
+}
+
+/// That there was nothing yet.
+pub fn unborn(stream: &StreamId, position: u64) -> Problem {
+    Problem::new(Code::NotFound, format!("{stream} did not exist at position {position}"))
 }

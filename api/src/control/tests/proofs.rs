@@ -137,13 +137,16 @@ async fn every_projection_is_rebuilt_to_what_it_was_and_verifies() {
     }
     let after = owner.install("acme").await.unwrap();
     assert_eq!((before.id, before.components), (after.id, after.components));
-    let with = |parallel| RebuildQuery { parallel };
+    let with = |parallel| RebuildQuery { parallel, ..RebuildQuery::default() };
     assert_eq!(refused(owner.work_on_projection("nothing", "rebuild", &with(None)).await).0, 404);
     assert_eq!(refused(owner.work_on_projection("jobs", "rebuild", &with(Some(99))).await).0, 400);
 }
 
 async fn worked(owner: &Client, name: &str, verb: &str, parallel: Option<u32>) -> Vec<Progress> {
-    let work = owner.work_on_projection(name, verb, &RebuildQuery { parallel }).await.unwrap();
+    let work = owner
+        .work_on_projection(name, verb, &RebuildQuery { parallel, ..RebuildQuery::default() })
+        .await
+        .unwrap();
     let events = server_events(work);
     pin_mut!(events);
     let mut told = vec![];

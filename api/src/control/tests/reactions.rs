@@ -28,7 +28,7 @@ use crate::{
     state::App,
 };
 
-fn digest(n: u8) -> Digest {
+pub(super) fn digest(n: u8) -> Digest {
     format!("sha256:{n:064x}").parse().unwrap()
 }
 
@@ -37,7 +37,7 @@ fn meta() -> Meta {
 }
 
 /// Wait until it is there.
-async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+pub(super) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..400 {
         if let Some(found) = look().await {
             return found;
@@ -57,19 +57,19 @@ async fn happened(app: &App, install: InstallId, event: &str, fact: Value) {
     app.log().append(commit).await.unwrap();
 }
 
-async fn enrolled(app: &App, install: InstallId) {
+pub(super) async fn enrolled(app: &App, install: InstallId) {
     let runner = RunnerId(Ulid::new());
     let fact = json!({"type": "stack_reported", "runner": runner, "outputs": {}});
     happened(app, install, "install.stack_reported", fact).await;
 }
 
-async fn run_of(app: &App, install: InstallId) -> RunId {
+pub(super) async fn run_of(app: &App, install: InstallId) -> RunId {
     until(async || app.engine.load::<Install>(install).await.unwrap().runs.keys().next().copied())
         .await
 }
 
 /// The state of the first step, when it is one of these.
-async fn first<T>(app: &App, run: RunId, wanted: impl Fn(&StepState) -> Option<T>) -> T {
+pub(super) async fn first<T>(app: &App, run: RunId, wanted: impl Fn(&StepState) -> Option<T>) -> T {
     until(async || {
         let run = app.engine.load::<Run>(run).await.unwrap();
         run.steps.first().and_then(|step| wanted(&step.state))
@@ -83,7 +83,7 @@ fn failed(state: &StepState) -> Option<(StepFailure, String)> {
 }
 
 /// The build of the app's first component is done, and its runs go on.
-async fn built(started: &Started) {
+pub(super) async fn built(started: &Started) {
     built_of(started, "base").await;
 }
 
@@ -106,7 +106,7 @@ async fn built_of(started: &Started, component: &str) {
 }
 
 /// A runner takes the job, says this of it, and has done it.
-async fn worked(app: &App, job: JobId, said: Report) {
+pub(super) async fn worked(app: &App, job: JobId, said: Report) {
     let (execution, runner) = (ExecutionId(Ulid::new()), RunnerId(Ulid::new()));
     let (session, claim_id) = (SessionId(Ulid::new()), "c".to_owned());
     let report = |seq, report| JobCommand::Report { execution, seq, report };

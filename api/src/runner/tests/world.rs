@@ -148,6 +148,7 @@ impl World {
             metrics: Metrics::default(),
             clock,
             examining: Arc::new(tokio::sync::Semaphore::new(1)),
+            looking_back: Arc::new(tokio::sync::Semaphore::new(crate::state::LOOKING_BACK)),
             stopping: CancellationToken::new(),
             pool,
         });

@@ -7,20 +7,20 @@ use std::{
 };
 
 use api::client::{ClientError, harmless, lines, server_events};
-use chrono::{DateTime, Utc};
 use clap::Args;
 use futures::{StreamExt, pin_mut};
 use schemas::control::audit::{ChangesQuery, EventRecord, EventsQuery};
 
 use crate::{
     failure::Failure,
-    render::{Output, Screen, Table, moment, write},
+    render::{self, Output, Screen, Table, moment, write},
     settings::Desk,
+    when::Moment,
 };
 
 #[derive(Debug, Args)]
 pub struct Events {
-    /// Of one stream, `install/ins_01JD…`, or of all of a type, `install`
+    /// Of one stream, `install/acme`, `run/run_01JD…`, or of all of a type, `install`
     #[arg(long)]
     stream: Option<String>,
     /// Of one install: its name or id
@@ -32,12 +32,12 @@ pub struct Events {
     /// By one actor: prn_…, rnr_…, policy:…, timer:…, system
     #[arg(long)]
     actor: Option<String>,
-    /// Not before this moment (RFC 3339)
+    /// Not before this moment: RFC 3339, a day, `2h ago`, `tuesday`
     #[arg(long, value_name = "TIME")]
-    since: Option<DateTime<Utc>>,
-    /// Before this moment (RFC 3339)
+    since: Option<Moment>,
+    /// Before this moment
     #[arg(long, value_name = "TIME")]
-    until: Option<DateTime<Utc>>,
+    until: Option<Moment>,
     /// After this position
     #[arg(long, value_name = "POSITION", default_value_t = 0)]
     after: u64,
@@ -53,7 +53,7 @@ pub async fn print(desk: &Desk, ask: Events) -> Result<(), Failure> {
     let mut printer =
         Printer { screen: desk.screen, left: ask.limit, all: Vec::new(), headed: false };
     let stream = match ask.install {
-        Some(install) => Some(format!("install/{}", desk.client.install(&install).await?.id)),
+        Some(install) => Some(format!("install/{install}")),
         None => ask.stream,
     };
     let mut query = EventsQuery {
@@ -61,8 +61,8 @@ pub async fn print(desk: &Desk, ask: Events) -> Result<(), Failure> {
         stream,
         event_type: ask.event_type,
         actor: ask.actor,
-        since: ask.since,
-        until: ask.until,
+        since: ask.since.map(|Moment(time)| time),
+        until: ask.until.map(|Moment(time)| time),
         limit: Some(200),
         min_position: None,
     };
@@ -151,7 +151,11 @@ pub async fn export(desk: &Desk, to: Option<PathBuf>) -> Result<(), Failure> {
     out.flush()?;
     bar.finish_and_clear();
     if let Some(path) = to {
-        desk.screen.remark(&format!("{count} events are in {}.", path.display()));
+        desk.screen.remark(&format!(
+            "{} written to {}.",
+            render::count(count, "event"),
+            path.display()
+        ));
     }
     Ok(())
 }

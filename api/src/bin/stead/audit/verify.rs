@@ -14,7 +14,7 @@ use schemas::control::audit::{EventRecord, EventsQuery, Proof};
 use serde_json::json;
 
 use super::tell;
-use crate::{failure::Failure, settings::Settings};
+use crate::{failure::Failure, render::count, settings::Settings};
 
 #[derive(Debug, Args)]
 pub struct Verify {
@@ -115,7 +115,8 @@ async fn check(
         return Err(Failure::Outcome(harmless(&fault.to_string())));
     }
     let (size, root) = (verifier.size(), hex::encode(verifier.root()));
-    let mut text = format!("Verified {size} events of {}: leaves, chain and tree.\n", any.origin());
+    let mut text =
+        format!("Verified {} of {}: leaves, chain and tree.\n", count(size, "event"), any.origin());
     text += &format!("  root      {root}\n");
     if let Some(kept) = &kept {
         text += &format!("  unchanged since the kept checkpoint at {}\n", kept.size);

@@ -1,0 +1,109 @@
+//! `/v1/audit/diff`: what changed of one thing between two points, and what happened meanwhile.
+use std::collections::HashSet;
+
+use axum::{Json, extract::State};
+use domain::{
+    actor::Actor, decider::Decider, ids::PrincipalId, install::Install, run::Run as RunState,
+};
+use event_log::StreamId;
+use projections::{
+    differ::{FieldChange, differences},
+    history::{self, History},
+};
+use schemas::control::history::{Between, BetweenQuery, FieldChanged};
+use serde_json::Value;
+
+use super::{point, position, states};
+use crate::{
+    auth::names,
+    control::show,
+    extract::Query,
+    problem::{Answer, Code, Problem},
+    state::App,
+};
+
+/// The most fields that are listed.
+const FIELDS: usize = 2_000;
+
+/// What changed between two points: the fields that differ, and by run who asked, who approved, what ran
+///
+/// Of an install or a run: what happened meanwhile by run. Of another thing: its events. What is after
+/// `told_until` is not listed; go on with `from_position` = `told_until`.
+#[utoipa::path(
+    get, path = "/v1/audit/diff", tag = "audit", params(BetweenQuery),
+    responses((status = 200, body = Between)),
+)]
+pub async fn diff(State(app): State<App>, Query(which): Query<BetweenQuery>) -> Answer<Between> {
+    if which.from_position.is_none() && which.from_time.is_none() {
+        let detail = "say since when: from_position or from_time";
+        return Err(Problem::new(Code::BadRequest, detail));
+    }
+    let stream = states::stream(&app, &which.stream).await?;
+    let from = position(&app, which.from_position, which.from_time).await?;
+    let to = position(&app, which.to_position, which.to_time).await?;
+    if from > to {
+        let detail = format!("the first point is position {from}, after the second, position {to}");
+        return Err(Problem::new(Code::BadRequest, detail));
+    }
+    let before = states::as_of(&app, &stream, from).await?;
+    let after = states::as_of(&app, &stream, to).await?;
+    if after.sequence == 0 {
+        return Err(states::unborn(&stream, to));
+    }
+    // What was not there had no fields, whatever an empty state says.
+    let was = if before.sequence == 0 { Value::Null } else { before.state };
+    let mut changes = differences(&was, &after.state);
+    let more_changes = changes.len().saturating_sub(FIELDS) as u64;
+    changes.truncate(FIELDS);
+    let history = history(&app, &stream, (from, to)).await?;
+    let names = names::of(&app.pool, people(&history)).await?;
+    let told = show::History { names: &names };
+    let name = after.state.get("name").and_then(Value::as_str).map(str::to_owned);
+    Ok(Json(Between {
+        stream: stream.to_string(),
+        name,
+        from: point(&app, from).await?,
+        to: point(&app, to).await?,
+        changes: changes.into_iter().map(changed).collect(),
+        more_changes,
+        told_until: history.until,
+        runs: history.runs.into_iter().map(|run| told.run(run)).collect(),
+        others: history.others.into_iter().map(|event| told.event(event)).collect(),
+    }))
+}
+
+async fn history(app: &App, stream: &StreamId, range: (u64, u64)) -> Result<History, Problem> {
+    let (kind, id) = (&*stream.aggregate_type, &*stream.aggregate_id);
+    let log = app.log();
+    Ok(match kind {
+        Install::NAME => {
+            let install = id.parse().map_err(Problem::internal)?;
+            history::of_install(log, install, range, None).await?
+        }
+        RunState::NAME => {
+            history::of_run(log, id.parse().map_err(Problem::internal)?, range).await?
+        }
+        other => history::of_stream(log, (other, id), range).await?,
+    })
+}
+
+/// Everybody who is spoken of and has a name.
+fn people(history: &History) -> HashSet<PrincipalId> {
+    let mut all: Vec<&Actor> = history.others.iter().map(|event| &event.actor).collect();
+    for run in &history.runs {
+        all.extend(run.request.iter().map(|request| &request.by));
+        all.extend(run.words.iter().map(|word| &word.by));
+        all.extend(run.events.iter().map(|event| &event.actor));
+    }
+    let principal = |actor: &Actor| match actor {
+        Actor::Principal(id) => Some(*id),
+        Actor::Runner(_) | Actor::Policy(_) | Actor::Timer(_) | Actor::System => None,
+    };
+    all.into_iter().filter_map(principal).collect()
+}
+
+fn changed(change: FieldChange) -> FieldChanged {
+    let FieldChange { path, before, after } = change;
+    let there = |value: Value| (!value.is_null()).then_some(value);
+    FieldChanged { path, before: there(before), after: there(after) }
+}

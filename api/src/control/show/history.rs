@@ -1,0 +1,96 @@
+//! What happened between two points, with people by their names.
+use std::collections::HashMap;
+
+use domain::{actor::Actor, ids::PrincipalId};
+use projections::history::{ComponentHistory, Happened, JobHistory, RunHistory, Version, Word};
+use schemas::control::history::{
+    ComponentTold, EventTold, JobTold, RunTold, VersionTold, WordTold,
+};
+
+use super::word;
+
+/// Tells it, with the names of those who are spoken of.
+pub struct History<'a> {
+    /// What they are called today.
+    pub names: &'a HashMap<PrincipalId, String>,
+}
+
+impl History<'_> {
+    /// What a run did.
+    pub fn run(&self, run: RunHistory) -> RunTold {
+        let request = run.request;
+        let by = request.as_ref().map_or(&Actor::System, |request| &request.by);
+        RunTold {
+            run: run.run,
+            requested_by: by.to_string(),
+            requested_by_name: self.name(by),
+            kind: request.as_ref().map(|request| word(&request.kind)).unwrap_or_default(),
+            config_version: request.as_ref().map(|request| request.config_version),
+            reason: request.and_then(|request| request.reason),
+            requested_at: run.requested_at,
+            outcome: run.outcome.as_ref().map(word),
+            ended_at: run.ended_at,
+            words: run.words.into_iter().map(|said| self.word(said)).collect(),
+            jobs: run.jobs.into_iter().map(job).collect(),
+            components: run.components.into_iter().map(component).collect(),
+            events: run.events.into_iter().map(|event| self.event(event)).collect(),
+        }
+    }
+
+    /// One event.
+    pub fn event(&self, event: Happened) -> EventTold {
+        EventTold {
+            position: event.position,
+            recorded_at: event.at,
+            event_type: event.event_type.into(),
+            stream: event.stream,
+            actor_name: self.name(&event.actor),
+            actor: event.actor.to_string(),
+            reason: event.reason,
+        }
+    }
+
+    fn word(&self, said: Word) -> WordTold {
+        WordTold {
+            said: said.said.as_str().into(),
+            of: said.of,
+            digest: said.digest,
+            by_name: self.name(&said.by),
+            by: said.by.to_string(),
+            reason: said.reason,
+            at: said.at,
+            position: said.position,
+        }
+    }
+
+    fn name(&self, actor: &Actor) -> Option<String> {
+        match actor {
+            Actor::Principal(id) => self.names.get(id).cloned(),
+            Actor::Runner(_) | Actor::Policy(_) | Actor::Timer(_) | Actor::System => None,
+        }
+    }
+}
+
+fn job(told: JobHistory) -> JobTold {
+    JobTold {
+        job: told.job,
+        kind: told.kind.map(|kind| kind.as_str().to_owned()).unwrap_or_default(),
+        of: told.of,
+        runner: told.runner,
+        attempts: told.attempts,
+        outcome: told.outcome.map(|outcome| outcome.to_string()),
+        detail: told.detail,
+        queued_at: told.queued_at,
+        ended_at: told.ended_at,
+    }
+}
+
+fn component(told: ComponentHistory) -> ComponentTold {
+    let version = |Version { config_version, build }| VersionTold { config_version, build };
+    ComponentTold {
+        name: told.name,
+        before: told.before.map(version),
+        after: told.after.map(version),
+        incomplete: told.incomplete,
+    }
+}

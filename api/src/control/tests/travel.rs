@@ -1,0 +1,231 @@
+//! Any thing and any projection as it was, and what changed since.
+use std::time::Duration;
+
+use domain::{
+    job::{PlanReport, Report},
+    run::StepState,
+};
+use futures::{StreamExt, pin_mut};
+use schemas::control::{
+    audit::{AsOfQuery, EventsQuery},
+    history::BetweenQuery,
+    installs::UpdateInstall,
+    projections::{Look, LookQuery, LookedRow, Progress, RebuildQuery},
+    runs::ApproveRun,
+    tokens::NamePrincipal,
+};
+use serde_json::{Value, json};
+
+use super::{
+    reactions::{built, digest, enrolled, first, run_of, until, worked},
+    refused, with_install,
+};
+use crate::client::{Client, ClientError, server_events};
+
+fn between(stream: &str, from: u64, to: Option<u64>) -> BetweenQuery {
+    let (from_position, to_position) = (Some(from), to);
+    BetweenQuery { stream: stream.into(), from_position, to_position, ..BetweenQuery::default() }
+}
+
+async fn looked(client: &Client, name: &str, which: &LookQuery) -> (Look, Vec<LookedRow>) {
+    let looks = server_events(client.look(name, which).await.unwrap());
+    pin_mut!(looks);
+    let (mut rows, mut last) = (vec![], None);
+    while let Some(event) = looks.next().await {
+        let mut look: Look = serde_json::from_str(&event.unwrap().data).unwrap();
+        rows.append(&mut look.rows);
+        last = Some(look);
+    }
+    (last.unwrap(), rows)
+}
+
+#[tokio::test]
+async fn what_changed_is_told_with_who_asked_who_approved_and_what_ran() {
+    let (started, owner, acme) = with_install().await;
+    let app = started.app();
+    let me = owner.whoami().await.unwrap();
+    let named = NamePrincipal { name: Some("Ann Lee".into()) };
+    owner.name_principal(me.principal, &named).await.unwrap();
+    // given a run whose plan was approved and applied
+    enrolled(app, acme.id).await;
+    let run = run_of(app, acme.id).await;
+    built(&started).await;
+    let since = acme.position;
+    let plan = PlanReport {
+        digest: digest(2),
+        file: digest(3),
+        summary: digest(4),
+        noop: false,
+        add: 1,
+        change: 0,
+        destroy: 0,
+        tool: "t".into(),
+        signature: "s".into(),
+    };
+    worked(app, first(app, run, StepState::job).await, Report::Plan(plan)).await;
+    first(app, run, |state| matches!(state, StepState::AwaitingApproval { .. }).then_some(()))
+        .await;
+    let step = owner.run(run).await.unwrap().dag[0].id;
+    let word = ApproveRun { step, digest: digest(2), reason: "read it".into() };
+    let approved = owner.approve(run, &word).await.unwrap().position;
+    let job = first(app, run, |state| {
+        let StepState::Applying { job, .. } = state else { return None };
+        Some(*job)
+    });
+    let job = job.await;
+    worked(app, job, Report::Outputs { outputs: [("id".to_owned(), json!("net-1"))].into() }).await;
+    first(app, run, |state| matches!(state, StepState::Succeeded { .. }).then_some(())).await;
+    // when it is asked what changed since the install was made
+    let told = owner.between(&between("install/acme", since, None)).await.unwrap();
+    assert_eq!((told.stream, told.name.as_deref()), (format!("install/{}", acme.id), Some("acme")));
+    let path = |path: &str| {
+        let found = told.changes.iter().find(|change| change.path == path);
+        found.map(|change| (change.before.clone(), change.after.clone()))
+    };
+    assert_eq!(path("components.base.outputs.id"), Some((None, Some("net-1".into()))));
+    assert_eq!(path("name"), None);
+    let [of_run] = told.runs.as_slice() else { panic!("{:?}", told.runs) };
+    assert_eq!((of_run.run, of_run.kind.as_str()), (run, "provision"));
+    let word = &of_run.words[0];
+    assert_eq!((word.said.as_str(), word.of.as_deref()), ("approved", Some("base")));
+    assert_eq!(
+        (word.by_name.as_deref(), word.reason.as_deref()),
+        (Some("Ann Lee"), Some("read it"))
+    );
+    assert_eq!((&word.digest, word.by.as_str()), (&Some(digest(2)), &*me.principal.to_string()));
+    let jobs: Vec<_> = of_run.jobs.iter().map(|job| (&*job.kind, job.outcome.as_deref())).collect();
+    assert_eq!(jobs, [("plan", Some("succeeded")), ("apply", Some("succeeded"))]);
+    let base = &of_run.components[0];
+    assert_eq!((base.name.as_str(), &base.before), ("base", &None));
+    assert_eq!(base.after.as_ref().unwrap().config_version, 1);
+    assert!(told.others.iter().any(|event| event.event_type == "install.stack_reported"));
+    assert_eq!(told.told_until, told.to.position);
+    // and of the run alone, since the approval: the same word, and only the apply
+    let told = owner.between(&between(&format!("run/{run}"), approved, None)).await.unwrap();
+    assert!(told.changes.iter().any(|change| change.path.starts_with("steps[0].state")));
+    let [of_run] = told.runs.as_slice() else { panic!("{:?}", told.runs) };
+    assert_eq!(of_run.words.len(), 1);
+    assert!(of_run.jobs.iter().any(|job| job.kind == "apply"));
+    assert!(of_run.events.iter().all(|event| event.position > approved));
+}
+
+#[tokio::test]
+async fn of_another_thing_its_own_events_are_told() {
+    let (_started, owner, made) = with_install().await;
+    let told = owner.between(&between("app/shop", 0, None)).await.unwrap();
+    assert_eq!(told.name.as_deref(), Some("shop"));
+    let types: Vec<_> = told.others.iter().map(|event| &*event.event_type).collect();
+    assert_eq!(types, ["app.created", "app.config_published"]);
+    // Nothing happened to it since: nothing changed.
+    let told = owner.between(&between("app/shop", made.position, None)).await.unwrap();
+    assert_eq!((told.changes.len(), told.others.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_diff_that_cannot_be_made_says_why() {
+    let (_started, owner, made) = with_install().await;
+    let ask = async |query: BetweenQuery| refused(owner.between(&query).await);
+    let since_when = BetweenQuery { stream: "install/acme".into(), ..BetweenQuery::default() };
+    assert_eq!(ask(since_when).await, (400, "bad_request".into()));
+    assert_eq!(ask(between("install/acme", made.position, Some(1))).await.0, 400);
+    assert_eq!(ask(between("install/acme", 0, Some(1))).await.0, 404);
+    assert_eq!(ask(between("install/nobody", 0, None)).await.0, 404);
+    assert_eq!(ask(between("acme", 0, None)).await.0, 400);
+    assert_eq!(ask(between("thing/acme", 0, None)).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_stream_is_found_by_name_where_names_are_and_says_where_they_are_not() {
+    let (_started, owner, _) = with_install().await;
+    let of = |stream: &str| EventsQuery { stream: Some(stream.into()), ..Default::default() };
+    for named in ["install/acme", "app/shop"] {
+        assert!(!owner.events(&of(named)).await.unwrap().items.is_empty(), "{named}");
+    }
+    assert_eq!(refused(owner.events(&of("install/nobody")).await).0, 404);
+    let said = owner.events(&of("run/acme")).await.unwrap_err().to_string();
+    assert!(said.contains("a run by its id"), "{said}");
+    let at =
+        AsOfQuery { stream: "job/acme".into(), position: None, time: None, min_position: None };
+    assert_eq!(refused(owner.as_of(&at).await).0, 400);
+}
+
+#[tokio::test]
+async fn a_projection_is_shown_as_it_was() {
+    let (_started, owner, made) = with_install().await;
+    let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
+    owner.update_install("acme", &on).await.unwrap();
+    let at = |position, key: Option<String>| LookQuery { key, position, ..LookQuery::default() };
+    let auto = |rows: &[LookedRow]| {
+        let row: Value = serde_json::from_str(rows[0].row.get()).unwrap();
+        row["state"]["auto_approve"].as_bool().unwrap()
+    };
+    let (last, then) = looked(&owner, "installs", &at(Some(made.position), None)).await;
+    assert_eq!((last.state.as_str(), last.position, auto(&then)), ("done", made.position, false));
+    assert!(last.recorded_at.is_some());
+    let key = Some(made.id.to_string());
+    let (_, now) = looked(&owner, "installs", &at(None, key.clone())).await;
+    assert_eq!((now.len(), &now[0].key, auto(&now)), (1, &made.id.to_string(), true));
+    let (last, before) = looked(&owner, "installs", &at(Some(1), key)).await;
+    assert_eq!((last.state.as_str(), before.len()), ("done", 0));
+    let (_, apps) = looked(&owner, "apps", &at(None, None)).await;
+    assert_eq!(apps.len(), 1);
+    let nothing = owner.look("cats", &LookQuery::default()).await.map(drop);
+    assert_eq!(refused(nothing), (404, "not_found".into()));
+    let early = owner.look("apps", &at(Some(1_000_000), None)).await.map(drop);
+    assert_eq!(refused(early).0, 404);
+    let long = owner.look("apps", &at(None, Some("x".repeat(201)))).await.map(drop);
+    assert_eq!(refused(long).0, 400);
+}
+
+#[tokio::test]
+async fn a_rebuild_as_of_a_position_is_a_table_beside_the_view() {
+    let (_started, owner, made) = with_install().await;
+    let how = RebuildQuery { as_of_position: Some(made.position), ..RebuildQuery::default() };
+    let table = async |name: &str, how: &RebuildQuery| {
+        let events = server_events(owner.work_on_projection(name, "rebuild", how).await?);
+        pin_mut!(events);
+        let mut last = None;
+        while let Some(event) = events.next().await {
+            last = Some(serde_json::from_str::<Progress>(&event?.data).unwrap());
+        }
+        let last = last.unwrap();
+        Ok::<_, ClientError>((last.state, last.table, last.rows))
+    };
+    let name = format!("view_installs_at_{}", made.position);
+    let done = ("done".to_owned(), Some(name), Some(1));
+    assert_eq!(table("installs", &how).await.unwrap(), done);
+    assert_eq!(table("installs", &how).await.unwrap().0, "failed", "it is there");
+    let list = owner.projections().await.unwrap().items;
+    let kept = |name: &str| list.iter().find(|one| one.name == name).unwrap().kept.clone();
+    assert_eq!((kept("installs"), kept("apps")), (vec![made.position], vec![]));
+    assert!(owner.drop_kept("installs", made.position).await.unwrap().changed);
+    assert!(!owner.drop_kept("installs", made.position).await.unwrap().changed);
+    assert_eq!(refused(table("all", &how).await).0, 400);
+    let many = RebuildQuery { parallel: Some(2), ..how };
+    assert_eq!(refused(table("installs", &many).await).0, 400);
+}
+
+#[tokio::test]
+async fn few_look_back_at_a_time_and_whoever_goes_away_leaves_the_place_to_others() {
+    let (started, owner, _) = with_install().await;
+    let app = started.app();
+    let all = app.looking_back.available_permits();
+    let taken = app.looking_back.clone().try_acquire_many_owned(2).unwrap();
+    let said = owner.look("apps", &LookQuery::default()).await.map(drop);
+    assert_eq!(refused(said), (503, "busy".into()));
+    drop(taken);
+    // given somebody who looks while the log does not answer
+    let mut lock = app.pool.begin().await.unwrap();
+    sqlx::raw_sql("lock table log_event in access exclusive mode")
+        .execute(&mut *lock)
+        .await
+        .unwrap();
+    let looking = tokio::spawn(async move {
+        let _ = owner.look("apps", &LookQuery::default()).await;
+    });
+    until(async || (app.looking_back.available_permits() < all).then_some(())).await;
+    // when they go away, then the next may look, and need not wait for the log
+    looking.abort();
+    until(async || (app.looking_back.available_permits() == all).then_some(())).await;
+    tokio::time::timeout(Duration::from_secs(5), lock.rollback()).await.unwrap().unwrap();
+}

@@ -1,0 +1,121 @@
+//! What two documents do not have in common, by paths that a person can read: `components.api.config_version`.
+use serde_json::Value;
+
+/// A field that is not the same. What is absent is null.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FieldChange {
+    /// Where.
+    pub path: String,
+    /// What it was.
+    pub before: Value,
+    /// What it is.
+    pub after: Value,
+}
+
+/// Every field in which two documents differ, in the order of the paths' parts. What is on one side only is told
+/// field by field.
+pub fn differences(before: &Value, after: &Value) -> Vec<FieldChange> {
+    let mut changes = vec![];
+    differing(String::new(), before, after, &mut changes);
+    changes
+}
+
+fn differing(path: String, before: &Value, after: &Value, changes: &mut Vec<FieldChange>) {
+    if before == after {
+        return;
+    }
+    match (before, after) {
+        (Value::Object(a), Value::Object(b)) => members(&path, a, b, changes),
+        (Value::Object(a), Value::Null) if !a.is_empty() => {
+            members(&path, a, &serde_json::Map::new(), changes);
+        }
+        (Value::Null, Value::Object(b)) if !b.is_empty() => {
+            members(&path, &serde_json::Map::new(), b, changes);
+        }
+        (Value::Array(a), Value::Array(b)) if is_nested(a) || is_nested(b) => {
+            items(&path, a, b, changes);
+        }
+        (Value::Array(a), Value::Null) if is_nested(a) => items(&path, a, &[], changes),
+        (Value::Null, Value::Array(b)) if is_nested(b) => items(&path, &[], b, changes),
+        (before, after) => {
+            let (before, after) = (before.clone(), after.clone());
+            changes.push(FieldChange { path, before, after });
+        }
+    }
+}
+
+type Members = serde_json::Map<String, Value>;
+
+fn members(path: &str, a: &Members, b: &Members, changes: &mut Vec<FieldChange>) {
+    let mut keys: Vec<&String> = a.keys().chain(b.keys()).collect();
+    keys.sort();
+    keys.dedup();
+    for key in keys {
+        let (a, b) = (a.get(key).unwrap_or(&Value::Null), b.get(key).unwrap_or(&Value::Null));
+        differing(joined(path, key), a, b, changes);
+    }
+}
+
+fn items(path: &str, a: &[Value], b: &[Value], changes: &mut Vec<FieldChange>) {
+    for at in 0..a.len().max(b.len()) {
+        let (a, b) = (a.get(at).unwrap_or(&Value::Null), b.get(at).unwrap_or(&Value::Null));
+        differing(format!("{path}[{at}]"), a, b, changes);
+    }
+}
+
+/// A list of plain values is read as a whole: by place, one more at its beginning would be a change of everything.
+fn is_nested(list: &[Value]) -> bool {
+    list.iter().any(|item| item.is_object() || item.is_array())
+}
+
+/// A key that could be taken for two parts is in quotes.
+fn joined(path: &str, key: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    match (path, !key.is_empty() && key.bytes().all(plain)) {
+        ("", true) => key.to_owned(),
+        (path, true) => format!("{path}.{key}"),
+        (path, false) => format!("{path}[{}]", Value::from(key)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(before: Value, after: Value) -> Vec<String> {
+        let told = |one: FieldChange| format!("{} {} {}", one.path, one.before, one.after);
+        differences(&before, &after).into_iter().map(told).collect()
+    }
+
+    #[test]
+    fn a_field_that_differs_is_named_by_its_path() {
+        let before = json!({"size": 1, "db": {"url": "a", "same": 1}, "gone": true});
+        let after = json!({"size": 2, "db": {"url": "b", "same": 1}, "new": null});
+        assert_eq!(told(before, after), ["db.url \"a\" \"b\"", "gone true null", "size 1 2"]);
+        assert_eq!(told(json!({"a": 1}), json!({"a": 1})), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_on_one_side_only_is_told_field_by_field() {
+        let api = json!({"components": {"api": {"version": 1, "needs": ["db"], "outputs": {}}}});
+        let told_new = ["components.api.needs null [\"db\"]", "components.api.outputs null {}"];
+        assert_eq!(told(json!({}), api.clone())[..2], told_new);
+        assert_eq!(told(api, Value::Null).len(), 3);
+    }
+
+    #[test]
+    fn lists_of_things_are_told_by_place_and_plain_ones_whole() {
+        let steps = |state: &str| json!({"steps": [{"state": "a"}, {"state": state}]});
+        assert_eq!(told(steps("b"), steps("c")), ["steps[1].state \"b\" \"c\""]);
+        let needs = |needs: &[&str]| json!({ "needs": needs });
+        assert_eq!(told(needs(&["b"]), needs(&["a", "b"])), ["needs [\"b\"] [\"a\",\"b\"]"]);
+    }
+
+    #[test]
+    fn a_key_that_could_be_taken_for_two_is_quoted() {
+        assert_eq!(told(json!({"a.b": 1}), json!({"a.b": 2})), ["[\"a.b\"] 1 2"]);
+        assert_eq!(told(json!({"x": {"": 1}}), json!({"x": {"": 2}})), ["x[\"\"] 1 2"]);
+    }
+}

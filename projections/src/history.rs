@@ -1,0 +1,153 @@
+//! What happened between two positions, by run: who asked, who decided, what ran, what became another version.
+//!
+//! Read from the log alone: the events of the install, of the runs that were admitted there, and of their jobs, each
+//! stream by its index. A history that is too long for one answer says up to where it goes.
+use domain::{
+    ids::{InstallId, RunId},
+    install::Install,
+    run::Run,
+};
+use event_log::{EventLog, LogError};
+
+use crate::{Fact, Recorded, fact::streams};
+
+mod components;
+mod jobs;
+mod story;
+#[cfg(test)]
+mod tests;
+mod told;
+pub use told::{ComponentHistory, Happened, History, JobHistory, RunHistory, Said, Version, Word};
+
+/// The most events of one kind that one answer is made of.
+pub const EVENTS: u32 = 10_000;
+/// What is read of a job also where it is older: what it was for, who had it, how it ended, and who said so.
+const OF_JOBS: [&str; 7] = [
+    "job.queued",
+    "job.claimed",
+    "job.succeeded",
+    "job.failed",
+    "job.cancelled",
+    "job.lost",
+    "job.outcome_resolved",
+];
+
+/// What happened to an install after a position and not after another; `only`: what one run did.
+///
+/// # Errors
+/// [`LogError`].
+pub async fn of_install(
+    log: &EventLog,
+    install: InstallId,
+    (from, to): (u64, u64),
+    only: Option<RunId>,
+) -> Result<History, LogError> {
+    let before = log.load_as_of::<Install>(&install.to_string(), from).await?;
+    let mut read = Read { log, from, until: to };
+    let own = read.streams("install", &[install.to_string()], &[]).await?;
+    let mut runs: Vec<RunId> = before.state.runs.keys().copied().collect();
+    runs.extend(own.iter().filter_map(story::admitted));
+    if let Some(only) = only {
+        runs = vec![only];
+    }
+    // Whole: what was asked and approved before belongs to what ran then.
+    let ids: Vec<String> = runs.iter().map(ToString::to_string).collect();
+    let all = Read { log, from: 0, until: read.until };
+    let (of_runs, cut) = all.whole("run", &ids).await?;
+    read.until = cut;
+    let jobs: Vec<String> =
+        of_runs.iter().filter_map(story::job).map(|id| id.to_string()).collect();
+    let of_jobs = read.streams("job", &jobs, &OF_JOBS).await?;
+    let mut events = [own, of_runs, of_jobs].concat();
+    events.retain(|event| event.position <= read.until);
+    events.sort_by_key(|event| event.position);
+    let mut history = story::tell(&before.state, from, &events);
+    if let Some(only) = only {
+        history.runs.retain(|told| told.run == only);
+        history.others.clear();
+    }
+    Ok(History { until: read.until, ..history })
+}
+
+/// What happened to a run, and what it did to its install.
+///
+/// # Errors
+/// [`LogError`].
+pub async fn of_run(
+    log: &EventLog,
+    run: RunId,
+    (from, to): (u64, u64),
+) -> Result<History, LogError> {
+    let state = log.load_as_of::<Run>(&run.to_string(), to).await?;
+    match &state.state.request {
+        Some(request) => of_install(log, request.install, (from, to), Some(run)).await,
+        None => Ok(History { runs: vec![], others: vec![], until: to }),
+    }
+}
+
+/// What happened in one stream.
+///
+/// # Errors
+/// [`LogError`].
+pub async fn of_stream(
+    log: &EventLog,
+    (aggregate, id): (&str, &str),
+    (from, to): (u64, u64),
+) -> Result<History, LogError> {
+    let mut read = Read { log, from, until: to };
+    let events = read.streams(aggregate, &[id.to_owned()], &[]).await?;
+    let others = events.iter().map(story::happened).collect();
+    Ok(History { runs: vec![], others, until: read.until })
+}
+
+struct Read<'a> {
+    log: &'a EventLog,
+    from: u64,
+    /// Where the reading was cut so far: an answer tells everything up to one position, or nothing after it.
+    until: u64,
+}
+
+impl Read<'_> {
+    /// The events of these streams in between, and those of these types before.
+    async fn streams(
+        &mut self,
+        aggregate: &str,
+        ids: &[String],
+        older: &[&str],
+    ) -> Result<Vec<Recorded>, LogError> {
+        let mut connection = self.log.pool().acquire().await?;
+        let (range, of) = ((self.from, self.until), (aggregate, ids));
+        let found = streams::many(&mut connection, of, range, older, EVENTS).await?;
+        if let Some((_, position)) = found.last.filter(|_| found.full) {
+            self.until = position;
+        }
+        Ok(found.events)
+    }
+
+    /// All events of these streams, and up to where they are all.
+    async fn whole(
+        mut self,
+        aggregate: &str,
+        ids: &[String],
+    ) -> Result<(Vec<Recorded>, u64), LogError> {
+        let events = self.streams(aggregate, ids, &[]).await?;
+        Ok((events, self.until))
+    }
+}
+
+/// Why, where the event says so.
+fn reason(fact: &Fact) -> Option<String> {
+    let said = match fact {
+        Fact::Access(_, event) => serde_json::to_value(event),
+        Fact::App(_, event) => serde_json::to_value(event),
+        Fact::Build(_, event) => serde_json::to_value(event),
+        Fact::Component(_, event) => serde_json::to_value(event),
+        Fact::Enrolment(_, event) => serde_json::to_value(event),
+        Fact::Install(_, event) => serde_json::to_value(event),
+        Fact::Job(_, event) => serde_json::to_value(event),
+        Fact::Name(_, event) => serde_json::to_value(event),
+        Fact::Run(_, event) => serde_json::to_value(event),
+        Fact::Runner(_, event) => serde_json::to_value(event),
+    };
+    said.ok()?.get("reason")?.as_str().map(str::to_owned)
+}

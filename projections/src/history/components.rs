@@ -1,0 +1,100 @@
+//! What a run did to a component: what was there before, and what is there after.
+use domain::{
+    ids::RunId,
+    install::{Deployed, Install, InstallEvent, Sandbox},
+};
+
+use super::{ComponentHistory, Version};
+
+/// The component that a fact changes; `Some(None)`: the sandbox.
+pub(super) fn touched(fact: &InstallEvent) -> Option<Option<&str>> {
+    match fact {
+        InstallEvent::SandboxChanging { .. }
+        | InstallEvent::SandboxUnchanged { .. }
+        | InstallEvent::SandboxProvisioned { .. }
+        | InstallEvent::SandboxDestroyed { .. } => Some(None),
+        InstallEvent::ComponentChanging { name, .. }
+        | InstallEvent::ComponentUnchanged { name, .. }
+        | InstallEvent::ComponentDeployed { name, .. }
+        | InstallEvent::ComponentDestroyed { name, .. } => Some(Some(name)),
+        InstallEvent::Created { .. }
+        | InstallEvent::InputsChanged { .. }
+        | InstallEvent::ConfigPinned { .. }
+        | InstallEvent::ApprovalChanged { .. }
+        | InstallEvent::StackReported { .. }
+        | InstallEvent::RunAdmitted { .. }
+        | InstallEvent::RunClosed { .. }
+        | InstallEvent::ComponentReserved { .. }
+        | InstallEvent::ComponentReleased { .. }
+        | InstallEvent::SandboxReserved { .. }
+        | InstallEvent::SandboxReleased { .. }
+        | InstallEvent::ActionCompleted { .. }
+        | InstallEvent::Deprovisioned { .. } => None,
+    }
+}
+
+/// A component that a run touched.
+pub(super) struct Touched {
+    before: Option<Version>,
+    after: Option<Version>,
+    incomplete: bool,
+    /// Whether what was there before is there still, because the apply never ran.
+    untouched: bool,
+}
+
+impl Touched {
+    /// Before the run's next fact. Where its apply had begun already, what was there before that.
+    pub(super) fn settled(install: &Install, name: Option<&str>, run: RunId) -> Touched {
+        let before = match name {
+            Some(name) => match install.before.get(name).filter(|before| before.by.run == run) {
+                Some(before) => before.was.as_ref().map(deployed),
+                None => install.components.get(name).map(deployed),
+            },
+            None => match install.sandbox_before.as_ref().filter(|before| before.by.run == run) {
+                Some(before) => before.was.as_ref().map(sandbox),
+                None => install.sandbox.as_ref().map(sandbox),
+            },
+        };
+        Touched { after: before.clone(), before, incomplete: false, untouched: true }
+    }
+
+    /// After a fact of the run.
+    pub(super) fn with(
+        self,
+        install: &Install,
+        name: Option<&str>,
+        fact: &InstallEvent,
+    ) -> Touched {
+        let (after, incomplete) = match name {
+            Some(name) => {
+                let there = install.components.get(name);
+                let open = there.is_some_and(|has| has.fingerprint.is_none());
+                (there.map(deployed), open)
+            }
+            None => {
+                let there = install.sandbox.as_ref();
+                let open = there.is_some_and(|has| has.fingerprint.is_none());
+                (there.map(sandbox), open)
+            }
+        };
+        let untouched = matches!(
+            fact,
+            InstallEvent::ComponentUnchanged { .. } | InstallEvent::SandboxUnchanged { .. }
+        );
+        Touched { before: self.before, after, incomplete, untouched }
+    }
+
+    /// What there is to tell of it.
+    pub(super) fn told(self, name: String) -> Option<ComponentHistory> {
+        let Touched { before, after, incomplete, untouched } = self;
+        (!untouched).then_some(ComponentHistory { name, before, after, incomplete })
+    }
+}
+
+fn deployed(has: &Deployed) -> Version {
+    Version { config_version: has.config_version, build: has.build }
+}
+
+fn sandbox(has: &Sandbox) -> Version {
+    Version { config_version: has.config_version, build: has.build }
+}

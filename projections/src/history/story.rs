@@ -1,0 +1,276 @@
+//! Events, put together: which run each belongs to, and what they say of it.
+use std::collections::{BTreeMap, HashMap};
+
+use domain::{
+    decider::Decider as _,
+    ids::{JobId, RunId, StepId},
+    install::{Install, InstallEvent},
+    job::{JobEvent, Origin},
+    run::{Request, RunEvent, StepSpec, Target},
+};
+
+use super::{
+    Happened, History, RunHistory, Said, Word,
+    components::{Touched, touched},
+    jobs::Jobs,
+    reason,
+};
+use crate::{Fact, Recorded};
+
+/// The run that was admitted.
+pub(super) fn admitted(event: &Recorded) -> Option<RunId> {
+    let Fact::Install(_, InstallEvent::RunAdmitted { run, .. }) = &event.fact else { return None };
+    Some(*run)
+}
+
+/// The job that a run began.
+pub(super) fn job(event: &Recorded) -> Option<JobId> {
+    let Fact::Run(_, RunEvent::StepStarted { job, .. } | RunEvent::ApplyStarted { job, .. }) =
+        &event.fact
+    else {
+        return None;
+    };
+    Some(*job)
+}
+
+pub(super) fn happened(event: &Recorded) -> Happened {
+    Happened {
+        position: event.position,
+        at: event.at,
+        event_type: event.event_type(),
+        stream: event.stream().to_string(),
+        actor: event.actor.clone(),
+        reason: reason(&event.fact),
+    }
+}
+
+/// Tell what the events say, which are in the order of their positions: what is not after `from` is only there to
+/// be understood. `before` is the install at `from`.
+pub(super) fn tell(before: &Install, from: u64, events: &[Recorded]) -> History {
+    let mut story = Story { install: before.clone(), ..Story::default() };
+    for event in events {
+        story.take(event, event.position > from);
+    }
+    let happened = story.runs.into_values().filter(|told| told.happened);
+    let mut runs: Vec<RunHistory> = happened.filter_map(Told::finish).collect();
+    runs.sort_by_key(|told| (told.requested_at, told.run));
+    History { runs, others: story.others, until: 0 }
+}
+
+#[derive(Default)]
+struct Story {
+    install: Install,
+    runs: BTreeMap<RunId, Told>,
+    /// Whose job it is.
+    of_job: HashMap<JobId, RunId>,
+    others: Vec<Happened>,
+}
+
+#[derive(Default)]
+struct Told {
+    history: Option<RunHistory>,
+    steps: Vec<StepSpec>,
+    jobs: Jobs,
+    /// The step of each job.
+    step_of: HashMap<JobId, StepId>,
+    components: BTreeMap<String, Touched>,
+    happened: bool,
+}
+
+impl Story {
+    fn take(&mut self, event: &Recorded, between: bool) {
+        let run = match &event.fact {
+            Fact::Install(_, fact) => {
+                let run = of_install(fact);
+                self.change(run, fact);
+                run
+            }
+            Fact::Run(run, fact) => {
+                let told = self.told(*run);
+                told.take(fact, event);
+                if let Some(job) = job(event) {
+                    self.of_job.insert(job, *run);
+                }
+                Some(*run)
+            }
+            Fact::Job(id, fact) => {
+                if let JobEvent::Queued(work) = fact
+                    && let Origin::Step { run, .. } = work.origin
+                {
+                    self.of_job.insert(*id, run);
+                }
+                let run = self.of_job.get(id).copied();
+                if let Some(run) = run {
+                    self.told(run).take_job(*id, fact, event, between);
+                }
+                run
+            }
+            Fact::Access(..)
+            | Fact::App(..)
+            | Fact::Build(..)
+            | Fact::Component(..)
+            | Fact::Enrolment(..)
+            | Fact::Name(..)
+            | Fact::Runner(..) => None,
+        };
+        if !between {
+            return;
+        }
+        match run {
+            Some(run) => {
+                let told = self.told(run);
+                told.happened = true;
+                told.history(run).events.push(happened(event));
+            }
+            None => self.others.push(happened(event)),
+        }
+    }
+
+    /// The install after a fact; what it did to a component is held against what was there.
+    fn change(&mut self, run: Option<RunId>, fact: &InstallEvent) {
+        let Some((run, name)) = run.zip(touched(fact)) else {
+            self.install.evolve(fact.clone());
+            return;
+        };
+        let before = Touched::settled(&self.install, name, run);
+        self.install.evolve(fact.clone());
+        let known = self.told(run).components.remove(name.unwrap_or(SANDBOX));
+        let touched = known.unwrap_or(before).with(&self.install, name, fact);
+        self.told(run).components.insert(name.unwrap_or(SANDBOX).to_owned(), touched);
+    }
+
+    fn told(&mut self, run: RunId) -> &mut Told {
+        let told = self.runs.entry(run).or_default();
+        told.history(run);
+        told
+    }
+}
+
+/// What the base infrastructure is called among the components, as everywhere.
+const SANDBOX: &str = "sandbox";
+
+impl Told {
+    fn history(&mut self, run: RunId) -> &mut RunHistory {
+        self.history.get_or_insert_with(|| RunHistory {
+            run,
+            request: None,
+            requested_at: None,
+            outcome: None,
+            ended_at: None,
+            words: vec![],
+            jobs: vec![],
+            components: vec![],
+            events: vec![],
+        })
+    }
+
+    fn take(&mut self, fact: &RunEvent, event: &Recorded) {
+        let Some(history) = &mut self.history else { return };
+        let word = |said, step: Option<StepId>, digest, by: &_, reason: Option<&String>| Word {
+            said,
+            of: step.and_then(|step| name_of(&self.steps, step)),
+            digest,
+            by: Clone::clone(by),
+            reason: reason.cloned(),
+            at: event.at,
+            position: event.position,
+        };
+        let word = match fact {
+            RunEvent::Requested { install, kind, cause, by, config_version, reason } => {
+                let (install, kind, config_version) = (*install, *kind, *config_version);
+                let (cause, by, reason) = (cause.clone(), by.clone(), reason.clone());
+                history.request =
+                    Some(Request { install, kind, cause, by, config_version, reason });
+                history.requested_at = Some(event.at);
+                return;
+            }
+            RunEvent::Planned { steps, .. } => {
+                self.steps.clone_from(steps);
+                return;
+            }
+            RunEvent::StepStarted { step, job } | RunEvent::ApplyStarted { step, job } => {
+                self.step_of.insert(*job, *step);
+                return;
+            }
+            RunEvent::Finished { outcome } => {
+                history.outcome = Some(*outcome);
+                history.ended_at = Some(event.at);
+                return;
+            }
+            RunEvent::Approved { step, digest, by, reason } => {
+                word(Said::Approved, Some(*step), Some(digest.clone()), by, Some(reason))
+            }
+            RunEvent::Denied { step, digest, by, reason } => {
+                word(Said::Denied, Some(*step), Some(digest.clone()), by, Some(reason))
+            }
+            RunEvent::ApprovalExpired { step, digest } => {
+                word(Said::Expired, Some(*step), Some(digest.clone()), &event.actor, None)
+            }
+            RunEvent::StepRetried { step, by, reason } => {
+                word(Said::Retried, Some(*step), None, by, reason.as_ref())
+            }
+            RunEvent::CancelRequested { by, reason, .. } => {
+                word(Said::CancelRequested, None, None, by, Some(reason))
+            }
+            RunEvent::PlanProduced { .. }
+            | RunEvent::ApprovalRequested { .. }
+            | RunEvent::PlanVoided { .. }
+            | RunEvent::StepSucceeded { .. }
+            | RunEvent::StepFailed { .. }
+            | RunEvent::StepSkipped { .. } => return,
+        };
+        history.words.push(word);
+    }
+
+    fn take_job(&mut self, job: JobId, fact: &JobEvent, event: &Recorded, between: bool) {
+        let step = self.step_of.get(&job).copied();
+        let of = step.and_then(|step| name_of(&self.steps, step));
+        let word = self.jobs.take((job, of), fact, event, between);
+        if let Some(history) = &mut self.history {
+            history.words.extend(word);
+        }
+    }
+
+    fn finish(self) -> Option<RunHistory> {
+        let mut history = self.history?;
+        history.jobs = self.jobs.told();
+        let all = self.components.into_iter();
+        history.components = all.filter_map(|(name, touched)| touched.told(name)).collect();
+        Some(history)
+    }
+}
+
+fn name_of(steps: &[StepSpec], step: StepId) -> Option<String> {
+    let spec = steps.iter().find(|spec| spec.step == step)?;
+    Some(match &spec.target {
+        Target::Sandbox { .. } => SANDBOX.to_owned(),
+        Target::Component { name, .. } | Target::Action { name } => name.clone(),
+    })
+}
+
+/// The run that changed the install.
+fn of_install(fact: &InstallEvent) -> Option<RunId> {
+    match fact {
+        InstallEvent::RunAdmitted { run, .. }
+        | InstallEvent::RunClosed { run, .. }
+        | InstallEvent::ComponentReserved { run, .. }
+        | InstallEvent::ComponentReleased { run, .. }
+        | InstallEvent::SandboxReserved { run, .. }
+        | InstallEvent::SandboxReleased { run, .. }
+        | InstallEvent::SandboxChanging { run, .. }
+        | InstallEvent::SandboxUnchanged { run, .. }
+        | InstallEvent::SandboxProvisioned { run, .. }
+        | InstallEvent::SandboxDestroyed { run, .. }
+        | InstallEvent::ComponentChanging { run, .. }
+        | InstallEvent::ComponentUnchanged { run, .. }
+        | InstallEvent::ComponentDeployed { run, .. }
+        | InstallEvent::ComponentDestroyed { run, .. }
+        | InstallEvent::ActionCompleted { run, .. } => Some(*run),
+        InstallEvent::Deprovisioned { run } => *run,
+        InstallEvent::Created { .. }
+        | InstallEvent::InputsChanged { .. }
+        | InstallEvent::ConfigPinned { .. }
+        | InstallEvent::ApprovalChanged { .. }
+        | InstallEvent::StackReported { .. } => None,
+    }
+}

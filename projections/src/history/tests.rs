@@ -1,0 +1,319 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::{
+    actor::Actor,
+    decider::Timestamp,
+    digest::Digest,
+    ids::{
+        AppId, BuildId, ComponentId, ExecutionId, JobId, PrincipalId, RunnerId, SessionId, StepId,
+    },
+    install::InstallEvent,
+    job::{self, Class, FailureReason, JobEvent, JobKind, Origin, Work},
+    run::{self, Cause, Operation, RunEvent, RunKind, StepSpec, Target},
+};
+use ulid::Ulid;
+
+use super::{story::tell, *};
+
+fn run(n: u128) -> RunId {
+    RunId(Ulid(n))
+}
+fn step() -> StepId {
+    StepId(Ulid(7))
+}
+fn job(n: u128) -> JobId {
+    JobId(Ulid(n))
+}
+fn build(n: u128) -> BuildId {
+    BuildId(Ulid(n))
+}
+fn digest() -> Digest {
+    format!("sha256:{:064x}", 7).parse().unwrap()
+}
+fn ann() -> Actor {
+    Actor::Principal(PrincipalId(Ulid(1)))
+}
+fn bo() -> Actor {
+    Actor::Principal(PrincipalId(Ulid(2)))
+}
+
+/// A log of these facts, from position 1, one a second.
+fn log(facts: Vec<Fact>) -> Vec<Recorded> {
+    let recorded = |(position, fact): (u64, Fact)| Recorded {
+        position,
+        sequence: position,
+        at: Timestamp::from_timestamp(position.cast_signed(), 0).unwrap(),
+        actor: ann(),
+        fact,
+    };
+    (1..).zip(facts).map(recorded).collect()
+}
+
+fn on_install(fact: InstallEvent) -> Fact {
+    Fact::Install(InstallId(Ulid(1)), fact)
+}
+
+fn created() -> Fact {
+    on_install(InstallEvent::Created {
+        app: AppId(Ulid(1)),
+        name: "acme".into(),
+        config_version: 1,
+        inputs: BTreeMap::new(),
+        auto_approve: false,
+    })
+}
+
+fn admitted(n: u128) -> Fact {
+    let (kind, names) = (RunKind::Upgrade, BTreeSet::new());
+    on_install(InstallEvent::RunAdmitted { run: run(n), kind, names })
+}
+
+fn requested(n: u128) -> [Fact; 2] {
+    let target = Target::Component {
+        component: ComponentId(Ulid(1)),
+        name: "api".into(),
+        build: build(2),
+        needs: BTreeSet::new(),
+    };
+    let spec = StepSpec {
+        step: step(),
+        target,
+        operation: Operation::Apply,
+        needs: vec![],
+        fingerprint: None,
+    };
+    [
+        Fact::Run(
+            run(n),
+            RunEvent::Requested {
+                install: InstallId(Ulid(1)),
+                kind: RunKind::Upgrade,
+                cause: Cause::Asked,
+                by: ann(),
+                config_version: 2,
+                reason: Some("CHG-1204".into()),
+            },
+        ),
+        Fact::Run(run(n), RunEvent::Planned { steps: vec![spec], position: 1 }),
+    ]
+}
+
+/// A job of the run's step, from its queue to its end.
+fn worked(n: u128, id: u128, kind: JobKind, fails: bool) -> Vec<Fact> {
+    let origin = Origin::Step { install: InstallId(Ulid(1)), run: run(n), step: step() };
+    let work = Work {
+        kind,
+        class: Class::Mutating,
+        attempts: 3,
+        manifest: digest(),
+        origin,
+        deadline_ms: 1,
+        queue_ttl_ms: 1,
+    };
+    let execution = ExecutionId(Ulid(id));
+    let claimed = JobEvent::Claimed {
+        execution,
+        runner: RunnerId(Ulid(1)),
+        session: SessionId(Ulid(1)),
+        claim_id: "c".into(),
+        attempt: 2,
+        deadline: Timestamp::UNIX_EPOCH,
+    };
+    let ended = match fails {
+        false => JobEvent::Succeeded { execution, seq: Some(2), exit_code: Some(0) },
+        true => JobEvent::Failed {
+            execution: Some(execution),
+            seq: Some(2),
+            reason: FailureReason::ExitCode,
+            detail: "the child ended with 1".into(),
+            exit_code: Some(1),
+            signal: None,
+        },
+    };
+    let began = match kind {
+        JobKind::Apply => RunEvent::ApplyStarted { step: step(), job: job(id) },
+        JobKind::Build | JobKind::Plan | JobKind::Action => {
+            RunEvent::StepStarted { step: step(), job: job(id) }
+        }
+    };
+    let of_job = [JobEvent::Queued(work), claimed, ended].map(|fact| Fact::Job(job(id), fact));
+    [vec![Fact::Run(run(n), began)], of_job.into()].concat()
+}
+
+fn approved(n: u128) -> Fact {
+    let (step, digest, by, reason) = (step(), digest(), bo(), "read it".to_owned());
+    Fact::Run(run(n), RunEvent::Approved { step, digest, by, reason })
+}
+
+fn changing(n: u128, version: u32) -> Fact {
+    on_install(InstallEvent::ComponentChanging {
+        name: "api".into(),
+        component: ComponentId(Ulid(1)),
+        run: run(n),
+        step: step(),
+        build: build(version.into()),
+        config_version: version,
+        needs: BTreeSet::new(),
+    })
+}
+
+fn deployed(n: u128, version: u32) -> Fact {
+    on_install(InstallEvent::ComponentDeployed {
+        name: "api".into(),
+        component: ComponentId(Ulid(1)),
+        run: run(n),
+        step: step(),
+        build: build(version.into()),
+        config_version: version,
+        fingerprint: digest(),
+        needs: BTreeSet::new(),
+        outputs: BTreeMap::new(),
+    })
+}
+
+fn finished(n: u128) -> [Fact; 2] {
+    let outcome = run::Outcome::Succeeded;
+    [
+        Fact::Run(run(n), RunEvent::Finished { outcome }),
+        on_install(InstallEvent::RunClosed { run: run(n), outcome }),
+    ]
+}
+
+fn version(n: u32) -> Option<Version> {
+    Some(Version { config_version: n, build: build(n.into()) })
+}
+
+/// An upgrade of what the first run brought, whole.
+fn upgrade() -> Vec<Recorded> {
+    let before = [vec![created(), admitted(1)], requested(1).into(), vec![deployed(1, 1)]];
+    let asked = [finished(1).to_vec(), vec![admitted(2)], requested(2).into()];
+    let planned = [worked(2, 21, JobKind::Plan, false), vec![approved(2)]];
+    let applied =
+        [vec![changing(2, 2)], worked(2, 22, JobKind::Apply, false), vec![deployed(2, 2)]];
+    let all = [before.concat(), asked.concat(), planned.concat(), applied.concat()];
+    log([all.concat(), finished(2).to_vec()].concat())
+}
+
+/// The install after a position, and what is told of what comes then.
+fn told_from(from: u64, events: &[Recorded]) -> History {
+    let mut install = Install::default();
+    for event in events.iter().filter(|event| event.position <= from) {
+        if let Fact::Install(_, fact) = &event.fact {
+            domain::decider::Decider::evolve(&mut install, fact.clone());
+        }
+    }
+    // Of the install only what is new is read.
+    let read = |event: &&Recorded| event.position > from || event.aggregate() != "install";
+    let events: Vec<Recorded> = events.iter().filter(read).cloned().collect();
+    tell(&install, from, &events)
+}
+
+#[test]
+fn a_run_says_who_asked_who_approved_what_ran_and_what_became_another_version() {
+    let events = upgrade();
+    let before = events.iter().position(|event| event.stream().aggregate_id == run(2).to_string());
+    let told = told_from(before.unwrap() as u64 - 1, &events);
+    assert_eq!((told.runs.len(), told.others), (1, vec![]));
+    let upgrade = &told.runs[0];
+    let request = upgrade.request.as_ref().unwrap();
+    assert_eq!((upgrade.run, &request.by, request.config_version), (run(2), &ann(), 2));
+    assert_eq!(request.reason.as_deref(), Some("CHG-1204"));
+    assert_eq!(upgrade.outcome, Some(run::Outcome::Succeeded));
+    let word = &upgrade.words[0];
+    assert_eq!((word.said, word.of.as_deref(), &word.by), (Said::Approved, Some("api"), &bo()));
+    assert_eq!((&word.digest, word.reason.as_deref()), (&Some(digest()), Some("read it")));
+    let jobs: Vec<_> = upgrade
+        .jobs
+        .iter()
+        .map(|job| (job.kind, job.of.as_deref(), job.outcome, job.attempts))
+        .collect();
+    let done = Some(job::Outcome::Succeeded);
+    assert_eq!(
+        jobs,
+        [(Some(JobKind::Plan), Some("api"), done, 2), (Some(JobKind::Apply), Some("api"), done, 2)]
+    );
+    let api = ComponentHistory {
+        name: "api".into(),
+        before: version(1),
+        after: version(2),
+        incomplete: false,
+    };
+    assert_eq!(upgrade.components, [api]);
+}
+
+#[test]
+fn what_was_approved_before_the_first_point_belongs_to_what_ran_after_it() {
+    let events = upgrade();
+    let at = |of: &str| events.iter().rfind(|event| event.event_type() == of).unwrap().position;
+    // The apply has begun to change the component.
+    let told = told_from(at("install.component_changing"), &events);
+    let upgrade = &told.runs[0];
+    assert_eq!(upgrade.words[0].said, Said::Approved);
+    // The plan's job was over by then.
+    let jobs: Vec<_> = upgrade.jobs.iter().map(|job| job.kind).collect();
+    assert_eq!(jobs, [Some(JobKind::Apply)]);
+    assert_eq!(
+        (&upgrade.components[0].before, &upgrade.components[0].after),
+        (&version(1), &version(2))
+    );
+    let first = upgrade.events[0].position;
+    assert!(first > at("install.component_changing"), "{first}");
+}
+
+#[test]
+fn nothing_is_told_of_a_run_that_was_over_before() {
+    let events = upgrade();
+    assert_eq!(told_from(events.len() as u64, &events).runs, []);
+    let told = told_from(0, &events);
+    assert_eq!(told.runs.iter().map(|told| told.run).collect::<Vec<_>>(), [run(1), run(2)]);
+    // The first run found nothing there.
+    assert_eq!(
+        (&told.runs[0].components[0].before, &told.runs[0].components[0].after),
+        (&None, &version(1))
+    );
+    assert_eq!(
+        told.others.iter().map(|event| event.event_type).collect::<Vec<_>>(),
+        ["install.created"]
+    );
+}
+
+#[test]
+fn an_apply_that_failed_leaves_its_component_incomplete_and_one_that_never_ran_leaves_it_alone() {
+    let failed = |end: Vec<Fact>| {
+        let facts = [
+            vec![created(), admitted(1)],
+            requested(1).into(),
+            vec![deployed(1, 1), changing(1, 2)],
+        ];
+        log([facts.concat(), worked(1, 11, JobKind::Apply, true), end].concat())
+    };
+    let told = told_from(1, &failed(vec![])).runs.remove(0);
+    assert!(told.components[0].incomplete);
+    assert_eq!(told.jobs[0].detail.as_deref(), Some("the child ended with 1"));
+    let unchanged = on_install(InstallEvent::ComponentUnchanged {
+        name: "api".into(),
+        component: ComponentId(Ulid(1)),
+        run: run(1),
+        step: step(),
+    });
+    let events = failed(vec![unchanged]);
+    // Since before the apply began: nothing came of it.
+    let began = events.iter().find(|event| event.event_type() == "install.component_changing");
+    assert_eq!(told_from(began.unwrap().position - 1, &events).runs[0].components, []);
+}
+
+#[test]
+fn what_belongs_to_no_run_says_why() {
+    let changed = on_install(InstallEvent::ConfigPinned {
+        config_version: 2,
+        by: ann(),
+        reason: Some("CHG-1204".into()),
+    });
+    let told = told_from(1, &log(vec![created(), changed]));
+    let other = &told.others[0];
+    assert_eq!(
+        (other.event_type, other.reason.as_deref()),
+        ("install.config_pinned", Some("CHG-1204"))
+    );
+    assert_eq!((other.position, &other.actor), (2, &ann()));
+}
