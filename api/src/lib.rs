@@ -9,6 +9,8 @@
 pub mod artifacts;
 /// Who calls, and what they may do.
 pub mod auth;
+/// Everything of a server that must come back, in one place.
+pub mod backup;
 /// What goes on without being asked.
 pub mod background;
 /// The Control API from the other side.

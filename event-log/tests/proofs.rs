@@ -147,6 +147,22 @@ async fn whatever_is_tampered_with_is_found_where_it_is() {
             "update log_stream set last_position = 5 where aggregate_id = '3'",
             769,
         ),
+        (
+            "a stream's place beyond the head",
+            "update log_stream set last_position = 5000 where aggregate_id = '3'",
+            769,
+        ),
+        (
+            "a stream of nothing beyond the head",
+            "insert into log_stream values ('job', 'z', 1, 0, 2000)",
+            2_000,
+        ),
+        (
+            "an inserted row of a batch to come",
+            "insert into log_event select 1080, gen_random_uuid(), 'job', 'y', 1, event_type, event_version, \
+             payload, metadata, salt, leaf, chain, commit_no + 9, recorded_at from log_event where position = 1076",
+            1_080,
+        ),
         ("a missing stream", "delete from log_stream where aggregate_id = '3'", 769),
         ("a stream's version", "update log_stream set version = 500 where aggregate_id = '3'", 769),
     ] {
