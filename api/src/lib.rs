@@ -9,10 +9,10 @@
 pub mod artifacts;
 /// Who calls, and what they may do.
 pub mod auth;
-/// Everything of a server that must come back, in one place.
-pub mod backup;
 /// What goes on without being asked.
 pub mod background;
+/// Everything of a server that must come back, in one place.
+pub mod backup;
 /// The Control API from the other side.
 pub mod client;
 /// From a step to a manifest.

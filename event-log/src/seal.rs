@@ -126,7 +126,8 @@ impl EventLog {
                 let seal = Checkpoint::open(&note, keys)
                     .map_err(|error| differs(position, error.to_string()))?;
                 let Some(root) = roots.get(n) else {
-                    let what = format!("the events from here to {position} were published and are gone");
+                    let what =
+                        format!("the events from here to {position} were published and are gone");
                     return Err(differs(end + 1, what));
                 };
                 if seal.size != position || seal.root != *root {

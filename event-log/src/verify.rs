@@ -8,12 +8,7 @@ use futures::{StreamExt, stream};
 use proof::{Hash, chain, tree::Edge};
 use sqlx::PgPool;
 
-use crate::{
-    LogError,
-    append::Head,
-    nodes,
-    stored::number,
-};
+use crate::{LogError, append::Head, nodes, stored::number};
 
 mod part;
 mod whole;
@@ -163,7 +158,8 @@ pub async fn verify_in(
         return Err(differs("the head has another chain").into());
     }
     // Others may append while this runs; but whatever they have written, the head of that moment counts it.
-    let beyond = "select min(e.position) from log_event e, log_head h where e.position > h.position";
+    let beyond =
+        "select min(e.position) from log_event e, log_head h where e.position > h.position";
     let beyond: Option<i64> = sqlx::query_scalar(beyond).fetch_one(pool).await?;
     if let Some(position) = beyond {
         let what = "there are events after the head".into();

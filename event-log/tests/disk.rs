@@ -3,7 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 mod support;
 
-use std::{fs, path::{Path, PathBuf}, process::Command, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use event_log::{
     EventLog, Options,
@@ -84,7 +89,8 @@ async fn append(log: &EventLog, numbers: std::ops::Range<u64>) -> Answers {
 }
 
 async fn cluster(at: &Path) -> Cluster {
-    let more = ["max_connections=40", "shared_buffers=16MB", "max_wal_size=64MB", "min_wal_size=32MB"];
+    let more =
+        ["max_connections=40", "shared_buffers=16MB", "max_wal_size=64MB", "min_wal_size=32MB"];
     let more = more.into_iter().map(String::from).collect();
     Cluster::start(at, &Settings { fsync: false, more }).await.unwrap()
 }
@@ -143,7 +149,9 @@ async fn a_postgres_that_ended_for_want_of_room_has_everything_that_was_acknowle
     let load = async {
         let mut answers = Answers::new();
         let mut next = 40;
-        while next < 2_000 && answers.values().filter(|answer: &&Result<_, _>| answer.is_err()).count() < 40 {
+        while next < 2_000
+            && answers.values().filter(|answer: &&Result<_, _>| answer.is_err()).count() < 40
+        {
             answers.extend(append(&log, next..next + 40).await);
             next += 40;
         }
@@ -152,7 +160,10 @@ async fn a_postgres_that_ended_for_want_of_room_has_everything_that_was_acknowle
     let (running, (during, next)) = tokio::join!(rescue, load);
     answers.extend(during);
     let (written, refused) = every_answer_is_true(&database, &answers).await;
-    eprintln!("{written} written, {refused} refused");
+    assert!(written >= 40, "{written} written, {refused} refused");
+    // The disk was full, and Postgres did not survive it.
+    let said = fs::read_to_string(at.join("log")).unwrap();
+    assert!(said.contains("PANIC") && said.contains("No space left on device"), "{said}");
     let after = append(&log, next..next + 40).await;
     assert!(after.values().all(Result::is_ok), "{after:?}");
     answers.extend(after);

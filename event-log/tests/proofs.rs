@@ -98,6 +98,27 @@ async fn a_part_can_be_verified_from_any_position() {
     }
 }
 
+/// More than are read at once.
+#[tokio::test]
+async fn many_published_checkpoints_are_compared_page_by_page() {
+    let database = database().await;
+    let log = server(&database).await;
+    let key = SigningKey::from_bytes(&[7; 32]);
+    for n in 0..230 {
+        log.append(commit("a", n * 2, 2)).await.unwrap();
+        log.seal(&key).await.unwrap();
+    }
+    assert_eq!(log.check_seals(&[key.verifying_key()]).await.unwrap(), 230);
+    let forged = log.root(10).await.unwrap();
+    let checkpoint = Checkpoint { size: 444, root: forged, ..log.head() };
+    let forged = sqlx::query("update log_seal set note = $1 where position = 444");
+    forged.bind(checkpoint.sign(&key)).execute(&database.pool).await.unwrap();
+    match log.check_seals(&[key.verifying_key()]).await.unwrap_err() {
+        LogError::Damaged { position, .. } => assert_eq!(position, 444),
+        other => panic!("{other}"),
+    }
+}
+
 /// What somebody with all rights does to the tables, and where it is seen.
 #[tokio::test]
 async fn whatever_is_tampered_with_is_found_where_it_is() {

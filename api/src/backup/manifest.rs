@@ -79,7 +79,8 @@ impl Manifest {
     pub(super) fn read(backup: &Path) -> Result<Manifest, BackupError> {
         let shown = |name: &str| backup.join(name).display().to_string();
         let incomplete = |why: String| BackupError::Incomplete { path: shown(""), why };
-        let damaged = |name: &str, why: &str| BackupError::Damaged { path: shown(name), why: why.into() };
+        let damaged =
+            |name: &str, why: &str| BackupError::Damaged { path: shown(name), why: why.into() };
         let read = |name: &str| -> Result<Vec<u8>, BackupError> {
             let path = backup.join(name);
             match fs::metadata(&path) {

@@ -107,9 +107,7 @@ async fn is_empty(connection: &mut PgConnection) -> Result<(), BackupError> {
                where n.nspname !~ '^pg_' and n.nspname <> 'information_schema' \
                and not exists (select 1 from pg_depend d where d.objid = c.oid and d.deptype = 'e') \
                union all select nspname from pg_namespace where nspname = $1 limit 1";
-    let found: Option<String> = sqlx::query_scalar(any)
-        .bind(event_log::connect::SCHEMA)
-        .fetch_optional(connection)
-        .await?;
+    let found: Option<String> =
+        sqlx::query_scalar(any).bind(event_log::connect::SCHEMA).fetch_optional(connection).await?;
     found.map_or(Ok(()), |found| Err(BackupError::NotEmpty { found }))
 }

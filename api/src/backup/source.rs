@@ -26,7 +26,11 @@ impl Source {
     ///
     /// # Errors
     /// [`BackupError`]: half of one, a damaged one or a newer one is refused.
-    pub fn open(from: &Path, scratch: &Path, progress: Progress<'_>) -> Result<Source, BackupError> {
+    pub fn open(
+        from: &Path,
+        scratch: &Path,
+        progress: Progress<'_>,
+    ) -> Result<Source, BackupError> {
         let found = fs::metadata(from).map_err(at(from))?;
         let directory = if found.is_dir() {
             from.to_path_buf()

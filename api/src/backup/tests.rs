@@ -1,10 +1,5 @@
 //! On a real Postgres, with its own tools.
-use std::{
-    collections::BTreeMap,
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::Path,
-};
+use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use domain::job::JobKind;
 use event_log::testing::fresh_empty_database;
@@ -13,10 +8,7 @@ use serde_json::json;
 use sqlx::{PgPool, Row as _};
 
 use super::*;
-use crate::{
-    postgres::Access,
-    server::testing::Started,
-};
+use crate::{postgres::Access, server::testing::Started};
 
 fn quiet(_: String) {}
 
@@ -124,7 +116,8 @@ async fn what_was_acknowledged_before_a_backup_began_comes_back_while_appends_go
     // One that was forged is named, whatever the log says of itself.
     let other = fresh_empty_database().await.unwrap();
     let access = Access::of_url(&other.url).unwrap();
-    let forked = fill_database(&source, &access, &[kept["forged"].clone()], &quiet).await.unwrap_err();
+    let forked =
+        fill_database(&source, &access, &[kept["forged"].clone()], &quiet).await.unwrap_err();
     assert!(matches!(forked, BackupError::Forked { position: 5, .. }), "{forked}");
     assert!(forked.is_bad_backup());
 
@@ -172,6 +165,12 @@ async fn a_flipped_byte_in_any_file_is_refused_by_name() {
         fs::remove_file(&path).unwrap();
         assert!(refused(&out).contains(&name), "{name} missing");
         fs::write(&path, &whole).unwrap();
+    }
+    // Written anew by this test, as a copy would be: keys that others can read are not believed.
+    assert!(refused(&out).contains("can be read by others"));
+    for entry in fs::read_dir(out.join("keys")).unwrap() {
+        let private = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(entry.unwrap().path(), private).unwrap();
     }
     opened(&out).unwrap();
     started.server.stop().await;

@@ -29,7 +29,9 @@ pub enum LockError {
     )]
     HalfRestored { data: String },
     /// There is something in it, and a restore takes only an empty one.
-    #[error("{data} is not empty ({found} is in it): restore into a directory that is empty or not there yet")]
+    #[error(
+        "{data} is not empty ({found} is in it): restore into a directory that is empty or not there yet"
+    )]
     NotEmpty { data: String, found: String },
     /// It cannot be made or written.
     #[error("{path}: {reason}")]

@@ -107,7 +107,9 @@ pub enum EmbeddedError {
     #[error("{program} failed: {said}")]
     Tool { program: &'static str, said: String },
     /// There is no cluster here, or nobody runs it.
-    #[error("{data} has no private Postgres: set DATABASE_OWNER_URL to the database of this server")]
+    #[error(
+        "{data} has no private Postgres: set DATABASE_OWNER_URL to the database of this server"
+    )]
     NoCluster { data: String },
     /// A file or a process could not be dealt with.
     #[error("{what}: {reason}")]

@@ -109,7 +109,8 @@ impl Tools {
             .filter_map(|found| found.parent().map(Path::to_path_buf));
         for directory in named.into_iter().chain(binaries::candidates()).chain(linked) {
             let there = ["pg_dump", "pg_restore"].iter().all(|name| directory.join(name).is_file());
-            if there && binaries::major(&directory.join(program)).await.is_ok_and(|is| is == major) {
+            if there && binaries::major(&directory.join(program)).await.is_ok_and(|is| is == major)
+            {
                 return Ok((Tools { directory }, major));
             }
         }

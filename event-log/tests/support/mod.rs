@@ -12,7 +12,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use domain::actor::Actor;
 use event_log::{
-    AppendError, Appended, CommandKey, Commit, EventLog, Meta, NewEvent, Options, Stored, StreamId, Write,
+    AppendError, Appended, CommandKey, Commit, EventLog, Meta, NewEvent, Options, Stored, StreamId,
+    Write,
     testing::{Database, fresh_database},
     verify::{Verified, verify},
 };

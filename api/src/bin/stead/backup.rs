@@ -95,11 +95,7 @@ async fn create(ask: Create, screen: &Screen) -> Result<(), Failure> {
     screen.one(&manifest, |_| picture::made(&manifest, &ask.out))
 }
 
-async fn made(
-    ask: &Create,
-    data: &Path,
-    progress: Progress<'_>,
-) -> Result<Manifest, BackupError> {
+async fn made(ask: &Create, data: &Path, progress: Progress<'_>) -> Result<Manifest, BackupError> {
     let now = api::state::system_clock()();
     if let Some(url) = &ask.place.database_owner_url {
         let access = Access::of_url(url)?;

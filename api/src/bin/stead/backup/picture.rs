@@ -13,7 +13,8 @@ pub fn made(manifest: &Manifest, out: &Path) -> String {
     text += &format!("  Log             {}\n", manifest.log_id);
     let artifacts = manifest.files.iter().filter(|file| file.path.contains("/blobs/")).count();
     text += &format!("  Artifacts       {artifacts} blobs\n");
-    text += "It has the keys that the server signs with: keep it like them, away from this machine.\n";
+    text +=
+        "It has the keys that the server signs with: keep it like them, away from this machine.\n";
     text += &format!("See whether it comes back: stead backup drill --from {}\n", out.display());
     text
 }

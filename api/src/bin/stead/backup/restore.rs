@@ -82,6 +82,11 @@ pub async fn restore(ask: Restore, screen: &Screen) -> Result<(), Failure> {
         Err(failure) => {
             // It was empty: what is in it now is of no use to anybody.
             emptied(&data);
+            if url.is_some() {
+                screen.remark(
+                    "If the database was filled already, drop it: nobody may serve from it.",
+                );
+            }
             return Err(failure);
         }
     };
