@@ -120,7 +120,12 @@ impl EventLog {
             let end = number(end);
             let there: Vec<u64> =
                 seals.iter().map(|(position, _)| *position).filter(|at| *at <= end).collect();
-            let roots = self.roots(&there).await?;
+            let roots = match self.roots(&there).await {
+                Err(LogError::Database(sqlx::Error::Decode(_))) => {
+                    return Err(self.first_without_root(&there).await?);
+                }
+                roots => roots?,
+            };
             for (n, (position, note)) in seals.into_iter().enumerate() {
                 let differs = |position, what: String| LogError::Damaged { position, what };
                 let seal = Checkpoint::open(&note, keys)
@@ -137,6 +142,22 @@ impl EventLog {
                 (checked, last) = (checked + 1, position);
             }
         }
+    }
+
+    /// Leaves or nodes are gone: before which of these checkpoints.
+    async fn first_without_root(&self, sizes: &[u64]) -> Result<LogError, LogError> {
+        let what = "events or nodes before it are gone".to_owned();
+        for position in sizes {
+            match self.roots(&[*position]).await {
+                Ok(_) => {}
+                Err(LogError::Database(sqlx::Error::Decode(_))) => {
+                    return Ok(LogError::Damaged { position: *position, what });
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        // Somebody put them back meanwhile.
+        Ok(LogError::Damaged { position: sizes.first().copied().unwrap_or(0), what })
     }
 
     /// Forget idempotency keys that have expired. Returns how many.

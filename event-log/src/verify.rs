@@ -124,7 +124,14 @@ pub async fn verify_in(
         return Err(Difference { position: head.position + 1, what }.into());
     }
     let start = from_exclusive - from_exclusive % BLOCK;
-    let hashes = nodes::fetch(&mut connection, Edge::nodes(start)).await?;
+    let hashes = nodes::fetch(&mut connection, Edge::nodes(start)).await;
+    let hashes = hashes.map_err(|error| match error {
+        // What is before the beginning is taken as it is stored, and must be stored.
+        sqlx::Error::Decode(what) => {
+            Difference { position: from_exclusive, what: what.to_string() }.into()
+        }
+        other => VerifyError::from(other),
+    })?;
     drop(connection);
     let genesis = chain::genesis(&head.log_id);
     let before = if from_exclusive == 0 { genesis } else { link(pool, from_exclusive).await? };

@@ -144,6 +144,8 @@ const CASES: [Case; 15] = [
 /// A log of twelve events in four streams, and what is kept of it.
 struct Ground {
     database: Database,
+    /// A server that was there before, and goes on looking.
+    log: EventLog,
     key: SigningKey,
     /// What somebody else kept, at 12.
     kept: Checkpoint,
@@ -183,7 +185,7 @@ impl Ground {
         log.append(events("s3", 0, 9..12)).await.unwrap();
         log.seal(&key).await.unwrap();
         let seals = log.seals(0, 100).await.unwrap();
-        Ground { database, key, kept: log.head(), old: [fifth, ninth], seals }
+        Ground { database, kept: log.head(), log, key, old: [fifth, ninth], seals }
     }
 
     async fn sql(&self, sql: &str) {
@@ -246,8 +248,7 @@ impl Ground {
 
     /// What was signed and published, against the database.
     async fn published_say(&self) -> String {
-        let log = opened(&self.database).await;
-        match log.check_seals(&[self.key.verifying_key()]).await {
+        match self.log.check_seals(&[self.key.verifying_key()]).await {
             Ok(_) => String::new(),
             Err(LogError::Damaged { position, what }) => format!("position {position}: {what}"),
             Err(error) => panic!("{error}"),

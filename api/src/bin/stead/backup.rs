@@ -27,7 +27,7 @@ meant. A name that ends in .tar makes one file, for which twice the room is need
 
 Examples:
   stead backup create --out /backups/2026-11-21
-  DATABASE_OWNER_URL=postgres://owner@db/stead stead backup create --data /var/lib/stead --out today.tar")]
+  DATABASE_OWNER_URL=postgres://owner@db/stead stead backup create --out today.tar")]
     Create(Create),
     /// Restore a backup into an empty directory, and verify it
     #[command(after_help = "\
