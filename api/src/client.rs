@@ -6,6 +6,8 @@
 mod calls;
 mod harmless;
 mod stream;
+#[cfg(test)]
+mod tampering;
 mod verify;
 
 use std::{

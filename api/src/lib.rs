@@ -11,6 +11,8 @@ pub mod artifacts;
 pub mod auth;
 /// What goes on without being asked.
 pub mod background;
+/// Everything of a server that must come back, in one place.
+pub mod backup;
 /// The Control API from the other side.
 pub mod client;
 /// From a step to a manifest.

@@ -63,6 +63,7 @@ pub use load::Loaded;
 pub use log::{EventLog, Options};
 pub use meta::Meta;
 pub use migrate::migrate;
+pub use proofs::{Standing, standing};
 pub use ride::{Column, Forget, SyncView};
 pub use stored::Stored;
 pub use stream::StreamId;

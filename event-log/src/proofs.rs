@@ -1,11 +1,36 @@
 //! What the log can prove about itself.
+use domain::decider::Timestamp;
 use proof::{
     Hash,
     checkpoint::Checkpoint,
     tree::{self, ProofPlan},
 };
+use sqlx::PgConnection;
 
-use crate::{EventLog, LogError, nodes};
+use crate::{EventLog, LogError, append::Head, nodes};
+
+/// The head as one transaction sees it.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    /// Its tree head, to be signed.
+    pub checkpoint: Checkpoint,
+    /// The layout of the tables.
+    pub layout: i32,
+    /// When the last event was recorded; of a log without events, when it was made.
+    pub recorded_at: Timestamp,
+}
+
+/// The head as this connection's transaction sees it, whatever is appended meanwhile.
+///
+/// # Errors
+/// [`LogError`].
+pub async fn standing(connection: &mut PgConnection) -> Result<Standing, LogError> {
+    let head = Head::read(connection).await?.ok_or(LogError::NoLog)?;
+    let seen = head.seen();
+    let (log_id, size) = (head.log_id, head.position);
+    let checkpoint = Checkpoint { log_id, size, root: seen.root, epoch: seen.epoch };
+    Ok(Standing { checkpoint, layout: head.layout, recorded_at: head.recorded_at })
+}
 
 impl EventLog {
     /// The tree head that this process knows: it covers everything that was acknowledged here.
@@ -35,6 +60,21 @@ impl EventLog {
         self.within(size)?;
         let hashes = self.prove(tree::root(size)).await?;
         hashes.first().copied().ok_or(LogError::NoLog)
+    }
+
+    /// The roots at several sizes, none of which is 0 or beyond the end, with one question to the database.
+    pub(crate) async fn roots(&self, sizes: &[u64]) -> Result<Vec<Hash>, LogError> {
+        let plans: Vec<_> = sizes.iter().map(|size| tree::root(*size)).collect();
+        let mut connection = self.pool().acquire().await?;
+        let wanted = plans.iter().flat_map(ProofPlan::nodes).collect();
+        let hashes = nodes::fetch(&mut connection, wanted).await?;
+        let (mut rest, mut roots) = (&hashes[..], Vec::with_capacity(plans.len()));
+        for plan in plans {
+            let (own, others) = rest.split_at(plan.nodes().count());
+            roots.extend(plan.fold(own)?.first().copied());
+            rest = others;
+        }
+        Ok(roots)
     }
 
     /// The proof that the event at `position` is among the first `size`.

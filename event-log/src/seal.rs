@@ -114,16 +114,50 @@ impl EventLog {
             if seals.is_empty() {
                 return Ok(checked);
             }
-            for (position, note) in seals {
-                let differs = |what: String| LogError::Damaged { position, what };
-                let seal =
-                    Checkpoint::open(&note, keys).map_err(|error| differs(error.to_string()))?;
-                if seal.size != position || seal.root != self.root(position).await? {
-                    return Err(differs("the log is not the one that was sealed here".into()));
+            // What is published beyond the head as it is by now was there and is gone.
+            let end: i64 =
+                sqlx::query_scalar("select position from log_head").fetch_one(self.pool()).await?;
+            let end = number(end);
+            let there: Vec<u64> =
+                seals.iter().map(|(position, _)| *position).filter(|at| *at <= end).collect();
+            let roots = match self.roots(&there).await {
+                Err(LogError::Database(sqlx::Error::Decode(_))) => {
+                    return Err(self.first_without_root(&there).await?);
+                }
+                roots => roots?,
+            };
+            for (n, (position, note)) in seals.into_iter().enumerate() {
+                let differs = |position, what: String| LogError::Damaged { position, what };
+                let seal = Checkpoint::open(&note, keys)
+                    .map_err(|error| differs(position, error.to_string()))?;
+                let Some(root) = roots.get(n) else {
+                    let what =
+                        format!("the events from here to {position} were published and are gone");
+                    return Err(differs(end + 1, what));
+                };
+                if seal.size != position || seal.root != *root {
+                    let what = "the log is not the one that was sealed here".into();
+                    return Err(differs(position, what));
                 }
                 (checked, last) = (checked + 1, position);
             }
         }
+    }
+
+    /// Leaves or nodes are gone: before which of these checkpoints.
+    async fn first_without_root(&self, sizes: &[u64]) -> Result<LogError, LogError> {
+        let what = "events or nodes before it are gone".to_owned();
+        for position in sizes {
+            match self.roots(&[*position]).await {
+                Ok(_) => {}
+                Err(LogError::Database(sqlx::Error::Decode(_))) => {
+                    return Ok(LogError::Damaged { position: *position, what });
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        // Somebody put them back meanwhile.
+        Ok(LogError::Damaged { position: sizes.first().copied().unwrap_or(0), what })
     }
 
     /// Forget idempotency keys that have expired. Returns how many.

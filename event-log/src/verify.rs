@@ -8,7 +8,7 @@ use futures::{StreamExt, stream};
 use proof::{Hash, chain, tree::Edge};
 use sqlx::PgPool;
 
-use crate::{LogError, append::Head, nodes, stored::bigint};
+use crate::{LogError, append::Head, nodes, stored::number};
 
 mod part;
 mod whole;
@@ -161,12 +161,13 @@ pub async fn verify_in(
     if whole.chain != head.chain {
         return Err(differs("the head has another chain").into());
     }
-    // Others may append while this runs, but nothing of a batch that the head already counts.
-    let beyond = sqlx::query("select 1 from log_event where position > $1 and commit_no <= $2")
-        .bind(bigint(head.position))
-        .bind(bigint(head.commit_no));
-    if beyond.fetch_optional(pool).await?.is_some() {
-        return Err(differs("there are events after the head").into());
+    // Others may append while this runs; but whatever they have written, the head of that moment counts it.
+    let beyond =
+        "select min(e.position) from log_event e, log_head h where e.position > h.position";
+    let beyond: Option<i64> = sqlx::query_scalar(beyond).fetch_one(pool).await?;
+    if let Some(position) = beyond {
+        let what = "there are events after the head".into();
+        return Err(Difference { position: number(position), what }.into());
     }
     whole.compare_nodes(pool).await?;
     whole.compare_streams(pool, head.position).await?;

@@ -15,7 +15,7 @@ use event_log::{
     AppendError, Appended, Commit, ConsumerMove, EventLog, Options, consumer, testing::Database,
 };
 use support::{
-    checked, commit, count, database, event, keyed, meta, pause,
+    checked, commit, count, database, event, every_answer_is_true, keyed, meta, pause,
     proxy::{Fault, Proxy},
     server, stream,
 };
@@ -224,28 +224,7 @@ async fn whatever_breaks_the_log_is_dense_and_every_answer_true() {
     }
     stop.store(true, Ordering::SeqCst);
     let killed = nemesis.await.unwrap();
-    let (_, events) = checked(&database).await;
-    let mut found = BTreeMap::new();
-    for event in &events {
-        let payload: serde_json::Value = serde_json::from_str(&event.payload).unwrap();
-        let number = payload["n"].as_u64().unwrap();
-        assert_eq!(found.insert(number, event.position), None, "{number} was written twice");
-    }
-    let (mut written, mut refused) = (0, 0);
-    for (number, answer) in answers {
-        match answer {
-            Ok(appended) => {
-                assert_eq!(found.get(&number), Some(&appended.first));
-                written += 1;
-            }
-            Err(AppendError::Conflict { .. } | AppendError::Database(_)) => {
-                assert_eq!(found.get(&number), None);
-                refused += 1;
-            }
-            Err(other) => panic!("{other}"),
-        }
-    }
-    assert_eq!(written, events.len());
+    let (written, refused) = every_answer_is_true(&database, &answers).await;
     assert!(killed > 2, "only {killed} connections were ended");
     assert!(written > 300, "{written} written, {refused} refused");
 }

@@ -98,6 +98,39 @@ async fn a_part_can_be_verified_from_any_position() {
     }
 }
 
+/// More than are read at once.
+#[tokio::test]
+async fn many_published_checkpoints_are_compared_page_by_page() {
+    let database = database().await;
+    let log = server(&database).await;
+    let key = SigningKey::from_bytes(&[7; 32]);
+    for n in 0..230 {
+        log.append(commit("a", n * 2, 2)).await.unwrap();
+        log.seal(&key).await.unwrap();
+    }
+    assert_eq!(log.check_seals(&[key.verifying_key()]).await.unwrap(), 230);
+    let forged = log.root(10).await.unwrap();
+    let checkpoint = Checkpoint { size: 444, root: forged, ..log.head() };
+    let forged = sqlx::query("update log_seal set note = $1 where position = 444");
+    forged.bind(checkpoint.sign(&key)).execute(&database.pool).await.unwrap();
+    match log.check_seals(&[key.verifying_key()]).await.unwrap_err() {
+        LogError::Damaged { position, .. } => assert_eq!(position, 444),
+        other => panic!("{other}"),
+    }
+}
+
+/// What is taken as it is stored must be stored: a missing node is damage, not a database that does not answer.
+#[tokio::test]
+async fn a_part_that_begins_after_what_is_gone_is_damaged_where_it_begins() {
+    let database = database().await;
+    drop(grown(&database).await);
+    run(&database, "delete from log_node where index = 0").await;
+    match verify(&database.pool, 700, |_| {}).await.unwrap_err() {
+        VerifyError::Differs(difference) => assert_eq!(difference.position, 700, "{difference}"),
+        other => panic!("{other}"),
+    }
+}
+
 /// What somebody with all rights does to the tables, and where it is seen.
 #[tokio::test]
 async fn whatever_is_tampered_with_is_found_where_it_is() {
@@ -146,6 +179,22 @@ async fn whatever_is_tampered_with_is_found_where_it_is() {
             "a stream's place",
             "update log_stream set last_position = 5 where aggregate_id = '3'",
             769,
+        ),
+        (
+            "a stream's place beyond the head",
+            "update log_stream set last_position = 5000 where aggregate_id = '3'",
+            769,
+        ),
+        (
+            "a stream of nothing beyond the head",
+            "insert into log_stream values ('job', 'z', 1, 0, 2000)",
+            2_000,
+        ),
+        (
+            "an inserted row of a batch to come",
+            "insert into log_event select 1080, gen_random_uuid(), 'job', 'y', 1, event_type, event_version, \
+             payload, metadata, salt, leaf, chain, commit_no + 9, recorded_at from log_event where position = 1076",
+            1_080,
         ),
         ("a missing stream", "delete from log_stream where aggregate_id = '3'", 769),
         ("a stream's version", "update log_stream set version = 500 where aggregate_id = '3'", 769),

@@ -103,3 +103,11 @@ impl Keys {
 pub fn read(directory: &Path) -> Result<Vec<PublicKey>, KeyError> {
     Ok(store::read(directory)?.public())
 }
+
+/// The keys of a directory that has them, for signing or for knowing a signature; none is made.
+///
+/// # Errors
+/// [`KeyError`].
+pub fn kept(directory: &Path) -> Result<KeySet, KeyError> {
+    store::read(directory)
+}

@@ -12,7 +12,7 @@ use super::EmbeddedError;
 pub const BIN_ENV: &str = "STEAD_PG_BIN";
 
 /// Where Debian keeps one directory per major version.
-const DEBIAN: &str = "/usr/lib/postgresql";
+pub(super) const DEBIAN: &str = "/usr/lib/postgresql";
 /// The oldest that we are tried on.
 const OLDEST: u32 = 14;
 
@@ -45,7 +45,7 @@ impl Binaries {
     }
 }
 
-fn candidates() -> Vec<PathBuf> {
+pub(super) fn candidates() -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     // A link in PATH leads to the directory where initdb finds what belongs to it.
     let linked = env::split_paths(&path)
@@ -67,7 +67,7 @@ fn complete(directory: &Path) -> bool {
     directory.join("initdb").is_file() && directory.join("postgres").is_file()
 }
 
-async fn major(postgres: &Path) -> Result<u32, EmbeddedError> {
+pub(super) async fn major(postgres: &Path) -> Result<u32, EmbeddedError> {
     let binary = || postgres.display().to_string();
     let asked = Command::new(postgres).arg("--version").output().await;
     let answer = asked.map_err(super::about(postgres.display()))?;

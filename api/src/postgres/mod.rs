@@ -5,6 +5,7 @@
 //!   postgres/      the cluster, owned by an ordinary user (Postgres refuses to run as root)
 //!   postgres.log   what it says; above 64 MiB a start puts it aside as postgres.log.old
 //!   run/           0700, its socket; nothing listens on a port
+//!   restoring/     only while a restore fills the directory: nothing starts in it
 //! ```
 //!
 //! A start finds the binaries, makes the cluster once, adopts a postgres that a killed server left behind
@@ -14,6 +15,7 @@ mod binaries;
 mod cluster;
 mod lock;
 mod postmaster;
+mod tools;
 
 use std::{
     io,
@@ -31,7 +33,8 @@ use self::{
 };
 pub use self::{
     binaries::BIN_ENV,
-    lock::{DataLock, LockError},
+    lock::{DataLock, LockError, RESTORING},
+    tools::{Access, Tools},
 };
 
 /// Where our tables are.
@@ -91,6 +94,23 @@ pub enum EmbeddedError {
     /// It runs and refuses what we ask.
     #[error("Postgres refused to be set up: {0}")]
     Setup(#[from] sqlx::Error),
+    /// There are no programs for a server of that version.
+    #[error(
+        "{program} of Postgres {major} is not on this machine (looked at {BIN_ENV}, PATH and {looked}): \
+         apt-get install postgresql-client-{major}, or set {BIN_ENV} to the directory that has it"
+    )]
+    NoTool { program: &'static str, major: u32, looked: &'static str },
+    /// A URL that is none.
+    #[error("the database URL cannot be read: {0}")]
+    Url(String),
+    /// One of Postgres's programs said no.
+    #[error("{program} failed: {said}")]
+    Tool { program: &'static str, said: String },
+    /// There is no cluster here, or nobody runs it.
+    #[error(
+        "{data} has no private Postgres: set DATABASE_OWNER_URL to the database of this server"
+    )]
+    NoCluster { data: String },
     /// A file or a process could not be dealt with.
     #[error("{what}: {reason}")]
     Io { what: String, reason: io::Error },
@@ -117,6 +137,23 @@ impl Embedded {
         let postmaster = running(&cluster).await?;
         cluster.set_up().await?;
         Ok(Embedded { cluster, postmaster, sync })
+    }
+
+    /// How the owner of the tables reaches the Postgres of a data directory that a server runs.
+    ///
+    /// # Errors
+    /// [`EmbeddedError::NoCluster`] when the directory has none.
+    pub async fn running(data: &Path) -> Result<PgConnectOptions, EmbeddedError> {
+        if !Embedded::is_in(data) {
+            return Err(EmbeddedError::NoCluster { data: data.display().to_string() });
+        }
+        let cluster = Cluster::open(data, Binaries::find().await?, Account::choose()?).await?;
+        Ok(cluster.connect_as(cluster::OWNER).options(SEARCH_PATH))
+    }
+
+    /// Whether a data directory has a cluster of its own.
+    pub fn is_in(data: &Path) -> bool {
+        part(data, "postgres").join("PG_VERSION").exists()
     }
 
     /// Wait until a cluster that was just made is on the disk. Nothing is acknowledged before.

@@ -114,23 +114,25 @@ impl Whole {
             .await?;
             let Some(last) = rows.last() else { break };
             after = (last.try_get(0)?, last.try_get(1)?);
+            let mut later = Later::default();
             for row in &rows {
                 let stream =
                     StreamId::new(row.try_get::<String, _>(0)?, row.try_get::<String, _>(1)?);
                 let (version, position) = (number(row.try_get(2)?), number(row.try_get(3)?));
-                let differs = |position| {
-                    let what = format!("the version of {stream} is not its last event's");
-                    Err(Difference { position, what }.into())
-                };
+                let differs = |position| Err(differs(position, &stream).into());
                 match self.streams.remove(&stream) {
-                    // Others append while this runs.
-                    _ if position > end => {}
+                    // Others append while this runs: then there is such an event by now.
+                    seen if position > end => {
+                        let told = seen.map_or(position, |(_, seen)| seen);
+                        later.push(stream, version, position, told);
+                    }
                     Some(seen) if seen == (version, position) => {}
                     Some((_, seen)) => return differs(seen),
                     None if self.whole => return differs(position),
                     None => {}
                 }
             }
+            later.compare(pool).await?;
         }
         match self.streams.iter().map(|(stream, (_, position))| (*position, stream)).min() {
             None => Ok(()),
@@ -139,4 +141,54 @@ impl Whole {
             }
         }
     }
+}
+
+/// Streams whose version says that they went on after the verified end.
+#[derive(Default)]
+struct Later {
+    kind: Vec<String>,
+    id: Vec<String>,
+    version: Vec<i64>,
+    position: Vec<i64>,
+    /// Where to say it when it is not so: its last event that was seen.
+    told: Vec<i64>,
+}
+
+impl Later {
+    fn push(&mut self, stream: StreamId, version: u64, position: u64, told: u64) {
+        self.kind.push(stream.aggregate_type);
+        self.id.push(stream.aggregate_id);
+        self.version.push(bigint(version));
+        self.position.push(bigint(position));
+        self.told.push(bigint(told));
+    }
+
+    /// Each has an event there, of that sequence: it was written together with the version.
+    async fn compare(self, pool: &PgPool) -> Result<(), VerifyError> {
+        if self.kind.is_empty() {
+            return Ok(());
+        }
+        let row = sqlx::query(
+            "select w.kind, w.id, w.told \
+             from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) \
+               as w(kind, id, version, position, told) \
+             where not exists (select 1 from log_event e where e.position = w.position \
+               and e.aggregate_type = w.kind and e.aggregate_id = w.id and e.sequence = w.version) \
+             order by w.told limit 1",
+        )
+        .bind(self.kind)
+        .bind(self.id)
+        .bind(self.version)
+        .bind(self.position)
+        .bind(self.told)
+        .fetch_optional(pool)
+        .await?;
+        let Some(row) = row else { return Ok(()) };
+        let stream = StreamId::new(row.try_get::<String, _>(0)?, row.try_get::<String, _>(1)?);
+        Err(differs(number(row.try_get(2)?), &stream).into())
+    }
+}
+
+fn differs(position: u64, stream: &StreamId) -> Difference {
+    Difference { position, what: format!("the version of {stream} is not its last event's") }
 }

@@ -1,17 +1,19 @@
 //! What the tests of the log have in common.
 #![allow(
     clippy::unwrap_used,
+    clippy::panic,
     dead_code,
     reason = "a helper may fail its test, and not every test uses each"
 )]
 pub mod counter;
 pub mod proxy;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use domain::actor::Actor;
 use event_log::{
-    CommandKey, Commit, EventLog, Meta, NewEvent, Options, Stored, StreamId, Write,
+    AppendError, Appended, CommandKey, Commit, EventLog, Meta, NewEvent, Options, Stored, StreamId,
+    Write,
     testing::{Database, fresh_database},
     verify::{Verified, verify},
 };
@@ -78,6 +80,37 @@ pub async fn count(database: &Database, sql: &str) -> i64 {
 
 pub async fn run(database: &Database, sql: &str) -> u64 {
     sqlx::raw_sql(sql).execute(&database.pool).await.unwrap().rows_affected()
+}
+
+/// What callers were told by the number in their one event.
+pub type Answers = BTreeMap<u64, Result<Appended, AppendError>>;
+
+/// The log is whole; each number that was acknowledged is in it once, where its caller was told, and no other is.
+/// Gives how many were written and how many were refused.
+pub async fn every_answer_is_true(database: &Database, answers: &Answers) -> (usize, usize) {
+    let (_, events) = checked(database).await;
+    let mut found = BTreeMap::new();
+    for event in &events {
+        let payload: serde_json::Value = serde_json::from_str(&event.payload).unwrap();
+        let number = payload["n"].as_u64().unwrap();
+        assert_eq!(found.insert(number, event.position), None, "{number} was written twice");
+    }
+    let (mut written, mut refused) = (0, 0);
+    for (number, answer) in answers {
+        match answer {
+            Ok(appended) => {
+                assert_eq!(found.get(number), Some(&appended.first), "{number} was acknowledged");
+                written += 1;
+            }
+            Err(AppendError::Conflict { .. } | AppendError::Database(_)) => {
+                assert_eq!(found.get(number), None, "{number} was refused");
+                refused += 1;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(written, events.len());
+    (written, refused)
 }
 
 /// A moment for others.

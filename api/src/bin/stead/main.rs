@@ -1,6 +1,7 @@
 //! `stead`: the server's roles, and everything that a person asks of a server.
 mod apps;
 mod audit;
+mod backup;
 mod build_runner;
 mod builds;
 mod failure;
@@ -44,6 +45,9 @@ enum Command {
     /// The keys that the server signs with, in its data directory
     #[command(subcommand)]
     Keys(keys::Keys),
+    /// Everything of a server that must come back: make it, try it, restore it
+    #[command(subcommand)]
+    Backup(backup::Backup),
     #[command(flatten)]
     Verb(verbs::Verb),
 }
@@ -62,6 +66,7 @@ async fn main() -> ExitCode {
             |failure| failure.report(settings.screen().output),
             |()| ExitCode::SUCCESS,
         ),
+        Command::Backup(backup) => backup::run(backup, settings.screen()).await,
         Command::Verb(verb) => verbs::run(verb, &settings, Stead::command()).await,
     }
 }

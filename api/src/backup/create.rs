@@ -1,0 +1,222 @@
+//! Making a backup, beside a server that goes on working.
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use domain::decider::Timestamp;
+use event_log::Standing;
+use nix::fcntl::{Flock, FlockArg};
+use sqlx::{Executor as _, PgConnection, Row as _};
+
+use super::{
+    BackupError, DUMP, File, KEYS, Manifest, Progress, REGISTRY, at, files, manifest, pack,
+};
+use crate::{
+    auth::OWNER_TOKEN,
+    keys,
+    postgres::{Access, Tools},
+};
+
+/// How often is said how far the dump is.
+const LOOK: Duration = Duration::from_millis(250);
+/// How long tables that somebody is changing are waited for.
+const LOCK: &str = "30s";
+
+/// Make a backup of a data directory and its database. It is at `out` whole, or not at all.
+///
+/// # Errors
+/// [`BackupError`].
+pub async fn create(
+    data: &Path,
+    access: &Access,
+    out: &Path,
+    now: Timestamp,
+    progress: Progress<'_>,
+) -> Result<Manifest, BackupError> {
+    let draft = Draft::begin(out)?;
+    let mut taken = draft.keys(data)?;
+    // Signed with the copy: whoever restores it has this key.
+    let keys = keys::kept(&draft.path.join(KEYS))?;
+    let (standing, postgres) = database(&draft.path.join(DUMP), access, progress).await?;
+    taken.push(measured(&draft.path, DUMP)?);
+    // After the snapshot: every artifact that an event in it names was there before that event.
+    taken.extend(draft.registry(data, progress)?);
+    let token = data.join(OWNER_TOKEN);
+    if token.is_file() {
+        taken.push(files::copy(&token, &draft.path.join(OWNER_TOKEN), OWNER_TOKEN)?);
+    }
+    let Standing { checkpoint, layout, recorded_at } = standing;
+    let manifest = Manifest {
+        format: Manifest::format(),
+        program: manifest::program(),
+        postgres,
+        layout,
+        created_at: now,
+        log_id: checkpoint.log_id.clone(),
+        position: checkpoint.size,
+        epoch: checkpoint.epoch,
+        recorded_at,
+        checkpoint: checkpoint.sign(keys.checkpoints()),
+        files: taken,
+    };
+    manifest.write(&draft.path)?;
+    draft.finish(out, progress)?;
+    Ok(manifest)
+}
+
+/// The dump, and the head of exactly what is in it.
+async fn database(
+    dump: &Path,
+    access: &Access,
+    progress: Progress<'_>,
+) -> Result<(Standing, u32), BackupError> {
+    let mut holder = access.connect().await?;
+    // Until the end: a view that is swapped between the snapshot and the dump would be neither the old one nor the new.
+    hold_tables(&mut holder).await?;
+    let mut reader = access.connect().await?;
+    let (tools, postgres) = Tools::of(&mut reader).await?;
+    reader.execute("begin isolation level repeatable read, read only").await?;
+    let snapshot: String =
+        sqlx::query_scalar("select pg_export_snapshot()").fetch_one(&mut reader).await?;
+    let standing = event_log::standing(&mut reader).await?;
+    let running = tools.start("pg_dump", access, |command| {
+        command.args(["--format=custom", "--compress=1", "--no-owner", "--no-privileges"]);
+        command.arg(format!("--schema={}", event_log::connect::SCHEMA));
+        command.arg(format!("--snapshot={snapshot}")).arg("--file").arg(dump);
+    })?;
+    let mut ended = std::pin::pin!(running.end());
+    let mut looks = tokio::time::interval(LOOK);
+    loop {
+        tokio::select! {
+            done = &mut ended => break done?,
+            _ = looks.tick() => {
+                let written = fs::metadata(dump).map_or(0, |found| found.len());
+                progress(format!("database: {} written", indicatif::HumanBytes(written)));
+            }
+        }
+    }
+    // The snapshot lives as long as the transaction.
+    reader.execute("rollback").await?;
+    holder.execute("rollback").await?;
+    private(dump)?;
+    Ok((standing, postgres))
+}
+
+/// Keep everybody from changing what tables there are, while rows go on changing.
+async fn hold_tables(holder: &mut PgConnection) -> Result<(), BackupError> {
+    holder.execute(&*format!("begin; set local lock_timeout = '{LOCK}'")).await?;
+    let tables = "select format('%I.%I', n.nspname, c.relname) as name from pg_class c \
+                  join pg_namespace n on n.oid = c.relnamespace \
+                  where n.nspname = $1 and c.relkind in ('r', 'p') order by c.oid";
+    let rows = sqlx::query(tables).bind(event_log::connect::SCHEMA).fetch_all(&mut *holder).await?;
+    let names: Result<Vec<String>, _> = rows.iter().map(|row| row.try_get("name")).collect();
+    let names = names?;
+    if names.is_empty() {
+        return Err(event_log::LogError::NoLog.into());
+    }
+    let lock = format!("lock table {} in access share mode", names.join(", "));
+    holder.execute(&*lock).await?;
+    Ok(())
+}
+
+/// For our eyes only, and on the disk.
+fn private(path: &Path) -> Result<(), BackupError> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(at(path))?;
+    fs::File::open(path).and_then(|file| file.sync_all()).map_err(at(path))
+}
+
+fn measured(backup: &Path, name: &str) -> Result<File, BackupError> {
+    files::measure(&backup.join(name), name, |_| Ok(()))
+}
+
+/// A backup that is not one yet.
+struct Draft {
+    path: PathBuf,
+    /// Nobody else makes the same one. Given back by the kernel, however we end.
+    _held: Flock<fs::File>,
+}
+
+impl Draft {
+    fn begin(out: &Path) -> Result<Draft, BackupError> {
+        let shown = || out.display().to_string();
+        if fs::symlink_metadata(out).is_ok() {
+            return Err(BackupError::Exists { path: shown() });
+        }
+        let name = out.file_name().ok_or_else(|| BackupError::Exists { path: shown() })?;
+        let mut name = name.to_os_string();
+        name.push(".partial");
+        let path = out.with_file_name(name);
+        files::directory(&path)?;
+        let open = fs::File::open(&path).map_err(at(&path))?;
+        let held = Flock::lock(open, FlockArg::LockExclusiveNonblock)
+            .map_err(|_| BackupError::Busy { path: shown() })?;
+        // What one that was killed left behind.
+        for entry in fs::read_dir(&path).map_err(at(&path))? {
+            let left = entry.map_err(at(&path))?.path();
+            let removed =
+                if left.is_dir() { fs::remove_dir_all(&left) } else { fs::remove_file(&left) };
+            removed.map_err(at(&left))?;
+        }
+        Ok(Draft { path, _held: held })
+    }
+
+    /// Those that sign before those that were replaced: one that is replaced meanwhile is then there once or twice,
+    /// and never missing.
+    fn keys(&self, data: &Path) -> Result<Vec<File>, BackupError> {
+        let from = data.join(KEYS);
+        keys::read(&from)?;
+        let mut taken = Vec::new();
+        for inner in files::below(&from)? {
+            taken.push(self.take(&from, KEYS, &inner)?);
+        }
+        Ok(taken)
+    }
+
+    fn registry(&self, data: &Path, progress: Progress<'_>) -> Result<Vec<File>, BackupError> {
+        let from = data.join(REGISTRY);
+        let inner = if from.is_dir() { files::below(&from)? } else { Vec::new() };
+        let mut taken = Vec::new();
+        for (n, path) in inner.iter().enumerate() {
+            progress(format!("registry: file {} of {}", n + 1, inner.len()));
+            taken.push(self.take(&from, REGISTRY, path)?);
+        }
+        Ok(taken)
+    }
+
+    fn take(&self, from: &Path, under: &str, inner: &Path) -> Result<File, BackupError> {
+        let name = Path::new(under).join(inner);
+        let shown = name.to_str().ok_or_else(|| {
+            at(&from.join(inner))(std::io::Error::other("its name is no text that others can read"))
+        })?;
+        files::copy(&from.join(inner), &self.path.join(&name), shown)
+    }
+
+    /// Give it its name.
+    fn finish(self, out: &Path, progress: Progress<'_>) -> Result<(), BackupError> {
+        for directory in pack::directories(&self.path)? {
+            files::sync(&directory)?;
+        }
+        if pack::is_file(out) {
+            progress(format!("packing {}", out.display()));
+            let packed = self.path.join(".packed");
+            pack::pack(&self.path, &packed)?;
+            fs::rename(&packed, out).map_err(at(out))?;
+        } else {
+            fs::rename(&self.path, out).map_err(at(out))?;
+        }
+        match out.parent().filter(|above| !above.as_os_str().is_empty()) {
+            Some(above) => files::sync(above),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // Not there any more under this name when it became a backup. A failure leaves no keys lying about.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}

@@ -1,0 +1,122 @@
+//! Files that come along: copied, measured and on the disk before anybody counts on them.
+use std::{
+    fs,
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+    path::{Component, Path, PathBuf},
+};
+
+use sha2::{Digest as _, Sha256};
+
+use super::{BackupError, File, at};
+
+/// A directory for our eyes only; whether it is there already does not matter.
+pub(super) fn directory(path: &Path) -> Result<(), BackupError> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at(path))
+}
+
+/// A new file for our eyes only, on the disk when this returns.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), BackupError> {
+    let mut file = new(path)?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(at(path))
+}
+
+fn new(path: &Path) -> Result<fs::File, BackupError> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).open(path).map_err(at(path))
+}
+
+/// Bring a directory's names to the disk.
+pub(super) fn sync(directory: &Path) -> Result<(), BackupError> {
+    fs::File::open(directory).and_then(|open| open.sync_all()).map_err(at(directory))
+}
+
+/// Copy a file and measure it on the way.
+pub(super) fn copy(from: &Path, to: &Path, name: &str) -> Result<File, BackupError> {
+    if let Some(above) = to.parent() {
+        directory(above)?;
+    }
+    let mut target = new(to)?;
+    let measured = measure(from, name, |bytes| target.write_all(bytes).map_err(at(to)))?;
+    target.sync_all().map_err(at(to))?;
+    Ok(measured)
+}
+
+/// The length and the digest of a file; `each` is given its bytes.
+pub(super) fn measure(
+    path: &Path,
+    name: &str,
+    mut each: impl FnMut(&[u8]) -> Result<(), BackupError>,
+) -> Result<File, BackupError> {
+    let mut source = fs::File::open(path).map_err(at(path))?;
+    let (mut hasher, mut bytes, mut buffer) = (Sha256::new(), 0_u64, vec![0; 1 << 18]);
+    loop {
+        let read = match source.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => &buffer[..read],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(at(path)(error)),
+        };
+        hasher.update(read);
+        bytes += read.len() as u64;
+        each(read)?;
+    }
+    let digest = format!("sha256:{}", hex::encode(hasher.finalize()));
+    Ok(File { path: name.into(), bytes, digest })
+}
+
+/// The files below a directory, by their names from there: a directory's own ones before those of the directories in
+/// it, so that an index is read before what it names. What begins with a dot is on its way and no part of it.
+pub(super) fn below(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
+    let (mut found, mut waiting) = (Vec::new(), vec![PathBuf::new()]);
+    while let Some(inner) = waiting.pop() {
+        let here = directory.join(&inner);
+        let (mut files, mut directories) = (Vec::new(), Vec::new());
+        for entry in fs::read_dir(&here).map_err(at(&here))? {
+            let entry = entry.map_err(at(&here))?;
+            let (name, kind) = (entry.file_name(), entry.file_type().map_err(at(&here))?);
+            let leaves = name.to_string_lossy();
+            // A draft of a file that is being replaced.
+            let draft = leaves.starts_with('.') || leaves.ends_with(".new");
+            match (kind.is_dir(), kind.is_file() && !draft) {
+                (true, _) if !leaves.starts_with('.') => directories.push(inner.join(name)),
+                (_, true) => files.push(inner.join(name)),
+                (_, false) => {}
+            }
+        }
+        files.sort();
+        directories.sort();
+        found.extend(files);
+        waiting.extend(directories.into_iter().rev());
+    }
+    Ok(found)
+}
+
+/// A name in a manifest as a path below a directory, if it stays there.
+pub(super) fn inside(name: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(name);
+    let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+    (plain && !name.is_empty()).then_some(path)
+}
+
+/// Give everything in a data directory to whose it is: root may restore what a service's user will run.
+pub(super) fn give(data: &Path, names: &[&str]) -> Result<(), BackupError> {
+    if !nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    let owner = fs::metadata(data).map_err(at(data))?;
+    let (uid, gid) = (Some(owner.uid()), Some(owner.gid()));
+    let mut waiting: Vec<_> = names.iter().map(|name| data.join(name)).collect();
+    while let Some(path) = waiting.pop() {
+        if !path.exists() {
+            continue;
+        }
+        std::os::unix::fs::lchown(&path, uid, gid).map_err(at(&path))?;
+        if path.is_dir() {
+            for entry in fs::read_dir(&path).map_err(at(&path))? {
+                waiting.push(entry.map_err(at(&path))?.path());
+            }
+        }
+    }
+    Ok(())
+}

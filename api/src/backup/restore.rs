@@ -1,0 +1,113 @@
+//! From a backup to a data directory and a database, and whether what came out is what went in.
+use std::path::Path;
+
+use event_log::{EventLog, Options, verify};
+use sqlx::{PgConnection, postgres::PgPoolOptions};
+
+use super::{BackupError, KEYS, Kept, Progress, REGISTRY, Reached, Source, files};
+use crate::{
+    auth::OWNER_TOKEN,
+    postgres::{Access, Tools},
+};
+
+/// A log that came back.
+#[derive(Debug, Clone)]
+pub struct Restored {
+    /// How many published checkpoints it holds to.
+    pub seals: u64,
+    /// How it stands to what others kept.
+    pub witnessed: Vec<Reached>,
+    /// The epoch that tells every runner that this log was restored.
+    pub next_epoch: u64,
+}
+
+/// Put the files where a server looks for them.
+///
+/// # Errors
+/// [`BackupError`].
+pub fn put_files(source: &Source, data: &Path, progress: Progress<'_>) -> Result<(), BackupError> {
+    let names = [KEYS, REGISTRY, OWNER_TOKEN];
+    let ours = |path: &str| names.iter().any(|name| path.split('/').next() == Some(name));
+    let wanted: Vec<_> = source.manifest.files.iter().filter(|file| ours(&file.path)).collect();
+    for (n, file) in wanted.iter().enumerate() {
+        progress(format!("restoring file {} of {}", n + 1, wanted.len()));
+        files::copy(&source.path(&file.path), &data.join(&file.path), &file.path)?;
+    }
+    // The registry is not only ours to enter.
+    files::give(data, &names)
+}
+
+/// Fill an empty database, and read the whole log in it again: it must be the one of the manifest's checkpoint, hold to
+/// every checkpoint that was published before, and to what others kept of it.
+///
+/// # Errors
+/// [`BackupError`].
+pub async fn fill_database(
+    source: &Source,
+    access: &Access,
+    kept: &[Kept],
+    progress: Progress<'_>,
+) -> Result<Restored, BackupError> {
+    let mut connection = access.connect().await?;
+    let (tools, major) = Tools::of(&mut connection).await?;
+    if major < source.manifest.postgres {
+        let (made_by, ours) = (source.manifest.postgres.to_string(), major.to_string());
+        return Err(BackupError::Newer { what: "Postgres", made_by, ours });
+    }
+    is_empty(&mut connection).await?;
+    progress("restoring the database".into());
+    let running = tools.start("pg_restore", access, |command| {
+        let database = access.options.get_database().unwrap_or(access.options.get_username());
+        // All of it or nothing.
+        command.args(["--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges"]);
+        command.arg(format!("--dbname={database}")).arg(source.dump());
+    })?;
+    running.end().await?;
+    let pool = PgPoolOptions::new().max_connections(4).connect_with(access.options.clone()).await?;
+    let position = source.manifest.position;
+    let verified = verify::verify(&pool, 0, |checked| {
+        progress(format!("verifying event {checked} of {position}"));
+    });
+    let verified = verified.await?;
+    if (verified.size, verified.root) != (source.checkpoint.size, source.checkpoint.root) {
+        let found = format!("it has {} events, {position} were backed up", verified.size);
+        return Err(BackupError::Other(found));
+    }
+    // Rights, which belong to the roles of a server, and tables of later versions.
+    crate::server::prepare(&pool).await?;
+    let restored = stands(source, &pool, kept).await;
+    pool.close().await;
+    restored
+}
+
+async fn stands(
+    source: &Source,
+    pool: &sqlx::PgPool,
+    kept: &[Kept],
+) -> Result<Restored, BackupError> {
+    let options = Options { watch_others: None, ..Options::default() };
+    let log = EventLog::open(pool.clone(), options).await?;
+    if log.log_id() != source.checkpoint.log_id {
+        return Err(BackupError::Other(format!("it is the log {}", log.log_id())));
+    }
+    let seals = log.check_seals(&source.keys.checkpoint_keys()).await?;
+    let mut witnessed = Vec::new();
+    for kept in kept {
+        witnessed.push(kept.reached(&log).await?);
+    }
+    let epochs = witnessed.iter().map(|reached| reached.epoch).chain([source.manifest.epoch]);
+    let next_epoch = epochs.max().unwrap_or(0) + 1;
+    Ok(Restored { seals, witnessed, next_epoch })
+}
+
+/// A database with anything in it is somebody's.
+async fn is_empty(connection: &mut PgConnection) -> Result<(), BackupError> {
+    let any = "select n.nspname || '.' || c.relname from pg_class c \
+               join pg_namespace n on n.oid = c.relnamespace \
+               where n.nspname !~ '^pg_' and n.nspname <> 'information_schema' \
+               and not exists (select 1 from pg_depend d where d.objid = c.oid and d.deptype = 'e') \
+               union all select nspname from pg_namespace where nspname = $1 limit 1";
+    let found: Option<String> =
+        sqlx::query_scalar(any).bind(event_log::connect::SCHEMA).fetch_optional(connection).await?;
+    found.map_or(Ok(()), |found| Err(BackupError::NotEmpty { found }))
+}

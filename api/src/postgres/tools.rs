@@ -1,0 +1,180 @@
+//! Postgres's own programs, of the version of the server that they are used on.
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use sqlx::{
+    Connection as _, PgConnection,
+    postgres::{PgConnectOptions, PgSslMode},
+};
+use tokio::process::{Child, Command};
+
+use super::{BIN_ENV, EmbeddedError, about, binaries};
+
+/// A database, for us and for Postgres's programs.
+#[derive(Debug, Clone)]
+pub struct Access {
+    /// How we connect.
+    pub options: PgConnectOptions,
+    /// How they are told to: in the environment, because everybody can read a command line.
+    environment: Vec<(&'static str, OsString)>,
+}
+
+impl Access {
+    /// By its URL.
+    ///
+    /// # Errors
+    /// [`EmbeddedError::Url`]. What is wrong with it is said without it: it may have a password.
+    pub fn of_url(url: &str) -> Result<Access, EmbeddedError> {
+        let wrong = |_| EmbeddedError::Url("expected postgres://USER@HOST/DATABASE".into());
+        let options = event_log::connect::options(url).map_err(|error| wrong(error.to_string()))?;
+        let mut access = Access::of(options);
+        let parsed = reqwest::Url::parse(url).map_err(|error| wrong(error.to_string()))?;
+        let mut tell = |name, value: &str| access.environment.push((name, value.into()));
+        if let Some(password) = parsed.password() {
+            let password = percent_encoding::percent_decode_str(password).decode_utf8();
+            tell("PGPASSWORD", &password.map_err(|error| wrong(error.to_string()))?);
+        }
+        for (key, value) in parsed.query_pairs() {
+            match &*key {
+                "password" => tell("PGPASSWORD", &value),
+                "sslrootcert" | "ssl-root-cert" | "ssl-ca" => tell("PGSSLROOTCERT", &value),
+                "sslcert" | "ssl-cert" => tell("PGSSLCERT", &value),
+                "sslkey" | "ssl-key" => tell("PGSSLKEY", &value),
+                // The rest is in the options, or is of no use to a program.
+                _ => {}
+            }
+        }
+        Ok(access)
+    }
+
+    /// One that asks for no password.
+    pub fn of(options: PgConnectOptions) -> Access {
+        let host = match options.get_socket() {
+            Some(directory) => directory.clone().into_os_string(),
+            None => options.get_host().into(),
+        };
+        let ssl_mode = match options.get_ssl_mode() {
+            PgSslMode::Disable => "disable",
+            PgSslMode::Allow => "allow",
+            PgSslMode::Prefer => "prefer",
+            PgSslMode::Require => "require",
+            PgSslMode::VerifyCa => "verify-ca",
+            PgSslMode::VerifyFull => "verify-full",
+        };
+        let environment = vec![
+            ("PGHOST", host),
+            ("PGPORT", options.get_port().to_string().into()),
+            ("PGUSER", options.get_username().into()),
+            ("PGDATABASE", options.get_database().unwrap_or(options.get_username()).into()),
+            ("PGSSLMODE", ssl_mode.into()),
+        ];
+        Access { options, environment }
+    }
+
+    /// One connection.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
+        PgConnection::connect_with(&self.options).await
+    }
+}
+
+/// Where the programs for one major version are.
+#[derive(Debug, Clone)]
+pub struct Tools {
+    directory: PathBuf,
+}
+
+impl Tools {
+    /// Those for the server at the other end of a connection: looked for where the private Postgres's binaries are,
+    /// among all versions that are there.
+    ///
+    /// # Errors
+    /// [`EmbeddedError::NoTool`] names the version.
+    pub async fn of(server: &mut PgConnection) -> Result<(Tools, u32), EmbeddedError> {
+        let version = "select current_setting('server_version_num')::int / 10000";
+        let major: i32 = sqlx::query_scalar(version).fetch_one(server).await?;
+        let major = u32::try_from(major).unwrap_or(0);
+        let program = "pg_dump";
+        let named = std::env::var_os(BIN_ENV).map(PathBuf::from);
+        // Clients may be installed without a server: then PATH has them and nothing beside them.
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let linked = std::env::split_paths(&path)
+            .filter_map(|directory| fs::canonicalize(directory.join(program)).ok())
+            .filter_map(|found| found.parent().map(Path::to_path_buf));
+        for directory in named.into_iter().chain(binaries::candidates()).chain(linked) {
+            let there = ["pg_dump", "pg_restore"].iter().all(|name| directory.join(name).is_file());
+            if there && binaries::major(&directory.join(program)).await.is_ok_and(|is| is == major)
+            {
+                return Ok((Tools { directory }, major));
+            }
+        }
+        Err(EmbeddedError::NoTool { program, major, looked: binaries::DEBIAN })
+    }
+
+    /// Start one on a database. It ends with us.
+    ///
+    /// # Errors
+    /// [`EmbeddedError`].
+    pub fn start(
+        &self,
+        program: &'static str,
+        access: &Access,
+        tell: impl FnOnce(&mut Command),
+    ) -> Result<Running, EmbeddedError> {
+        let mut command = Command::new(self.directory.join(program));
+        command.env("LC_ALL", "C").env_remove("PGOPTIONS").env_remove("PGSERVICE");
+        command.envs(access.environment.iter().map(|(name, value)| (name, value)));
+        tell(&mut command);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.kill_on_drop(true).spawn().map_err(about(program))?;
+        Ok(Running { program, child })
+    }
+}
+
+/// One of Postgres's programs at work.
+pub struct Running {
+    program: &'static str,
+    child: Child,
+}
+
+impl Running {
+    /// Wait for its end.
+    ///
+    /// # Errors
+    /// [`EmbeddedError::Tool`] with what it said.
+    pub async fn end(self) -> Result<(), EmbeddedError> {
+        let program = self.program;
+        let done = self.child.wait_with_output().await.map_err(about(program))?;
+        if done.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&done.stderr);
+        let lines: Vec<_> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let first = lines.iter().take(3).copied().collect::<Vec<_>>().join(" · ");
+        Err(EmbeddedError::Tool { program, said: format!("{} ({first})", done.status) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_for_the_environment_and_never_in_a_message() {
+        let access = Access::of_url("postgres://me:p%40ss@db.example:6000/stead?sslmode=require");
+        let shown = format!("{:?}", access.unwrap().environment);
+        assert!(shown.contains(r#"("PGPASSWORD", "p@ss")"#), "{shown}");
+        assert!(shown.contains(r#"("PGHOST", "db.example")"#), "{shown}");
+        assert!(shown.contains(r#"("PGSSLMODE", "require")"#), "{shown}");
+        let wrong = Access::of_url("postgres://me:secret@db:port/stead").unwrap_err().to_string();
+        assert!(!wrong.contains("secret"), "{wrong}");
+        let socket = Access::of_url("postgres://o@%2Frun%2Fpg:5432/stead").unwrap();
+        assert!(format!("{:?}", socket.environment).contains(r#"("PGHOST", "/run/pg")"#));
+    }
+}

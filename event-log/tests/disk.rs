@@ -1,0 +1,180 @@
+//! A disk that is full: what is refused was not written, what was acknowledged is there, and when there is room again
+//! everything goes on. Needs to mount a small file system, and so root.
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+mod support;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use event_log::{
+    EventLog, Options,
+    testing::{Cluster, Database, Settings, fresh_in},
+};
+use support::{Answers, commit, event, every_answer_is_true, pause, run};
+
+/// A small disk of its own.
+struct Disk {
+    at: PathBuf,
+}
+
+impl Disk {
+    /// `None`, said loudly, where nobody may mount; under CI that is a failure.
+    fn of(megabytes: u32) -> Option<Disk> {
+        let dir = tempfile::Builder::new().prefix("stead-disk-").tempdir().unwrap();
+        let at = dir.keep();
+        let disk = Disk { at };
+        if nix::unistd::geteuid().is_root() && disk.mount(&format!("size={megabytes}m")) {
+            return Some(disk);
+        }
+        let ci = std::env::var_os("CI").is_some_and(|value| value == "true" || value == "1");
+        assert!(!ci, "CI must be root and able to mount a tmpfs");
+        eprintln!("SKIPPED: only root can mount a small disk to fill");
+        None
+    }
+
+    fn mount(&self, options: &str) -> bool {
+        let mut mount = Command::new("mount");
+        let done = mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&self.at).status();
+        done.is_ok_and(|status| status.success())
+    }
+
+    /// Make room.
+    fn grow(&self, megabytes: u32) {
+        assert!(self.mount(&format!("remount,size={megabytes}m")));
+    }
+
+    /// Leave only so much.
+    fn fill(&self, leave_megabytes: u64) -> PathBuf {
+        let file = self.at.join("filler");
+        let stat = Command::new("stat").args(["-f", "-c", "%a %S"]).arg(&self.at).output().unwrap();
+        let text = String::from_utf8(stat.stdout).unwrap();
+        let (blocks, size) = text.trim().split_once(' ').unwrap();
+        let free = blocks.parse::<u64>().unwrap() * size.parse::<u64>().unwrap();
+        let bytes = free - (leave_megabytes << 20);
+        let mut fallocate = Command::new("fallocate");
+        let done = fallocate.args(["-l", &bytes.to_string()]).arg(&file).status().unwrap();
+        assert!(done.success());
+        file
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+        let _ = fs::remove_dir(&self.at);
+    }
+}
+
+async fn opened(database: &Database) -> EventLog {
+    let answer = Duration::from_secs(5);
+    let options = Options { answer, ..Options::default() };
+    database.log_with(options).await.unwrap()
+}
+
+/// One event of many kilobytes that cannot be compressed, in a stream of its own.
+async fn append(log: &EventLog, numbers: std::ops::Range<u64>) -> Answers {
+    let each = numbers.map(|number| async move {
+        let mut one = commit(&number.to_string(), 0, 1);
+        one.writes[0].events[0] = event(number);
+        let noise: Vec<u8> = (0..12_000).map(|_| rand::random()).collect();
+        let noise = hex::encode(noise);
+        one.writes[0].events[0].payload = format!(r#"{{"n":{number},"noise":"{noise}"}}"#);
+        (number, log.append(one).await)
+    });
+    futures::future::join_all(each).await.into_iter().collect()
+}
+
+async fn cluster(at: &Path) -> Cluster {
+    let more =
+        ["max_connections=40", "shared_buffers=16MB", "max_wal_size=64MB", "min_wal_size=32MB"];
+    let more = more.into_iter().map(String::from).collect();
+    Cluster::start(at, &Settings { fsync: false, more }).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_without_room_refuse_events_and_take_them_again_when_there_is_room() {
+    let Some(disk) = Disk::of(12) else { return };
+    let dir = tempfile::Builder::new().prefix("stead-full-").tempdir().unwrap();
+    let cluster = cluster(dir.path()).await;
+    let database = fresh_in(&cluster).await.unwrap();
+    let place = disk.at.join("tables");
+    let postgres = dir.path().join("data");
+    fs::create_dir(&place).unwrap();
+    own_like(&place, &postgres);
+    run(&database, &format!("create tablespace small location '{}'", place.display())).await;
+    run(&database, "alter table log_event set tablespace small").await;
+    let log = opened(&database).await;
+    let (mut answers, mut next) = (Answers::new(), 0);
+    while answers.values().all(Result::is_ok) {
+        answers.extend(append(&log, next..next + 40).await);
+        next += 40;
+        assert!(next < 4_000, "the disk never was full");
+    }
+    // It stays so, and nobody is left without an answer.
+    answers.extend(append(&log, next..next + 40).await);
+    next += 40;
+    let (written, refused) = every_answer_is_true(&database, &answers).await;
+    assert!(written > 100 && refused > 0, "{written} written, {refused} refused");
+    disk.grow(64);
+    let after = append(&log, next..next + 40).await;
+    assert!(after.values().all(Result::is_ok), "{after:?}");
+    answers.extend(after);
+    every_answer_is_true(&database, &answers).await;
+    drop(log);
+    cluster.stop().unwrap();
+}
+
+/// No room for the write-ahead log either: then Postgres ends itself, and recovers when there is room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_postgres_that_ended_for_want_of_room_has_everything_that_was_acknowledged() {
+    let Some(disk) = Disk::of(220) else { return };
+    let at = disk.at.join("cluster");
+    fs::create_dir(&at).unwrap();
+    let running = cluster(&at).await;
+    let database = fresh_in(&running).await.unwrap();
+    let log = opened(&database).await;
+    let mut answers = append(&log, 0..40).await;
+    let filler = disk.fill(6);
+    // Room comes back a while after it was gone; callers wait or are refused meanwhile.
+    let rescue = async {
+        pause(3_000).await;
+        fs::remove_file(&filler).unwrap();
+        pause(500).await;
+        cluster(&at).await
+    };
+    let load = async {
+        let mut answers = Answers::new();
+        let mut next = 40;
+        while next < 2_000
+            && answers.values().filter(|answer: &&Result<_, _>| answer.is_err()).count() < 40
+        {
+            answers.extend(append(&log, next..next + 40).await);
+            next += 40;
+        }
+        (answers, next)
+    };
+    let (running, (during, next)) = tokio::join!(rescue, load);
+    answers.extend(during);
+    let (written, refused) = every_answer_is_true(&database, &answers).await;
+    assert!(written >= 40, "{written} written, {refused} refused");
+    // The disk was full, and Postgres did not survive it.
+    let said = fs::read_to_string(at.join("log")).unwrap();
+    assert!(said.contains("PANIC") && said.contains("No space left on device"), "{said}");
+    let after = append(&log, next..next + 40).await;
+    assert!(after.values().all(Result::is_ok), "{after:?}");
+    answers.extend(after);
+    every_answer_is_true(&database, &answers).await;
+    drop(log);
+    running.stop().unwrap();
+}
+
+/// Whoever runs Postgres owns it.
+fn own_like(path: &Path, other: &Path) {
+    let mut chown = Command::new("chown");
+    let done = chown.arg(format!("--reference={}", other.display())).arg(path).status().unwrap();
+    assert!(done.success());
+}

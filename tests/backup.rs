@@ -1,0 +1,128 @@
+//! `stead backup` as an operator uses it: made while the server works, killed, tried, restored, and served from again.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Command, Stdio},
+    thread::sleep,
+    time::Instant,
+};
+
+use serde_json::Value;
+use tests::{Server, program};
+
+fn backup(server: &Server, args: &[&str]) -> Value {
+    server.ask(&[&["backup"], args].concat())
+}
+
+/// The log as it is signed now, in a file, as a runner keeps it.
+fn checkpoint(server: &Server, name: &str) -> String {
+    let path = server.dir().join(name);
+    let note = server.ask(&["audit", "checkpoint"])["note"].as_str().unwrap().to_owned();
+    fs::write(&path, note).unwrap();
+    path.display().to_string()
+}
+
+fn event(server: &Server, name: &str) {
+    server.ask(&["tokens", "create", "--name", name, "--role", "viewer"]);
+}
+
+/// Everything that comes from a directory by a kill at each of these moments is refused, or is a whole backup.
+fn killed_creates_leave_nothing(server: &Server, data: &str, takes: std::time::Duration) {
+    let (mut halves, into) = (0, server.dir().join("never"));
+    for part in [2, 4, 6, 7, 8, 9] {
+        let out = server.dir().join(format!("killed-{part}"));
+        let mut create = Command::new(program("stead"));
+        create.args(["backup", "create", "--data", data, "--out"]).arg(&out);
+        let mut create = create.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        sleep(takes.mul_f64(f64::from(part) / 10.0));
+        create.kill().unwrap();
+        create.wait().unwrap();
+        let left = server.dir().join(format!("killed-{part}.partial"));
+        for place in [&out, &left] {
+            let restored = Command::new(program("stead"))
+                .args(["backup", "restore", "--from"])
+                .arg(place)
+                .arg("--data")
+                .arg(&into)
+                .output()
+                .unwrap();
+            if place == &out && out.exists() {
+                assert!(restored.status.success(), "{restored:?}");
+                fs::remove_dir_all(&into).unwrap();
+                continue;
+            }
+            assert_eq!(restored.status.code(), Some(2), "{restored:?}");
+            // Nothing is left in the way of the next one.
+            assert!(fs::read_dir(&into).is_ok_and(|mut in_it| in_it.next().is_none()));
+        }
+        halves += u32::from(left.exists());
+    }
+    assert!(halves > 0, "no create was killed in the middle");
+}
+
+#[test]
+fn a_server_comes_back_from_its_backup_and_says_what_is_missing() {
+    let mut server = Server::up();
+    event(&server, "before");
+    let before = checkpoint(&server, "before.checkpoint");
+    let data = server.data().display().to_string();
+    let out = server.dir().join("backup").display().to_string();
+    let since = Instant::now();
+    let made = backup(&server, &["create", "--data", &data, "--out", &out]);
+    let takes = since.elapsed();
+    let position = made["position"].as_u64().unwrap();
+    for (path, mode) in [("", 0o700), ("database.dump", 0o600), ("keys/manifests.key", 0o600)] {
+        let found = fs::metadata(Path::new(&out).join(path)).unwrap().permissions().mode();
+        assert_eq!(found & 0o777, mode, "{path}");
+    }
+    event(&server, "after");
+    let later = checkpoint(&server, "later.checkpoint");
+
+    let drill = ["drill", "--from", &out, "--against", &before, "--against", &later];
+    let drilled = backup(&server, &drill);
+    assert_eq!(drilled["position"], position);
+    assert_eq!(drilled["witnessed"][0]["missing"], Value::Null);
+    let end = drilled["witnessed"][1]["position"].as_u64().unwrap();
+    assert_eq!(drilled["witnessed"][1]["missing"], serde_json::json!([position + 1, end]));
+    killed_creates_leave_nothing(&server, &data, takes);
+
+    // Into the directory of the server itself, or with a byte that is another.
+    let (code, said) = server.refused(&["backup", "restore", "--from", &out, "--data", &data]);
+    assert!(code == 2 && said.contains("is not empty"), "{code}: {said}");
+    let key = Path::new(&out).join("keys/tokens.key");
+    let whole = fs::read(&key).unwrap();
+    let mut flipped = whole.clone();
+    flipped[3] ^= 1;
+    fs::write(&key, flipped).unwrap();
+    let (code, said) = server.refused(&["backup", "drill", "--from", &out]);
+    assert!(code == 1 && said.contains("keys/tokens.key"), "{code}: {said}");
+    fs::write(&key, whole).unwrap();
+
+    // The host is lost; the private Postgres is at work while nobody serves, too.
+    let fingerprint = server.fingerprint().to_owned();
+    server.stop();
+    let cold = server.dir().join("cold.tar").display().to_string();
+    let cold = backup(&server, &["create", "--data", &data, "--out", &cold]);
+    assert!(cold["position"].as_u64().unwrap() >= end);
+    fs::rename(&data, server.dir().join("lost")).unwrap();
+    let mut restore = server.stead_for_people();
+    restore.args(["backup", "restore", "--from", &out, "--data", &data, "--against", &later]);
+    let told = tests::stdout_of(&mut restore);
+    let missing = format!("Not reached     positions {} to {end}", position + 1);
+    for line in [&missing, "stead migrate --raise-epoch 2", "stead-runner witness accept --epoch 2"]
+    {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    server.restart();
+    assert_eq!(server.fingerprint(), fingerprint);
+    let now = server.ask(&["audit", "verify", "--against", &before]);
+    assert!(now["verified"].as_u64().unwrap() >= position);
+    let (code, said) = server.refused(&["audit", "verify", "--against", &later]);
+    assert_eq!(code, 1, "{said}");
+    // As the restore said it, while the server runs.
+    let raise = told.lines().find(|line| line.contains("--raise-epoch")).unwrap().trim();
+    let raise = raise.replace("stead migrate", &format!("{} migrate", program("stead").display()));
+    tests::stdout_of(Command::new("sh").args(["-c", &raise]));
+}
