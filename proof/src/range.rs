@@ -131,9 +131,14 @@ impl Range {
     /// # Errors
     /// [`BundleError`].
     pub fn take(&mut self, leaf: &Leaf<'_>, hash: &Hash, link: &Hash) -> Result<(), BundleError> {
-        let wrong = |wrong| BundleError::at(leaf.position, wrong);
-        if leaf.position != self.next() || leaf.position > self.head.to {
-            return Err(wrong(Wrong::Order(self.edge.size())));
+        let (position, to) = (self.next(), self.head.to);
+        if position > to {
+            let (from, expected) = (self.head.from, to + 1 - self.head.from);
+            return Err(BundleError::Count { from, size: to, expected, found: expected + 1 });
+        }
+        let wrong = |wrong| BundleError::at(position, wrong);
+        if leaf.position != position {
+            return Err(wrong(Wrong::Missing(leaf.position)));
         }
         if leaf.hash() != *hash {
             return Err(wrong(Wrong::Leaf));

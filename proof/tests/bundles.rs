@@ -265,7 +265,7 @@ fn every_range_of_a_log_is_proven_and_one_with_a_hole_is_not() {
     let mut range = Range::begin(log.head(3, 7), &keys(), None).unwrap();
     let leaf = log.leaf(4);
     let skipped = range.take(&leaf, &leaf.hash(), &[0; 32]).unwrap_err();
-    assert_eq!(skipped, BundleError::At { position: 4, wrong: Wrong::Order(2) });
+    assert_eq!(skipped, BundleError::At { position: 3, wrong: Wrong::Missing(4) });
     let short = Range::begin(log.head(3, 7), &keys(), None).unwrap().end().unwrap_err();
     assert!(matches!(short, BundleError::Count { expected: 5, found: 0, .. }));
     // Events of another log with a chain of their own.

@@ -120,6 +120,9 @@ pub enum Wrong {
     /// Out of order, or twice.
     #[error("it comes after position {0}")]
     Order(u64),
+    /// A hole in a range.
+    #[error("it is missing, position {0} is in its place")]
+    Missing(u64),
     /// A hole in the stream.
     #[error(
         "sequence {found} where {expected} has to come: an event of the stream was left out before it"
