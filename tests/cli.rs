@@ -106,12 +106,12 @@ fn an_export_verifies_without_a_server_and_a_changed_one_does_not() {
     let checkpoint = server.ask(&["audit", "checkpoint"]);
     std::fs::write(&note, checkpoint["note"].as_str().unwrap()).unwrap();
     server.ask(&["tokens", "create", "--role", "viewer"]);
-    stdout_of(server.stead_for_people().args(["audit", "export", "--to", &log]));
+    stdout_of(server.stead_for_people().args(["audit", "export", "--out", &log]));
     let text = stdout_of(server.stead_for_people().args(["audit", "verify", "--against", &note]));
     assert!(text.contains("unchanged since the kept checkpoint"), "{text}");
 
     let home = tempfile::tempdir().unwrap();
-    let key = checkpoint["key"].as_str().unwrap();
+    let key = checkpoint["verifier_key"].as_str().unwrap();
     let verify = |file: &str| {
         let args = ["audit", "verify", "--export", file, "--against", &note, "--key", key];
         at_home(home.path()).args(args).output().unwrap()
@@ -121,9 +121,61 @@ fn an_export_verifies_without_a_server_and_a_changed_one_does_not() {
     let events = std::fs::read_to_string(&log).unwrap();
     std::fs::write(&wrong, events.replacen("owner", "admin", 1)).unwrap();
     assert_eq!(said(&verify(&wrong)).0, 1);
-    let all_but_one = events.lines().skip(1).collect::<Vec<_>>().join("\n");
-    std::fs::write(&wrong, all_but_one).unwrap();
+    let all_but_one =
+        [events.lines().take(1).collect(), events.lines().skip(2).collect::<Vec<_>>()];
+    std::fs::write(&wrong, all_but_one.concat().join("\n")).unwrap();
     assert_eq!(said(&verify(&wrong)).0, 1);
+}
+
+#[test]
+fn a_proof_and_an_export_are_checked_without_a_server_and_say_what_they_do_not_prove() {
+    // given a proof and a part of the log, made with a checkpoint that was kept
+    let server = Server::up();
+    let at = |name: &str| server.dir().join(name).to_str().unwrap().to_owned();
+    let (note, bundle, part, wrong) = (at("note"), at("bundle"), at("part"), at("wrong"));
+    let kept = server.ask(&["audit", "checkpoint"]);
+    std::fs::write(&note, kept["note"].as_str().unwrap()).unwrap();
+    server.ask(&["tokens", "create", "--role", "viewer"]);
+    let events = server.ask(&["audit", "events", "--limit", "1"]);
+    let stream = events[0]["stream"].as_str().unwrap();
+    let make = |args: &[&str]| stdout_of(server.stead_for_people().args(args));
+    make(&["audit", "prove", stream, "--since", &note, "--out", &bundle]);
+    make(&["audit", "export", "--from", "2", "--to", "3", "--out", &part]);
+
+    // when somebody has nothing but these files, and a key in each of its shapes
+    let home = tempfile::tempdir().unwrap();
+    let check = |file: &str, key: &str, more: &[&str]| {
+        let args = [&["audit", "check", file, "--key", key], more].concat();
+        at_home(home.path()).args(args).output().unwrap()
+    };
+    let data = server.data();
+    let listed = server.ask(&["keys", "list", "--data", data.to_str().unwrap()]);
+    let of_checkpoints = |key: &&serde_json::Value| key["use"] == "checkpoints";
+    let listed = listed.as_array().unwrap().iter().find(of_checkpoints).unwrap().clone();
+    assert_eq!(listed["verifier_key"], kept["verifier_key"]);
+    for shape in ["verifier_key", "fingerprint", "key"] {
+        let key = listed[shape].as_str().unwrap();
+        let good = check(&bundle, key, &["--checkpoint", &note]);
+        // then it holds, and says of what it does not prove
+        assert!(good.status.success(), "{}", said(&good).1);
+        let text = String::from_utf8_lossy(&good.stdout).into_owned();
+        for word in ["none of ", "only grew since", "the kept checkpoint", "Not proven:", "--whole"]
+        {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+        let part = check(&part, key, &[]);
+        assert!(part.status.success(), "{}", said(&part).1);
+    }
+    // and what was changed, is no proof, or is by another key, is told apart
+    let key = listed["verifier_key"].as_str().unwrap();
+    let text = std::fs::read_to_string(&bundle).unwrap();
+    std::fs::write(&wrong, text.replacen("\"sequence\":1,", "\"sequence\":2,", 1)).unwrap();
+    let (code, text) = said(&check(&wrong, key, &[]));
+    assert!(code == 1 && text.contains("position "), "{text}");
+    assert_eq!(said(&check(&note, key, &[])).0, 2);
+    let stranger = format!("sha256:{}", "0".repeat(64));
+    assert_eq!(said(&check(&bundle, &stranger, &[])).0, 1);
+    assert_eq!(said(&check(&bundle, "no key", &[])).0, 2);
 }
 
 #[test]

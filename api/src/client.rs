@@ -4,6 +4,7 @@
 //! before the answer. The client remembers the highest position that it was told and asks for reads
 //! at least as fresh, so nobody misses their own write.
 mod calls;
+mod exported;
 mod harmless;
 mod stream;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use ulid::Ulid;
 
+pub use exported::take;
 pub use harmless::harmless;
 pub use stream::{ServerEvent, lines, server_events};
 pub use verify::{Fault, Verifier};

@@ -1,9 +1,11 @@
 //! What the log can prove about itself.
+use std::collections::{BTreeSet, HashMap};
+
 use domain::decider::Timestamp;
 use proof::{
     Hash,
     checkpoint::Checkpoint,
-    tree::{self, ProofPlan},
+    tree::{self, Edge, Node, ProofPlan},
 };
 use sqlx::PgConnection;
 
@@ -86,6 +88,46 @@ impl EventLog {
         let index = position.checked_sub(1);
         let index = index.ok_or(tree::TreeError::NoSuchLeaf { index: position, size })?;
         self.prove(tree::inclusion(index, size)?).await
+    }
+
+    /// The proofs that the events at these positions are among the first `size`, in their order. What they have in
+    /// common is read once.
+    ///
+    /// # Errors
+    /// [`LogError::Proof`] if one of them is not, or the log is not that long.
+    pub async fn inclusions(
+        &self,
+        positions: &[u64],
+        size: u64,
+    ) -> Result<Vec<Vec<Hash>>, LogError> {
+        self.within(size)?;
+        let plan = |position: &u64| {
+            let index = position.checked_sub(1);
+            let index = index.ok_or(tree::TreeError::NoSuchLeaf { index: *position, size })?;
+            tree::inclusion(index, size)
+        };
+        let plans = positions.iter().map(plan).collect::<Result<Vec<_>, _>>()?;
+        let nodes: BTreeSet<Node> = plans.iter().flat_map(ProofPlan::nodes).collect();
+        let nodes: Vec<Node> = nodes.into_iter().collect();
+        let mut connection = self.pool().acquire().await?;
+        let hashes = nodes::fetch(&mut connection, nodes.clone()).await?;
+        let known: HashMap<Node, Hash> = nodes.into_iter().zip(hashes).collect();
+        let fold = |plan: &ProofPlan| {
+            let hashes: Vec<_> =
+                plan.nodes().filter_map(|node| known.get(&node).copied()).collect();
+            Ok(plan.fold(&hashes)?)
+        };
+        plans.iter().map(fold).collect()
+    }
+
+    /// The perfect subtrees that the first `size` events are made of, largest first.
+    ///
+    /// # Errors
+    /// [`LogError::Proof`] if the log is not that long.
+    pub async fn edge(&self, size: u64) -> Result<Vec<Hash>, LogError> {
+        self.within(size)?;
+        let mut connection = self.pool().acquire().await?;
+        Ok(nodes::fetch(&mut connection, Edge::nodes(size)).await?)
     }
 
     /// The proof that the log of `new` events begins with the log of `old` events.

@@ -45,7 +45,10 @@ impl EventLog {
     }
 
     /// Events of a stream after a sequence, in order, at most `limit`, and none after a position.
-    pub(crate) async fn read_page(
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn read_page(
         &self,
         stream: &StreamId,
         (after_sequence, to_position): (u64, u64),

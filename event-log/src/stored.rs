@@ -39,7 +39,7 @@ pub struct Stored {
     pub payload: Arc<str>,
     /// A flat JSON map of texts ([`Meta`]), byte for byte as it was hashed.
     pub metadata: Arc<str>,
-    /// What keeps the payload's hash from being guessed. Never in a proof.
+    /// What keeps the payload's hash from being guessed. In a proof only beside the payload itself.
     pub salt: Salt,
     /// The hash in the tree.
     pub leaf: Hash,
@@ -69,9 +69,9 @@ impl Stored {
         serde_json::from_str(&self.metadata).map_err(|error| self.damaged(&error))
     }
 
-    /// The leaf's hash, computed from everything else. `None` if the version is no number.
-    pub fn computed_leaf(&self) -> Option<Hash> {
-        let leaf = Leaf {
+    /// The leaf, computed from everything else. `None` if the version is no number.
+    pub fn computed_leaf(&self) -> Option<Leaf<'_>> {
+        Some(Leaf {
             position: self.position,
             event_id: self.event_id.to_bytes(),
             aggregate_type: &self.stream.aggregate_type,
@@ -82,8 +82,7 @@ impl Stored {
             recorded_at_us: self.recorded_at.timestamp_micros(),
             payload_hash: payload_hash(&self.salt, self.payload.as_bytes()),
             metadata_hash: metadata_hash(&self.salt, self.metadata.as_bytes()),
-        };
-        Some(leaf.hash())
+        })
     }
 
     fn damaged(&self, error: &dyn std::fmt::Display) -> LogError {

@@ -223,7 +223,7 @@ async fn computed_anew(database: &Database) {
     let (mut chain, mut leaves) = (proof::chain::genesis(&log_id), vec![]);
     let mut tx = database.pool.begin().await.unwrap();
     for event in event_log::read::read(&database.pool, 0, 1_000_000).await.unwrap() {
-        let leaf = event.computed_leaf().unwrap();
+        let leaf = event.computed_leaf().unwrap().hash();
         chain = proof::chain::next(&chain, &leaf);
         leaves.push(leaf);
         sqlx::query("update log_event set leaf = $1, chain = $2 where position = $3")

@@ -17,7 +17,8 @@ use crate::{Hash, sha256_of};
 const ORIGIN: &str = "stead/";
 const EPOCH: &str = "epoch ";
 const DASH: &str = "— ";
-const ED25519: u8 = 0x01;
+/// What a signed note calls the algorithm.
+pub(crate) const ED25519: u8 = 0x01;
 
 /// What a log says it is at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,7 +134,7 @@ fn signature_of(line: &str, origin: &str) -> Option<([u8; 4], Signature)> {
 }
 
 /// What a signed note calls a key: the start of a hash of its name, its algorithm and its bytes.
-fn key_id(name: &str, key: &VerifyingKey) -> [u8; 4] {
+pub(crate) fn key_id(name: &str, key: &VerifyingKey) -> [u8; 4] {
     let hash = sha256_of(&[name.as_bytes(), b"\n", &[ED25519], key.as_bytes()]);
     [hash[0], hash[1], hash[2], hash[3]]
 }

@@ -59,6 +59,34 @@ impl Leaf<'_> {
     }
 }
 
+impl<'a> Leaf<'a> {
+    /// The leaf that an RFC 6962 entry is of. `None`: it is of none, to the last byte.
+    pub fn read(entry: &'a [u8]) -> Option<Leaf<'a>> {
+        let rest = entry.strip_prefix(TAG)?;
+        let (position, rest) = rest.split_first_chunk::<8>()?;
+        let (event_id, rest) = rest.split_first_chunk::<16>()?;
+        let (aggregate_type, rest) = read_text(rest)?;
+        let (aggregate_id, rest) = read_text(rest)?;
+        let (sequence, rest) = rest.split_first_chunk::<8>()?;
+        let (event_type, rest) = read_text(rest)?;
+        let (event_version, rest) = rest.split_first_chunk::<2>()?;
+        let (recorded_at, rest) = rest.split_first_chunk::<8>()?;
+        let (payload_hash, rest) = rest.split_first_chunk::<32>()?;
+        Some(Leaf {
+            position: u64::from_be_bytes(*position),
+            event_id: *event_id,
+            aggregate_type,
+            aggregate_id,
+            sequence: u64::from_be_bytes(*sequence),
+            event_type,
+            event_version: u16::from_be_bytes(*event_version),
+            recorded_at_us: i64::from_be_bytes(*recorded_at),
+            payload_hash: *payload_hash,
+            metadata_hash: rest.try_into().ok()?,
+        })
+    }
+}
+
 /// The version that a leaf has, from the text that is stored: one number has one text, so that whoever changes the
 /// text is found out.
 pub fn version(text: &str) -> Option<u16> {
@@ -75,6 +103,12 @@ pub fn payload_hash(salt: &Salt, payload: &[u8]) -> Hash {
 /// The hash of an event's metadata, byte for byte as it is stored.
 pub fn metadata_hash(salt: &Salt, metadata: &[u8]) -> Hash {
     sha256_of(&[&[0x11], salt, metadata])
+}
+
+fn read_text(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    let (text, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+    Some((std::str::from_utf8(text).ok()?, rest))
 }
 
 fn text(bytes: &mut Vec<u8>, text: &str) {

@@ -3,7 +3,7 @@
 //! ```text
 //! event ─▶ leaf (SHA-256 over canonical bytes) ─┬─▶ chain: one hash over everything before
 //!                                               └─▶ tree (RFC 6962) ─▶ root ─▶ checkpoint (signed note)
-//!                                                     └─▶ inclusion and consistency proofs
+//!                                                     └─▶ inclusion and consistency proofs ─▶ bundle, range
 //! manifest, grant ─▶ RFC 8785 JSON ─▶ DSSE envelope        plan file + summary ─▶ plan digest
 //! ```
 //!
@@ -20,6 +20,16 @@ pub mod tree;
 
 /// A signed tree head: C2SP tlog-checkpoint in a signed note.
 pub mod checkpoint;
+
+/// How a key that signs checkpoints is written down.
+pub mod key;
+
+/// What is handed to somebody who has no server: a checkpoint, events, and what proves that they are in the log and
+/// that none of a stream is missing.
+pub mod bundle;
+
+/// A part of the log, every event of it, against a checkpoint.
+pub mod range;
 
 /// Signed bytes with a type: DSSE envelopes.
 pub mod dsse;

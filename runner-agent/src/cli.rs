@@ -8,6 +8,7 @@ use domain::ids::{ExecutionId, JobId};
 use crate::{
     ask::{self, Answer},
     data::Data,
+    enrol,
     journal::{Fact, Journal},
     keys::Keys,
     show, start, switch,
@@ -182,6 +183,13 @@ enum WitnessCommand {
         #[arg(long)]
         epoch: u64,
     },
+    /// The keys of checkpoints that this runner believes, each as a verifier key
+    #[command(after_help = "\
+Example: check a proof that the vendor handed over, by what this runner knows and keeps
+  stead-runner witness key
+  stead-runner witness > checkpoint.txt
+  stead audit check acme.json --key stead/01JD…+9f2c1a07+AZ… --checkpoint checkpoint.txt")]
+    Key,
 }
 
 /// Do what the command line says.
@@ -230,6 +238,12 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Witness::of(&data).accept(epoch)?;
             Journal::open(&data)?.write(Fact::EpochAccepted { epoch })?;
             println!("epoch {epoch} is accepted");
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Witness { command: Some(WitnessCommand::Key) }) => {
+            for key in enrol::checkpoint_keys(&open()?)? {
+                println!("{key}");
+            }
             Ok(ExitCode::SUCCESS)
         }
         Some(Command::Redact) => {

@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, io};
 
 use anyhow::{Context as _, bail};
 use domain::ids::{InstallId, RunnerId};
-use proof::dsse::{self, Envelope};
+use proof::{
+    dsse::{self, Envelope},
+    key::VerifierKey,
+};
 use reqwest::Method;
 use schemas::{
     keys::{KEYS_PATH, KEYS_TYPE, KeyList, KeyUse, fingerprint},
@@ -67,6 +70,14 @@ pub fn keep(data: &Data, identity: &Identity) -> io::Result<()> {
 pub fn server_keys(data: &Data) -> anyhow::Result<KeyList> {
     let keys = data::read_json(&data.path("server-keys.json"))?;
     keys.context("the server's keys are missing from the data directory")
+}
+
+/// The keys of checkpoints that are believed now, as whoever checks a proof elsewhere takes them.
+pub fn checkpoint_keys(data: &Data) -> anyhow::Result<Vec<VerifierKey>> {
+    let list = server_keys(data)?;
+    let name = format!("stead/{}", list.log_id);
+    let keys = witness::of(&list, KeyUse::Checkpoints, host::server_now());
+    Ok(keys.into_iter().map(|key| VerifierKey { name: name.clone(), key }).collect())
 }
 
 /// Become known. Asking again with the same token and the same keys is answered in the same way.

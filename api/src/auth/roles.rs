@@ -87,6 +87,8 @@ pub const ROUTES: &[(&str, &str, Needs)] = &[
     ("GET", "/v1/audit/export", Needs::Auditor),
     ("GET", "/v1/audit/checkpoint", Needs::Auditor),
     ("GET", "/v1/audit/proofs", Needs::Auditor),
+    ("GET", "/v1/audit/bundle", Needs::Auditor),
+    ("GET", "/v1/audit/range", Needs::Auditor),
     ("GET", "/v1/audit/state", Needs::Auditor),
     ("GET", "/v1/audit/diff", Needs::Auditor),
     ("POST", "/v1/audit/examination", Needs::Auditor),

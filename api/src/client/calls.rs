@@ -4,6 +4,7 @@ use domain::{
     digest::Digest,
     ids::{BuildId, JobId, PrincipalId, RunId, RunnerId, StepId, TokenId},
 };
+use proof::bundle::MEDIA_TYPE;
 use reqwest::{Method, Response};
 use schemas::control::{
     Because, Done, Listing, Page, apps, audit, builds, history, installs, jobs, projections,
@@ -226,6 +227,16 @@ impl Client {
     /// A proof of inclusion or of consistency.
     pub async fn proof(&self, which: &audit::ProofQuery) -> Said<audit::Proof> {
         self.exact("/v1/audit/proofs", which).await
+    }
+
+    /// What proves an event or a stream to whoever has no server.
+    pub async fn bundle(&self, which: &audit::BundleQuery) -> Said<Response> {
+        self.open(Method::GET, "/v1/audit/bundle", which, MEDIA_TYPE, None).await
+    }
+
+    /// Every event of a part of the log, one per line, behind one that says what they come to.
+    pub async fn range(&self, which: &audit::RangeQuery) -> Said<Response> {
+        self.open(Method::GET, "/v1/audit/range", which, NDJSON, None).await
     }
 
     /// The state of one thing as of a position or a moment.

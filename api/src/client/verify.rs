@@ -2,7 +2,12 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use proof::{Hash, chain, checkpoint::Checkpoint, leaf, tree::Edge};
+use proof::{
+    Hash, chain,
+    checkpoint::Checkpoint,
+    leaf::{self, Leaf},
+    tree::Edge,
+};
 use schemas::control::audit::EventRecord;
 
 /// Takes in every event of a log, from the first one on. In memory it keeps one number for each stream: about
@@ -96,7 +101,7 @@ impl Verifier {
         if self.last.is_some_and(|last| event.recorded_at < last) {
             return Err(Fault::Time(at));
         }
-        let hash = leaf_of(event)?;
+        let hash = leaf_of(event).map_err(|name| Fault::Field(at, name))?.hash();
         if hex::encode(hash) != event.leaf {
             return Err(Fault::Leaf(at));
         }
@@ -119,25 +124,23 @@ impl Verifier {
     }
 }
 
-/// The leaf of an event, from its bytes alone.
-fn leaf_of(event: &EventRecord) -> Result<Hash, Fault> {
-    let field = |name| Fault::Field(event.position, name);
+/// The leaf of an event, from its bytes alone; or the field that cannot be read.
+pub(super) fn leaf_of(event: &EventRecord) -> Result<Leaf<'_>, &'static str> {
     let salt: leaf::Salt =
-        hex::decode(&event.salt).ok().and_then(|s| s.try_into().ok()).ok_or(field("salt"))?;
-    let (aggregate_type, aggregate_id) = event.stream.split_once('/').ok_or(field("stream"))?;
-    let leaf = leaf::Leaf {
+        hex::decode(&event.salt).ok().and_then(|s| s.try_into().ok()).ok_or("salt")?;
+    let (aggregate_type, aggregate_id) = event.stream.split_once('/').ok_or("stream")?;
+    Ok(Leaf {
         position: event.position,
         event_id: event.event_id.0.to_bytes(),
         aggregate_type,
         aggregate_id,
         sequence: event.sequence,
         event_type: &event.event_type,
-        event_version: leaf::version(&event.version).ok_or(field("version"))?,
+        event_version: leaf::version(&event.version).ok_or("version")?,
         recorded_at_us: event.recorded_at.timestamp_micros(),
         payload_hash: leaf::payload_hash(&salt, event.payload.get().as_bytes()),
         metadata_hash: leaf::metadata_hash(&salt, event.metadata.get().as_bytes()),
-    };
-    Ok(leaf.hash())
+    })
 }
 
 #[cfg(test)]
@@ -164,7 +167,7 @@ mod tests {
             )
             .unwrap();
             event.payload = serde_json::value::RawValue::from_string((*payload).into()).unwrap();
-            let hash = leaf_of(&event).unwrap();
+            let hash = leaf_of(&event).unwrap().hash();
             link = chain::next(&link, &hash);
             event.leaf = hex::encode(hash);
             event.chain = hex::encode(link);

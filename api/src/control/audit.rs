@@ -1,11 +1,15 @@
 //! `/v1/audit`: the log itself, as of when, and what proves it.
 mod between;
+mod bundle;
 mod examine;
+mod range;
 mod records;
 mod states;
 
 pub use between::{__path_diff, diff};
+pub use bundle::{__path_bundle, bundle};
 pub use examine::{__path_examine, examine};
+pub use range::{__path_range, range};
 
 use axum::{
     Json,
@@ -16,6 +20,7 @@ use axum::{
 };
 use bytes::Bytes;
 use domain::decider::Timestamp;
+use proof::key::VerifierKey;
 use schemas::{
     control::{
         audit::{AsOf, AsOfQuery, Checkpoint, EventRecord, Events, EventsQuery, Proof, ProofQuery},
@@ -100,9 +105,16 @@ pub async fn checkpoint(State(app): State<App>) -> Json<Checkpoint> {
 fn signed(app: &App, head: &proof::checkpoint::Checkpoint) -> Checkpoint {
     let keys = app.keys.current();
     let (key, note) = (keys.checkpoints().verifying_key(), head.sign(keys.checkpoints()));
-    let former = keys.former(KeyUse::Checkpoints);
-    let former_keys = former.map(|former| hex::encode(former.key.as_bytes())).collect();
-    Checkpoint { note, size: head.size, key: hex::encode(key.as_bytes()), former_keys }
+    let former = || keys.former(KeyUse::Checkpoints).map(|former| former.key);
+    let verifier = |key| VerifierKey { name: head.origin(), key }.to_string();
+    Checkpoint {
+        note,
+        size: head.size,
+        key: hex::encode(key.as_bytes()),
+        former_keys: former().map(|key| hex::encode(key.as_bytes())).collect(),
+        verifier_key: verifier(key),
+        former_verifier_keys: former().map(verifier).collect(),
+    }
 }
 
 /// A proof that an event is in the log, or that an older log is the beginning of today's

@@ -82,6 +82,8 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(audit::export))
         .routes(routes!(audit::checkpoint))
         .routes(routes!(audit::proofs))
+        .routes(routes!(audit::bundle))
+        .routes(routes!(audit::range))
         .routes(routes!(audit::state))
         .routes(routes!(audit::diff))
         .routes(routes!(audit::examine))

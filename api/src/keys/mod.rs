@@ -82,6 +82,14 @@ impl Keys {
         Ok(Some(found))
     }
 
+    /// Keep which log these keys speak for: whoever lists them has no database to ask.
+    ///
+    /// # Errors
+    /// [`KeyError`].
+    pub fn speak_for(&self, log_id: &str) -> Result<(), KeyError> {
+        store::keep_log(&self.directory, log_id)
+    }
+
     /// What the enrol command prints so that a runner knows whom it talks to: `sha256:<hex>`.
     pub fn fingerprint(&self) -> String {
         self.current().fingerprint()
@@ -101,7 +109,7 @@ impl Keys {
 /// # Errors
 /// [`KeyError`].
 pub fn read(directory: &Path) -> Result<Vec<PublicKey>, KeyError> {
-    Ok(store::read(directory)?.public())
+    Ok(store::read(directory)?.public_of(store::log(directory)?.as_deref()))
 }
 
 /// The keys of a directory that has them, for signing or for knowing a signature; none is made.

@@ -51,5 +51,5 @@ pub fn rotate(
     store::replace(&store::place(directory, usage, &former.key), &store::former_line(&former))?;
     store::replace(&directory.join(format!("{name}.key")), &store::line(&store::fresh(now)))?;
     drop(held);
-    Ok(store::read(directory)?.public())
+    Ok(store::read(directory)?.public_of(store::log(directory)?.as_deref()))
 }

@@ -2,7 +2,10 @@
 use chrono::TimeDelta;
 use domain::decider::Timestamp;
 use ed25519_dalek::{SigningKey, VerifyingKey};
-use proof::dsse::{self, Envelope};
+use proof::{
+    dsse::{self, Envelope},
+    key::VerifierKey,
+};
 use schemas::{
     keys::{KEYS_TYPE, KeyList, KeyUse, ServerKey, fingerprint},
     moment,
@@ -50,6 +53,9 @@ pub struct PublicKey {
     pub key: String,
     /// Their SHA-256, as the enrol command has it.
     pub fingerprint: String,
+    /// A key of checkpoints as whoever checks a proof takes it. Absent: no server has run with these keys yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verifier_key: Option<String>,
     /// When it was made.
     #[serde(with = "moment")]
     pub not_before: Timestamp,
@@ -121,6 +127,20 @@ impl KeySet {
         current.chain(former).collect()
     }
 
+    /// The same, with what keys of checkpoints are called in this log.
+    pub fn public_of(&self, log_id: Option<&str>) -> Vec<PublicKey> {
+        let mut all = self.public();
+        let Some(log_id) = log_id else { return all };
+        // In the order of `public`: those that sign, then those that were replaced.
+        let known = self.checkpoint_keys();
+        let named = all.iter_mut().filter(|key| key.usage == KeyUse::Checkpoints);
+        for (public, key) in named.zip(known) {
+            let name = format!("stead/{log_id}");
+            public.verifier_key = Some(VerifierKey { name, key }.to_string());
+        }
+        all
+    }
+
     /// The list of them, signed by every manifest key that there was.
     pub(super) fn list(&self, log_id: &str, now: Timestamp) -> Result<Envelope, serde_json::Error> {
         let listed = |key: PublicKey| ServerKey {
@@ -146,5 +166,5 @@ fn public(
 ) -> PublicKey {
     let bytes = key.as_bytes();
     let (key, fingerprint) = (hex::encode(bytes), fingerprint(bytes));
-    PublicKey { usage, key, fingerprint, not_before, not_after }
+    PublicKey { usage, key, fingerprint, verifier_key: None, not_before, not_after }
 }

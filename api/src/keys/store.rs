@@ -96,6 +96,24 @@ pub(super) fn line(stored: &Stored) -> String {
     format!("{} {}", hex::encode(stored.key.to_bytes()), stored.made_at.timestamp())
 }
 
+/// Which log the keys speak for. `None`: no server has run with them yet.
+pub(super) fn log(directory: &Path) -> Result<Option<String>, KeyError> {
+    let path = directory.join("log");
+    match fs::read_to_string(&path) {
+        Ok(log_id) => Ok(Some(log_id.trim_end().to_owned())),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(why) => Err(at(&path, why)),
+    }
+}
+
+/// Keep which log that is.
+pub(super) fn keep_log(directory: &Path, log_id: &str) -> Result<(), KeyError> {
+    if log(directory)?.as_deref() == Some(log_id) {
+        return Ok(());
+    }
+    replace(&directory.join("log"), log_id)
+}
+
 /// A new key.
 pub(super) fn fresh(now: Timestamp) -> Stored {
     Stored { key: SigningKey::generate(&mut rand::rngs::OsRng), made_at: now }

@@ -29,6 +29,26 @@ fn keys_are_made_once_and_read_again() {
 }
 
 #[test]
+fn a_checkpoint_key_is_listed_as_whoever_checks_a_proof_takes_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = Keys::open(dir.path(), now()).unwrap();
+    let listed = || {
+        let all = read(dir.path()).unwrap();
+        all.into_iter().filter_map(|key| Some((key.key, key.verifier_key?))).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(), []);
+    keys.speak_for(LOG).unwrap();
+    rotate(dir.path(), KeyUse::Checkpoints, now(), now() + TimeDelta::days(1)).unwrap();
+    keys.look().unwrap();
+    let listed = listed();
+    assert_eq!(listed.len(), 2);
+    for (key, verifier) in listed {
+        let read: proof::key::VerifierKey = verifier.parse().unwrap();
+        assert_eq!((read.name, hex::encode(read.key.as_bytes())), (format!("stead/{LOG}"), key));
+    }
+}
+
+#[test]
 fn a_damaged_or_exposed_key_is_named_and_never_replaced() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();

@@ -14,7 +14,6 @@ use proof::{
     canonical,
     checkpoint::Checkpoint,
     dsse::{self, Envelope},
-    leaf::{Leaf, metadata_hash, payload_hash},
 };
 use schemas::{
     manifest::{Fence, GRANT_TYPE, Grant, MANIFEST_TYPE},
@@ -152,19 +151,8 @@ async fn keep(app: &App, payload: &[u8]) -> Result<(), Problem> {
 }
 
 async fn inclusion(app: &App, claimed: &Stored, head: &Checkpoint) -> Result<Inclusion, Problem> {
-    let version = claimed.event_version.parse().map_err(Problem::internal)?;
-    let leaf = Leaf {
-        position: claimed.position,
-        event_id: claimed.event_id.to_bytes(),
-        aggregate_type: &claimed.stream.aggregate_type,
-        aggregate_id: &claimed.stream.aggregate_id,
-        sequence: claimed.sequence,
-        event_type: &claimed.event_type,
-        event_version: version,
-        recorded_at_us: claimed.recorded_at.timestamp_micros(),
-        payload_hash: payload_hash(&claimed.salt, claimed.payload.as_bytes()),
-        metadata_hash: metadata_hash(&claimed.salt, claimed.metadata.as_bytes()),
-    };
+    let unread = || Problem::internal("the version of a claim is no number");
+    let leaf = claimed.computed_leaf().ok_or_else(unread)?;
     let path = app.engine.log().inclusion(claimed.position, head.size).await;
     let path = path.map_err(Problem::internal)?;
     Ok(Inclusion {

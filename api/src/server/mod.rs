@@ -132,6 +132,10 @@ impl Server {
             auth::another_owner(&log, &options.data, clock()).await?;
         }
         let config = options.config(&control, &runner)?;
+        // Keys may be mounted read-only. Then `stead keys list` shows fingerprints only.
+        if let Err(error) = keys.speak_for(log.log_id()) {
+            warn!("The keys' directory does not keep whose they are: {error}");
+        }
         let tokens = Tokens::new(&keys.current(), log.log_id());
         let ready = Ready::of(&config, &keys, &log, owner);
         let timing = Timing::default();

@@ -1,14 +1,16 @@
 //! `stead audit`: what happened, as of when, and the proof that nobody rewrote it.
+mod check;
 pub mod diff;
 mod doctor;
 mod events;
+mod export;
+mod keys;
+mod prove;
 mod verify;
 mod which;
 
-use std::path::PathBuf;
-
 use clap::Subcommand;
-use schemas::control::audit::{AsOfQuery, ProofQuery};
+use schemas::control::audit::AsOfQuery;
 
 use crate::{
     failure::Failure,
@@ -69,8 +71,8 @@ Of an install or a run, what happened is told by run; of another thing, event by
 Examples:
   stead audit verify
   stead audit verify --against kept-checkpoint.txt     also proves that nothing before it was rewritten
-  stead audit verify --export log.ndjson --against kept-checkpoint.txt --key 9f2c…    without a server
-A checkpoint is in every claim; a runner keeps the last one: `stead-runner journal` shows it.")]
+  stead audit verify --export log.ndjson --against kept-checkpoint.txt --key stead/01JD…+9f2c1a07+AZ…    without a server
+A checkpoint is in every claim; a runner keeps the last one: `stead-runner witness` prints it.")]
     Verify(verify::Verify),
     /// Have the server run its log through today's code, without writing: leaves, chain, tree, stream versions, head,
     /// checkpoints, every event, every row of every projection
@@ -79,19 +81,34 @@ Example:
   stead audit doctor
 It is the server's own word. For one that need not be believed: stead audit verify")]
     Doctor,
-    /// Prove that one event is in the log
-    #[command(after_help = "Example:\n  stead audit prove 1841")]
-    Prove {
-        /// The event's position
-        position: u64,
-    },
-    /// Write all events, one per line, with what an offline verification needs
-    #[command(after_help = "Example:\n  stead audit export --to log.ndjson")]
-    Export {
-        /// The file; without it standard output
-        #[arg(long, value_name = "FILE")]
-        to: Option<PathBuf>,
-    },
+    /// Write a file that proves an event, or all events of a job or an install, to whoever has no server
+    #[command(after_help = "\
+Examples:
+  stead audit prove 1841 --out approval.json                 one event, by its position
+  stead audit prove evt_01JD… --out approval.json            or by its id
+  stead audit prove job_01JD… --out job.json                 a job, and that none of its events is missing
+  stead audit prove acme --since kept-checkpoint.txt --out acme.json      an install; the log only grew since then
+  stead audit prove run/run_01JD… --hashes --out run.json    any stream, without what its events say
+That a stream is complete is shown by the entries of other streams after it: whose they are, of which type and when,
+never what they say. --alone leaves them out. docs/audit.md has the format and what it proves.")]
+    Prove(prove::Prove),
+    /// Check a proof or an export, with nothing but a key: no server, no database
+    #[command(after_help = "\
+Examples:
+  stead audit check acme.json --key stead/01JD…+9f2c1a07+AZ…
+  stead audit check acme.json --key sha256:4f… --checkpoint kept-checkpoint.txt
+  stead audit check log.ndjson --key stead/01JD…+9f2c1a07+AZ…
+The key: `stead-runner witness key` at the customer, `stead keys list` at the vendor. Compare them.
+Ends with 0 if all of it holds, 1 with the first thing that does not, 2 if the file is no proof.")]
+    Check(check::Check),
+    /// Write every event of a part of the log, one per line, with what proves that none is missing
+    #[command(after_help = "\
+Examples:
+  stead audit export --out log.ndjson                             everything
+  stead audit export --from 1000 --to 2000 --out part.ndjson      positions, both included
+  stead audit export --from 2026-07-01T00:00:00Z --to 2026-10-01T00:00:00Z --out quarter.ndjson
+The first line has the signed checkpoint and the proofs; `stead audit check` reads it.")]
+    Export(export::Export),
     /// Print a signed checkpoint of now: keep it where the vendor cannot change it
     #[command(after_help = "Example:\n  stead audit checkpoint > kept-checkpoint.txt")]
     Checkpoint,
@@ -106,8 +123,9 @@ pub async fn run(verb: Audit, settings: &Settings) -> Result<(), Failure> {
         }
         Audit::Verify(ask) => verify::run(settings, ask).await,
         Audit::Doctor => doctor::run(&settings.desk()?).await,
-        Audit::Prove { position } => prove(&settings.desk()?, position).await,
-        Audit::Export { to } => events::export(&settings.desk()?, to).await,
+        Audit::Prove(ask) => prove::run(&settings.desk()?, ask).await,
+        Audit::Check(ask) => check::run(settings, &ask),
+        Audit::Export(ask) => export::run(&settings.desk()?, ask).await,
         Audit::Checkpoint => {
             let checkpoint = settings.desk()?.client.checkpoint().await?;
             settings.screen().one(&checkpoint, |_| checkpoint.note.clone())
@@ -128,27 +146,6 @@ async fn replay(desk: &Desk, stream: String, at: Option<At>) -> Result<(), Failu
     desk.screen.one(&then, |_| {
         let text = serde_json::to_string_pretty(&then.state).unwrap_or_default();
         format!("{text}\n")
-    })
-}
-
-async fn prove(desk: &Desk, position: u64) -> Result<(), Failure> {
-    let query = ProofQuery { position: Some(position), consistent_with: None };
-    let proof = desk.client.proof(&query).await?;
-    let checkpoint =
-        verify::open(&proof.checkpoint.note, std::slice::from_ref(&proof.checkpoint.key))?;
-    verify::included(&proof, position, &checkpoint)?;
-    desk.screen.one(&proof, |_| {
-        let mut text = format!("Position {position} is in the log of {}.\n", checkpoint.origin());
-        text += &format!("  leaf  {}\n", proof.leaf.as_deref().unwrap_or_default());
-        for hash in &proof.hashes {
-            text += &format!("        {hash}\n");
-        }
-        text += &format!(
-            "  root  {} over {}, signed:\n\n",
-            hex::encode(checkpoint.root),
-            count(checkpoint.size, "event")
-        );
-        text + &proof.checkpoint.note
     })
 }
 

@@ -16,7 +16,12 @@ use crate::{
 #[derive(Debug, Subcommand)]
 pub enum Keys {
     /// List the keys: which sign, and which were replaced and until when they are believed
-    #[command(after_help = "Example:\n  stead keys list --data /var/lib/stead")]
+    #[command(after_help = "\
+A key of checkpoints is shown as the verifier key that `stead audit check --key` takes, the others by the fingerprint \
+that they are compared by. --output json has both.
+
+Example:
+  stead keys list --data /var/lib/stead")]
     List(Place),
     /// Put a new key in the place of one
     #[command(after_help = "\
@@ -101,7 +106,7 @@ fn rotate(ask: Rotate, screen: &Screen) -> Result<(), Failure> {
 
 fn list(keys: &[PublicKey], screen: &Screen) -> Result<(), Failure> {
     screen.many(keys, "No keys.", |_| {
-        let mut table = Table::new(["USE", "FINGERPRINT", "SINCE", "BELIEVED UNTIL"]);
+        let mut table = Table::new(["USE", "KEY", "SINCE", "BELIEVED UNTIL"]);
         for key in keys {
             let usage = match key.usage {
                 KeyUse::Tokens => "tokens",
@@ -110,7 +115,9 @@ fn list(keys: &[PublicKey], screen: &Screen) -> Result<(), Failure> {
                 KeyUse::Other => "other",
             };
             let (since, until) = (moment(&key.not_before), moment_or_dash(key.not_after.as_ref()));
-            table.row([usage.into(), key.fingerprint.clone(), since, until]);
+            // What is only compared is a fingerprint; what verifies something elsewhere is the key itself.
+            let shown = key.verifier_key.as_ref().unwrap_or(&key.fingerprint);
+            table.row([usage.into(), shown.clone(), since, until]);
         }
         table
     })

@@ -1,19 +1,14 @@
 //! Events on the terminal or in a file.
-use std::{
-    fs::OpenOptions,
-    io::{BufWriter, Write},
-    path::PathBuf,
-    time::Duration,
-};
+use std::time::Duration;
 
-use api::client::{ClientError, harmless, lines, server_events};
+use api::client::{ClientError, harmless, server_events};
 use clap::Args;
 use futures::{StreamExt, pin_mut};
 use schemas::control::audit::{ChangesQuery, EventRecord, EventsQuery};
 
 use crate::{
     failure::Failure,
-    render::{self, Output, Screen, Table, moment, write},
+    render::{Output, Screen, Table, moment, write},
     settings::Desk,
     when::Moment,
 };
@@ -125,39 +120,6 @@ async fn follow(desk: &Desk, printer: &mut Printer, mut query: EventsQuery) -> R
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-}
-
-/// Write the export, as it comes, with a bar.
-pub async fn export(desk: &Desk, to: Option<PathBuf>) -> Result<(), Failure> {
-    let head = desk.client.whoami().await?.position;
-    let events = lines(desk.client.export(&EventsQuery::default()).await?);
-    pin_mut!(events);
-    let bar = desk.screen.bar(head, "export");
-    let mut out: Box<dyn Write> = match &to {
-        Some(path) => {
-            let file = OpenOptions::new().write(true).create_new(true).open(path);
-            let file = file
-                .map_err(|e| Failure::Usage(format!("{} cannot be made: {e}", path.display())))?;
-            Box::new(BufWriter::new(file))
-        }
-        None => Box::new(BufWriter::new(std::io::stdout())),
-    };
-    let mut count = 0u64;
-    while let Some(event) = events.next().await {
-        writeln!(out, "{}", event?)?;
-        count += 1;
-        bar.set_position(count);
-    }
-    out.flush()?;
-    bar.finish_and_clear();
-    if let Some(path) = to {
-        desk.screen.remark(&format!(
-            "{} written to {}.",
-            render::count(count, "event"),
-            path.display()
-        ));
-    }
-    Ok(())
 }
 
 struct Printer {

@@ -7,13 +7,15 @@ use std::{
 
 use api::client::{Fault, Verifier, harmless, lines};
 use clap::Args;
-use ed25519_dalek::VerifyingKey;
 use futures::{Stream, StreamExt, pin_mut, stream};
-use proof::{Hash, checkpoint::Checkpoint, tree::verify_inclusion};
-use schemas::control::audit::{EventRecord, EventsQuery, Proof};
+use proof::{checkpoint::Checkpoint, key::Believed, range::Head};
+use schemas::control::audit::{EventRecord, EventsQuery};
 use serde_json::json;
 
-use super::tell;
+use super::{
+    keys::{believed, named, open},
+    tell,
+};
 use crate::{failure::Failure, render::count, settings::Settings};
 
 #[derive(Debug, Args)]
@@ -21,7 +23,8 @@ pub struct Verify {
     /// A signed checkpoint that was kept: the log must still begin with what it covers
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
-    /// The checkpoint key to believe, 64 hexadecimal digits, or several; without it those that the server names
+    /// The checkpoint key to believe: a verifier key, 64 hexadecimal digits, or a fingerprint; or several. Without it
+    /// those that the server names
     #[arg(long)]
     key: Vec<String>,
     /// Verify an exported file instead of the server's log
@@ -37,30 +40,36 @@ pub async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure> {
         ),
         None => None,
     };
+    let given = believed(&ask.key)?;
     if let (Some(path), Some(note)) = (&ask.export, &note) {
-        let kept = open(note, &ask.key)?;
-        let file = BufReader::new(fs::File::open(path)?);
-        let events = stream::iter(file.lines().map(|line| line.map_err(Failure::from)));
+        let mut lines = BufReader::new(fs::File::open(path)?).lines().peekable();
+        let first = lines.peek().and_then(|line| line.as_ref().ok());
+        let head = first.and_then(|line| Head::read(line.as_bytes()).ok());
+        let kept = open(note, &given, &named(head.iter().map(|head| &head.signer)))?;
+        // The line before the events is for `check`.
+        let events = lines.skip(usize::from(head.is_some()));
+        let events = stream::iter(events.map(|line| line.map_err(Failure::from)));
         return check(settings, events, None, Some(kept)).await;
     }
     let desk = settings.desk()?;
     let now = desk.client.checkpoint().await?;
-    let named = !ask.key.is_empty();
-    let keys = if !named {
-        // Who is verified must not choose the key unnoticed.
-        desk.screen.remark(&format!(
-            "Believing the key that the server itself names, {}: compare it with the one that you kept, or \
-             give that one with --key",
-            harmless(&now.key)
-        ));
-        vec![now.key.clone()]
-    } else {
-        ask.key
+    let by_server = named([&now.verifier_key].into_iter().chain(&now.former_verifier_keys));
+    let (today, ever) = match given.is_empty() {
+        true => {
+            // Who is verified must not choose the key unnoticed.
+            desk.screen.remark(&format!(
+                "Believing the key that the server itself names, {}: compare it with the one that you kept, or \
+                 give that one with --key",
+                harmless(&now.verifier_key)
+            ));
+            // What was kept may be older than the key of today.
+            let ever: Vec<_> = by_server.iter().cloned().map(Believed::Verifier).collect();
+            (ever[..ever.len().min(1)].to_vec(), ever)
+        }
+        false => (given.clone(), given),
     };
-    let today = open(&now.note, &keys)?;
-    // What was kept may be older than the key of today.
-    let ever: Vec<_> = if named { keys } else { [keys, now.former_keys].concat() };
-    let kept = note.as_deref().map(|note| open(note, &ever)).transpose()?;
+    let today = open(&now.note, &today, &by_server)?;
+    let kept = note.as_deref().map(|note| open(note, &ever, &by_server)).transpose()?;
     let export = desk.client.export(&EventsQuery::default()).await?;
     let events = lines(export).map(|line| line.map_err(Failure::from));
     check(settings, events, Some(today), kept).await
@@ -134,33 +143,4 @@ async fn check(
         "unchanged_since": kept.as_ref().map(|k| k.size),
     });
     tell(&screen, &said, &text)
-}
-
-/// A checkpoint that one of these keys signed.
-pub fn open(note: &str, keys: &[String]) -> Result<Checkpoint, Failure> {
-    let mut known = Vec::new();
-    for key in keys {
-        let bytes: Option<[u8; 32]> = hex::decode(key).ok().and_then(|b| b.try_into().ok());
-        let read = bytes.and_then(|b| VerifyingKey::from_bytes(&b).ok());
-        known.push(read.ok_or_else(|| {
-            Failure::Usage(format!("{key:?} is no checkpoint key: expected 64 hexadecimal digits"))
-        })?);
-    }
-    Checkpoint::open(note, &known).map_err(|e| Failure::Outcome(e.to_string()))
-}
-
-/// That the proof leads from the position's leaf to the signed root.
-pub fn included(proof: &Proof, position: u64, signed: &Checkpoint) -> Result<(), Failure> {
-    let wrong = |said: &dyn std::fmt::Display| {
-        Failure::Outcome(format!("the proof for position {position} does not hold: {said}"))
-    };
-    let leaf = proof.leaf.as_deref().and_then(hash).ok_or_else(|| wrong(&"it has no leaf"))?;
-    let hashes: Option<Vec<Hash>> = proof.hashes.iter().map(|h| hash(h)).collect();
-    let hashes = hashes.ok_or_else(|| wrong(&"a hash cannot be read"))?;
-    let index = position.checked_sub(1).ok_or_else(|| wrong(&"positions start at 1"))?;
-    verify_inclusion(&leaf, index, signed.size, &hashes, &signed.root).map_err(|e| wrong(&e))
-}
-
-fn hash(text: &str) -> Option<Hash> {
-    hex::decode(text).ok()?.try_into().ok()
 }

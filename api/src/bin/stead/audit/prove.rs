@@ -1,0 +1,100 @@
+//! A bundle in a file, checked before it is handed on.
+use std::{fs, io::Write, path::PathBuf};
+
+use api::client::harmless;
+use clap::Args;
+use futures::StreamExt;
+use proof::{
+    bundle::{Bundle, BundleError, MAX_BYTES},
+    key::Believed,
+};
+use schemas::control::audit::{BundleQuery, OtherEntries};
+
+use super::{check, export::created};
+use crate::{failure::Failure, render::write, settings::Desk};
+
+#[derive(Debug, Args)]
+pub struct Prove {
+    /// A position, an event's id, a job's id, an install's name or id, or any stream: `<aggregate type>/<id>`
+    #[arg(value_name = "EVENT|JOB|INSTALL|STREAM")]
+    what: String,
+    /// The file; without it standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// An older signed checkpoint that was kept: also prove that the log only grew since
+    #[arg(long, value_name = "FILE")]
+    since: Option<PathBuf>,
+    /// Show every position of the log, so that completeness rests on the signed root alone
+    #[arg(long, conflicts_with = "alone")]
+    whole: bool,
+    /// Show nothing of other streams; then it is not shown that the stream did not go on
+    #[arg(long)]
+    alone: bool,
+    /// Hashes in the place of payloads, metadata and salts
+    #[arg(long)]
+    hashes: bool,
+}
+
+impl Prove {
+    fn query(&self) -> Result<BundleQuery, Failure> {
+        let since = match &self.since {
+            Some(path) => Some(fs::read_to_string(path).map_err(|error| {
+                Failure::Usage(format!("the checkpoint {}: {error}", path.display()))
+            })?),
+            None => None,
+        };
+        let mut query =
+            BundleQuery { since, hashes: self.hashes.then_some(true), ..Default::default() };
+        query.others = match (self.whole, self.alone) {
+            (true, _) => Some(OtherEntries::Whole),
+            (_, true) => Some(OtherEntries::None),
+            (false, false) => None,
+        };
+        let what = self.what.as_str();
+        if let Ok(position) = what.parse() {
+            query.position = Some(position);
+        } else if let Ok(event) = what.parse() {
+            query.event = Some(event);
+        } else if what.contains('/') {
+            query.stream = Some(what.into());
+        } else if what.starts_with("job_") {
+            query.stream = Some(format!("job/{what}"));
+        } else {
+            query.stream = Some(format!("install/{what}"));
+        }
+        Ok(query)
+    }
+}
+
+pub async fn run(desk: &Desk, ask: Prove) -> Result<(), Failure> {
+    let answer = desk.client.bundle(&ask.query()?).await?;
+    let mut parts = answer.bytes_stream();
+    let mut bytes = Vec::new();
+    let spinner = desk.screen.spinner("proving");
+    while let Some(part) = parts.next().await {
+        let cut = |error| Failure::Unreachable(format!("the proof broke off: {error}; try again"));
+        bytes.extend_from_slice(&part.map_err(cut)?);
+        if bytes.len() > MAX_BYTES {
+            let said =
+                format!("the proof is longer than {MAX_BYTES} bytes\n  try: --hashes, or --alone");
+            return Err(Failure::Usage(said));
+        }
+    }
+    spinner.finish_and_clear();
+    // A proof that does not hold is not handed on. Whose key it is, is for whoever checks it.
+    let wrong = |error: BundleError| Failure::Outcome(harmless(&error.to_string()));
+    let bundle = Bundle::read(&bytes).map_err(wrong)?;
+    let signers = [Some(&bundle.signer), bundle.since.as_ref().map(|since| &since.signer)];
+    let signers = signers.into_iter().flatten().map(|key| key.parse().map(Believed::Verifier));
+    let signers: Vec<_> =
+        signers.collect::<Result<_, _>>().map_err(|error| wrong(BundleError::Key(error)))?;
+    let proven = bundle.check(&signers, None).map_err(wrong)?;
+    let Some(path) = ask.out else {
+        return write(&String::from_utf8_lossy(&bytes));
+    };
+    created(&path)?.write_all(&bytes)?;
+    let (path, signer) = (path.display(), &bundle.signer);
+    desk.screen.remark(&format!("{path} proves:\n{}", check::said(&bundle, &proven).text()));
+    desk.screen.remark(&format!("To check it anywhere: stead audit check {path} --key {signer}"));
+    Ok(())
+}

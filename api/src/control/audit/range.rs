@@ -1,0 +1,96 @@
+//! `GET /v1/audit/range`: every event of a part of the log, behind one line that says what they come to.
+use axum::{
+    body::Body,
+    extract::State,
+    http::header,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use proof::{
+    bundle::Base64,
+    chain,
+    key::VerifierKey,
+    range::{FORMAT, Head},
+};
+use schemas::control::audit::{EventRecord, EventsQuery, RangeQuery};
+
+use super::{PAGE, broken, records};
+use crate::{
+    auth::Who,
+    extract::Query,
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// Every event of a part of the log, one per line, and before them what proves that none is missing
+///
+/// The first line has the signed checkpoint and the proofs; the others are as in an export. docs/audit.md has both.
+#[utoipa::path(
+    get, path = "/v1/audit/range", tag = "audit", params(RangeQuery),
+    responses((status = 200, body = EventRecord, content_type = "application/x-ndjson")),
+)]
+pub async fn range(
+    State(app): State<App>,
+    Query(which): Query<RangeQuery>,
+    who: Who,
+) -> Result<Response, Problem> {
+    let head = head(&app, &which).await?;
+    let all = EventsQuery { after: Some(head.from - 1), ..EventsQuery::default() };
+    let mut wanted = records::Wanted::of(&app, &all).await?;
+    wanted.until = head.to;
+    let lines = async_stream::try_stream! {
+        let mut first = serde_json::to_vec(&head)?;
+        first.push(b'\n');
+        yield Bytes::from(first);
+        let mut after = wanted.after;
+        while after < wanted.until {
+            who.still(&app).map_err(broken)?;
+            let (page, searched) = wanted.next(&app, after, PAGE).await.map_err(broken)?;
+            let mut text = Vec::new();
+            for event in &page {
+                serde_json::to_writer(&mut text, event)?;
+                text.push(b'\n');
+            }
+            after = searched;
+            yield Bytes::from(text);
+        }
+    };
+    let lines: std::pin::Pin<Box<dyn futures::Stream<Item = std::io::Result<Bytes>> + Send>> =
+        Box::pin(lines);
+    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    Ok((kind, Body::from_stream(lines)).into_response())
+}
+
+async fn head(app: &App, which: &RangeQuery) -> Result<Head, Problem> {
+    let log = app.log();
+    let checkpoint = log.head();
+    let (since, until) = (which.since, which.until);
+    let moments = EventsQuery { since, until, ..EventsQuery::default() };
+    // Times become positions where filters do.
+    let within = records::Wanted::of(app, &moments).await?;
+    let from = which.from.unwrap_or(1).max(within.after + 1);
+    let to = which.to.unwrap_or(checkpoint.size).min(within.until).min(checkpoint.size);
+    if from > to || which.from == Some(0) || which.to.is_some_and(|to| to > checkpoint.size) {
+        let detail = format!(
+            "there is nothing from {from} to {to}: the log has positions 1 to {}",
+            checkpoint.size
+        );
+        return Err(Problem::new(Code::NotFound, detail));
+    }
+    let before = match from {
+        1 => chain::genesis(&checkpoint.log_id),
+        _ => log.read(from - 2, 1).await?.first().map_or([0; 32], |event| event.chain),
+    };
+    let keys = app.keys.current();
+    let key = keys.checkpoints().verifying_key();
+    Ok(Head {
+        format: FORMAT.into(),
+        from,
+        to,
+        signer: VerifierKey { name: checkpoint.origin(), key }.to_string(),
+        checkpoint: checkpoint.sign(keys.checkpoints()),
+        edge: log.edge(from - 1).await?.into_iter().map(Base64).collect(),
+        consistency: log.consistency(to, checkpoint.size).await?.into_iter().map(Base64).collect(),
+        chain: Base64(before),
+    })
+}

@@ -1,0 +1,188 @@
+//! What is handed out of a real log, checked as whoever has no server checks it.
+use domain::{decider::Decider, install::Install};
+use proof::{
+    bundle::{Bundle, BundleError, Complete, Content, Subject, Wrong},
+    key::Believed,
+    leaf::Leaf,
+    range::{Head, Proven, Range},
+    tree,
+};
+use schemas::control::{
+    audit::{BundleQuery, EventsQuery, OtherEntries, RangeQuery},
+    installs::UpdateInstall,
+};
+
+use super::{refused, with_install};
+use crate::client::{Client, take};
+
+fn stream(name: &str) -> BundleQuery {
+    BundleQuery { stream: Some(name.into()), ..Default::default() }
+}
+
+async fn bundle(client: &Client, which: &BundleQuery) -> Bundle {
+    let bytes = client.bundle(which).await.unwrap().bytes().await.unwrap();
+    Bundle::read(&bytes).unwrap()
+}
+
+async fn keys(client: &Client) -> Vec<Believed> {
+    vec![client.checkpoint().await.unwrap().verifier_key.parse().unwrap()]
+}
+
+async fn lines(client: &Client, which: &RangeQuery) -> Vec<String> {
+    let text = client.range(which).await.unwrap().text().await.unwrap();
+    text.lines().map(Into::into).collect()
+}
+
+fn checked(lines: &[String], keys: &[Believed], kept: Option<&str>) -> Result<Proven, BundleError> {
+    let mut range = Range::begin(Head::read(lines[0].as_bytes())?, keys, kept)?;
+    lines[1..].iter().try_for_each(|line| take(&mut range, line.as_bytes()))?;
+    range.end()
+}
+
+#[tokio::test]
+async fn an_install_is_proven_to_be_complete_and_the_log_to_have_only_grown() {
+    let (_started, owner, made) = with_install().await;
+    let kept = owner.checkpoint().await.unwrap().note;
+    let (name, keys) = (format!("{}/acme", Install::NAME), keys(&owner).await);
+    let all =
+        owner.events(&EventsQuery { limit: Some(200), ..EventsQuery::default() }).await.unwrap();
+    let which = BundleQuery { since: Some(kept.clone()), ..stream(&name) };
+    let found = bundle(&owner, &which).await;
+    assert_eq!(found.subject, Subject::Stream(format!("install/{}", made.id)));
+    let proven = found.check(&keys, Some(&kept)).unwrap();
+    let from = found.events.last().unwrap().position + 1;
+    assert_eq!(proven.complete, Complete::FromSequences { from });
+    assert_eq!(proven.kept.map(|kept| kept.size), proven.since.map(|since| since.size));
+
+    let whole = BundleQuery { others: Some(OtherEntries::Whole), ..stream(&name) };
+    let found = bundle(&owner, &whole).await;
+    let proven = found.check(&keys, Some(&kept)).unwrap();
+    assert_eq!(proven.complete, Complete::Whole);
+    // Everything that is said of others is an entry: of which stream, which type, when.
+    let others = &found.others.unwrap().entries;
+    assert_eq!(others.len() as u64 + found.events.len() as u64, proven.checkpoint.size);
+    assert!(others.iter().all(|entry| Leaf::read(&entry.0).is_some()));
+
+    let alone = BundleQuery {
+        others: Some(OtherEntries::None),
+        hashes: Some(true),
+        ..stream("name/install/acme")
+    };
+    let found = bundle(&owner, &alone).await;
+    let last = found.events.last().unwrap().position;
+    let proven = found.check(&keys, None).unwrap();
+    assert_eq!(proven.complete, Complete::Unknown { last });
+    assert!(matches!(found.events[0].content, Content::Hashes { .. }));
+
+    let some = &all.items[2];
+    let by_id = BundleQuery { event: Some(some.event_id), ..BundleQuery::default() };
+    let by_position = BundleQuery { position: Some(some.position), ..BundleQuery::default() };
+    for which in [by_id, by_position] {
+        let found = bundle(&owner, &which).await;
+        assert_eq!(found.check(&keys, None).unwrap().complete, Complete::NotAsked);
+        assert_eq!(found.events[0].position, some.position);
+        let Content::Open { payload, .. } = &found.events[0].content else { panic!("{found:?}") };
+        assert_eq!(payload, some.payload.get());
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_proven_is_refused_with_the_reason() {
+    let (_started, owner, _) = with_install().await;
+    let head = owner.checkpoint().await.unwrap();
+    let ask = async |which: BundleQuery| refused(owner.bundle(&which).await.map(drop));
+    let at = |position| BundleQuery { position: Some(position), ..BundleQuery::default() };
+    assert_eq!(ask(BundleQuery::default()).await.0, 400);
+    assert_eq!(ask(BundleQuery { position: Some(1), ..stream("install/acme") }).await.0, 400);
+    assert_eq!(ask(at(0)).await.0, 404);
+    assert_eq!(ask(at(head.size + 1)).await.0, 404);
+    assert_eq!(ask(stream("install")).await.0, 400);
+    assert_eq!(ask(stream("install/nobody")).await.0, 404);
+    assert_eq!(ask(stream("job/job_01ARZ3NDEKTSV4RRFFQ69G5FAV")).await.0, 404);
+    let since = |note: &str| BundleQuery { since: Some(note.into()), ..at(1) };
+    assert_eq!(ask(since("no checkpoint")).await.0, 422);
+    assert_eq!(ask(since(&head.note.replace("epoch 1", "epoch 2"))).await.0, 422);
+    let ask = async |which: RangeQuery| refused(owner.range(&which).await.map(drop));
+    let part = |from, to| RangeQuery { from: Some(from), to: Some(to), ..RangeQuery::default() };
+    assert_eq!(ask(part(0, 1)).await.0, 404);
+    assert_eq!(ask(part(3, 2)).await.0, 404);
+    assert_eq!(ask(part(1, head.size + 1000)).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_part_of_the_log_is_proven_to_the_last_byte_of_each_line() {
+    let (started, owner, _) = with_install().await;
+    let keys = keys(&owner).await;
+    let kept = owner.checkpoint().await.unwrap();
+    let all = lines(&owner, &RangeQuery::default()).await;
+    let proven = checked(&all, &keys, Some(&kept.note)).unwrap();
+    assert_eq!((proven.from, proven.to + 1), (1, all.len() as u64));
+    let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
+    owner.update_install("acme", &on).await.unwrap();
+    let part = RangeQuery { from: Some(3), to: Some(6), ..RangeQuery::default() };
+    let part = lines(&owner, &part).await;
+    assert_eq!(part.len(), 5);
+    checked(&part, &keys, None).unwrap();
+    let uncompared = checked(&part, &keys, Some(&kept.note)).unwrap_err();
+    assert!(matches!(uncompared, BundleError::Uncompared { .. }), "{uncompared}");
+    // Any other byte of an event is found, and where.
+    for at in (0..part[2].len()).step_by(3) {
+        let mut changed = part.clone();
+        let mut line = changed[2].clone().into_bytes();
+        line[at] ^= 1;
+        changed[2] = String::from_utf8_lossy(&line).into_owned();
+        let found = checked(&changed, &keys, None).unwrap_err();
+        assert!(matches!(found, BundleError::At { position: 4, .. }), "{at}: {found}");
+    }
+    for (gone, position) in [(1, 3), (3, 5)] {
+        let mut changed = part.clone();
+        changed.remove(gone);
+        let found = checked(&changed, &keys, None).unwrap_err();
+        assert!(matches!(found, BundleError::At { position: at, .. } if at == position), "{found}");
+    }
+    let short = checked(&part[..4], &keys, None).unwrap_err();
+    assert!(matches!(short, BundleError::Count { expected: 4, found: 3, .. }));
+
+    // A row that was changed in the database is what the server then hands out, and is found as well.
+    let spoil = "update log_event set payload = replace(payload::text, 'acme', 'acne')::json \
+                 where event_type = 'install.created'";
+    assert_eq!(sqlx::query(spoil).execute(&started.app().pool).await.unwrap().rows_affected(), 1);
+    let spoilt = lines(&owner, &RangeQuery::default()).await;
+    let found = checked(&spoilt, &keys, None).unwrap_err();
+    assert!(matches!(found, BundleError::At { wrong: Wrong::Leaf, .. }), "{found}");
+    let found = bundle(&owner, &stream("install/acme")).await.check(&keys, None).unwrap_err();
+    assert!(matches!(found, BundleError::At { wrong: Wrong::Included(_), .. }), "{found}");
+}
+
+/// The server's own signature, keys and proofs, by code that is not ours.
+#[tokio::test]
+async fn a_real_log_is_verified_without_our_code() {
+    use signed_note::{Note, StandardVerifier, VerifierList};
+    use tlog_tiles::{Checkpoint, Hash, check_record, check_tree, record_hash};
+    let (_started, owner, _) = with_install().await;
+    let older = owner.checkpoint().await.unwrap();
+    let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
+    owner.update_install("acme", &on).await.unwrap();
+    let opened = |note: &str, key: &str| {
+        let note = Note::from_bytes(note.as_bytes()).unwrap();
+        let verifier = StandardVerifier::new(key).unwrap();
+        note.verify(&VerifierList::new(vec![Box::new(verifier)])).unwrap();
+        Checkpoint::from_bytes(note.text()).unwrap()
+    };
+    let hashes = |path: &[proof::bundle::Base64<proof::Hash>]| -> Vec<Hash> {
+        path.iter().map(|hash| Hash(hash.0)).collect()
+    };
+    let which = BundleQuery { since: Some(older.note.clone()), ..stream("install/acme") };
+    let found = bundle(&owner, &which).await;
+    let signed = opened(&found.checkpoint, &older.verifier_key);
+    for event in &found.events {
+        let leaf = event.leaf().unwrap();
+        assert_eq!(tree::leaf_hash(&leaf.canonical()), record_hash(&leaf.canonical()).0);
+        let (path, leaf) = (hashes(&event.inclusion), record_hash(&leaf.canonical()));
+        check_record(&path, signed.size(), *signed.hash(), event.position - 1, leaf).unwrap();
+    }
+    let since = found.since.unwrap();
+    let (path, was) = (hashes(&since.consistency), opened(&older.note, &since.signer));
+    check_tree(&path, signed.size(), *signed.hash(), was.size(), *was.hash()).unwrap();
+    assert!(signed.size() > was.size());
+}

@@ -1,0 +1,175 @@
+//! From bytes and a key to what is proven.
+use ulid::Ulid;
+
+use super::{
+    Bundle, BundleError, Complete, Content, Event, Subject, Wrong,
+    complete::{self, Shown},
+    note::{follows, kept, opened},
+};
+use crate::{
+    Hash,
+    checkpoint::Checkpoint,
+    key::{Believed, VerifierKey},
+    leaf::{Leaf, metadata_hash, payload_hash},
+    tree::{TreeError, verify_consistency, verify_inclusion},
+};
+
+/// What a bundle proves, under the keys that were believed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proven {
+    /// The log at the moment of the bundle.
+    pub checkpoint: Checkpoint,
+    /// Who signed that.
+    pub signer: VerifierKey,
+    /// Signatures of the note by others, of which nothing is known.
+    pub other_signatures: usize,
+    /// The older checkpoint from which the log only grew.
+    pub since: Option<Checkpoint>,
+    /// The checkpoint that was kept elsewhere: it is of the same log.
+    pub kept: Option<Checkpoint>,
+    /// Whether a stream has more events than are here.
+    pub complete: Complete,
+}
+
+impl Bundle {
+    /// Check everything. `kept` is the text of a checkpoint that was kept elsewhere: it has to be of this log.
+    ///
+    /// # Errors
+    /// [`BundleError`]: the first thing that is wrong.
+    pub fn check(&self, keys: &[Believed], kept: Option<&str>) -> Result<Proven, BundleError> {
+        let (checkpoint, signer, other) = opened(&self.checkpoint, &self.signer, keys)?;
+        let mut proven = Proven {
+            checkpoint,
+            signer,
+            other_signatures: other,
+            since: None,
+            kept: None,
+            complete: Complete::Unknown { last: 0 },
+        };
+        self.since(&mut proven, keys)?;
+        let shown = self.events(&proven.checkpoint)?;
+        let kept = kept.map(|note| self.kept(note, &proven, keys)).transpose()?;
+        let seen = complete::check(self, &shown, &proven.checkpoint, kept.as_ref())?;
+        proven.complete = seen.complete;
+        if let Some(kept) = &kept
+            && !(seen.kept || leads_from(kept, &proven))
+        {
+            let (kept, size) = (kept.size, proven.checkpoint.size);
+            let remedy = "ask for one that is made now, with --since and the kept checkpoint";
+            return Err(BundleError::Uncompared { kept, size, remedy });
+        }
+        proven.kept = kept;
+        Ok(proven)
+    }
+
+    fn since(&self, proven: &mut Proven, keys: &[Believed]) -> Result<(), BundleError> {
+        let Some(since) = &self.since else { return Ok(()) };
+        let (older, _, others) = opened(&since.checkpoint, &since.signer, keys)?;
+        proven.other_signatures += others;
+        follows(&older, &proven.checkpoint)?;
+        let path: Vec<Hash> = since.consistency.iter().map(|hash| hash.0).collect();
+        let now = &proven.checkpoint;
+        verify_consistency(older.size, &older.root, now.size, &now.root, &path)
+            .map_err(|why| BundleError::Rewritten { size: older.size, why })?;
+        proven.since = Some(older);
+        Ok(())
+    }
+
+    /// The kept checkpoint. Whoever kept it has its key, or the bundle names it.
+    fn kept(
+        &self,
+        note: &str,
+        proven: &Proven,
+        keys: &[Believed],
+    ) -> Result<Checkpoint, BundleError> {
+        let named = self.since.iter().filter_map(|since| since.signer.parse().ok());
+        let kept = kept(note, &proven.checkpoint, named.chain([proven.signer.clone()]), keys)?;
+        for same in [Some(&proven.checkpoint), proven.since.as_ref()].into_iter().flatten() {
+            if same.size == kept.size && same.root != kept.root {
+                return Err(BundleError::Rewritten { size: kept.size, why: TreeError::Root });
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Every event is the one that the log has at its position, and of what the bundle is about.
+    fn events(&self, checkpoint: &Checkpoint) -> Result<Vec<Shown>, BundleError> {
+        let mut shown: Vec<Shown> = Vec::with_capacity(self.events.len());
+        for event in &self.events {
+            let wrong = |wrong| BundleError::at(event.position, wrong);
+            let leaf = event.leaf()?;
+            let before = shown.last().map_or(0, |last| last.position);
+            if event.position <= before {
+                return Err(wrong(Wrong::Order(before)));
+            }
+            let expected = shown.len() as u64 + 1;
+            let (is_it, sequence) = match &self.subject {
+                Subject::Position(position) => (event.position == *position, event.sequence),
+                Subject::Stream(stream) => (is_of(&leaf, stream), expected),
+            };
+            if !is_it {
+                return Err(wrong(Wrong::Subject(self.subject.to_string())));
+            }
+            if event.sequence != sequence {
+                let found = event.sequence;
+                return Err(wrong(Wrong::Sequence { expected, found }));
+            }
+            if shown.last().is_some_and(|last| event.recorded_at_us < last.recorded_at_us) {
+                return Err(wrong(Wrong::Time));
+            }
+            let hash = leaf.hash();
+            let path: Vec<Hash> = event.inclusion.iter().map(|hash| hash.0).collect();
+            let index = event.position.checked_sub(1).ok_or(wrong(Wrong::Field("position")))?;
+            verify_inclusion(&hash, index, checkpoint.size, &path, &checkpoint.root)
+                .map_err(|error| wrong(Wrong::Included(error)))?;
+            let (position, recorded_at_us) = (event.position, event.recorded_at_us);
+            shown.push(Shown { position, recorded_at_us, hash });
+        }
+        if shown.is_empty() { Err(BundleError::Empty(self.subject.to_string())) } else { Ok(shown) }
+    }
+}
+
+/// Whether a leaf is of `<aggregate type>/<aggregate id>`.
+pub(super) fn is_of(leaf: &Leaf<'_>, stream: &str) -> bool {
+    stream.split_once('/') == Some((leaf.aggregate_type, leaf.aggregate_id))
+}
+
+/// Whether the bundle goes through the kept checkpoint, or begins with it.
+fn leads_from(kept: &Checkpoint, proven: &Proven) -> bool {
+    let sizes = [Some(&proven.checkpoint), proven.since.as_ref()].into_iter().flatten();
+    kept.size == 0 || sizes.map(|known| known.size).any(|size| size == kept.size)
+}
+
+impl Event {
+    /// The leaf that these fields make.
+    ///
+    /// # Errors
+    /// The field that cannot be read.
+    pub fn leaf(&self) -> Result<Leaf<'_>, BundleError> {
+        let field = |name| BundleError::at(self.position, Wrong::Field(name));
+        let id = self.event_id.strip_prefix("evt_").ok_or(field("event_id"))?;
+        let ulid = Ulid::from_string(id).map_err(|_| field("event_id"))?;
+        if ulid.to_string() != id {
+            return Err(field("event_id"));
+        }
+        let (payload_hash, metadata_hash) = match &self.content {
+            Content::Open { salt, payload, metadata } => (
+                payload_hash(&salt.0, payload.as_bytes()),
+                metadata_hash(&salt.0, metadata.as_bytes()),
+            ),
+            Content::Hashes { payload, metadata } => (payload.0, metadata.0),
+        };
+        Ok(Leaf {
+            position: self.position,
+            event_id: ulid.to_bytes(),
+            aggregate_type: &self.aggregate_type,
+            aggregate_id: &self.aggregate_id,
+            sequence: self.sequence,
+            event_type: &self.event_type,
+            event_version: self.version,
+            recorded_at_us: self.recorded_at_us,
+            payload_hash,
+            metadata_hash,
+        })
+    }
+}
