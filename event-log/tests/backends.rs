@@ -1,6 +1,6 @@
 //! Backends that are ended at a known place: inside the statement, between it and its commit, and between the commit
 //! and its answer.
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 mod support;
 
 use std::time::Duration;
