@@ -159,9 +159,9 @@ def signed(leaves):
 def journal():
     name, rows = "01ARZ3NDEKTSV4RRFFQ69G5FAV", []
     entries = [
-        '{"at":"2026-11-21T12:00:00Z","entry":"opened","journal_id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","n":1}',
-        '{"at":"2026-11-21T12:00:01Z","entry":"disabled","reason":"Feiertag, für alle","n":2}',
-        '{"at":"2026-11-21T12:00:02Z","entry":"enabled","n":3}',
+        '{"at":"2026-11-21T12:00:00.000000Z","entry":"opened","journal_id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","n":1}',
+        '{"at":"2026-11-21T12:00:01.000000Z","entry":"disabled","reason":"Feiertag, für alle","n":2}',
+        '{"at":"2026-11-21T12:00:02.000000Z","entry":"enabled","n":3}',
     ]
     chain = genesis = sha(b"stead/journal/v1\n", name.encode())
     for entry in entries:

@@ -121,18 +121,16 @@ fn verify_own(
     given: Vec<VerifyingKey>,
     other: Option<&Path>,
 ) -> anyhow::Result<ExitCode> {
-    let examined = journal::examine(&journal::texts(data)?)?;
+    // The heads first: the agent may write and sign more while this reads.
+    let (denied, last) = (Heads::of(data).denied()?, Heads::of(data).last()?);
     let keys = if given.is_empty() { own_keys(data)? } else { given };
-    for denied in Heads::of(data).denied()? {
-        examined.holds(&denied)?;
-    }
-    let head = match Heads::of(data).last()? {
-        Some(envelope) => Some(journal::open_head(&envelope, &keys).context(
-            "journal.head is not signed by a key that this runner has had: it was replaced",
-        )?),
-        None => None,
-    };
-    if let Some(head) = &head {
+    let replaced = "journal.head is not signed by a key that this runner has had: it was replaced";
+    let head = last.map(|envelope| journal::open_head(&envelope, &keys).context(replaced));
+    let head = head.transpose()?;
+    // Once more if it is wrong: a long journal may have been put aside between two of its files.
+    let look = || anyhow::Ok(journal::examine(&journal::texts(data)?)?);
+    let examined = look().or_else(|_| look())?;
+    for head in denied.iter().chain(&head) {
         examined.holds(head)?;
     }
     if let Some(path) = other {

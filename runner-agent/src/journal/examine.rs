@@ -165,7 +165,11 @@ pub fn examine<L: AsRef<[u8]>>(lines: &[L]) -> Result<Examined, Wrong> {
         let last = chain.after(entries).unwrap_or_else(|| Link::genesis(&chain.journal_id));
         let number = entries + 1;
         if link.number < number {
-            return Err(Wrong::Twice { number: link.number });
+            return Err(match chain.after(link.number) {
+                Some(copied) if copied == *link => Wrong::Twice { number: link.number },
+                Some(_) | None if later(at + 1).contains(&number) => Wrong::Inserted { number },
+                Some(_) | None => Wrong::Changed { number },
+            });
         }
         if link.number > number {
             return Err(match later(at + 1).contains(&number) {

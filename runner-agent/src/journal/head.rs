@@ -88,9 +88,15 @@ impl Heads {
 
     fn keep(&self, head: &JournalHead, envelope: &Envelope) -> io::Result<()> {
         let path = self.0.path(LAST);
-        let former = data::read_json::<Envelope>(&path).ok().flatten();
-        let former = former.and_then(|former| said(&former));
-        if former.is_some_and(|former| is_denied(&former, head)) {
+        let former = match data::read_json::<Envelope>(&path) {
+            Ok(None) => None,
+            Ok(Some(former)) => Some(said(&former)),
+            // Whatever it is, it is not what was written.
+            Err(_) => Some(None),
+        };
+        let is_denied =
+            |former: Option<JournalHead>| former.is_none_or(|former| is_denied(&former, head));
+        if former.is_some_and(is_denied) {
             let aside = self.0.path(&format!("{LAST}.{}", ulid::Ulid::new()));
             warn!("The journal is not what was signed before: see `stead-runner journal verify`");
             fs::rename(&path, &aside)?;

@@ -74,7 +74,7 @@ fn a_long_journal_is_put_aside_and_still_read() {
     journal.write(Fact::Enabled {}).unwrap();
     assert_eq!(read_all(&data).unwrap().len(), 8);
     // and both are one chain, which an agent that died in the middle of it has not harmed
-    let aside = data.path("journal.00000000000000000000000000.ndjson");
+    let aside = data.path("journal.7ZZZZZZZZZZZZZZZZZZZZZZZZZ.ndjson");
     fs::hard_link(&journal.path, &aside).unwrap();
     let examined = examine(&texts(&data).unwrap()).unwrap();
     assert_eq!(examined.chains.len(), 1);
