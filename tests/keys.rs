@@ -168,4 +168,51 @@ fn a_runner_takes_a_new_key_when_it_is_told_to_and_when_its_own_is_old_also_if_t
     fs::write(&identity, format!("{key} 1700000000")).unwrap();
     runner.restart();
     until("another key", SOON, || rekeyed(&server) == 2);
+    its_word_is_its_own(&server, &runner, &id);
+}
+
+/// What this runner wrote down and signed under three keys can be verified by others, and invented by nobody.
+fn its_word_is_its_own(server: &Server, runner: &Runner, id: &str) {
+    let verified = |more: &[&str]| {
+        let said = tests::stdout_of(&mut runner.local(&[&["journal", "verify"], more].concat()));
+        assert!(said.contains("each chained to the one before"), "{said}");
+        said
+    };
+    assert!(verified(&[]).contains("signed on"));
+    // by the head that the vendor keeps
+    let head = server.dir().join("head.json");
+    let kept = until_some("a head", SOON, || {
+        let kept = server.ask(&["runners", "journal-head", id]);
+        kept["payload"].is_string().then_some(kept)
+    });
+    fs::write(&head, kept.to_string()).unwrap();
+    verified(&["--head", head.to_str().unwrap()]);
+    // by whoever has the file and the key
+    let file = server.dir().join("journal.export");
+    let exported = tests::stdout_of(&mut runner.local(&[
+        "journal",
+        "export",
+        "--out",
+        file.to_str().unwrap(),
+    ]));
+    let key = exported.lines().last().unwrap();
+    let file = ["--file", file.to_str().unwrap(), "--key"];
+    verified(&[&file[..], &[key]].concat());
+    let stranger = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+    let refused = runner.local(&[&["journal", "verify"], &file[..], &[stranger]].concat()).output();
+    assert!(!refused.unwrap().status.success());
+    // and each end of a job is the runner's own word
+    let jobs = server.ask(&["jobs", "list", "--install", "acme"]);
+    let ended: Vec<_> =
+        jobs.as_array().unwrap().iter().filter(|job| job["state"] == "succeeded").collect();
+    assert!(!ended.is_empty(), "{jobs:#}");
+    let journal = tests::stdout_of(&mut runner.local(&["journal"]));
+    for job in ended {
+        let id = job["id"].as_str().unwrap();
+        let shown = server.stead().args(["jobs", "show", id]).output().unwrap();
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        assert!(shown.contains("signed by its runner, sha256:"), "{shown}");
+        let digest = job["attempts"][0]["signed"]["digest"].as_str().unwrap();
+        assert!(journal.contains(&format!("signed how it ended: {digest}")), "{journal}");
+    }
 }

@@ -83,6 +83,7 @@ codes! {
     UnsupportedMediaType = 415 "unsupported_media_type", "The body is of a type that this call does not take";
     LogGap = 416 "log_gap", "Log bytes are missing before these";
     RangeNotSatisfiable = 416 "range_not_satisfiable", "The log has no such bytes";
+    StatementInvalid = 422 "statement_invalid", "The runner's signature does not say what the report says";
     Invalid = 422 "invalid", "What was sent is not valid";
     IdempotencyMismatch = 422 "idempotency_mismatch", "The idempotency key was used for another request";
     ProtocolUnsupported = 426 "protocol_unsupported", "Runner and server have no version of the protocol in common";

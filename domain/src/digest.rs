@@ -35,6 +35,13 @@ impl Digest {
     }
 }
 
+impl From<[u8; 32]> for Digest {
+    fn from(bytes: [u8; 32]) -> Digest {
+        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        Digest(format!("sha256:{digits}"))
+    }
+}
+
 impl FromStr for Digest {
     type Err = DigestError;
     fn from_str(text: &str) -> Result<Self, DigestError> {

@@ -56,7 +56,7 @@ fn claim(execution: ExecutionId) -> JobCommand {
 }
 
 fn report(seq: u64, report: Report) -> JobCommand {
-    JobCommand::Report { execution: A, seq, report }
+    JobCommand::Report { execution: A, seq, report, signed: None }
 }
 
 /// A moment by the log's clock.

@@ -5,6 +5,7 @@
 //!                                               └─▶ tree (RFC 6962) ─▶ root ─▶ checkpoint (signed note)
 //!                                                     └─▶ inclusion and consistency proofs ─▶ bundle, range
 //! manifest, grant ─▶ RFC 8785 JSON ─▶ DSSE envelope        plan file + summary ─▶ plan digest
+//! a runner's journal: entry ─▶ chain ─▶ head ─▶ DSSE envelope
 //! ```
 //!
 //! None of these bytes may ever change: `tests/vectors` holds what they are.
@@ -39,6 +40,9 @@ pub mod canonical;
 
 /// What a person approves: the digest of a plan.
 pub mod plan;
+
+/// One hash over everything that a runner wrote down up to an entry.
+pub mod journal;
 
 use sha2::{Digest, Sha256};
 

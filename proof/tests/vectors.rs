@@ -251,3 +251,25 @@ fn canonical_json_sorts_keys_and_drops_space() {
     let json = proof::canonical::json(&value).unwrap();
     assert_eq!(String::from_utf8(json).unwrap(), r#"{"A":[true,null],"a":"é","b":1}"#);
 }
+
+#[test]
+fn a_journal_has_the_chain_of_its_specification() {
+    #[derive(Deserialize)]
+    struct Journal {
+        journal_id: String,
+        genesis: String,
+        entries: Vec<Entry>,
+    }
+    #[derive(Deserialize)]
+    struct Entry {
+        entry: String,
+        chain: String,
+    }
+    let kept: Journal = serde_json::from_str(include_str!("vectors/journal.json")).unwrap();
+    let mut chain = proof::journal::genesis(&kept.journal_id);
+    assert_eq!(hex::encode(chain), kept.genesis);
+    for Entry { entry, chain: expected } in &kept.entries {
+        chain = proof::journal::next(&chain, entry.as_bytes());
+        assert_eq!(hex::encode(chain), *expected);
+    }
+}

@@ -1,10 +1,13 @@
 //! The command line.
+mod journal;
+
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use domain::ids::{ExecutionId, JobId};
 
+use self::journal::JournalArgs;
 use crate::{
     ask::{self, Answer},
     data::Data,
@@ -25,6 +28,7 @@ Examples:
   Take nothing new, whatever the server says; and look at what happened here:
     stead-runner disable --data /var/lib/stead-runner --reason 'change freeze'
     stead-runner journal --data /var/lib/stead-runner
+    stead-runner journal verify --data /var/lib/stead-runner
 
 Signals: SIGTERM drains; SIGINT twice or SIGQUIT stops the jobs; SIGHUP leaves at once and the jobs go on.";
 
@@ -144,18 +148,8 @@ enum Command {
         #[arg(long)]
         reason: String,
     },
-    /// What happened here, oldest first
-    Journal {
-        /// A table for people, or the lines as they are on disk for programs
-        #[arg(long, value_enum, default_value_t = Output::Table)]
-        output: Output,
-        /// Only what concerns this job
-        #[arg(long, value_name = "ID")]
-        job: Option<JobId>,
-        /// Only the last so many lines
-        #[arg(long, value_name = "N")]
-        last: Option<usize>,
-    },
+    /// What happened here, oldest first: each entry is chained to the one before, and the last is signed
+    Journal(Box<JournalArgs>),
     /// The last signed head of the server's log that this runner has seen
     Witness {
         #[command(subcommand)]
@@ -175,8 +169,18 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum WitnessCommand {
-    /// Show it
+    /// Show it; what was not believed since then is said on standard error
     Show,
+    /// What was shown of a log that is not believed: both heads are kept, each refusal in a file of its own
+    #[command(after_help = "\
+Examples:
+  stead-runner witness evidence
+  stead-runner witness evidence --output json > evidence.ndjson     both heads and the proofs, for somebody else")]
+    Evidence {
+        /// A table for people, or all that is kept for programs, one JSON document per line
+        #[arg(long, value_enum, default_value_t = Output::Table)]
+        output: Output,
+    },
     /// Accept a log that an operator restored
     Accept {
         /// The epoch that the vendor announced
@@ -229,9 +233,12 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             answer(&look()?, execution, &Answer { yes: false, reason })
         }
         Some(Command::Status) => show::status(&look()?),
-        Some(Command::Journal { output, job, last }) => show::journal(&look()?, output, job, last),
+        Some(Command::Journal(args)) => journal::run(*args, look),
         Some(Command::Witness { command: None | Some(WitnessCommand::Show) }) => {
             show::checkpoint(&look()?)
+        }
+        Some(Command::Witness { command: Some(WitnessCommand::Evidence { output }) }) => {
+            show::evidence(&look()?, output)
         }
         Some(Command::Witness { command: Some(WitnessCommand::Accept { epoch }) }) => {
             let data = open()?;

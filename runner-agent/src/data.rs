@@ -4,6 +4,7 @@
 //! runner.json        who we are, which server, which log            keys/identity[.next] keys/sealing
 //! server-keys.json   the server's keys that we believe              checkpoint   the last one seen
 //! journal.ndjson     what was claimed, started, ended, refused      disabled     the customer's switch
+//! journal.head       its signed head                                evidence/    heads of a log that was not believed
 //! jobs/<execution>/  manifest.json grant.json log.ndjson reports.ndjson cancel.json work/
 //! state/ plans/ artifacts/                                          what belongs to the install
 //! ```
@@ -161,11 +162,16 @@ pub fn append(path: &Path) -> io::Result<File> {
     options().append(true).create(true).read(true).open(path)
 }
 
+/// A file that was not there before, readable by its owner.
+pub fn fresh(path: &Path) -> io::Result<File> {
+    options().write(true).create_new(true).open(path)
+}
+
 /// Replace a file as a whole; after a crash it is the old one or the new one.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let fresh = path.with_file_name(format!(".{name}.{}", ulid::Ulid::new()));
-    let mut file = options().write(true).create_new(true).open(&fresh)?;
+    let mut file = self::fresh(&fresh)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
     if let Err(error) = written.and_then(|()| fs::rename(&fresh, path)) {
         // On a full disk what is half there takes the room of what is tried next.

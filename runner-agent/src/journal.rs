@@ -1,134 +1,53 @@
 //! The journal: what this runner was asked, did and refused, one JSON line each, on disk before it counts.
 //!
 //! ```text
-//! claiming ─▶ claimed ─▶ spawning ─▶ spawned ─▶ exited ─▶ reported
-//!     │           └─▶ refused ─▶ reported
+//! claiming ─▶ claimed ─▶ spawning ─▶ spawned ─▶ exited ─▶ stated ─▶ reported
+//!     │           └─▶ refused ─▶ stated ─▶ reported
 //!     └─▶ not_claimed                        (abandoned: no longer ours)
 //! ```
 //!
-//! The supervisor and each shim append to one file, each line with one write: the kernel keeps such lines whole.
-//! It is the customer's record too: nothing in it is secret, and nothing of it is ever removed. When nothing is
-//! open and the file has become long, it is put aside under the time of that moment and a new one is begun.
+//! The supervisor, each shim and the customer's commands append to one file, one after the other: each holds the lock
+//! `journal.lock` while it looks up the last link and writes the next line with one write. It is the customer's record:
+//! nothing in it is secret, and nothing of it is ever removed. When nothing is open and the file has become long, it
+//! is put aside under the time of that moment and a new one is begun, whose first line goes on with the chain.
+mod examine;
+mod export;
+mod fact;
+mod frame;
+mod head;
+mod read;
+
 use std::{
     fs,
     io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
+    time::{Duration, Instant},
 };
 
-use chrono::{DateTime, Utc};
-use domain::{
-    digest::Digest,
-    ids::{ExecutionId, JobId, SessionId},
-};
-use schemas::{
-    manifest::Fence,
-    moment,
-    runner::{Exit, JobClass, JobKind, RefusedBy},
-};
-use serde::{Deserialize, Serialize};
+use domain::ids::ExecutionId;
 
+pub use self::{
+    examine::{Chain, Examined, Wrong, examine},
+    export::{Exported, export, verify},
+    fact::{Entry, Fact, Stop},
+    frame::Link,
+    head::{Heads, open as open_head, sign as sign_head},
+    read::{Line, read, read_all, texts},
+};
 use crate::{
     data::{self, Data},
-    host::{self, Process},
+    host,
 };
-
-/// One line.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
-    /// When, by the host's clock.
-    #[serde(with = "moment")]
-    pub at: DateTime<Utc>,
-    /// What.
-    #[serde(flatten)]
-    pub fact: Fact,
-}
-
-/// What can have happened on this runner.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "entry", rename_all = "snake_case")]
-pub enum Fact {
-    /// The first line: a journal without it, or with another id, is another journal.
-    Opened { journal_id: String },
-    /// A session with the server began.
-    SessionOpened { session: SessionId, generation: u64 },
-    /// A claim is about to be sent.
-    Claiming { job: JobId, claim_id: String },
-    /// The claim was not granted.
-    NotClaimed { job: JobId, claim_id: String, why: String },
-    /// The claim was granted.
-    Claimed { job: JobId, execution: ExecutionId, claim_id: String, attempt: u32 },
-    /// What was claimed was verified, and what it is.
-    Verified {
-        execution: ExecutionId,
-        manifest: Digest,
-        kind: JobKind,
-        class: JobClass,
-        plugin: String,
-        fence: Fence,
-    },
-    /// This runner does not do it.
-    Refused { job: JobId, execution: ExecutionId, by: RefusedBy, rule: String, detail: String },
-    /// A shim is about to be started.
-    Spawning { job: JobId, execution: ExecutionId },
-    /// The shim runs.
-    Spawned { job: JobId, execution: ExecutionId, process: Process },
-    /// The shim's plugin started a child, which leads a process group; and how it is stopped without losing what
-    /// it has done.
-    Child {
-        execution: ExecutionId,
-        process: Process,
-        #[serde(default)]
-        stop: Stop,
-    },
-    /// Somebody asked for an end.
-    Cancelling { execution: ExecutionId, reason: String, force: bool },
-    /// The work ended.
-    Exited { job: JobId, execution: ExecutionId, exit: Exit },
-    /// The server knows.
-    Reported { job: JobId, execution: ExecutionId },
-    /// The customer's rules want a person's word first.
-    Asked { job: JobId, execution: ExecutionId },
-    /// A person at the customer's has spoken.
-    Answered { execution: ExecutionId, yes: bool, reason: String },
-    /// It is no longer ours; its files are kept.
-    Abandoned { job: JobId, claim_id: String, why: String },
-    /// The log's signed head that this runner has seen and believes.
-    Checkpoint { note: String },
-    /// The customer accepts a log that an operator restored.
-    EpochAccepted { epoch: u64 },
-    /// This runner signs with another key from now on.
-    Rekeyed { identity_key: String },
-    /// The customer switched the runner off.
-    Disabled { reason: String },
-    /// The customer switched it on.
-    Enabled {},
-    /// A line of a later version.
-    #[serde(other)]
-    Unknown,
-}
-
-/// The polite way to end a child.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stop {
-    /// The signal's name: `SIGINT`.
-    pub signal: String,
-    /// Milliseconds until it is killed.
-    pub grace_ms: u64,
-}
-
-impl Default for Stop {
-    fn default() -> Self {
-        Stop { signal: "SIGTERM".into(), grace_ms: 300_000 }
-    }
-}
 
 /// A journal that is open for writing.
 #[derive(Debug, Clone)]
 pub struct Journal {
+    data: Data,
     path: PathBuf,
     /// The last line could not be written.
     broken: Arc<AtomicBool>,
@@ -138,27 +57,43 @@ pub struct Journal {
 const RESERVE: u64 = 1024 * 1024;
 /// A journal longer than this is put aside when nothing is open.
 const LONG: u64 = 4 * 1024 * 1024;
+/// How long a line waits for the one that another process is writing. That one may have been stopped: to wait for ever
+/// would stop everybody.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(2);
+/// The last link is looked for in so much of the file's end first.
+const TAIL: u64 = 16 * 1024;
 
 impl Journal {
     /// The journal of this directory, begun if there is none.
     pub fn open(data: &Data) -> io::Result<Self> {
         let path = data.path("journal.ndjson");
-        let length = data::append(&path)?.seek(SeekFrom::End(0))?;
-        let journal = Journal { path, broken: Arc::default() };
-        if length == 0 {
-            journal.write(Fact::Opened { journal_id: ulid::Ulid::new().to_string() })?;
+        let journal = Journal { data: data.clone(), path, broken: Arc::default() };
+        let lock = journal.lock()?;
+        if data::append(&journal.path)?.seek(SeekFrom::End(0))? == 0 {
+            let journal_id = ulid::Ulid::new().to_string();
+            let genesis = Link::genesis(&journal_id);
+            let first = Entry { at: host::now(), fact: Fact::Opened { journal_id } };
+            journal.append(&frame::seal(&first, &genesis)?.0)?;
             data::sync_parent(&journal.path)?;
         }
+        drop(lock);
         Ok(journal)
     }
 
     /// Put a long journal aside. Only when nothing is open: what a shim writes must not be looked for there.
     pub fn turn(&self) -> io::Result<()> {
+        let _one_at_a_time = self.lock()?;
         if fs::metadata(&self.path)?.len() < LONG {
             return Ok(());
         }
+        let mut lines = Vec::new();
+        let last = self.end(&mut lines)?;
+        if !lines.is_empty() {
+            self.append(&lines.join(&b'\n'))?;
+        }
         let first = Entry { at: host::now(), fact: Fact::Opened { journal_id: self.id()? } };
-        let mut line = serde_json::to_vec(&first)?;
+        let mut line = frame::seal(&first, &last)?.0;
         line.push(b'\n');
         // At every moment one of the two is there under its name, and no line is in neither.
         fs::hard_link(
@@ -170,23 +105,89 @@ impl Journal {
 
     /// Write a fact; when this returns it survives any crash.
     pub fn write(&self, fact: Fact) -> io::Result<()> {
-        let mut line = serde_json::to_vec(&Entry { at: host::now(), fact })?;
-        line.push(b'\n');
-        self.write_line(&line)
+        let written = self.write_next(&Entry { at: host::now(), fact });
+        self.broken.store(written.is_err(), Ordering::Relaxed);
+        written
     }
 
-    fn write_line(&self, line: &[u8]) -> io::Result<()> {
-        let written = match self.append(line.to_vec()) {
+    fn write_next(&self, entry: &Entry) -> io::Result<()> {
+        let _one_at_a_time = self.lock()?;
+        let mut lines = Vec::new();
+        let last = self.end(&mut lines)?;
+        lines.push(frame::seal(entry, &last)?.0);
+        self.append_somehow(&lines.join(&b'\n'))
+    }
+
+    /// The last link. What has to be written before the next entry so that there is one is put into `lines`.
+    fn end(&self, lines: &mut Vec<Vec<u8>>) -> io::Result<Link> {
+        if let Some(link) = self.last_link()? {
+            return Ok(link);
+        }
+        // A program that knows of no chain has written since it was there, or has begun this journal.
+        let texts = texts(&self.data)?;
+        let (last, unlinked) = examine::unlinked(&texts);
+        // A journal that lost its name is written all the same: the customer's switch is in it.
+        let journal_id = self.id().unwrap_or_default();
+        let last = last.unwrap_or_else(|| Link::genesis(&journal_id));
+        let fact = examine::begun(journal_id, &unlinked);
+        let (line, link) = frame::seal(&Entry { at: host::now(), fact }, &last)?;
+        lines.push(line);
+        Ok(link)
+    }
+
+    /// The link of the last whole line. `None`: that line is in no chain.
+    fn last_link(&self) -> io::Result<Option<Link>> {
+        let mut file = fs::File::open(&self.path)?;
+        let length = file.seek(SeekFrom::End(0))?;
+        let mut window = TAIL;
+        loop {
+            let from = length.saturating_sub(window);
+            file.seek(SeekFrom::Start(from))?;
+            let mut text = Vec::new();
+            file.read_to_end(&mut text)?;
+            for line in text.rsplit(|byte| *byte == b'\n') {
+                if let Some((_, link)) = frame::open(line) {
+                    return Ok(Some(link));
+                }
+                // What a crash cut short says nothing. The window may begin within a line: that says nothing either.
+                if serde_json::from_slice::<Entry>(line).is_ok() {
+                    return Ok(None);
+                }
+            }
+            if from == 0 {
+                return Ok(None);
+            }
+            window = window.saturating_mul(8);
+        }
+    }
+
+    /// Keep all others out, for as long as the answer lives. The kernel gives it back when a process dies.
+    fn lock(&self) -> io::Result<fs::File> {
+        let file = data::append(&self.path.with_file_name("journal.lock"))?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(fs::TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOOK),
+                Err(fs::TryLockError::WouldBlock) => {
+                    let why = "another process holds the journal and does not go on";
+                    return Err(io::Error::new(ErrorKind::TimedOut, why));
+                }
+                Err(fs::TryLockError::Error(error)) => return Err(error),
+            }
+        }
+    }
+
+    fn append_somehow(&self, lines: &[u8]) -> io::Result<()> {
+        match self.append(lines) {
             // The reserve is for exactly this; it is made again when there is room.
             Err(error)
                 if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) =>
             {
-                data::remove(&self.reserve()).and_then(|()| self.append(line.to_vec()))
+                data::remove(&self.reserve()).and_then(|()| self.append(lines))
             }
             written => written,
-        };
-        self.broken.store(written.is_err(), Ordering::Relaxed);
-        written
+        }
     }
 
     /// Whether the last line could be written.
@@ -197,18 +198,21 @@ impl Journal {
     /// Make the reserve again if it was used, and see whether lines can be written again.
     pub fn mend(&self) -> io::Result<()> {
         self.keep_reserve()?;
+        if self.is_writable() {
+            return Ok(());
+        }
         // An empty line is read over.
-        if self.is_writable() { Ok(()) } else { self.write_line(b"\n") }
+        let written = self.lock().and_then(|_held| self.append_somehow(b""));
+        self.broken.store(written.is_err(), Ordering::Relaxed);
+        written
     }
 
-    fn append(&self, mut line: Vec<u8>) -> io::Result<()> {
+    fn append(&self, lines: &[u8]) -> io::Result<()> {
         // Opened each time: it may have been put aside since the last one.
         let mut file = data::append(&self.path)?;
-        if !is_whole(&mut file)? {
-            // A line that a crash or a full disk cut short must not swallow this one.
-            line.insert(0, b'\n');
-        }
-        file.write_all(&line)?;
+        // A line that a crash or a full disk cut short must not swallow this one.
+        let cut_short: &[u8] = if is_whole(&mut file)? { b"" } else { b"\n" };
+        file.write_all(&[cut_short, lines, b"\n"].concat())?;
         file.sync_data()
     }
 
@@ -237,7 +241,7 @@ impl Journal {
         file.seek(SeekFrom::Start(length))?;
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
-        Ok(parse(&text))
+        Ok(read::parse(&text))
     }
 
     /// Whether this execution was left to the server. Each side writes first and reads then: of a shim that says who
@@ -277,119 +281,5 @@ fn is_whole(file: &mut fs::File) -> io::Result<bool> {
     Ok(last == [b'\n'])
 }
 
-/// Read a journal; a line that a crash cut short is left out.
-pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
-    Ok(parse(&fs::read(path)?))
-}
-
-fn parse(text: &[u8]) -> Vec<Entry> {
-    let lines = text.split(|byte| *byte == b'\n');
-    lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
-}
-
-/// A line as it is on disk, and what it says.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Line {
-    pub text: String,
-    pub entry: Entry,
-}
-
-/// Everything that was ever written, oldest first.
-pub fn read_all(data: &Data) -> io::Result<Vec<Line>> {
-    let mut aside: Vec<PathBuf> = fs::read_dir(data.root())?
-        .filter_map(|file| Some(file.ok()?.path()))
-        .filter(|path| {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            name.starts_with("journal.") && name.ends_with(".ndjson") && name != "journal.ndjson"
-        })
-        .collect();
-    // Their names are times.
-    aside.sort_unstable();
-    aside.push(data.path("journal.ndjson"));
-    let mut lines = Vec::new();
-    for path in aside {
-        let text = fs::read(&path)?;
-        lines.extend(text.split(|byte| *byte == b'\n').filter_map(|line| {
-            let entry = serde_json::from_slice(line).ok()?;
-            Some(Line { text: String::from_utf8(line.to_vec()).ok()?, entry })
-        }));
-    }
-    Ok(lines)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn journal() -> (tempfile::TempDir, Data, Journal) {
-        let dir = tempfile::tempdir().unwrap();
-        let data = Data::open(dir.path()).unwrap();
-        let journal = Journal::open(&data).unwrap();
-        (dir, data, journal)
-    }
-
-    #[test]
-    fn a_journal_keeps_its_name_and_its_lines() {
-        let (_dir, data, journal) = journal();
-        let fact = Fact::Disabled { reason: "holiday".into() };
-        journal.write(fact.clone()).unwrap();
-        let again = Journal::open(&data).unwrap();
-        assert_eq!(again.id().unwrap(), journal.id().unwrap());
-        assert_eq!(again.read().unwrap().last().unwrap().fact, fact);
-    }
-
-    #[test]
-    fn a_line_that_a_crash_cut_short_takes_nothing_with_it() {
-        let (_dir, data, journal) = journal();
-        data::append(&journal.path).unwrap().write_all(br#"{"at":"2026-01-01T00:00:0"#).unwrap();
-        let again = Journal::open(&data).unwrap();
-        again.write(Fact::Enabled {}).unwrap();
-        let facts: Vec<_> = again.read().unwrap().into_iter().map(|entry| entry.fact).collect();
-        assert_eq!(facts.len(), 2);
-        assert_eq!(facts[1], Fact::Enabled {});
-    }
-
-    #[test]
-    fn a_journal_that_took_no_line_is_tried_again_and_has_its_reserve_back() {
-        // given a disk that takes nothing
-        let (_dir, data, journal) = journal();
-        let aside = data.path("aside");
-        fs::rename(&journal.path, &aside).unwrap();
-        fs::create_dir(&journal.path).unwrap();
-        assert!(journal.is_writable());
-        assert!(journal.write(Fact::Enabled {}).is_err());
-        assert!(journal.mend().is_err() && !journal.is_writable());
-        // when it takes lines again
-        fs::remove_dir(&journal.path).unwrap();
-        fs::rename(&aside, &journal.path).unwrap();
-        // then that is noticed, and nothing was said by it
-        journal.mend().unwrap();
-        assert!(journal.is_writable());
-        assert_eq!(journal.read().unwrap().len(), 1);
-        assert_eq!(fs::metadata(journal.reserve()).unwrap().len(), RESERVE);
-    }
-
-    #[test]
-    fn a_line_of_a_later_version_is_read_over() {
-        let (_dir, _data, journal) = journal();
-        let line = b"{\"at\":\"2026-01-01T00:00:00Z\",\"entry\":\"danced\",\"to\":1}\n";
-        data::append(&journal.path).unwrap().write_all(line).unwrap();
-        assert_eq!(journal.read().unwrap()[1].fact, Fact::Unknown);
-    }
-
-    #[test]
-    fn a_long_journal_is_put_aside_and_still_read() {
-        let (_dir, data, journal) = journal();
-        journal.turn().unwrap();
-        let reason = "x".repeat(1024 * 1024);
-        for _ in 0..5 {
-            journal.write(Fact::Disabled { reason: reason.clone() }).unwrap();
-        }
-        let id = journal.id().unwrap();
-        journal.turn().unwrap();
-        assert_eq!(journal.read().unwrap().len(), 1);
-        assert_eq!(journal.id().unwrap(), id);
-        journal.write(Fact::Enabled {}).unwrap();
-        assert_eq!(read_all(&data).unwrap().len(), 8);
-    }
-}
+mod tests;

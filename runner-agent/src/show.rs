@@ -1,4 +1,5 @@
 //! What a customer sees of the runner, without any server.
+mod standing;
 mod story;
 
 use std::{
@@ -10,7 +11,13 @@ use domain::ids::JobId;
 use schemas::{harmless::harmless, moment};
 
 use crate::{
-    ask, cli::Output, data::Data, enrol, journal, supervisor::adopt, switch, witness::Witness,
+    ask,
+    cli::Output,
+    data::Data,
+    enrol, journal,
+    supervisor::adopt,
+    switch,
+    witness::{Kept, Witness},
 };
 
 /// Who this runner is, and what it is doing.
@@ -34,6 +41,8 @@ pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
         }
         None => writeln!(out, "switch    on")?,
     }
+    writeln!(out, "journal   {}", standing::journal(data))?;
+    writeln!(out, "witness   {}", standing::witness(data)?)?;
     let known = adopt::fold(journal::read(&data.path("journal.ndjson")).unwrap_or_default());
     writeln!(out, "jobs      {}", known.len())?;
     for known in known {
@@ -82,16 +91,39 @@ pub fn questions(data: &Data) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The last checkpoint.
+/// The last checkpoint, and what was not believed since.
 pub fn checkpoint(data: &Data) -> anyhow::Result<ExitCode> {
     match Witness::of(data).last()? {
-        Some(note) => {
-            print!("{note}");
-            Ok(ExitCode::SUCCESS)
-        }
-        None => {
-            println!("no checkpoint seen yet");
-            Ok(ExitCode::SUCCESS)
+        Some(note) => print!("{note}"),
+        None => println!("no checkpoint seen yet"),
+    }
+    // Standard output is the signed note and nothing else: it is kept and compared.
+    if let Some(refused) = standing::refused(data)? {
+        eprintln!("{refused}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is kept of logs that were not believed.
+pub(crate) fn evidence(data: &Data, output: Output) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    let kept = Witness::of(data).evidence()?;
+    if kept.is_empty() && output == Output::Table {
+        writeln!(
+            out,
+            "no log was refused: everything that was shown goes on from what was seen before"
+        )?;
+    }
+    for Kept { path, evidence } in kept {
+        match output {
+            Output::Json => writeln!(out, "{}", serde_json::to_string(&evidence)?)?,
+            Output::Table => {
+                let at = moment::text(&evidence.at);
+                writeln!(out, "{at}  {}  {}", evidence.job, evidence.rule)?;
+                writeln!(out, "    {}", harmless(&evidence.explanation))?;
+                writeln!(out, "    both heads and the proofs: {}", path.display())?;
+            }
         }
     }
+    Ok(ExitCode::SUCCESS)
 }

@@ -29,6 +29,7 @@ use std::{
 };
 
 use domain::ids::{ExecutionId, JobId, SessionId};
+use proof::dsse::Envelope;
 use schemas::{
     keys::KeyList,
     runner::{JobKind, LogSettings, ProtocolRange, RunnerMode, Running, SessionOpened},
@@ -42,8 +43,8 @@ use crate::{
     client::Client,
     data::{self, Data},
     enrol::Identity,
-    host::Process,
-    journal::{Fact, Journal},
+    host::{self, Process},
+    journal::{self, Fact, Journal},
     keys::Keys,
     shim::order::{CancelOrder, Cause},
     witness::Witness,
@@ -193,7 +194,7 @@ impl Agent {
 
     /// Whether the disk has room for another job. A full one is said, and nothing new is taken.
     fn has_room(&self) -> bool {
-        has_room(crate::host::disk_free(self.data.root()))
+        has_room(host::disk_free(self.data.root()))
     }
 
     /// Once there is room again the journal gets its reserve back, and is tried if a line was not written.
@@ -203,6 +204,16 @@ impl Agent {
         {
             warn!(%error, "The journal cannot be written: nothing new is taken");
         }
+    }
+
+    /// Sign what is in the journal now. Without a head everything goes on: the next one covers it.
+    pub(crate) fn sign_journal(&self) -> Option<Envelope> {
+        let (runner, key) = (self.identity.runner, self.keys.identity.now().key);
+        let signed = journal::sign_head(&self.journal, runner, &key, host::server_now());
+        signed.unwrap_or_else(|error| {
+            warn!(%error, "The journal could not be signed");
+            None
+        })
     }
 
     /// What runs, as a poll says it.
@@ -293,7 +304,7 @@ pub async fn run(
     settings: Settings,
 ) -> anyhow::Result<Ended> {
     // A job's script runs as the same user: our keys and our environment are not its to read in our memory.
-    crate::host::keep_to_itself();
+    host::keep_to_itself();
     let client = Client::new(&identity.server, &identity.trust)?;
     let tokens = crate::client::Tokens::new(identity.runner, keys.identity.clone());
     let client = client.with_tokens(tokens);

@@ -4,6 +4,9 @@
 //! manifest ◀─digest── grant ──fence──▶ position of job.claimed ──inclusion──▶ checkpoint
 //!    both signed by a pinned key                     last checkpoint ──consistency──▶ │
 //! ```
+mod doubt;
+mod evidence;
+
 use std::{fs, io, path::PathBuf};
 
 use chrono::{DateTime, Utc};
@@ -16,6 +19,10 @@ use schemas::{
     runner::{Claimed, Consistency, Inclusion, JobKind, RefusedBy},
 };
 
+pub use self::{
+    doubt::Doubt,
+    evidence::{Evidence, Kept},
+};
 use crate::{
     data::{self, Data},
     policy::Refusal,
@@ -51,17 +58,22 @@ pub struct Expected {
     pub kind: JobKind,
 }
 
-/// Keeps the last checkpoint.
+/// Keeps the last checkpoint, and what contradicts it.
 #[derive(Debug, Clone)]
 pub struct Witness {
     note: PathBuf,
     accepted: PathBuf,
+    evidence: PathBuf,
 }
 
 impl Witness {
     /// The witness of this directory.
     pub fn of(data: &Data) -> Self {
-        Witness { note: data.path("checkpoint"), accepted: data.path("accepted-epoch") }
+        Witness {
+            note: data.path("checkpoint"),
+            accepted: data.path("accepted-epoch"),
+            evidence: data.path("evidence"),
+        }
     }
 
     /// The last signed checkpoint that was believed.
@@ -78,7 +90,8 @@ impl Witness {
         data::replace(&self.accepted, epoch.to_string().as_bytes())
     }
 
-    /// Check everything about a claim and keep its checkpoint. `now` is the server's clock.
+    /// Check everything about a claim and keep its checkpoint. A log that is not believed changes nothing here: what is
+    /// shown of it is for [`Witness::keep`]. `now` is the server's clock.
     pub fn verify(
         &self,
         claimed: &Claimed,
@@ -88,64 +101,73 @@ impl Witness {
     ) -> Result<Verified, Refusal> {
         let verified = signed(claimed, keys, now)?;
         fits(&verified, claimed, expected, now)?;
-        let checkpoint = Checkpoint::open(&claimed.checkpoint, &of(keys, KeyUse::Checkpoints, now))
-            .map_err(|error| no("checkpoint", error))?;
+        let keys = of(keys, KeyUse::Checkpoints, now);
+        let checkpoint = Checkpoint::open(&claimed.checkpoint, &keys)
+            .map_err(|error| Doubt::Unsigned(error.to_string()))?;
         if checkpoint.log_id != expected.log_id {
-            return Err(no("checkpoint", "it is of another log"));
+            let (known, shown) = (expected.log_id.clone(), checkpoint.log_id);
+            return Err(Doubt::OtherLog { known, shown }.into());
         }
-        if checkpoint.epoch != verified.grant.fence.epoch {
-            return Err(no("fence", "grant and checkpoint are of different epochs"));
+        let (grant, head) = (verified.grant.fence.epoch, checkpoint.epoch);
+        if head != grant {
+            return Err(Doubt::TwoEpochs { grant, head }.into());
         }
         included(&claimed.inclusion, &checkpoint, &verified.grant)?;
-        self.follows(
-            &checkpoint,
-            claimed.consistency.as_ref(),
-            &of(keys, KeyUse::Checkpoints, now),
-        )?;
+        if let Some(last) = self.believed(&keys)? {
+            follows(&last, &checkpoint, claimed.consistency.as_ref(), self.accepted())?;
+        }
         data::replace(&self.note, claimed.checkpoint.as_bytes())
-            .map_err(|error| no("checkpoint", format!("it cannot be kept: {error}")))?;
+            .map_err(|error| no("checkpoint_kept", format!("it cannot be kept: {error}")))?;
         Ok(verified)
     }
 
-    /// Whether the new checkpoint's log still holds everything that we have seen.
-    fn follows(
-        &self,
-        new: &Checkpoint,
-        proof: Option<&Consistency>,
-        keys: &[VerifyingKey],
-    ) -> Result<(), Refusal> {
-        let last = self.last().map_err(|error| no("checkpoint", error))?;
-        let Some(last) = last else { return Ok(()) };
+    /// The last head that was believed.
+    fn believed(&self, keys: &[VerifyingKey]) -> Result<Option<Checkpoint>, Refusal> {
+        let unreadable = |why: String| no("checkpoint_kept", format!("the kept one: {why}"));
+        let Some(note) = self.last().map_err(|error| unreadable(error.to_string()))? else {
+            return Ok(None);
+        };
         // Our own note is checked like a stranger's: its key may be gone from the list, so only its text counts
         // when the list has moved on.
-        let last = Checkpoint::open(&last, keys)
-            .or_else(|_| Checkpoint::read_unverified(&last))
-            .map_err(|error| no("checkpoint", format!("the kept one: {error}")))?;
-        if new.epoch < last.epoch {
-            return Err(no("epoch", format!("epoch {} after epoch {}", new.epoch, last.epoch)));
-        }
-        if new.epoch > last.epoch {
-            let accepted = fs::read_to_string(&self.accepted).unwrap_or_default();
-            if accepted.trim().parse() == Ok(new.epoch) {
-                return Ok(());
-            }
-            let (old, new) = (last.epoch, new.epoch);
-            let remedy = format!("stead-runner witness accept --epoch {new}");
-            return Err(no("epoch", format!("epoch {new} after {old}: to accept it, `{remedy}`")));
-        }
-        if new.size < last.size {
-            let (old, new) = (last.size, new.size);
-            return Err(no("consistency", format!("the log had {old} events and now has {new}")));
-        }
-        let path = match proof {
-            Some(proof) if proof.from == last.size => hashes(&proof.path, "consistency")?,
-            Some(_) => return Err(no("consistency", "the proof starts at another size")),
-            None if new.size == last.size => Vec::new(),
-            None => return Err(no("consistency", "there is no proof")),
-        };
-        tree::verify_consistency(last.size, &last.root, new.size, &new.root, &path)
-            .map_err(|error| no("consistency", error))
+        let last = Checkpoint::open(&note, keys).or_else(|_| Checkpoint::read_unverified(&note));
+        last.map(Some).map_err(|error| unreadable(error.to_string()))
     }
+
+    /// The epoch that the customer accepted last.
+    fn accepted(&self) -> Option<u64> {
+        fs::read_to_string(&self.accepted).ok()?.trim().parse().ok()
+    }
+}
+
+/// Whether the new head's log still holds everything that we have seen.
+fn follows(
+    last: &Checkpoint,
+    new: &Checkpoint,
+    proof: Option<&Consistency>,
+    accepted: Option<u64>,
+) -> Result<(), Doubt> {
+    let (seen, shown) = (last.epoch, new.epoch);
+    if shown < seen {
+        return Err(Doubt::LowerEpoch { seen, shown });
+    }
+    if shown > seen {
+        let is_accepted = accepted == Some(shown);
+        return if is_accepted { Ok(()) } else { Err(Doubt::RaisedEpoch { seen, shown }) };
+    }
+    let (seen, shown) = (last.size, new.size);
+    if shown < seen {
+        return Err(Doubt::Smaller { seen, shown });
+    }
+    let unprovable = |why: String| Doubt::Unprovable { seen, shown, why };
+    let path = match proof {
+        Some(proof) if proof.from == seen => hashes(&proof.path)
+            .ok_or_else(|| unprovable("a hash of the proof is malformed".into()))?,
+        Some(proof) => return Err(unprovable(format!("the proof begins at {}", proof.from))),
+        None if shown == seen => Vec::new(),
+        None => return Err(unprovable("there is no proof".into())),
+    };
+    tree::verify_consistency(seen, &last.root, shown, &new.root, &path)
+        .map_err(|error| Doubt::Forked { seen, why: error.to_string() })
 }
 
 /// The keys of one use that are good at this moment of the server's clock.
@@ -198,21 +220,22 @@ fn fits(
 }
 
 /// Whether the event at the fence's position is this job's claim, and is in the checkpoint's tree.
-fn included(proof: &Inclusion, checkpoint: &Checkpoint, grant: &Grant) -> Result<(), Refusal> {
-    let entry = hex::decode(&proof.entry).map_err(|error| no("inclusion", error))?;
-    let read = read_entry(&entry).ok_or_else(|| no("inclusion", "the entry is malformed"))?;
+fn included(proof: &Inclusion, checkpoint: &Checkpoint, grant: &Grant) -> Result<(), Doubt> {
+    let no = |why: &str| Doubt::NotInIt(why.into());
+    let entry = hex::decode(&proof.entry).map_err(|_| no("the entry is not hexadecimal"))?;
+    let read = read_entry(&entry).ok_or_else(|| no("the entry is malformed"))?;
     let is_claim = read.position == grant.fence.position
         && proof.position == grant.fence.position
         && read.aggregate == ("job", grant.job.to_string().as_str())
         && read.event_type == "job.claimed";
     if !is_claim {
-        return Err(no("inclusion", "the entry is not this claim"));
+        return Err(no("the entry is not this claim"));
     }
-    let index = proof.position.checked_sub(1).ok_or_else(|| no("inclusion", "position 0"))?;
-    let path = hashes(&proof.path, "inclusion")?;
+    let index = proof.position.checked_sub(1).ok_or_else(|| no("position 0"))?;
+    let path = hashes(&proof.path).ok_or_else(|| no("a hash of the proof is malformed"))?;
     let leaf = tree::leaf_hash(&entry);
     tree::verify_inclusion(&leaf, index, checkpoint.size, &path, &checkpoint.root)
-        .map_err(|error| no("inclusion", error))
+        .map_err(|error| no(&error.to_string()))
 }
 
 /// What of an entry concerns us.
@@ -245,9 +268,8 @@ fn text(bytes: &[u8]) -> Option<(&str, &[u8])> {
     Some((std::str::from_utf8(text).ok()?, rest))
 }
 
-fn hashes(path: &[String], rule: &str) -> Result<Vec<Hash>, Refusal> {
-    let read = |text: &String| -> Option<Hash> { hex::decode(text).ok()?.try_into().ok() };
-    path.iter().map(|text| read(text).ok_or_else(|| no(rule, "a hash is malformed"))).collect()
+fn hashes(path: &[String]) -> Option<Vec<Hash>> {
+    path.iter().map(|text| hex::decode(text).ok()?.try_into().ok()).collect()
 }
 
 #[cfg(test)]

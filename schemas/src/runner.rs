@@ -1,10 +1,11 @@
-//! The Runner API, in the order of a runner's life: [`identity`], [`session`], [`work`], [`log`].
+//! The Runner API, in the order of a runner's life: [`identity`], [`session`], [`work`], [`log`]; and what it signs, [`signed`].
 //!
 //! Every call may be repeated. An execution id travels in the header [`EXECUTION`] with everything that
 //! belongs to one; the server refuses what a former execution says with 412.
 pub mod identity;
 pub mod log;
 pub mod session;
+pub mod signed;
 pub mod work;
 
 use serde::{Deserialize, Serialize};
@@ -17,9 +18,10 @@ pub use self::{
         Directive, ExecutionState, Exit, JournalEntry, Lease, Next, OpenSession, Poll, PollAnswer,
         Pressure, ProtocolRange, Resume, ResumeAction, Running, SentDirective, SessionOpened,
     },
+    signed::{JOURNAL_HEAD_TYPE, JournalHead, STATEMENT_TYPE, StatedLog, Statement},
     work::{
         ArtifactReport, Claim, Claimed, Consistency, Finished, Inclusion, OUTPUTS_BYTES, Outcome,
-        PendingCancel, PlanReport, RefusedBy, Report, ReportAnswer, ReportBody,
+        PendingCancel, PlanReport, RefusedBy, Report, ReportAnswer, ReportBody, SignedEnd,
     },
 };
 

@@ -75,6 +75,7 @@ pub const ROUTES: &[(&str, &str, Needs)] = &[
     ("POST", "/v1/jobs/{job}/resolve", Needs::Owner),
     ("GET", "/v1/runners", Needs::Viewer),
     ("GET", "/v1/runners/{runner}", Needs::Viewer),
+    ("GET", "/v1/runners/{runner}/journal-heads", Needs::Viewer),
     ("POST", "/v1/runners/{runner}/disable", Needs::Owner),
     ("POST", "/v1/runners/{runner}/enable", Needs::Owner),
     ("POST", "/v1/runners/{runner}/drain", Needs::Owner),

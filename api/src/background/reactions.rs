@@ -67,7 +67,7 @@ pub fn weigh(code: Code) -> Weight {
         | Code::RunnerRevoked
         | Code::Cancelled
         | Code::Expired => Weight::Over,
-        Code::NotFound | Code::TooLarge | Code::Invalid => Weight::Cannot,
+        Code::NotFound | Code::TooLarge | Code::StatementInvalid | Code::Invalid => Weight::Cannot,
         Code::Conflict | Code::Unavailable | Code::Busy | Code::Stopping | Code::Behind => {
             Weight::Later
         }

@@ -204,6 +204,11 @@ impl Client {
         self.fresh(&format!("/v1/runners/{runner}"), &()).await
     }
 
+    /// The newest signed heads of a runner's journal.
+    pub async fn journal_heads(&self, runner: RunnerId) -> Said<runners::JournalHeads> {
+        self.get(&format!("/v1/runners/{runner}/journal-heads"), &()).await
+    }
+
     /// `disable`, `enable`, `drain`, `resume` or `revoke` a runner.
     pub async fn order_runner(&self, runner: RunnerId, verb: &str, why: &Because) -> Said<Done> {
         self.change(Method::POST, &format!("/v1/runners/{runner}/{verb}"), why).await

@@ -70,6 +70,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(logs::log))
         .routes(routes!(runners::list))
         .routes(routes!(runners::show))
+        .routes(routes!(runners::journal_heads))
         .routes(routes!(orders::disable))
         .routes(routes!(orders::enable))
         .routes(routes!(orders::drain))

@@ -5,7 +5,11 @@ use domain::{
     ids::{RunnerId, TokenId},
 };
 use projections::views::runners as views;
-use schemas::control::{Because, Done, Listing, Page, installs::EnrolmentIssued, runners::Runner};
+use schemas::control::{
+    Because, Done, Listing, Page,
+    installs::EnrolmentIssued,
+    runners::{JournalHeads, Runner},
+};
 
 use super::{
     ask::{Ask, done, optional},
@@ -16,6 +20,7 @@ use super::{
 use crate::{
     extract::{self, Path, Query},
     problem::{Answer, Problem},
+    runner::journal,
     state::App,
     usecases::enrolments,
 };
@@ -48,6 +53,24 @@ pub async fn show(State(app): State<App>, Path(runner): Path<RunnerId>) -> Answe
     let row = views::runner(&app.pool, runner).await?.ok_or_else(missing)?;
     let shown = show::runner(&mut Lookup::new(&app), &row).await?;
     shown.map(Json).ok_or_else(missing)
+}
+
+/// The newest signed heads of a runner's journal
+///
+/// For its customer: `stead-runner journal verify --head` sees by it whether the journal's end is missing.
+#[utoipa::path(
+    get, path = "/v1/runners/{runner}/journal-heads", tag = "runners",
+    params(("runner" = String, Path, description = "The runner's id")),
+    responses((status = 200, body = JournalHeads)),
+)]
+pub async fn journal_heads(
+    State(app): State<App>,
+    Path(runner): Path<RunnerId>,
+) -> Answer<JournalHeads> {
+    if views::runner(&app.pool, runner).await?.is_none() {
+        return Err(Problem::not_found(runner));
+    }
+    Ok(Json(JournalHeads { heads: journal::kept(&app, runner).await? }))
 }
 
 /// An enrolment token for one more build runner

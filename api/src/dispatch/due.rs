@@ -252,7 +252,11 @@ mod tests {
         let (dispatch, _clock) = dispatch();
         is_claimed(&dispatch);
         let execution = EXECUTION;
-        happens(&dispatch, 3, JobEvent::Succeeded { execution, seq: Some(1), exit_code: None });
+        happens(
+            &dispatch,
+            3,
+            JobEvent::Succeeded { execution, seq: Some(1), exit_code: None, signed: None },
+        );
         let seals = || -> Vec<ExecutionId> {
             let seal = |due| match due {
                 Due::Seal { execution, .. } => Some(execution),

@@ -1,5 +1,6 @@
 //! What a runner says while it works: numbered, heard once, in its order.
 mod plan;
+mod statement;
 mod words;
 
 use axum::{
@@ -10,7 +11,7 @@ use axum::{
 };
 use domain::{
     ids::JobId,
-    job::{Job, JobCommand, JobError, JobKind, Report as Said},
+    job::{Job, JobCommand, JobError, JobKind, Report as Said, Signed},
     runner::{self as aggregate, Refusal, RunnerCommand},
 };
 use schemas::runner::{ArtifactReport, EXECUTION, Report, ReportAnswer, ReportBody};
@@ -18,7 +19,7 @@ use schemas::runner::{ArtifactReport, EXECUTION, Report, ReportAnswer, ReportBod
 use super::{
     caller, execution,
     finish::{self, Seal},
-    settle, strange,
+    journal, settle, strange,
 };
 use crate::{
     artifacts::Repository,
@@ -54,6 +55,11 @@ pub async fn report(
     if let ReportBody::Plan(plan) = &ask.body {
         plan::check(&app, &runner, (job, ask.execution), plan).await?;
     }
+    let signed = statement::check(&app, &runner, job, &ask).await;
+    let signed = strange::forged(&app, &runner, (job, ask.execution), signed).await?;
+    if let Some(head) = ask.end.as_ref().and_then(|end| end.journal_head.as_ref()) {
+        journal::told(&app, runner.id, head).await;
+    }
     let touched = app.dispatch.touch_execution(runner.id, job, ask.execution);
     settle::settle(&app, &runner, touched, None).await;
     if let ReportBody::Artifact(artifact) = &mut ask.body {
@@ -61,7 +67,7 @@ pub async fn report(
         artifact.size_bytes = made(&app, &known, artifact).await?;
     }
     let seal = finish::look(&app, ask.execution, &ask.body).await?;
-    let mut answer = hear(&app, &runner, job, &ask, seal.clone()).await?;
+    let mut answer = hear(&app, &runner, job, (&ask, signed), seal.clone()).await?;
     if let Some(seal) = seal {
         answer.have = finish::settle(&app, job, ask.execution, seal).await?;
     }
@@ -98,15 +104,15 @@ async fn hear(
     app: &App,
     runner: &Runner,
     job: JobId,
-    ask: &Report,
+    (ask, signed): (&Report, Option<Signed>),
     seal: Option<Seal>,
 ) -> Result<ReportAnswer, Problem> {
     let (runner, ask) = (*runner, ask.clone());
     let call = caller::call(&runner, "/runner/v1/jobs/{job}/events");
     let done = app.engine.transact(&call, move |unit| {
-        let (ask, seal) = (ask.clone(), seal.clone());
+        let (ask, seal, signed) = (ask.clone(), seal.clone(), signed.clone());
         Box::pin(async move {
-            let answer = heard(unit, &runner, job, ask).await?;
+            let answer = heard(unit, &runner, job, (ask, signed)).await?;
             // With the last word, when the log is all here: one commit, one wait for the disk.
             if let (Ok(_), Some(Seal::Ready(log))) = (&answer, seal) {
                 finish::tell(unit, job, log).await?;
@@ -122,7 +128,7 @@ async fn heard(
     unit: &mut Unit,
     runner: &Runner,
     job: JobId,
-    ask: Report,
+    (ask, signed): (Report, Option<Signed>),
 ) -> Result<Result<ReportAnswer, Problem>, Problem> {
     let loaded = unit.load::<Job>(job).await?;
     execution::its_own(runner, loaded, ask.execution)?;
@@ -139,12 +145,13 @@ async fn heard(
     let (execution, seq) = (ask.execution, ask.seq);
     match words::said(ask.body) {
         Some(report) => {
-            let command = JobCommand::Report { execution, seq, report: report.clone() };
+            let (said, kept) = (report.clone(), signed.clone());
+            let command = JobCommand::Report { execution, seq, report: said, signed: kept };
             if let Err(refused) = unit.ask::<Job>(job, command).await? {
                 // How it ended is kept, also when it comes too late to count.
                 let noted = match report {
                     Said::Finished(ending) => {
-                        let late = JobCommand::NoteLateResult { execution, seq, ending };
+                        let late = JobCommand::NoteLateResult { execution, seq, ending, signed };
                         unit.ask::<Job>(job, late).await?.is_ok_and(|facts| facts > 0)
                     }
                     Said::Started

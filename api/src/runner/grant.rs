@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use domain::{
+    digest::Digest,
     ids::JobId,
     job::{Execution, Job, JobEvent},
     runner::Runner,
@@ -113,6 +114,26 @@ async fn grant(
     fence: Fence,
     claimed: &Stored,
 ) -> Result<Envelope, Problem> {
+    let payload = payload(app, job, held, fence, claimed).await?;
+    keep(app, &payload).await?;
+    Ok(dsse::sign(GRANT_TYPE, &payload, app.keys.current().manifests_at(app.now())))
+}
+
+/// The digest of the grant of this execution, as it would be given now.
+pub async fn digest(app: &App, job: JobId, held: &Execution) -> Result<Digest, Problem> {
+    let claimed = claimed(app, job, held).await?;
+    let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };
+    let payload = payload(app, job, held, fence, &claimed).await?;
+    blob::digest(&payload).map_err(Problem::internal)
+}
+
+async fn payload(
+    app: &App,
+    job: JobId,
+    held: &Execution,
+    fence: Fence,
+    claimed: &Stored,
+) -> Result<Vec<u8>, Problem> {
     let work = app.engine.load::<Job>(job).await?.work.clone();
     let runner = app.engine.load::<Runner>(held.runner).await?;
     let grant = Grant {
@@ -129,9 +150,7 @@ async fn grant(
         issued_at: claimed.recorded_at,
         deadline: held.deadline,
     };
-    let payload = canonical::json(&grant).map_err(Problem::internal)?;
-    keep(app, &payload).await?;
-    Ok(dsse::sign(GRANT_TYPE, &payload, app.keys.current().manifests_at(app.now())))
+    canonical::json(&grant).map_err(Problem::internal)
 }
 
 /// Keep the grant as evidence. It is made again, byte for byte, when the claim is repeated, so nobody

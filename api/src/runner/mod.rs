@@ -23,6 +23,7 @@ pub mod events;
 mod execution;
 mod finish;
 mod grant;
+pub mod journal;
 pub mod log;
 pub mod poll;
 mod refusals;

@@ -14,7 +14,7 @@ use schemas::{
 use sqlx::Row as _;
 use tokio::time::Instant;
 
-use super::{caller, resume, settle, token::Signer};
+use super::{caller, journal, resume, settle, token::Signer};
 use crate::{
     auth::{ACCESS_SECONDS, Assertions, Runner},
     dispatch::{self, Session, SessionRefusal},
@@ -66,6 +66,9 @@ pub async fn open(
     let (generation, (mode, install)) = (row.generation, signer.scope());
     let runner = Runner { id: signer.id, mode, install, generation };
     let flapping = seat(&app, &runner, &opening, &row, &ask);
+    if let Some(head) = &ask.journal_head {
+        journal::told(&app, signer.id, head).await;
+    }
     let resume = resume::resume(&app, &runner, id, &ask.journal, row.same_journal).await?;
     greet(&app, &runner, flapping).await?;
     let access_token = app.tokens.access(runner.id, (mode, install), generation, now);

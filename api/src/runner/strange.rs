@@ -12,22 +12,25 @@ use crate::{
     state::App,
 };
 
-/// Note that a runner spoke of a job that is not its own, if that is why it was refused. However often it
-/// does so, the log has few lines of it.
-pub async fn forged(
+/// Note that a runner spoke of a job that is not its own, or signed what is not so, if that is why it was refused.
+/// However often it does so, the log has few lines of it.
+pub async fn forged<T>(
     app: &App,
     runner: &Runner,
     (job, execution): (JobId, ExecutionId),
-    answered: Result<(), Problem>,
-) -> Result<(), Problem> {
-    let Err(refused) = answered else { return Ok(()) };
-    let calls = match refused.code == Code::Forbidden {
+    answered: Result<T, Problem>,
+) -> Result<T, Problem> {
+    let refused = match answered {
+        Ok(answer) => return Ok(answer),
+        Err(refused) => refused,
+    };
+    let calls = match matches!(refused.code, Code::Forbidden | Code::StatementInvalid) {
         true => app.dispatch.forged(runner.id),
         false => None,
     };
     let Some(calls) = calls else { return Err(refused) };
     let id = runner.id;
-    tracing::warn!(runner.id = %id, job.id = %job, calls, "{id} spoke of {job}, which is not its own");
+    tracing::warn!(runner.id = %id, job.id = %job, calls, "{id} spoke of {job} what is not its to say: {}", refused.detail);
     let call = caller::call(runner, "/runner/v1/jobs/{job}");
     let told = app.engine.transact(&call, move |unit| {
         let suspect = RunnerCommand::SuspectForgery { job, execution, calls };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Outcome, PlanReport, SealedLog, Work};
+use super::{Outcome, PlanReport, SealedLog, Signed, Work};
 use crate::{
     actor::Actor,
     artifact::Artifact,
@@ -35,6 +35,8 @@ pub enum JobCommand {
         seq: u64,
         /// What it says.
         report: Report,
+        /// Its signature, if it is its last word and it has signed it.
+        signed: Option<Signed>,
     },
     /// The runner has not called for a while.
     Disconnect {
@@ -100,6 +102,8 @@ pub enum JobCommand {
         seq: u64,
         /// What it says.
         ending: Ending,
+        /// Its signature, if it has signed it.
+        signed: Option<Signed>,
     },
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{FailureReason, Outcome, PlanReport, Proof, SealedLog, Verdict, Work};
+use super::{FailureReason, Outcome, PlanReport, Proof, SealedLog, Signed, Verdict, Work};
 use crate::{
     actor::Actor,
     artifact::Artifact,
@@ -141,6 +141,9 @@ pub enum JobEvent {
         /// Of the child, where there was one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
+        /// Its runner's own word.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signed: Option<Signed>,
     },
     /// It did not. Without an execution when nobody took it in time.
     Failed {
@@ -160,6 +163,9 @@ pub enum JobEvent {
         /// That killed the child, if one did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<i32>,
+        /// Its runner's own word.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signed: Option<Signed>,
     },
     /// Somebody asked, and it ended. Without an execution when nobody had taken it.
     Cancelled {
@@ -171,6 +177,9 @@ pub enum JobEvent {
         seq: Option<u64>,
         /// Whether it had to be killed.
         forced: bool,
+        /// Its runner's own word.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signed: Option<Signed>,
     },
     /// Nobody can say what became of it, and it was safe to give up.
     Lost {
@@ -208,10 +217,26 @@ pub enum JobEvent {
         /// That killed the child, if one did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<i32>,
+        /// Its runner's own word.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signed: Option<Signed>,
     },
 }
 
 impl JobEvent {
+    /// What it says, whoever vouches for it: a runner that has a new key signs the same word again.
+    pub(super) fn unsigned(&self) -> JobEvent {
+        let mut fact = self.clone();
+        if let JobEvent::Succeeded { signed, .. }
+        | JobEvent::Failed { signed, .. }
+        | JobEvent::Cancelled { signed, .. }
+        | JobEvent::LateResultReported { signed, .. } = &mut fact
+        {
+            *signed = None;
+        }
+        fact
+    }
+
     /// Whether the job has an outcome with this.
     pub fn is_end(&self) -> bool {
         match self {

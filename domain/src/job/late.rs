@@ -1,6 +1,6 @@
 //! What a runner says that changes nothing, and is worth a line of the log: once for each execution, so that a
 //! runner that says it again and again fills nothing.
-use super::{Decision, Ending, Job, JobError, JobEvent, Outcome, State};
+use super::{Decision, Ending, Job, JobError, JobEvent, Outcome, Signed, State};
 use crate::ids::ExecutionId;
 
 impl Job {
@@ -14,7 +14,13 @@ impl Job {
         Ok(vec![JobEvent::LogDiverged { execution, offset_bytes }])
     }
 
-    pub(super) fn note_late(&self, execution: ExecutionId, seq: u64, ending: Ending) -> Decision {
+    pub(super) fn note_late(
+        &self,
+        execution: ExecutionId,
+        seq: u64,
+        ending: Ending,
+        signed: Option<Signed>,
+    ) -> Decision {
         if self.late.contains(&execution) {
             return Ok(vec![]);
         }
@@ -32,12 +38,12 @@ impl Job {
                 | State::OutcomeUnknown(_) => return Err(JobError::StillRunning),
             }
         }
-        Ok(vec![ending.late(execution, seq)])
+        Ok(vec![ending.late(execution, seq, signed)])
     }
 }
 
 impl Ending {
-    fn late(self, execution: ExecutionId, seq: u64) -> JobEvent {
+    fn late(self, execution: ExecutionId, seq: u64, signed: Option<Signed>) -> JobEvent {
         let (outcome, reason, detail, exit_code, signal) = match self {
             Ending::Succeeded { exit_code } => (Outcome::Succeeded, None, None, exit_code, None),
             Ending::Failed { reason, detail, exit_code, signal } => {
@@ -45,6 +51,15 @@ impl Ending {
             }
             Ending::Cancelled { .. } => (Outcome::Cancelled, None, None, None, None),
         };
-        JobEvent::LateResultReported { execution, seq, outcome, reason, detail, exit_code, signal }
+        JobEvent::LateResultReported {
+            execution,
+            seq,
+            outcome,
+            reason,
+            detail,
+            exit_code,
+            signal,
+            signed,
+        }
     }
 }

@@ -51,7 +51,9 @@ impl Job {
         }
         let execution = held.id;
         let consequence = match verdict {
-            Verdict::Succeeded => JobEvent::Succeeded { execution, seq: None, exit_code: None },
+            Verdict::Succeeded => {
+                JobEvent::Succeeded { execution, seq: None, exit_code: None, signed: None }
+            }
             Verdict::Failed => JobEvent::Failed {
                 execution: Some(execution),
                 seq: None,
@@ -59,6 +61,7 @@ impl Job {
                 detail: reason.clone(),
                 exit_code: None,
                 signal: None,
+                signed: None,
             },
             // Nobody wants to see it done any more: what is left to say is what became of it.
             Verdict::Retry if held.cancel.is_some() => return Err(JobError::Cancelling),

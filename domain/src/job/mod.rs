@@ -22,6 +22,7 @@ mod late;
 mod log;
 mod losing;
 mod reports;
+mod signed;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ pub use error::JobError;
 pub use event::JobEvent;
 pub use log::SealedLog;
 pub use reports::PHASES;
+pub use signed::Signed;
 pub use state::{CancelRequest, Contact, Execution, Job, Outcome, State};
 pub use work::{Class, JobKind, Origin, PlanReport, Work};
 
@@ -81,7 +83,7 @@ impl Decider for Job {
                 }
             },
 
-            Report { execution, seq, report } => self.hear(execution, seq, report),
+            Report { execution, seq, report, signed } => self.hear(execution, seq, report, signed),
 
             Disconnect { execution } => match self.fence(execution)? {
                 Claimed(held) | Running(held) => Ok(match held.contact {
@@ -119,7 +121,7 @@ impl Decider for Job {
             RequestCancel { by, reason, force } => match &self.state {
                 Queued { .. } => Ok(vec![
                     JobEvent::CancelRequested { by, reason, force },
-                    JobEvent::Cancelled { execution: None, seq: None, forced: false },
+                    JobEvent::Cancelled { execution: None, seq: None, forced: false, signed: None },
                 ]),
                 Claimed(held) | Running(held) => Ok(match &held.cancel {
                     Some(asked) if asked.force || !force => vec![],
@@ -152,7 +154,9 @@ impl Decider for Job {
             NoteDivergence { execution, offset_bytes } => {
                 self.note_divergence(execution, offset_bytes)
             }
-            NoteLateResult { execution, seq, ending } => self.note_late(execution, seq, ending),
+            NoteLateResult { execution, seq, ending, signed } => {
+                self.note_late(execution, seq, ending, signed)
+            }
         }
     }
 
@@ -169,5 +173,6 @@ fn expired() -> JobEvent {
         detail: "no runner took the job in time".into(),
         exit_code: None,
         signal: None,
+        signed: None,
     }
 }

@@ -1,6 +1,6 @@
 //! What a runner says while it works: heard in its order, each word once.
 use super::{
-    Decision, Ending, Execution, Job, JobError, JobEvent, JobKind, Outcome, Report, State,
+    Decision, Ending, Execution, Job, JobError, JobEvent, JobKind, Outcome, Report, Signed, State,
 };
 use crate::ids::ExecutionId;
 
@@ -8,12 +8,19 @@ use crate::ids::ExecutionId;
 pub const PHASES: usize = 64;
 
 impl Job {
-    pub(super) fn hear(&self, execution: ExecutionId, seq: u64, report: Report) -> Decision {
+    pub(super) fn hear(
+        &self,
+        execution: ExecutionId,
+        seq: u64,
+        report: Report,
+        signed: Option<Signed>,
+    ) -> Decision {
         let state = self.fence(execution)?;
-        let fact = report.clone().fact(execution, seq);
+        let fact = report.clone().fact(execution, seq, signed);
         let before = usize::try_from(seq).ok().and_then(|seq| seq.checked_sub(1));
         if let Some(said) = before.and_then(|before| self.heard.get(before)) {
-            return if *said == fact { Ok(vec![]) } else { Err(JobError::SeqConflict { seq }) };
+            let same = said.unsigned() == fact.unsigned();
+            return if same { Ok(vec![]) } else { Err(JobError::SeqConflict { seq }) };
         }
         match state {
             // Also in doubt: what was said before the end has to be heard before the end.
@@ -70,14 +77,14 @@ impl Job {
 }
 
 impl Report {
-    fn fact(self, execution: ExecutionId, seq: u64) -> JobEvent {
+    fn fact(self, execution: ExecutionId, seq: u64, signed: Option<Signed>) -> JobEvent {
         match self {
             Report::Started => JobEvent::Started { execution, seq },
             Report::Phase { phase } => JobEvent::PhaseEntered { execution, seq, phase },
             Report::Plan(plan) => JobEvent::PlanProduced { execution, seq, plan },
             Report::Outputs { outputs } => JobEvent::OutputsReported { execution, seq, outputs },
             Report::Artifact(artifact) => JobEvent::ArtifactPushed { execution, seq, artifact },
-            Report::Finished(ending) => ending.fact(execution, Some(seq)),
+            Report::Finished(ending) => ending.fact(execution, Some(seq), signed),
         }
     }
 
@@ -96,15 +103,17 @@ impl Report {
 }
 
 impl Ending {
-    fn fact(self, execution: ExecutionId, seq: Option<u64>) -> JobEvent {
+    fn fact(self, execution: ExecutionId, seq: Option<u64>, signed: Option<Signed>) -> JobEvent {
         match self {
-            Ending::Succeeded { exit_code } => JobEvent::Succeeded { execution, seq, exit_code },
+            Ending::Succeeded { exit_code } => {
+                JobEvent::Succeeded { execution, seq, exit_code, signed }
+            }
             Ending::Failed { reason, detail, exit_code, signal } => {
                 let execution = Some(execution);
-                JobEvent::Failed { execution, seq, reason, detail, exit_code, signal }
+                JobEvent::Failed { execution, seq, reason, detail, exit_code, signal, signed }
             }
             Ending::Cancelled { forced } => {
-                JobEvent::Cancelled { execution: Some(execution), seq, forced }
+                JobEvent::Cancelled { execution: Some(execution), seq, forced, signed }
             }
         }
     }

@@ -86,7 +86,7 @@ pub enum RunnerEvent {
         /// How many sessions it opened in a short time.
         sessions: u32,
     },
-    /// It spoke of a job that is not its own, and was refused.
+    /// It spoke of a job that is not its own, or signed of its own what is not so, and was refused.
     ForgerySuspected {
         /// The last one that it spoke of.
         job: JobId,

@@ -156,7 +156,22 @@ def signed(leaves):
     )
 
 
+def journal():
+    name, rows = "01ARZ3NDEKTSV4RRFFQ69G5FAV", []
+    entries = [
+        '{"at":"2026-11-21T12:00:00.000000Z","entry":"opened","journal_id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","n":1}',
+        '{"at":"2026-11-21T12:00:01.000000Z","entry":"disabled","reason":"Feiertag, für alle","n":2}',
+        '{"at":"2026-11-21T12:00:02.000000Z","entry":"enabled","n":3}',
+    ]
+    chain = genesis = sha(b"stead/journal/v1\n", name.encode())
+    for entry in entries:
+        chain = sha(b"stead/journal/entry/v1\n", chain, entry.encode())
+        rows.append(dict(entry=entry, chain=chain.hex(), line=f'{entry[:-1]},"chain":"{chain.hex()}"}}'))
+    write("journal.json", dict(journal_id=name, genesis=genesis.hex(), entries=rows))
+
+
 if __name__ == "__main__":
+    journal()
     made = log()
     tree(made)
     signed(made)

@@ -42,6 +42,8 @@ fn job_of(fact: &Fact, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
         | Fact::Spawning { job, .. }
         | Fact::Spawned { job, .. }
         | Fact::Exited { job, .. }
+        | Fact::Stated { job, .. }
+        | Fact::LogRefused { job, .. }
         | Fact::Reported { job, .. }
         | Fact::Asked { job, .. }
         | Fact::Abandoned { job, .. } => Some(*job),
@@ -50,6 +52,7 @@ fn job_of(fact: &Fact, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
         | Fact::Cancelling { execution, .. }
         | Fact::Answered { execution, .. } => jobs.get(execution).copied(),
         Fact::Opened { .. }
+        | Fact::ChainBegun { .. }
         | Fact::SessionOpened { .. }
         | Fact::Checkpoint { .. }
         | Fact::EpochAccepted { .. }
@@ -74,6 +77,11 @@ pub fn table(lines: &[Told]) -> String {
 fn what(fact: &Fact) -> String {
     match fact {
         Fact::Opened { .. } => "a journal was begun".into(),
+        Fact::ChainBegun { lines, .. } => {
+            format!(
+                "each entry is chained to the one before from here on; {lines} older lines are not"
+            )
+        }
         Fact::SessionOpened { generation, .. } => {
             format!("opened session {generation} with the server")
         }
@@ -93,6 +101,15 @@ fn what(fact: &Fact) -> String {
         Fact::Cancelling { reason, force: false, .. } => format!("told to stop: {reason}"),
         Fact::Cancelling { reason, force: true, .. } => format!("told to stop sooner: {reason}"),
         Fact::Exited { exit, .. } => ended(exit),
+        Fact::Stated { statement, .. } => format!("signed how it ended: {statement}"),
+        Fact::LogRefused { rule, evidence, .. } if evidence.is_empty() => format!(
+            "did not believe the vendor's log (rule {rule}); there is too much evidence to keep more"
+        ),
+        Fact::LogRefused { rule, evidence, .. } => {
+            format!(
+                "did not believe the vendor's log (rule {rule}); both heads are kept in {evidence}"
+            )
+        }
         Fact::Reported { .. } => "the server has heard how it ended".into(),
         Fact::Asked { .. } => "waits for your word".into(),
         Fact::Answered { yes: true, reason, .. } => format!("you approved it: {reason}"),

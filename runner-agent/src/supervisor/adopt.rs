@@ -97,8 +97,11 @@ pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
                 open.retain(|_, known| known.execution != Some(execution));
             }
             Fact::Opened { .. }
+            | Fact::ChainBegun { .. }
             | Fact::SessionOpened { .. }
             | Fact::Verified { .. }
+            | Fact::Stated { .. }
+            | Fact::LogRefused { .. }
             | Fact::Asked { .. }
             | Fact::Answered { .. }
             | Fact::Cancelling { .. }

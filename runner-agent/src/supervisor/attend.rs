@@ -1,4 +1,5 @@
 //! One execution, from its shim's files to the server: reports in order, the log, the last word.
+mod sign;
 mod tell;
 
 use std::{fs, sync::Arc, time::Duration};
@@ -100,7 +101,13 @@ pub(super) fn begin_with(agent: &Arc<Agent>, known: Known, pause: Duration) {
     match known.stage {
         Stage::Refused { by, rule, detail } => {
             let body = ReportBody::Refused { by, rule, detail };
-            attendance.reports.replace_with(Report { execution, seq: 1, body, log_len: 0 });
+            attendance.reports.replace_with(Report {
+                execution,
+                seq: 1,
+                body,
+                log_len: 0,
+                end: None,
+            });
         }
         // Its reports may be lost, and with them that it began.
         Stage::Exited(exit) if !known.children.is_empty() => {
@@ -173,7 +180,7 @@ impl Attendance {
         let detail = "the shim's last word is not on disk; this is what the runner's journal says";
         let (execution, seq, log_len) = (self.execution, self.reports.next_seq(), log.len() as u64);
         let body = ReportBody::Finished(spawn::last_word(exit, detail.into(), &log));
-        self.reports.end_with(Report { execution, seq, body, log_len });
+        self.reports.end_with(Report { execution, seq, body, log_len, end: None });
     }
 
     /// `false`: they could not be read this time.
@@ -220,9 +227,11 @@ impl Attendance {
         let ReportBody::Finished(Finished { log_len, .. }) = &last.body else {
             return Some(Over::Vanished);
         };
+        // Signed again whenever it is begun again: the key may be another one by then.
+        let last = Report { end: self.signed(last), ..last.clone() };
         let mut mismatches = 0;
         loop {
-            match self.post(last).await {
+            match self.post(&last).await {
                 Ok((202, answer)) if !self.upload.is_broken() => {
                     self.upload.rewind(answer.have.unwrap_or(0).min(*log_len));
                 }

@@ -22,7 +22,7 @@ use crate::{
     journal::{Entry, Fact},
     policy::{Policy, Refusal},
     switch,
-    witness::{Expected, Verified},
+    witness::{Doubt, Expected, Verified},
 };
 
 /// How long an offer waits for a slot: the server knows of a job's end before the job has tidied up.
@@ -183,6 +183,7 @@ async fn allowed(
     let believed = Fact::Verified {
         execution: claimed.execution,
         manifest: verified.digest.clone(),
+        grant: Some(proof::sha256(&verified.grant_bytes).into()),
         kind: manifest.kind,
         class: manifest.class,
         plugin: manifest.plugin.name.clone(),
@@ -236,8 +237,29 @@ async fn verified(
         job,
         kind,
     };
-    under_its_keys(agent, |keys| agent.witness.verify(claimed, &expected, keys, host::server_now()))
-        .await
+    let verify =
+        |keys: &KeyList| agent.witness.verify(claimed, &expected, keys, host::server_now());
+    let verified = under_its_keys(agent, verify).await;
+    if let Err(refusal) = &verified
+        && Doubt::is_about_the_log(refusal)
+    {
+        keep_evidence(agent, job, claimed, refusal);
+    }
+    verified
+}
+
+/// Both heads of a log that is not believed stay here, whatever becomes of the server.
+fn keep_evidence(agent: &Agent, job: JobId, claimed: &Claimed, refusal: &Refusal) {
+    let kept = agent.witness.keep(job, claimed, refusal, host::now()).and_then(|name| {
+        let evidence = name.unwrap_or_default();
+        agent.journal.write(Fact::LogRefused { job, rule: refusal.rule.clone(), evidence })
+    });
+    match kept {
+        Ok(()) => {
+            warn!(job.id = %job, "The vendor's log is not believed: `stead-runner witness evidence`")
+        }
+        Err(error) => warn!(job.id = %job, %error, "What the vendor's log showed cannot be kept"),
+    }
 }
 
 /// What this says under the keys of the server that are believed. The server may have new ones, and not each of

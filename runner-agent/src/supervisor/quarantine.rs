@@ -30,6 +30,9 @@ pub(super) fn check(entries: &[Entry], manifest: &Digest) -> Result<(), Refusal>
             }
             Fact::Verified { .. }
             | Fact::Opened { .. }
+            | Fact::ChainBegun { .. }
+            | Fact::Stated { .. }
+            | Fact::LogRefused { .. }
             | Fact::SessionOpened { .. }
             | Fact::Claiming { .. }
             | Fact::NotClaimed { .. }
@@ -79,7 +82,7 @@ mod tests {
         let (kind, class) = (JobKind::Apply, JobClass::Mutating);
         let fence = Fence { epoch: 1, position: 4 };
         let (execution, plugin) = (execution(number), "odd".into());
-        Fact::Verified { execution, manifest, kind, class, plugin, fence }
+        Fact::Verified { execution, manifest, grant: None, kind, class, plugin, fence }
     }
 
     fn refused(facts: Vec<Fact>) -> bool {

@@ -48,13 +48,16 @@ async fn replace(agent: &Agent) {
     if !is_due(agent) {
         return;
     }
+    let former_key = Some(agent.keys.identity_hex());
     match replaced(agent).await {
         Ok(identity_key) => {
             agent.state().rekey_wanted = false;
             info!("This runner has a new identity key, {identity_key}");
-            if let Err(error) = agent.journal.write(Fact::Rekeyed { identity_key }) {
+            if let Err(error) = agent.journal.write(Fact::Rekeyed { identity_key, former_key }) {
                 warn!(%error, "The journal cannot be written");
             }
+            // Whoever has the new key only can verify all that was written under the former one.
+            agent.sign_journal();
         }
         Err(error) => warn!("The identity key stays what it was: {error:#}"),
     }

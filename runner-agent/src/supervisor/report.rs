@@ -1,6 +1,6 @@
 //! The shim's reports, in their order: which were read, and which the server has.
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fs,
     io::{self, Read as _, Seek as _, SeekFrom},
     path::PathBuf,
@@ -8,6 +8,7 @@ use std::{
 
 use domain::ids::ExecutionId;
 use schemas::runner::{Report, ReportBody};
+use serde_json::Value;
 use tracing::warn;
 
 use crate::data::JobDir;
@@ -32,6 +33,8 @@ pub struct Reports {
     own_end: bool,
     /// How many numbers it found taken.
     taken: u32,
+    /// What the server has of the outputs, by name.
+    outputs: BTreeMap<String, Value>,
 }
 
 impl Reports {
@@ -39,7 +42,8 @@ impl Reports {
     pub fn of(execution: ExecutionId, dir: &JobDir) -> Self {
         let (path, waiting) = (dir.reports(), VecDeque::new());
         let (read, line, told, rewinds, taken) = (0, 0, 0, 0, 0);
-        Reports { execution, path, read, line, told, waiting, rewinds, own_end: false, taken }
+        let (own_end, outputs) = (false, BTreeMap::new());
+        Reports { execution, path, read, line, told, waiting, rewinds, own_end, taken, outputs }
     }
 
     /// The number of one that would come after all that were read.
@@ -107,7 +111,7 @@ impl Reports {
                 // By a later version, or harmed: its number is told, so that what comes after it can be.
                 warn!(execution.id = %self.execution, %error, "A report is not understood");
                 let body = ReportBody::Phase { name: "a report that is not understood".into() };
-                Report { execution: self.execution, seq: self.line, body, log_len: 0 }
+                Report { execution: self.execution, seq: self.line, body, log_len: 0, end: None }
             });
             if let ReportBody::Phase { name } = &report.body {
                 phase = Some(name.clone());
@@ -133,8 +137,24 @@ impl Reports {
         self.next().filter(|report| matches!(report.body, ReportBody::Finished(_)))
     }
 
+    /// The outputs that the server was told of.
+    pub fn outputs(&self) -> &BTreeMap<String, Value> {
+        &self.outputs
+    }
+
     /// The server has it.
     pub fn told(&mut self, seq: u64) {
+        let said = self.waiting.iter().filter(|report| report.seq <= seq);
+        for report in said {
+            if let ReportBody::Outputs { outputs } = &report.body {
+                self.outputs.extend(outputs.clone());
+            }
+        }
+        self.pass(seq);
+    }
+
+    /// It is not told any more.
+    fn pass(&mut self, seq: u64) {
         self.told = seq;
         self.waiting.retain(|report| report.seq > seq);
     }
@@ -144,7 +164,7 @@ impl Reports {
     pub fn give_way(&mut self) -> bool {
         let Some(next) = self.next() else { return false };
         if !self.is_end(&next) {
-            self.told(next.seq);
+            self.pass(next.seq);
             return true;
         }
         let may = self.own_end && self.taken < TAKEN;
@@ -179,7 +199,8 @@ mod tests {
     fn line(seq: u64) -> String {
         let name = format!("phase {seq}");
         let execution = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
-        let report = Report { execution, seq, body: ReportBody::Phase { name }, log_len: 0 };
+        let report =
+            Report { execution, seq, body: ReportBody::Phase { name }, log_len: 0, end: None };
         serde_json::to_string(&report).unwrap()
     }
 

@@ -47,6 +47,7 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
         slots: agent.settings.slots,
         journal,
         checkpoint: agent.witness.last().map_err(|error| ours(&error))?,
+        journal_head: agent.sign_journal(),
     };
     let ask = || {
         let assertion = sign(agent, &journal_id)?;
@@ -159,6 +160,8 @@ fn entry(agent: &Agent, known: &Known) -> JournalEntry {
 /// Say good-bye.
 pub async fn close(agent: &Agent) {
     let held = agent.state().session.take();
+    // What was written since the last job is signed, too. The server hears of it with the next session.
+    agent.sign_journal();
     if let Some(session) = held {
         let path = format!("/runner/v1/sessions/{}", session.session_id);
         let _courtesy =

@@ -235,7 +235,7 @@ fn not_started(
     let (outcome, reason) = (Outcome::Failed, Some(FailureReason::SpawnFailed));
     let exit = Exit { outcome, code: None, signal: None, reason };
     let body = ReportBody::Finished(last_word(exit.clone(), why.into(), b""));
-    let mut line = serde_json::to_vec(&Report { execution, seq: 1, body, log_len: 0 })?;
+    let mut line = serde_json::to_vec(&Report { execution, seq: 1, body, log_len: 0, end: None })?;
     line.push(b'\n');
     data::replace(&agent.data.job(execution).reports(), &line)?;
     agent.journal.write(Fact::Exited { job, execution, exit: exit.clone() })?;

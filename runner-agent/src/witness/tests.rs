@@ -157,16 +157,97 @@ fn an_honest_log_is_believed_and_remembered() {
     assert_eq!(rule(&witness, &Log::of(9, 1).claimed(None, |_| {})), None);
 }
 
-#[test]
-fn a_log_that_forgot_or_rewrote_is_refused_and_the_evidence_stays() {
+/// A witness that believes a log of five, and what it says of another claim: the rule, the plain words, and what is kept.
+fn refused(claimed: &Claimed) -> (String, String, Evidence) {
     let (_dir, witness) = witness();
     assert_eq!(rule(&witness, &Log::of(5, 1).claimed(None, |_| {})), None);
-    let refused = Some("consistency".to_owned());
-    assert_eq!(rule(&witness, &Log::of(4, 1).claimed(None, |_| {})), refused);
-    assert_eq!(rule(&witness, &Log::of(9, 2).claimed(Some(5), |_| {})), refused);
-    assert_eq!(rule(&witness, &Log::of(9, 1).claimed(None, |_| {})), refused);
-    assert_eq!(rule(&witness, &Log::of(9, 1).claimed(Some(4), |_| {})), refused);
+    let refusal = witness.verify(claimed, &expected(), &keys(), now()).unwrap_err();
+    assert!(Doubt::is_about_the_log(&refusal), "{refusal:?}");
+    witness.keep(JOB.parse().unwrap(), claimed, &refusal, now()).unwrap().unwrap();
+    // What was believed is believed still.
     assert_eq!(witness.last().unwrap(), Some(Log::of(5, 1).note()));
+    let [kept] = &witness.evidence().unwrap()[..] else { panic!("one file") };
+    (refusal.rule, refusal.detail, kept.evidence.clone())
+}
+
+#[test]
+fn a_log_that_is_not_the_one_that_was_seen_is_refused_in_plain_words_and_both_heads_are_kept() {
+    let note = |log: Log| Log::note(&log);
+    let elsewhere = |log: Log| {
+        let mut claimed = log.claimed(Some(5), |_| {});
+        let head = Checkpoint::read_unverified(&claimed.checkpoint).unwrap();
+        let head = Checkpoint { log_id: "01BX5ZZKBKACTAV9WEVGEMMVRZ".into(), ..head };
+        claimed.checkpoint = head.sign(&key(2));
+        claimed
+    };
+    let unsigned = |log: Log| {
+        let mut claimed = log.claimed(Some(5), |_| {});
+        let head = Checkpoint::read_unverified(&claimed.checkpoint).unwrap();
+        claimed.checkpoint = head.sign(&key(9));
+        claimed
+    };
+    let malformed = |log: Log| {
+        let mut claimed = log.claimed(Some(5), |_| {});
+        claimed.consistency.as_mut().unwrap().path[0] = "no hash".into();
+        claimed
+    };
+    let harmed = |log: Log| {
+        let mut claimed = log.claimed(Some(5), |_| {});
+        claimed.consistency.as_mut().unwrap().path[0] = "00".repeat(32);
+        claimed
+    };
+    let epoch = |epoch| Log { epoch, ..Log::of(9, 1) };
+    let cases = [
+        ("log_smaller", "now has 4", Log::of(4, 1).claimed(None, |_| {})),
+        // The same events but for the last, and a log of the same size.
+        ("log_smaller", "old backup", Log::of(4, 2).claimed(None, |_| {})),
+        ("log_forked", "history was rewritten", Log::of(9, 2).claimed(Some(5), |_| {})),
+        ("log_forked", "history was rewritten", Log::of(5, 2).claimed(None, |_| {})),
+        ("log_forked", "first 5 events", harmed(Log::of(9, 1))),
+        ("log_unprovable", "there is no proof", Log::of(9, 1).claimed(None, |_| {})),
+        ("log_unprovable", "the proof begins at 4", Log::of(9, 1).claimed(Some(4), |_| {})),
+        ("log_unprovable", "malformed", malformed(Log::of(9, 1))),
+        ("checkpoint", "not signed by a key of theirs", unsigned(Log::of(9, 1))),
+        ("log", "enrolled with log", elsewhere(Log::of(9, 1))),
+        ("epoch", "before the vendor's last restore", epoch(0).claimed(Some(5), |_| {})),
+        ("epoch", "witness accept --epoch 2", epoch(2).claimed(Some(5), |_| {})),
+    ];
+    for (rule, words, claimed) in cases {
+        let (found, said, evidence) = refused(&claimed);
+        assert_eq!(found, rule, "{said}");
+        assert!(said.contains(words), "{said}");
+        assert_eq!(evidence.seen, Some(note(Log::of(5, 1))), "{rule}");
+        assert_eq!(evidence.shown, claimed.checkpoint, "{rule}");
+        assert_eq!((evidence.rule.as_str(), &evidence.explanation), (rule, &said));
+        // Two heads that contradict each other are a proof for whoever knows the vendor's key, and so is their making.
+        assert_eq!(evidence.consistency, claimed.consistency);
+    }
+}
+
+#[test]
+fn evidence_is_for_its_owner_and_never_overwritten() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (dir, witness) = witness();
+    assert_eq!(rule(&witness, &Log::of(5, 1).claimed(None, |_| {})), None);
+    let keep = |claimed: &Claimed, at: DateTime<Utc>| {
+        let refusal = witness.verify(claimed, &expected(), &keys(), at).unwrap_err();
+        witness.keep(JOB.parse().unwrap(), claimed, &refusal, at).unwrap()
+    };
+    let forked = Log::of(9, 2).claimed(Some(5), |_| {});
+    let name = keep(&forked, now()).unwrap();
+    let path = dir.path().join("evidence").join(&name);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let first = fs::read(&path).unwrap();
+    // The same two heads an hour later are the same evidence, and another head is another file.
+    assert_eq!(keep(&forked, now() + TimeDelta::minutes(30)), Some(name));
+    assert_eq!(fs::read(&path).unwrap(), first);
+    keep(&Log::of(8, 2).claimed(Some(5), |_| {}), now());
+    assert_eq!(witness.evidence().unwrap().len(), 2);
+    // A server that shows ever new logs fills no disk.
+    for at in 0..evidence::MOST {
+        fs::write(dir.path().join(format!("evidence/x{at}")), "").unwrap();
+    }
+    assert_eq!(keep(&Log::of(7, 2).claimed(Some(5), |_| {}), now()), None);
 }
 
 #[test]

@@ -97,10 +97,30 @@ pub struct Attempt {
     /// Its log, once sealed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<SealedLog>,
+    /// What its runner signed when it ended. Absent: it has not ended by its runner's word, or the runner is of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed: Option<Signed>,
     /// What was odd and changed nothing: `cancel_too_late` (it had succeeded before), `log_diverged` (its runner
     /// sent other bytes for what is kept), `late_result: …` (what its runner said when it was over).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// How an execution ended in its runner's own words, for who will not take the server's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Signed {
+    /// The JSON that was signed ([`crate::runner::Statement`]), byte for byte: the payload of a DSSE envelope of type
+    /// `application/vnd.stead.execution.v1+json`.
+    pub statement: String,
+    /// Its digest, as the runner's journal has it.
+    #[schema(value_type = String)]
+    pub digest: Digest,
+    /// The identity key, hexadecimal.
+    pub key: String,
+    /// Whether that is, or was, the identity key of the runner that had the job.
+    pub is_the_runners: bool,
+    /// Ed25519 over the envelope's pre-authentication encoding, base64.
+    pub signature: String,
 }
 
 /// The end of a log.

@@ -1,6 +1,7 @@
 //! Runners: the agents in the accounts, and the build runners.
 use chrono::{DateTime, Utc};
 use domain::ids::{InstallId, JobId, RunnerId};
+use proof::dsse::Envelope;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -29,6 +30,9 @@ pub struct Runner {
     /// Why it is in this state, when somebody said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The public key that it signs with now, 64 hexadecimal digits.
+    #[serde(default)]
+    pub identity_key: String,
     /// The version of its program.
     pub version: String,
     /// Operating system and processor.
@@ -45,4 +49,27 @@ pub struct Runner {
     /// Since when nothing was heard of it.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub silent_since: Option<DateTime<Utc>>,
+}
+
+/// The newest signed heads of a runner's journal that the server was told, the newest first: one for each journal that
+/// the runner has begun.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct JournalHeads {
+    /// The heads.
+    pub heads: Vec<KeptHead>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct KeptHead {
+    /// Of which journal.
+    pub journal_id: String,
+    /// How many entries it covers.
+    pub entries: u64,
+    /// When the server was told.
+    #[serde(with = "moment")]
+    pub told_at: DateTime<Utc>,
+    /// DSSE around a [`crate::runner::JournalHead`], signed by the runner.
+    #[schema(value_type = Object)]
+    pub head: Envelope,
 }

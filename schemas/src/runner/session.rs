@@ -1,6 +1,7 @@
 //! One life of an agent process, and its one idle call.
 use chrono::{DateTime, Utc};
 use domain::ids::{ExecutionId, JobId, SessionId};
+use proof::dsse::Envelope;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
@@ -31,6 +32,10 @@ pub struct OpenSession {
     /// The last signed checkpoint that this runner has seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
+    /// DSSE around a [`super::JournalHead`]: the server keeps the newest one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub journal_head: Option<Envelope>,
 }
 
 fn known<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<JobKind>, D::Error> {

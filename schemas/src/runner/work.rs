@@ -87,7 +87,7 @@ pub struct Consistency {
 
 /// `POST /runner/v1/jobs/{job}/events`: 200 [`ReportAnswer`], also for a repeated one; 202 while the log is
 /// incomplete; 409 `seq_conflict`, or `seq_gap` with `expected`; 412 `fenced_out` with `job_state`, or
-/// `log_mismatch`.
+/// `log_mismatch`; 422 `statement_invalid`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Report {
     /// Whose report.
@@ -100,6 +100,21 @@ pub struct Report {
     pub body: ReportBody,
     /// Log bytes on the runner's disk at that moment.
     pub log_len: u64,
+    /// The runner's signature, with a report that ends the job. Runners of before send none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<SignedEnd>,
+}
+
+/// What a runner signs when a job is over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SignedEnd {
+    /// DSSE around a [`super::Statement`].
+    #[schema(value_type = Object)]
+    pub statement: Envelope,
+    /// DSSE around a [`super::JournalHead`] of a journal that has the statement's digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub journal_head: Option<Envelope>,
 }
 
 /// The most bytes of a job's outputs together, names and values as JSON: half of what an event holds, for they are
@@ -238,6 +253,17 @@ pub enum Outcome {
     Cancelled,
 }
 
+impl Outcome {
+    /// The word on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Outcome::Succeeded => "succeeded",
+            Outcome::Failed => "failed",
+            Outcome::Cancelled => "cancelled",
+        }
+    }
+}
+
 /// The answer to a report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ReportAnswer {
@@ -272,7 +298,7 @@ mod tests {
     fn a_report_has_a_type_and_a_payload() {
         let execution = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
         let body = ReportBody::Phase { name: "init".into() };
-        let report = Report { execution, seq: 2, body, log_len: 7 };
+        let report = Report { execution, seq: 2, body, log_len: 7, end: None };
         let text = serde_json::to_string(&report).unwrap();
         let kept = r#"{"execution":"exe_01ARZ3NDEKTSV4RRFFQ69G5FAV","seq":2,"type":"phase","payload":{"name":"init"},"log_len":7}"#;
         assert_eq!(text, kept);

@@ -1,5 +1,6 @@
 //! `stead jobs`: units of work, their logs, and what to do when nobody can say how one ended.
 mod log;
+mod signed;
 
 use clap::{Args, Subcommand, ValueEnum};
 use domain::ids::{BuildId, ExecutionId, JobId, RunId};
@@ -205,6 +206,9 @@ pub fn show(job: &Job, screen: &Screen) -> String {
         }));
         more.extend(attempt.notes.iter().cloned());
         text += &format!("             {}\n", more.join(", "));
+        if attempt.ended_at.is_some() {
+            text += &format!("             {}\n", signed::said(job, attempt));
+        }
     }
     text
 }

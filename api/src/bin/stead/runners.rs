@@ -1,7 +1,10 @@
 //! `stead runners`: the agents in the accounts, and the build runners.
 use clap::{Args, Subcommand};
 use domain::ids::{RunnerId, TokenId};
-use schemas::control::{Because, runners::Runner};
+use schemas::control::{
+    Because,
+    runners::{KeptHead, Runner},
+};
 
 use crate::{
     failure::Failure,
@@ -19,6 +22,18 @@ pub enum Runners {
     Show {
         /// The runner's id
         runner: RunnerId,
+    },
+    /// Print the newest signed head of its journal that the server was told: its customer verifies the journal with it
+    #[command(after_help = "\
+Example:
+  stead runners journal-head rnr_01JD… > head.json
+The customer sees by it whether the journal's end was cut off: stead-runner journal verify --head head.json")]
+    JournalHead {
+        /// The runner's id
+        runner: RunnerId,
+        /// Of this journal, if it has begun more than one
+        #[arg(long, value_name = "ID")]
+        journal: Option<String>,
     },
     /// Give it no more work until it is enabled again; running jobs go on
     #[command(after_help = "Example:\n  stead runners disable rnr_01JD… --reason 'change freeze'")]
@@ -73,6 +88,7 @@ pub async fn run(verb: Runners, settings: &Settings) -> Result<(), Failure> {
             let runner = desk.client.runner(runner).await?;
             desk.screen.one(&runner, |screen| show(&runner, screen))
         }
+        Runners::JournalHead { runner, journal } => head(&desk, runner, journal).await,
         Runners::Disable(order) => send(&desk, order, "disable", "disabled").await,
         Runners::Enable(order) => send(&desk, order, "enable", "enabled").await,
         Runners::Drain(order) => send(&desk, order, "drain", "draining").await,
@@ -89,6 +105,18 @@ pub async fn run(verb: Runners, settings: &Settings) -> Result<(), Failure> {
             desk.screen.one(&done, |_| format!("{token} {already} nobody in.\n"))
         }
     }
+}
+
+async fn head(desk: &Desk, runner: RunnerId, journal: Option<String>) -> Result<(), Failure> {
+    let kept = desk.client.journal_heads(runner).await?.heads.into_iter();
+    let wanted = |head: &KeptHead| journal.as_ref().is_none_or(|id| *id == head.journal_id);
+    let head = kept.into_iter().find(wanted).ok_or_else(|| {
+        Failure::NotFound(format!(
+            "{runner} has told no such head: it does with each session and job"
+        ))
+    })?;
+    // A file for the customer's program, whatever the output is.
+    desk.screen.one(&head.head, |_| serde_json::to_string(&head.head).unwrap_or_default() + "\n")
 }
 
 async fn send(desk: &Desk, order: Order, verb: &str, state: &str) -> Result<(), Failure> {
@@ -142,6 +170,7 @@ pub fn show(runner: &Runner, screen: &Screen) -> String {
     line("install", runner.install_name.as_deref().unwrap_or_default());
     line("disabled", &runner.disabled_by.join(" and "));
     line("reason", runner.reason.as_deref().unwrap_or_default());
+    line("key", &runner.identity_key);
     line("version", &runner.version);
     line("host", &runner.host);
     line("enrolled", &moment(&runner.enrolled_at));

@@ -2,7 +2,7 @@
 use projections::views::{jobs, waiting};
 use schemas::control::{
     Waiting,
-    jobs::{Attempt, Job, SealedLog},
+    jobs::{Attempt, Job, SealedLog, Signed},
 };
 
 use super::{waiting, word};
@@ -23,13 +23,20 @@ pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Er
         step: row.step().map(|(_, step)| step),
         build: row.build(),
         name: None,
-        attempts: row.attempts.iter().map(attempt).collect(),
+        attempts: Vec::new(),
         waiting: None,
         reason: row.failure.as_ref().map(|failure| word(&failure.reason)),
         detail: row.failure.as_ref().map(|failure| failure.detail.clone()),
         queued_at: row.queued_at,
         ended_at: row.ended_at,
     };
+    for row in &row.attempts {
+        let signed = match &row.signed {
+            Some(said) => Some(signed(look, row, said).await?),
+            None => None,
+        };
+        job.attempts.push(Attempt { signed, ..attempt(row) });
+    }
     if cancel.is_some_and(|cancel| cancel.unconfirmed) {
         job.detail = Some("asked to stop, and the runner has not confirmed it".into());
     }
@@ -87,6 +94,24 @@ async fn awaited(
     Ok(waiting::of_job(row, runner.as_deref(), held))
 }
 
+async fn signed(
+    look: &mut Lookup<'_>,
+    row: &jobs::Attempt,
+    said: &domain::job::Signed,
+) -> Result<Signed, sqlx::Error> {
+    let runner = look.runner(row.runner).await?;
+    let is_the_runners = runner.is_some_and(|runner| {
+        runner.state.key() == Some(&said.key) || runner.state.former_keys.contains(&said.key)
+    });
+    Ok(Signed {
+        statement: said.statement.clone(),
+        digest: proof::sha256(said.statement.as_bytes()).into(),
+        key: said.key.clone(),
+        is_the_runners,
+        signature: said.signature.clone(),
+    })
+}
+
 fn attempt(row: &jobs::Attempt) -> Attempt {
     Attempt {
         attempt: row.attempt,
@@ -104,6 +129,7 @@ fn attempt(row: &jobs::Attempt) -> Attempt {
             omitted_bytes: log.omitted_bytes,
             complete: log.complete,
         }),
+        signed: None,
         notes: row.notes.clone(),
     }
 }

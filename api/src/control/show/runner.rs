@@ -26,6 +26,7 @@ pub async fn runner(
         state: row.word().into(),
         disabled_by: row.state.disabled.iter().map(word).collect(),
         reason: row.reason.clone(),
+        identity_key: identity.identity_key.clone(),
         version: identity.version.clone(),
         host: format!("{}/{}{hostname}", host.os, host.arch),
         online: look.is_online(row.runner),

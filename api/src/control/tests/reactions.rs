@@ -109,7 +109,7 @@ async fn built_of(started: &Started, component: &str) {
 pub(super) async fn worked(app: &App, job: JobId, said: Report) {
     let (execution, runner) = (ExecutionId(Ulid::new()), RunnerId(Ulid::new()));
     let (session, claim_id) = (SessionId(Ulid::new()), "c".to_owned());
-    let report = |seq, report| JobCommand::Report { execution, seq, report };
+    let report = |seq, report| JobCommand::Report { execution, seq, report, signed: None };
     let commands = vec![
         JobCommand::Claim { execution, runner, session, claim_id },
         report(1, Report::Started),

@@ -8,6 +8,7 @@ mod race;
 mod rekey;
 mod results;
 mod sessions;
+mod signed;
 mod strange;
 mod strangers;
 mod work;

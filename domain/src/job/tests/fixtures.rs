@@ -58,7 +58,7 @@ pub fn claim(execution: ExecutionId) -> JobCommand {
     JobCommand::Claim { execution, runner: RUNNER, session, claim_id }
 }
 pub fn report(execution: ExecutionId, seq: u64, report: Report) -> JobCommand {
-    JobCommand::Report { execution, seq, report }
+    JobCommand::Report { execution, seq, report, signed: None }
 }
 pub fn start(execution: ExecutionId) -> JobCommand {
     report(execution, 1, Report::Started)
@@ -94,7 +94,7 @@ pub fn diverge(execution: ExecutionId) -> JobCommand {
     JobCommand::NoteDivergence { execution, offset_bytes: 512 }
 }
 pub fn note_late(execution: ExecutionId, seq: u64, ending: Ending) -> JobCommand {
-    JobCommand::NoteLateResult { execution, seq, ending }
+    JobCommand::NoteLateResult { execution, seq, ending, signed: None }
 }
 pub fn came_late(execution: ExecutionId, seq: u64) -> JobEvent {
     JobEvent::LateResultReported {
@@ -105,6 +105,7 @@ pub fn came_late(execution: ExecutionId, seq: u64) -> JobEvent {
         detail: Some("exit 1".into()),
         exit_code: Some(1),
         signal: None,
+        signed: None,
     }
 }
 pub fn log(execution: ExecutionId) -> SealedLog {
@@ -167,7 +168,7 @@ pub fn succeeded() -> Vec<JobEvent> {
     and(running(Pure), [succeeded_at(2)])
 }
 pub fn succeeded_at(seq: u64) -> JobEvent {
-    JobEvent::Succeeded { execution: A, seq: Some(seq), exit_code: Some(0) }
+    JobEvent::Succeeded { execution: A, seq: Some(seq), exit_code: Some(0), signed: None }
 }
 pub fn failed_at(seq: u64) -> JobEvent {
     JobEvent::Failed {
@@ -177,10 +178,11 @@ pub fn failed_at(seq: u64) -> JobEvent {
         detail: "exit 1".into(),
         exit_code: Some(1),
         signal: None,
+        signed: None,
     }
 }
 pub fn cancelled_at(seq: u64) -> JobEvent {
-    JobEvent::Cancelled { execution: Some(A), seq: Some(seq), forced: false }
+    JobEvent::Cancelled { execution: Some(A), seq: Some(seq), forced: false, signed: None }
 }
 pub fn phase_at(seq: u64, phase: &str) -> JobEvent {
     JobEvent::PhaseEntered { execution: A, seq, phase: phase.into() }

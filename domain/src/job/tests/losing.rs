@@ -38,7 +38,7 @@ fn unreachable_is_not_dead() {
 #[test]
 fn somebody_decides_what_became_of_an_unknown_outcome() {
     use Verdict::{Failed, Retry, Succeeded};
-    let succeeded = JobEvent::Succeeded { execution: A, seq: None, exit_code: None };
+    let succeeded = JobEvent::Succeeded { execution: A, seq: None, exit_code: None, signed: None };
     let failed = JobEvent::Failed {
         execution: Some(A),
         seq: None,
@@ -46,6 +46,7 @@ fn somebody_decides_what_became_of_an_unknown_outcome() {
         detail: "seen".into(),
         exit_code: None,
         signal: None,
+        signed: None,
     };
     let retried = and(unknown(Mutating), [resolved(Retry), again(None)]);
     given(unknown(Mutating)).when(resolve(A, Succeeded)).then([resolved(Succeeded), succeeded]);
@@ -136,10 +137,11 @@ fn only_what_is_known_never_to_have_run_touched_nothing() {
         detail: "no".into(),
         exit_code: None,
         signal: None,
+        signed: None,
     };
     let refused = failed(Some(1), FailureReason::Refused);
     let stale = failed(Some(2), FailureReason::PlanIsStale);
-    let cancelled = JobEvent::Cancelled { execution: None, seq: None, forced: false };
+    let cancelled = JobEvent::Cancelled { execution: None, seq: None, forced: false, signed: None };
     let expired = JobEvent::Failed {
         execution: None,
         seq: None,
@@ -147,6 +149,7 @@ fn only_what_is_known_never_to_have_run_touched_nothing() {
         detail: "no runner".into(),
         exit_code: None,
         signal: None,
+        signed: None,
     };
     let lost = |execution| JobEvent::Lost { execution, proof: NeverSpawned };
     let never = and(claimed(Mutating), [again(Some(NeverSpawned))]);

@@ -62,7 +62,7 @@ fn a_report_ends_the_job_and_is_heard_once() {
 
 #[test]
 fn a_runner_that_says_what_somebody_had_decided_is_not_refused() {
-    let resolved = JobEvent::Succeeded { execution: A, seq: None, exit_code: None };
+    let resolved = JobEvent::Succeeded { execution: A, seq: None, exit_code: None, signed: None };
     let decided = and(unknown(Mutating), [resolved]);
     given(decided.clone()).when(finish(A, 2, done())).nothing();
     given(decided).when(finish(A, 2, broken())).refused(TOO_LATE);
@@ -114,4 +114,32 @@ fn phases_are_capped() {
     let next = PHASES as u64 + 2;
     given(history.clone()).when(report(A, next, phase("p"))).refused(TooManyPhases { most: 64 });
     given(history).when(finish(A, next, done())).then([succeeded_at(next)]);
+}
+
+#[test]
+fn a_signature_is_kept_with_the_end_and_is_no_other_word() {
+    let signed = |key: &str| {
+        let (statement, signature) = ("{}".into(), "c2ln".into());
+        Some(Signed { statement, key: key.into(), signature })
+    };
+    let finish = |signed| {
+        let (execution, report) = (A, Report::Finished(done()));
+        JobCommand::Report { execution, seq: 2, report, signed }
+    };
+    let end =
+        |signed| JobEvent::Succeeded { execution: A, seq: Some(2), exit_code: Some(0), signed };
+    given(running(Pure)).when(finish(signed("aa"))).then([end(signed("aa"))]);
+    // The runner has another key by now, or was asked again by a server that did not keep the first: what stands, stands.
+    let ended = and(running(Pure), [end(signed("aa"))]);
+    given(ended.clone()).when(finish(signed("bb"))).nothing();
+    given(ended).when(finish(None)).nothing();
+    // Nor does a word that came too late lose its signature.
+    let resolved = JobEvent::Succeeded { execution: A, seq: None, exit_code: None, signed: None };
+    let (execution, seq, ending) = (A, 2, broken());
+    let note = JobCommand::NoteLateResult { execution, seq, ending, signed: signed("aa") };
+    let mut late = came_late(A, 2);
+    if let JobEvent::LateResultReported { signed: kept, .. } = &mut late {
+        *kept = signed("aa");
+    }
+    given(and(unknown(Mutating), [resolved])).when(note).then([late]);
 }

@@ -11,7 +11,8 @@ use crate::{
 
 /// Names a command, and says which comes after it: a new one has no place until it is named here.
 fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobCommand>) {
-    let next = |report: Report| Some(JobCommand::Report { execution: by, seq: 0, report });
+    let next =
+        |report: Report| Some(JobCommand::Report { execution: by, seq: 0, report, signed: None });
     let end = |ending| next(Report::Finished(ending));
     let phase = || Report::Phase { phase: "init".into() };
     match command {

@@ -8,7 +8,7 @@ use domain::{
     ids::{BuildId, ExecutionId, InstallId, JobId, RunId, RunnerId, SessionId, StepId},
     job::{
         CancelRequest, FailureReason, JobEvent, Origin, Outcome, PlanReport, Proof, SealedLog,
-        Verdict, Work,
+        Signed, Verdict, Work,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -119,6 +119,9 @@ pub struct Attempt {
     /// Its log, once nothing is added to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<SealedLog>,
+    /// What its runner signed when it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed: Option<Signed>,
     /// What was odd and changed nothing: `cancel_too_late`, `log_diverged`, `late_result: …`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -278,6 +281,7 @@ impl Row {
                     signal: None,
                     ended_at: None,
                     log: None,
+                    signed: None,
                     notes: vec![],
                 });
             }
@@ -336,23 +340,29 @@ impl Row {
                     cancel.unconfirmed = true;
                 }
             }
-            JobEvent::Succeeded { execution, exit_code, .. } => {
+            JobEvent::Succeeded { execution, exit_code, signed, .. } => {
                 self.end(Outcome::Succeeded, Some(*execution), at);
                 if self.cancel.is_some() {
                     self.note(*execution, "cancel_too_late".into());
                 }
                 if let Some(attempt) = self.of(*execution) {
-                    attempt.exit_code = *exit_code;
+                    (attempt.exit_code, attempt.signed) = (*exit_code, signed.clone());
                 }
             }
-            JobEvent::Failed { execution, reason, detail, exit_code, signal, .. } => {
+            JobEvent::Failed { execution, reason, detail, exit_code, signal, signed, .. } => {
                 self.end(Outcome::Failed, *execution, at);
                 self.failure = Some(Failure { reason: *reason, detail: detail.clone() });
                 if let Some(attempt) = execution.and_then(|execution| self.of(execution)) {
                     (attempt.exit_code, attempt.signal) = (*exit_code, *signal);
+                    attempt.signed.clone_from(signed);
                 }
             }
-            JobEvent::Cancelled { execution, .. } => self.end(Outcome::Cancelled, *execution, at),
+            JobEvent::Cancelled { execution, signed, .. } => {
+                self.end(Outcome::Cancelled, *execution, at);
+                if let Some(attempt) = execution.and_then(|execution| self.of(execution)) {
+                    attempt.signed.clone_from(signed);
+                }
+            }
             JobEvent::Lost { execution, proof } => {
                 self.end(Outcome::Lost, Some(*execution), at);
                 if let Some(attempt) = self.of(*execution) {
@@ -365,7 +375,12 @@ impl Row {
                 }
             }
             JobEvent::LogDiverged { execution, .. } => self.note(*execution, "log_diverged".into()),
-            JobEvent::LateResultReported { execution, outcome, .. } => {
+            JobEvent::LateResultReported { execution, outcome, signed, .. } => {
+                if let Some(attempt) = self.of(*execution)
+                    && attempt.signed.is_none()
+                {
+                    attempt.signed.clone_from(signed);
+                }
                 self.note(*execution, format!("late_result: {outcome}"));
             }
         }

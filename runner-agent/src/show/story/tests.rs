@@ -45,6 +45,7 @@ fn journal() -> Vec<Line> {
     };
     lines(vec![
         json!({"entry": "opened", "journal_id": ULID}),
+        json!({"entry": "chain_begun", "journal_id": ULID, "lines": 7, "sha256": digest}),
         json!({"entry": "session_opened", "session": id("ses"), "generation": 3}),
         json!({"entry": "claiming", "job": other_job(), "claim_id": "d"}),
         json!({"entry": "not_claimed", "job": other_job(), "claim_id": "d",
@@ -80,7 +81,10 @@ fn journal() -> Vec<Line> {
         failed("signal", None, Some(9)),
         failed("timed_out", None, Some(15)),
         failed("plan_is_stale", None, None),
+        of("stated", json!({"outcome": "failed", "statement": digest})),
         of("reported", json!({})),
+        of("log_refused", json!({"rule": "log_forked", "evidence": "log_forked-4f.json"})),
+        of("log_refused", json!({"rule": "log_forked", "evidence": ""})),
         of("abandoned", json!({"why": "the server heard that it is unknown"})),
         of("claimed", json!({"attempt": 2})),
         json!({"entry": "epoch_accepted", "epoch": 2}),
@@ -125,6 +129,6 @@ fn one_job_is_told_from_its_claim_to_its_end() {
 #[test]
 fn a_line_of_a_later_version_is_there_as_it_is_on_disk() {
     let told = of(journal(), None, Some(1));
-    let line = r#"{"at":"2026-11-21T01:02:34.000000Z","entry":"danced","with":"you"}"#;
+    let line = r#"{"at":"2026-11-21T01:02:38.000000Z","entry":"danced","with":"you"}"#;
     assert_eq!(told[0].line.text, line);
 }

@@ -84,7 +84,7 @@ impl Attendance {
             | ReportBody::CancelProgress { .. } => return None,
         };
         let body = ReportBody::Finished(last);
-        self.reports.replace_with(Report { execution, seq, body, log_len });
+        self.reports.replace_with(Report { execution, seq, body, log_len, end: None });
         self.patience.begin_anew();
         None
     }
@@ -97,6 +97,7 @@ impl Attendance {
             let said = proof::plan::statement(&plan.digest.bytes(), &job, &execution);
             plan.signature = proof::plan::sign(&said, &self.agent.keys.identity.now().key);
         }
+        report.end = self.signed(&report);
         let answer = self.post(&report).await.map_err(|refused| match not_kept {
             // That the summary is not there is the lesser half of the story.
             Some(too_large) if too_large.status == 413 => too_large,

@@ -211,3 +211,51 @@ async fn a_shim_that_is_gone_without_a_word_frees_its_place_for_a_later_one() {
     begin(&agent, known);
     until("the execution to end", || agent.state().running.is_empty()).await;
 }
+
+#[tokio::test]
+async fn the_last_word_is_signed_and_the_signed_journal_has_its_digest() {
+    // given an execution that was verified, reported an output, and ended well
+    let taken = r#"200 OK|{"job_state":"running"}"#;
+    let (_dir, agent, asked) = agent(vec![taken; 3]).await;
+    let known = ended_well(&agent);
+    let digest = |of: u8| -> domain::digest::Digest { [of; 32].into() };
+    let verified = serde_json::json!({"at": crate::host::now(), "entry": "verified",
+        "execution": execution(), "manifest": digest(1), "grant": digest(2), "kind": "apply",
+        "class": "mutating", "plugin": "p", "fence": {"epoch": 1, "position": 4}});
+    let verified: crate::journal::Entry = serde_json::from_value(verified).unwrap();
+    agent.journal.write(verified.fact).unwrap();
+    let of = execution();
+    let outputs = format!(
+        r#"{{"execution":"{of}","seq":1,"type":"outputs","payload":{{"outputs":{{"b":2,"a":0.1}}}},"log_len":0}}"#
+    );
+    let empty = hex::encode(proof::sha256(b""));
+    let last = format!(
+        r#"{{"execution":"{of}","seq":2,"type":"finished","payload":{{"outcome":"succeeded","exit_code":0,"log_len":0,"log_sha256":"{empty}"}},"log_len":0}}"#
+    );
+    let reports = agent.data.job(of).reports();
+    data::replace(&reports, format!("{outputs}\n{last}\n").as_bytes()).unwrap();
+    // when it is told
+    begin(&agent, known);
+    until("the execution to end", || agent.state().running.is_empty()).await;
+    let said = asked.lock().unwrap()[1].split_once("\r\n\r\n").unwrap().1.to_owned();
+    let said: Report = serde_json::from_str(&said).unwrap();
+    let end = said.end.unwrap();
+    // then it is signed by the runner's key, and says what ran and what came of it
+    let keys = [agent.keys.identity.now().key.verifying_key()];
+    let payload =
+        proof::dsse::verify_as(schemas::runner::STATEMENT_TYPE, &end.statement, &keys).unwrap();
+    let statement: schemas::runner::Statement = serde_json::from_slice(&payload).unwrap();
+    assert_eq!((statement.job, statement.execution), (super::super::tests::job(), of));
+    assert_eq!((statement.manifest, statement.grant), (Some(digest(1)), Some(digest(2))));
+    let outputs = proof::canonical::hash(&serde_json::json!({"a": 0.1, "b": 2})).unwrap();
+    assert_eq!(statement.outputs, Some(outputs.into()));
+    assert_eq!(statement.log.unwrap().sha256, proof::sha256(b"").into());
+    // and the head that goes with it is of a journal that has its digest
+    let head = crate::journal::open_head(&end.journal_head.unwrap(), &keys).unwrap();
+    let lines = crate::journal::texts(&agent.data).unwrap();
+    let examined = crate::journal::examine(&lines[..head.entries as usize]).unwrap();
+    assert_eq!(examined.holds(&head), Ok(0));
+    let digest: domain::digest::Digest = proof::sha256(&payload).into();
+    let stated = String::from_utf8(lines[head.entries as usize - 1].clone()).unwrap();
+    assert!(stated.contains("stated") && stated.contains(&digest.to_string()), "{stated}");
+}

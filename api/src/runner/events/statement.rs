@@ -1,0 +1,184 @@
+//! The signature under a last word: what is kept as said by a runner was signed by it, and says what is kept.
+use std::collections::BTreeMap;
+
+use domain::{
+    digest::Digest,
+    ids::{ExecutionId, JobId},
+    job::{Execution, Job, JobEvent, Signed, State},
+    runner as aggregate,
+};
+use ed25519_dalek::VerifyingKey;
+use event_log::blob;
+use proof::{canonical, dsse};
+use schemas::{
+    manifest::Grant,
+    runner::{
+        FailureReason, Finished, Outcome, Report, ReportBody, STATEMENT_TYPE, SignedEnd, StatedLog,
+        Statement,
+    },
+};
+
+use crate::{
+    auth::Runner,
+    problem::{Code, Problem},
+    runner::grant,
+    state::App,
+};
+
+/// The statement of this report, if it has one: signed by the key that the runner has now, about this very execution,
+/// and in every point what the report says and the log has. One that is wrong in any of it is refused.
+pub(super) async fn check(
+    app: &App,
+    runner: &Runner,
+    job: JobId,
+    ask: &Report,
+) -> Result<Option<Signed>, Problem> {
+    let Some(SignedEnd { statement: envelope, .. }) = &ask.end else { return Ok(None) };
+    let Some(said) = Said::of(&ask.body) else {
+        return Err(wrong("a report that ends nothing has no statement"));
+    };
+    let known = app.engine.load::<aggregate::Runner>(runner.id).await?;
+    let hex = known.key().cloned().unwrap_or_default();
+    let key = hex::decode(&hex).ok().and_then(|key| <[u8; 32]>::try_from(key).ok());
+    let key = key.and_then(|key| VerifyingKey::from_bytes(&key).ok());
+    let keys: Vec<_> = key.into_iter().collect();
+    let payload = dsse::verify_as(STATEMENT_TYPE, envelope, &keys)
+        .map_err(|error| wrong(&format!("{error}: it must be this runner's identity key")))?;
+    // The first that is not by the key would be kept with it.
+    let [only] = &envelope.signatures[..] else { return Err(wrong("it has several signatures")) };
+    let statement: Statement = serde_json::from_slice(&payload)
+        .map_err(|error| wrong(&format!("it cannot be read: {error}")))?;
+    let of_this = (statement.version, statement.runner, statement.job, statement.execution);
+    if of_this != (1, runner.id, job, ask.execution) {
+        return Err(wrong("it is of another runner, job or execution, or of a later version"));
+    }
+    if said != Said::by(&statement) {
+        return Err(wrong(
+            "outcome, reason, exit code, signal and log are not those of the report",
+        ));
+    }
+    let loaded = app.engine.load::<Job>(job).await?;
+    let manifest = loaded.work.as_ref().map(|work| &work.manifest);
+    let is_another = statement.manifest.as_ref().is_some_and(|stated| Some(stated) != manifest);
+    let is_missing = statement.manifest.is_none() && statement.outcome == Outcome::Succeeded;
+    if is_another || is_missing {
+        return Err(wrong("manifest is not the one of this job"));
+    }
+    if let Some(stated) = &statement.grant {
+        granted(app, job, &loaded, ask.execution, stated).await?;
+    }
+    outputs(app, job, ask, &statement).await?;
+    let statement = String::from_utf8(payload).map_err(|_| wrong("its payload is not text"))?;
+    Ok(Some(Signed { statement, key: hex, signature: only.sig.clone() }))
+}
+
+/// What report and statement must have in common.
+#[derive(PartialEq)]
+struct Said {
+    outcome: Outcome,
+    reason: Option<FailureReason>,
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    log: Option<StatedLog>,
+}
+
+impl Said {
+    fn of(body: &ReportBody) -> Option<Said> {
+        match body {
+            ReportBody::Finished(last) => {
+                let Finished { outcome, reason, exit_code, signal, .. } = last.clone();
+                let sha256 = format!("sha256:{}", last.log_sha256.trim_start_matches("sha256:"));
+                let (length_bytes, omitted_bytes) = (last.log_len, last.omitted);
+                let sha256 = sha256.parse().ok();
+                let log = sha256.map(|sha256| StatedLog { length_bytes, sha256, omitted_bytes });
+                Some(Said { outcome, reason, exit_code, signal, log })
+            }
+            ReportBody::Refused { .. } => {
+                let reason = Some(FailureReason::Refused);
+                let (outcome, exit_code, signal, log) = (Outcome::Failed, None, None, None);
+                Some(Said { outcome, reason, exit_code, signal, log })
+            }
+            ReportBody::Started {}
+            | ReportBody::Phase { .. }
+            | ReportBody::Plan(_)
+            | ReportBody::Outputs { .. }
+            | ReportBody::Artifact(_)
+            | ReportBody::CancelProgress { .. } => None,
+        }
+    }
+
+    fn by(statement: &Statement) -> Said {
+        let Statement { outcome, reason, exit_code, signal, log, .. } = statement.clone();
+        Said { outcome, reason, exit_code, signal, log }
+    }
+}
+
+/// The grant is the one that this execution had. It is made again from what is known; if the runner has another key
+/// by now, the one that was kept at the claim says so.
+async fn granted(
+    app: &App,
+    job: JobId,
+    loaded: &Job,
+    execution: ExecutionId,
+    stated: &Digest,
+) -> Result<(), Problem> {
+    if let Some(held) = held(loaded, execution)
+        && grant::digest(app, job, held).await? == *stated
+    {
+        return Ok(());
+    }
+    let bytes = blob::get(&app.pool, stated).await.map_err(Problem::internal)?;
+    let grant = bytes.and_then(|bytes| serde_json::from_slice::<Grant>(&bytes).ok());
+    let fits = grant.is_some_and(|grant| (grant.job, grant.execution) == (job, execution));
+    if fits { Ok(()) } else { Err(wrong("grant is not the one of this execution")) }
+}
+
+fn held(job: &Job, execution: ExecutionId) -> Option<&Execution> {
+    let held = match &job.state {
+        State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => Some(held),
+        State::Unborn | State::Queued { .. } | State::Ended { .. } => None,
+    };
+    held.into_iter().chain(&job.lost).find(|held| held.id == execution)
+}
+
+/// The outputs are those that the log has. Only if this is the report that comes next: of any other the job itself
+/// says what is wrong.
+async fn outputs(
+    app: &App,
+    job: JobId,
+    ask: &Report,
+    statement: &Statement,
+) -> Result<(), Problem> {
+    let known = app.engine.load::<Job>(job).await?;
+    if fits(&known, ask, statement)? {
+        return Ok(());
+    }
+    // Another server may have heard of them a moment ago.
+    let loaded = app.engine.log().reload::<Job>(&job.to_string()).await?.state;
+    match fits(&loaded, ask, statement)? {
+        true => Ok(()),
+        false => Err(wrong("outputs are not those that were reported")),
+    }
+}
+
+fn fits(job: &Job, ask: &Report, statement: &Statement) -> Result<bool, Problem> {
+    let comes_next = ask.seq == job.heard.len() as u64 + 1;
+    if !comes_next || held(job, ask.execution).is_none() || job.has_lost(ask.execution) {
+        return Ok(true);
+    }
+    let mut outputs = BTreeMap::new();
+    for said in &job.heard {
+        if let JobEvent::OutputsReported { outputs: more, .. } = said {
+            outputs.extend(more.clone());
+        }
+    }
+    let digest = match outputs.is_empty() {
+        true => None,
+        false => Some(canonical::hash(&outputs).map_err(Problem::internal)?.into()),
+    };
+    Ok(digest == statement.outputs)
+}
+
+fn wrong(detail: &str) -> Problem {
+    Problem::new(Code::StatementInvalid, format!("the statement is refused: {detail}"))
+}

@@ -1,0 +1,92 @@
+//! The newest signed head of a runner's journal: kept for its customer, who sees by it whether the end is missing.
+use domain::{ids::RunnerId, runner as aggregate};
+use ed25519_dalek::VerifyingKey;
+use proof::dsse::{self, Envelope};
+use schemas::{
+    control::runners::KeptHead,
+    runner::{JOURNAL_HEAD_TYPE, JournalHead},
+};
+use sqlx::Row as _;
+
+use crate::{problem::Problem, state::App};
+
+/// The longest head that is kept.
+const HEAD_BYTES: usize = 4 * 1024;
+/// The longest name of a journal.
+const NAME_BYTES: usize = 64;
+/// So many journals of one runner are kept: it begins another one when its directory was lost.
+const JOURNALS: i64 = 8;
+
+/// Keep a head, if it is this runner's. One that is wrong is no reason to refuse what came with it: a job that is done
+/// must not stay undone for it.
+pub async fn told(app: &App, runner: RunnerId, head: &Envelope) {
+    if let Err(why) = keep(app, runner, head).await {
+        tracing::warn!(runner.id = %runner, "The head of {runner}'s journal is not kept: {why}");
+    }
+}
+
+async fn keep(app: &App, runner: RunnerId, envelope: &Envelope) -> Result<(), String> {
+    let known = app.engine.load::<aggregate::Runner>(runner).await;
+    let known = known.map_err(|problem| problem.detail)?;
+    let key = known.key().and_then(|key| hex::decode(key).ok()?.try_into().ok());
+    let key = key.and_then(|key| VerifyingKey::from_bytes(&key).ok());
+    let keys: Vec<_> = key.into_iter().collect();
+    let payload = dsse::verify_as(JOURNAL_HEAD_TYPE, envelope, &keys).map_err(text)?;
+    let head: JournalHead = serde_json::from_slice(&payload).map_err(text)?;
+    let json = serde_json::to_string(envelope).map_err(text)?;
+    if head.version != 1 || head.runner != runner {
+        return Err("it is of another runner, or of a later version".into());
+    }
+    if json.len() > HEAD_BYTES || head.journal_id.len() > NAME_BYTES {
+        return Err("it is longer than a head can be".into());
+    }
+    let entries = i64::try_from(head.entries).map_err(text)?;
+    // The next one covers this one: nobody waits for the disk.
+    sqlx::query(
+        "with unhurried as (select set_config('synchronous_commit', 'off', true)), \
+         old as (delete from runner_journal where runner = $1 and journal_id in ( \
+           select journal_id from runner_journal where runner = $1 and journal_id <> $2 \
+           order by told_at desc offset $6)) \
+         insert into runner_journal as known (runner, journal_id, entries, head, told_at) \
+         select $1, $2, $3, $4::json, $5 from unhurried \
+         on conflict (runner, journal_id) do update set entries = excluded.entries, \
+           head = excluded.head, told_at = excluded.told_at \
+         where known.entries <= excluded.entries",
+    )
+    .bind(runner.to_string())
+    .bind(&head.journal_id)
+    .bind(entries)
+    .bind(json)
+    .bind(app.now())
+    .bind(JOURNALS - 1)
+    .execute(&app.pool)
+    .await
+    .map_err(text)?;
+    Ok(())
+}
+
+/// The heads that are kept of a runner, the newest first.
+pub async fn kept(app: &App, runner: RunnerId) -> Result<Vec<KeptHead>, Problem> {
+    let rows = sqlx::query(
+        "select journal_id, entries, head::text as head, told_at from runner_journal \
+         where runner = $1 order by told_at desc, journal_id desc",
+    )
+    .bind(runner.to_string())
+    .fetch_all(&app.pool)
+    .await?;
+    let kept = rows.iter().map(|row| {
+        let entries: i64 = row.try_get("entries")?;
+        let head: String = row.try_get("head")?;
+        Ok(KeptHead {
+            journal_id: row.try_get("journal_id")?,
+            entries: entries.cast_unsigned(),
+            told_at: row.try_get("told_at")?,
+            head: serde_json::from_str(&head).map_err(Problem::internal)?,
+        })
+    });
+    kept.collect()
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

@@ -1,0 +1,181 @@
+//! What a runner signs: kept as it was said, refused when it is not so, and never the server's invention.
+use axum::http::Method;
+use domain::{
+    ids::JobId,
+    job::{Class, JobKind},
+};
+use ed25519_dalek::SigningKey;
+use proof::dsse::{self, Envelope};
+use schemas::runner::{JOURNAL_HEAD_TYPE, STATEMENT_TYPE, Statement};
+use serde_json::{Value, json};
+use sha2::Digest as _;
+
+use super::world::{Agent, World};
+
+/// A job that runs, with an output that was reported.
+async fn at_work(world: &World) -> (Agent, JobId, String, Value) {
+    let (mut agent, install) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let claimed = world.claim(&agent, job, "c1").await.ok();
+    let execution = claimed["execution"].as_str().unwrap().to_string();
+    let started = json!({"type": "started", "payload": {}});
+    world.report(&agent, job, &execution, 1, started).await.ok();
+    let reported = json!({"type": "outputs", "payload": {"outputs": outputs()}});
+    world.report(&agent, job, &execution, 2, reported).await.ok();
+    let digest = |envelope: &Value| {
+        let envelope: Envelope = serde_json::from_value(envelope.clone()).unwrap();
+        let payload = envelope.payload;
+        let payload =
+            base64::Engine::decode(&base64::engine::general_purpose::STANDARD, payload).unwrap();
+        proof::digest_text(&proof::sha256(&payload))
+    };
+    let statement = json!({
+        "version": 1, "runner": agent.id, "job": job, "execution": execution,
+        "outcome": "succeeded", "exit_code": 0,
+        "manifest": digest(&claimed["manifest"]), "grant": digest(&claimed["grant"]),
+        "log": {"length_bytes": 0, "sha256": empty(), "omitted_bytes": 0},
+        "outputs": proof::digest_text(&proof::canonical::hash(&outputs()).unwrap()),
+    });
+    (agent, job, execution, statement)
+}
+
+fn outputs() -> Value {
+    json!({"ratio": 0.123_456_789_012_345_67, "bucket": "b", "big": u64::MAX})
+}
+
+fn empty() -> String {
+    format!("sha256:{}", hex::encode(sha2::Sha256::digest("")))
+}
+
+fn signed(statement: &Value, key: &SigningKey) -> Envelope {
+    dsse::sign(STATEMENT_TYPE, &proof::canonical::json(statement).unwrap(), key)
+}
+
+fn last_word(statement: &Envelope) -> Value {
+    json!({"type": "finished", "end": {"statement": statement}, "payload": {"outcome": "succeeded",
+        "exit_code": 0, "log_len": 0, "log_sha256": hex::encode(sha2::Sha256::digest(""))}})
+}
+
+async fn forgeries(world: &World, agent: &Agent) -> usize {
+    let events = world.events("runner", agent.id).await;
+    events.iter().filter(|event| event.event_type == "runner.forgery_suspected").count()
+}
+
+#[tokio::test]
+async fn what_a_runner_signed_is_kept_with_the_end_of_its_job() {
+    let world = World::new().await;
+    let (agent, job, execution, statement) = at_work(&world).await;
+    let envelope = signed(&statement, &agent.key);
+    world.report(&agent, job, &execution, 3, last_word(&envelope)).await.ok();
+    // Said again, because the answer was lost, it is the same word.
+    world.report(&agent, job, &execution, 3, last_word(&envelope)).await.ok();
+    let events = world.events("job", job).await;
+    let ends: Vec<_> = events.iter().filter(|event| event.event_type == "job.succeeded").collect();
+    assert_eq!(ends.len(), 1);
+    // then whoever has the event needs nobody else to see who said it
+    let payload: Value = serde_json::from_str(&ends[0].payload).unwrap();
+    let text = |key: &str| payload["signed"][key].as_str().unwrap().to_owned();
+    assert_eq!(text("key"), hex::encode(agent.key.verifying_key().as_bytes()));
+    let said = Statement::open(&text("statement"), &text("key"), &text("signature")).unwrap();
+    assert_eq!(said.execution.to_string(), execution);
+    let changed = text("statement").replace("succeeded", "cancelled");
+    assert_eq!(Statement::open(&changed, &text("key"), &text("signature")), None);
+    assert_eq!(forgeries(&world, &agent).await, 0);
+}
+
+#[tokio::test]
+async fn a_statement_that_is_not_so_is_refused_and_noted_and_the_job_goes_on() {
+    let world = World::new().await;
+    let (agent, job, execution, statement) = at_work(&world).await;
+    let before = world.story(job).await;
+    let with = |field: &str, value: Value| {
+        let mut other = statement.clone();
+        other[field] = value;
+        signed(&other, &agent.key)
+    };
+    let digest = json!(format!("sha256:{:064}", 7));
+    let log = json!({"length_bytes": 9, "sha256": empty(), "omitted_bytes": 0});
+    let other_type =
+        dsse::sign(JOURNAL_HEAD_TYPE, &proof::canonical::json(&statement).unwrap(), &agent.key);
+    let wrong = [
+        signed(&statement, &SigningKey::from_bytes(&[9; 32])),
+        other_type,
+        dsse::sign(STATEMENT_TYPE, b"nothing", &agent.key),
+        with("outcome", json!("failed")),
+        with("exit_code", json!(3)),
+        with("execution", json!(execution.replace(&execution[28..], "ZZ"))),
+        with("job", json!(JobId(ulid::Ulid::new()))),
+        with("runner", json!(domain::ids::RunnerId(ulid::Ulid::new()))),
+        with("manifest", digest.clone()),
+        with("manifest", Value::Null),
+        with("grant", digest.clone()),
+        with("log", log),
+        with("outputs", digest),
+        with("version", json!(2)),
+    ];
+    for (at, envelope) in wrong.iter().enumerate() {
+        let said = world.report(&agent, job, &execution, 3, last_word(envelope)).await;
+        let problem = said.refused(422, "statement_invalid");
+        assert!(problem["detail"].as_str().unwrap().contains("statement"), "{at}: {problem}");
+    }
+    assert_eq!(world.story(job).await, before);
+    // A server says it once in ten minutes, with how often it was.
+    assert_eq!(forgeries(&world, &agent).await, 1);
+    let right = last_word(&signed(&statement, &agent.key));
+    world.report(&agent, job, &execution, 3, right).await.ok();
+}
+
+#[tokio::test]
+async fn a_runner_of_before_signs_nothing_and_is_heard() {
+    let world = World::new().await;
+    let (agent, job, execution, statement) = at_work(&world).await;
+    let mut word = last_word(&signed(&statement, &agent.key));
+    word.as_object_mut().unwrap().remove("end");
+    world.report(&agent, job, &execution, 3, word).await.ok();
+    let events = world.events("job", job).await;
+    let end = events.iter().find(|event| event.event_type == "job.succeeded").unwrap();
+    assert!(!end.payload.contains("signed"), "{}", end.payload);
+}
+
+fn head(agent: &Agent, journal: &str, entries: u64, key: &SigningKey) -> Value {
+    let head = json!({"version": 1, "runner": agent.id, "journal_id": journal, "entries": entries,
+        "chain": format!("sha256:{entries:064}"), "at": "2026-11-21T12:00:00.000000Z"});
+    json!(dsse::sign(JOURNAL_HEAD_TYPE, &proof::canonical::json(&head).unwrap(), key))
+}
+
+#[tokio::test]
+async fn the_newest_head_of_a_journal_is_kept_and_no_older_one_takes_its_place() {
+    let world = World::new().await;
+    let (mut agent, _) = world.agent().await;
+    let kept = async |agent: &Agent| {
+        let heads = crate::runner::journal::kept(&world.app, agent.id).await.unwrap();
+        heads.iter().map(|head| (head.journal_id.clone(), head.entries)).collect::<Vec<_>>()
+    };
+    let told = async |agent: &Agent, head: Value| {
+        let head = serde_json::from_value(head).unwrap();
+        crate::runner::journal::told(&world.app, agent.id, &head).await;
+    };
+    // with a session
+    let session = domain::ids::SessionId(ulid::Ulid::new());
+    let mut body = json!({"assertion": world.opening(&agent, session, ("boot", "j")), "pid": 1,
+        "version": "1.0.0", "protocol": {"min": 1, "max": 1}, "slots": 4, "journal": [],
+        "capabilities": []});
+    body["journal_head"] = head(&agent, "j", 7, &agent.key);
+    world.call(Method::POST, "/runner/v1/sessions", "", &body).await.ok();
+    assert_eq!(kept(&agent).await, [("j".to_owned(), 7)]);
+    // and after it: an older one, a stranger's, one of another runner
+    told(&agent, head(&agent, "j", 5, &agent.key)).await;
+    told(&agent, head(&agent, "j", 99, &SigningKey::from_bytes(&[9; 32]))).await;
+    let (other, _) = world.agent().await;
+    told(&agent, head(&other, "j", 99, &agent.key)).await;
+    assert_eq!(kept(&agent).await, [("j".to_owned(), 7)]);
+    told(&agent, head(&agent, "j", 9, &agent.key)).await;
+    assert_eq!(kept(&agent).await, [("j".to_owned(), 9)]);
+    // One that was begun anew does not take away what was said of the former; nor do many fill the database.
+    for at in 0..20 {
+        told(&agent, head(&agent, &format!("k{at}"), 1, &agent.key)).await;
+    }
+    assert_eq!(kept(&agent).await.len(), 8);
+    agent.session = None;
+}

@@ -1,0 +1,118 @@
+//! What can stand in the journal: one fact for each line.
+use chrono::{DateTime, Utc};
+use domain::{
+    digest::Digest,
+    ids::{ExecutionId, JobId, SessionId},
+};
+use schemas::{
+    manifest::Fence,
+    moment,
+    runner::{Exit, JobClass, JobKind, Outcome, RefusedBy},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::host::Process;
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// When, by the host's clock.
+    #[serde(with = "moment")]
+    pub at: DateTime<Utc>,
+    /// What.
+    #[serde(flatten)]
+    pub fact: Fact,
+}
+
+/// What can have happened on this runner.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "entry", rename_all = "snake_case")]
+pub enum Fact {
+    /// The first line: a journal without it, or with another id, is another journal.
+    Opened { journal_id: String },
+    /// From here on each line is an entry of the chain. The journal was begun by a program that knew of none, or went on
+    /// under one: so many lines stand before this one in no chain, and this is their digest.
+    ChainBegun { journal_id: String, lines: u64, sha256: Digest },
+    /// A session with the server began.
+    SessionOpened { session: SessionId, generation: u64 },
+    /// A claim is about to be sent.
+    Claiming { job: JobId, claim_id: String },
+    /// The claim was not granted.
+    NotClaimed { job: JobId, claim_id: String, why: String },
+    /// The claim was granted.
+    Claimed { job: JobId, execution: ExecutionId, claim_id: String, attempt: u32 },
+    /// What was claimed was verified, and what it is.
+    Verified {
+        execution: ExecutionId,
+        manifest: Digest,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grant: Option<Digest>,
+        kind: JobKind,
+        class: JobClass,
+        plugin: String,
+        fence: Fence,
+    },
+    /// This runner does not do it.
+    Refused { job: JobId, execution: ExecutionId, by: RefusedBy, rule: String, detail: String },
+    /// A shim is about to be started.
+    Spawning { job: JobId, execution: ExecutionId },
+    /// The shim runs.
+    Spawned { job: JobId, execution: ExecutionId, process: Process },
+    /// The shim's plugin started a child, which leads a process group; and how it is stopped without losing what
+    /// it has done.
+    Child {
+        execution: ExecutionId,
+        process: Process,
+        #[serde(default)]
+        stop: Stop,
+    },
+    /// Somebody asked for an end.
+    Cancelling { execution: ExecutionId, reason: String, force: bool },
+    /// The work ended.
+    Exited { job: JobId, execution: ExecutionId, exit: Exit },
+    /// This runner signed how it ended; the digest of what it signed.
+    Stated { job: JobId, execution: ExecutionId, outcome: Outcome, statement: Digest },
+    /// The server knows.
+    Reported { job: JobId, execution: ExecutionId },
+    /// The customer's rules want a person's word first.
+    Asked { job: JobId, execution: ExecutionId },
+    /// A person at the customer's has spoken.
+    Answered { execution: ExecutionId, yes: bool, reason: String },
+    /// It is no longer ours; its files are kept.
+    Abandoned { job: JobId, claim_id: String, why: String },
+    /// The log's signed head that this runner has seen and believes.
+    Checkpoint { note: String },
+    /// A log was shown that is not the one that was seen before. Both heads are kept in this file.
+    LogRefused { job: JobId, rule: String, evidence: String },
+    /// The customer accepts a log that an operator restored.
+    EpochAccepted { epoch: u64 },
+    /// This runner signs with another key from now on.
+    Rekeyed {
+        identity_key: String,
+        /// The one before, which signed what was signed until now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        former_key: Option<String>,
+    },
+    /// The customer switched the runner off.
+    Disabled { reason: String },
+    /// The customer switched it on.
+    Enabled {},
+    /// A line of a later version.
+    #[serde(other)]
+    Unknown,
+}
+
+/// The polite way to end a child.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stop {
+    /// The signal's name: `SIGINT`.
+    pub signal: String,
+    /// Milliseconds until it is killed.
+    pub grace_ms: u64,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Stop { signal: "SIGTERM".into(), grace_ms: 300_000 }
+    }
+}

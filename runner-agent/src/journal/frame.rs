@@ -1,0 +1,110 @@
+//! A line as it is on disk, and its place in the chain.
+//!
+//! ```text
+//! {"at":"2026-…","entry":"claimed", … ,"n":17,"chain":"<64 hexadecimal digits>"}
+//! └────────────── the entry's bytes ───────┘                                   └┘
+//! ```
+//!
+//! What is hashed is the line without its last member, byte for byte. The link comes last: a line that was cut short
+//! has none, and is no entry.
+use std::io;
+
+use proof::{Hash, journal::next};
+use serde::Serialize;
+
+use super::Entry;
+
+const NUMBER: &[u8] = b",\"n\":";
+const LINK: &[u8] = b",\"chain\":\"";
+const END: &[u8] = b"\"}";
+const HEX: usize = 64;
+
+/// The place of an entry, and everything before it in one hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// 1 first.
+    pub number: u64,
+    /// `chain_n`.
+    pub chain: Hash,
+}
+
+impl Link {
+    /// Before the first entry of a journal.
+    pub fn genesis(journal_id: &str) -> Self {
+        Link { number: 0, chain: proof::journal::genesis(journal_id) }
+    }
+
+    /// The link of these bytes as the next entry.
+    pub fn then(&self, entry: &[u8]) -> Self {
+        Link { number: self.number + 1, chain: next(&self.chain, entry) }
+    }
+}
+
+/// The line of an entry after this link, without its line end, and its own link.
+pub fn seal(entry: &Entry, after: &Link) -> io::Result<(Vec<u8>, Link)> {
+    #[derive(Serialize)]
+    struct Numbered<'e> {
+        #[serde(flatten)]
+        entry: &'e Entry,
+        n: u64,
+    }
+    let mut line = serde_json::to_vec(&Numbered { entry, n: after.number + 1 })?;
+    let link = after.then(&line);
+    line.pop();
+    line.extend_from_slice(LINK);
+    line.extend_from_slice(hex::encode(link.chain).as_bytes());
+    line.extend_from_slice(END);
+    Ok((line, link))
+}
+
+/// What was hashed of a line, and the link that stands in it. `None`: it is in no chain.
+pub fn open(line: &[u8]) -> Option<(Vec<u8>, Link)> {
+    let rest = line.strip_suffix(END)?;
+    let (rest, digits) = rest.split_at_checked(rest.len().checked_sub(HEX)?)?;
+    let mut chain = [0; 32];
+    // One spelling only: another one of the same bytes would be a changed line that nobody sees.
+    let is_lower = |digit: &u8| digit.is_ascii_digit() || (b'a'..=b'f').contains(digit);
+    if !digits.iter().all(is_lower) || hex::decode_to_slice(digits, &mut chain).is_err() {
+        return None;
+    }
+    let entry = rest.strip_suffix(LINK)?;
+    let at = entry.windows(NUMBER.len()).rposition(|window| window == NUMBER)?;
+    let number = std::str::from_utf8(&entry[at + NUMBER.len()..]).ok()?.parse().ok()?;
+    Some(([entry, b"}"].concat(), Link { number, chain }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::journal::Fact;
+
+    /// The lines that another implementation of the specification made.
+    #[test]
+    fn a_line_has_the_bytes_of_its_specification() {
+        let kept = include_str!("../../../proof/tests/vectors/journal.json");
+        let kept: Value = serde_json::from_str(kept).unwrap();
+        let mut last = Link::genesis(kept["journal_id"].as_str().unwrap());
+        for row in kept["entries"].as_array().unwrap() {
+            let line = row["line"].as_str().unwrap();
+            let (bytes, link) = open(line.as_bytes()).unwrap();
+            assert_eq!(bytes, row["entry"].as_str().unwrap().as_bytes());
+            assert_eq!(last.then(&bytes), link);
+            let entry: Entry = serde_json::from_str(line).unwrap();
+            assert_eq!(seal(&entry, &last).unwrap(), (line.as_bytes().to_vec(), link));
+            last = link;
+        }
+        assert_eq!(last.number, 3);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_short_has_no_link() {
+        let entry = Entry { at: crate::host::now(), fact: Fact::Enabled {} };
+        let (line, _) = seal(&entry, &Link::genesis("J")).unwrap();
+        for cut in 0..line.len() {
+            assert_eq!(open(&line[..cut]), None, "{cut}");
+        }
+        assert!(open(&line).is_some());
+    }
+}

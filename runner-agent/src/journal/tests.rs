@@ -1,0 +1,157 @@
+//! What a journal keeps, whatever happens to it.
+mod tampered;
+
+use super::*;
+
+fn journal() -> (tempfile::TempDir, Data, Journal) {
+    let dir = tempfile::tempdir().unwrap();
+    let data = Data::open(dir.path()).unwrap();
+    let journal = Journal::open(&data).unwrap();
+    (dir, data, journal)
+}
+
+#[test]
+fn a_journal_keeps_its_name_and_its_lines() {
+    let (_dir, data, journal) = journal();
+    let fact = Fact::Disabled { reason: "holiday".into() };
+    journal.write(fact.clone()).unwrap();
+    let again = Journal::open(&data).unwrap();
+    assert_eq!(again.id().unwrap(), journal.id().unwrap());
+    assert_eq!(again.read().unwrap().last().unwrap().fact, fact);
+}
+
+#[test]
+fn a_line_that_a_crash_cut_short_takes_nothing_with_it() {
+    let (_dir, data, journal) = journal();
+    data::append(&journal.path).unwrap().write_all(br#"{"at":"2026-01-01T00:00:0"#).unwrap();
+    let again = Journal::open(&data).unwrap();
+    again.write(Fact::Enabled {}).unwrap();
+    let facts: Vec<_> = again.read().unwrap().into_iter().map(|entry| entry.fact).collect();
+    assert_eq!(facts.len(), 2);
+    assert_eq!(facts[1], Fact::Enabled {});
+}
+
+#[test]
+fn a_journal_that_took_no_line_is_tried_again_and_has_its_reserve_back() {
+    // given a disk that takes nothing
+    let (_dir, data, journal) = journal();
+    let aside = data.path("aside");
+    fs::rename(&journal.path, &aside).unwrap();
+    fs::create_dir(&journal.path).unwrap();
+    assert!(journal.is_writable());
+    assert!(journal.write(Fact::Enabled {}).is_err());
+    assert!(journal.mend().is_err() && !journal.is_writable());
+    // when it takes lines again
+    fs::remove_dir(&journal.path).unwrap();
+    fs::rename(&aside, &journal.path).unwrap();
+    // then that is noticed, and nothing was said by it
+    journal.mend().unwrap();
+    assert!(journal.is_writable());
+    assert_eq!(journal.read().unwrap().len(), 1);
+    assert_eq!(fs::metadata(journal.reserve()).unwrap().len(), RESERVE);
+}
+
+#[test]
+fn a_line_of_a_later_version_is_read_over() {
+    let (_dir, _data, journal) = journal();
+    let line = b"{\"at\":\"2026-01-01T00:00:00Z\",\"entry\":\"danced\",\"to\":1}\n";
+    data::append(&journal.path).unwrap().write_all(line).unwrap();
+    assert_eq!(journal.read().unwrap()[1].fact, Fact::Unknown);
+}
+
+#[test]
+fn a_long_journal_is_put_aside_and_still_read() {
+    let (_dir, data, journal) = journal();
+    journal.turn().unwrap();
+    let reason = "x".repeat(1024 * 1024);
+    for _ in 0..5 {
+        journal.write(Fact::Disabled { reason: reason.clone() }).unwrap();
+    }
+    let id = journal.id().unwrap();
+    journal.turn().unwrap();
+    assert_eq!(journal.read().unwrap().len(), 1);
+    assert_eq!(journal.id().unwrap(), id);
+    journal.write(Fact::Enabled {}).unwrap();
+    assert_eq!(read_all(&data).unwrap().len(), 8);
+    // and both are one chain, which an agent that died in the middle of it has not harmed
+    let aside = data.path("journal.7ZZZZZZZZZZZZZZZZZZZZZZZZZ.ndjson");
+    fs::hard_link(&journal.path, &aside).unwrap();
+    let examined = examine(&texts(&data).unwrap()).unwrap();
+    assert_eq!(examined.chains.len(), 1);
+    assert_eq!(examined.chains[0].entries(), 8);
+}
+
+#[test]
+fn writers_of_one_journal_wait_for_each_other() {
+    let (_dir, data, journal) = journal();
+    thread::scope(|scope| {
+        for writer in 0..4 {
+            let (data, journal) = (&data, &journal);
+            scope.spawn(move || {
+                for line in 0..25 {
+                    let reason = format!("{writer} {line}");
+                    let fact = Fact::Disabled { reason };
+                    // A process of its own has a journal of its own.
+                    match line % 2 {
+                        0 => journal.write(fact).unwrap(),
+                        _ => Journal::open(data).unwrap().write(fact).unwrap(),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(examine(&texts(&data).unwrap()).unwrap().chains[0].entries(), 101);
+}
+
+#[test]
+fn a_chain_goes_on_over_a_line_that_a_crash_cut_short() {
+    let (_dir, data, journal) = journal();
+    journal.write(Fact::Enabled {}).unwrap();
+    let whole = fs::read(&journal.path).unwrap();
+    let begin = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let second = whole[begin..].to_vec();
+    for cut in 0..second.len() {
+        // given a journal whose next line was cut there
+        fs::write(&journal.path, [&whole, &second[..cut]].concat()).unwrap();
+        // when it is written again
+        Journal::open(&data).unwrap().write(Fact::Enabled {}).unwrap();
+        // then it is a chain, and nothing that counted is lost. Only a line that lacks nothing but its end is whole.
+        let examined = examine(&texts(&data).unwrap());
+        match cut + 1 < second.len() {
+            true => assert_eq!(examined.unwrap().chains[0].entries(), 3, "{cut}"),
+            false => assert_eq!(examined, Err(Wrong::Twice { number: 2 }), "a copy of entry 2"),
+        }
+    }
+}
+
+#[test]
+fn a_journal_of_before_gets_a_chain_that_covers_what_stands_in_it() {
+    // given a journal that a program wrote which knew of no chain
+    let dir = tempfile::tempdir().unwrap();
+    let data = Data::open(dir.path()).unwrap();
+    let path = data.path("journal.ndjson");
+    let old = "{\"at\":\"2026-01-01T00:00:00Z\",\"entry\":\"opened\",\"journal_id\":\"J\"}\n\
+               {\"at\":\"2026-01-01T00:00:01Z\",\"entry\":\"enabled\"}\n{\"at\":\"20";
+    fs::write(&path, old).unwrap();
+    assert_eq!(examine(&texts(&data).unwrap()).unwrap().unlinked, 2);
+    // when it is written on
+    let journal = Journal::open(&data).unwrap();
+    journal.write(Fact::Enabled {}).unwrap();
+    // then all of it is read, and the chain begins with what was there
+    assert_eq!(journal.id().unwrap(), "J");
+    assert_eq!(read_all(&data).unwrap().len(), 4);
+    let examined = examine(&texts(&data).unwrap()).unwrap();
+    assert_eq!((examined.unlinked, examined.cut_short), (2, 1));
+    assert_eq!(examined.chains[0].entries(), 2);
+    // and the program of before may be started once more
+    let line = b"{\"at\":\"2026-01-01T00:00:02Z\",\"entry\":\"enabled\"}\n";
+    data::append(&path).unwrap().write_all(line).unwrap();
+    journal.write(Fact::Enabled {}).unwrap();
+    let examined = examine(&texts(&data).unwrap()).unwrap();
+    assert_eq!((examined.unlinked, examined.chains[0].entries()), (3, 4));
+    // What it had written cannot be changed any more, either.
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("00:00:01Z", "00:00:09Z", 1)).unwrap();
+    let wrong = examine(&texts(&data).unwrap()).unwrap_err();
+    assert_eq!(wrong, Wrong::BeforeChanged { number: 1 });
+}

@@ -1,0 +1,180 @@
+//! Whoever changes a journal is found, by the number of the first entry that is not what was written.
+use ed25519_dalek::{SigningKey, VerifyingKey};
+use proof::dsse::Envelope;
+
+use super::*;
+
+/// The lines of a journal of ten entries.
+fn ten() -> (tempfile::TempDir, Data, Vec<Vec<u8>>) {
+    let (dir, data, journal) = journal();
+    for line in 2..=10 {
+        journal.write(Fact::Disabled { reason: format!("line {line}") }).unwrap();
+    }
+    let lines = texts(&data).unwrap();
+    assert_eq!(lines.len(), 10);
+    (dir, data, lines)
+}
+
+fn key() -> SigningKey {
+    SigningKey::from_bytes(&[7; 32])
+}
+
+fn public() -> [VerifyingKey; 1] {
+    [key().verifying_key()]
+}
+
+fn runner() -> domain::ids::RunnerId {
+    "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap()
+}
+
+fn signed(data: &Data) -> Envelope {
+    sign_head(&Journal::open(data).unwrap(), runner(), &key(), host::now()).unwrap().unwrap()
+}
+
+/// Change the lines, and say what is found.
+fn found(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> Wrong {
+    let (_dir, _data, mut lines) = ten();
+    assert!(examine(&lines).is_ok());
+    change(&mut lines);
+    examine(&lines).unwrap_err()
+}
+
+/// A line for this place with a link of its own, as somebody would make it who knows how.
+fn forged(lines: &[Vec<u8>], number: usize) -> Vec<u8> {
+    let (_, last) = frame::open(&lines[number - 2]).unwrap();
+    let fact = Fact::Disabled { reason: "never said".into() };
+    frame::seal(&Entry { at: host::now(), fact }, &last).unwrap().0
+}
+
+#[test]
+fn a_flipped_byte_is_found_wherever_it_is() {
+    let (_dir, _data, lines) = ten();
+    for at in 0..lines[4].len() {
+        let mut changed = lines.clone();
+        changed[4][at] ^= 1;
+        let wrong = examine(&changed).unwrap_err();
+        // Where the link itself is harmed the line is no entry any more.
+        assert_eq!(wrong.entry(), 5, "byte {at}: {wrong}");
+    }
+    let wrong = found(|lines| lines[4][70] ^= 1);
+    assert_eq!(wrong, Wrong::Changed { number: 5 });
+    assert!(wrong.to_string().contains("entry 5 was changed"), "{wrong}");
+}
+
+#[test]
+fn a_deleted_entry_is_found() {
+    assert_eq!(found(|lines| drop(lines.remove(4))), Wrong::Missing { number: 5, last: 5 });
+    assert_eq!(found(|lines| drop(lines.drain(4..7))), Wrong::Missing { number: 5, last: 7 });
+    assert_eq!(found(|lines| drop(lines.remove(0))), Wrong::Beginning { found: 2 });
+}
+
+#[test]
+fn an_inserted_entry_is_found() {
+    let copy = found(|lines| lines.insert(6, lines[4].clone()));
+    assert_eq!(copy, Wrong::Twice { number: 5 });
+    let forgery = found(|lines| lines.insert(4, forged(lines, 5)));
+    assert_eq!(forgery, Wrong::Twice { number: 5 });
+    let former = found(|lines| lines.insert(4, forged(lines, 3)));
+    assert_eq!(former, Wrong::Inserted { number: 5 });
+    let plain = br#"{"at":"2026-01-01T00:00:00Z","entry":"enabled"}"#.to_vec();
+    assert_eq!(found(|lines| lines.insert(4, plain.clone())), Wrong::Inserted { number: 5 });
+    assert_eq!(found(|lines| lines.push(plain)), Wrong::Inserted { number: 11 });
+}
+
+#[test]
+fn an_entry_in_the_place_of_another_is_found() {
+    assert_eq!(found(|lines| lines[4] = forged(lines, 5)), Wrong::Changed { number: 6 });
+}
+
+#[test]
+fn swapped_entries_are_found() {
+    assert_eq!(found(|lines| lines.swap(4, 5)), Wrong::Moved { number: 5, found: 6 });
+    assert_eq!(found(|lines| lines.swap(4, 8)), Wrong::Moved { number: 5, found: 9 });
+}
+
+#[test]
+fn an_entry_that_was_cut_is_found() {
+    assert_eq!(found(|lines| lines[4].truncate(40)), Wrong::Missing { number: 5, last: 5 });
+}
+
+#[test]
+fn an_end_that_was_cut_off_is_found_by_whoever_kept_a_signed_head() {
+    // given a head that was told to somebody
+    let (_dir, data, mut lines) = ten();
+    let head = open_head(&signed(&data), &public()).unwrap();
+    assert_eq!(head.entries, 10);
+    // when the last entries are gone, or only a part of the last one
+    lines[9].truncate(30);
+    let examined = examine(&lines).unwrap();
+    // then the journal alone looks like one that a crash has cut short, and the head says otherwise
+    assert_eq!(examined.cut_short, 1);
+    let wrong = examined.holds(&head).unwrap_err();
+    assert_eq!((wrong.entry(), matches!(wrong, Wrong::CutOff { signed: 10, .. })), (10, true));
+    // and so it does of a journal whose end was written anew
+    lines[9] = forged(&lines, 10);
+    let wrong = examine(&lines).unwrap().holds(&head).unwrap_err();
+    assert!(matches!(wrong, Wrong::Rewritten { number: 10, .. }), "{wrong}");
+    // and of one that was begun anew
+    let (_other, _data, journal) = journal();
+    let lines = texts(&journal.data).unwrap();
+    let wrong = examine(&lines).unwrap().holds(&head).unwrap_err();
+    assert!(matches!(wrong, Wrong::Lost { signed: 10, .. }), "{wrong}");
+}
+
+#[test]
+fn a_head_that_the_journal_does_not_hold_any_more_is_not_overwritten() {
+    // given a journal that was signed, and of which an old copy was put in its place
+    let (_dir, data, lines) = ten();
+    signed(&data);
+    let mut old = lines[..6].join(&b'\n');
+    old.push(b'\n');
+    fs::write(data.path("journal.ndjson"), old).unwrap();
+    // when it is written on and signed again, twice
+    for _ in 0..2 {
+        Journal::open(&data).unwrap().write(Fact::Enabled {}).unwrap();
+        signed(&data);
+    }
+    // then what was signed first is still there
+    let denied = Heads::of(&data).denied().unwrap();
+    assert_eq!(denied.iter().map(|head| head.entries).collect::<Vec<_>>(), [10]);
+    let examined = examine(&texts(&data).unwrap()).unwrap();
+    assert!(matches!(examined.holds(&denied[0]), Err(Wrong::CutOff { number: 9, .. })));
+    let last = open_head(&Heads::of(&data).last().unwrap().unwrap(), &public()).unwrap();
+    assert_eq!(examined.holds(&last), Ok(0));
+}
+
+#[test]
+fn an_exported_journal_is_verified_by_whoever_knows_the_key() {
+    let (_dir, data, lines) = ten();
+    let public_hex = hex::encode(public()[0].as_bytes());
+    let write =
+        |lines: &[Vec<u8>]| export(runner(), public_hex.clone(), signed(&data), lines).unwrap();
+    let exported = verify(&write(&lines), &public()).unwrap();
+    assert_eq!((exported.head.entries, exported.unsigned), (10, 0));
+    // Under another key it is nothing, whatever key the file itself names.
+    let other = [SigningKey::from_bytes(&[8; 32]).verifying_key()];
+    let refused = format!("{:#}", verify(&write(&lines), &other).unwrap_err());
+    assert!(refused.contains("not signed by the key"), "{refused}");
+    // What is missing, changed or written anew is named.
+    let mut fewer = lines.clone();
+    fewer.pop();
+    let refused = verify(&write(&fewer), &public()).unwrap_err().to_string();
+    assert!(refused.contains("entry 10 is missing"), "{refused}");
+    let mut changed = lines.clone();
+    changed[2][50] ^= 1;
+    let refused = verify(&write(&changed), &public()).unwrap_err().to_string();
+    assert!(refused.contains("entry 3"), "{refused}");
+    let (_dir, _data, others) = ten();
+    let refused = verify(&write(&others), &public()).unwrap_err().to_string();
+    assert!(refused.contains("is missing: 10 of its entries"), "{refused}");
+}
+
+#[test]
+fn what_was_written_after_the_head_is_said_to_be_unsigned() {
+    let (_dir, data, _) = ten();
+    let head = signed(&data);
+    Journal::open(&data).unwrap().write(Fact::Enabled {}).unwrap();
+    let lines = texts(&data).unwrap();
+    let file = export(runner(), String::new(), head, &lines).unwrap();
+    assert_eq!(verify(&file, &public()).unwrap().unsigned, 1);
+}

@@ -1,0 +1,65 @@
+//! In one line each: whether the journal is whole, and whether the vendor's log is believed.
+use std::io;
+
+use proof::checkpoint::Checkpoint;
+use schemas::{harmless::harmless, moment};
+
+use crate::{
+    data::Data,
+    journal::{self, Fact},
+    witness::Witness,
+};
+
+/// The journal's chain. Signatures are looked at by `journal verify`.
+pub fn journal(data: &Data) -> String {
+    let examined = match journal::texts(data) {
+        Ok(lines) => journal::examine(&lines),
+        Err(error) => return format!("cannot be read: {error}"),
+    };
+    match examined {
+        Ok(examined) => {
+            let entries: u64 = examined.chains.iter().map(journal::Chain::entries).sum();
+            format!("{entries} entries, the chain holds")
+        }
+        Err(wrong) => format!("WRONG at entry {}: {wrong}", wrong.entry()),
+    }
+}
+
+/// What is believed of the vendor's log.
+pub fn witness(data: &Data) -> io::Result<String> {
+    if let Some(refused) = refused(data)? {
+        return Ok(refused);
+    }
+    let note = Witness::of(data).last()?;
+    let seen = note.and_then(|note| Checkpoint::read_unverified(&note).ok());
+    Ok(match seen {
+        Some(seen) => {
+            format!("the vendor's log is believed up to event {}, epoch {}", seen.size, seen.epoch)
+        }
+        None => "nothing of the vendor's log was seen yet".into(),
+    })
+}
+
+/// Why the log that was shown last is not believed; `None`: it is, or the customer has accepted another since.
+pub fn refused(data: &Data) -> io::Result<Option<String>> {
+    let mut last = None;
+    for line in journal::read_all(data)? {
+        let believed =
+            matches!(line.entry.fact, Fact::Checkpoint { .. } | Fact::EpochAccepted { .. });
+        if let Fact::LogRefused { rule, evidence, .. } = line.entry.fact {
+            last = Some((line.entry.at, rule, evidence));
+        } else if believed {
+            last = None;
+        }
+    }
+    let Some((at, rule, evidence)) = last else { return Ok(None) };
+    let kept = Witness::of(data).evidence()?;
+    let kept = kept.into_iter().find(|kept| kept.path.ends_with(&evidence));
+    let why = kept.map_or_else(|| format!("rule {rule}"), |kept| kept.evidence.explanation);
+    let why = harmless(&why);
+    let at = moment::text(&at);
+    Ok(Some(format!(
+        "the vendor's log is NOT believed since {at}: {why}. No job is done until that is explained; both heads are \
+         kept: `stead-runner witness evidence`"
+    )))
+}

@@ -1,0 +1,95 @@
+//! The last word under this runner's own signature: what the server shows of it later, the server cannot have invented.
+use std::io;
+
+use proof::{canonical, dsse};
+use schemas::runner::{
+    Exit, FailureReason, Outcome, Report, ReportBody, STATEMENT_TYPE, SignedEnd, StatedLog,
+    Statement,
+};
+use tracing::warn;
+
+use super::Attendance;
+use crate::journal::Fact;
+
+impl Attendance {
+    /// How it ended, signed, if that is what this report says. It is in the journal before anybody hears it. What
+    /// cannot be signed is told all the same: that the work is done must not be lost.
+    pub(super) fn signed(&self, report: &Report) -> Option<SignedEnd> {
+        let (exit, log) = ended(&report.body)?;
+        match self.sign(exit, log) {
+            Ok(signed) => Some(signed),
+            Err(error) => {
+                warn!(execution.id = %self.execution, %error, "The last word goes without a signature");
+                None
+            }
+        }
+    }
+
+    fn sign(&self, exit: Exit, log: Option<StatedLog>) -> io::Result<SignedEnd> {
+        let (job, execution) = (self.job, self.execution);
+        let facts = self.agent.journal.read()?;
+        let verified = facts.iter().find_map(|entry| match &entry.fact {
+            Fact::Verified { execution: of, manifest, grant, .. } if *of == execution => {
+                Some((manifest.clone(), grant.clone()))
+            }
+            _not_it => None,
+        });
+        let (manifest, grant) = verified.map_or((None, None), |(of, by)| (Some(of), by));
+        let outputs = self.reports.outputs();
+        let outputs = match outputs.is_empty() {
+            true => None,
+            false => Some(canonical::hash(outputs).map_err(io::Error::other)?.into()),
+        };
+        let outcome = exit.outcome;
+        let statement = Statement {
+            version: 1,
+            runner: self.agent.identity.runner,
+            job,
+            execution,
+            outcome,
+            reason: exit.reason,
+            exit_code: exit.code,
+            signal: exit.signal,
+            manifest,
+            grant,
+            log,
+            outputs,
+        };
+        let payload = canonical::json(&statement).map_err(io::Error::other)?;
+        let statement = proof::sha256(&payload).into();
+        let stated = Fact::Stated { job, execution, outcome, statement };
+        if !facts.iter().any(|entry| entry.fact == stated) {
+            self.agent.journal.write(stated)?;
+        }
+        let key = self.agent.keys.identity.now().key;
+        let statement = dsse::sign(STATEMENT_TYPE, &payload, &key);
+        Ok(SignedEnd { statement, journal_head: self.agent.sign_journal() })
+    }
+}
+
+/// How the work ended and what its log is, if this report says so.
+fn ended(body: &ReportBody) -> Option<(Exit, Option<StatedLog>)> {
+    match body {
+        ReportBody::Finished(last) => {
+            let (code, signal) = (last.exit_code, last.signal);
+            let exit = Exit { outcome: last.outcome, code, signal, reason: last.reason };
+            let sha256 = format!("sha256:{}", last.log_sha256.trim_start_matches("sha256:"));
+            let log = sha256.parse().ok().map(|sha256| StatedLog {
+                length_bytes: last.log_len,
+                sha256,
+                omitted_bytes: last.omitted,
+            });
+            Some((exit, log))
+        }
+        ReportBody::Refused { .. } => {
+            let (outcome, reason) = (Outcome::Failed, Some(FailureReason::Refused));
+            Some((Exit { outcome, code: None, signal: None, reason }, None))
+        }
+        ReportBody::Started {}
+        | ReportBody::Phase { .. }
+        | ReportBody::Plan(_)
+        | ReportBody::Outputs { .. }
+        | ReportBody::Artifact(_)
+        | ReportBody::CancelProgress { .. } => None,
+    }
+}
