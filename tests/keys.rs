@@ -199,8 +199,7 @@ fn its_word_is_its_own(server: &Server, runner: &Runner, id: &str) {
     let file = ["--file", file.to_str().unwrap(), "--key"];
     verified(&[&file[..], &[key]].concat());
     let stranger = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
-    let refused =
-        runner.local(&[&["journal", "verify"], &file[..], &[stranger]].concat()).output();
+    let refused = runner.local(&[&["journal", "verify"], &file[..], &[stranger]].concat()).output();
     assert!(!refused.unwrap().status.success());
     // and each end of a job is the runner's own word
     let jobs = server.ask(&["jobs", "list", "--install", "acme"]);
