@@ -1,5 +1,5 @@
 //! What a customer sees of the runner, without any server.
-mod standing;
+pub(crate) mod standing;
 mod story;
 
 use std::{

@@ -316,6 +316,9 @@ pub async fn run(
     if let Err(error) = agent.journal.keep_reserve() {
         warn!(%error, "There is no disk to keep in reserve for the journal");
     }
+    if let Ok(Err(wrong)) = journal::texts(&agent.data).map(|lines| journal::examine(&lines)) {
+        warn!("The journal is not what was written, see `stead-runner journal verify`: {wrong}");
+    }
     adopt::settle(&agent).await;
     adopt::end_left_behind(&agent);
     let ended = poll::run(&agent).await?;

@@ -273,4 +273,4 @@ fn hashes(path: &[String]) -> Option<Vec<Hash>> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

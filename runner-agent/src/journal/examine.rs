@@ -165,11 +165,14 @@ pub fn examine<L: AsRef<[u8]>>(lines: &[L]) -> Result<Examined, Wrong> {
         let last = chain.after(entries).unwrap_or_else(|| Link::genesis(&chain.journal_id));
         let number = entries + 1;
         if link.number < number {
-            return Err(match chain.after(link.number) {
-                Some(copied) if copied == *link => Wrong::Twice { number: link.number },
-                Some(_) | None if later(at + 1).contains(&number) => Wrong::Inserted { number },
-                Some(_) | None => Wrong::Changed { number },
-            });
+            let before = link.number.saturating_sub(1);
+            let before = chain.after(before).unwrap_or_else(|| Link::genesis(&chain.journal_id));
+            // A copy, or one of two that both go on from the same entry: nobody can say from here which was written.
+            if before.then(bytes) == *link {
+                return Err(Wrong::Twice { number: link.number });
+            }
+            let again = later(at + 1).contains(&number);
+            return Err(if again { Wrong::Inserted { number } } else { Wrong::Changed { number } });
         }
         if link.number > number {
             return Err(match later(at + 1).contains(&number) {

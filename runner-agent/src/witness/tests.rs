@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::*;
 
-const JOB: &str = "job_01ARZ3NDEKTSV4RRFFQ69G5FAV";
+pub(crate) const JOB: &str = "job_01ARZ3NDEKTSV4RRFFQ69G5FAV";
 const EXECUTION: &str = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV";
 const RUNNER: &str = "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV";
-const LOG: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+pub(crate) const LOG: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
 
 fn now() -> DateTime<Utc> {
     "2026-11-21T12:00:00Z".parse().unwrap()
@@ -20,7 +20,7 @@ fn key(use_of: u8) -> SigningKey {
     SigningKey::from_bytes(&[use_of; 32])
 }
 
-fn keys() -> KeyList {
+pub(crate) fn keys() -> KeyList {
     let public = |usage, seed| ServerKey {
         usage,
         key: hex::encode(key(seed).verifying_key().as_bytes()),
@@ -42,13 +42,13 @@ fn expected() -> Expected {
 }
 
 /// A log of so many events, each of them this job's claim.
-struct Log {
+pub(crate) struct Log {
     entries: Vec<Vec<u8>>,
     epoch: u64,
 }
 
 impl Log {
-    fn of(size: u64, flavour: u8) -> Self {
+    pub(crate) fn of(size: u64, flavour: u8) -> Self {
         let entry = |position| {
             let leaf = Leaf {
                 position,
@@ -81,7 +81,7 @@ impl Log {
         plan.fold(&hashes).unwrap().iter().map(hex::encode).collect()
     }
 
-    fn note(&self) -> String {
+    pub(crate) fn note(&self) -> String {
         let mut edge = Edge::default();
         for leaf in self.leaves(0..self.size()) {
             edge.push(leaf, |_, _| {});
@@ -95,7 +95,11 @@ impl Log {
     }
 
     /// What an honest server answers for the claim at the log's end.
-    fn claimed(&self, from: Option<u64>, change: impl FnOnce(&mut serde_json::Value)) -> Claimed {
+    pub(crate) fn claimed(
+        &self,
+        from: Option<u64>,
+        change: impl FnOnce(&mut serde_json::Value),
+    ) -> Claimed {
         let manifest = json!({
             "version": 1, "job": JOB, "kind": "plan", "class": "pure",
             "plugin": {"name": "terraform_module", "version": "1"}, "inputs": {},

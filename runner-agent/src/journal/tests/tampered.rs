@@ -75,7 +75,7 @@ fn an_inserted_entry_is_found() {
     let forgery = found(|lines| lines.insert(4, forged(lines, 5)));
     assert_eq!(forgery, Wrong::Twice { number: 5 });
     let former = found(|lines| lines.insert(4, forged(lines, 3)));
-    assert_eq!(former, Wrong::Inserted { number: 5 });
+    assert_eq!(former, Wrong::Twice { number: 3 });
     let plain = br#"{"at":"2026-01-01T00:00:00Z","entry":"enabled"}"#.to_vec();
     assert_eq!(found(|lines| lines.insert(4, plain.clone())), Wrong::Inserted { number: 5 });
     assert_eq!(found(|lines| lines.push(plain)), Wrong::Inserted { number: 11 });

@@ -144,3 +144,35 @@ async fn an_answer_that_was_under_way_brings_no_key_back() {
     assert_eq!(agent.state().server_keys, later);
     assert!(knows(&later, &former).is_err());
 }
+
+#[tokio::test]
+async fn a_log_that_is_not_believed_is_said_on_the_spot_and_both_heads_are_kept() {
+    use crate::witness::tests::{JOB, LOG, Log, keys};
+    // given an agent that has seen five events of the vendor's log
+    let temp = tempfile::tempdir().unwrap();
+    let (agent, _stop) = agent(temp.path());
+    let mut agent = Arc::into_inner(agent).unwrap();
+    agent.identity.log_id = LOG.into();
+    agent.state().server_keys = keys();
+    crate::data::replace(&agent.data.path("checkpoint"), Log::of(5, 1).note().as_bytes()).unwrap();
+    let refused = |data: &Data| crate::show::standing::refused(data).unwrap();
+    assert_eq!(refused(&agent.data), None);
+    // when it is shown a log of four with a claim that is in order but for that
+    let claimed = Log::of(4, 1).claimed(None, |grant| {
+        grant["runner_key"] = agent.keys.identity_hex().into();
+        grant["deadline"] = "2999-01-01T00:00:00Z".into();
+    });
+    let job: JobId = JOB.parse().unwrap();
+    let refusal = verified(&agent, (job, JobKind::Plan), &claimed).await.unwrap_err();
+    // then the server is told the rule, and the customer what it means
+    assert_eq!(refusal.rule, "log_smaller");
+    let [kept] = &agent.witness.evidence().unwrap()[..] else { panic!("one file") };
+    assert_eq!(kept.evidence.seen, Some(Log::of(5, 1).note()));
+    assert_eq!(kept.evidence.shown, claimed.checkpoint);
+    let said = refused(&agent.data).unwrap();
+    assert!(said.contains("NOT believed") && said.contains("now has 4"), "{said}");
+    // until a log is believed again
+    agent.journal.write(Fact::Checkpoint { note: Log::of(5, 1).note() }).unwrap();
+    assert_eq!(refused(&agent.data), None);
+    assert_eq!(agent.witness.evidence().unwrap().len(), 1);
+}
