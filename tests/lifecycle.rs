@@ -1,13 +1,14 @@
 //! The main job through the public faces: sync, install, deploy, change, go back, tear down, prove.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
 use serde_json::Value;
 use tests::{
-    Runner, Server, edge_api, edge_api_v2, finish, position, stdout_of, terraform_or_skip, until,
+    Runner, Server, edge_api, edge_api_v2, finish, position, program, stdout_of, terraform_or_skip,
+    until,
 };
 
 const SOON: Duration = Duration::from_secs(30);
@@ -30,6 +31,23 @@ fn heard(command: Child) -> String {
     let said = command.wait_with_output().unwrap();
     assert!(said.status.success(), "{}", said.status);
     String::from_utf8_lossy(&said.stdout).into_owned()
+}
+
+/// A proof of their install and of a job, by the key and the checkpoint that their own runner keeps.
+fn what_a_customer_checks_alone(server: &Server, runner: &Runner) {
+    let at = |name: &str| server.dir().join(name).to_str().unwrap().to_owned();
+    let note = at("kept-by-the-runner");
+    std::fs::write(&note, stdout_of(&mut runner.local(&["witness"]))).unwrap();
+    let key = stdout_of(&mut runner.local(&["witness", "key"]));
+    let job = server.ask(&["jobs", "list"])[0]["id"].as_str().unwrap().to_owned();
+    for subject in ["acme", &job] {
+        let proof = at(&format!("{subject}.json"));
+        let ask = ["audit", "prove", subject, "--whole", "--since", &note, "--out", &proof];
+        stdout_of(server.stead_for_people().args(ask));
+        let check = ["audit", "check", &proof, "--key", key.trim(), "--checkpoint", &note];
+        let said = stdout_of(Command::new(program("stead")).args(check));
+        assert!(said.contains("is missing") && said.contains("the kept checkpoint"), "{said}");
+    }
 }
 
 #[test]
@@ -130,6 +148,7 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     let kept = runner.data().join("checkpoint");
     let verified = server.ask(&["audit", "verify", "--against", kept.to_str().unwrap()]);
     assert!(verified["unchanged_since"].as_u64().unwrap() > 0, "{verified}");
+    what_a_customer_checks_alone(&server, &runner);
     for verb in ["verify", "rebuild", "verify"] {
         stdout_of(server.stead_for_people().args(["projections", verb, "all"]));
     }

@@ -131,7 +131,7 @@ async fn happens(database: &Database, names: &[&'static str], what: Meanwhile) {
             killed(working, after_ms).await;
         }
         Meanwhile::Rollback { of } => {
-            done(rollback(&pool, of.get(names), |_| {}).await.map(drop));
+            done(rollback(&pool, of.get::<&str>(names), |_| {}).await.map(drop));
         }
         Meanwhile::KilledRollback { of, after_ms } => {
             let name = *of.get(names);

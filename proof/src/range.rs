@@ -88,6 +88,11 @@ impl Head {
         bundle::spelled(line, &head)?;
         Ok(head)
     }
+
+    /// How many events follow, as it says.
+    pub fn count(&self) -> u64 {
+        self.to.saturating_sub(self.from).saturating_add(1)
+    }
 }
 
 impl Range {
@@ -133,7 +138,7 @@ impl Range {
     pub fn take(&mut self, leaf: &Leaf<'_>, hash: &Hash, link: &Hash) -> Result<(), BundleError> {
         let (position, to) = (self.next(), self.head.to);
         if position > to {
-            let (from, expected) = (self.head.from, to + 1 - self.head.from);
+            let (from, expected) = (self.head.from, self.head.count());
             return Err(BundleError::Count { from, size: to, expected, found: expected + 1 });
         }
         let wrong = |wrong| BundleError::at(position, wrong);
@@ -163,7 +168,7 @@ impl Range {
     pub fn end(self) -> Result<Proven, BundleError> {
         let (from, to, size) = (self.head.from, self.head.to, self.checkpoint.size);
         let found = self.edge.size() + 1 - from;
-        let expected = to + 1 - from;
+        let expected = self.head.count();
         if found != expected {
             return Err(BundleError::Count { from, size: to, expected, found });
         }

@@ -185,6 +185,26 @@ mod tests {
     }
 
     #[test]
+    fn the_keys_that_proofs_are_checked_with_are_those_of_checkpoints_that_are_believed_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Data::open(dir.path()).unwrap();
+        assert!(checkpoint_keys(&data).is_err());
+        let key = |seed: u8| SigningKey::from_bytes(&[seed; 32]);
+        let mut all = list(&key(1));
+        let at = all.issued_at - chrono::TimeDelta::days(1);
+        for (seed, not_after) in [(2, None), (3, Some(at))] {
+            let key = hex::encode(key(seed).verifying_key().as_bytes());
+            let usage = KeyUse::Checkpoints;
+            all.keys.push(ServerKey { usage, key, not_before: at, not_after });
+        }
+        data::replace_json(&data.path("server-keys.json"), &all).unwrap();
+        let believed = checkpoint_keys(&data).unwrap();
+        let expected = VerifierKey { name: "stead/L".into(), key: key(2).verifying_key() };
+        assert_eq!(believed, [expected.clone()]);
+        assert_eq!(expected.to_string().parse(), Ok(expected));
+    }
+
+    #[test]
     fn only_the_key_that_the_customer_was_told_of_introduces_the_others() {
         let (ours, other) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
         let payload = serde_json::to_vec(&list(&ours)).unwrap();

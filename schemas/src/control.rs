@@ -7,6 +7,7 @@
 pub mod apps;
 pub mod audit;
 pub mod builds;
+pub mod bundles;
 pub mod history;
 pub mod installs;
 pub mod jobs;

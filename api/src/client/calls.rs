@@ -7,8 +7,8 @@ use domain::{
 use proof::bundle::MEDIA_TYPE;
 use reqwest::{Method, Response};
 use schemas::control::{
-    Because, Done, Listing, Page, apps, audit, builds, history, installs, jobs, projections,
-    runners, runs, tokens,
+    Because, Done, Listing, Page, apps, audit, builds, bundles, history, installs, jobs,
+    projections, runners, runs, tokens,
 };
 use serde_json::{Value, json};
 
@@ -235,12 +235,12 @@ impl Client {
     }
 
     /// What proves an event or a stream to whoever has no server.
-    pub async fn bundle(&self, which: &audit::BundleQuery) -> Said<Response> {
+    pub async fn bundle(&self, which: &bundles::BundleQuery) -> Said<Response> {
         self.open(Method::GET, "/v1/audit/bundle", which, MEDIA_TYPE, None).await
     }
 
     /// Every event of a part of the log, one per line, behind one that says what they come to.
-    pub async fn range(&self, which: &audit::RangeQuery) -> Said<Response> {
+    pub async fn range(&self, which: &bundles::RangeQuery) -> Said<Response> {
         self.open(Method::GET, "/v1/audit/range", which, NDJSON, None).await
     }
 

@@ -20,6 +20,10 @@ pub fn opened(
         return Err(BundleError::Stranger { signer: signer.to_string() });
     }
     let checkpoint = Checkpoint::open(note, &[signer.key])?;
+    // Positions are counted in 63 bits: what is beyond is a number and no log.
+    if i64::try_from(checkpoint.size).is_err() {
+        return Err(CheckpointError::Format("no log is that long").into());
+    }
     if checkpoint.origin() != signer.name {
         let (signer, checkpoint) = (signer.name, checkpoint.origin());
         return Err(BundleError::OtherLog { signer, checkpoint });

@@ -1,4 +1,6 @@
 //! `GET /v1/audit/bundle`: what somebody needs who has no server, written piece by piece.
+mod asked;
+
 use axum::{
     body::Body,
     extract::State,
@@ -6,37 +8,29 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use chrono::TimeDelta;
-use domain::{app::App as AppState, decider::Decider, ids::EventId, install::Install};
+use domain::ids::EventId;
 use event_log::{Stored, StreamId};
 use proof::{
     Hash,
-    bundle::{
-        Base64, Bundle, Content, Event, FORMAT, MAX_OTHERS, MEDIA_TYPE, Since, Subject, Text,
-    },
+    bundle::{Base64, Bundle, Content, Event, FORMAT, MEDIA_TYPE, Subject, Text},
     checkpoint::Checkpoint,
     key::VerifierKey,
 };
-use schemas::control::audit::{BundleQuery, OtherEntries};
-use sqlx::Row;
+use schemas::control::bundles::{BundleQuery, OtherEntries};
 
+use self::asked::{found, last, named, rest, since};
 use super::broken;
 use crate::{
     auth::Who,
     extract::Query,
     problem::{Code, Problem},
     state::App,
-    usecases::{apps, installs},
 };
 
 /// How many events of the stream are proven at a time.
 const EVENTS: u32 = 200;
 /// How many entries of other streams are read at a time.
 const ENTRIES: u32 = 1000;
-/// A longer note is no checkpoint.
-const NOTE_BYTES: usize = 4096;
-/// So far from an event's own time, which is in its id, it is looked for.
-const AROUND: TimeDelta = TimeDelta::hours(1);
 
 /// A bundle that proves an event, or all events of a stream, to whoever has no server
 ///
@@ -209,94 +203,4 @@ fn event(stored: &Stored, path: Vec<Hash>, hashes: bool) -> Result<Event, Proble
 
 fn unread(stored: &Stored) -> Problem {
     Problem::internal(format!("the version of the event at {} is no number", stored.position))
-}
-
-/// The stream that is meant: people say an install's or an app's name.
-async fn named(app: &App, stream: &str) -> Result<StreamId, Problem> {
-    let (kind, id) = stream.split_once('/').ok_or_else(|| {
-        Problem::new(Code::BadRequest, "a stream is <aggregate type>/<aggregate id>")
-    })?;
-    Ok(match kind {
-        AppState::NAME => StreamId::new(kind, apps::find(app, id).await?.to_string()),
-        Install::NAME => StreamId::new(kind, installs::find(app, id).await?.to_string()),
-        _ => StreamId::new(kind, id),
-    })
-}
-
-/// Where an event is. There is no index of ids, and there need not be: an id has its time.
-async fn found(app: &App, event: EventId) -> Result<u64, Problem> {
-    let unknown = || Problem::not_found(format!("the event {event}"));
-    let milliseconds = i64::try_from(event.0.timestamp_ms()).map_err(|_| unknown())?;
-    let made = chrono::DateTime::from_timestamp_millis(milliseconds).ok_or_else(unknown)?;
-    let (early, late) = (made.checked_sub_signed(AROUND), made.checked_add_signed(AROUND));
-    let after = app.log().position_at(early.ok_or_else(unknown)?).await?;
-    let until = app.log().position_at(late.ok_or_else(unknown)?).await?;
-    let id = hex::encode(event.0.to_bytes());
-    let row = sqlx::query(
-        "select position from log_event where position > $1 and position <= $2 and event_id = $3::text::uuid",
-    )
-    .bind(after.cast_signed())
-    .bind(until.cast_signed())
-    .bind(id)
-    .fetch_optional(&app.pool)
-    .await?;
-    Ok(row.ok_or_else(unknown)?.try_get::<i64, _>(0)?.cast_unsigned())
-}
-
-/// Where the stream's last event is, of those that the head covers.
-async fn last(app: &App, stream: &StreamId, size: u64) -> Result<u64, Problem> {
-    let row = sqlx::query(
-        "select position from log_event where aggregate_type = $1 and aggregate_id = $2 \
-         and position <= $3 order by sequence desc limit 1",
-    )
-    .bind(&stream.aggregate_type)
-    .bind(&stream.aggregate_id)
-    .bind(size.cast_signed())
-    .fetch_optional(&app.pool)
-    .await?;
-    let row = row.ok_or_else(|| Problem::not_found(format!("the stream {stream}")))?;
-    Ok(row.try_get::<i64, _>(0)?.cast_unsigned())
-}
-
-/// The rest of the log from a position on, if it is not too much.
-async fn rest(app: &App, from: u64, size: u64) -> Result<(u64, Vec<Base64<Hash>>), Problem> {
-    let positions = size + 1 - from;
-    if positions > MAX_OTHERS {
-        let detail = format!(
-            "{positions} positions would have to be shown, and a bundle has at most {MAX_OTHERS}: ask for \
-             others=none (it then does not show that the stream ended), or export the whole log"
-        );
-        return Err(Problem::new(Code::TooLarge, detail));
-    }
-    let edge = app.log().edge(from - 1).await?;
-    Ok((from, edge.into_iter().map(Base64).collect()))
-}
-
-/// The older checkpoint with the key that signed it, and the way from there.
-async fn since(app: &App, note: &str, head: &Checkpoint) -> Result<Since, Problem> {
-    let invalid = |why: &str| Problem::new(Code::Invalid, format!("the older checkpoint: {why}"));
-    if note.len() > NOTE_BYTES {
-        return Err(invalid("it is longer than any checkpoint"));
-    }
-    let keys = app.keys.current().checkpoint_keys();
-    let opens = |key: &_| Checkpoint::open(note, std::slice::from_ref(key)).ok();
-    let found = keys.iter().find_map(|key| Some((*key, opens(key)?)));
-    let (key, older) = found.ok_or_else(|| invalid("no key of this server signed it"))?;
-    if older.log_id != head.log_id {
-        return Err(invalid(&format!(
-            "it is of {}, this log is {}",
-            older.origin(),
-            head.origin()
-        )));
-    }
-    if older.size > head.size {
-        let (had, has) = (older.size, head.size);
-        return Err(invalid(&format!("it covers {had} events, and this log has {has}: keep it")));
-    }
-    let path = app.log().consistency(older.size, head.size).await?;
-    Ok(Since {
-        signer: VerifierKey { name: head.origin(), key }.to_string(),
-        checkpoint: note.into(),
-        consistency: path.into_iter().map(Base64).collect(),
-    })
 }

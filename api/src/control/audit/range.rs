@@ -12,7 +12,10 @@ use proof::{
     key::VerifierKey,
     range::{FORMAT, Head},
 };
-use schemas::control::audit::{EventRecord, EventsQuery, RangeQuery};
+use schemas::control::{
+    audit::{EventRecord, EventsQuery},
+    bundles::RangeQuery,
+};
 
 use super::{PAGE, broken, records};
 use crate::{

@@ -8,7 +8,8 @@ use proof::{
     tree,
 };
 use schemas::control::{
-    audit::{BundleQuery, EventsQuery, OtherEntries, RangeQuery},
+    audit::EventsQuery,
+    bundles::{BundleQuery, OtherEntries, RangeQuery},
     installs::UpdateInstall,
 };
 

@@ -9,7 +9,7 @@ use api::client::lines;
 use clap::Args;
 use futures::{StreamExt, pin_mut};
 use proof::range::Head;
-use schemas::control::audit::RangeQuery;
+use schemas::control::bundles::RangeQuery;
 
 use super::At;
 use crate::{failure::Failure, settings::Desk};
@@ -36,7 +36,7 @@ pub async fn run(desk: &Desk, ask: Export) -> Result<(), Failure> {
     pin_mut!(lines);
     let first = lines.next().await.ok_or_else(cut)??;
     let head = Head::read(first.as_bytes()).map_err(|error| Failure::Outcome(error.to_string()))?;
-    let all = head.to + 1 - head.from;
+    let all = head.count();
     let bar = desk.screen.bar(all, "export");
     let mut out: Box<dyn Write> = match &ask.out {
         Some(path) => Box::new(BufWriter::new(created(path)?)),

@@ -8,7 +8,7 @@ use proof::{
     bundle::{Bundle, BundleError, MAX_BYTES},
     key::Believed,
 };
-use schemas::control::audit::{BundleQuery, OtherEntries};
+use schemas::control::bundles::{BundleQuery, OtherEntries};
 
 use super::{check, export::created};
 use crate::{failure::Failure, render::write, settings::Desk};

@@ -1,0 +1,72 @@
+//! What is handed to somebody who has no server: which events or positions are to be proven.
+use chrono::{DateTime, Utc};
+use domain::ids::EventId;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::moment;
+
+/// What to prove: one of `stream`, `position` and `event`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct BundleQuery {
+    /// All events of `<aggregate type>/<aggregate id>`; an install's or an app's name will do instead of its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream: Option<String>,
+    /// The event at this position.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
+    /// The event of this id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<String>)]
+    pub event: Option<EventId>,
+    /// An older signed checkpoint, as it was kept: the bundle then proves that the log only grew since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// How much of the rest of the log goes with a stream. `after` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(inline)]
+    pub others: Option<OtherEntries>,
+    /// Hashes in the place of payloads, metadata and salts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hashes: Option<bool>,
+    /// Wait (at most 5 s) until the answer includes this position.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_position: Option<u64>,
+}
+
+/// How much of the rest of the log goes with a stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OtherEntries {
+    /// Every position after the stream's last event: nothing of the stream is there.
+    #[default]
+    After,
+    /// Every position: nothing of the stream is anywhere else.
+    Whole,
+    /// None: whether the stream went on is not shown, and nothing of other streams is.
+    None,
+}
+
+/// Which part of the log.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct RangeQuery {
+    /// From this position. The first when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<u64>,
+    /// Up to this position. The last when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<u64>,
+    /// Not before this moment.
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    pub since: Option<DateTime<Utc>>,
+    /// Before this moment.
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    pub until: Option<DateTime<Utc>>,
+    /// Wait (at most 5 s) until the answer includes this position.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_position: Option<u64>,
+}
