@@ -12,7 +12,7 @@ use std::{
 
 use event_log::{
     EventLog, Options,
-    testing::{Cluster, Database, Settings, fresh_in},
+    testing::{Cluster, Database, Settings, TestingError, fresh_in},
 };
 use support::{Answers, commit, event, every_answer_is_true, pause, run};
 
@@ -46,20 +46,6 @@ impl Disk {
     fn grow(&self, megabytes: u32) {
         assert!(self.mount(&format!("remount,size={megabytes}m")));
     }
-
-    /// Leave only so much.
-    fn fill(&self, leave_megabytes: u64) -> PathBuf {
-        let file = self.at.join("filler");
-        let stat = Command::new("stat").args(["-f", "-c", "%a %S"]).arg(&self.at).output().unwrap();
-        let text = String::from_utf8(stat.stdout).unwrap();
-        let (blocks, size) = text.trim().split_once(' ').unwrap();
-        let free = blocks.parse::<u64>().unwrap() * size.parse::<u64>().unwrap();
-        let bytes = free - (leave_megabytes << 20);
-        let mut fallocate = Command::new("fallocate");
-        let done = fallocate.args(["-l", &bytes.to_string()]).arg(&file).status().unwrap();
-        assert!(done.success());
-        file
-    }
 }
 
 impl Drop for Disk {
@@ -88,18 +74,17 @@ async fn append(log: &EventLog, numbers: std::ops::Range<u64>) -> Answers {
     futures::future::join_all(each).await.into_iter().collect()
 }
 
-async fn cluster(at: &Path) -> Cluster {
-    let more =
-        ["max_connections=40", "shared_buffers=16MB", "max_wal_size=64MB", "min_wal_size=32MB"];
+async fn cluster(at: &Path) -> Result<Cluster, TestingError> {
+    let more = ["max_connections=40", "shared_buffers=16MB", "max_wal_size=1GB"];
     let more = more.into_iter().map(String::from).collect();
-    Cluster::start(at, &Settings { fsync: false, more }).await.unwrap()
+    Cluster::start(at, &Settings { fsync: false, more }).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_without_room_refuse_events_and_take_them_again_when_there_is_room() {
     let Some(disk) = Disk::of(12) else { return };
     let dir = tempfile::Builder::new().prefix("stead-full-").tempdir().unwrap();
-    let cluster = cluster(dir.path()).await;
+    let cluster = cluster(dir.path()).await.unwrap();
     let database = fresh_in(&cluster).await.unwrap();
     let place = disk.at.join("tables");
     let postgres = dir.path().join("data");
@@ -128,48 +113,66 @@ async fn tables_without_room_refuse_events_and_take_them_again_when_there_is_roo
     cluster.stop().unwrap();
 }
 
-/// No room for the write-ahead log either: then Postgres ends itself, and recovers when there is room.
+/// No room for the write-ahead log: then Postgres ends itself, and recovers when there is room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgres_that_ended_for_want_of_room_has_everything_that_was_acknowledged() {
-    let Some(disk) = Disk::of(220) else { return };
-    let at = disk.at.join("cluster");
-    fs::create_dir(&at).unwrap();
-    let running = cluster(&at).await;
+    let Some(disk) = Disk::of(48) else { return };
+    let dir = tempfile::Builder::new().prefix("stead-full-").tempdir().unwrap();
+    let running = cluster(dir.path()).await.unwrap();
     let database = fresh_in(&running).await.unwrap();
+    database.pool.close().await;
+    running.stop().unwrap();
+    let wal = dir.path().join("data/pg_wal");
+    let moved = Command::new("mv").arg(&wal).arg(disk.at.join("wal")).status().unwrap();
+    assert!(moved.success());
+    std::os::unix::fs::symlink(disk.at.join("wal"), &wal).unwrap();
+    cluster(dir.path()).await.unwrap();
+    let pool = event_log::connect(&database.url, 8).await.unwrap();
+    let database = Database { pool, ..database };
     let log = opened(&database).await;
-    let mut answers = append(&log, 0..40).await;
-    let filler = disk.fill(6);
-    // Room comes back a while after it was gone; callers wait or are refused meanwhile.
+    let said = || fs::read_to_string(dir.path().join("log")).unwrap();
+    // Callers wait, or are refused, until there is room again.
     let rescue = async {
-        pause(3_000).await;
-        fs::remove_file(&filler).unwrap();
+        until(|| said().contains("PANIC")).await;
         pause(500).await;
-        cluster(&at).await
+        disk.grow(512);
+        for _ in 0..50 {
+            match cluster(dir.path()).await {
+                Ok(running) => return running,
+                // The one that ended is not gone yet.
+                Err(_) => pause(200).await,
+            }
+        }
+        panic!("Postgres does not come back: {}", said());
     };
     let load = async {
-        let mut answers = Answers::new();
-        let mut next = 40;
-        while next < 2_000
-            && answers.values().filter(|answer: &&Result<_, _>| answer.is_err()).count() < 40
-        {
+        let (mut answers, mut next) = (Answers::new(), 0);
+        while !said().contains("PANIC") {
             answers.extend(append(&log, next..next + 40).await);
             next += 40;
+            assert!(next < 8_000, "the disk never was full");
         }
         (answers, next)
     };
-    let (running, (during, next)) = tokio::join!(rescue, load);
-    answers.extend(during);
-    let (written, refused) = every_answer_is_true(&database, &answers).await;
-    assert!(written >= 40, "{written} written, {refused} refused");
-    // The disk was full, and Postgres did not survive it.
-    let said = fs::read_to_string(at.join("log")).unwrap();
-    assert!(said.contains("PANIC") && said.contains("No space left on device"), "{said}");
+    let (running, (mut answers, next)) = tokio::join!(rescue, load);
+    assert!(said().contains("No space left on device"), "{}", said());
     let after = append(&log, next..next + 40).await;
     assert!(after.values().all(Result::is_ok), "{after:?}");
     answers.extend(after);
-    every_answer_is_true(&database, &answers).await;
+    let (written, refused) = every_answer_is_true(&database, &answers).await;
+    assert!(written > 100, "{written} written, {refused} refused");
     drop(log);
     running.stop().unwrap();
+}
+
+async fn until(is: impl Fn() -> bool) {
+    for _ in 0..6_000 {
+        if is() {
+            return;
+        }
+        pause(10).await;
+    }
+    panic!("it never was so");
 }
 
 /// Whoever runs Postgres owns it.
