@@ -1,6 +1,6 @@
 //! A disk that is full: what is refused was not written, what was acknowledged is there, and when there is room again
 //! everything goes on. Needs to mount a small file system, and so root.
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 mod support;
 
 use std::{

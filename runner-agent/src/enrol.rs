@@ -200,7 +200,7 @@ mod tests {
         data::replace_json(&data.path("server-keys.json"), &all).unwrap();
         let believed = checkpoint_keys(&data).unwrap();
         let expected = VerifierKey { name: "stead/L".into(), key: key(2).verifying_key() };
-        assert_eq!(believed, [expected.clone()]);
+        assert_eq!(believed, std::slice::from_ref(&expected));
         assert_eq!(expected.to_string().parse(), Ok(expected));
     }
 

@@ -68,7 +68,7 @@ fn count(app: &App) {
 
 async fn say(app: &App, due: Due) {
     let said = match due.clone() {
-        Due::Job { job, command, guard } => tell(app, job, command, guard).await,
+        Due::Job { job, command, guard } => tell(app, job, *command, guard).await,
         Due::Silent { runner, since, guard } => {
             let call = call(Some(guard));
             let said = app.engine.transact(&call, move |unit| {

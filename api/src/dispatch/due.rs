@@ -24,7 +24,7 @@ pub enum Due {
         /// Which.
         job: JobId,
         /// What.
-        command: JobCommand,
+        command: Box<JobCommand>,
         /// The session that must still be this server's.
         guard: Option<SessionGuard>,
     },
@@ -64,7 +64,7 @@ impl Dispatch {
                 && let Some(guard) = owned(held.runner)
                 && let Some(command) = silence(tracked, now, timing)
             {
-                due.push(Due::Job { job, command, guard: Some(guard) });
+                due.push(Due::Job { job, command: command.into(), guard: Some(guard) });
             }
             due.extend(overdue(job, tracked, now, timing));
         }
@@ -112,7 +112,8 @@ fn overdue(job: JobId, tracked: &Tracked, now: Moment, timing: &Timing) -> Vec<D
         && let Some(until) = tracked.queued_at.checked_add_signed(patience)
         && both(tracked, now, until).is_some()
     {
-        due.push(Due::Job { job, command: JobCommand::Expire { attempt }, guard: None });
+        let command = JobCommand::Expire { attempt }.into();
+        due.push(Due::Job { job, command, guard: None });
     }
     if let Some(held) = tracked.alive()
         && let (Some(asked), Some(since)) = (&held.cancel, tracked.cancel_since)
@@ -121,7 +122,7 @@ fn overdue(job: JobId, tracked: &Tracked, now: Moment, timing: &Timing) -> Vec<D
         let patience = Duration::from_secs(grace) + timing.cancel_confirm;
         if !asked.unconfirmed && passed(since) >= patience {
             let command = JobCommand::DeclareCancelUnconfirmed { execution: held.id };
-            due.push(Due::Job { job, command, guard: None });
+            due.push(Due::Job { job, command: command.into(), guard: None });
         }
     }
     let late = tracked.unsealed.iter().filter(|(_, since)| passed(*since) >= timing.seal);
@@ -212,7 +213,7 @@ mod tests {
 
     fn said(dispatch: &Dispatch) -> Vec<JobCommand> {
         let job = |due| match due {
-            Due::Job { command, .. } => Some(command),
+            Due::Job { command, .. } => Some(*command),
             Due::Silent { .. } | Due::Seal { .. } => None,
         };
         dispatch.due(dispatch.moment()).into_iter().filter_map(job).collect()
