@@ -120,7 +120,7 @@ fn worked(n: u128, id: u128, kind: JobKind, fails: bool) -> Vec<Fact> {
         deadline: Timestamp::UNIX_EPOCH,
     };
     let ended = match fails {
-        false => JobEvent::Succeeded { execution, seq: Some(2), exit_code: Some(0) },
+        false => JobEvent::Succeeded { execution, seq: Some(2), exit_code: Some(0), signed: None },
         true => JobEvent::Failed {
             execution: Some(execution),
             seq: Some(2),
@@ -128,6 +128,7 @@ fn worked(n: u128, id: u128, kind: JobKind, fails: bool) -> Vec<Fact> {
             detail: "the child ended with 1".into(),
             exit_code: Some(1),
             signal: None,
+            signed: None,
         },
     };
     let began = match kind {
