@@ -209,7 +209,7 @@ fn its_word_is_its_own(server: &Server, runner: &Runner, id: &str) {
     let journal = tests::stdout_of(&mut runner.local(&["journal"]));
     for job in ended {
         let id = job["id"].as_str().unwrap();
-        let shown = server.stead().args(["jobs", "show", id]).output().unwrap();
+        let shown = server.stead_for_people().args(["jobs", "show", id]).output().unwrap();
         let shown = String::from_utf8(shown.stdout).unwrap();
         assert!(shown.contains("signed by its runner, sha256:"), "{shown}");
         let digest = job["attempts"][0]["signed"]["digest"].as_str().unwrap();

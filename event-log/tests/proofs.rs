@@ -119,18 +119,6 @@ async fn many_published_checkpoints_are_compared_page_by_page() {
     }
 }
 
-/// What is taken as it is stored must be stored: a missing node is damage, not a database that does not answer.
-#[tokio::test]
-async fn a_part_that_begins_after_what_is_gone_is_damaged_where_it_begins() {
-    let database = database().await;
-    drop(grown(&database).await);
-    run(&database, "delete from log_node where index = 0").await;
-    match verify(&database.pool, 700, |_| {}).await.unwrap_err() {
-        VerifyError::Differs(difference) => assert_eq!(difference.position, 700, "{difference}"),
-        other => panic!("{other}"),
-    }
-}
-
 /// What somebody with all rights does to the tables, and where it is seen.
 #[tokio::test]
 async fn whatever_is_tampered_with_is_found_where_it_is() {
