@@ -116,6 +116,14 @@ CREATE TABLE stead.principal_name (
     name text NOT NULL,
     named_at timestamp with time zone NOT NULL
 );
+CREATE TABLE stead.runner_journal (
+    runner text NOT NULL COLLATE pg_catalog."C",
+    journal_id text NOT NULL COLLATE pg_catalog."C",
+    entries bigint NOT NULL,
+    head json NOT NULL,
+    told_at timestamp with time zone NOT NULL
+)
+WITH (fillfactor='70');
 CREATE TABLE stead.runner_session (
     runner text NOT NULL COLLATE pg_catalog."C",
     session text NOT NULL,
@@ -255,6 +263,8 @@ ALTER TABLE ONLY stead.migration
     ADD CONSTRAINT migration_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY stead.principal_name
     ADD CONSTRAINT principal_name_pkey PRIMARY KEY (principal);
+ALTER TABLE ONLY stead.runner_journal
+    ADD CONSTRAINT runner_journal_pkey PRIMARY KEY (runner, journal_id);
 ALTER TABLE ONLY stead.runner_session
     ADD CONSTRAINT runner_session_pkey PRIMARY KEY (runner);
 ALTER TABLE ONLY stead.view_apps
@@ -328,6 +338,7 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.log_snapshot TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.log_stream TO stead_app;
 GRANT SELECT ON TABLE stead.migration TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.principal_name TO stead_app;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_journal TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_session TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.view_apps TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.view_builds TO stead_app;
