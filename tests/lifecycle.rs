@@ -150,7 +150,7 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     assert!(verified["unchanged_since"].as_u64().unwrap() > 0, "{verified}");
     what_a_customer_checks_alone(&server, &runner);
     for verb in ["verify", "rebuild", "verify"] {
-        stdout_of(server.stead_for_people().args(["projections", verb, "all"]));
+        stdout_of(server.stead_for_people().args(["projections", verb, "--all"]));
     }
 
     // What was true at a moment and at a position: before the input was changed, and now.

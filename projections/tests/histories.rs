@@ -131,7 +131,8 @@ async fn happens(database: &Database, names: &[&'static str], what: Meanwhile) {
             killed(working, after_ms).await;
         }
         Meanwhile::Rollback { of } => {
-            done(rollback(&pool, of.get::<&str>(names), |_| {}).await.map(drop));
+            let name = *of.get(names);
+            done(rollback(&pool, name, |_| {}).await.map(drop));
         }
         Meanwhile::KilledRollback { of, after_ms } => {
             let name = *of.get(names);

@@ -42,7 +42,7 @@ Examples:
 The rows of a projection as of then: stead projections show")]
     Replay {
         #[command(flatten)]
-        which: Which,
+        which: Box<Which>,
         /// As of a position or a moment: RFC 3339, a day, `2h ago`, `tuesday`; without it as of now
         #[arg(long, value_name = "TIME|POSITION")]
         at: Option<At>,
@@ -58,7 +58,7 @@ A day, also a weekday, means its beginning in UTC; a weekday is the last one.
 Of an install or a run, what happened is told by run; of another thing, event by event.")]
     Diff {
         #[command(flatten)]
-        which: Which,
+        which: Box<Which>,
         /// Since a position or a moment: RFC 3339, a day, `2h ago`, `tuesday`
         #[arg(long, value_name = "TIME|POSITION")]
         from: At,
