@@ -165,6 +165,8 @@ fn a_proof_and_an_export_are_checked_without_a_server_and_say_what_they_do_not_p
         }
         let part = check(&part, key, &[]);
         assert!(part.status.success(), "{}", said(&part).1);
+        let verified = make(&["audit", "verify", "--against", &note, "--key", key]);
+        assert!(verified.contains("unchanged since the kept checkpoint"), "{verified}");
     }
     // and what was changed, is no proof, or is by another key, is told apart
     let key = listed["verifier_key"].as_str().unwrap();
