@@ -140,7 +140,7 @@ fn a_kept_checkpoint_must_be_on_the_way() {
     let refused = check(None, None, &restored.sign(&key())).unwrap_err();
     assert_eq!(refused, BundleError::Epoch { older: 2, newer: 1 });
     let stranger = log.checkpoint(9).sign(&SigningKey::from_bytes(&[9; 32]));
-    assert!(matches!(check(None, None, &stranger), Err(BundleError::Checkpoint(_))));
+    assert!(matches!(check(None, None, &stranger), Err(BundleError::Kept(_))));
 }
 
 #[test]
@@ -152,6 +152,8 @@ fn an_older_checkpoint_has_to_be_the_beginning() {
     let other = Log::of(&["x/1", "x/2", "x/3", "x/4", "x/5"]);
     bundle.since.as_mut().unwrap().checkpoint = other.checkpoint(5).sign(&key());
     assert!(matches!(wrong(&bundle), BundleError::Rewritten { size: 5, .. }));
+    bundle.since.as_mut().unwrap().checkpoint.insert(0, 'x');
+    assert!(matches!(wrong(&bundle), BundleError::Older(_)));
 }
 
 #[test]

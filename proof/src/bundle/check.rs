@@ -64,7 +64,11 @@ impl Bundle {
 
     fn since(&self, proven: &mut Proven, keys: &[Believed]) -> Result<(), BundleError> {
         let Some(since) = &self.since else { return Ok(()) };
-        let (older, _, others) = opened(&since.checkpoint, &since.signer, keys)?;
+        let of_older = |error| {
+            if let BundleError::Checkpoint(why) = error { BundleError::Older(why) } else { error }
+        };
+        let (older, _, others) =
+            opened(&since.checkpoint, &since.signer, keys).map_err(of_older)?;
         proven.other_signatures += others;
         follows(&older, &proven.checkpoint)?;
         let path: Vec<Hash> = since.consistency.iter().map(|hash| hash.0).collect();

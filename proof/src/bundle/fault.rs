@@ -31,6 +31,12 @@ pub enum BundleError {
     /// The signed note is none, or its signature is not the signer's.
     #[error("the checkpoint: {0}")]
     Checkpoint(#[from] CheckpointError),
+    /// The same of the older one.
+    #[error("the older checkpoint: {0}")]
+    Older(CheckpointError),
+    /// The one that was kept elsewhere cannot be read, or is signed by nobody who is believed.
+    #[error("the kept checkpoint: {0}")]
+    Kept(CheckpointError),
     /// The signer speaks for another log.
     #[error("the signer is of {signer}, the checkpoint is of {checkpoint}: of different logs")]
     OtherLog {
@@ -175,10 +181,12 @@ impl BundleError {
             BundleError::Unreadable(_)
             | BundleError::TooLarge { .. }
             | BundleError::Key(_)
+            | BundleError::Kept(_)
             | BundleError::Uncompared { .. } => true,
             BundleError::Spelling { .. }
             | BundleError::Stranger { .. }
             | BundleError::Checkpoint(_)
+            | BundleError::Older(_)
             | BundleError::OtherLog { .. }
             | BundleError::Rewritten { .. }
             | BundleError::Epoch { .. }

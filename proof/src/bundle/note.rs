@@ -59,7 +59,8 @@ pub(crate) fn kept(
 ) -> Result<Checkpoint, BundleError> {
     let known = named.filter(|key| believed.iter().any(|one| one.is(key))).map(|key| key.key);
     let whole = believed.iter().filter_map(|key| key.key_for(&now.origin()));
-    let kept = Checkpoint::open(note, &known.chain(whole).collect::<Vec<_>>())?;
+    let known: Vec<_> = known.chain(whole).collect();
+    let kept = Checkpoint::open(note, &known).map_err(BundleError::Kept)?;
     follows(&kept, now)?;
     Ok(kept)
 }

@@ -121,7 +121,9 @@ pub fn said(bundle: &Bundle, proven: &Proven) -> Said {
             recorded(event.recorded_at_us),
         )),
         (Subject::Position(_) | Subject::Stream(_), _) => holds.push(format!(
-            "these {count} events of {subject}, sequences 1 to {count}, are in it, the last at position {last_at}"
+            "in it, as they are here: {} of {subject}, {}, the last at position {last_at}",
+            events(count as u64),
+            if count == 1 { "sequence 1".into() } else { format!("sequences 1 to {count}") },
         )),
     }
     let size = checkpoint.size;
@@ -172,8 +174,8 @@ fn of_range(proven: &range::Proven) -> Said {
     let mut holds = vec![
         signed(&proven.signer.to_string(), checkpoint),
         format!(
-            "positions {from} to {to} of it are these {} events, and none is missing",
-            to + 1 - from
+            "positions {from} to {to} of it, as they are here: {}, and none is missing",
+            events(to + 1 - from)
         ),
     ];
     let mut open = vec![];
@@ -202,6 +204,10 @@ fn signed(signer: &str, checkpoint: &proof::checkpoint::Checkpoint) -> String {
         checkpoint.origin(),
         checkpoint.epoch
     )
+}
+
+fn events(count: u64) -> String {
+    if count == 1 { "1 event".into() } else { format!("{count} events") }
 }
 
 fn compared(kept: Option<u64>, holds: &mut Vec<String>, open: &mut Vec<String>) {

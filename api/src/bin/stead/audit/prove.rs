@@ -94,7 +94,8 @@ pub async fn run(desk: &Desk, ask: Prove) -> Result<(), Failure> {
     };
     created(&path)?.write_all(&bytes)?;
     let (path, signer) = (path.display(), &bundle.signer);
-    desk.screen.remark(&format!("{path} proves:\n{}", check::said(&bundle, &proven).text()));
-    desk.screen.remark(&format!("To check it anywhere: stead audit check {path} --key {signer}"));
+    let said = check::said(&bundle, &proven).text();
+    desk.screen
+        .remark(&format!("{said}To check it anywhere: stead audit check {path} --key {signer}"));
     Ok(())
 }
