@@ -1,6 +1,6 @@
 //! `stead backup`: everything of a server that must come back, in its data directory and in its database.
-mod picture;
-mod restore;
+pub mod picture;
+pub mod restore;
 
 use std::{
     path::{Path, PathBuf},

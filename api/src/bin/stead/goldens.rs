@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
-    audit, builds, installs, jobs,
+    audit, backup, builds, installs, jobs,
     render::{Output, Screen},
     runners, runs, templates,
 };
@@ -73,6 +73,46 @@ fn a_template_reads_like_this() {
         "install_stack": {"outputs": {"subnets": ["subnet-a", "subnet-b"]}}}});
     let table = templates::table(&template.variables(&state), &screen());
     golden("templates-explain.txt", &table.text(&screen()));
+}
+
+#[test]
+fn a_backup_and_what_came_back_of_it_read_like_this() {
+    let manifest: api::backup::Manifest = read(json!({
+        "format": 1, "program": "0.1.0", "postgres": 15, "layout": 1, "created_at": AT, "log_id": ULID,
+        "position": 1204, "epoch": 1, "recorded_at": AT, "checkpoint": "",
+        "files": [
+            {"path": "keys/tokens.key", "bytes": 76, "digest": digest(1)},
+            {"path": "database.dump", "bytes": 5_242_880, "digest": digest(2)},
+            {"path": "registry/shop/network/blobs/sha256/x", "bytes": 1_048_576, "digest": digest(3)},
+        ],
+    }));
+    let out = Path::new("/backups/2026-11-21");
+    golden("backup-create.txt", &backup::picture::made(&manifest, out));
+    let reached = |file: &str, position, missing| {
+        let file = file.to_owned();
+        api::backup::Reached { file, position, epoch: 1, missing }
+    };
+    let mut report = backup::restore::Report {
+        data: Some("/var/lib/stead".into()),
+        log_id: ULID.into(),
+        position: 1204,
+        recorded_at: AT.parse().unwrap(),
+        root: "ab".repeat(32),
+        seals: 3,
+        witnessed: vec![
+            reached("checkpoint-of-acme", 1190, None),
+            reached("checkpoint-of-beta", 1230, Some((1205, 1230))),
+        ],
+        took_ms: 4_700,
+        next_epoch: 2,
+        database_owner_url: Some(
+            "postgres://stead_owner@%2Fvar%2Flib%2Fstead%2Frun:5432/stead".into(),
+        ),
+    };
+    golden("backup-restore.txt", &backup::picture::restored(&report));
+    report.database_owner_url = None;
+    golden("backup-restore-url.txt", &backup::picture::restored(&report));
+    golden("backup-drill.txt", &backup::picture::drilled(&report, out));
 }
 
 #[test]
