@@ -119,6 +119,18 @@ async fn many_published_checkpoints_are_compared_page_by_page() {
     }
 }
 
+/// Damage, and not a database that does not answer.
+#[tokio::test]
+async fn a_server_that_starts_on_a_log_with_a_hole_says_so() {
+    let database = database().await;
+    drop(grown(&database).await);
+    run(&database, "delete from log_event where position = 1070").await;
+    match database.log().await.err().unwrap() {
+        LogError::Damaged { position, .. } => assert_eq!(position, 1_076),
+        other => panic!("{other}"),
+    }
+}
+
 /// What somebody with all rights does to the tables, and where it is seen.
 #[tokio::test]
 async fn whatever_is_tampered_with_is_found_where_it_is() {

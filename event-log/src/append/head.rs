@@ -7,7 +7,7 @@ use sqlx::{ConnectOptions, Connection, Executor, PgConnection, Row, postgres::Pg
 use tokio::time::timeout;
 
 use crate::{
-    Stored, nodes,
+    LogError, Stored, nodes,
     stored::{COLUMNS, bigint, number},
 };
 
@@ -48,9 +48,15 @@ pub(crate) enum Others {
 
 impl Head {
     /// Read the head and put the edge together from stored nodes and at most 255 leaves. `None`: no log.
-    pub(crate) async fn read(connection: &mut PgConnection) -> Result<Option<Head>, sqlx::Error> {
+    pub(crate) async fn read(connection: &mut PgConnection) -> Result<Option<Head>, LogError> {
         let Some(mut head) = Head::read_row(connection).await? else { return Ok(None) };
-        head.edge = edge(connection, head.position).await?;
+        head.edge = edge(connection, head.position).await.map_err(|error| match error {
+            // The database does answer; what it should have is gone.
+            sqlx::Error::Decode(what) => {
+                LogError::Damaged { position: head.position, what: what.to_string() }
+            }
+            other => other.into(),
+        })?;
         Ok(Some(head))
     }
 
