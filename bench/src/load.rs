@@ -5,15 +5,12 @@
 //! claims     a server in this process, runners over loopback: from the acknowledged queue to the claim's answer
 //! parked     `stead serve` as a process of its own, with no runner and with a thousand
 //! ```
-mod agent;
 mod claims;
-mod database;
 mod parked;
 mod report;
 
-use std::path::Path;
-
-use self::{claims::Claims, database::Database, parked::Parked, report::Report};
+use self::{claims::Claims, parked::Parked, report::Report};
+use crate::{database::Database, enterable};
 
 /// What the command line asks for.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +41,6 @@ pub fn main() {
 
 async fn run(ask: Ask) {
     let directory = tempfile::Builder::new().prefix("stead-bench-").tempdir().unwrap();
-    // Postgres runs as another user when we are root, and must get here.
     enterable(directory.path());
     let (cluster, server) = (directory.path().join("cluster"), directory.path().join("server"));
     for path in [&cluster, &server] {
@@ -64,9 +60,4 @@ async fn run(ask: Ask) {
     } else {
         println!("{}\n{append}", report.markdown());
     }
-}
-
-fn enterable(path: &Path) {
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }

@@ -1,68 +1,127 @@
-//! How fast is an append, measured against what Postgres does with one row per transaction and against stock
-//! postgres-es? In one run, on one private Postgres with fsync, in turns:
+//! How fast is an append, measured against what Postgres does with one row per transaction, with rows in bulk, and
+//! against other event stores on Postgres? In one run, on one private Postgres with fsync, in turns:
 //!
 //!     cargo bench -p event-log --features testing --bench append -- --rounds 5 --seconds 3
 //!
 //! Ours does per event: stream guard, idempotency key, chain, tree, a synchronous view; every twentieth command
 //! is refused as a conflict and does not count. Theirs do none of that. Rows are counted afterwards.
+//!
+//! `--npm DIR` names a directory where `bench/npm` was installed; without it emmett-postgresql and message-db are
+//! left out, and said to be. `--only CALLERS` compares one number of callers with INSERT. `--json` for programs.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark that fails has no result")]
+mod copy;
+mod cpu;
+mod emmett;
 mod ours;
-mod raw;
+mod pgbench;
+mod postgres_es;
 mod report;
-mod stock;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
-use event_log::testing::{Cluster, Settings, fresh_in};
+use event_log::testing::{Cluster, Database, Settings, fresh_in};
 
-use report::{Cell, Report};
+use cpu::Meter;
+use report::{Cell, Figure, Report, Run};
 
 /// What one commit must at least hold, as in the anchors.
 pub const PAYLOAD_BYTES: usize = 300;
 
+/// In turns, as they are here.
+#[rustfmt::skip]
+const CELLS: [Cell; 13] = {
+    use Cell::*;
+    [
+        Insert(1), Stead(1), MessageDb(1), Insert(16), Stead(16), Insert(64), Stead(64), MessageDb(64), Emmett(64),
+        PostgresEs(64), Stead(256), CopyIn, CopyOut,
+    ]
+};
+
 fn main() {
-    let (rounds, seconds) = (argument("--rounds", 5), argument("--seconds", 3));
+    let ask = Ask {
+        rounds: number("--rounds", 5),
+        period: Duration::from_secs(number("--seconds", 3)),
+        only: number("--only", 0) as usize,
+        modules: argument("--npm").map(PathBuf::from),
+        json: std::env::args().any(|argument| argument == "--json"),
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.enable_all().worker_threads(2).build().unwrap();
-    runtime.block_on(run(rounds, Duration::from_secs(seconds)));
+    runtime.block_on(run(ask));
 }
 
-async fn run(rounds: u64, period: Duration) {
+/// What the command line asks for.
+struct Ask {
+    rounds: u64,
+    period: Duration,
+    /// Only so many callers, against INSERT.
+    only: usize,
+    /// Where the competitors from npm are.
+    modules: Option<PathBuf>,
+    json: bool,
+}
+
+async fn run(ask: Ask) {
     let directory = std::env::temp_dir().join(format!("stead-bench-{}", std::process::id()));
     let more =
         ["shared_buffers=1GB", "max_wal_size=8GB", "wal_buffers=16MB", "synchronous_commit=on"];
     let settings = Settings { fsync: true, more: more.map(String::from).to_vec() };
     let cluster = Cluster::start(&directory, &settings).await.unwrap();
+    if ask.modules.is_none() && ask.only == 0 {
+        eprintln!("SKIPPED: emmett-postgresql and message-db, without --npm DIR");
+    }
     let mut report = Report::default();
-    for round in 1..=rounds {
-        eprintln!("round {round} of {rounds}");
+    for round in 1..=ask.rounds {
+        eprintln!("round {round} of {}", ask.rounds);
         // A database of its own per round: no round pays for the rows of another.
         let database = fresh_in(&cluster).await.unwrap();
-        raw::prepare(&database.pool).await;
-        stock::prepare(&database.pool).await;
-        let ours = ours::Ours::open(&database).await;
-        let only = argument("--only", 0) as usize;
-        if only > 0 {
-            report.add(Cell::Raw(only), raw::run(&cluster, &database, only, period).await);
-            report.add(Cell::Ours(only), ours.run(only, period).await);
-            continue;
-        }
-        for callers in [1, 16, 64] {
-            report.add(Cell::Raw(callers), raw::run(&cluster, &database, callers, period).await);
-            report.add(Cell::Ours(callers), ours.run(callers, period).await);
-        }
-        report.add(Cell::Stock(64), stock::run(&database, 64, period).await);
-        report.add(Cell::Ours(256), ours.run(256, period).await);
-        ours.check(&database).await;
+        one_round(&ask, &cluster, &database, &mut report).await;
         database.pool.close().await;
     }
     cluster.remove().unwrap();
-    println!("{}", report.markdown(rounds, period));
+    match ask.json {
+        true => println!("{:#}", report.json(ask.rounds, ask.period)),
+        false => println!("{}", report.markdown(ask.rounds, ask.period)),
+    }
 }
 
-fn argument(name: &str, otherwise: u64) -> u64 {
-    let mut arguments = std::env::args().skip_while(|argument| argument != name).skip(1);
-    arguments.next().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
+async fn one_round(ask: &Ask, cluster: &Cluster, database: &Database, report: &mut Report) {
+    let period = ask.period;
+    pgbench::prepare(&database.pool).await;
+    postgres_es::prepare(&database.pool).await;
+    let ours = ours::Ours::open(database).await;
+    let cells = match (ask.only, &ask.modules) {
+        (0, None) => CELLS.iter().copied().filter(|cell| !cell.is_of_npm()).collect(),
+        (0, Some(_)) => CELLS.to_vec(),
+        (only, _) => vec![Cell::Insert(only), Cell::Stead(only)],
+    };
+    if let Some(modules) = ask.modules.as_ref().filter(|_| ask.only == 0) {
+        pgbench::install_message_db(cluster, database, modules);
+    }
+    for cell in cells {
+        let meter = Meter::start(cluster.directory());
+        let run: Run = match cell {
+            Cell::Insert(n) => pgbench::insert(cluster, database, n, period).await,
+            Cell::Stead(n) => ours.run(n, period).await,
+            Cell::PostgresEs(n) => postgres_es::run(database, n, period).await,
+            Cell::MessageDb(n) => pgbench::message_db(cluster, database, n, period).await,
+            Cell::Emmett(n) => {
+                emmett::run(database, ask.modules.clone().unwrap(), n, period).await
+            }
+            Cell::CopyIn => copy::bring(database, period).await,
+            Cell::CopyOut => copy::take(database).await,
+        };
+        report.add(cell, Figure::of(run, meter.stop()));
+    }
+    report.verified.push(ours.check(database).await);
+}
+
+fn argument(name: &str) -> Option<String> {
+    std::env::args().skip_while(|argument| argument != name).nth(1)
+}
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    argument(name).and_then(|value| value.parse().ok()).unwrap_or(otherwise)
 }
 
 /// A JSON object of [`PAYLOAD_BYTES`] with the tag that events have.

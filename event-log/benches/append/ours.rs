@@ -16,7 +16,7 @@ use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use ulid::Ulid;
 
-use crate::{payload, report::Figure};
+use crate::{payload, report::Run};
 
 /// Every which command comes too late.
 const CONFLICT: u64 = 20;
@@ -42,7 +42,7 @@ impl Ours {
         Ours { log, numbers: Arc::default(), written: Arc::new(TAKEN.into()) }
     }
 
-    pub async fn run(&self, callers: usize, period: Duration) -> Figure {
+    pub async fn run(&self, callers: usize, period: Duration) -> Run {
         let batches = self.batches().await;
         let start = Instant::now();
         let callers = (0..callers).map(|_| {
@@ -69,10 +69,10 @@ impl Ours {
         for caller in futures::future::join_all(callers).await {
             calls.extend(caller.unwrap());
         }
-        let figure = Figure::of(calls, start.elapsed());
-        let events = figure.per_second * start.elapsed().as_secs_f64();
-        eprintln!("  {:.1} events in a batch", events / (self.batches().await - batches) as f64);
-        figure
+        let (events, whole) = (calls.len(), start.elapsed());
+        let batches = self.batches().await - batches;
+        eprintln!("  {:.1} events in a batch", events as f64 / batches as f64);
+        Run { events, whole, calls }
     }
 
     async fn batches(&self) -> i64 {
@@ -80,19 +80,19 @@ impl Ours {
         number.fetch_one(self.log.pool()).await.unwrap()
     }
 
-    /// Everything that was answered is there, chained, and in the view.
-    pub async fn check(&self, database: &Database) {
+    /// Everything that was answered is there, chained, and in the view. How many events were verified a second.
+    pub async fn check(&self, database: &Database) -> f64 {
         let written = self.written.load(Ordering::Relaxed);
         let began = Instant::now();
         let verified = verify(&database.pool, 0, |_| {}).await.unwrap();
         let took = began.elapsed().as_secs_f64();
-        eprintln!("  {written} events verified at {:.0}/s", written as f64 / took);
         assert_eq!((verified.size, verified.root), (written, self.log.head().root));
         let rows: i64 = sqlx::query_scalar("select count(*) from rm_job")
             .fetch_one(&database.pool)
             .await
             .unwrap();
         assert_eq!(rows as u64, written);
+        written as f64 / took
     }
 }
 

@@ -1,8 +1,9 @@
 //! A runner that speaks the protocol and does no work.
-use std::time::Duration;
+use std::{net::{IpAddr, Ipv4Addr}, time::Duration};
 
 use domain::ids::{ExecutionId, JobId, RunnerId, SessionId};
 use ed25519_dalek::SigningKey;
+use rand::Rng as _;
 use reqwest::{Client, Method, StatusCode};
 use schemas::token::{AUD_SESSION, Opening, sign};
 use serde_json::{Value, json};
@@ -27,7 +28,13 @@ pub struct Agent {
 impl Agent {
     /// Enrol, get a token, open a session, over a connection of its own.
     pub async fn enrol(server: &str, token: &str) -> Agent {
-        let http = Client::builder().no_proxy().pool_max_idle_per_host(1).build().unwrap();
+        Agent::enrol_from(Ipv4Addr::LOCALHOST, server, token).await
+    }
+
+    /// Likewise, calling from this address: each has 28,000 ports only.
+    pub async fn enrol_from(from: Ipv4Addr, server: &str, token: &str) -> Agent {
+        let http = Client::builder().no_proxy().pool_max_idle_per_host(1);
+        let http = http.local_address(IpAddr::V4(from)).build().unwrap();
         let key = SigningKey::generate(&mut rand::rngs::OsRng);
         let mut agent = Agent {
             http,
@@ -64,20 +71,41 @@ impl Agent {
 
     /// Wait for work; the jobs that are offered.
     pub async fn poll(&mut self) -> Vec<JobId> {
+        self.try_poll().await.unwrap()
+    }
+
+    /// Likewise, however often the server goes away, as a runner does: asking again after a while that is another
+    /// one for each.
+    pub async fn poll_on(&mut self) -> Vec<JobId> {
+        let mut pause = Duration::from_millis(250);
+        loop {
+            if let Ok(jobs) = self.try_poll().await {
+                return jobs;
+            }
+            let some = rand::thread_rng().gen_range(0.0..1.0);
+            tokio::time::sleep(pause.mul_f64(some)).await;
+            pause = (pause * 2).min(Duration::from_secs(10));
+        }
+    }
+
+    async fn try_poll(&mut self) -> reqwest::Result<Vec<JobId>> {
         let poll = json!({
             "session_id": self.session, "generation": self.generation, "free_slots": self.free,
             "ack": std::mem::take(&mut self.acks),
         });
-        let Some(answer) = self.call(Method::POST, "poll?wait=50", &poll).await else {
-            return Vec::new();
+        let Some(answer) = self.send(Method::POST, "poll?wait=50", &poll).await? else {
+            return Ok(Vec::new());
         };
+        if let Some(delay) = answer["next"]["delay_ms"].as_u64() {
+            tokio::time::sleep(Duration::from_millis(delay)).await;
+        }
         let directives = answer["directives"].as_array().cloned().unwrap_or_default();
         self.acks = directives.iter().map(|one| one["id"].clone()).collect();
         let offers = directives.iter().filter(|one| one["type"] == "offer");
         let jobs: Vec<_> =
             offers.map(|offer| offer["job"].as_str().unwrap().parse().unwrap()).collect();
         self.free -= u32::try_from(jobs.len()).unwrap();
-        jobs
+        Ok(jobs)
     }
 
     /// Take a job: manifest, grant and proofs, or nothing if another one has it.
@@ -108,19 +136,28 @@ impl Agent {
         answer.unwrap_or_else(|| panic!("{path} was refused"))
     }
 
-    /// `None` when the server has nothing to say or another runner was first.
     async fn call(&self, method: Method, path: &str, body: &Value) -> Option<Value> {
+        self.send(method, path, body).await.unwrap()
+    }
+
+    /// `None` when the server has nothing to say or another runner was first.
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> reqwest::Result<Option<Value>> {
         let url = format!("{}/runner/v1/{path}", self.server);
         loop {
             let call = self.http.request(method.clone(), &url).bearer_auth(&self.token).json(body);
-            let answer = call.send().await.unwrap();
+            let answer = call.send().await?;
             match answer.status() {
-                StatusCode::NO_CONTENT | StatusCode::CONFLICT => return None,
+                StatusCode::NO_CONTENT | StatusCode::CONFLICT => return Ok(None),
                 StatusCode::TOO_MANY_REQUESTS => {
                     eprintln!("  {path} was asked to wait");
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
-                status if status.is_success() => return Some(answer.json().await.unwrap()),
+                status if status.is_success() => return Ok(Some(answer.json().await?)),
                 status => panic!("{path}: {status} {}", answer.text().await.unwrap_or_default()),
             }
         }

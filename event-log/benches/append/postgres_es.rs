@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::{PgPool, postgres::PgPoolOptions};
 use ulid::Ulid;
 
-use crate::{PAYLOAD_BYTES, report::Figure};
+use crate::{PAYLOAD_BYTES, report::Run};
 
 pub async fn prepare(pool: &PgPool) {
     let table = "create table events (aggregate_type text not null, aggregate_id text not null, \
@@ -21,7 +21,7 @@ pub async fn prepare(pool: &PgPool) {
     sqlx::raw_sql(table).execute(pool).await.unwrap();
 }
 
-pub async fn run(database: &Database, callers: usize, period: Duration) -> Figure {
+pub async fn run(database: &Database, callers: usize, period: Duration) -> Run {
     let options = (*database.pool.connect_options()).clone();
     let connections = u32::try_from(callers).unwrap();
     let pool =
@@ -45,12 +45,12 @@ pub async fn run(database: &Database, callers: usize, period: Duration) -> Figur
     for caller in futures::future::join_all(callers).await {
         calls.extend(caller.unwrap());
     }
-    let figure = Figure::of(calls.clone(), start.elapsed());
+    let whole = start.elapsed();
     let rows: i64 =
         sqlx::query_scalar("select count(*) from events").fetch_one(&pool).await.unwrap();
     assert_eq!(rows as usize, calls.len());
     pool.close().await;
-    figure
+    Run { events: calls.len(), whole, calls }
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]

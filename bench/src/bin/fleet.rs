@@ -1,0 +1,4 @@
+//! `scripts/bench fleet`
+fn main() {
+    bench::fleet::main();
+}

@@ -1,0 +1,199 @@
+//! What ten thousand runners cost one server, and whether each of them hears of its work.
+//!
+//! ```text
+//! alone     `stead serve` as a process of its own, no runner: statements, memory, processor time
+//! parked    the same with all of them waiting
+//! storm     a second server, in this process, queues as many jobs as there are runners: each is claimed once
+//! restart   the first server is killed and started again: until all of them wait there again
+//! ```
+//!
+//! Runners call from addresses all over 127/8: each address has 28,000 ports only. This process and the server need a
+//! file for each runner.
+mod report;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::Ipv4Addr,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use domain::ids::JobId;
+use futures::{StreamExt as _, stream};
+use tokio::{
+    sync::mpsc::{self, UnboundedReceiver},
+    task::JoinSet,
+};
+
+use crate::{agent::Agent, database::Database, enterable, server, serving::Serving};
+use report::{Report, Window};
+
+/// What the command line asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask {
+    runners: usize,
+    /// How long statements and processor time are counted, seconds.
+    window_s: u64,
+    json: bool,
+}
+
+/// `stead-bench-fleet [--runners N] [--quick] [--json]`
+pub fn main() {
+    let has = |name: &str| std::env::args().any(|argument| argument == name);
+    let runners = std::env::args().skip_while(|argument| argument != "--runners").nth(1);
+    let (otherwise, window_s) = if has("--quick") { (500, 10) } else { (10_000, 60) };
+    let runners = runners.map_or(otherwise, |number| number.parse().expect("--runners N"));
+    let ask = Ask { runners, window_s, json: has("--json") };
+    let _first = rustls::crypto::ring::default_provider().install_default();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.enable_all().build().unwrap().block_on(run(ask));
+}
+
+async fn run(ask: Ask) {
+    let directory = tempfile::Builder::new().prefix("stead-bench-").tempdir().unwrap();
+    enterable(directory.path());
+    let [cluster, first, second] = ["cluster", "first", "second"].map(|name| {
+        let path = directory.path().join(name);
+        fs::create_dir(&path).unwrap();
+        enterable(&path);
+        path
+    });
+    let database = Database::start(&cluster).await;
+    let serving = Serving::start(&database, &first, None).await;
+    same_keys(&first, &second);
+    let other = server::start(&database, &second).await;
+
+    eprintln!("  {} tokens", ask.runners);
+    let mut tokens = server::tokens(&other.app, ask.runners + 1).await;
+    // One enrols first, so that what every server has once is not counted as a runner's.
+    drop(Agent::enrol(&serving.runner, &tokens.pop().unwrap()).await);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    eprintln!("  counting without runners");
+    let alone = window(&database, &serving, ask).await;
+
+    eprintln!("  enrolling");
+    let began = Instant::now();
+    let agents = stream::iter(tokens.iter().enumerate()).map(|(number, token)| {
+        let runner = &serving.runner;
+        async move { Agent::enrol_from(address(number), runner, token).await }
+    });
+    let agents: Vec<Agent> = agents.buffer_unordered(32).collect().await;
+    let enrolled = began.elapsed();
+    let (mut fleet, mut claimed) = at_work(agents);
+    until_parked(&serving, ask.runners).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    eprintln!("  counting with all of them");
+    let crowded = window(&database, &serving, ask).await;
+
+    eprintln!("  storm");
+    let storm = storm(&other.app, &mut claimed, ask.runners).await;
+
+    eprintln!("  restart");
+    let addresses = serving.addresses();
+    let began = Instant::now();
+    serving.kill();
+    let serving = Serving::start(&database, &first, Some(addresses)).await;
+    let ready = began.elapsed();
+    until_parked(&serving, ask.runners).await;
+    let restart = report::Restart { ready, parked: began.elapsed() };
+
+    fleet.shutdown().await;
+    other.stop().await;
+    drop(serving);
+    let settings = database.settings().await;
+    database.stop().await;
+    let report =
+        Report { runners: ask.runners, settings, enrolled, alone, crowded, storm, restart };
+    match ask.json {
+        true => println!("{:#}", report.json()),
+        false => println!("{}", report.markdown()),
+    }
+}
+
+/// Two servers on one database sign with the same keys.
+fn same_keys(first: &Path, second: &Path) {
+    let (from, to) = (first.join("keys"), second.join("keys"));
+    let copied = std::process::Command::new("cp").arg("-a").args([from, to]).status().unwrap();
+    assert!(copied.success());
+}
+
+/// Some 250 runners from each address.
+fn address(number: usize) -> Ipv4Addr {
+    let (third, fourth) = (number / 250 + 1, number % 250 + 1);
+    Ipv4Addr::new(127, 1, u8::try_from(third).unwrap(), u8::try_from(fourth).unwrap())
+}
+
+/// All of them wait for work, do it, and tell of each claim.
+fn at_work(agents: Vec<Agent>) -> (JoinSet<()>, UnboundedReceiver<(JobId, Instant)>) {
+    let (claims, claimed) = mpsc::unbounded_channel();
+    let mut fleet = JoinSet::new();
+    for mut agent in agents {
+        let claims = claims.clone();
+        fleet.spawn(async move {
+            loop {
+                for job in agent.poll_on().await {
+                    if let Some(execution) = agent.claim(job).await {
+                        let _heard = claims.send((job, Instant::now()));
+                        agent.finish(job, execution).await;
+                    }
+                }
+            }
+        });
+    }
+    (fleet, claimed)
+}
+
+/// As many jobs as runners, as fast as they can be queued, at a server that has none of the runners.
+async fn storm(
+    app: &api::state::App,
+    claimed: &mut UnboundedReceiver<(JobId, Instant)>,
+    jobs: usize,
+) -> report::Storm {
+    let began = Instant::now();
+    let app = Arc::new(app.clone());
+    let queueing = tokio::spawn(async move {
+        let queued = stream::iter(0..jobs).map(|_| {
+            let app = Arc::clone(&app);
+            async move { (server::queue(&app).await, Instant::now()) }
+        });
+        queued.buffer_unordered(64).collect::<BTreeMap<JobId, Instant>>().await
+    });
+    let mut times = BTreeMap::new();
+    while times.len() < jobs {
+        let next = tokio::time::timeout(Duration::from_secs(60), claimed.recv()).await;
+        let Ok(Some((job, at))) = next else {
+            panic!("{} of {jobs} jobs were claimed, then none for a minute", times.len());
+        };
+        assert!(times.insert(job, at).is_none(), "{job} was claimed twice");
+    }
+    let all_claimed = began.elapsed();
+    let queued = queueing.await.unwrap();
+    let all_queued = queued.values().max().unwrap().duration_since(began);
+    let waits = queued.iter().map(|(job, at)| times[job].saturating_duration_since(*at));
+    report::Storm { jobs, all_queued, all_claimed, waits: waits.collect() }
+}
+
+async fn window(database: &Database, server: &Serving, ask: Ask) -> Window {
+    database.reset().await;
+    let (statements, processor) = (database.statements().await, server.processor());
+    let began = Instant::now();
+    tokio::time::sleep(Duration::from_secs(ask.window_s)).await;
+    let seconds = began.elapsed().as_secs_f64();
+    Window {
+        unit: database.unit(),
+        statements_a_minute: (database.statements().await - statements) as f64 * 60.0 / seconds,
+        processor: (server.processor() - processor).as_secs_f64() / seconds,
+        resident: server.resident(),
+    }
+}
+
+async fn until_parked(server: &Serving, number: usize) {
+    let began = Instant::now();
+    while server.parked().await != number as u64 {
+        let late = began.elapsed() > Duration::from_secs(300);
+        assert!(!late, "{} of {number} runners are parked", server.parked().await);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

@@ -1,0 +1,116 @@
+//! What came out, for people and for programs.
+use std::{fmt::Write as _, time::Duration};
+
+use serde_json::{Value, json};
+
+use crate::report::{Quantiles, machine};
+
+/// What was counted for a while.
+pub struct Window {
+    /// What is counted: statements, or transactions.
+    pub unit: &'static str,
+    pub statements_a_minute: f64,
+    /// Processor time of the server in its share of one core.
+    pub processor: f64,
+    /// Resident memory of the server, bytes.
+    pub resident: u64,
+}
+
+/// As many jobs as runners.
+pub struct Storm {
+    pub jobs: usize,
+    pub all_queued: Duration,
+    pub all_claimed: Duration,
+    /// Of each job, from its acknowledged queue to the answer of its claim.
+    pub waits: Vec<Duration>,
+}
+
+/// From kill -9.
+pub struct Restart {
+    /// Until the server was ready.
+    pub ready: Duration,
+    /// Until all runners waited there again.
+    pub parked: Duration,
+}
+
+pub struct Report {
+    pub runners: usize,
+    pub settings: Vec<(String, String)>,
+    pub enrolled: Duration,
+    pub alone: Window,
+    pub crowded: Window,
+    pub storm: Storm,
+    pub restart: Restart,
+}
+
+impl Report {
+    pub fn markdown(&self) -> String {
+        let mut text = format!("{}\n\n", machine());
+        let settings: Vec<_> = self.settings.iter().map(|(n, v)| format!("{n} {v}")).collect();
+        let _ = writeln!(text, "Postgres: {}.\n", settings.join(", "));
+        let _ = writeln!(
+            text,
+            "| parked runners | {} a minute | resident memory | of one core |\n|---|---|---|---|",
+            self.alone.unit
+        );
+        for (runners, window) in [(0, &self.alone), (self.runners, &self.crowded)] {
+            let Window { statements_a_minute, processor, resident, .. } = window;
+            let mib = *resident as f64 / f64::from(1 << 20);
+            let percent = processor * 100.0;
+            let _ = writeln!(
+                text,
+                "| {runners} | {statements_a_minute:.0} | {mib:.1} MiB | {percent:.1} % |"
+            );
+        }
+        let _ = writeln!(text, "\nA parked runner: {:.1} KiB.\n", self.each() / 1024.0);
+        let seconds = |time: Duration| time.as_secs_f64();
+        let _ = writeln!(text, "| what | s |\n|---|---|");
+        let Storm { jobs, all_queued, all_claimed, waits } = &self.storm;
+        let waits = Quantiles::of(waits.clone());
+        for (what, time) in [
+            (format!("{} runners enrolled, sessions open", self.runners), seconds(self.enrolled)),
+            (format!("{jobs} jobs queued at another server"), seconds(*all_queued)),
+            ("all of them claimed, each once".into(), seconds(*all_claimed)),
+            ("  p50 of a job's wait".into(), waits.p50 / 1e3),
+            ("  p99".into(), waits.p99 / 1e3),
+            ("kill -9 → the server is ready again".into(), seconds(self.restart.ready)),
+            ("kill -9 → all runners wait there again".into(), seconds(self.restart.parked)),
+        ] {
+            let _ = writeln!(text, "| {what} | {time:.2} |");
+        }
+        text
+    }
+
+    pub fn json(&self) -> Value {
+        let window = |window: &Window| {
+            json!({
+                "a_minute": window.statements_a_minute, "unit": window.unit,
+                "of_one_core": window.processor, "resident_bytes": window.resident,
+            })
+        };
+        json!({
+            "machine": machine(),
+            "postgres": self.settings.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+            "runners": self.runners,
+            "enrolled_s": self.enrolled.as_secs_f64(),
+            "alone": window(&self.alone),
+            "crowded": window(&self.crowded),
+            "bytes_per_runner": self.each(),
+            "storm": {
+                "jobs": self.storm.jobs,
+                "all_queued_s": self.storm.all_queued.as_secs_f64(),
+                "all_claimed_s": self.storm.all_claimed.as_secs_f64(),
+                "wait": Quantiles::of(self.storm.waits.clone()).json(),
+            },
+            "restart": {
+                "ready_s": self.restart.ready.as_secs_f64(),
+                "parked_s": self.restart.parked.as_secs_f64(),
+            },
+        })
+    }
+
+    /// Bytes of a parked runner.
+    fn each(&self) -> f64 {
+        self.crowded.resident.saturating_sub(self.alone.resident) as f64 / self.runners as f64
+    }
+}

@@ -1,0 +1,96 @@
+//! A server in this process, and what it is told without HTTP.
+use std::{path::Path, sync::Arc};
+
+use api::{
+    execute::Call,
+    server::{Options, Server, TlsFor},
+    state::App,
+    usecases::{enrolments, jobs},
+};
+use domain::{
+    actor::Actor,
+    enrolment::Purpose,
+    ids::{AppId, BuildId, ComponentId, JobId},
+    job::{Class, JobCommand, JobKind, Origin, Work},
+};
+use event_log::Meta;
+use futures::{StreamExt as _, stream};
+use schemas::{
+    manifest::{Limits, Manifest, PluginRef, Timeouts},
+    runner,
+};
+use serde_json::json;
+use ulid::Ulid;
+
+use crate::database::Database;
+
+/// With its own data directory, on free ports of loopback.
+pub async fn start(database: &Database, data: &Path) -> Server {
+    let options = Options {
+        data: data.to_path_buf(),
+        database: database.embedded.app(),
+        owner: None,
+        connections: 16,
+        control: "127.0.0.1:0".parse().unwrap(),
+        runner: "127.0.0.1:0".parse().unwrap(),
+        control_url: None,
+        runner_url: None,
+        certificate: None,
+        tls_for: TlsFor::Both,
+        behind_proxy: false,
+        max_blob_bytes: 1 << 20,
+        new_owner_token: false,
+    };
+    Server::start(options).await.unwrap()
+}
+
+fn system() -> Call {
+    Call::of(Meta::new(Actor::System, Ulid::new().to_string()))
+}
+
+/// Tokens for build runners.
+pub async fn tokens(app: &App, number: usize) -> Vec<String> {
+    let app = Arc::new(app.clone());
+    let issued = stream::iter(0..number).map(|_| {
+        let app = Arc::clone(&app);
+        async move {
+            let issued = enrolments::issue(&app, &system(), Purpose::Build).await;
+            issued.map_err(|problem| problem.detail).unwrap().answer.token
+        }
+    });
+    issued.buffer_unordered(32).collect().await
+}
+
+/// Queue a build as the server does: manifest, then one commit.
+pub async fn queue(app: &App) -> JobId {
+    let job = JobId(Ulid::new());
+    let manifest = Manifest {
+        version: 1,
+        job,
+        kind: runner::JobKind::Build,
+        class: runner::JobClass::Pure,
+        plugin: PluginRef { name: "terraform_module".into(), version: "1".into(), digest: None },
+        artifacts: vec![],
+        inputs: json!({"component": "api", "repository": "shop/api"}),
+        env: Default::default(),
+        role: None,
+        limits: Limits { memory_bytes: None, output_bytes: 1 << 20 },
+        timeouts: Timeouts { deadline_ms: 3_600_000, grace_ms: 10_000, no_output_ms: None },
+        plan: None,
+    };
+    let manifest = proof::canonical::json(&manifest).unwrap();
+    let manifest = event_log::blob::put(&app.pool, &manifest).await.unwrap();
+    let (component, build) = (ComponentId(Ulid::new()), BuildId(Ulid::new()));
+    let work = Work {
+        kind: JobKind::Build,
+        class: Class::Pure,
+        attempts: 3,
+        manifest,
+        origin: Origin::Build { app: AppId(Ulid::new()), component, build },
+        deadline_ms: 3_600_000,
+        queue_ttl_ms: 3_600_000,
+    };
+    let queued = jobs::tell(app, &system(), job, JobCommand::Queue(work)).await;
+    queued.map_err(|problem| problem.detail).unwrap();
+    job
+}
