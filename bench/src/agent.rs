@@ -1,5 +1,8 @@
 //! A runner that speaks the protocol and does no work.
-use std::{net::{IpAddr, Ipv4Addr}, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
 
 use domain::ids::{ExecutionId, JobId, RunnerId, SessionId};
 use ed25519_dalek::SigningKey;

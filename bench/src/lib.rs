@@ -9,6 +9,8 @@
     reason = "a measurement that fails has no result"
 )]
 
+use std::path::Path;
+
 mod agent;
 mod database;
 /// Ten thousand runners: waiting, in a storm of jobs, and after their server was killed.

@@ -8,7 +8,11 @@ use sqlx::{Connection as _, Executor as _, PgConnection};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::Ask;
-use crate::{agent::Agent, database::Database, server::{self, queue, tokens}};
+use crate::{
+    agent::Agent,
+    database::Database,
+    server::{self, queue, tokens},
+};
 
 /// So many runners wait: none of them may poll more than twice a second for long.
 const RUNNERS: usize = 64;

@@ -19,7 +19,7 @@ pub async fn bring(database: &Database, period: Duration) -> Run {
         let rows: String = (0..ROWS as u64)
             .map(|number| {
                 let id = Ulid::new();
-                let uuid = uuid::Uuid::from(id);
+                let uuid = uuid::Uuid::from_bytes(id.to_bytes());
                 format!("job_{id}\t1\t{uuid}\t2026-01-01 00:00:00Z\t{}\n", payload(number))
             })
             .collect();

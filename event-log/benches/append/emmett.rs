@@ -13,12 +13,7 @@ struct Told {
     calls: Vec<u64>,
 }
 
-pub async fn run(
-    database: &Database,
-    modules: PathBuf,
-    callers: usize,
-    period: Duration,
-) -> Run {
+pub async fn run(database: &Database, modules: PathBuf, callers: usize, period: Duration) -> Run {
     let mut node = Command::new("node");
     node.arg(modules.join("emmett.mjs")).arg(&database.url);
     node.args([callers as u64, period.as_secs(), PAYLOAD_BYTES as u64].map(|n| n.to_string()));

@@ -105,9 +105,7 @@ async fn one_round(ask: &Ask, cluster: &Cluster, database: &Database, report: &m
             Cell::Stead(n) => ours.run(n, period).await,
             Cell::PostgresEs(n) => postgres_es::run(database, n, period).await,
             Cell::MessageDb(n) => pgbench::message_db(cluster, database, n, period).await,
-            Cell::Emmett(n) => {
-                emmett::run(database, ask.modules.clone().unwrap(), n, period).await
-            }
+            Cell::Emmett(n) => emmett::run(database, ask.modules.clone().unwrap(), n, period).await,
             Cell::CopyIn => copy::bring(database, period).await,
             Cell::CopyOut => copy::take(database).await,
         };

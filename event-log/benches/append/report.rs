@@ -188,8 +188,7 @@ impl Report {
 
     fn ratios(&self) -> impl Iterator<Item = (&'static Ratio, impl Iterator<Item = f64>)> {
         RATIOS.iter().filter_map(|ratio| {
-            let (over, under) =
-                (self.figures.get(&ratio.over)?, self.figures.get(&ratio.under)?);
+            let (over, under) = (self.figures.get(&ratio.over)?, self.figures.get(&ratio.under)?);
             let values = over.iter().zip(under);
             Some((ratio, values.map(|(over, under)| (ratio.of)(over) / (ratio.of)(under))))
         })
