@@ -108,7 +108,7 @@ pub async fn run(verb: Runners, settings: &Settings) -> Result<(), Failure> {
 }
 
 async fn head(desk: &Desk, runner: RunnerId, journal: Option<String>) -> Result<(), Failure> {
-    let kept = desk.client.journal_heads(runner).await?.heads.into_iter();
+    let kept = desk.client.journal_heads(runner).await?.heads;
     let wanted = |head: &KeptHead| journal.as_ref().is_none_or(|id| *id == head.journal_id);
     let head = kept.into_iter().find(wanted).ok_or_else(|| {
         Failure::NotFound(format!(

@@ -28,11 +28,11 @@ impl Attendance {
     fn sign(&self, exit: Exit, log: Option<StatedLog>) -> io::Result<SignedEnd> {
         let (job, execution) = (self.job, self.execution);
         let facts = self.agent.journal.read()?;
-        let verified = facts.iter().find_map(|entry| match &entry.fact {
-            Fact::Verified { execution: of, manifest, grant, .. } if *of == execution => {
-                Some((manifest.clone(), grant.clone()))
-            }
-            _not_it => None,
+        let verified = facts.iter().find_map(|entry| {
+            let Fact::Verified { execution: of, manifest, grant, .. } = &entry.fact else {
+                return None;
+            };
+            (*of == execution).then(|| (manifest.clone(), grant.clone()))
         });
         let (manifest, grant) = verified.map_or((None, None), |(of, by)| (Some(of), by));
         let outputs = self.reports.outputs();
