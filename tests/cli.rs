@@ -159,8 +159,14 @@ fn a_proof_and_an_export_are_checked_without_a_server_and_say_what_they_do_not_p
         // then it holds, and says of what it does not prove
         assert!(good.status.success(), "{}", said(&good).1);
         let text = String::from_utf8_lossy(&good.stdout).into_owned();
-        for word in ["none of ", "only grew since", "the kept checkpoint", "Not proven:", "--whole"]
-        {
+        for word in [
+            "none of ",
+            "only grew since",
+            "the kept checkpoint",
+            "Not proven:",
+            "--whole",
+            "has no date",
+        ] {
             assert!(text.contains(word), "{word}: {text}");
         }
         let part = check(&part, key, &[]);

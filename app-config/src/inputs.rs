@@ -107,6 +107,33 @@ pub fn resolve_inputs(
     if problems.is_empty() { Ok(resolved) } else { Err(problems) }
 }
 
+/// The same where a version or its inputs are chosen: there no sensitive input may have a value, wherever it would
+/// come from. A default would be rendered in the clear, and who is asked for one cannot give it. What is deployed
+/// already is resolved as it was, so that it can be taken down.
+///
+/// # Errors
+/// Likewise.
+pub fn choose_inputs(
+    config: &AppConfig,
+    given: &BTreeMap<String, Value>,
+) -> Result<BTreeMap<String, String>, Vec<InputProblem>> {
+    let resolved = resolve_inputs(config, given);
+    let valued = |input: &&Input| {
+        let default = input.default.as_ref().is_some_and(|text| !text.is_empty());
+        let given = given.get(&input.name).is_some_and(|value| !value.is_null());
+        input.sensitive && (default || given || input.required)
+    };
+    let sensitive: Vec<&Input> = config.inputs.iter().filter(valued).collect();
+    if sensitive.is_empty() {
+        return resolved;
+    }
+    let mut problems = resolved.err().unwrap_or_default();
+    problems.retain(|problem| sensitive.iter().all(|input| input.name != problem.name()));
+    let refused = |input: &&Input| InputProblem::Sensitive { name: input.name.clone() };
+    problems.extend(sensitive.iter().map(refused));
+    Err(problems)
+}
+
 enum Resolved {
     Text(String),
     /// A default that waits for the other inputs.
@@ -117,12 +144,7 @@ fn one(input: &Input, given: Option<&Value>) -> Result<Resolved, InputProblem> {
     let name = input.name.clone();
     let missing = |name| Err(InputProblem::Missing { name });
     let default = input.default.clone().filter(|text| !text.is_empty());
-    let given = given.filter(|value| !value.is_null());
-    // Before anything else: a default would be rendered in the clear, and who is asked for one cannot give it.
-    if input.sensitive && (given.is_some() || default.is_some() || input.required) {
-        return Err(InputProblem::Sensitive { name });
-    }
-    let Some(value) = given else {
+    let Some(value) = given.filter(|value| !value.is_null()) else {
         return match default {
             Some(default) if is_template(&default) => Ok(Resolved::Template(default)),
             Some(default) if accepts(input.kind, &default) => Ok(Resolved::Text(default)),
@@ -131,6 +153,9 @@ fn one(input: &Input, given: Option<&Value>) -> Result<Resolved, InputProblem> {
             None => Ok(Resolved::Text(String::new())),
         };
     };
+    if input.sensitive {
+        return Err(InputProblem::Sensitive { name });
+    }
     let text = match value {
         Value::String(text) => text.clone(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {

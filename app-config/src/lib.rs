@@ -29,7 +29,7 @@ mod graph;
 pub use self::{
     diagnostic::{Diagnostic, Severity},
     diff::{Change, Difference, diff},
-    inputs::{InputProblem, resolve_inputs},
+    inputs::{InputProblem, choose_inputs, resolve_inputs},
     inspect::inspect,
     model::AppConfig,
     read::{Reading, read, remote_path, survey},

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use app_config::{
-    Change, File, InputProblem, Limits, Tree, TreeError, diff, graph, read, resolve_inputs, survey,
+    Change, File, InputProblem, Limits, Tree, TreeError, choose_inputs, diff, graph, read,
+    resolve_inputs, survey,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -183,7 +184,7 @@ fn a_sensitive_input_has_no_value_yet_wherever_it_would_come_from() {
     let resolve = |more: &str, given: Value| {
         let input = format!("[[input]]\nname = \"key\"\nsensitive = true\n{more}");
         let given = given.as_object().unwrap().clone().into_iter().collect();
-        resolve_inputs(&config(&[("app/inputs.toml", &input)]), &given)
+        choose_inputs(&config(&[("app/inputs.toml", &input)]), &given)
     };
     for (more, given) in [
         ("", json!({"key": "s3cret"})),
@@ -198,6 +199,10 @@ fn a_sensitive_input_has_no_value_yet_wherever_it_would_come_from() {
         assert!(!said.contains("s3cret") && !said.contains("--input"), "{said}");
     }
     assert_eq!(resolve("", json!({})).unwrap()["key"], "");
+    // What is deployed with a default already can still be taken down.
+    let there = "[[input]]\nname = \"key\"\nsensitive = true\ndefault = \"x\"";
+    let there = config(&[("app/inputs.toml", there)]);
+    assert_eq!(resolve_inputs(&there, &BTreeMap::new()).unwrap()["key"], "x");
 }
 
 #[test]

@@ -12,12 +12,13 @@ use std::{
     collections::BTreeSet,
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, fchown},
     path::{Path, PathBuf},
     time::SystemTime,
 };
 
 use domain::ids::ExecutionId;
+use nix::{fcntl::OFlag, unistd::geteuid};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// Where everything of one runner is.
@@ -27,7 +28,8 @@ pub struct Data(PathBuf);
 impl Data {
     /// The directory, made if it is not there.
     pub fn open(root: &Path) -> io::Result<Self> {
-        directory(root)?;
+        // It is whose who makes it; what is in it is its owner's.
+        make_directory(root)?;
         let data = Data(fs::canonicalize(root)?);
         for part in ["keys", "jobs", "state", "plans", "artifacts"] {
             directory(&data.path(part))?;
@@ -52,7 +54,7 @@ impl Data {
 
     /// Keep other agents out of this directory for as long as the answer lives; `None`: one is there.
     pub fn lock(&self) -> io::Result<Option<File>> {
-        let file = options().write(true).create(true).truncate(false).open(self.path("lock"))?;
+        let file = append(&self.path("lock"))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(fs::TryLockError::WouldBlock) => Ok(None),
@@ -147,8 +149,41 @@ fn options() -> OpenOptions {
     options
 }
 
-/// A directory that only its owner can look into.
+/// Whom something new here belongs to, if root makes it in another's directory: what a person does with `sudo` must
+/// leave nothing behind that the agent, which need not be root, cannot read.
+fn other_owner(path: &Path) -> io::Result<Option<(u32, u32)>> {
+    if !geteuid().is_root() {
+        return Ok(None);
+    }
+    // A name alone is in the present directory.
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let owner = fs::metadata(parent.unwrap_or(Path::new(".")))?;
+    Ok((owner.uid() != 0).then(|| (owner.uid(), owner.gid())))
+}
+
+fn give(file: &File, owner: Option<(u32, u32)>) {
+    if let Some((uid, gid)) = owner {
+        // Not every root may give files away, in a container or over a network: there it stays root's.
+        let _best_effort = fchown(file, Some(uid), Some(gid));
+    }
+}
+
+/// A directory of the data directory, that only its owner can look into.
 pub fn directory(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    make_directory(path)?;
+    let owner = other_owner(path)?;
+    if owner.is_some() {
+        // The directory itself, not a link that somebody has put in its place.
+        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+        give(&OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?, owner);
+    }
+    Ok(())
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
@@ -159,18 +194,35 @@ pub fn directory(path: &Path) -> io::Result<()> {
 
 /// A file that is only ever appended to, readable by its owner.
 pub fn append(path: &Path) -> io::Result<File> {
+    // Only what was made here and now is given away: what is there already may be a link to something else. It gets its
+    // name when it has its owner, so that nobody finds it closed in between.
+    if other_owner(path)?.is_some() && fs::symlink_metadata(path).is_err() {
+        let draft = draft(path);
+        drop(fresh(&draft)?);
+        // It may be there by now, which is as well. Otherwise it is made below, and stays root's.
+        let _best_effort = fs::hard_link(&draft, path);
+        remove(&draft)?;
+    }
     options().append(true).create(true).read(true).open(path)
 }
 
 /// A file that was not there before, readable by its owner.
 pub fn fresh(path: &Path) -> io::Result<File> {
-    options().write(true).create_new(true).open(path)
+    let owner = other_owner(path)?;
+    let file = options().write(true).create_new(true).open(path)?;
+    give(&file, owner);
+    Ok(file)
+}
+
+/// The name that a file has until it is whole.
+fn draft(path: &Path) -> PathBuf {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    path.with_file_name(format!(".{name}.{}", ulid::Ulid::new()))
 }
 
 /// Replace a file as a whole; after a crash it is the old one or the new one.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    let fresh = path.with_file_name(format!(".{name}.{}", ulid::Ulid::new()));
+    let fresh = draft(path);
     let mut file = self::fresh(&fresh)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
     if let Err(error) = written.and_then(|()| fs::rename(&fresh, path)) {
@@ -258,5 +310,39 @@ mod tests {
         assert_eq!(mode(data.root()), 0o700);
         assert_eq!(fs::read(data.path("keys/identity")).unwrap(), b"y");
         assert_eq!(fs::read_dir(data.path("keys")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_root_makes_in_anothers_directory_is_that_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = (12_345, 12_346);
+        if std::os::unix::fs::chown(dir.path(), Some(other.0), Some(other.1)).is_err() {
+            // Only root can make the directory another's, and so be the one who has to give files away.
+            return;
+        }
+        let owner = |path: &Path| fs::metadata(path).map(|file| (file.uid(), file.gid())).unwrap();
+        // given a file of root's that the other has put a link to
+        let elsewhere = tempfile::tempdir().unwrap();
+        let roots = elsewhere.path().join("file");
+        fs::write(&roots, b"").unwrap();
+        let former = owner(&roots);
+        std::os::unix::fs::symlink(&roots, dir.path().join("journal.ndjson")).unwrap();
+        // when root makes everything that can be made
+        let data = Data::open(dir.path()).unwrap();
+        drop(data.lock().unwrap().unwrap());
+        append(&data.path("journal.ndjson")).unwrap();
+        append(&data.path("journal.lock")).unwrap().write_all(b"x").unwrap();
+        append(&data.path("journal.lock")).unwrap().write_all(b"y").unwrap();
+        replace(&data.path("journal.head"), b"x").unwrap();
+        directory(&data.path("evidence")).unwrap();
+        fresh(&data.path("evidence/one")).unwrap();
+        // then it is the other's, under its name only, and the link has given nothing away
+        for name in ["lock", "journal.lock", "journal.head", "evidence", "evidence/one", "keys"] {
+            assert_eq!(owner(&data.path(name)), other, "{name}");
+        }
+        assert_eq!(fs::read(data.path("journal.lock")).unwrap(), b"xy");
+        assert_eq!(owner(&roots), former);
+        let mut names = fs::read_dir(data.root()).unwrap().map(|file| file.unwrap().file_name());
+        assert!(names.all(|name| !name.to_string_lossy().starts_with('.')));
     }
 }

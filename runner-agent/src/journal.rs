@@ -32,7 +32,7 @@ use std::{
 use domain::ids::ExecutionId;
 
 pub use self::{
-    examine::{Chain, Examined, Wrong, examine},
+    examine::{Chain, Examined, Wrong, examine, examine_all, examine_current},
     export::{Exported, export, verify},
     fact::{Entry, Fact, Stop},
     frame::Link,
@@ -124,8 +124,7 @@ impl Journal {
             return Ok(link);
         }
         // A program that knows of no chain has written since it was there, or has begun this journal.
-        let texts = texts(&self.data)?;
-        let (last, unlinked) = examine::unlinked(&texts);
+        let (last, unlinked) = examine::unlinked(read::each(&self.data)?)?;
         // A journal that lost its name is written all the same: the customer's switch is in it.
         let journal_id = self.id().unwrap_or_default();
         let last = last.unwrap_or_else(|| Link::genesis(&journal_id));

@@ -81,6 +81,8 @@ async fn database(
     let snapshot: String =
         sqlx::query_scalar("select pg_export_snapshot()").fetch_one(&mut reader).await?;
     let standing = event_log::standing(&mut reader).await?;
+    // There before pg_dump opens it, which would make one that others can read.
+    files::new(dump)?;
     let running = tools.start("pg_dump", access, |command| {
         command.args(["--format=custom", "--compress=1", "--no-owner", "--no-privileges"]);
         command.arg(format!("--schema={}", event_log::connect::SCHEMA));
@@ -100,7 +102,7 @@ async fn database(
     // The snapshot lives as long as the transaction.
     reader.execute("rollback").await?;
     holder.execute("rollback").await?;
-    private(dump)?;
+    files::sync(dump)?;
     Ok((standing, postgres))
 }
 
@@ -119,13 +121,6 @@ async fn hold_tables(holder: &mut PgConnection) -> Result<(), BackupError> {
     let lock = format!("lock table {} in access share mode", names.join(", "));
     holder.execute(&*lock).await?;
     Ok(())
-}
-
-/// For our eyes only, and on the disk.
-fn private(path: &Path) -> Result<(), BackupError> {
-    use std::os::unix::fs::PermissionsExt as _;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(at(path))?;
-    fs::File::open(path).and_then(|file| file.sync_all()).map_err(at(path))
 }
 
 fn measured(backup: &Path, name: &str) -> Result<File, BackupError> {
@@ -149,7 +144,7 @@ impl Draft {
         let mut name = name.to_os_string();
         name.push(".partial");
         let path = out.with_file_name(name);
-        files::directory(&path)?;
+        files::private_directory(&path)?;
         let open = fs::File::open(&path).map_err(at(&path))?;
         let held = Flock::lock(open, FlockArg::LockExclusiveNonblock)
             .map_err(|_| BackupError::Busy { path: shown() })?;

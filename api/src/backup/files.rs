@@ -15,20 +15,40 @@ pub(super) fn directory(path: &Path) -> Result<(), BackupError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at(path))
 }
 
+/// The same, and if it is there already only we may have been in it: others could read what is written there, or lead
+/// us by a link to what is not a backup.
+pub(super) fn private_directory(path: &Path) -> Result<(), BackupError> {
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+        directory(above)?;
+    }
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => return Ok(()),
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(why) => return Err(at(path)(why)),
+    }
+    let found = fs::symlink_metadata(path).map_err(at(path))?;
+    let ours = found.uid() == nix::unistd::geteuid().as_raw();
+    if found.is_dir() && ours && found.mode() & 0o777 == 0o700 {
+        return Ok(());
+    }
+    Err(BackupError::NotOurs { path: path.display().to_string() })
+}
+
 /// A new file for our eyes only, on the disk when this returns.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), BackupError> {
     let mut file = new(path)?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(at(path))
 }
 
-fn new(path: &Path) -> Result<fs::File, BackupError> {
+/// A new file for our eyes only, whatever the umask is.
+pub(super) fn new(path: &Path) -> Result<fs::File, BackupError> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true).mode(0o600).open(path).map_err(at(path))
 }
 
-/// Bring a directory's names to the disk.
-pub(super) fn sync(directory: &Path) -> Result<(), BackupError> {
-    fs::File::open(directory).and_then(|open| open.sync_all()).map_err(at(directory))
+/// Bring a file, or a directory's names, to the disk.
+pub(super) fn sync(path: &Path) -> Result<(), BackupError> {
+    fs::File::open(path).and_then(|open| open.sync_all()).map_err(at(path))
 }
 
 /// Copy a file and measure it on the way.
@@ -108,11 +128,10 @@ pub(super) fn give(data: &Path, names: &[&str]) -> Result<(), BackupError> {
     let (uid, gid) = (Some(owner.uid()), Some(owner.gid()));
     let mut waiting: Vec<_> = names.iter().map(|name| data.join(name)).collect();
     while let Some(path) = waiting.pop() {
-        if !path.exists() {
-            continue;
-        }
+        // Never through a link: it may lead to what is not theirs.
+        let Ok(found) = fs::symlink_metadata(&path) else { continue };
         std::os::unix::fs::lchown(&path, uid, gid).map_err(at(&path))?;
-        if path.is_dir() {
+        if found.is_dir() {
             for entry in fs::read_dir(&path).map_err(at(&path))? {
                 waiting.push(entry.map_err(at(&path))?.path());
             }

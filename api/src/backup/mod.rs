@@ -55,6 +55,12 @@ pub enum BackupError {
     /// Something is there already.
     #[error("{path} is there already: choose another place for the backup")]
     Exists { path: String },
+    /// What one that was killed would leave, and is not.
+    #[error(
+        "{path} is there already, and is not a directory of yours with mode 0700: remove it, or choose another \
+         place for the backup"
+    )]
+    NotOurs { path: String },
     /// Somebody else writes it.
     #[error("another backup to {path} is being made")]
     Busy { path: String },
@@ -120,6 +126,7 @@ impl BackupError {
             E::Verify(error) => matches!(error, VerifyError::Differs(_)),
             E::Log(error) => matches!(error, LogError::Damaged { .. }),
             E::Exists { .. }
+            | E::NotOurs { .. }
             | E::Busy { .. }
             | E::Incomplete { .. }
             | E::Newer { .. }

@@ -238,6 +238,39 @@ async fn half_a_backup_is_no_backup_and_the_next_one_takes_its_place() {
     started.server.stop().await;
 }
 
+/// Others could read the dump in it, or have another directory emptied.
+#[tokio::test]
+async fn a_beginning_that_is_not_ours_alone_is_refused_by_name_and_left_as_it_is() {
+    let place = tempfile::tempdir().unwrap();
+    let (out, partial) = (place.path().join("backup"), place.path().join("backup.partial"));
+    let elsewhere = place.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(elsewhere.join("kept"), "x").unwrap();
+    // Neither is asked for.
+    let (data, now) = (place.path().join("data"), crate::state::system_clock()());
+    let access = Access::of_url("postgres://nobody@127.0.0.1:1/none").unwrap();
+    for kind in ["link", "file", "open"] {
+        match kind {
+            "link" => std::os::unix::fs::symlink(&elsewhere, &partial).unwrap(),
+            "file" => fs::write(&partial, "x").unwrap(),
+            _ => {
+                fs::rename(&elsewhere, &partial).unwrap();
+                fs::set_permissions(&partial, fs::Permissions::from_mode(0o755)).unwrap();
+            }
+        }
+        let error = create(&data, &access, &out, now, &quiet).await.unwrap_err();
+        assert!(matches!(error, BackupError::NotOurs { .. }), "{kind}: {error}");
+        assert!(error.to_string().contains("backup.partial is there already"), "{kind}: {error}");
+        if kind == "open" {
+            assert!(partial.join("kept").exists());
+        } else {
+            assert!(elsewhere.join("kept").exists(), "{kind}");
+            fs::remove_file(&partial).unwrap();
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_backup_of_a_newer_program_is_refused_before_anything_is_restored() {
     let (started, place) = served().await;

@@ -1,14 +1,14 @@
 //! Who runs Postgres: we ourselves, or an ordinary user when we are root.
 use std::{
-    fs,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    fs, io,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown, lchown},
     path::Path,
 };
 
 use nix::unistd::{Gid, Uid, User, geteuid};
 use tokio::process::Command;
 
-use super::{EmbeddedError, about};
+use super::{EmbeddedError, about, part};
 
 /// Who runs Postgres.
 #[derive(Debug, Clone)]
@@ -31,6 +31,37 @@ impl Account {
         Ok(Account::Other { uid: user.uid, gid: user.gid, name: user.name })
     }
 
+    /// Whose the cluster of a data directory is, else whose the directory is: root leaves there what its owner can use.
+    pub(super) fn of(data: &Path) -> Result<Account, EmbeddedError> {
+        if !geteuid().is_root() {
+            return Ok(Account::Ourselves);
+        }
+        let data = fs::canonicalize(data).map_err(about(data.display()))?;
+        let cluster = part(&data, "postgres");
+        for path in [&cluster, &data] {
+            // Never through a link: it may lead to what is another user's.
+            let found = match fs::symlink_metadata(path) {
+                Ok(found) => found,
+                Err(why) if why.kind() == io::ErrorKind::NotFound => continue,
+                Err(why) => return Err(about(path.display())(why)),
+            };
+            let (uid, gid) = (Uid::from_raw(found.uid()), Gid::from_raw(found.gid()));
+            if uid.is_root() {
+                continue;
+            }
+            return match User::from_uid(uid).ok().flatten() {
+                Some(user) => Ok(Account::Other { uid, gid: user.gid, name: user.name }),
+                // A cluster that is there runs without a name.
+                None if path == &cluster => Ok(Account::Other { uid, gid, name: uid.to_string() }),
+                None => {
+                    let data = path.display().to_string();
+                    Err(EmbeddedError::Nameless { data, uid: uid.as_raw() })
+                }
+            };
+        }
+        Account::choose()
+    }
+
     /// The same command, run by this account, away from our terminal's signals.
     pub(super) fn command(&self, binary: &Path) -> Command {
         let mut command = Command::new(binary);
@@ -45,8 +76,9 @@ impl Account {
     pub(super) fn own(&self, path: &Path) -> Result<(), EmbeddedError> {
         match self {
             Account::Ourselves => Ok(()),
-            Account::Other { uid, gid, .. } => nix::unistd::chown(path, Some(*uid), Some(*gid))
-                .map_err(|why| about(path.display())(why.into())),
+            Account::Other { uid, gid, .. } => {
+                lchown(path, Some(uid.as_raw()), Some(gid.as_raw())).map_err(about(path.display()))
+            }
         }
     }
 
@@ -81,4 +113,18 @@ impl Account {
         };
         Ok(found.mode() & bit != 0)
     }
+}
+
+/// Give a file that was just opened in a data directory to whose the directory is: what root makes there must be open
+/// to who works there later.
+pub(super) fn give(file: &fs::File, data: &Path) -> io::Result<()> {
+    if !geteuid().is_root() {
+        return Ok(());
+    }
+    let (owner, found) = (fs::metadata(data)?, file.metadata()?);
+    // One with another name elsewhere is not ours to give away.
+    if found.uid() == 0 && owner.uid() != 0 && found.nlink() == 1 {
+        fchown(file, Some(owner.uid()), Some(owner.gid()))?;
+    }
+    Ok(())
 }

@@ -210,8 +210,12 @@ fn private_directory(path: &Path, account: &Account) -> Result<(), EmbeddedError
                 // A start that was killed between making it and giving it away.
                 return account.own(path);
             }
-            let why = std::io::Error::other("exists and is not a private directory of ours");
-            Err(about(path.display())(why))
+            let why = if ours {
+                "is another user's: run stead as that user, if the data directory is theirs"
+            } else {
+                "exists and is not a private directory of ours"
+            };
+            Err(about(path.display())(std::io::Error::other(why)))
         }
         Err(why) => Err(about(path.display())(why)),
     }

@@ -2,14 +2,16 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
-    os::unix::fs::DirBuilderExt as _,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
 use nix::{
     errno::Errno,
-    fcntl::{Flock, FlockArg},
+    fcntl::{Flock, FlockArg, OFlag},
 };
+
+use super::account;
 
 /// In a data directory that is being restored: what is unpacked on the way, and the sign that it is not whole.
 pub const RESTORING: &str = "restoring";
@@ -81,9 +83,12 @@ impl DataLock {
 
     fn hold(data: &Path) -> Result<DataLock, LockError> {
         let path: PathBuf = data.join("lock");
-        let opened =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        // Through no link: root opens it in directories of others, too.
+        let opened = options.custom_flags(OFlag::O_NOFOLLOW.bits()).open(&path);
         let file = opened.map_err(at(&path))?;
+        account::give(&file, data).map_err(at(&path))?;
         let mut held = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, why)| {
             if why != Errno::EWOULDBLOCK {
                 return at(&path)(why.into());

@@ -77,6 +77,12 @@ pub enum EmbeddedError {
     /// There is no ordinary user to run it.
     #[error("there is neither a user postgres nor a user nobody to run Postgres, and root may not")]
     NoAccount,
+    /// The directory's owner would have to make the cluster, and `initdb` takes no user without a name.
+    #[error(
+        "{data} belongs to the user id {uid}, which has no name on this machine, and Postgres would have to run as \
+         it: give the directory to a user of this machine (chown)"
+    )]
+    Nameless { data: String, uid: u32 },
     /// `initdb` said no.
     #[error("the database cluster could not be made: {said}")]
     Initdb { said: String },
@@ -129,7 +135,19 @@ impl Embedded {
     /// # Errors
     /// [`EmbeddedError`].
     pub async fn start(data: &Path) -> Result<Embedded, EmbeddedError> {
-        let account = Account::choose()?;
+        Embedded::start_as(data, Account::choose()?).await
+    }
+
+    /// The same for a directory that may be another user's: what root starts and makes in it is theirs, so that they
+    /// can go on with it.
+    ///
+    /// # Errors
+    /// [`EmbeddedError`].
+    pub async fn start_for_owner(data: &Path) -> Result<Embedded, EmbeddedError> {
+        Embedded::start_as(data, Account::of(data)?).await
+    }
+
+    async fn start_as(data: &Path, account: Account) -> Result<Embedded, EmbeddedError> {
         account.can_enter(data)?;
         let binaries = Binaries::find().await?;
         let cluster = Cluster::open(data, binaries, account).await?;
@@ -147,7 +165,7 @@ impl Embedded {
         if !Embedded::is_in(data) {
             return Err(EmbeddedError::NoCluster { data: data.display().to_string() });
         }
-        let cluster = Cluster::open(data, Binaries::find().await?, Account::choose()?).await?;
+        let cluster = Cluster::open(data, Binaries::find().await?, Account::of(data)?).await?;
         Ok(cluster.connect_as(cluster::OWNER).options(SEARCH_PATH))
     }
 

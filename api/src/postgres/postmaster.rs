@@ -1,18 +1,23 @@
 //! The postgres process: started, adopted, stopped.
 use std::{
     fs,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use nix::{
+    fcntl::OFlag,
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use tokio::{process::Child, time::sleep};
 use tracing::{info, warn};
 
-use super::{Cluster, EmbeddedError, about};
+use super::{
+    Cluster, EmbeddedError, about,
+    account::{self, Account},
+};
 
 /// Crash recovery replays what was not checkpointed; minutes at the very worst.
 const START: Duration = Duration::from_secs(300);
@@ -77,8 +82,16 @@ impl Postmaster {
 
     async fn start_once(cluster: &Cluster) -> Result<Self, EmbeddedError> {
         put_aside(&cluster.log, LOG_BYTES).map_err(about(cluster.log.display()))?;
-        let opened = fs::OpenOptions::new().create(true).append(true).open(&cluster.log);
-        let log = opened.map_err(about(cluster.log.display()))?;
+        let mut options = fs::OpenOptions::new();
+        options.create(true).append(true);
+        if let Account::Other { .. } = &cluster.account {
+            // Through no link: we are root, and the directory may be another's.
+            options.custom_flags(OFlag::O_NOFOLLOW.bits());
+        }
+        let log = options.open(&cluster.log).map_err(about(cluster.log.display()))?;
+        if let Some(data) = cluster.log.parent() {
+            account::give(&log, data).map_err(about(cluster.log.display()))?;
+        }
         let mut command = cluster.account.command(&cluster.binaries.postgres);
         command.arg("-D").arg(&cluster.directory).arg("-k").arg(&cluster.sockets);
         let settings = ["listen_addresses=", "port=5432", "unix_socket_permissions=0700"];

@@ -104,6 +104,37 @@ fn a_directory_that_the_postgres_user_cannot_enter_is_named() {
     account.can_enter(&data).unwrap();
 }
 
+/// Root restores and backs up what a service's user runs; nothing of it may be shut to that user.
+#[tokio::test]
+async fn what_root_starts_in_the_directory_of_another_user_is_theirs() {
+    use std::os::unix::fs::MetadataExt as _;
+    let nobody = nix::unistd::User::from_name("nobody").ok().flatten();
+    let Some(user) = nobody.filter(|_| nix::unistd::geteuid().is_root()) else {
+        eprintln!("SKIPPED: only root starts it for another user");
+        return;
+    };
+    let dir = data();
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    nix::unistd::chown(&data, Some(user.uid), Some(user.gid)).unwrap();
+    let _held = DataLock::take(&data).unwrap();
+    Embedded::start_for_owner(&data).await.unwrap().stop().await.unwrap();
+    for name in ["lock", "postgres", "postgres.log", "run"] {
+        let found = std::fs::metadata(data.join(name)).unwrap();
+        assert_eq!(found.uid(), user.uid.as_raw(), "{name}");
+    }
+    // Who serves as root makes files that are root's: refused, and told why.
+    if nix::unistd::User::from_name("postgres").ok().flatten().is_some() {
+        let refusal = Embedded::start(&data).await.err().unwrap().to_string();
+        assert!(refusal.contains("run stead as that user"), "{refusal}");
+    }
+    // One that runs is found, whoever its user is.
+    let running = Embedded::start_for_owner(&data).await.unwrap();
+    let options = Embedded::running(&data).await.unwrap();
+    PgConnection::connect_with(&options).await.unwrap().close().await.unwrap();
+    running.stop().await.unwrap();
+}
+
 #[tokio::test]
 async fn the_server_may_read_and_add_events_and_never_change_them_also_after_a_rebuild() {
     let dir = data();

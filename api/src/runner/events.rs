@@ -1,4 +1,5 @@
 //! What a runner says while it works: numbered, heard once, in its order.
+mod keys;
 mod plan;
 mod statement;
 mod words;

@@ -15,8 +15,8 @@ use futures::FutureExt as _;
 
 mod inputs;
 
-use inputs::takes;
-pub use inputs::{passed, resolved};
+pub use inputs::passed;
+use inputs::{chosen, given, takes};
 
 use super::{
     enrolments::{self, Issued},
@@ -77,7 +77,7 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
                 let config_version = new.config_version.unwrap_or_else(|| state.version());
                 let bundle = &published(&state, config_version)?.bundle;
                 let config = app.configs.get(&app.pool, bundle).await?;
-                resolved(&config, &new.inputs)?;
+                given(&config, &new.inputs)?;
                 let install = InstallId(ulid::Ulid::new());
                 let stream = domain::name::stream("install", &new.name);
                 let take = NameCommand::Take { owner: install.to_string() };
@@ -164,7 +164,7 @@ async fn change(
         unit.tell::<Install>(install, pin).await?;
     }
     let after = unit.load::<Install>(install).await?.clone();
-    passed(&config, &after.inputs)?;
+    chosen(&config, &after.inputs)?;
     leaves_what_goes(app, &state, &config, &after).await?;
     let is_there = after.sandbox.is_some() || !after.components.is_empty();
     // What is there decides, and not what this request changed: an earlier one may have been denied.

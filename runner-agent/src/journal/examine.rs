@@ -1,30 +1,42 @@
 //! Whether a journal is what was written: the first entry that is wrong, and what that means.
-use std::collections::BTreeSet;
+use std::io;
 
 use domain::digest::Digest;
 use proof::Hash;
 use schemas::runner::JournalHead;
+use sha2::{Digest as _, Sha256};
 
-use super::{Entry, Fact, Link, frame};
+use super::{Entry, Fact, Link, frame, read};
+use crate::data::Data;
 
 /// The entries of one journal, each with everything before it in one hash.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chain {
     /// Whose.
     pub journal_id: String,
+    /// What the first of `links` goes on from: nothing, or what is not looked at.
+    base: Link,
     links: Vec<Hash>,
 }
 
 impl Chain {
     /// How many entries there are.
     pub fn entries(&self) -> u64 {
-        self.links.len() as u64
+        self.base.number + self.links.len() as u64
+    }
+
+    fn last(&self) -> Link {
+        let number = self.entries();
+        self.links.last().map_or(self.base, |chain| Link { number, chain: *chain })
     }
 
     /// The link after so many.
     pub fn after(&self, entries: u64) -> Option<Link> {
-        let at = usize::try_from(entries.checked_sub(1)?).ok()?;
-        self.links.get(at).map(|chain| Link { number: entries, chain: *chain })
+        let Some(at) = entries.checked_sub(self.base.number)?.checked_sub(1) else {
+            return Some(self.base);
+        };
+        let chain = self.links.get(usize::try_from(at).ok()?)?;
+        Some(Link { number: entries, chain: *chain })
     }
 }
 
@@ -100,33 +112,62 @@ impl Wrong {
     }
 }
 
+/// Lines that are in no chain yet: how many, and the digest of all of them.
+#[derive(Default)]
+pub(super) struct Unlinked {
+    lines: u64,
+    hasher: Sha256,
+}
+
+impl Unlinked {
+    fn add(&mut self, line: &[u8]) {
+        if self.lines > 0 {
+            self.hasher.update(b"\n");
+        }
+        self.hasher.update(line);
+        self.lines += 1;
+    }
+
+    /// Each line with its end; of no line one end.
+    fn digest(&self) -> Digest {
+        let bytes: [u8; 32] = self.hasher.clone().chain_update(b"\n").finalize().into();
+        bytes.into()
+    }
+}
+
 /// The last link of all these lines, and the lines after it that an older program wrote.
-pub(super) fn unlinked(texts: &[Vec<u8>]) -> (Option<Link>, Vec<&[u8]>) {
-    let (mut last, mut lines) = (None, Vec::new());
+pub(super) fn unlinked(
+    texts: impl Iterator<Item = io::Result<Vec<u8>>>,
+) -> io::Result<(Option<Link>, Unlinked)> {
+    let (mut last, mut lines) = (None, Unlinked::default());
     for line in texts {
-        if let Some((_, link)) = frame::open(line) {
+        let line = line?;
+        if let Some((_, link)) = frame::open(&line) {
             last = Some(link);
-            lines.clear();
-        } else if says_something(line) {
-            lines.push(line.as_slice());
+            lines = Unlinked::default();
+        } else if says_something(&line) {
+            lines.add(&line);
         }
     }
-    (last, lines)
+    Ok((last, lines))
 }
 
 /// The fact that begins a chain after such lines, or goes on with it.
-pub(super) fn begun(journal_id: String, lines: &[&[u8]]) -> Fact {
-    Fact::ChainBegun { journal_id, lines: lines.len() as u64, sha256: digest(lines) }
-}
-
-fn digest(lines: &[&[u8]]) -> Digest {
-    let mut bytes = lines.join(&b'\n');
-    bytes.push(b'\n');
-    proof::sha256(&bytes).into()
+pub(super) fn begun(journal_id: String, unlinked: &Unlinked) -> Fact {
+    Fact::ChainBegun { journal_id, lines: unlinked.lines, sha256: unlinked.digest() }
 }
 
 fn says_something(line: &[u8]) -> bool {
     serde_json::from_slice::<Entry>(line).is_ok()
+}
+
+/// What stands before the first line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// Nothing: the journal begins there.
+    Nothing,
+    /// Files that are not looked at: the first link is believed.
+    Files,
 }
 
 /// Look at every line, oldest first.
@@ -134,26 +175,53 @@ fn says_something(line: &[u8]) -> bool {
 /// # Errors
 /// The first that is [`Wrong`].
 pub fn examine<L: AsRef<[u8]>>(lines: &[L]) -> Result<Examined, Wrong> {
-    let opened: Vec<_> = lines.iter().map(|line| frame::open(line.as_ref())).collect();
-    let later = |from: usize| -> BTreeSet<u64> {
-        opened[from..].iter().flatten().map(|(_, link)| link.number).collect()
-    };
+    each(lines.iter(), Before::Nothing)
+}
+
+/// Look at every line of this directory's journal, with one of its files in memory at a time.
+pub fn examine_all(data: &Data) -> io::Result<Result<Examined, Wrong>> {
+    let mut unread = Ok(());
+    let lines = read::each(data)?;
+    let lines = lines.map_while(|line| line.map_err(|error| unread = Err(error)).ok());
+    let examined = each(lines, Before::Nothing);
+    unread.map(|()| examined)
+}
+
+/// Look at the file that is written on only. Its first link is believed if others were put aside before it.
+pub fn examine_current(data: &Data) -> io::Result<Result<Examined, Wrong>> {
+    let files = read::files(data)?;
+    let before = if files.len() > 1 { Before::Files } else { Before::Nothing };
+    let lines = files.last().map(|file| read::lines(file)).transpose()?.unwrap_or_default();
+    Ok(each(lines.iter(), before))
+}
+
+fn each<L: AsRef<[u8]>>(
+    mut lines: impl Iterator<Item = L>,
+    files: Before,
+) -> Result<Examined, Wrong> {
     let mut examined = Examined::default();
-    let mut before: Vec<&[u8]> = Vec::new();
-    for (at, line) in lines.iter().map(AsRef::as_ref).enumerate() {
-        let Some((bytes, link)) = &opened[at] else {
+    let mut before = Unlinked::default();
+    while let Some(line) = lines.next() {
+        let line = line.as_ref();
+        let Some((bytes, link)) = frame::open(line) else {
             match says_something(line) {
-                true => before.push(line),
+                true => before.add(line),
                 false => examined.cut_short += u64::from(!line.is_empty()),
             }
             continue;
         };
         let fact = serde_json::from_slice::<Entry>(line).ok().map(|entry| entry.fact);
+        if examined.chains.is_empty() && files == Before::Files {
+            examined.chains.push(believed(fact.as_ref(), link, before.lines)?);
+            before = Unlinked::default();
+            continue;
+        }
         let begins = begins(fact.as_ref()).filter(|id| {
             link.number == 1 && examined.chains.iter().all(|chain| chain.journal_id != **id)
         });
         if let Some(journal_id) = begins {
-            examined.chains.push(Chain { journal_id: journal_id.into(), links: Vec::new() });
+            let (journal_id, base) = (journal_id.clone(), Link::genesis(journal_id));
+            examined.chains.push(Chain { journal_id, base, links: Vec::new() });
         }
         let Some(chain) = examined.chains.last_mut() else {
             return Err(match link.number {
@@ -161,49 +229,67 @@ pub fn examine<L: AsRef<[u8]>>(lines: &[L]) -> Result<Examined, Wrong> {
                 found => Wrong::Beginning { found },
             });
         };
-        let entries = chain.entries();
-        let last = chain.after(entries).unwrap_or_else(|| Link::genesis(&chain.journal_id));
-        let number = entries + 1;
+        let last = chain.last();
+        let number = last.number + 1;
+        // Whether the entry that should stand here stands further down. Nothing is looked at after that.
+        let mut again = || {
+            let mut links = lines.by_ref().filter_map(|line| Some(frame::open(line.as_ref())?.1));
+            links.any(|link| link.number == number)
+        };
         if link.number < number {
-            let before = link.number.saturating_sub(1);
-            let before = chain.after(before).unwrap_or_else(|| Link::genesis(&chain.journal_id));
+            let before = chain.after(link.number.saturating_sub(1));
             // A copy, or one of two that both go on from the same entry: nobody can say from here which was written.
-            if before.then(bytes) == *link {
+            if before.is_some_and(|before| before.then(&bytes) == link) {
                 return Err(Wrong::Twice { number: link.number });
             }
-            let again = later(at + 1).contains(&number);
-            return Err(if again { Wrong::Inserted { number } } else { Wrong::Changed { number } });
+            return Err(match again() {
+                true => Wrong::Inserted { number },
+                false => Wrong::Changed { number },
+            });
         }
         if link.number > number {
-            return Err(match later(at + 1).contains(&number) {
+            return Err(match again() {
                 true => Wrong::Moved { number, found: link.number },
                 false => Wrong::Missing { number, last: link.number - 1 },
             });
         }
-        if last.then(bytes) != *link || fact.is_none() {
+        if last.then(&bytes) != link || fact.is_none() {
             // A line that was put between two others and numbered like the one that follows it.
-            let again = later(at + 1).contains(&number);
-            return Err(if again { Wrong::Twice { number } } else { Wrong::Changed { number } });
+            return Err(if again() { Wrong::Twice { number } } else { Wrong::Changed { number } });
         }
         match &fact {
             Some(Fact::ChainBegun { lines, sha256, .. }) => {
-                if *lines != before.len() as u64 || *sha256 != digest(&before) {
+                if *lines != before.lines || *sha256 != before.digest() {
                     return Err(Wrong::BeforeChanged { number });
                 }
-                examined.unlinked += before.len() as u64;
-                before.clear();
+                examined.unlinked += before.lines;
+                before = Unlinked::default();
             }
-            Some(_) | None if !before.is_empty() => return Err(Wrong::Inserted { number }),
+            Some(_) | None if before.lines > 0 => return Err(Wrong::Inserted { number }),
             Some(_) | None => {}
         }
         chain.links.push(link.chain);
     }
     match examined.chains.last() {
-        Some(chain) if !before.is_empty() => Err(Wrong::Inserted { number: chain.entries() + 1 }),
+        Some(chain) if before.lines > 0 => Err(Wrong::Inserted { number: chain.entries() + 1 }),
         Some(_) => Ok(examined),
         // No program that knows of a chain has written yet.
-        None => Ok(Examined { unlinked: before.len() as u64, ..examined }),
+        None => Ok(Examined { unlinked: before.lines, ..examined }),
     }
+}
+
+/// A chain that goes on from files that are not looked at, from this entry on. Its hash needs the link before it, and
+/// what a chain that begins here says of the lines before it needs those of the other files, too.
+fn believed(fact: Option<&Fact>, link: Link, before: u64) -> Result<Chain, Wrong> {
+    let number = link.number;
+    match fact {
+        None => return Err(Wrong::Changed { number }),
+        Some(Fact::ChainBegun { .. }) => {}
+        Some(_) if before > 0 => return Err(Wrong::Inserted { number }),
+        Some(_) => {}
+    }
+    let journal_id = begins(fact).cloned().unwrap_or_default();
+    Ok(Chain { journal_id, base: link, links: Vec::new() })
 }
 
 /// The journal that this fact can be the first entry of.

@@ -72,6 +72,8 @@ pub enum Fact {
     Exited { job: JobId, execution: ExecutionId, exit: Exit },
     /// This runner signed how it ended; the digest of what it signed.
     Stated { job: JobId, execution: ExecutionId, outcome: Outcome, statement: Digest },
+    /// The server did not take what this runner signed: how it ended is told without a signature.
+    Unsigned { job: JobId, execution: ExecutionId, why: String },
     /// The server knows.
     Reported { job: JobId, execution: ExecutionId },
     /// The customer's rules want a person's word first.

@@ -4,8 +4,8 @@
 //! hold any more is evidence: it is put aside under the time of that moment and never overwritten.
 use std::{
     fs,
-    io::{self, Error},
-    path::PathBuf,
+    io::{self, Error, ErrorKind},
+    path::{Path, PathBuf},
 };
 
 use chrono::{DateTime, Utc};
@@ -65,7 +65,8 @@ impl Heads {
 
     /// The last one.
     pub fn last(&self) -> io::Result<Option<Envelope>> {
-        data::read_json(&self.0.path(LAST))
+        let path = self.0.path(LAST);
+        data::read_json(&path).map_err(|error| unread(&path, &error))
     }
 
     /// What those said that the journal did not hold any more when the next one was signed. They are our own files, and
@@ -79,7 +80,10 @@ impl Heads {
             })
             .collect();
         files.sort_unstable();
-        let read = files.iter().filter_map(|path| data::read_json::<Envelope>(path).transpose());
+        let read = files.iter().filter_map(|path| {
+            let read = data::read_json::<Envelope>(path).map_err(|error| unread(path, &error));
+            read.transpose()
+        });
         let heads = read.map(|envelope| {
             said(&envelope?).ok_or_else(|| Error::other("a journal.head.* is not a head"))
         });
@@ -88,11 +92,12 @@ impl Heads {
 
     fn keep(&self, head: &JournalHead, envelope: &Envelope) -> io::Result<()> {
         let path = self.0.path(LAST);
-        let former = match data::read_json::<Envelope>(&path) {
-            Ok(None) => None,
-            Ok(Some(former)) => Some(said(&former)),
-            // Whatever it is, it is not what was written.
-            Err(_) => Some(None),
+        let former = match fs::read(&path) {
+            // What is no head is not what was written.
+            Ok(bytes) => Some(serde_json::from_slice(&bytes).ok().and_then(|former| said(&former))),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            // What cannot be read may well be: that is nobody's tampering, and no reason to put it aside.
+            Err(error) => return Err(unread(&path, &error)),
         };
         let is_denied =
             |former: Option<JournalHead>| former.is_none_or(|former| is_denied(&former, head));
@@ -103,6 +108,11 @@ impl Heads {
         }
         data::replace_json(&path, envelope)
     }
+}
+
+/// The same error with the file's name.
+fn unread(path: &Path, error: &Error) -> Error {
+    Error::new(error.kind(), format!("{} cannot be read: {error}", path.display()))
 }
 
 /// Read without asking who signed it.

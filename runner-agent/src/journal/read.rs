@@ -1,5 +1,6 @@
 //! Reading a journal: every line that says something, whoever wrote it.
 use std::{
+    collections::BTreeSet,
     fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
@@ -27,16 +28,35 @@ pub struct Line {
 
 /// Everything that was ever written, oldest first.
 pub fn read_all(data: &Data) -> io::Result<Vec<Line>> {
-    let texts = texts(data)?;
-    let lines = texts.into_iter().filter_map(|line| {
+    let said = |line: Vec<u8>| {
         let entry = serde_json::from_slice(&line).ok()?;
         Some(Line { text: String::from_utf8(line).ok()?, entry })
-    });
-    Ok(lines.collect())
+    };
+    each(data)?.filter_map(|line| line.map(said).transpose()).collect()
 }
 
 /// All lines as they are on disk, oldest first, without their line ends: also those that say nothing.
 pub fn texts(data: &Data) -> io::Result<Vec<Vec<u8>>> {
+    each(data)?.collect()
+}
+
+/// The same one after the other: only one of the files is in memory.
+pub(super) fn each(data: &Data) -> io::Result<impl Iterator<Item = io::Result<Vec<u8>>> + use<>> {
+    Ok(files(data)?.into_iter().flat_map(|file| match lines(&file) {
+        Ok(lines) => lines.into_iter().map(Ok).collect::<Vec<_>>(),
+        Err(error) => vec![Err(error)],
+    }))
+}
+
+/// The lines of one file.
+pub(super) fn lines(file: &Path) -> io::Result<Vec<Vec<u8>>> {
+    let text = fs::read(file)?;
+    let said = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    Ok(said.map(<[u8]>::to_vec).collect())
+}
+
+/// All files, oldest first: the last one is written on.
+pub(super) fn files(data: &Data) -> io::Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = fs::read_dir(data.root())?
         .filter_map(|file| Some(file.ok()?.path()))
         .filter(|path| {
@@ -47,18 +67,13 @@ pub fn texts(data: &Data) -> io::Result<Vec<Vec<u8>>> {
     // Their names are times.
     files.sort_unstable();
     files.push(data.path("journal.ndjson"));
-    let (mut lines, mut seen) = (Vec::new(), Vec::new());
+    let (mut all, mut seen) = (Vec::new(), BTreeSet::new());
     for path in files {
         // One that was about to be put aside when the agent died has two names.
         let file = fs::metadata(&path)?;
-        let file = (file.dev(), file.ino());
-        if seen.contains(&file) {
-            continue;
+        if seen.insert((file.dev(), file.ino())) {
+            all.push(path);
         }
-        seen.push(file);
-        let text = fs::read(&path)?;
-        let said = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        lines.extend(said.map(<[u8]>::to_vec));
     }
-    Ok(lines)
+    Ok(all)
 }

@@ -149,9 +149,33 @@ fn a_journal_of_before_gets_a_chain_that_covers_what_stands_in_it() {
     journal.write(Fact::Enabled {}).unwrap();
     let examined = examine(&texts(&data).unwrap()).unwrap();
     assert_eq!((examined.unlinked, examined.chains[0].entries()), (3, 4));
+    assert_eq!(examine_all(&data).unwrap(), Ok(examined));
     // What it had written cannot be changed any more, either.
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("00:00:01Z", "00:00:09Z", 1)).unwrap();
     let wrong = examine(&texts(&data).unwrap()).unwrap_err();
     assert_eq!(wrong, Wrong::BeforeChanged { number: 1 });
+}
+
+#[test]
+fn a_chain_that_begins_after_files_of_before_covers_them_all() {
+    // given two files of a program that knew of no chain
+    let dir = tempfile::tempdir().unwrap();
+    let data = Data::open(dir.path()).unwrap();
+    let line = "{\"at\":\"2026-01-01T00:00:00Z\",\"entry\":\"opened\",\"journal_id\":\"J\"}\n";
+    let aside = data.path("journal.01ARZ3NDEKTSV4RRFFQ69G5FAV.ndjson");
+    fs::write(&aside, line.repeat(3)).unwrap();
+    fs::write(data.path("journal.ndjson"), line).unwrap();
+    // when it is written on
+    Journal::open(&data).unwrap().write(Fact::Enabled {}).unwrap();
+    // then the chain begins with all that is there
+    assert_eq!(examine_all(&data).unwrap().unwrap().unlinked, 4);
+    // and a start, which does not look at the older file, has no doubt of what is said of it
+    assert!(examine_current(&data).unwrap().is_ok());
+    fs::write(&aside, line.repeat(2)).unwrap();
+    assert_eq!(examine_all(&data).unwrap(), Err(Wrong::BeforeChanged { number: 1 }));
+    // and of no line the digest is what it was before files were read one after the other
+    let none = examine::begun("J".into(), &examine::Unlinked::default());
+    let sha256 = proof::sha256(b"\n").into();
+    assert_eq!(none, Fact::ChainBegun { journal_id: "J".into(), lines: 0, sha256 });
 }

@@ -12,8 +12,8 @@ use crate::{
 
 /// The journal's chain. Signatures are looked at by `journal verify`.
 pub fn journal(data: &Data) -> String {
-    let examined = match journal::texts(data) {
-        Ok(lines) => journal::examine(&lines),
+    let examined = match journal::examine_all(data) {
+        Ok(examined) => examined,
         Err(error) => return format!("cannot be read: {error}"),
     };
     match examined {

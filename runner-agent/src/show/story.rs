@@ -43,6 +43,7 @@ fn job_of(fact: &Fact, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
         | Fact::Spawned { job, .. }
         | Fact::Exited { job, .. }
         | Fact::Stated { job, .. }
+        | Fact::Unsigned { job, .. }
         | Fact::LogRefused { job, .. }
         | Fact::Reported { job, .. }
         | Fact::Asked { job, .. }
@@ -102,6 +103,9 @@ fn what(fact: &Fact) -> String {
         Fact::Cancelling { reason, force: true, .. } => format!("told to stop sooner: {reason}"),
         Fact::Exited { exit, .. } => ended(exit),
         Fact::Stated { statement, .. } => format!("signed how it ended: {statement}"),
+        Fact::Unsigned { why, .. } => {
+            format!("the server took no signed word of how it ended, so it is told unsigned: {why}")
+        }
         Fact::LogRefused { rule, evidence, .. } if evidence.is_empty() => format!(
             "did not believe the vendor's log (rule {rule}); there is too much evidence to keep more"
         ),

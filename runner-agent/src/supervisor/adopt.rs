@@ -101,6 +101,7 @@ pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
             | Fact::SessionOpened { .. }
             | Fact::Verified { .. }
             | Fact::Stated { .. }
+            | Fact::Unsigned { .. }
             | Fact::LogRefused { .. }
             | Fact::Asked { .. }
             | Fact::Answered { .. }

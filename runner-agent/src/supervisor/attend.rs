@@ -60,6 +60,8 @@ struct Attendance {
     upload: Upload,
     reports: Reports,
     patience: Patience,
+    /// The server takes no statement of this execution: its end goes without one.
+    unsigned: bool,
 }
 
 /// Attend an execution until the server knows how it ended.
@@ -97,6 +99,7 @@ pub(super) fn begin_with(agent: &Arc<Agent>, known: Known, pause: Duration) {
         upload: Upload::new(settings),
         reports: Reports::of(execution, &agent.data.job(execution)),
         patience: Patience::new(pause),
+        unsigned: false,
     };
     match known.stage {
         Stage::Refused { by, rule, detail } => {
@@ -227,11 +230,11 @@ impl Attendance {
         let ReportBody::Finished(Finished { log_len, .. }) = &last.body else {
             return Some(Over::Vanished);
         };
-        // Signed again whenever it is begun again: the key may be another one by then.
-        let last = Report { end: self.signed(last), ..last.clone() };
         let mut mismatches = 0;
         loop {
-            match self.post(&last).await {
+            // Signed again whenever it is said again: while the log went up the key may have become another one.
+            let said = Report { end: self.signed(last), ..last.clone() };
+            match self.post(&said).await {
                 Ok((202, answer)) if !self.upload.is_broken() => {
                     self.upload.rewind(answer.have.unwrap_or(0).min(*log_len));
                 }

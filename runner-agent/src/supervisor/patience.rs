@@ -49,6 +49,11 @@ impl Patience {
         self.times >= MOST
     }
 
+    /// How often in a row the server has refused it in the same words.
+    pub fn times(&self) -> u32 {
+        self.times
+    }
+
     /// Something else is said in its place.
     pub fn begin_anew(&mut self) {
         *self = Patience { log_at: self.log_at, ..Patience::new(self.pause) };

@@ -32,6 +32,7 @@ pub(super) fn check(entries: &[Entry], manifest: &Digest) -> Result<(), Refusal>
             | Fact::Opened { .. }
             | Fact::ChainBegun { .. }
             | Fact::Stated { .. }
+            | Fact::Unsigned { .. }
             | Fact::LogRefused { .. }
             | Fact::SessionOpened { .. }
             | Fact::Claiming { .. }

@@ -37,6 +37,8 @@ kept (<runner data>/checkpoint) is compared: it says which positions are missing
 
 With DATABASE_OWNER_URL the database goes there, into an empty one, and only the rest into the directory.
 
+As root: everything is given to the owner of the directory, so make it for the user that runs the server.
+
 Examples:
   stead backup restore --from /backups/2026-11-21 --data /var/lib/stead
   stead backup restore --from today.tar --data ./data --against checkpoint-of-acme")]
@@ -112,7 +114,7 @@ async fn made(ask: &Create, data: &Path, progress: Progress<'_>) -> Result<Manif
         }
         Err(other) => Err(other.into()),
         Ok(_alone) => {
-            let postgres = Embedded::start(data).await?;
+            let postgres = Embedded::start_for_owner(data).await?;
             let access = Access::of(postgres.owner());
             let done = backup::create(data, &access, &ask.out, now, progress).await;
             postgres.stop().await?;

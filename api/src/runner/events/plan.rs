@@ -3,13 +3,13 @@ use domain::{
     digest::Digest,
     ids::{ExecutionId, JobId},
     job::{Job, JobKind},
-    runner as aggregate,
 };
 use ed25519_dalek::VerifyingKey;
 use event_log::blob;
 use schemas::runner::PlanReport;
 use serde::Deserialize;
 
+use super::keys;
 use crate::{
     auth::Runner,
     problem::{Code, Problem},
@@ -33,14 +33,7 @@ pub(super) async fn check(
     (job, execution): (JobId, ExecutionId),
     plan: &PlanReport,
 ) -> Result<(), Problem> {
-    let known = app.engine.load::<aggregate::Runner>(runner.id).await?;
-    let key = known.key().and_then(|key| hex::decode(key).ok()?.try_into().ok());
-    let key = key.and_then(|key| VerifyingKey::from_bytes(&key).ok());
-    let (job_text, execution) = (job.to_string(), execution.to_string());
-    let said = proof::plan::statement(&plan.digest.bytes(), &job_text, &execution);
-    if !key.is_some_and(|key| proof::plan::is_signed(&said, &plan.signature, &key)) {
-        return Err(invalid("signature is not of this plan by this runner's identity key"));
-    }
+    signed(app, runner, (job, execution), plan).await?;
     let job = app.engine.load::<Job>(job).await?;
     let manifest = match &job.work {
         Some(work) if work.kind == JobKind::Plan => work.manifest.bytes(),
@@ -58,6 +51,32 @@ pub(super) async fn check(
         return Err(invalid("noop, add, change and destroy are not those of the summary"));
     }
     Ok(())
+}
+
+/// Whoever approves this plan can see later that it is this runner's.
+async fn signed(
+    app: &App,
+    runner: &Runner,
+    (job, execution): (JobId, ExecutionId),
+    plan: &PlanReport,
+) -> Result<(), Problem> {
+    let (job, execution) = (job.to_string(), execution.to_string());
+    let said = proof::plan::statement(&plan.digest.bytes(), &job, &execution);
+    if is_by(&keys::known(app, runner).await?.now, &said, &plan.signature) {
+        return Ok(());
+    }
+    let current = keys::of_the_log(app, runner).await?;
+    if is_by(&current.now, &said, &plan.signature) {
+        return Ok(());
+    }
+    if is_by(&current.former, &said, &plan.signature) {
+        return Err(keys::is_former(runner, "the plan"));
+    }
+    Err(invalid("signature is not of this plan by this runner's identity key"))
+}
+
+fn is_by(keys: &[VerifyingKey], said: &[u8], signature: &str) -> bool {
+    keys.iter().any(|key| proof::plan::is_signed(said, signature, key))
 }
 
 /// What a report names by digest has to be here first.

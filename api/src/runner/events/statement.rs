@@ -5,11 +5,12 @@ use domain::{
     digest::Digest,
     ids::{ExecutionId, JobId},
     job::{Execution, Job, JobEvent, Signed, State},
-    runner as aggregate,
 };
-use ed25519_dalek::VerifyingKey;
 use event_log::blob;
-use proof::{canonical, dsse};
+use proof::{
+    canonical,
+    dsse::{self, Envelope},
+};
 use schemas::{
     manifest::Grant,
     runner::{
@@ -18,6 +19,7 @@ use schemas::{
     },
 };
 
+use super::keys;
 use crate::{
     auth::Runner,
     problem::{Code, Problem},
@@ -37,13 +39,7 @@ pub(super) async fn check(
     let Some(said) = Said::of(&ask.body) else {
         return Err(wrong("a report that ends nothing has no statement"));
     };
-    let known = app.engine.load::<aggregate::Runner>(runner.id).await?;
-    let hex = known.key().cloned().unwrap_or_default();
-    let key = hex::decode(&hex).ok().and_then(|key| <[u8; 32]>::try_from(key).ok());
-    let key = key.and_then(|key| VerifyingKey::from_bytes(&key).ok());
-    let keys: Vec<_> = key.into_iter().collect();
-    let payload = dsse::verify_as(STATEMENT_TYPE, envelope, &keys)
-        .map_err(|error| wrong(&format!("{error}: it must be this runner's identity key")))?;
+    let (payload, hex) = opened(app, runner, envelope).await?;
     // The first that is not by the key would be kept with it.
     let [only] = &envelope.signatures[..] else { return Err(wrong("it has several signatures")) };
     let statement: Statement = serde_json::from_slice(&payload)
@@ -70,6 +66,26 @@ pub(super) async fn check(
     outputs(app, job, ask, &statement).await?;
     let statement = String::from_utf8(payload).map_err(|_| wrong("its payload is not text"))?;
     Ok(Some(Signed { statement, key: hex, signature: only.sig.clone() }))
+}
+
+/// What this runner signed, and by which key.
+async fn opened(
+    app: &App,
+    runner: &Runner,
+    envelope: &Envelope,
+) -> Result<(Vec<u8>, String), Problem> {
+    let known = keys::known(app, runner).await?;
+    if let Ok(payload) = dsse::verify_as(STATEMENT_TYPE, envelope, &known.now) {
+        return Ok((payload, known.hex));
+    }
+    let current = keys::of_the_log(app, runner).await?;
+    match dsse::verify_as(STATEMENT_TYPE, envelope, &current.now) {
+        Ok(payload) => Ok((payload, current.hex)),
+        Err(_) if dsse::verify_as(STATEMENT_TYPE, envelope, &current.former).is_ok() => {
+            Err(keys::is_former(runner, "the statement"))
+        }
+        Err(error) => Err(wrong(&format!("{error}: it must be this runner's identity key"))),
+    }
 }
 
 /// What report and statement must have in common.

@@ -35,6 +35,13 @@ async fn rekey(world: &World, body: &Value) -> Said {
     world.call(Method::POST, "/runner/v1/rekey", "", body).await
 }
 
+/// The key that the runner has from now on, as this server has heard.
+pub(super) async fn rekeyed(world: &World, agent: &Agent) -> SigningKey {
+    let new = key();
+    rekey(world, &ask(&claims(world, agent, &new), &agent.key, &new)).await.ok();
+    new
+}
+
 async fn keys_of(world: &World, agent: &Agent) -> usize {
     let events = world.events("runner", agent.id).await;
     events.iter().filter(|event| event.event_type == "runner.rekeyed").count()

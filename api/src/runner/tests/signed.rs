@@ -3,6 +3,7 @@ use axum::http::Method;
 use domain::{
     ids::JobId,
     job::{Class, JobKind},
+    runner::Runner,
 };
 use ed25519_dalek::SigningKey;
 use proof::dsse::{self, Envelope};
@@ -10,7 +11,10 @@ use schemas::runner::{JOURNAL_HEAD_TYPE, STATEMENT_TYPE, Statement};
 use serde_json::{Value, json};
 use sha2::Digest as _;
 
-use super::world::{Agent, World};
+use super::{
+    rekey::rekeyed,
+    world::{Agent, World},
+};
 
 /// A job that runs, with an output that was reported.
 async fn at_work(world: &World) -> (Agent, JobId, String, Value) {
@@ -131,6 +135,48 @@ async fn a_runner_of_before_signs_nothing_and_is_heard() {
     let world = World::new().await;
     let (agent, job, execution, statement) = at_work(&world).await;
     let mut word = last_word(&signed(&statement, &agent.key));
+    word.as_object_mut().unwrap().remove("end");
+    world.report(&agent, job, &execution, 3, word).await.ok();
+    let events = world.events("job", job).await;
+    let end = events.iter().find(|event| event.event_type == "job.succeeded").unwrap();
+    assert!(!end.payload.contains("signed"), "{}", end.payload);
+}
+
+#[tokio::test]
+async fn a_runner_that_changed_its_key_is_no_forger_and_is_heard_by_every_server() {
+    // given another server that knows the runner by the key that it replaces here
+    let world = World::new().await;
+    let (mut agent, job, execution, statement) = at_work(&world).await;
+    let there = world.beside().await;
+    there.app.engine.load::<Runner>(agent.id).await.unwrap();
+    let former = last_word(&signed(&statement, &agent.key));
+    agent.key = rekeyed(&world, &agent).await;
+    // when it signed its last word before, then it is to sign it again
+    for _ in 0..3 {
+        let said = world.report(&agent, job, &execution, 3, former.clone()).await;
+        assert_eq!(said.refused(409, "refused")["signed_by"], "former_key");
+    }
+    // and by its new key it is heard there, too
+    let word = last_word(&signed(&statement, &agent.key));
+    there.report(&agent, job, &execution, 3, word).await.ok();
+    let events = world.events("job", job).await;
+    let end = events.iter().find(|event| event.event_type == "job.succeeded").unwrap();
+    assert!(end.payload.contains(&hex::encode(agent.key.verifying_key().as_bytes())));
+    assert_eq!(forgeries(&world, &agent).await, 0);
+}
+
+#[tokio::test]
+async fn an_end_whose_statement_is_not_taken_is_heard_without_it() {
+    // given a runner that does not know any more which outputs it told
+    let world = World::new().await;
+    let (agent, job, execution, mut statement) = at_work(&world).await;
+    statement["outputs"] = Value::Null;
+    let mut word = last_word(&signed(&statement, &agent.key));
+    for _ in 0..3 {
+        let said = world.report(&agent, job, &execution, 3, word.clone()).await;
+        said.refused(422, "statement_invalid");
+    }
+    // when it says the same and signs nothing, then what it did is done
     word.as_object_mut().unwrap().remove("end");
     world.report(&agent, job, &execution, 3, word).await.ok();
     let events = world.events("job", job).await;

@@ -4,6 +4,7 @@ use domain::{
     enrolment::Purpose,
     ids::JobId,
     job::{Class, Job, JobCommand, JobKind},
+    runner::Runner,
 };
 use proof::{
     checkpoint::Checkpoint,
@@ -14,7 +15,10 @@ use schemas::manifest::{GRANT_TYPE, Grant, MANIFEST_TYPE};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::world::{Agent, World};
+use super::{
+    rekey::rekeyed,
+    world::{Agent, World},
+};
 
 fn empty_log() -> Value {
     let sha256 = hex::encode(Sha256::digest(b""));
@@ -241,6 +245,27 @@ async fn a_plan_is_what_its_digest_says_and_its_summary_comes_first() {
     // Bytes are kept only for work that goes on.
     world.report(&agent, job, &execution, 3, empty_log()).await.ok();
     put(blob).await.refused(412, "fenced_out");
+}
+
+#[tokio::test]
+async fn a_plan_by_a_key_that_was_replaced_is_signed_again_and_heard_by_every_server() {
+    // given another server that knows the runner by the key that it replaces here
+    let world = World::new().await;
+    let (mut agent, install) = ready(&world).await;
+    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let execution = world.running(&agent, job).await;
+    let there = world.beside().await;
+    there.app.engine.load::<Runner>(agent.id).await.unwrap();
+    let summary = br#"{"add":1,"change":0,"destroy":0,"noop":false}"#;
+    event_log::blob::put(&world.app.pool, &summary[..]).await.unwrap();
+    let former = plan(&world, &agent, (job, &execution), summary).await;
+    agent.key = rekeyed(&world, &agent).await;
+    // then a plan by the former key is to be signed again, and by the new one it is heard there, too
+    let said = world.report(&agent, job, &execution, 2, former).await;
+    assert_eq!(said.refused(409, "refused")["signed_by"], "former_key");
+    let again = plan(&world, &agent, (job, &execution), summary).await;
+    there.report(&agent, job, &execution, 2, again).await.ok();
+    assert!(world.story(job).await.contains(&"plan_produced".to_string()));
 }
 
 /// The report of a plan with this summary, as an honest runner makes it.

@@ -1,6 +1,7 @@
 //! What an install is given, against what a config takes.
 use std::collections::{BTreeMap, BTreeSet};
 
+use app_config::InputProblem;
 use schemas::problem::FieldProblem;
 
 use crate::{compose::config::Config, problem::Problem};
@@ -13,6 +14,13 @@ pub fn passed(
 ) -> Result<BTreeMap<String, String>, Problem> {
     let known = kept.iter().filter(|(name, _)| config.app.input(name).is_some());
     resolved(config, &known.map(|(name, text)| (name.clone(), text.clone())).collect())
+}
+
+/// The same where a version or its inputs are chosen.
+pub(super) fn chosen(config: &Config, kept: &BTreeMap<String, String>) -> Result<(), Problem> {
+    let known = kept.iter().filter(|(name, _)| config.app.input(name).is_some());
+    let given = known.map(|(name, text)| (name.clone(), text.clone().into())).collect();
+    app_config::choose_inputs(&config.app, &given).map(drop).map_err(|problems| unfit(&problems))
 }
 
 /// Whether a config knows what is given, and install or config what is taken back.
@@ -44,24 +52,32 @@ pub(super) fn takes(
     }
 }
 
-/// Every input of a config, given or by default; what is unknown, missing or ill-typed is refused.
-pub fn resolved(
+/// Whether these inputs can be given to an install of a config: what is unknown, missing or ill-typed is refused.
+pub(super) fn given(config: &Config, given: &BTreeMap<String, String>) -> Result<(), Problem> {
+    let given = given.iter().map(|(name, text)| (name.clone(), text.clone().into())).collect();
+    app_config::choose_inputs(&config.app, &given).map(drop).map_err(|problems| unfit(&problems))
+}
+
+/// Every input of a config, given or by default.
+fn resolved(
     config: &Config,
     given: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, Problem> {
     let given = given.iter().map(|(name, text)| (name.clone(), text.clone().into())).collect();
-    app_config::resolve_inputs(&config.app, &given).map_err(|problems| {
-        let errors = problems
-            .iter()
-            .map(|problem| FieldProblem {
-                field: Some(format!("inputs.{}", problem.name())),
-                file: None,
-                line: None,
-                column: None,
-                message: problem.to_string(),
-                remedy: Some(problem.remedy()),
-            })
-            .collect();
-        Problem::invalid("the inputs do not fit the app; nothing was changed", errors)
-    })
+    app_config::resolve_inputs(&config.app, &given).map_err(|problems| unfit(&problems))
+}
+
+fn unfit(problems: &[InputProblem]) -> Problem {
+    let errors = problems
+        .iter()
+        .map(|problem| FieldProblem {
+            field: Some(format!("inputs.{}", problem.name())),
+            file: None,
+            line: None,
+            column: None,
+            message: problem.to_string(),
+            remedy: Some(problem.remedy()),
+        })
+        .collect();
+    Problem::invalid("the inputs do not fit the app; nothing was changed", errors)
 }

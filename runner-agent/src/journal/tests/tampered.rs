@@ -144,6 +144,88 @@ fn a_head_that_the_journal_does_not_hold_any_more_is_not_overwritten() {
 }
 
 #[test]
+fn a_head_that_is_none_is_put_aside_and_one_that_cannot_be_read_is_not() {
+    // given a journal whose head cannot be read
+    let (_dir, data, _) = ten();
+    signed(&data);
+    let (path, aside) = (data.path("journal.head"), data.path("aside"));
+    fs::rename(&path, &aside).unwrap();
+    fs::create_dir(&path).unwrap();
+    // when it is signed again, that is an error, and nobody is accused
+    let sign = || sign_head(&Journal::open(&data).unwrap(), runner(), &key(), host::now());
+    let error = sign().unwrap_err().to_string();
+    assert!(error.contains("journal.head cannot be read"), "{error}");
+    assert!(Heads::of(&data).denied().unwrap().is_empty());
+    // and as soon as it can be read all is as before
+    fs::remove_dir(&path).unwrap();
+    fs::rename(&aside, &path).unwrap();
+    assert!(sign().unwrap().is_some());
+    assert!(Heads::of(&data).denied().unwrap().is_empty());
+    // but what is no head is not what was signed, be it empty, cut short or something else
+    for (former, text) in ["", "{\"payload", "{}"].into_iter().enumerate() {
+        fs::write(&path, text).unwrap();
+        assert!(sign().unwrap().is_some());
+        let names = fs::read_dir(data.root()).unwrap().map(|file| file.unwrap().file_name());
+        let aside = names.filter(|name| name.to_string_lossy().starts_with("journal.head."));
+        assert_eq!(aside.count(), former + 1, "{text}");
+    }
+}
+
+/// The journal of ten entries in two files, and the one that was put aside.
+fn in_two_files() -> (tempfile::TempDir, Data, PathBuf) {
+    let (dir, data, lines) = ten();
+    let aside = data.path("journal.01ARZ3NDEKTSV4RRFFQ69G5FAV.ndjson");
+    let write = |path: &std::path::Path, lines: &[Vec<u8>]| {
+        fs::write(path, [&lines.join(&b'\n')[..], b"\n"].concat()).unwrap();
+    };
+    write(&aside, &lines[..6]);
+    write(&data.path("journal.ndjson"), &lines[6..]);
+    (dir, data, aside)
+}
+
+fn changed(path: &std::path::Path, from: &str, to: &str) {
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.contains(from));
+    fs::write(path, text.replacen(from, to, 1)).unwrap();
+}
+
+#[test]
+fn a_start_looks_at_the_file_that_is_written_on_and_a_command_at_all_of_them() {
+    // given a journal of which a file was put aside
+    let (_dir, data, aside) = in_two_files();
+    assert_eq!(examine_all(&data).unwrap(), examine(&texts(&data).unwrap()));
+    let entries = |examined: Examined| examined.chains[0].entries();
+    assert_eq!(examine_all(&data).unwrap().map(entries), Ok(10));
+    assert_eq!(examine_current(&data).unwrap().map(entries), Ok(10));
+    // when the file put aside is changed, then who asks for all of it is told
+    changed(&aside, "line 3", "line X");
+    assert_eq!(examine_all(&data).unwrap(), Err(Wrong::Changed { number: 3 }));
+    assert!(examine_current(&data).unwrap().is_ok());
+    // and a change of the other is seen by both
+    changed(&aside, "line X", "line 3");
+    changed(&data.path("journal.ndjson"), "line 9", "line X");
+    assert_eq!(examine_all(&data).unwrap(), Err(Wrong::Changed { number: 9 }));
+    assert_eq!(examine_current(&data).unwrap(), Err(Wrong::Changed { number: 9 }));
+    // and a journal of one file is looked at from its first entry on
+    fs::remove_file(&aside).unwrap();
+    assert_eq!(examine_current(&data).unwrap(), Err(Wrong::Beginning { found: 7 }));
+}
+
+#[test]
+fn what_is_wrong_further_down_is_found_over_the_ends_of_files() {
+    // An entry that stands in the next file is not missing, but in the wrong place.
+    let (_dir, data, aside) = in_two_files();
+    let text = fs::read_to_string(&aside).unwrap();
+    let (kept, last) = text.trim_end().rsplit_once('\n').unwrap();
+    fs::write(&aside, format!("{kept}\n")).unwrap();
+    assert_eq!(examine_all(&data).unwrap(), Err(Wrong::Missing { number: 6, last: 6 }));
+    let path = data.path("journal.ndjson");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{text}{last}\n")).unwrap();
+    assert_eq!(examine_all(&data).unwrap(), Err(Wrong::Moved { number: 6, found: 7 }));
+}
+
+#[test]
 fn an_exported_journal_is_verified_by_whoever_knows_the_key() {
     let (_dir, data, lines) = ten();
     let public_hex = hex::encode(public()[0].as_bytes());

@@ -82,6 +82,7 @@ fn journal() -> Vec<Line> {
         failed("timed_out", None, Some(15)),
         failed("plan_is_stale", None, None),
         of("stated", json!({"outcome": "failed", "statement": digest})),
+        of("unsigned", json!({"why": "outputs are not those that were reported"})),
         of("reported", json!({})),
         of("log_refused", json!({"rule": "log_forked", "evidence": "log_forked-4f.json"})),
         of("log_refused", json!({"rule": "log_forked", "evidence": ""})),
@@ -129,6 +130,6 @@ fn one_job_is_told_from_its_claim_to_its_end() {
 #[test]
 fn a_line_of_a_later_version_is_there_as_it_is_on_disk() {
     let told = of(journal(), None, Some(1));
-    let line = r#"{"at":"2026-11-21T01:02:38.000000Z","entry":"danced","with":"you"}"#;
+    let line = r#"{"at":"2026-11-21T01:02:39.000000Z","entry":"danced","with":"you"}"#;
     assert_eq!(told[0].line.text, line);
 }

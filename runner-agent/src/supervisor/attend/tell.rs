@@ -14,12 +14,16 @@ use tracing::{error, warn};
 use super::{Attendance, Over};
 use crate::{
     client::{Ask, Refused},
+    journal::Fact,
     shim::{
         order::{CancelOrder, Cause},
         recorder::{DETAIL, brief},
     },
     supervisor::{Attended, spawn, spool::SpoolError},
 };
+
+/// How often a statement may be refused before the end goes without one.
+const STATEMENTS: u32 = 3;
 
 impl Attendance {
     /// What can be done about a refusal: say something else, wait, or nothing.
@@ -46,11 +50,39 @@ impl Attendance {
             _ => error!(execution.id = %self.execution, "The server takes no report: {refused}"),
         }
         let next = self.reports.next()?;
-        if !self.patience.refused(next.seq, &refused) {
+        let is_final = self.patience.refused(next.seq, &refused);
+        if !self.unsigned && self.is_the_statement_hopeless(&next, &refused, is_final) {
+            self.go_on_unsigned(&refused);
+            return None;
+        }
+        if !is_final {
             return None;
         }
         let seq = expected.unwrap_or(next.seq);
         self.say_that_it_is_not_taken(seq, &next, refused)
+    }
+
+    /// Whether it is what was signed of the end that the server does not take, and not the end itself.
+    fn is_the_statement_hopeless(&self, next: &Report, refused: &Refused, is_final: bool) -> bool {
+        let ends = matches!(next.body, ReportBody::Finished(_) | ReportBody::Refused { .. });
+        let is_enough = match refused.code() {
+            "statement_invalid" => self.patience.times() >= STATEMENTS,
+            // The key is being replaced and the new one will sign it: only if that never happens the end goes without.
+            _ => is_final && refused.problem.more.contains_key("signed_by"),
+        };
+        ends && is_enough
+    }
+
+    /// What was done must not be lost because the two sides do not agree on what is signed of it: from now on the end is
+    /// told as a runner of before tells it.
+    fn go_on_unsigned(&mut self, refused: &Refused) {
+        let (job, execution, why) = (self.job, self.execution, refused.problem.to_string());
+        warn!(execution.id = %execution, "The last word goes without a statement, which the server does not take: {why}");
+        if let Err(error) = self.agent.journal.write(Fact::Unsigned { job, execution, why }) {
+            warn!(%error, "The journal cannot be written");
+        }
+        self.unsigned = true;
+        self.patience.begin_anew();
     }
 
     /// A report that will never be taken stands in front of the last word, and the job waits for that one until its

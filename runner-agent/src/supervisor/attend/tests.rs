@@ -5,6 +5,7 @@ use super::*;
 use crate::{
     data,
     journal::Stop,
+    keys::Keys,
     supervisor::{
         adopt::open_ends,
         tests::{agent, claimed, execution, exit, known, until},
@@ -258,4 +259,65 @@ async fn the_last_word_is_signed_and_the_signed_journal_has_its_digest() {
     let digest: domain::digest::Digest = proof::sha256(&payload).into();
     let stated = String::from_utf8(lines[head.entries as usize - 1].clone()).unwrap();
     assert!(stated.contains("stated") && stated.contains(&digest.to_string()), "{stated}");
+}
+
+/// What a call told.
+fn said_in(asked: &str) -> Report {
+    serde_json::from_str(asked.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+#[tokio::test]
+async fn a_last_word_that_is_said_again_is_signed_by_the_key_of_then() {
+    // given a server that waits for a log while the end is told to it again and again
+    let mut answers = vec![r#"200 OK|{"job_state":"running"}"#];
+    answers.extend([r#"202 Accepted|{"job_state":"succeeded","have":0}"#; 20]);
+    answers.push(r#"200 OK|{"job_state":"succeeded"}"#);
+    let (_dir, agent, asked) = agent(answers).await;
+    let former = agent.keys.identity.now().key.verifying_key();
+    let known = ended_well(&agent);
+    begin_with(&agent, known, SOON);
+    until("the end to be told", || asked.lock().unwrap().len() >= 2).await;
+    // when the runner changes its key
+    let next = Keys::begin_next(&agent.data).unwrap();
+    let new = next.key.verifying_key();
+    agent.keys.take_next(&agent.data, next).unwrap();
+    until("the execution to end", || agent.state().running.is_empty()).await;
+    // then what it says from then on is signed by the new one
+    let asked = asked.lock().unwrap();
+    let is_by = |asked: &str, key| {
+        let end = said_in(asked).end.unwrap();
+        proof::dsse::verify_as(schemas::runner::STATEMENT_TYPE, &end.statement, &[key]).is_ok()
+    };
+    assert_eq!(asked.len(), 22);
+    assert!(is_by(&asked[1], former) && is_by(&asked[21], new));
+}
+
+const UNBELIEVED: &str =
+    r#"422 Unprocessable Entity|{"code":"statement_invalid","detail":"there are other outputs"}"#;
+
+#[tokio::test]
+async fn an_end_whose_statement_is_not_taken_is_told_without_one() {
+    // given work that ended well, and a server that does not agree with what is signed of it
+    let mut answers = vec![r#"200 OK|{"job_state":"running"}"#];
+    answers.extend([UNBELIEVED; 3]);
+    answers.push(r#"200 OK|{"job_state":"succeeded"}"#);
+    let (_dir, agent, asked) = agent(answers).await;
+    let known = ended_well(&agent);
+    // when it is told
+    begin_with(&agent, known, SOON);
+    until("the execution to end", || agent.state().running.is_empty()).await;
+    // then after a few refusals the same end is told, and nothing is signed
+    let asked = asked.lock().unwrap();
+    let ends: Vec<_> = asked[1..].iter().map(|asked| said_in(asked)).collect();
+    let are_signed: Vec<_> = ends.iter().map(|end| end.end.is_some()).collect();
+    assert_eq!(are_signed, [true, true, true, false]);
+    assert_eq!((ends[3].seq, &ends[3].body), (ends[0].seq, &ends[0].body));
+    assert_eq!(open_ends(&agent).unwrap(), [], "it is reported");
+    // and the journal says so, and why
+    let entries = agent.journal.read().unwrap();
+    let whys = entries.iter().filter_map(|entry| {
+        let Fact::Unsigned { why, .. } = &entry.fact else { return None };
+        Some(why.as_str())
+    });
+    assert_eq!(whys.collect::<Vec<_>>(), ["there are other outputs (statement_invalid)"]);
 }

@@ -156,7 +156,7 @@ pub fn said(bundle: &Bundle, proven: &Proven) -> Said {
         open.push("what the events say: only the hashes of payload and metadata are here".into());
     }
     compared(proven.kept.as_ref().map(|kept| kept.size), &mut holds, &mut open);
-    always(proven.other_signatures, &mut open);
+    always(checkpoint.size, proven.other_signatures, &mut open);
     Said {
         subject: bundle.subject.to_string(),
         log: checkpoint.origin(),
@@ -185,7 +185,7 @@ fn of_range(proven: &range::Proven) -> Said {
         open.push(said);
     }
     compared(proven.kept.as_ref().map(|kept| kept.size), &mut holds, &mut open);
-    always(proven.other_signatures, &mut open);
+    always(checkpoint.size, proven.other_signatures, &mut open);
     Said {
         subject: format!("positions {from} to {to}"),
         log: checkpoint.origin(),
@@ -220,7 +220,11 @@ fn compared(kept: Option<u64>, holds: &mut Vec<String>, open: &mut Vec<String>) 
     }
 }
 
-fn always(other_signatures: usize, open: &mut Vec<String>) {
+fn always(size: u64, other_signatures: usize, open: &mut Vec<String>) {
+    // Whoever proves chooses the checkpoint, and it may be as old as they like.
+    open.push(format!(
+        "that nothing came after position {size}: a checkpoint has no date; compare with one of today"
+    ));
     open.push(
         "that everything that happened was recorded, and is true: moments, actors and words are the server's".into(),
     );

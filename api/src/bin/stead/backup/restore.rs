@@ -157,7 +157,8 @@ async fn fill(
         Some(url) => (None, Access::of_url(url).map_err(|error| refused(error.into()))?),
         None => {
             progress("starting Postgres".into());
-            let postgres = Embedded::start(data).await.map_err(|error| refused(error.into()))?;
+            let postgres = Embedded::start_for_owner(data).await;
+            let postgres = postgres.map_err(|error| refused(error.into()))?;
             let access = Access::of(postgres.owner());
             (Some(postgres), access)
         }
