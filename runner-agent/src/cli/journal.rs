@@ -128,7 +128,7 @@ fn verify_own(
     let head = last.map(|envelope| journal::open_head(&envelope, &keys).context(replaced));
     let head = head.transpose()?;
     // Once more if it is wrong: a long journal may have been put aside between two of its files.
-    let look = || anyhow::Ok(journal::examine(&journal::texts(data)?)?);
+    let look = || anyhow::Ok(journal::examine_all(data)??);
     let examined = look().or_else(|_| look())?;
     for head in denied.iter().chain(&head) {
         examined.holds(head)?;
