@@ -12,7 +12,7 @@ use std::{fs, io, path::PathBuf};
 use chrono::{DateTime, Utc};
 use domain::{digest::Digest, ids::RunnerId};
 use ed25519_dalek::VerifyingKey;
-use proof::{Hash, checkpoint::Checkpoint, dsse, tree};
+use proof::{Hash, checkpoint::Checkpoint, dsse, leaf::Leaf, tree};
 use schemas::{
     keys::{KeyList, KeyUse},
     manifest::{GRANT_TYPE, Grant, MANIFEST_TYPE, Manifest},
@@ -223,10 +223,11 @@ fn fits(
 fn included(proof: &Inclusion, checkpoint: &Checkpoint, grant: &Grant) -> Result<(), Doubt> {
     let no = |why: &str| Doubt::NotInIt(why.into());
     let entry = hex::decode(&proof.entry).map_err(|_| no("the entry is not hexadecimal"))?;
-    let read = read_entry(&entry).ok_or_else(|| no("the entry is malformed"))?;
+    let read = Leaf::read(&entry).ok_or_else(|| no("the entry is malformed"))?;
     let is_claim = read.position == grant.fence.position
         && proof.position == grant.fence.position
-        && read.aggregate == ("job", grant.job.to_string().as_str())
+        && read.aggregate_type == "job"
+        && read.aggregate_id == grant.job.to_string()
         && read.event_type == "job.claimed";
     if !is_claim {
         return Err(no("the entry is not this claim"));
@@ -236,36 +237,6 @@ fn included(proof: &Inclusion, checkpoint: &Checkpoint, grant: &Grant) -> Result
     let leaf = tree::leaf_hash(&entry);
     tree::verify_inclusion(&leaf, index, checkpoint.size, &path, &checkpoint.root)
         .map_err(|error| no(&error.to_string()))
-}
-
-/// What of an entry concerns us.
-struct ReadEntry<'a> {
-    position: u64,
-    aggregate: (&'a str, &'a str),
-    event_type: &'a str,
-}
-
-fn read_entry(bytes: &[u8]) -> Option<ReadEntry<'_>> {
-    let rest = bytes.strip_prefix(b"stead/leaf/v1\n")?;
-    let (position, rest) = rest.split_first_chunk::<8>()?;
-    let (_event_id, rest) = rest.split_first_chunk::<16>()?;
-    let (kind, rest) = text(rest)?;
-    let (id, rest) = text(rest)?;
-    let (_sequence, rest) = rest.split_first_chunk::<8>()?;
-    let (event_type, rest) = text(rest)?;
-    // Version, time and the two hashes: nothing may follow them.
-    let position = u64::from_be_bytes(*position);
-    (rest.len() == 2 + 8 + 32 + 32).then_some(ReadEntry {
-        position,
-        aggregate: (kind, id),
-        event_type,
-    })
-}
-
-fn text(bytes: &[u8]) -> Option<(&str, &[u8])> {
-    let (length, rest) = bytes.split_first_chunk::<4>()?;
-    let (text, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
-    Some((std::str::from_utf8(text).ok()?, rest))
 }
 
 fn hashes(path: &[String]) -> Option<Vec<Hash>> {

@@ -202,8 +202,8 @@ async fn a_fact_whose_row_cannot_be_read_is_parked_and_goes_on_when_the_row_is_m
     started.server.stop().await;
 }
 
-/// The first step of a run is planned, and needs nobody's word: the job that applies it.
-async fn planned(app: &App, run: RunId) -> JobId {
+/// A runner has planned the first step of a run: it would make one thing.
+pub(super) async fn plan_is_made(app: &App, run: RunId) {
     let plan = PlanReport {
         digest: digest(2),
         file: digest(3),
@@ -216,6 +216,11 @@ async fn planned(app: &App, run: RunId) -> JobId {
         signature: "s".into(),
     };
     worked(app, first(app, run, StepState::job).await, Report::Plan(plan)).await;
+}
+
+/// The first step of a run is planned, and needs nobody's word: the job that applies it.
+async fn planned(app: &App, run: RunId) -> JobId {
+    plan_is_made(app, run).await;
     first(app, run, |state| {
         let StepState::Applying { job, .. } = state else { return None };
         Some(*job)

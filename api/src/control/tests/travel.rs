@@ -1,10 +1,7 @@
 //! Any thing and any projection as it was, and what changed since.
 use std::time::Duration;
 
-use domain::{
-    job::{PlanReport, Report},
-    run::StepState,
-};
+use domain::{job::Report, run::StepState};
 use futures::{StreamExt, pin_mut};
 use schemas::control::{
     audit::{AsOfQuery, EventsQuery},
@@ -17,7 +14,7 @@ use schemas::control::{
 use serde_json::{Value, json};
 
 use super::{
-    reactions::{built, digest, enrolled, first, run_of, until, worked},
+    reactions::{built, digest, enrolled, first, plan_is_made, run_of, until, worked},
     refused, with_install,
 };
 use crate::client::{Client, ClientError, server_events};
@@ -51,18 +48,7 @@ async fn what_changed_is_told_with_who_asked_who_approved_and_what_ran() {
     let run = run_of(app, acme.id).await;
     built(&started).await;
     let since = acme.position;
-    let plan = PlanReport {
-        digest: digest(2),
-        file: digest(3),
-        summary: digest(4),
-        noop: false,
-        add: 1,
-        change: 0,
-        destroy: 0,
-        tool: "t".into(),
-        signature: "s".into(),
-    };
-    worked(app, first(app, run, StepState::job).await, Report::Plan(plan)).await;
+    plan_is_made(app, run).await;
     first(app, run, |state| matches!(state, StepState::AwaitingApproval { .. }).then_some(()))
         .await;
     let step = owner.run(run).await.unwrap().dag[0].id;

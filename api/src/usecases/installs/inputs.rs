@@ -3,24 +3,38 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use app_config::InputProblem;
 use schemas::problem::FieldProblem;
+use serde_json::Value;
 
 use crate::{compose::config::Config, problem::Problem};
 
-/// What an install keeps that a config does not know is not passed on, and no obstacle: another
-/// version may want it again.
+/// Every input of a config for an install that keeps these.
 pub fn passed(
     config: &Config,
     kept: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, Problem> {
-    let known = kept.iter().filter(|(name, _)| config.app.input(name).is_some());
-    resolved(config, &known.map(|(name, text)| (name.clone(), text.clone())).collect())
+    app_config::resolve_inputs(&config.app, &known(config, kept))
+        .map_err(|problems| unfit(&problems))
 }
 
-/// The same where a version or its inputs are chosen.
+/// Whether an install that keeps these can have this version, or these inputs.
 pub(super) fn chosen(config: &Config, kept: &BTreeMap<String, String>) -> Result<(), Problem> {
+    fit(config, &known(config, kept))
+}
+
+/// Whether a new install can be given these: what is unknown, missing or ill-typed is refused.
+pub(super) fn given(config: &Config, given: &BTreeMap<String, String>) -> Result<(), Problem> {
+    fit(config, &given.iter().map(|(name, text)| (name.clone(), text.clone().into())).collect())
+}
+
+fn fit(config: &Config, inputs: &BTreeMap<String, Value>) -> Result<(), Problem> {
+    app_config::choose_inputs(&config.app, inputs).map(drop).map_err(|problems| unfit(&problems))
+}
+
+/// What an install keeps that a config does not know is not passed on, and no obstacle: another
+/// version may want it again.
+fn known(config: &Config, kept: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
     let known = kept.iter().filter(|(name, _)| config.app.input(name).is_some());
-    let given = known.map(|(name, text)| (name.clone(), text.clone().into())).collect();
-    app_config::choose_inputs(&config.app, &given).map(drop).map_err(|problems| unfit(&problems))
+    known.map(|(name, text)| (name.clone(), text.clone().into())).collect()
 }
 
 /// Whether a config knows what is given, and install or config what is taken back.
@@ -50,21 +64,6 @@ pub(super) fn takes(
             Err(Problem::invalid("the inputs do not fit the app; nothing was changed", errors))
         }
     }
-}
-
-/// Whether these inputs can be given to an install of a config: what is unknown, missing or ill-typed is refused.
-pub(super) fn given(config: &Config, given: &BTreeMap<String, String>) -> Result<(), Problem> {
-    let given = given.iter().map(|(name, text)| (name.clone(), text.clone().into())).collect();
-    app_config::choose_inputs(&config.app, &given).map(drop).map_err(|problems| unfit(&problems))
-}
-
-/// Every input of a config, given or by default.
-fn resolved(
-    config: &Config,
-    given: &BTreeMap<String, String>,
-) -> Result<BTreeMap<String, String>, Problem> {
-    let given = given.iter().map(|(name, text)| (name.clone(), text.clone().into())).collect();
-    app_config::resolve_inputs(&config.app, &given).map_err(|problems| unfit(&problems))
 }
 
 fn unfit(problems: &[InputProblem]) -> Problem {
