@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     artifacts::{Manifests, Registry},
     auth::{Assertions, People, Tokens},
+    background::evidence::Evidence,
     compose::config::Configs,
     dispatch::Dispatch,
     execute::Engine,
@@ -46,6 +47,8 @@ pub struct Inner {
     pub assertions: Assertions,
     /// Who waits for work, who has it, and who is still there.
     pub dispatch: Dispatch,
+    /// Grants that are yet to be kept.
+    pub evidence: Evidence,
     /// What jobs wrote.
     pub logs: LogStore,
     /// The vendor's artifacts.

@@ -1,6 +1,7 @@
 //! A runner that speaks the protocol and does no work.
 use std::{
     net::{IpAddr, Ipv4Addr},
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -16,6 +17,9 @@ use ulid::Ulid;
 /// More room than any runner has: the server prefers who has most, so whoever has had a job comes last, and
 /// no runner polls more often than it may.
 const SLOTS: u32 = 1_000_000;
+
+/// How many calls were told to come again later.
+pub static ASKED_TO_WAIT: AtomicU64 = AtomicU64::new(0);
 
 /// An enrolled runner with a session.
 pub struct Agent {
@@ -155,10 +159,14 @@ impl Agent {
             let call = self.http.request(method.clone(), &url).bearer_auth(&self.token).json(body);
             let answer = call.send().await?;
             match answer.status() {
-                StatusCode::NO_CONTENT | StatusCode::CONFLICT => return Ok(None),
-                StatusCode::TOO_MANY_REQUESTS => {
-                    eprintln!("  {path} was asked to wait");
-                    tokio::time::sleep(Duration::from_secs(1)).await;
+                StatusCode::NO_CONTENT | StatusCode::CONFLICT | StatusCode::GONE => {
+                    return Ok(None);
+                }
+                // As a runner does: later, and not all at once.
+                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                    ASKED_TO_WAIT.fetch_add(1, Ordering::Relaxed);
+                    let some = rand::thread_rng().gen_range(0.5..1.5);
+                    tokio::time::sleep(Duration::from_secs_f64(some)).await;
                 }
                 status if status.is_success() => return Ok(Some(answer.json().await?)),
                 status => panic!("{path}: {status} {}", answer.text().await.unwrap_or_default()),

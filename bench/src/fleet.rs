@@ -16,7 +16,7 @@ use std::{
     fs,
     net::Ipv4Addr,
     path::Path,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -27,7 +27,12 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{agent::Agent, database::Database, enterable, server, serving::Serving};
+use crate::{
+    agent::{ASKED_TO_WAIT, Agent},
+    database::Database,
+    enterable, server,
+    serving::Serving,
+};
 use report::{Report, Window};
 
 /// What the command line asks for.
@@ -171,8 +176,9 @@ async fn storm(
     let all_claimed = began.elapsed();
     let queued = queueing.await.unwrap();
     let all_queued = queued.values().max().unwrap().duration_since(began);
+    let asked_to_wait = ASKED_TO_WAIT.swap(0, Ordering::Relaxed);
     let waits = queued.iter().map(|(job, at)| times[job].saturating_duration_since(*at));
-    report::Storm { jobs, all_queued, all_claimed, waits: waits.collect() }
+    report::Storm { jobs, all_queued, all_claimed, asked_to_wait, waits: waits.collect() }
 }
 
 async fn window(database: &Database, server: &Serving, ask: Ask) -> Window {

@@ -49,9 +49,10 @@ async fn run(ask: Ask) {
     }
     let database = Database::start(&cluster).await;
     let settings = database.settings().await;
-    let Claims { queued, commits, tokens } = claims::measure(&database, &server, ask).await;
+    let mut claims: Claims = claims::measure(&database, &server, ask).await;
+    let tokens = std::mem::take(&mut claims.tokens);
     let parked: Parked = parked::measure(&database, &server, tokens, ask).await;
-    let report = Report::of(ask, settings, queued, commits, parked);
+    let report = Report::of(ask, settings, claims, parked);
     database.stop().await;
     let append = std::env::args().skip_while(|argument| argument != "--append").nth(1);
     let append = append.map(|path| std::fs::read_to_string(path).unwrap()).unwrap_or_default();

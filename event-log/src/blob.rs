@@ -44,6 +44,27 @@ pub async fn put(pool: &PgPool, bytes: &[u8]) -> Result<Digest, BlobError> {
     Ok(digest)
 }
 
+/// Keep all of these, in one statement, and do not wait for the disk: for what can be made again.
+///
+/// # Errors
+/// [`BlobError`].
+pub async fn put_unhurried(pool: &PgPool, all: &[Vec<u8>]) -> Result<(), BlobError> {
+    let digests = all.iter().map(|bytes| Ok(digest(bytes)?.to_string()));
+    let digests = digests.collect::<Result<Vec<String>, BlobError>>()?;
+    sqlx::query(
+        "with unhurried as (select set_config('synchronous_commit', 'off', true)) \
+         insert into blob (digest, bytes, created_at) \
+         select u.digest, u.bytes, $3 from unhurried, unnest($1::text[], $2::bytea[]) as u(digest, bytes) \
+         on conflict (digest) do nothing",
+    )
+    .bind(digests)
+    .bind(all)
+    .bind(Clock::system().now())
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
 /// The bytes of that digest, checked, or `None` if nobody kept them.
 ///
 /// # Errors

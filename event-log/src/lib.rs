@@ -30,6 +30,7 @@ pub mod stream;
 
 mod append;
 mod log;
+mod nearby;
 mod nodes;
 mod proofs;
 /// Reading what is there.

@@ -11,6 +11,7 @@ use crate::{
     },
     cache::Cache,
     migrate::LAYOUT,
+    nearby::Nearby,
 };
 
 /// How the log is opened.
@@ -68,6 +69,7 @@ pub(crate) struct Shared {
     pub seen: watch::Receiver<Seen>,
     pub tail: broadcast::WeakSender<Arc<[Stored]>>,
     pub cache: Arc<Cache>,
+    pub nearby: Arc<Nearby>,
 }
 
 /// How long a caller should stay away from a full queue.
@@ -103,6 +105,7 @@ impl EventLog {
         let (seen, watched) = watch::channel(head.seen());
         let tail = broadcast::Sender::new(TAIL);
         let cache = Arc::new(Cache::of(options.cached_states));
+        let nearby = Arc::new(Nearby::default());
         let shared = Shared {
             pool,
             log_id: head.log_id.clone(),
@@ -114,6 +117,7 @@ impl EventLog {
             seen: watched,
             tail: tail.downgrade(),
             cache: cache.clone(),
+            nearby: nearby.clone(),
         };
         let appender = Appender {
             options: connect,
@@ -128,7 +132,9 @@ impl EventLog {
             head,
             versions: Versions::default(),
             cache,
+            nearby,
             stale: false,
+            next: None,
         };
         tokio::spawn(appender.run(Queue::new(queue), options.watch_others));
         Ok(EventLog { shared: Arc::new(shared) })

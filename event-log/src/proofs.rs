@@ -109,8 +109,7 @@ impl EventLog {
         let plans = positions.iter().map(plan).collect::<Result<Vec<_>, _>>()?;
         let nodes: BTreeSet<Node> = plans.iter().flat_map(ProofPlan::nodes).collect();
         let nodes: Vec<Node> = nodes.into_iter().collect();
-        let mut connection = self.pool().acquire().await?;
-        let hashes = nodes::fetch(&mut connection, nodes.clone()).await?;
+        let hashes = self.hashes(nodes.clone()).await?;
         let known: HashMap<Node, Hash> = nodes.into_iter().zip(hashes).collect();
         let fold = |plan: &ProofPlan| {
             let hashes: Vec<_> =
@@ -126,8 +125,7 @@ impl EventLog {
     /// [`LogError::Proof`] if the log is not that long.
     pub async fn edge(&self, size: u64) -> Result<Vec<Hash>, LogError> {
         self.within(size)?;
-        let mut connection = self.pool().acquire().await?;
-        Ok(nodes::fetch(&mut connection, Edge::nodes(size)).await?)
+        self.hashes(Edge::nodes(size)).await
     }
 
     /// The proof that the log of `new` events begins with the log of `old` events.
@@ -149,8 +147,22 @@ impl EventLog {
     }
 
     async fn prove(&self, plan: ProofPlan) -> Result<Vec<Hash>, LogError> {
-        let mut connection = self.pool().acquire().await?;
-        let hashes = nodes::fetch(&mut connection, plan.nodes().collect()).await?;
+        let hashes = self.hashes(plan.nodes().collect()).await?;
         Ok(plan.fold(&hashes)?)
+    }
+
+    /// The hashes of these nodes; the database is asked for what is not known.
+    async fn hashes(&self, nodes: Vec<Node>) -> Result<Vec<Hash>, LogError> {
+        let mut found = self.shared.nearby.find(&nodes);
+        let unknown = nodes.iter().zip(&found).filter(|(_, hash)| hash.is_none());
+        let missing: Vec<Node> = unknown.map(|(node, _)| *node).collect();
+        if !missing.is_empty() {
+            let mut connection = self.pool().acquire().await?;
+            let hashes = nodes::fetch(&mut connection, missing.clone()).await?;
+            let mut read = hashes.iter().copied();
+            found.iter_mut().filter(|hash| hash.is_none()).for_each(|hash| *hash = read.next());
+            self.shared.nearby.keep(missing.into_iter().zip(hashes));
+        }
+        Ok(found.into_iter().flatten().collect())
     }
 }

@@ -26,16 +26,21 @@ pub enum Column {
 }
 
 impl Column {
+    /// How many rows it has.
+    pub fn len(&self) -> usize {
+        match self {
+            Column::Text(values) => values.len(),
+            Column::Bigint(values) => values.len(),
+            Column::Integer(values) => values.len(),
+            Column::Boolean(values) => values.len(),
+            Column::Bytes(values) => values.len(),
+            Column::Time(values) => values.len(),
+        }
+    }
+
     /// Whether it has no rows.
     pub fn is_empty(&self) -> bool {
-        match self {
-            Column::Text(values) => values.is_empty(),
-            Column::Bigint(values) => values.is_empty(),
-            Column::Integer(values) => values.is_empty(),
-            Column::Boolean(values) => values.is_empty(),
-            Column::Bytes(values) => values.is_empty(),
-            Column::Time(values) => values.is_empty(),
-        }
+        self.len() == 0
     }
 }
 

@@ -32,7 +32,7 @@ impl Manifests {
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(digest) {
             return Ok(Arc::clone(known));
         }
-        let bytes = event_log::blob::get(&app.pool, digest).await.map_err(Problem::internal)?;
+        let bytes = event_log::blob::get(&app.pool, digest).await?;
         let bytes = bytes.ok_or_else(|| Problem::internal(format!("no blob {digest}")))?;
         let manifest = serde_json::from_slice(&bytes).map_err(Problem::internal)?;
         let manifest = Arc::new(manifest);

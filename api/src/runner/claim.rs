@@ -37,7 +37,10 @@ pub async fn claim(
         let detail = "the session does not take jobs of this kind";
         return Err(Problem::new(Code::NotOffered, detail));
     }
-    let held = match take(&app, &runner, job, &ask, server_epoch).await {
+    // What there is to do is read while the claim is on its way to the disk.
+    let taking = take(&app, &runner, job, &ask, server_epoch);
+    let (taken, manifest) = tokio::join!(taking, grant::manifest(&app, job));
+    let held = match taken {
         // A call of the same session may have reached another server, which serves it now. If the
         // session is still the newest it is served here again; otherwise it is over.
         Err(moved) if moved.code == Code::SessionSuperseded => {
@@ -47,7 +50,7 @@ pub async fn claim(
         }
         taken => taken?,
     };
-    grant::answer(&app, job, &held, ask.checkpoint.as_deref()).await.map(Json)
+    grant::answer(&app, job, &held, manifest?, ask.checkpoint.as_deref()).await.map(Json)
 }
 
 /// That the session is the runner's newest and this server's.

@@ -10,7 +10,7 @@ use domain::{
     job::{Execution, Job, JobEvent},
     runner::Runner,
 };
-use event_log::{Stored, StreamId, blob};
+use event_log::{LogError, Stored, StreamId, blob};
 use proof::{
     canonical,
     checkpoint::Checkpoint,
@@ -35,14 +35,14 @@ pub async fn answer(
     app: &App,
     job: JobId,
     held: &Execution,
+    manifest: Envelope,
     seen: Option<&str>,
 ) -> Result<Claimed, Problem> {
     let claimed = claimed(app, job, held).await?;
     let head = head(app, claimed.position).await?;
     let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };
     let (now, deadline) = (app.now(), held.deadline);
-    let (manifest, grant, inclusion, consistency) = tokio::try_join!(
-        manifest(app, job),
+    let (grant, inclusion, consistency) = tokio::try_join!(
         grant(app, job, held, fence, &claimed),
         inclusion(app, &claimed, &head),
         consistency(app, seen, &head),
@@ -95,10 +95,11 @@ async fn claimed(app: &App, job: JobId, held: &Execution) -> Result<Stored, Prob
     Err(Problem::internal(format!("{job} has no claim by {}", held.id)))
 }
 
-async fn manifest(app: &App, job: JobId) -> Result<Envelope, Problem> {
+/// What the job is to do, signed.
+pub async fn manifest(app: &App, job: JobId) -> Result<Envelope, Problem> {
     let work = app.engine.load::<Job>(job).await?.work.clone();
     let digest = work.ok_or_else(|| Problem::not_found(job))?.manifest;
-    let payload = blob::get(&app.pool, &digest).await.map_err(Problem::internal)?;
+    let payload = blob::get(&app.pool, &digest).await?;
     let missing = || Problem::internal(format!("the manifest {digest} of {job} is not kept"));
     Ok(dsse::sign(
         MANIFEST_TYPE,
@@ -115,8 +116,9 @@ async fn grant(
     claimed: &Stored,
 ) -> Result<Envelope, Problem> {
     let payload = payload(app, job, held, fence, claimed).await?;
-    keep(app, &payload).await?;
-    Ok(dsse::sign(GRANT_TYPE, &payload, app.keys.current().manifests_at(app.now())))
+    let envelope = dsse::sign(GRANT_TYPE, &payload, app.keys.current().manifests_at(app.now()));
+    app.evidence.keep(&app.pool, payload).await?;
+    Ok(envelope)
 }
 
 /// The digest of the grant of this execution, as it would be given now.
@@ -153,27 +155,11 @@ async fn payload(
     canonical::json(&grant).map_err(Problem::internal)
 }
 
-/// Keep the grant as evidence. It is made again, byte for byte, when the claim is repeated, so nobody
-/// has to wait for the disk.
-async fn keep(app: &App, payload: &[u8]) -> Result<(), Problem> {
-    sqlx::query(
-        "with unhurried as (select set_config('synchronous_commit', 'off', true)) \
-         insert into blob (digest, bytes, created_at) select $1, $2, $3 from unhurried \
-         on conflict (digest) do nothing",
-    )
-    .bind(blob::digest(payload).map_err(Problem::internal)?.to_string())
-    .bind(payload)
-    .bind(app.now())
-    .execute(&app.pool)
-    .await?;
-    Ok(())
-}
-
 async fn inclusion(app: &App, claimed: &Stored, head: &Checkpoint) -> Result<Inclusion, Problem> {
     let unread = || Problem::internal("the version of a claim is no number");
     let leaf = claimed.computed_leaf().ok_or_else(unread)?;
     let path = app.engine.log().inclusion(claimed.position, head.size).await;
-    let path = path.map_err(Problem::internal)?;
+    let path = path.map_err(unproved)?;
     Ok(Inclusion {
         position: claimed.position,
         entry: hex::encode(leaf.canonical()),
@@ -195,6 +181,18 @@ async fn consistency(
         return Ok(None);
     }
     let path = app.engine.log().consistency(seen.size, head.size).await;
-    let path = path.map_err(Problem::internal)?;
+    let path = path.map_err(unproved)?;
     Ok(Some(Consistency { from: seen.size, path: path.iter().map(hex::encode).collect() }))
+}
+
+/// A database that does not answer is not our mistake; a proof that cannot be made is.
+fn unproved(error: LogError) -> Problem {
+    match error {
+        LogError::Proof(error) => Problem::internal(error),
+        error @ (LogError::Database(_)
+        | LogError::NoLog
+        | LogError::Encoding(_)
+        | LogError::Layout { .. }
+        | LogError::Damaged { .. }) => error.into(),
+    }
 }

@@ -30,6 +30,7 @@ pub use self::{
 use crate::{
     artifacts::{ArtifactError, Manifests, Registry},
     auth::{self, Assertions, BootstrapError, People, Tokens},
+    background,
     dispatch::{Dispatch, Timing},
     execute::Engine,
     keys::{KeyError, Keys},
@@ -43,6 +44,8 @@ use crate::{
 
 /// How long the loops may take to come to an end.
 const LOOPS_END: Duration = Duration::from_secs(5);
+/// How long a connection to the database may be idle before it is asked whether it is alive.
+const UNTESTED: Duration = Duration::from_secs(1);
 
 /// A server that takes calls.
 pub struct Server {
@@ -106,6 +109,16 @@ impl Server {
         let pool = PgPoolOptions::new()
             .max_connections(options.connections)
             .acquire_timeout(Duration::from_secs(5))
+            // One that was used a moment ago is not asked first whether it is alive: that is a round trip a query.
+            .test_before_acquire(false)
+            .before_acquire(|connection, about| {
+                Box::pin(async move {
+                    if about.idle_for > UNTESTED {
+                        connection.ping().await?;
+                    }
+                    Ok(true)
+                })
+            })
             .connect_with(options.database.clone())
             .await?;
         let told = Arc::clone(&clock);
@@ -141,6 +154,7 @@ impl Server {
         let timing = Timing::default();
         let dispatch = Dispatch::new(config.server.clone(), timing, Arc::clone(&clock));
         let logs = LogStore::new(pool.clone());
+        let (evidence, left) = background::evidence::channel();
         let app = App::new(Inner {
             pool,
             owner: owner_pool,
@@ -152,6 +166,7 @@ impl Server {
             tokens,
             assertions: Assertions::default(),
             dispatch,
+            evidence,
             logs,
             registry,
             manifests: Manifests::default(),
@@ -164,6 +179,7 @@ impl Server {
         });
         let mut loops = JoinSet::new();
         loops.spawn(auth::follow(app.clone(), tail));
+        loops.spawn(background::evidence::run(app.clone(), left));
         let filled = loops::start(&app, &mut loops).await;
         filled.map_err(|problem| StartError::Loops(Box::new(problem)))?;
         let doors = serve(&app, &options, control, runner)?;

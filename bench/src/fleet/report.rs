@@ -21,6 +21,8 @@ pub struct Storm {
     pub jobs: usize,
     pub all_queued: Duration,
     pub all_claimed: Duration,
+    /// How many calls were told to come again later.
+    pub asked_to_wait: u64,
     /// Of each job, from its acknowledged queue to the answer of its claim.
     pub waits: Vec<Duration>,
 }
@@ -65,7 +67,7 @@ impl Report {
         let _ = writeln!(text, "\nA parked runner: {:.1} KiB.\n", self.each() / 1024.0);
         let seconds = |time: Duration| time.as_secs_f64();
         let _ = writeln!(text, "| what | s |\n|---|---|");
-        let Storm { jobs, all_queued, all_claimed, waits } = &self.storm;
+        let Storm { jobs, all_queued, all_claimed, asked_to_wait, waits } = &self.storm;
         let waits = Quantiles::of(waits.clone());
         for (what, time) in [
             (format!("{} runners enrolled, sessions open", self.runners), seconds(self.enrolled)),
@@ -78,6 +80,10 @@ impl Report {
         ] {
             let _ = writeln!(text, "| {what} | {time:.2} |");
         }
+        let _ = writeln!(
+            text,
+            "\nIn the storm {asked_to_wait} calls were told to come again later (503, 429)."
+        );
         text
     }
 
@@ -100,6 +106,7 @@ impl Report {
                 "jobs": self.storm.jobs,
                 "all_queued_s": self.storm.all_queued.as_secs_f64(),
                 "all_claimed_s": self.storm.all_claimed.as_secs_f64(),
+                "asked_to_wait": self.storm.asked_to_wait,
                 "wait": Quantiles::of(self.storm.waits.clone()).json(),
             },
             "restart": {

@@ -22,6 +22,8 @@ const TURN: usize = 50;
 pub struct Claims {
     /// Each claim.
     pub queued: Vec<Duration>,
+    /// Of each, until the offer was in the runner's hands.
+    pub offered: Vec<Duration>,
     /// Each bare commit.
     pub commits: Vec<Duration>,
     /// For the runners to come.
@@ -41,22 +43,24 @@ pub async fn measure(database: &Database, data: &Path, ask: Ask) -> Claims {
         runners.spawn(async move {
             loop {
                 for job in agent.poll().await {
+                    let offered = Instant::now();
                     if let Some(execution) = agent.claim(job).await {
-                        let _heard = claimed.send((job, Instant::now()));
+                        let _heard = claimed.send((job, offered, Instant::now()));
                         agent.finish(job, execution).await;
                     }
                 }
             }
         });
     }
-    let (mut queued, mut commits) = (Vec::new(), Vec::new());
+    let (mut queued, mut offers, mut commits) = (Vec::new(), Vec::new(), Vec::new());
     // The first turn warms caches and prepared statements and is not counted.
     while queued.len() < ask.samples + TURN {
         for _ in 0..TURN {
             let job = queue(&app).await;
             let acknowledged = Instant::now();
-            let (answered, at) = answers.recv().await.unwrap();
+            let (answered, offered, at) = answers.recv().await.unwrap();
             assert_eq!(answered, job);
+            offers.push(offered.saturating_duration_since(acknowledged));
             queued.push(at.saturating_duration_since(acknowledged));
             // What the runner reports after it is not part of the next one.
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -74,7 +78,8 @@ pub async fn measure(database: &Database, data: &Path, ask: Ask) -> Claims {
     let tokens = tokens(&app, ask.runners).await;
     server.stop().await;
     bare.close().await.unwrap();
-    Claims { queued: queued.split_off(TURN), commits: commits.split_off(TURN), tokens }
+    let [queued, offered, commits] = [queued, offers, commits].map(|mut all| all.split_off(TURN));
+    Claims { queued, offered, commits, tokens }
 }
 
 /// A table without any index, and a connection of its own.

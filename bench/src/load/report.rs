@@ -1,9 +1,9 @@
 //! What came out, for people and for programs.
-use std::{fmt::Write as _, time::Duration};
+use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{Ask, parked::Parked};
+use super::{Ask, claims::Claims, parked::Parked};
 use crate::report::{Quantiles, machine};
 
 pub struct Report {
@@ -11,20 +11,16 @@ pub struct Report {
     machine: String,
     settings: Vec<(String, String)>,
     claim: Quantiles,
+    offer: Quantiles,
     commit: Quantiles,
     parked: Parked,
 }
 
 impl Report {
-    pub fn of(
-        ask: Ask,
-        settings: Vec<(String, String)>,
-        queued: Vec<Duration>,
-        commits: Vec<Duration>,
-        parked: Parked,
-    ) -> Report {
-        let (claim, commit) = (Quantiles::of(queued), Quantiles::of(commits));
-        Report { ask, machine: machine(), settings, claim, commit, parked }
+    pub fn of(ask: Ask, settings: Vec<(String, String)>, claims: Claims, parked: Parked) -> Report {
+        let Claims { queued, offered, commits, .. } = claims;
+        let [claim, offer, commit] = [queued, offered, commits].map(Quantiles::of);
+        Report { ask, machine: machine(), settings, claim, offer, commit, parked }
     }
 
     pub fn markdown(&self) -> String {
@@ -33,6 +29,7 @@ impl Report {
         let _ = writeln!(text, "Postgres: {}.\n", settings.join(", "));
         text.push_str("| what | samples | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|\n");
         text.push_str(&self.claim.row("queue acknowledged → claim answered"));
+        text.push_str(&self.offer.row("of which until the offer is in the runner's hands"));
         text.push_str(&self.commit.row("bare one-row commit, same run, in turns"));
         let ratio = self.claim.p50 / self.commit.p50;
         let _ = writeln!(text, "\np50 of a claim in bare commits: {ratio:.1}\n");
@@ -58,6 +55,7 @@ impl Report {
             "machine": self.machine,
             "postgres": self.settings.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
             "claim": self.claim.json(),
+            "offer": self.offer.json(),
             "bare_commit": self.commit.json(),
             "append": rows(append),
             "parked": {

@@ -20,7 +20,7 @@ pub async fn run(database: &Database, modules: PathBuf, callers: usize, period: 
     let done = tokio::task::spawn_blocking(move || node.output()).await.unwrap().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let told: Told = serde_json::from_slice(&done.stdout).unwrap();
-    let rows: i64 = sqlx::query_scalar("select count(*) from public.emt_messages")
+    let rows: i64 = sqlx::query_scalar("select count(*) from emt_messages")
         .fetch_one(&database.pool)
         .await
         .unwrap();

@@ -98,6 +98,15 @@ impl Head {
         Ok(others)
     }
 
+    /// Whether it is this one: what follows from the one follows from the other.
+    pub(crate) fn is(&self, other: &Head) -> bool {
+        let row = |head: &Head| {
+            let Head { position, commit_no, turn, epoch, layout, chain, recorded_at, .. } = head;
+            (*position, *commit_no, *turn, *epoch, *layout, *chain, *recorded_at)
+        };
+        self.log_id == other.log_id && row(self) == row(other)
+    }
+
     pub(crate) fn seen(&self) -> Seen {
         Seen {
             position: self.position,

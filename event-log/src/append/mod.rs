@@ -7,7 +7,9 @@
 //!                                                  ├─ refused   ─▶ halve until the one to blame is alone
 //!                                                  └─ in doubt  ─▶ raise the turn, look, then one of the above
 //! ```
+mod ahead;
 pub(crate) mod batch;
+mod bind;
 mod culprits;
 mod doubt;
 mod head;
@@ -26,8 +28,10 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::{AppendError, Appended, Clock, Forget, Stored, SyncView, cache::Cache};
+use crate::{AppendError, Appended, Clock, Forget, Stored, SyncView, cache::Cache, nearby::Nearby};
 
+pub(crate) use ahead::Ahead;
+use ahead::Numbered;
 use batch::Batch;
 use culprits::Culprits;
 pub(crate) use head::connect as connection;
@@ -67,14 +71,22 @@ pub(crate) struct Appender {
     pub versions: Versions,
     /// States of aggregates, which are of no use when history is another.
     pub cache: Arc<Cache>,
+    /// Nodes of the tree, of which the same is true.
+    pub nearby: Arc<Nearby>,
     /// Whether the head has to be read before the next statement is sent.
     pub stale: bool,
+    /// What goes next, if it was numbered while the last batch was on its way.
+    pub next: Option<Ahead>,
 }
 
 impl Appender {
     /// Write until nobody can ask any more.
     pub(crate) async fn run(mut self, mut queue: Queue, watch_others: Option<Duration>) {
         loop {
+            if let Some(Ahead { commits, numbered }) = self.next.take() {
+                self.write(commits, Some(numbered), &mut queue).await;
+                continue;
+            }
             let batch = match watch_others {
                 None => queue.next().await,
                 Some(period) => match tokio::time::timeout(period, queue.arrival()).await {
@@ -86,19 +98,24 @@ impl Appender {
                 },
             };
             let Some(batch) = batch else { return };
-            self.write(batch).await;
+            self.write(batch, None, &mut queue).await;
         }
     }
 
     /// Bring a batch to its end: every commit in it is answered when this returns.
-    async fn write(&mut self, commits: Vec<Pending>) {
+    async fn write(
+        &mut self,
+        commits: Vec<Pending>,
+        mut numbered: Option<Numbered>,
+        queue: &mut Queue,
+    ) {
         let mut parts = VecDeque::from([commits]);
         let (mut tries, mut check) = (0, Check::Trusted);
         while let Some(mut part) = parts.pop_front() {
             if part.is_empty() {
                 continue;
             }
-            match self.try_once(&mut part, &mut check).await {
+            match self.try_once(&mut part, &mut check, numbered.take(), queue).await {
                 Ok(true) => (tries, check) = (0, Check::Trusted),
                 Ok(false) => parts.push_front(part),
                 Err(error) if statement::is_transient(&error) && tries < RETRIES => {
@@ -145,6 +162,8 @@ impl Appender {
         &mut self,
         part: &mut Vec<Pending>,
         check: &mut Check,
+        numbered: Option<Numbered>,
+        queue: &mut Queue,
     ) -> Result<bool, sqlx::Error> {
         self.ready().await?;
         if self.head.layout != self.layout {
@@ -154,8 +173,10 @@ impl Appender {
             }
             return Ok(true);
         }
-        let late = self.versions.late(part);
-        let batch = Batch::number(&self.head, part, &late, self.clock.now(), self.key_ttl);
+        let numbered = numbered.filter(|it| it.holds(&self.head, part, &mut self.versions));
+        let Numbered { batch, late, .. } = numbered.unwrap_or_else(|| {
+            numbered_on(&self.head, part, &mut self.versions, &self.clock, self.key_ttl)
+        });
         if batch.is_empty() {
             let mut culprits = Culprits::default();
             culprits.blame(late);
@@ -165,7 +186,11 @@ impl Appender {
         let Some(connection) = self.connection.as_mut() else { return Ok(false) };
         let rides = head::within(self.answer, batch.rides(&self.views, connection)).await?;
         let how = (self.layout, *check, self.answer);
-        match self.statement.send(connection, &self.head, &batch, rides, how).await {
+        let sent = self.statement.send(connection, &self.head, &batch, rides, how);
+        let after = if batch.writes { &batch.head } else { &self.head };
+        let (versions, clock, key_ttl) = (&mut self.versions, &self.clock, self.key_ttl);
+        let number = |commits: &[Pending]| numbered_on(after, commits, versions, clock, key_ttl);
+        match ahead::during(sent, queue, &mut self.next, number).await {
             Sent::Distrusted => {
                 *check = Check::Asked;
                 Ok(false)
@@ -230,6 +255,7 @@ impl Appender {
 
     /// Tell the program where the log is now.
     fn publish(&mut self, events: Vec<Stored>) {
+        self.nearby.grow(&events);
         self.outlet.seen.send_replace(self.head.seen());
         if !events.is_empty() {
             // Nobody listening is fine.
@@ -265,6 +291,7 @@ impl Appender {
         self.stale = false;
         if epoch != self.head.epoch {
             self.cache.clear();
+            self.nearby.forget();
         }
         if (turn, epoch, layout) != (self.head.turn, self.head.epoch, self.head.layout) {
             // Perhaps a view was made again: its rows may be others though the log is the same.
@@ -275,6 +302,7 @@ impl Appender {
             head::Others::Unknown => {
                 self.versions.forget();
                 self.cache.clear();
+                self.nearby.forget();
                 self.views.iter().for_each(|view| view.forget(Forget::All));
                 self.publish(Vec::new());
             }
@@ -309,4 +337,17 @@ impl Appender {
             }
         }
     }
+}
+
+/// Commits in their places after that head.
+fn numbered_on(
+    head: &Head,
+    commits: &[Pending],
+    versions: &mut Versions,
+    clock: &Clock,
+    key_ttl: Duration,
+) -> Numbered {
+    let late = versions.late(commits);
+    let batch = Batch::number(head, commits, &late, clock.now(), key_ttl);
+    Numbered { batch, late, before: head.clone() }
 }

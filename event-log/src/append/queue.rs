@@ -12,7 +12,7 @@ const TURNS: u32 = 32;
 const IDLE_TURNS: u32 = 2;
 
 /// How many make a batch whose cost is theirs and no longer the round trip's.
-const ENOUGH: usize = 96;
+pub(crate) const ENOUGH: usize = 96;
 
 /// A commit and whoever waits for its answer.
 pub(crate) struct Pending {
@@ -88,8 +88,21 @@ impl Queue {
             turns += 1;
         }
         let batch = self.select();
-        self.crowd = batch.len();
         (!batch.is_empty()).then_some(batch)
+    }
+
+    /// Wait until somebody more waits; for ever, if nobody can ask any more.
+    pub(crate) async fn joined(&mut self) {
+        match self.arrivals.recv().await {
+            Some(pending) => self.waiting.push_back(pending),
+            None => std::future::pending().await,
+        }
+        self.drain();
+    }
+
+    /// How many wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     fn drain(&mut self) {
@@ -99,7 +112,7 @@ impl Queue {
     }
 
     /// Take out what can go together. Whoever asks for something that somebody before them changes waits.
-    fn select(&mut self) -> Vec<Pending> {
+    pub(crate) fn select(&mut self) -> Vec<Pending> {
         let mut used: HashMap<Resource, Use> = HashMap::new();
         let (mut events, mut bytes) = (0, 0);
         let (mut batch, mut later) = (Vec::new(), VecDeque::new());
@@ -125,6 +138,7 @@ impl Queue {
             }
         }
         self.waiting = later;
+        self.crowd = batch.len();
         batch
     }
 }

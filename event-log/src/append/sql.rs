@@ -1,6 +1,7 @@
 //! The text of the one statement. A batch sends only the parts it needs: starting a part that has nothing to do
 //! costs the database more than a row.
 use super::batch::Batch;
+use crate::Column;
 
 /// What a parameter is, as the parts name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,6 +164,9 @@ pub(crate) enum Check {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Parts {
     check: Check,
+    /// Whether every part has one row. A list costs the database a table of its own for each of its columns, and a
+    /// lone caller pays for thirty of them.
+    pub single: bool,
     writes: bool,
     streams: bool,
     keys: bool,
@@ -176,10 +180,25 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    pub(crate) fn of(batch: &Batch, check: Check) -> Parts {
+    /// `rows` is the largest number of rows that a view writes with one of its statements.
+    pub(crate) fn of(batch: &Batch, check: Check, rows: usize) -> Parts {
         let begun = !batch.begun.kind.is_empty();
+        let asked = if check == Check::Asked { batch.begun.kind.len() } else { 0 };
+        let most = [
+            rows,
+            batch.guards.kind.len() + asked,
+            batch.keys.key.len(),
+            batch.probes.key.len(),
+            batch.consumers.name.len(),
+            batch.sessions.runner.len(),
+            batch.events.len(),
+            batch.begun.kind.len(),
+            batch.grown.kind.len(),
+            batch.nodes.len(),
+        ];
         Parts {
             check,
+            single: most.iter().all(|rows| *rows <= 1),
             writes: batch.writes,
             streams: !batch.guards.kind.is_empty() || (begun && check == Check::Asked),
             keys: !batch.keys.key.is_empty(),
@@ -198,7 +217,7 @@ impl Parts {
     }
 
     /// The statement, the parameters it wants in order, and how many it has before those of the views.
-    pub(crate) fn text(self, rides: &[&str]) -> (String, Vec<Parameter>) {
+    pub(crate) fn text(self, rides: &[Riding<'_>]) -> (String, Vec<Parameter>) {
         let mut parts = Vec::new();
         let mut wanted = |wanted: bool, part| parts.extend(wanted.then_some(part));
         wanted(self.streams, STALE.to_owned());
@@ -224,14 +243,17 @@ impl Parts {
         let (text, parameters) = numbered(&format!("with {}", parts.join(",\n")));
         let (mut text, mut offset) = (text, parameters.len());
         for (number, ride) in rides.iter().enumerate() {
-            // Statements of one view share its parameters and are marked by a line of their own.
-            let (part, used) = moved(ride, offset);
-            for (of, statement) in part.split(BETWEEN).enumerate() {
+            for (of, statement) in ride.statements.iter().enumerate() {
+                let statement = moved(statement, offset);
                 text.push_str(&format!(",\nride_{number}_{of} as ({statement})"));
             }
-            offset += used;
+            // Statements of one view share its parameters.
+            offset += ride.parameters;
         }
         text.push_str(&self.answer());
+        if self.single {
+            text = one_row(&text);
+        }
         (text, parameters)
     }
 
@@ -281,8 +303,35 @@ impl Parts {
     }
 }
 
-/// What stands between the statements of one view.
-pub(crate) const BETWEEN: &str = "\n;\n";
+/// What a view writes with a batch.
+pub(crate) struct Riding<'a> {
+    /// Those of its statements that have rows.
+    pub statements: Vec<&'a str>,
+    /// How many parameters all of its statements have.
+    pub parameters: usize,
+}
+
+/// Whether all parameters that a view's statement names have rows.
+pub(crate) fn has_rows(sql: &str, columns: &[Column]) -> bool {
+    let has = |number: usize| number.checked_sub(1).and_then(|at| columns.get(at));
+    let numbers = sql.split('$').skip(1).filter_map(|after| {
+        after[..after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len())].parse().ok()
+    });
+    { numbers }.all(|number| has(number).is_some_and(|column| !column.is_empty()))
+}
+
+/// Values instead of lists: `unnest($1::t[], $2::t[])` becomes `(values ($1::t, $2::t))`, `= any($1::t[])` `= ($1::t)`.
+fn one_row(sql: &str) -> String {
+    let mut text = String::with_capacity(sql.len());
+    let mut rest = sql;
+    while let Some((before, after)) = rest.split_once("unnest(") {
+        let (lists, after) = after.split_once(')').unwrap_or((after, ""));
+        text.push_str(&format!("{before}(values ({lists}))"));
+        rest = after;
+    }
+    text.push_str(rest);
+    text.replace("= any(", "= (").replace("[]", "")
+}
 
 /// Names become numbers, in order of appearance.
 fn numbered(sql: &str) -> (String, Vec<Parameter>) {
@@ -313,25 +362,22 @@ fn numbered(sql: &str) -> (String, Vec<Parameter>) {
     (text, parameters)
 }
 
-/// A view's SQL with its parameters moved behind others, and how many it has.
-fn moved(sql: &str, offset: usize) -> (String, usize) {
-    let (mut text, mut highest) = (String::with_capacity(sql.len() + 16), 0);
+/// A view's SQL with its parameters moved behind others.
+fn moved(sql: &str, offset: usize) -> String {
+    let mut text = String::with_capacity(sql.len() + 16);
     let mut rest = sql;
     while let Some(at) = rest.find('$') {
         let (before, after) = rest.split_at(at);
         let digits = after[1..].find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len() - 1);
         text.push_str(before);
         match after[1..=digits].parse::<usize>() {
-            Ok(number) => {
-                highest = highest.max(number);
-                text.push_str(&format!("${}", number + offset));
-            }
+            Ok(number) => text.push_str(&format!("${}", number + offset)),
             Err(_) => text.push_str(&after[..=digits]),
         }
         rest = &after[1 + digits..];
     }
     text.push_str(rest);
-    (text, highest)
+    text
 }
 
 #[cfg(test)]
@@ -340,9 +386,23 @@ mod tests {
 
     #[test]
     fn parameters_of_a_view_come_after_ours() {
-        let (sql, highest) = moved("unnest($1::text[], $12::int[]) || '$' || $2", 45);
+        let sql = moved("unnest($1::text[], $12::int[]) || '$' || $2", 45);
         assert_eq!(sql, "unnest($46::text[], $57::int[]) || '$' || $47");
-        assert_eq!(highest, 12);
+    }
+
+    #[test]
+    fn lists_of_one_are_a_row() {
+        let sql = "from head, unnest($1::text[],\n $2::int[]) as u(a, b) where b = any($3::int[])";
+        let row = "from head, (values ($1::text,\n $2::int)) as u(a, b) where b = ($3::int)";
+        assert_eq!(one_row(sql), row);
+    }
+
+    #[test]
+    fn a_statement_without_rows_is_left_out() {
+        let columns = [Column::Bigint(vec![Some(1)]), Column::Bigint(vec![])];
+        assert!(has_rows("… unnest($1::bigint[])", &columns));
+        assert!(!has_rows("… unnest($2::bigint[])", &columns));
+        assert!(!has_rows("… unnest($1::bigint[], $2::bigint[])", &columns));
     }
 
     #[test]
@@ -356,6 +416,7 @@ mod tests {
     fn every_name_in_the_statement_is_a_parameter() {
         let all = Parts {
             check: Check::Asked,
+            single: false,
             writes: true,
             streams: true,
             keys: true,

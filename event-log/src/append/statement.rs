@@ -1,21 +1,20 @@
 //! The one statement: all guards, the head's compare-and-set, all writes. One round trip, one fsync.
-use std::{collections::HashMap, iter, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use sqlx::{
-    PgConnection, Postgres, Row,
-    postgres::{PgArguments, PgDatabaseError, PgRow, PgSeverity},
-    query::Query,
+    PgConnection, Row,
+    postgres::{PgDatabaseError, PgRow, PgSeverity},
 };
-use uuid::Uuid;
 
 use super::{
     batch::{Batch, Ride},
+    bind::{Bound, Expected},
     culprits::{Culprits, Known},
     head::{Head, within},
-    sql::{BETWEEN, Check, Parameter, Parts},
+    sql::{self, Check, Parameter, Parts},
 };
-use crate::{Column, Stored, SyncView, stored::bigint};
+use crate::{Column, SyncView};
 
 /// What became of a batch.
 pub(crate) enum Sent {
@@ -35,27 +34,22 @@ pub(crate) enum Sent {
 
 /// The texts that were sent so far: one per combination of parts.
 pub(crate) struct Statement {
-    /// For each view its statements in one text.
-    views: Vec<String>,
-    texts: HashMap<(Parts, Vec<usize>), Text>,
+    /// For each view its statements.
+    views: Vec<Vec<String>>,
+    texts: HashMap<(Parts, Vec<(usize, Vec<usize>)>), Text>,
 }
 
 #[derive(Clone)]
 struct Text {
     sql: Arc<str>,
     parameters: Arc<[Parameter]>,
-}
-
-/// What the head must be, and what this program is.
-struct Expected<'a> {
-    before: &'a Head,
-    layout: i32,
-    check: Check,
+    /// Whether it takes values instead of lists.
+    single: bool,
 }
 
 impl Statement {
     pub(crate) fn of(views: &[Arc<dyn SyncView>]) -> Statement {
-        let views = views.iter().map(|view| view.statements().join(BETWEEN)).collect();
+        let views = views.iter().map(|view| view.statements()).collect();
         Statement { views, texts: HashMap::new() }
     }
 
@@ -68,14 +62,17 @@ impl Statement {
         rides: Vec<Ride>,
         (layout, check, answer): (i32, Check, Duration),
     ) -> BoxFuture<'a, Sent> {
-        let Text { sql, parameters } = self.text(batch, check, &rides);
+        let Text { sql, parameters, single } = self.text(batch, check, &rides);
         Box::pin(async move {
             let expected = Expected { before, layout, check };
-            let bound = parameters.iter().fold(sqlx::query(&sql), |query, parameter| {
-                bind(query, *parameter, &expected, batch)
-            });
-            let columns = rides.into_iter().flat_map(|ride| ride.columns);
-            let query = columns.fold(bound, bind_column);
+            let mut bound = Bound::of(&sql, single);
+            for parameter in parameters.iter() {
+                bound = bound.bind(*parameter, &expected, batch);
+            }
+            for column in rides.into_iter().flat_map(|ride| ride.columns) {
+                bound = bound.column(column);
+            }
+            let query = bound.query;
             // All rows, not one: the commit comes after the row, and only the end of the answer says it is durable.
             match within(answer, query.fetch_all(connection)).await {
                 Ok(rows) => outcome(&rows).unwrap_or_else(Sent::InDoubt),
@@ -88,13 +85,29 @@ impl Statement {
     }
 
     fn text(&mut self, batch: &Batch, check: Check, rides: &[Ride]) -> Text {
-        let key = (Parts::of(batch, check), rides.iter().map(|ride| ride.view).collect::<Vec<_>>());
+        let rows = rides.iter().flat_map(|ride| &ride.columns).map(Column::len).max().unwrap_or(0);
+        // Of a view only the statements that have rows.
+        let wanted = |ride: &Ride| {
+            let statements = self.views.get(ride.view).into_iter().flatten().enumerate();
+            let wanted = statements.filter(|(_, sql)| sql::has_rows(sql, &ride.columns));
+            (ride.view, wanted.map(|(number, _)| number).collect::<Vec<_>>())
+        };
+        let key = (Parts::of(batch, check, rows), rides.iter().map(wanted).collect::<Vec<_>>());
         if let Some(text) = self.texts.get(&key) {
             return text.clone();
         }
-        let views: Vec<_> = key.1.iter().filter_map(|view| self.views.get(*view)).collect();
-        let (sql, parameters) = key.0.text(&views.iter().map(|sql| &***sql).collect::<Vec<_>>());
-        let text = Text { sql: sql.into(), parameters: parameters.into() };
+        let views: Vec<_> = key
+            .1
+            .iter()
+            .zip(rides)
+            .map(|((view, statements), ride)| sql::Riding {
+                statements: statements.iter().map(|number| &*self.views[*view][*number]).collect(),
+                parameters: ride.columns.len(),
+            })
+            .collect();
+        let (sql, parameters) = key.0.text(&views);
+        let single = key.0.single;
+        let text = Text { sql: sql.into(), parameters: parameters.into(), single };
         self.texts.insert(key, text.clone());
         text
     }
@@ -126,103 +139,6 @@ pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
 pub(crate) fn is_refusal(error: &sqlx::Error) -> bool {
     // A row of a view that cannot be read belongs to a stream of one of them; nothing was sent yet.
     is_certain(error) || matches!(error, sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. })
-}
-
-type Bound<'q> = Query<'q, Postgres, PgArguments>;
-
-fn bind<'q>(
-    query: Bound<'q>,
-    parameter: Parameter,
-    expected: &Expected<'_>,
-    batch: &'q Batch,
-) -> Bound<'q> {
-    use Parameter as P;
-    let Batch { events, guards, keys, consumers, sessions, begun, grown, nodes, head, .. } = batch;
-    let texts = |of: fn(&Stored) -> &str| -> Vec<&'q str> { events.iter().map(of).collect() };
-    let bytes = |of: fn(&Stored) -> &[u8]| -> Vec<&'q [u8]> { events.iter().map(of).collect() };
-    let numbers = |of: fn(&Stored) -> u64| -> Vec<i64> {
-        events.iter().map(|event| bigint(of(event))).collect()
-    };
-    let asked = |guards: &'q [String], begun: &'q [String]| -> Vec<&'q str> {
-        let begun = if expected.check == Check::Asked { begun } else { &[] };
-        guards.iter().chain(begun).map(|text| &**text).collect()
-    };
-    match parameter {
-        P::Position => query.bind(bigint(expected.before.position)),
-        P::CommitNo => query.bind(bigint(expected.before.commit_no)),
-        P::Turn => query.bind(expected.before.turn),
-        P::Epoch => query.bind(expected.before.epoch),
-        P::Layout => query.bind(expected.layout),
-        P::NewPosition => query.bind(bigint(head.position)),
-        P::NewChain => query.bind(&head.chain[..]),
-        P::RecordedAt => query.bind(head.recorded_at),
-        P::GuardKind => query.bind(asked(&guards.kind, &begun.kind)),
-        P::GuardId => query.bind(asked(&guards.id, &begun.id)),
-        P::GuardExpected => {
-            let zero = if expected.check == Check::Asked { begun.kind.len() } else { 0 };
-            let wanted = guards.expected.iter().copied().chain(iter::repeat_n(0, zero));
-            query.bind(wanted.collect::<Vec<_>>())
-        }
-        P::KeyPrincipal => query.bind(&keys.principal),
-        P::Key => query.bind(&keys.key),
-        P::KeyRequestHash => query.bind(&keys.request_hash),
-        P::KeyFirst => query.bind(&keys.first),
-        P::KeyLast => query.bind(&keys.last),
-        P::KeyAnswer => query.bind(&keys.answer),
-        P::KeyExpiresAt => query.bind(batch.keys_expire_at),
-        P::ProbePrincipal => query.bind(&batch.probes.principal),
-        P::ProbeKey => query.bind(&batch.probes.key),
-        P::ConsumerName => query.bind(&consumers.name),
-        P::ConsumerVersion => query.bind(&consumers.version),
-        P::ConsumerShard => query.bind(&consumers.shard),
-        P::ConsumerExpected => query.bind(&consumers.expected),
-        P::ConsumerOwnerEpoch => query.bind(&consumers.owner_epoch),
-        P::ConsumerTo => query.bind(&consumers.to),
-        P::SessionRunner => query.bind(&sessions.runner),
-        P::SessionServer => query.bind(&sessions.server),
-        P::SessionServerEpoch => query.bind(&sessions.server_epoch),
-        P::EventPosition => query.bind(numbers(|event| event.position)),
-        P::EventId => {
-            let ids = events.iter().map(|event| Uuid::from_bytes(event.event_id.to_bytes()));
-            query.bind(ids.collect::<Vec<_>>())
-        }
-        P::EventStreamKind => query.bind(texts(|event| &event.stream.aggregate_type)),
-        P::EventStreamId => query.bind(texts(|event| &event.stream.aggregate_id)),
-        P::EventSequence => query.bind(numbers(|event| event.sequence)),
-        P::EventType => query.bind(texts(|event| &event.event_type)),
-        P::EventVersion => query.bind(texts(|event| &event.event_version)),
-        P::EventPayload => query.bind(texts(|event| &event.payload)),
-        P::EventMetadata => query.bind(texts(|event| &event.metadata)),
-        P::EventSalt => query.bind(bytes(|event| &event.salt)),
-        P::EventLeaf => query.bind(bytes(|event| &event.leaf)),
-        P::EventChain => query.bind(bytes(|event| &event.chain)),
-        P::BegunKind => query.bind(&begun.kind),
-        P::BegunId => query.bind(&begun.id),
-        P::BegunVersion => query.bind(&begun.version),
-        P::BegunLastPosition => query.bind(&begun.last_position),
-        P::GrownKind => query.bind(&grown.kind),
-        P::GrownId => query.bind(&grown.id),
-        P::GrownVersion => query.bind(&grown.version),
-        P::GrownLastPosition => query.bind(&grown.last_position),
-        P::NodeLevel => {
-            query.bind(nodes.iter().map(|(node, _)| i32::from(node.level)).collect::<Vec<_>>())
-        }
-        P::NodeIndex => {
-            query.bind(nodes.iter().map(|(node, _)| bigint(node.index)).collect::<Vec<_>>())
-        }
-        P::NodeHash => query.bind(nodes.iter().map(|(_, hash)| &hash[..]).collect::<Vec<_>>()),
-    }
-}
-
-fn bind_column(query: Bound<'_>, column: Column) -> Bound<'_> {
-    match column {
-        Column::Text(values) => query.bind(values),
-        Column::Bigint(values) => query.bind(values),
-        Column::Integer(values) => query.bind(values),
-        Column::Boolean(values) => query.bind(values),
-        Column::Bytes(values) => query.bind(values),
-        Column::Time(values) => query.bind(values),
-    }
 }
 
 /// What the statement's one row says.

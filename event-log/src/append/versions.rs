@@ -66,7 +66,7 @@ impl Versions {
 }
 
 /// The streams that some commits of a batch come too late for. No other commit of the batch writes to them.
-#[derive(Default)]
+#[derive(Default, PartialEq, Eq)]
 pub(crate) struct Late {
     pub streams: HashSet<(String, String)>,
 }

@@ -81,7 +81,7 @@ fn is_by(keys: &[VerifyingKey], said: &[u8], signature: &str) -> bool {
 
 /// What a report names by digest has to be here first.
 async fn kept(app: &App, digest: &Digest) -> Result<Vec<u8>, Problem> {
-    let bytes = blob::get(&app.pool, digest).await.map_err(Problem::internal)?;
+    let bytes = blob::get(&app.pool, digest).await?;
     bytes.ok_or_else(|| {
         invalid(&format!("PUT /runner/v1/blobs/{digest} before the report that names it"))
     })

@@ -143,7 +143,7 @@ async fn granted(
     {
         return Ok(());
     }
-    let bytes = blob::get(&app.pool, stated).await.map_err(Problem::internal)?;
+    let bytes = blob::get(&app.pool, stated).await?;
     let grant = bytes.and_then(|bytes| serde_json::from_slice::<Grant>(&bytes).ok());
     let fits = grant.is_some_and(|grant| (grant.job, grant.execution) == (job, execution));
     if fits { Ok(()) } else { Err(wrong("grant is not the one of this execution")) }

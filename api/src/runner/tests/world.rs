@@ -26,7 +26,7 @@ use ulid::Ulid;
 use crate::{
     artifacts::{Manifests, Registry},
     auth::{self, Assertions, People, Tokens},
-    background::liveness,
+    background::{evidence, liveness},
     dispatch::{self, Dispatch, Timing},
     execute::{Call, Engine},
     keys::Keys,
@@ -124,6 +124,7 @@ impl World {
         let keys = Keys::open(&data.path().join("keys"), clock()).unwrap();
         let views = Projections::start(&log).await.unwrap();
         let tokens = Tokens::new(&keys.current(), log.log_id());
+        let (evidence, left) = evidence::channel();
         let app = App::new(Inner {
             owner: None,
             engine: Engine::new(log, Arc::clone(&clock)),
@@ -134,6 +135,7 @@ impl World {
             tokens,
             assertions: Assertions::default(),
             dispatch: Dispatch::new(server, timing, Arc::clone(&clock)),
+            evidence,
             logs: LogStore::new(pool.clone()),
             registry: Registry::open(data.path(), 1 << 20).unwrap(),
             manifests: Manifests::default(),
@@ -154,6 +156,7 @@ impl World {
         });
         let mut loops = JoinSet::new();
         loops.spawn(auth::follow(app.clone(), tail));
+        loops.spawn(evidence::run(app.clone(), left));
         let log = app.engine.log().clone();
         let (tail, position) = dispatch::load(&app.dispatch, &log, &app.pool).await.unwrap();
         let stopping = app.stopping.clone();
