@@ -68,7 +68,7 @@ pub(super) async fn blob(
 }
 
 async fn source(app: &App, digest: &Digest) -> Result<Response, Refusal> {
-    let bytes = event_log::blob::get(&app.pool, digest).await?;
+    let bytes = event_log::blob::get(&app.pool, digest).await.map_err(Problem::from)?;
     let bytes = bytes.ok_or_else(|| nothing(format!("source {digest}")))?;
     let kind = (header::CONTENT_TYPE, "application/x-tar".to_string());
     Ok(([kind, (CONTENT_DIGEST, digest.to_string())], bytes).into_response())
