@@ -5,6 +5,8 @@
 //! The log is of runs as they happen: an install admits a run, the run is planned, its plan job and its apply job are
 //! queued, claimed, worked at and sealed, and somebody approves in between. Payloads are the kept examples.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark that fails has no result")]
+mod swap;
+
 use std::{collections::BTreeMap, path::Path, time::Instant};
 
 use domain::actor::Actor;
@@ -109,6 +111,7 @@ async fn run(wanted: u64) {
     })
     .await;
     println!("| all compared, one after the other | {took:.1} | {:.0} | |", per_second(took));
+    swap::measure(&database, &examples()["job.queued"]).await;
     pool.close().await;
     cluster.remove().unwrap();
 }
