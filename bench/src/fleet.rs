@@ -13,7 +13,6 @@ mod report;
 
 use std::{
     collections::BTreeMap,
-    fs,
     net::Ipv4Addr,
     path::Path,
     sync::Arc,
@@ -27,7 +26,14 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{agent::Agent, database::Database, enterable, server, serving::Serving};
+use crate::{
+    agent::{Agent, MANY_SLOTS},
+    command_line::{Place, argument, block_on, has},
+    database::Database,
+    server,
+    serving::Serving,
+    wire::Wire,
+};
 use report::{Report, Window};
 
 /// What the command line asks for.
@@ -41,25 +47,14 @@ pub struct Ask {
 
 /// `stead-bench-fleet [--runners N] [--quick] [--json]`
 pub fn main() {
-    let has = |name: &str| std::env::args().any(|argument| argument == name);
-    let runners = std::env::args().skip_while(|argument| argument != "--runners").nth(1);
     let (otherwise, window_s) = if has("--quick") { (500, 10) } else { (10_000, 60) };
-    let runners = runners.map_or(otherwise, |number| number.parse().expect("--runners N"));
-    let ask = Ask { runners, window_s, json: has("--json") };
-    let _first = rustls::crypto::ring::default_provider().install_default();
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    runtime.enable_all().build().unwrap().block_on(run(ask));
+    let runners = argument("--runners").map_or(otherwise, |n| n.parse().expect("--runners N"));
+    block_on(run(Ask { runners, window_s, json: has("--json") }));
 }
 
 async fn run(ask: Ask) {
-    let directory = tempfile::Builder::new().prefix("stead-bench-").tempdir().unwrap();
-    enterable(directory.path());
-    let [cluster, first, second] = ["cluster", "first", "second"].map(|name| {
-        let path = directory.path().join(name);
-        fs::create_dir(&path).unwrap();
-        enterable(&path);
-        path
-    });
+    let place = Place::new();
+    let [cluster, first, second] = ["cluster", "first", "second"].map(|name| place.of(name));
     let database = Database::start(&cluster).await;
     let serving = Serving::start(&database, &first, None).await;
     same_keys(&first, &second);
@@ -75,10 +70,13 @@ async fn run(ask: Ask) {
 
     eprintln!("  enrolling");
     let began = Instant::now();
-    let agents = stream::iter(tokens.iter().enumerate()).map(|(number, token)| {
-        let runner = &serving.runner;
-        async move { Agent::enrol_from(address(number), runner, token).await }
-    });
+    let agents =
+        stream::iter(tokens.iter().enumerate()).map(|(number, token)| {
+            let runner = &serving.runner;
+            async move {
+                Agent::enrol_over(Wire::from_to(address(number), runner), token, MANY_SLOTS).await
+            }
+        });
     let agents: Vec<Agent> = agents.buffer_unordered(32).collect().await;
     let enrolled = began.elapsed();
     let (mut fleet, mut claimed) = at_work(agents);

@@ -1,10 +1,10 @@
 //! What came out, for people and for programs.
 use std::{fmt::Write as _, time::Duration};
 
+use event_log::testing::measure::{Quantiles, machine};
 use serde_json::{Value, json};
 
 use super::{Ask, parked::Parked};
-use crate::report::{Quantiles, machine};
 
 pub struct Report {
     ask: Ask,
