@@ -18,6 +18,8 @@ mod database;
 pub mod fleet;
 /// Commands over HTTP.
 pub mod http;
+/// Jobs from the queue to their end, beside job queues.
+pub mod jobs;
 /// Kill -9 of anything at random, and the side-effect ledger afterwards.
 pub mod kills;
 /// Claims and parked runners.
