@@ -25,6 +25,8 @@ pub mod kills;
 /// Claims and parked runners.
 pub mod load;
 mod people;
+/// Cost after much history.
+pub mod scale;
 mod server;
 mod serving;
 mod wire;
