@@ -24,6 +24,8 @@ pub mod jobs;
 pub mod kills;
 /// Claims and parked runners.
 pub mod load;
+/// Log bytes made durable.
+pub mod logs;
 mod people;
 /// Cost after much history.
 pub mod scale;
