@@ -31,4 +31,6 @@ mod people;
 pub mod scale;
 mod server;
 mod serving;
+/// Until a server takes calls.
+pub mod start;
 mod wire;
