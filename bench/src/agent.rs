@@ -1,7 +1,6 @@
 //! A runner that speaks the protocol and does no work.
 use std::time::Duration;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use domain::ids::{ExecutionId, JobId, RunnerId, SessionId};
 use ed25519_dalek::SigningKey;
@@ -20,7 +19,10 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use ulid::Ulid;
 
-use crate::wire::{Answer, Error, Wire};
+use crate::{
+    chunk::Chunk,
+    wire::{Answer, Error, Wire},
+};
 
 /// More room than any runner has: the server prefers who has most, so whoever has had a job comes last, and
 /// no runner polls more often than it may.
@@ -28,25 +30,6 @@ pub const MANY_SLOTS: u32 = 1_000_000;
 
 /// How long a poll waits, seconds.
 const PATIENCE_S: u32 = 50;
-
-/// A part of a log as a runner sends it: compressed, with its digest.
-#[derive(Clone)]
-pub struct Chunk {
-    /// Of the bytes before compression.
-    pub length: u64,
-    digest: String,
-    packed: Bytes,
-}
-
-impl Chunk {
-    pub fn of(bytes: &[u8]) -> Chunk {
-        Chunk {
-            length: bytes.len() as u64,
-            digest: format!("sha-256=:{}:", STANDARD.encode(Sha256::digest(bytes))),
-            packed: zstd::bulk::compress(bytes, 3).unwrap().into(),
-        }
-    }
-}
 
 /// An enrolled runner with a session.
 pub struct Agent {

@@ -47,8 +47,10 @@ pub fn argument(name: &str) -> Option<String> {
     std::env::args().skip_while(|argument| argument != name).nth(1)
 }
 
-/// Do it on every core.
+/// Do it on every core. What goes wrong in a server of this process is heard.
 pub fn block_on(doing: impl Future<Output = ()>) {
+    let told = tracing_subscriber::fmt().with_writer(std::io::stderr);
+    told.with_max_level(tracing_subscriber::filter::LevelFilter::ERROR).init();
     let _first = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.unwrap().block_on(doing);

@@ -9,16 +9,15 @@ use std::{
 
 use futures::{StreamExt as _, stream};
 use schemas::runner::Outcome;
-use tokio::task::JoinSet;
+use tokio::{sync::Semaphore, task::JoinSet};
 
-use crate::{
-    agent::{Agent, Chunk},
-    people::People,
-    wire::Wire,
-};
+use crate::{agent::Agent, chunk::Chunk, people::People, wire::Wire};
 
 /// How long a poll of a runner waits that is to stop soon after the last job, seconds.
 const WAIT_S: u32 = 1;
+
+/// How many jobs are worked at at once. There are more runners than that, because each may call so and so often only.
+const AT_ONCE: usize = 64;
 
 pub struct Crew(Vec<Agent>);
 
@@ -62,10 +61,11 @@ impl Crew {
 
     /// Work until so many jobs are done.
     pub async fn work(&mut self, jobs: usize, doing: &Doing) -> Worked {
-        let done = Arc::new(AtomicUsize::new(0));
+        let (done, turns) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(AT_ONCE)));
         let mut working = JoinSet::new();
         for agent in self.0.drain(..) {
-            working.spawn(work(agent, Arc::clone(&done), jobs, doing.clone()));
+            let (done, turns) = (Arc::clone(&done), Arc::clone(&turns));
+            working.spawn(work(agent, turns, (done, jobs), doing.clone()));
         }
         let mut worked = Worked::nothing();
         while let Some(back) = working.join_next().await {
@@ -80,8 +80,8 @@ impl Crew {
 
 async fn work(
     mut agent: Agent,
-    done: Arc<AtomicUsize>,
-    all: usize,
+    turns: Arc<Semaphore>,
+    (done, all): (Arc<AtomicUsize>, usize),
     Doing { outcome, log }: Doing,
 ) -> (Agent, Worked) {
     let chunk = (!log.is_empty()).then(|| Chunk::of(&log));
@@ -89,6 +89,7 @@ async fn work(
     while done.load(Ordering::Relaxed) < all {
         let jobs = agent.poll_for(WAIT_S).await;
         for job in &jobs {
+            let _turn = turns.acquire().await.unwrap();
             let began = Instant::now();
             let Some(execution) = agent.claim(*job).await else { continue };
             agent.began(*job, execution).await;

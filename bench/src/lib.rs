@@ -11,6 +11,7 @@
 
 mod agent;
 mod builds;
+mod chunk;
 mod command_line;
 mod crew;
 mod database;

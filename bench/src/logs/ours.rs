@@ -10,11 +10,7 @@ use tokio::task::JoinSet;
 
 use super::terraform::Output;
 use crate::{
-    agent::{Agent, Chunk},
-    builds::Builds,
-    crew::Crew,
-    database::Database,
-    serving::Serving,
+    agent::Agent, builds::Builds, chunk::Chunk, crew::Crew, database::Database, serving::Serving,
 };
 
 /// Each may send 200 chunks at once, and then 20 a second.

@@ -1,19 +1,28 @@
 //! A log that grows as a server would have written it, and is what it should be.
 use std::{
     path::Path,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use api::background::policies;
 use event_log::{EventLog, Options, testing::measure::History, verify::verify};
 use projections::Projections;
+use schemas::runner::Outcome;
 use sqlx::{PgPool, postgres::PgPoolOptions};
 
 use super::table::Table;
-use crate::{builds::Builds, database::Database, serving::Serving};
+use crate::{
+    builds::Builds,
+    crew::{Crew, Doing},
+    database::Database,
+    serving::Serving,
+};
 
 /// How many apps there are.
 const APPS: usize = 100;
+/// How many build runners there are: nothing of theirs is left in the queue.
+const BUILDERS: usize = 8;
 /// Views follow at some thousand events a second at the least.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
@@ -30,6 +39,9 @@ impl Grown {
         let serving = Serving::start(database, data, None).await;
         let people = serving.people();
         Builds::sync(&people, APPS).await;
+        let mut crew = Crew::enrol(&people, &serving.runner, BUILDERS, 1).await;
+        let failed = Doing { outcome: Outcome::Failed, log: Arc::new([]) };
+        crew.work(APPS, &failed).await;
         let apps = people.wire().send(people.get("/v1/apps")).await.unwrap().ok().json();
         let app = apps["items"][0]["id"].as_str().unwrap();
         let pools = PgPoolOptions::new().max_connections(8);

@@ -24,7 +24,7 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Those of now: the load is the one at the end.
+    /// Those of now: the load is the one at the end. Zero: turns take as long as they take.
     pub async fn of(pool: &PgPool, rounds: u64, period: Duration) -> Conditions {
         Conditions { machine: machine(), settings: settings(pool).await, rounds, period }
     }
@@ -32,13 +32,16 @@ impl Conditions {
     /// In words.
     pub fn markdown(&self) -> String {
         let settings: Vec<_> = self.settings.iter().map(|(n, v)| format!("{n} {v}")).collect();
+        let turn = match self.period.as_secs() {
+            0 => String::new(),
+            seconds => format!(" of {seconds} s each"),
+        };
         format!(
-            "{}\n\nPostgres: {}.\n\n`{}`: {} rounds of {} s each, in turns; median [least … most].\n",
+            "{}\n\nPostgres: {}.\n\n`{}`: {} rounds{turn}, in turns; median [least … most].\n",
             self.machine,
             settings.join(", "),
             command(),
             self.rounds,
-            self.period.as_secs()
         )
     }
 
