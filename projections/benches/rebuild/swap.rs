@@ -17,16 +17,19 @@ const CALLERS: usize = 16;
 /// So often the view is made again.
 const SWAPS: usize = 10;
 
+/// What is appended.
+const QUEUED: &str = include_str!("../../../schemas/events/job.queued/1.example.json");
+
 /// When each append was acknowledged.
 type Acknowledged = Arc<Mutex<Vec<Instant>>>;
 
 /// Swap a view again and again while others append events of jobs, which ride in it.
-pub async fn measure(database: &Database, queued: &NewEvent) {
+pub async fn measure(database: &Database) {
     let options = Options { sync_views: projections::sync_views(), ..Options::default() };
     let log = database.log_with(options).await.unwrap();
     let (times, over) = (Acknowledged::default(), Arc::new(AtomicBool::new(false)));
     let callers: Vec<_> = (0..CALLERS)
-        .map(|_| tokio::spawn(append(log.clone(), queued.clone(), times.clone(), over.clone())))
+        .map(|_| tokio::spawn(append(log.clone(), times.clone(), over.clone())))
         .collect();
     let mut windows = vec![];
     for _ in 0..SWAPS {
@@ -71,7 +74,10 @@ fn longest<'a>(gaps: impl Iterator<Item = &'a (Instant, Instant)>) -> f64 {
     longest.unwrap_or(Duration::ZERO).as_secs_f64() * 1e3
 }
 
-async fn append(log: EventLog, queued: NewEvent, times: Acknowledged, over: Arc<AtomicBool>) {
+async fn append(log: EventLog, times: Acknowledged, over: Arc<AtomicBool>) {
+    let payload: String = QUEUED.lines().map(str::trim_start).collect();
+    let event_type = "job.queued".into();
+    let queued = NewEvent { event_type, event_version: "1".into(), payload };
     while !over.load(Ordering::Relaxed) {
         let stream = StreamId::new("job", format!("job_{}", Ulid::new()));
         let write = Write { stream, expected: 0, events: vec![queued.clone()] };
