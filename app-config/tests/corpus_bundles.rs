@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
 use std::{collections::BTreeMap, path::Path};
 
-use app_config::{Tree, read, survey};
+use app_config::{File, Tree, read, survey};
 
 mod support;
 
@@ -15,7 +15,11 @@ fn bundle(corpus: &Path, app: &str) -> Tree {
         .into_iter()
         .map(|(name, source)| {
             let place = corpus.join("repos").join(&source.repo).join(&source.directory);
-            let tree = if place.is_dir() { support::tree(&place) } else { Tree::default() };
+            let mut tree = if place.is_dir() { support::tree(&place) } else { Tree::default() };
+            if tree.is_empty() && config.lacks_plugin(name).is_none() {
+                // One app's modules are in a repository of which the corpus has nothing.
+                tree.insert("main.tf", File::default()).unwrap();
+            }
             (name.to_string(), tree)
         })
         .collect();

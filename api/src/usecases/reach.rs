@@ -1,5 +1,5 @@
 //! What a config version would lead to in the installs of its app: the planner's own answer, for each of them.
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use app_config::{model::TriggerKind, tree::SANDBOX};
 use domain::{
@@ -24,6 +24,9 @@ use crate::{
 /// More installs than these are counted, not planned for.
 const MOST: u32 = 200;
 
+/// How long to wait for what was written before.
+const COURTESY: Duration = Duration::from_secs(2);
+
 /// What of an install would be planned.
 #[derive(Debug, Clone)]
 pub struct Reached {
@@ -46,6 +49,8 @@ pub async fn reach(
     config: &Config,
     published: &Published,
 ) -> Result<(Vec<Reached>, u64), Problem> {
+    // An install that was made a moment ago is one, too.
+    let _ = app.views.wait_for(app.engine.log().position(), COURTESY).await;
     let rows = views::installs::page(&app.pool, Some(of), None, MOST).await?;
     let all = views::installs::counts(&app.pool, [of]).await?.get(&of).copied().unwrap_or_default();
     let more = all.saturating_sub(rows.len() as u64);

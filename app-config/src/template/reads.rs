@@ -41,7 +41,7 @@ pub(crate) fn all(parsed: &Parsed) -> BTreeMap<Path, How> {
         branches: 0,
         left: BUDGET,
     };
-    let top = vec![Place { path: Path::new(), insists: true }];
+    let top = vec![Place { path: Path::new(), insists: true, sure: true }];
     walk.vars.push(("$".into(), top.clone()));
     walk.nodes(&parsed.body, &top);
     let state = |path: &Path| matches!(path.first().map(String::as_str), Some("nuon" | "stead"));
@@ -56,6 +56,8 @@ type Places = Vec<Place>;
 struct Place {
     path: Path,
     insists: bool,
+    /// Whether the value comes from here whatever else the state says.
+    sure: bool,
 }
 
 struct Walk<'t> {
@@ -147,7 +149,11 @@ impl<'t> Walk<'t> {
         for name in &pipe.sets {
             if pipe.assigns {
                 let mut both = self.get(name);
-                both.extend(places.iter().cloned());
+                let maybe = |place: &Place| Place {
+                    sure: place.sure && self.branches == 0,
+                    ..place.clone()
+                };
+                both.extend(places.iter().map(maybe));
                 self.set(name, distinct(both));
             } else {
                 self.vars.push((name.to_string(), places.clone()));
@@ -214,6 +220,8 @@ impl<'t> Walk<'t> {
                     self.read(places);
                     self.branches -= usize::from(stops && at > 0);
                 }
+                let later = arguments.iter_mut().skip(1).filter(|_| stops).flatten();
+                later.for_each(|place| place.sure = false);
                 distinct(arguments.concat())
             }
             "slice" | "append" => {
@@ -235,7 +243,7 @@ impl<'t> Walk<'t> {
         for place in places.iter().filter(|place| !place.path.is_empty()) {
             let how = self.found.entry(place.path.clone()).or_default();
             how.insists |= place.insists;
-            how.always |= place.insists && self.branches == 0;
+            how.always |= place.insists && place.sure && self.branches == 0;
         }
     }
 
@@ -279,5 +287,5 @@ fn below(place: &Place, key: &str, insists: bool) -> Place {
     if path.len() < 32 {
         path.push(key.to_string());
     }
-    Place { path, insists }
+    Place { path, insists, sure: place.sure }
 }

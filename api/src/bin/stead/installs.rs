@@ -25,8 +25,8 @@ Examples:
   stead installs create shop acme --input domain=acme.example.com --input size=2
   stead installs create shop acme --inputs-file acme.toml --auto-approve
   stead installs create shop acme --stack-output region=eu-central-1 --stack-outputs-file acme.json
-The inputs' file holds `name = \"value\"` lines, that of the outputs too, or a JSON object; --input and
---stack-output win over them. What the runner brings when it enrols wins over both.")]
+A file holds `name = \"value\"` lines, and of stack outputs may be a JSON object; --input and
+--stack-output win over it. Stack outputs that the runner brings when it enrols win over these.")]
     Create(Create),
     /// List installs
     #[command(after_help = "\

@@ -51,6 +51,11 @@ fn bundle(corpus: &Path, app: &str) -> (Tree, Tree) {
         let place = corpus.join("repos").join(&source.repo).join(&source.directory);
         if place.is_dir() {
             sources.insert(name.to_owned(), directory(&place));
+        } else if surveyed.lacks_plugin(name).is_none() {
+            // One app's modules are in a repository of which the corpus has nothing.
+            let mut module = Tree::default();
+            module.insert("main.tf", File::default()).unwrap();
+            sources.insert(name.to_owned(), module);
         }
     }
     let bundle = Tree::bundle(&of, &sources, &[]).unwrap();

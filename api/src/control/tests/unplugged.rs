@@ -1,18 +1,22 @@
 //! Components whose type nothing deploys yet: published, shown, and refused when they are to be deployed.
 use domain::{
+    ids::RunId,
     install::Install,
     run::{Outcome, Run, StepFailure, StepState},
 };
 use schemas::control::{
     installs::CreateInstall,
-    runs::{RequestRun, RunAsked},
+    runs::{RequestRun, RunAsked, RunsQuery},
 };
 
 use super::{
     files, new_install, owner,
-    reactions::{enrolled, first, run_of, until},
+    reactions::{enrolled, first, until},
 };
-use crate::{client::ClientError, server::testing::Started};
+use crate::{
+    client::{Client, ClientError},
+    server::testing::Started,
+};
 
 /// A chart from nowhere, and what reads it.
 const CHART: &str = "name = \"front\"\ntype = \"helm_chart\"\nchart_name = \"front\"\n\
@@ -25,7 +29,12 @@ fn failed(state: &StepState) -> Option<(StepFailure, String)> {
     Some((*reason, detail.clone()))
 }
 
-async fn with_a_chart() -> (Started, crate::client::Client) {
+/// It is over as soon as it begins: nobody may ever see it going on.
+async fn run_of(owner: &Client) -> RunId {
+    until(async || Some(owner.runs(&RunsQuery::default()).await.unwrap().items.first()?.id)).await
+}
+
+async fn with_a_chart() -> (Started, Client) {
     let started = Started::new().await;
     let owner = owner(&started);
     let bundle = files(&[
@@ -52,7 +61,7 @@ async fn a_component_without_a_plugin_is_shown_and_its_deploy_is_refused_by_name
 
     // Of itself the install provisions: the step fails with the sentence, and no job was ever made for it.
     enrolled(app, acme.id).await;
-    let run = run_of(app, acme.id).await;
+    let run = run_of(&owner).await;
     let (reason, detail) = first(app, run, failed).await;
     assert_eq!(reason, StepFailure::NotComposed);
     assert!(
@@ -88,7 +97,7 @@ async fn a_script_that_is_elsewhere_is_refused_when_it_is_to_run() {
     let app = started.app();
     let acme = owner.install("acme").await.unwrap();
     enrolled(app, acme.id).await;
-    let provision = run_of(app, acme.id).await;
+    let provision = run_of(&owner).await;
     until(async || app.engine.load::<Run>(provision).await.unwrap().outcome).await;
     let ask = RequestRun {
         kind: RunAsked::Action,
