@@ -46,6 +46,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(apps::list))
         .routes(routes!(apps::show))
         .routes(routes!(apps::versions))
+        .routes(routes!(apps::version))
         .routes(routes!(apps::diff))
         .merge(apps::large())
         .routes(routes!(builds::list))
