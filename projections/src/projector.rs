@@ -191,6 +191,8 @@ impl Projector {
             }
         }
         let names: Vec<&str> = at.keys().copied().collect();
+        #[cfg(feature = "planted")]
+        let to = to + u64::from(event_log::planted::has(event_log::planted::Bug::ConsumerOffByOne));
         sqlx::query(
             "update log_consumer set position = $1 where name = any($2) and shard = $3 \
              and position < $1",

@@ -62,6 +62,10 @@ async fn catch_up(pool: &PgPool, making: &mut Making) -> Result<(), LogError> {
 }
 
 async fn once(connection: &mut PgConnection, making: &mut Making) -> Result<Option<u64>, LogError> {
+    #[cfg(feature = "planted")]
+    if event_log::planted::has(event_log::planted::Bug::HeadBeforeTables) {
+        sqlx::Executor::execute(&mut *connection, "select 1 from log_head for update").await?;
+    }
     let lock = format!(
         "set local lock_timeout = '{LOCK_MS}ms'; lock table {} in access exclusive mode",
         making.live
