@@ -19,6 +19,8 @@ pub mod fleet;
 pub mod kills;
 /// Claims and parked runners.
 pub mod load;
+/// Every fault around a log, and the oracle after them.
+pub mod nemesis;
 mod report;
 mod server;
 mod serving;

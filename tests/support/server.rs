@@ -62,8 +62,8 @@ impl Server {
         Server::start(directory(), database, "127.0.0.1:0", &[])
     }
 
-    /// `stead serve` on a database that is migrated, with more variables; with the keys of another server, as all
-    /// behind one address have them.
+    /// `stead serve` on a database that is migrated, with more variables; with the keys and the registry of another
+    /// server, as all behind one address have them.
     pub fn beside(
         other: Option<&Server>,
         database: &str,
@@ -75,6 +75,9 @@ impl Server {
             fs::create_dir(dir.path().join("data")).unwrap();
             let (from, to) = (other.data().join("keys"), dir.path().join("data/keys"));
             crate::stdout_of(Command::new("cp").arg("-a").args([from, to]));
+            // Artifacts are on one volume.
+            let (from, to) = (other.data().join("registry"), dir.path().join("data/registry"));
+            std::os::unix::fs::symlink(from, to).unwrap();
         }
         let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
         let environment = environment.iter().map(owned).collect();
