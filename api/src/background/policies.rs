@@ -15,7 +15,10 @@ use super::{
     parked,
     reactions::{self, Weight, weigh},
 };
-use crate::{problem::Problem, state::App};
+use crate::{
+    problem::{Code, Problem},
+    state::App,
+};
 
 /// Whose consumer position it is.
 pub const CONSUMER: (&str, i32, i32) = ("policies", 1, 0);
@@ -149,7 +152,8 @@ async fn follow(app: &App, owner: &str, held: consumer::Held) -> Result<(), Prob
         let events = app.engine.log().read(place.seen, PAGE).await?;
         let caught_up = events.len() < PAGE as usize;
         if app.engine.log().is_outdated() {
-            return Err(Problem::internal("the log has another layout than this program"));
+            let detail = "the log has another layout than this program";
+            return Err(Problem::new(Code::Unavailable, detail));
         }
         for event in &events {
             consume(app, &mut place, event).await?;

@@ -18,6 +18,8 @@ use tests::{Server, program};
 const LOOK: Duration = Duration::from_millis(150);
 /// A call that was under way when the server died is not waited for any longer.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long nothing must go on before nothing goes on.
+const QUIET: Duration = Duration::from_secs(6);
 const MODULES: [&str; 5] = ["network", "database", "cache", "api", "edge"];
 
 /// Who changes the install. Every call may fail because nobody is there; then another one is made.
@@ -77,8 +79,10 @@ impl Driver {
 
     /// What is wrong with the runs once none of them goes on.
     pub fn wait_for_the_last(&self, limit: Duration) -> Vec<String> {
-        let begin = Instant::now();
-        while !self.is_idle() {
+        let (begin, mut idle_since) = (Instant::now(), None);
+        // The view may not show the last change yet.
+        while idle_since.is_none_or(|since: Instant| since.elapsed() < QUIET) {
+            idle_since = self.is_idle().then(|| idle_since.unwrap_or_else(Instant::now));
             if begin.elapsed() > limit {
                 return vec![format!("a run is stuck: {:?}", self.ask(&["runs", "show", "acme"]))];
             }
