@@ -64,6 +64,20 @@ fn arrows_point_one_way() {
     }
 }
 
+/// Mistakes made on purpose are for tests that ask for them by name: nothing turns them on that anybody else builds.
+#[test]
+fn a_plain_build_has_no_planted_bugs() {
+    let tree = |of: &[&str]| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["tree", "--offline", "--locked", "--prefix", "none"]).args(of);
+        command.args(["-e", "no-dev", "--format", "{p} {f}"]);
+        stdout_of(command.current_dir(root))
+    };
+    assert!(!tree(&["--workspace"]).contains("planted"));
+    assert!(tree(&["-p", "api", "--features", "planted"]).contains("planted"));
+}
+
 #[test]
 fn no_crate_brings_in_what_it_must_do_without() {
     let known = dependencies();

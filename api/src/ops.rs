@@ -26,12 +26,16 @@ async fn healthz() -> Json<Value> {
     Json(json!({"status": "alive"}))
 }
 
-/// The process can do its work: the database answers within a second, and nobody asked it to stop.
+/// The process can do its work: the database answers within a second, its tables are still of this program's version,
+/// and nobody asked it to stop.
 async fn readyz(State(app): State<App>) -> Answer<Value> {
     if app.stopping.is_cancelled() {
         return Err(Problem::new(Code::Stopping, "the server is stopping").retry_after(5));
     }
-    let asked = parked::progress(&app.pool);
+    let asked = async {
+        app.log().is_ours().await?;
+        Ok::<_, Problem>(parked::progress(&app.pool).await?)
+    };
     match tokio::time::timeout(Duration::from_secs(1), asked).await {
         // Policies that are behind do not make the server unready: another one would not be faster.
         Ok(Ok(policies)) => Ok(Json(json!({
@@ -39,7 +43,7 @@ async fn readyz(State(app): State<App>) -> Answer<Value> {
             "policies_behind": app.log().position().saturating_sub(policies.position),
             "policies_parked": policies.parked,
         }))),
-        Ok(Err(reason)) => Err(reason.into()),
+        Ok(Err(reason)) => Err(reason),
         Err(_) => {
             let detail = "the database did not answer within a second";
             Err(Problem::new(Code::Unavailable, detail).retry_after(2))

@@ -105,9 +105,9 @@ impl From<AppendError> for Problem {
                 Problem::new(Code::Busy, error.to_string()).retry_after(seconds)
             }
             AppendError::TooLarge { .. } => Problem::new(Code::TooLarge, error.to_string()),
+            // Behind one address the next try meets a server of the version that migrated it.
             AppendError::Layout { .. } => {
-                let detail = format!("{error}; start the program version that migrated it");
-                Problem::new(Code::Unavailable, detail)
+                Problem::new(Code::Unavailable, error.to_string()).retry_after(1)
             }
             AppendError::Closed => Problem::new(Code::Stopping, error.to_string()).retry_after(2),
             AppendError::SessionMoved { .. } => {
@@ -132,10 +132,12 @@ impl From<LogError> for Problem {
         match error {
             LogError::Database(error) => error.into(),
             LogError::Proof(error) => Problem::new(Code::Invalid, error.to_string()),
-            LogError::NoLog
-            | LogError::Encoding(_)
-            | LogError::Layout { .. }
-            | LogError::Damaged { .. } => Problem::internal(error),
+            LogError::Layout { .. } => {
+                Problem::new(Code::Unavailable, error.to_string()).retry_after(1)
+            }
+            LogError::NoLog | LogError::Encoding(_) | LogError::Damaged { .. } => {
+                Problem::internal(error)
+            }
         }
     }
 }

@@ -76,7 +76,7 @@ impl Place {
 }
 
 /// Postgres runs as another user when we are root, and must get here.
-fn enterable(path: &Path) {
+pub(crate) fn enterable(path: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }

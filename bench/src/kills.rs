@@ -5,8 +5,8 @@
 //! killer   SIGKILL to the server, the runner, both, the build runner, Postgres; starts them again
 //! ledger   afterwards: every effect that the log says happened happened, once, and no other
 //! ```
-mod driver;
-mod ledger;
+pub(crate) mod driver;
+pub(crate) mod ledger;
 mod victims;
 
 use std::{
@@ -18,7 +18,11 @@ use std::{
 use rand::Rng as _;
 use tests::{Runner, Server, edge_api};
 
-use self::{driver::Driver, victims::Victims};
+use self::{
+    driver::{App, Driver},
+    ledger::Effects,
+    victims::Victims,
+};
 
 /// The longest between two kills; the mean is half of it.
 const PAUSE_MS: u64 = 5_000;
@@ -58,7 +62,8 @@ fn campaign(kills: u32) -> Vec<String> {
     ]);
     let token = created["enrolment"]["token"].as_str().unwrap();
     let runner = Runner::start(&server, "customer", token);
-    let driver = Arc::new(Driver::new(&server, &app));
+    let (owner, app) = (server.data().join("owner.token"), App::edge_api(&server, &app));
+    let driver = Arc::new(Driver::new(server.control(), owner, app));
     let driving = {
         let driver = Arc::clone(&driver);
         std::thread::spawn(move || driver.drive())
@@ -79,7 +84,11 @@ fn campaign(kills: u32) -> Vec<String> {
     driver.stop();
     driving.join().unwrap();
     let mut wrong = driver.wait_for_the_last(SETTLE);
-    wrong.extend(ledger::check(&victims.server, &victims.runner));
+    wrong.extend(ledger::check(
+        || victims.server.stead_for_people(),
+        &victims.runner,
+        Effects::OfTerraform,
+    ));
     println!("{} s in all", began.elapsed().as_secs());
     if !wrong.is_empty() {
         let kept = std::env::temp_dir().join(format!("stead-kills-{}", std::process::id()));

@@ -27,6 +27,8 @@ pub mod kills;
 pub mod load;
 /// Log bytes made durable.
 pub mod logs;
+/// Every fault around a log, and the oracle after them.
+pub mod nemesis;
 mod people;
 /// Cost after much history.
 pub mod scale;

@@ -71,7 +71,9 @@ pub enum LogError {
     #[error("the database's encoding is {0}, not UTF8")]
     Encoding(String),
     /// The tables are of another program version.
-    #[error("the log has layout {found}, this program knows layout {known}")]
+    #[error(
+        "the log has layout {found}, this program knows layout {known}; start the version of Stead that migrated it"
+    )]
     Layout { known: i32, found: i32 },
     /// What is stored is not what this program writes.
     #[error("position {position}: {what}")]

@@ -56,6 +56,9 @@ pub mod cqrs;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+#[cfg(feature = "planted")]
+pub use proof::planted;
+
 pub use clock::Clock;
 pub use commit::{Appended, CommandKey, Commit, ConsumerMove, NewEvent, SessionGuard, Write};
 pub use connect::connect;

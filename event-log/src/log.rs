@@ -10,7 +10,7 @@ use crate::{
         Appender, Head, Intake, Outlet, Pending, Queue, Seen, Statement, Versions, connection,
     },
     cache::Cache,
-    migrate::LAYOUT,
+    migrate,
     nearby::Nearby,
 };
 
@@ -40,7 +40,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             sync_views: Vec::new(),
-            layout: LAYOUT,
+            layout: migrate::layout(),
             clock: Clock::system(),
             queue: 4_096,
             answer: Duration::from_secs(10),
@@ -60,6 +60,7 @@ pub struct EventLog {
 pub(crate) struct Shared {
     pub pool: PgPool,
     pub log_id: String,
+    pub layout: i32,
     pub clock: Clock,
     pub arrivals: mpsc::UnboundedSender<Pending>,
     /// The places of the queue.
@@ -109,6 +110,7 @@ impl EventLog {
         let shared = Shared {
             pool,
             log_id: head.log_id.clone(),
+            layout: options.layout,
             clock: options.clock.clone(),
             arrivals,
             places: Arc::new(Semaphore::new(options.queue as usize)),
@@ -158,6 +160,22 @@ impl EventLog {
         let pending = Pending { intake, answer, _place: place };
         self.shared.arrivals.send(pending).map_err(|_| AppendError::Closed)?;
         answered.await.map_err(|_| AppendError::Closed)?
+    }
+
+    /// Whether the tables are still of this program's layout, as the database says now.
+    ///
+    /// # Errors
+    /// [`LogError::Layout`] if another version has migrated them: then this program writes nothing any more.
+    pub async fn is_ours(&self) -> Result<(), LogError> {
+        let row = sqlx::query("select layout from log_head").fetch_one(self.pool()).await?;
+        let (known, found) = (self.shared.layout, row.try_get(0)?);
+        if found == known { Ok(()) } else { Err(LogError::Layout { known, found }) }
+    }
+
+    /// Whether another version of the program has migrated the tables, as far as this process has read the log: events
+    /// that it has read may be of that version.
+    pub fn is_outdated(&self) -> bool {
+        self.shared.seen.borrow().layout != self.shared.layout
     }
 
     /// The ULID that was made with the database.

@@ -5,11 +5,31 @@ use ulid::Ulid;
 
 use crate::{Clock, connect::SCHEMA};
 
+#[cfg(feature = "planted")]
+mod next;
+
 include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
 
 /// The layout of tables and event vocabulary that this program knows. Raised only with a migration that an
 /// older program must not write beside.
 pub const LAYOUT: i32 = 1;
+
+/// What this program knows: [`LAYOUT`].
+pub fn layout() -> i32 {
+    #[cfg(feature = "planted")]
+    if next::is() {
+        return next::LAYOUT;
+    }
+    LAYOUT
+}
+
+/// The files of this program, in order.
+fn files() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let files = MIGRATIONS.iter().copied();
+    #[cfg(feature = "planted")]
+    let files = files.chain(next::is().then_some(next::MIGRATION));
+    files
+}
 
 /// How often it is tried when another program makes the same tables at the same time.
 const TRIES: u32 = 5;
@@ -78,7 +98,7 @@ async fn once(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
     let mut ran = Vec::new();
     for row in &known {
         let (name, sha256): (String, Vec<u8>) = (row.try_get("name")?, row.try_get("sha256")?);
-        match MIGRATIONS.iter().find(|(ours, _)| **ours == name) {
+        match files().find(|(ours, _)| *ours == name) {
             None => return Err(MigrateError::Unknown(name)),
             Some((_, sql)) if proof::sha256(sql.as_bytes())[..] != sha256[..] => {
                 return Err(MigrateError::Changed(name));
@@ -87,14 +107,14 @@ async fn once(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
         }
     }
     let mut new = Vec::new();
-    for (name, sql) in MIGRATIONS.iter().filter(|(name, _)| ran.iter().all(|old| old != name)) {
+    for (name, sql) in files().filter(|(name, _)| ran.iter().all(|old| old != name)) {
         sqlx::raw_sql(sql).execute(&mut *tx).await?;
         sqlx::query("insert into migration (name, sha256, ran_at) values ($1, $2, now())")
             .bind(name)
             .bind(&proof::sha256(sql.as_bytes())[..])
             .execute(&mut *tx)
             .await?;
-        new.push((*name).to_owned());
+        new.push(name.to_owned());
     }
     if has_application_role(&mut *tx).await? {
         sqlx::raw_sql(GRANTS).execute(&mut *tx).await?;
@@ -138,7 +158,7 @@ pub(crate) async fn found(pool: &PgPool) -> Result<(), sqlx::Error> {
          select $1, 0, 0, 0, 1, $2, $3, $4 where not exists (select 1 from log_head)",
     )
     .bind(&log_id)
-    .bind(LAYOUT)
+    .bind(layout())
     .bind(&chain::genesis(&log_id)[..])
     .bind(Clock::system().now())
     .execute(&mut *tx)

@@ -3,56 +3,24 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 mod support;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 use event_log::{
     EventLog, Options,
-    testing::{Cluster, Database, Settings, TestingError, fresh_in},
+    testing::{Cluster, Database, Disk, Settings, TestingError, fresh_in},
 };
 use support::{Answers, commit, event, every_answer_is_true, pause, run};
 
-/// A small disk of its own.
-struct Disk {
-    at: PathBuf,
-}
-
-impl Disk {
-    /// `None`, said loudly, where nobody may mount; under CI that is a failure.
-    fn of(megabytes: u32) -> Option<Disk> {
-        let dir = tempfile::Builder::new().prefix("stead-disk-").tempdir().unwrap();
-        let at = dir.keep();
-        let disk = Disk { at };
-        if nix::unistd::geteuid().is_root() && disk.mount(&format!("size={megabytes}m")) {
-            return Some(disk);
-        }
+/// `None`, said loudly, where nobody may mount; under CI that is a failure.
+fn disk(megabytes: u32) -> Option<Disk> {
+    let dir = tempfile::Builder::new().prefix("stead-disk-").tempdir().unwrap();
+    let disk = Disk::mount(&dir.keep(), megabytes);
+    if disk.is_none() {
         let ci = std::env::var_os("CI").is_some_and(|value| value == "true" || value == "1");
         assert!(!ci, "CI must be root and able to mount a tmpfs");
         eprintln!("SKIPPED: only root can mount a small disk to fill");
-        None
     }
-
-    fn mount(&self, options: &str) -> bool {
-        let mut mount = Command::new("mount");
-        let done = mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&self.at).status();
-        done.is_ok_and(|status| status.success())
-    }
-
-    /// Make room.
-    fn grow(&self, megabytes: u32) {
-        assert!(self.mount(&format!("remount,size={megabytes}m")));
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
-        let _ = fs::remove_dir(&self.at);
-    }
+    disk
 }
 
 async fn opened(database: &Database) -> EventLog {
@@ -82,11 +50,11 @@ async fn cluster(at: &Path) -> Result<Cluster, TestingError> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_without_room_refuse_events_and_take_them_again_when_there_is_room() {
-    let Some(disk) = Disk::of(12) else { return };
+    let Some(disk) = disk(12) else { return };
     let dir = tempfile::Builder::new().prefix("stead-full-").tempdir().unwrap();
     let cluster = cluster(dir.path()).await.unwrap();
     let database = fresh_in(&cluster).await.unwrap();
-    let place = disk.at.join("tables");
+    let place = disk.path().join("tables");
     let postgres = dir.path().join("data");
     fs::create_dir(&place).unwrap();
     own_like(&place, &postgres);
@@ -104,7 +72,7 @@ async fn tables_without_room_refuse_events_and_take_them_again_when_there_is_roo
     next += 40;
     let (written, refused) = every_answer_is_true(&database, &answers).await;
     assert!(written > 100 && refused > 0, "{written} written, {refused} refused");
-    disk.grow(64);
+    assert!(disk.resize(64));
     let after = append(&log, next..next + 40).await;
     assert!(after.values().all(Result::is_ok), "{after:?}");
     answers.extend(after);
@@ -116,16 +84,16 @@ async fn tables_without_room_refuse_events_and_take_them_again_when_there_is_roo
 /// No room for the write-ahead log: then Postgres ends itself, and recovers when there is room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgres_that_ended_for_want_of_room_has_everything_that_was_acknowledged() {
-    let Some(disk) = Disk::of(48) else { return };
+    let Some(disk) = disk(48) else { return };
     let dir = tempfile::Builder::new().prefix("stead-full-").tempdir().unwrap();
     let running = cluster(dir.path()).await.unwrap();
     let database = fresh_in(&running).await.unwrap();
     database.pool.close().await;
     running.stop().unwrap();
     let wal = dir.path().join("data/pg_wal");
-    let moved = Command::new("mv").arg(&wal).arg(disk.at.join("wal")).status().unwrap();
+    let moved = Command::new("mv").arg(&wal).arg(disk.path().join("wal")).status().unwrap();
     assert!(moved.success());
-    std::os::unix::fs::symlink(disk.at.join("wal"), &wal).unwrap();
+    std::os::unix::fs::symlink(disk.path().join("wal"), &wal).unwrap();
     cluster(dir.path()).await.unwrap();
     let pool = event_log::connect(&database.url, 8).await.unwrap();
     let database = Database { pool, ..database };
@@ -135,7 +103,7 @@ async fn a_postgres_that_ended_for_want_of_room_has_everything_that_was_acknowle
     let rescue = async {
         until(|| said().contains("PANIC")).await;
         pause(500).await;
-        disk.grow(512);
+        assert!(disk.resize(512));
         for _ in 0..50 {
             match cluster(dir.path()).await {
                 Ok(running) => return running,

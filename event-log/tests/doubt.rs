@@ -12,12 +12,15 @@ use std::{
 };
 
 use event_log::{
-    AppendError, Appended, Commit, ConsumerMove, EventLog, Options, consumer, testing::Database,
+    AppendError, Appended, Commit, ConsumerMove, EventLog, Options, consumer,
+    testing::{
+        Database,
+        proxy::{Fault, Proxy},
+    },
 };
 use support::{
-    checked, commit, count, database, event, every_answer_is_true, keyed, meta, pause,
-    proxy::{Fault, Proxy},
-    server, stream,
+    checked, commit, count, database, event, every_answer_is_true, keyed, meta, pause, server,
+    stream,
 };
 
 /// A log whose way to the database can be broken.

@@ -21,6 +21,10 @@ use crate::{
 const PAGE: u64 = 1_000;
 /// How long to wait after an error.
 const RETRY: Duration = Duration::from_secs(1);
+/// How long a page may take. The network may have gone silent beneath it, which nobody says for a quarter of an hour.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the database keeps the positions locked for somebody who says nothing: all other servers wait for them.
+const SILENCE: &str = "set local idle_in_transaction_session_timeout = '5s'";
 /// How often to look what other servers projected.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -142,7 +146,8 @@ impl Projector {
     async fn run(mut self, mut positions: watch::Receiver<u64>) {
         while !self.reached.is_closed() {
             positions.borrow_and_update();
-            match self.page().await {
+            let late = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()).into());
+            match tokio::time::timeout(PATIENCE, self.page()).await.unwrap_or_else(late) {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => {
@@ -164,6 +169,7 @@ impl Projector {
     /// Take one page: whether there is more.
     async fn page(&mut self) -> Result<bool, LogError> {
         let mut tx = self.pool.begin().await?;
+        sqlx::Executor::execute(&mut *tx, SILENCE).await?;
         let at = self.locked(&mut tx).await?;
         let from = at.values().map(|at| at.position).min().unwrap_or(0);
         let head = rebuild::head(&mut tx).await?;
@@ -191,6 +197,8 @@ impl Projector {
             }
         }
         let names: Vec<&str> = at.keys().copied().collect();
+        #[cfg(feature = "planted")]
+        let to = to + u64::from(event_log::planted::has(event_log::planted::Bug::ConsumerOffByOne));
         sqlx::query(
             "update log_consumer set position = $1 where name = any($2) and shard = $3 \
              and position < $1",

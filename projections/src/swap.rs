@@ -16,6 +16,8 @@ use crate::{
 
 /// How long appends may be held up by one try.
 const LOCK_MS: u32 = 40;
+/// How long the database holds them up for somebody whom it does not hear any more.
+const SILENCE_MS: u32 = 5_000;
 /// How often it is tried before the view is said to be busy.
 const TRIES: u32 = 200;
 /// How far the shadow may be behind when it is tried: what is left is folded while appends wait.
@@ -62,8 +64,14 @@ async fn catch_up(pool: &PgPool, making: &mut Making) -> Result<(), LogError> {
 }
 
 async fn once(connection: &mut PgConnection, making: &mut Making) -> Result<Option<u64>, LogError> {
+    #[cfg(feature = "planted")]
+    if event_log::planted::has(event_log::planted::Bug::HeadBeforeTables) {
+        sqlx::Executor::execute(&mut *connection, "select 1 from log_head for update").await?;
+    }
     let lock = format!(
-        "set local lock_timeout = '{LOCK_MS}ms'; lock table {} in access exclusive mode",
+        "set local lock_timeout = '{LOCK_MS}ms'; \
+         set local idle_in_transaction_session_timeout = '{SILENCE_MS}ms'; \
+         lock table {} in access exclusive mode",
         making.live
     );
     sqlx::Executor::execute(&mut *connection, &*lock).await?;

@@ -44,6 +44,10 @@ pub mod plan;
 /// One hash over everything that a runner wrote down up to an entry.
 pub mod journal;
 
+/// Mistakes made on purpose, in builds for tests.
+#[cfg(feature = "planted")]
+pub mod planted;
+
 use sha2::{Digest, Sha256};
 
 /// A SHA-256.

@@ -40,6 +40,10 @@ pub enum TreeError {
 
 /// The hash of an entry.
 pub fn leaf_hash(entry: &[u8]) -> Hash {
+    #[cfg(feature = "planted")]
+    if crate::planted::has(crate::planted::Bug::UnprefixedLeaf) {
+        return sha256(entry);
+    }
     sha256_of(&[&[0x00], entry])
 }
 

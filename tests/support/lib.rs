@@ -6,7 +6,9 @@
     reason = "a test fails by panicking"
 )]
 
+mod balancer;
 mod builder;
+mod callers;
 mod certificates;
 mod customer;
 mod database;
@@ -15,6 +17,7 @@ mod http;
 mod launch;
 mod moto;
 mod namespace;
+pub mod oracle;
 mod outcome;
 mod programs;
 mod provider;
@@ -24,7 +27,9 @@ mod server;
 mod stranger;
 mod wait;
 
+pub use balancer::Balancer;
 pub use builder::Builder;
+pub use callers::Callers;
 pub use certificates::Certificates;
 pub use customer::Customer;
 pub use database::Postgres;

@@ -25,6 +25,7 @@ pub struct Server {
     more: Vec<String>,
     /// Whose URL it has, unless it has a Postgres of its own.
     database: Option<String>,
+    environment: Vec<(String, String)>,
 }
 
 impl Server {
@@ -61,10 +62,43 @@ impl Server {
         Server::start(directory(), database, "127.0.0.1:0", &[])
     }
 
+    /// `stead serve` on a database that is migrated, with more variables; with the keys and the registry of another
+    /// server, as all behind one address have them.
+    pub fn beside(
+        other: Option<&Server>,
+        database: &str,
+        more: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Server {
+        let dir = directory();
+        if let Some(other) = other {
+            fs::create_dir(dir.path().join("data")).unwrap();
+            let (from, to) = (other.data().join("keys"), dir.path().join("data/keys"));
+            crate::stdout_of(Command::new("cp").arg("-a").args([from, to]));
+            // Artifacts are on one volume.
+            let (from, to) = (other.data().join("registry"), dir.path().join("data/registry"));
+            std::os::unix::fs::symlink(from, to).unwrap();
+        }
+        let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+        let environment = environment.iter().map(owned).collect();
+        Server::start_in(dir, Some(database.into()), "127.0.0.1:0", more, environment)
+    }
+
     fn start(dir: TempDir, database: Option<String>, runner: &str, more: &[&str]) -> Server {
+        Server::start_in(dir, database, runner, more, vec![])
+    }
+
+    fn start_in(
+        dir: TempDir,
+        database: Option<String>,
+        runner: &str,
+        more: &[&str],
+        environment: Vec<(String, String)>,
+    ) -> Server {
         let more: Vec<_> = more.iter().map(|word| word.to_string()).collect();
-        let (child, ready) = start(dir.path(), database.as_deref(), "127.0.0.1:0", runner, &more);
-        Server { dir, child, ready, more, database }
+        let url = database.as_deref();
+        let (child, ready) = start(dir.path(), url, "127.0.0.1:0", runner, &more, &environment);
+        Server { dir, child, ready, more, database, environment }
     }
 
     /// One more build runner, enrolled as a person would do it.
@@ -96,6 +130,11 @@ impl Server {
     /// The private database.
     pub fn database(&self) -> &str {
         self.ready["database"].as_str().unwrap()
+    }
+
+    /// The URL of its database, of those that have none of their own.
+    pub fn database_url(&self) -> &str {
+        self.database.as_deref().unwrap()
     }
 
     /// The process of the server.
@@ -165,7 +204,8 @@ impl Server {
             |url: &str| url.split("://").nth(1).unwrap().trim_end_matches('/').to_string();
         let (control, runner) = (address(self.control()), address(self.runner()));
         let database = self.database.as_deref();
-        let (child, ready) = start(self.dir.path(), database, &control, &runner, &self.more);
+        let (more, environment) = (&self.more, &self.environment);
+        let (child, ready) = start(self.dir.path(), database, &control, &runner, more, environment);
         self.child = child;
         self.ready = ready;
     }
@@ -193,6 +233,7 @@ fn start(
     control: &str,
     runner: &str,
     more: &[String],
+    environment: &[(String, String)],
 ) -> (Child, Value) {
     let ready = dir.join("ready.json");
     let _none = fs::remove_file(&ready);
@@ -205,6 +246,9 @@ fn start(
     launch.with([Path::new("--data"), &dir.join("data"), Path::new("--ready-file"), &ready]);
     if let Some((name, url)) = database {
         launch.env(name, url);
+    }
+    for (name, value) in environment {
+        launch.env(name, value);
     }
     let mut child = launch.start(more);
     let read = || serde_json::from_slice(&fs::read(&ready).ok()?).ok();

@@ -67,6 +67,10 @@ fn count(app: &App) {
 }
 
 async fn say(app: &App, due: Due) {
+    #[cfg(feature = "planted")]
+    if super::planted::reap_by_update(app, &due).await {
+        return;
+    }
     let said = match due.clone() {
         Due::Job { job, command, guard } => tell(app, job, *command, guard).await,
         Due::Silent { runner, since, guard } => {

@@ -5,6 +5,8 @@ pub mod keys;
 pub mod liveness;
 pub mod log_days;
 pub mod parked;
+#[cfg(feature = "planted")]
+mod planted;
 pub mod policies;
 mod reactions;
 pub mod timers;

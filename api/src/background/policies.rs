@@ -15,7 +15,10 @@ use super::{
     parked,
     reactions::{self, Weight, weigh},
 };
-use crate::{problem::Problem, state::App};
+use crate::{
+    problem::{Code, Problem},
+    state::App,
+};
 
 /// Whose consumer position it is.
 pub const CONSUMER: (&str, i32, i32) = ("policies", 1, 0);
@@ -67,6 +70,11 @@ async fn acquire(
     is_first: bool,
 ) -> Result<Option<consumer::Held>, sqlx::Error> {
     let clock = app.engine.log().clock();
+    // What reacts must be able to write: the consumer is for a server of the version that migrated.
+    if app.engine.log().is_ours().await.is_err() {
+        release(app, owner).await?;
+        return Ok(None);
+    }
     if is_first {
         let free = "update log_consumer set lease_until = $4 \
                     where name = $1 and version = $2 and shard = $3 and starts_with(owner, $5)";
@@ -80,6 +88,26 @@ async fn acquire(
             .await?;
     }
     consumer::acquire(&app.pool, clock, CONSUMER, owner, LEASE).await
+}
+
+/// Let whoever can react take the consumer at once.
+async fn release(app: &App, owner: &str) -> Result<(), sqlx::Error> {
+    let free = "update log_consumer set lease_until = $4 \
+                where name = $1 and version = $2 and shard = $3 and owner = $5 and lease_until > $4";
+    let freed = sqlx::query(free)
+        .bind(CONSUMER.0)
+        .bind(CONSUMER.1)
+        .bind(CONSUMER.2)
+        .bind(app.engine.log().clock().now())
+        .bind(owner)
+        .execute(&app.pool)
+        .await?;
+    if freed.rows_affected() > 0 {
+        tracing::warn!(
+            "The log has another layout than this program: its policies are for others now"
+        );
+    }
+    Ok(())
 }
 
 /// Where the consumer is: at the database, and in memory.
@@ -123,6 +151,10 @@ async fn follow(app: &App, owner: &str, held: consumer::Held) -> Result<(), Prob
     loop {
         let events = app.engine.log().read(place.seen, PAGE).await?;
         let caught_up = events.len() < PAGE as usize;
+        if app.engine.log().is_outdated() {
+            let detail = "the log has another layout than this program";
+            return Err(Problem::new(Code::Unavailable, detail));
+        }
         for event in &events {
             consume(app, &mut place, event).await?;
             if place.renewed.elapsed() >= RENEWAL {

@@ -131,7 +131,8 @@ pub fn manifest(job: JobId, kind: JobKind, inputs: Value, artifacts: Vec<Artifac
     }
 }
 
-fn work(kind: JobKind, manifest: Digest) -> Work {
+/// Work for a runner.
+pub fn work(kind: JobKind, manifest: Digest) -> Work {
     let (app, component) = (AppId(Ulid::new()), ComponentId(Ulid::new()));
     let origin = Origin::Build { app, component, build: BuildId(Ulid::new()) };
     let (class, attempts) = (Class::Pure, 3);

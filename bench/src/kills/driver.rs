@@ -18,27 +18,42 @@ use tests::{Server, program};
 const LOOK: Duration = Duration::from_millis(150);
 /// A call that was under way when the server died is not waited for any longer.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long nothing must go on before nothing goes on.
+const QUIET: Duration = Duration::from_secs(6);
 const MODULES: [&str; 5] = ["network", "database", "cache", "api", "edge"];
 
 /// Who changes the install. Every call may fail because nobody is there; then another one is made.
 pub struct Driver {
     control: String,
     token: PathBuf,
-    app: PathBuf,
-    versions: PathBuf,
-    version: AtomicU64,
+    app: App,
     stopped: AtomicBool,
     ended: Mutex<BTreeMap<String, String>>,
 }
 
+/// What is changed.
+pub enum App {
+    /// `edge-api`: inputs, and modules in new versions.
+    EdgeApi { app: PathBuf, versions: PathBuf, version: AtomicU64 },
+    /// `notes-files`: inputs only.
+    NotesFiles,
+}
+
+impl App {
+    /// This copy of it, where new versions are made beside it.
+    pub fn edge_api(server: &Server, app: &Path) -> App {
+        let (app, versions) = (app.to_path_buf(), server.dir().join("versions"));
+        App::EdgeApi { app, versions, version: AtomicU64::new(1) }
+    }
+}
+
 impl Driver {
-    pub fn new(server: &Server, app: &Path) -> Driver {
+    /// Calls that address with that token.
+    pub fn new(control: &str, token: PathBuf, app: App) -> Driver {
         Driver {
-            control: server.control().to_string(),
-            token: server.data().join("owner.token"),
-            app: app.to_path_buf(),
-            versions: server.dir().join("versions"),
-            version: AtomicU64::new(1),
+            control: control.to_string(),
+            token,
+            app,
             stopped: AtomicBool::new(false),
             ended: Mutex::default(),
         }
@@ -64,8 +79,10 @@ impl Driver {
 
     /// What is wrong with the runs once none of them goes on.
     pub fn wait_for_the_last(&self, limit: Duration) -> Vec<String> {
-        let begin = Instant::now();
-        while !self.is_idle() {
+        let (begin, mut idle_since) = (Instant::now(), None);
+        // The view may not show the last change yet.
+        while idle_since.is_none_or(|since: Instant| since.elapsed() < QUIET) {
+            idle_since = self.is_idle().then(|| idle_since.unwrap_or_else(Instant::now));
             if begin.elapsed() > limit {
                 return vec![format!("a run is stuck: {:?}", self.ask(&["runs", "show", "acme"]))];
             }
@@ -99,34 +116,41 @@ impl Driver {
 
     fn change(&self) {
         let mut random = rand::thread_rng();
-        match random.gen_range(0..3) {
-            0 => {
-                let replicas = format!("replicas={}", random.gen_range(1..100));
-                self.ask(&["installs", "set-inputs", "acme", "--input", &replicas]);
-            }
-            1 => {
+        let number = random.gen_range(1..1_000);
+        let set = |input: String| {
+            self.ask(&["installs", "set-inputs", "acme", "--input", &input]);
+        };
+        match (&self.app, random.gen_range(0..3)) {
+            (App::EdgeApi { .. }, 0) => set(format!("replicas={number}")),
+            (App::NotesFiles, 0) => set(format!("copies={number}")),
+            (App::NotesFiles, 1) => set(format!("motto=Number {number}")),
+            (App::NotesFiles, _) => set(format!("company=Acme {number}")),
+            (App::EdgeApi { .. }, 1) => {
                 self.ask(&["installs", "rollback", "acme", "--reason", "going back"]);
             }
-            _ => self.publish(MODULES[random.gen_range(0..MODULES.len())]),
+            (App::EdgeApi { app, versions, version }, _) => {
+                let module = MODULES[random.gen_range(0..MODULES.len())];
+                self.publish((app, versions), version, module);
+            }
         }
     }
 
     /// A version in which one module is another one, which is a new effect; then move to it.
-    fn publish(&self, module: &str) {
-        let version = self.version.load(Ordering::SeqCst) + 1;
-        let copy = self.versions.join(version.to_string()).join("edge-api");
-        fs::create_dir_all(&self.versions).unwrap();
+    fn publish(&self, (app, versions): (&Path, &Path), last: &AtomicU64, module: &str) {
+        let version = last.load(Ordering::SeqCst) + 1;
+        let copy = versions.join(version.to_string()).join("edge-api");
+        fs::create_dir_all(versions).unwrap();
         let _former = fs::remove_dir_all(copy.parent().unwrap());
         fs::create_dir_all(copy.parent().unwrap()).unwrap();
         let mut cp = Command::new("cp");
-        assert!(cp.arg("-R").arg(&self.app).arg(&copy).status().unwrap().success());
+        assert!(cp.arg("-R").arg(app).arg(&copy).status().unwrap().success());
         let main = copy.join("modules").join(module).join("main.tf");
         let text = fs::read_to_string(&main).unwrap();
         let other = format!("triggers_replace = {{\n    generation = \"{version}\"");
         fs::write(&main, text.replacen("triggers_replace = {", &other, 1)).unwrap();
         let Some(synced) = self.ask(&["apps", "sync", copy.to_str().unwrap()]) else { return };
         let Some(published) = synced["version"].as_u64() else { return };
-        self.version.store(published, Ordering::SeqCst);
+        last.store(published, Ordering::SeqCst);
         let to = published.to_string();
         self.ask(&["installs", "upgrade", "acme", "--to", &to, "--reason", "a new version"]);
     }

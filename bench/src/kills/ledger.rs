@@ -1,8 +1,11 @@
 //! What the log says happened against what the modules themselves wrote down.
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::Command,
+};
 
 use serde_json::Value;
-use tests::{Runner, Server};
+use tests::Runner;
 
 /// One job, as its events tell.
 #[derive(Debug, Default)]
@@ -13,14 +16,23 @@ struct Told {
     claims: Vec<String>,
     requeued: usize,
     succeeded: Option<String>,
-    /// What a plan job found: (to make, to destroy).
-    plan: Option<(u64, u64)>,
+    /// What a plan job found: to make, to change, to destroy.
+    plan: Option<[u64; 3]>,
     state: String,
 }
 
-/// Everything that is wrong.
-pub fn check(server: &Server, runner: &Runner) -> Vec<String> {
-    let jobs = jobs(server);
+/// What one line of the ledger is.
+#[derive(Debug, Clone, Copy)]
+pub enum Effects {
+    /// A thing that was made, or destroyed, which the line says.
+    OfTerraform,
+    /// A file that was made, changed or deleted.
+    OfFiles,
+}
+
+/// Everything that is wrong. `stead` is the CLI as an owner calls it.
+pub fn check(stead: impl Fn() -> Command, runner: &Runner, effects: Effects) -> Vec<String> {
+    let jobs = jobs(stead());
     let ledger = runner.ledger();
     let mut wrong = Vec::new();
 
@@ -52,9 +64,13 @@ pub fn check(server: &Server, runner: &Runner) -> Vec<String> {
         let plan = plans.max_by_key(|other| other.queued).and_then(|plan| plan.plan);
         let by = ledger.iter().filter(|(_, who)| who == execution);
         let (gone, made): (Vec<_>, Vec<_>) = by.partition(|(what, _)| what.ends_with("/destroy"));
-        let did = (made.len() as u64, gone.len() as u64);
-        if plan != Some(did) {
-            wrong.push(format!("{id}: the plan was {plan:?}, the ledger has {did:?}"));
+        let did = [made.len() as u64, gone.len() as u64];
+        let announced = plan.map(|[make, change, destroy]| match effects {
+            Effects::OfTerraform => [make, destroy],
+            Effects::OfFiles => [make + change + destroy, 0],
+        });
+        if announced != Some(did) {
+            wrong.push(format!("{id}: the plan was {announced:?}, the ledger has {did:?}"));
         }
     }
     let unknown = jobs.values().filter(|job| job.state == "job.outcome_unknown").count();
@@ -62,9 +78,9 @@ pub fn check(server: &Server, runner: &Runner) -> Vec<String> {
         wrong.push(format!("the outcome of {unknown} jobs is unknown though no shim was killed"));
     }
     let again: usize = jobs.values().map(|job| job.requeued).sum();
-    let effects = ledger.len();
-    println!("{} jobs, {applied} applies, {again} queued again, {effects} effects", jobs.len());
-    let verify = server.stead_for_people().args(["audit", "verify"]).output().unwrap();
+    let lines = ledger.len();
+    println!("{} jobs, {applied} applies, {again} queued again, {lines} effects", jobs.len());
+    let verify = stead().args(["audit", "verify"]).output().unwrap();
     let said = String::from_utf8_lossy(&verify.stdout).trim().to_string();
     println!("{said}");
     if !verify.status.success() {
@@ -74,10 +90,9 @@ pub fn check(server: &Server, runner: &Runner) -> Vec<String> {
     wrong
 }
 
-fn jobs(server: &Server) -> BTreeMap<String, Told> {
-    let mut events = server.stead_for_people();
+fn jobs(mut stead: Command) -> BTreeMap<String, Told> {
     let events =
-        tests::stdout_of(events.args(["-o", "ndjson", "audit", "events", "--type", "job."]));
+        tests::stdout_of(stead.args(["-o", "ndjson", "audit", "events", "--type", "job."]));
     let mut jobs = BTreeMap::<String, Told>::new();
     for line in events.lines() {
         let event: Value = serde_json::from_str(line).unwrap();
@@ -97,7 +112,7 @@ fn jobs(server: &Server) -> BTreeMap<String, Told> {
             "job.succeeded" => job.succeeded = Some(text("execution")),
             "job.plan_produced" => {
                 let number = |name: &str| payload["plan"][name].as_u64().unwrap();
-                job.plan = Some((number("add"), number("destroy")));
+                job.plan = Some(["add", "change", "destroy"].map(number));
             }
             _ => {}
         }

@@ -35,6 +35,7 @@ pub(crate) struct Head {
 pub(crate) struct Seen {
     pub position: u64,
     pub epoch: u64,
+    pub layout: i32,
     pub root: Hash,
     pub chain: Hash,
 }
@@ -111,6 +112,7 @@ impl Head {
         Seen {
             position: self.position,
             epoch: number(self.epoch),
+            layout: self.layout,
             root: self.edge.root(),
             chain: self.chain,
         }

@@ -14,6 +14,8 @@ mod culprits;
 mod doubt;
 mod head;
 mod intake;
+#[cfg(feature = "planted")]
+mod planted;
 mod queue;
 mod sql;
 mod statement;
@@ -186,6 +188,8 @@ impl Appender {
         let Some(connection) = self.connection.as_mut() else { return Ok(false) };
         let rides = head::within(self.answer, batch.rides(&self.views, connection)).await?;
         let how = (self.layout, *check, self.answer);
+        #[cfg(feature = "planted")]
+        planted::answer_before_commit(&batch, part, &late);
         let sent = self.statement.send(connection, &self.head, &batch, rides, how);
         let after = if batch.writes { &batch.head } else { &self.head };
         let (versions, clock, key_ttl) = (&mut self.versions, &self.clock, self.key_ttl);
@@ -212,6 +216,11 @@ impl Appender {
                 Ok(false)
             }
             Sent::Refused(error) => Err(error),
+            #[cfg(feature = "planted")]
+            Sent::InDoubt(_) if planted::retries_in_doubt() => {
+                self.connection = None;
+                Ok(false)
+            }
             Sent::InDoubt(error) => {
                 warn!("The log does not know whether its last batch was written, asking: {error}");
                 self.connection = None;

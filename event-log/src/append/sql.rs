@@ -55,6 +55,14 @@ const STALE: &str = "stale as (
     left join log_stream s on s.aggregate_type = w.kind and s.aggregate_id = w.id
    where coalesce(s.version, 0) <> w.expected)";
 
+fn stale() -> String {
+    #[cfg(feature = "planted")]
+    if proof::planted::has(proof::planted::Bug::GuardWithoutAbsent) {
+        return STALE.replace("left join", "join");
+    }
+    STALE.to_owned()
+}
+
 /// Idempotency keys must be absent; an expired one is.
 const KNOWN: &str = "known as (
   select c.* from unnest(:key_principal::text[], :key::text[]) as u(principal, key)
@@ -220,7 +228,7 @@ impl Parts {
     pub(crate) fn text(self, rides: &[Riding<'_>]) -> (String, Vec<Parameter>) {
         let mut parts = Vec::new();
         let mut wanted = |wanted: bool, part| parts.extend(wanted.then_some(part));
-        wanted(self.streams, STALE.to_owned());
+        wanted(self.streams, stale());
         wanted(self.asks_keys(), KNOWN.to_owned());
         wanted(self.probes, PROBED.to_owned());
         wanted(self.consumers, CONSUMERS.to_owned());

@@ -7,11 +7,16 @@
 mod binaries;
 mod cluster;
 mod database;
+mod disk;
+/// What all benchmarks share.
 pub mod measure;
+/// A socket between the log and Postgres that can lose what passes through it.
+pub mod proxy;
 
 pub use binaries::Binaries;
 pub use cluster::{Cluster, Settings, shared_directory, stop_shared};
 pub use database::{Database, fresh_database, fresh_empty_database, fresh_in};
+pub use disk::Disk;
 
 use std::io;
 

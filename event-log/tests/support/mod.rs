@@ -6,7 +6,6 @@
     reason = "a helper may fail its test, and not every test uses each"
 )]
 pub mod counter;
-pub mod proxy;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,4 +1,5 @@
 //! A socket between the log and Postgres that can lose what passes through it.
+#![allow(clippy::unwrap_used, reason = "a helper of tests may fail its test")]
 use std::{
     path::{Path, PathBuf},
     sync::{
@@ -11,12 +12,14 @@ use std::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{UnixListener, UnixStream, unix::OwnedReadHalf, unix::OwnedWriteHalf},
+    sync::watch,
 };
 
 /// What happens to the next exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Fault {
+    /// Nothing.
     None = 0,
     /// The request never arrives.
     RequestLost = 1,
@@ -32,11 +35,15 @@ pub enum Fault {
     SilentAfter = 6,
 }
 
+/// The socket; it goes with this.
+#[derive(Debug)]
 pub struct Proxy {
     directory: PathBuf,
     fault: Arc<AtomicU8>,
     hit: Arc<AtomicU32>,
     late_us: Arc<AtomicU64>,
+    /// Whether nobody gets through.
+    parted: watch::Sender<bool>,
 }
 
 impl Proxy {
@@ -49,15 +56,29 @@ impl Proxy {
         let listener = UnixListener::bind(directory.join(".s.PGSQL.5432")).unwrap();
         let (fault, hit) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicU32::new(0)));
         let late_us = Arc::new(AtomicU64::new(0));
-        let proxy =
-            Proxy { directory, fault: fault.clone(), hit: hit.clone(), late_us: late_us.clone() };
+        let (parted, watched) = watch::channel(false);
+        let proxy = Proxy { directory, fault, hit, late_us, parted };
+        let (fault, hit) = (proxy.fault.clone(), proxy.hit.clone());
+        let late_us = proxy.late_us.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let (fault, hit, server) = (fault.clone(), hit.clone(), server.clone());
-                tokio::spawn(relay(client, server, fault, hit, late_us.clone()));
+                let (late_us, mut parted) = (late_us.clone(), watched.clone());
+                tokio::spawn(async move {
+                    // Who comes while nobody gets through waits; who was through is cut off.
+                    drop(parted.wait_for(|parted| !*parted).await);
+                    let cut = async { drop(parted.wait_for(|parted| *parted).await) };
+                    let relay = relay(client, server, fault, hit, late_us);
+                    tokio::select! { () = relay => {}, () = cut => {} }
+                });
             }
         });
         proxy
+    }
+
+    /// Let nobody through, or everybody again.
+    pub fn part(&self, parted: bool) {
+        self.parted.send_replace(parted);
     }
 
     /// The database's URL through this proxy.
@@ -66,6 +87,7 @@ impl Proxy {
         format!("postgresql://stead@{}/{database}", host(&self.directory))
     }
 
+    /// The next exchange has this fault, whoever's it is.
     pub fn arm(&self, fault: Fault) {
         self.fault.store(fault as u8, Ordering::SeqCst);
     }

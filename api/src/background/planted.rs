@@ -1,0 +1,52 @@
+//! A mistake made on purpose: see [`proof::planted`].
+use proof::planted::{Bug, has};
+
+use crate::{dispatch::Due, state::App};
+
+/// The row of a job that is overdue is changed, and the log hears nothing of it. Whether that was done.
+pub(super) async fn reap_by_update(app: &App, due: &Due) -> bool {
+    let Due::Job { job, .. } = due else { return false };
+    if !has(Bug::ReaperByUpdate) {
+        return false;
+    }
+    let update = "update view_job_queue set waiting = false where key = $1";
+    let _ = sqlx::query(update).bind(job.to_string()).execute(&app.pool).await;
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::time::Duration;
+
+    use domain::job::{JobCommand, JobKind};
+    use proof::planted::{Bug, plant};
+    use tests::oracle;
+    use ulid::Ulid;
+
+    use crate::server::testing::{Started, tell, work};
+
+    /// What the oracle finds after jobs have waited for longer than they may.
+    async fn after_waits_that_were_too_long() -> Vec<String> {
+        let started = Started::new().await;
+        let app = started.app();
+        let manifest = event_log::blob::put(&app.pool, b"{}").await.unwrap();
+        let mut work = work(JobKind::Build, manifest);
+        work.queue_ttl_ms = 1;
+        for _ in 0..3 {
+            tell(app, domain::ids::JobId(Ulid::new()), vec![JobCommand::Queue(work.clone())]).await;
+        }
+        tokio::time::sleep(Duration::from_millis(2_500)).await;
+        oracle::everything(&app.pool, &[]).await
+    }
+
+    /// given jobs that nobody took in time, when the clock says so, then rows and log agree; and if it says so to the
+    /// rows alone, the oracle finds it.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_reaper_that_updates_rows_is_found() {
+        assert_eq!(after_waits_that_were_too_long().await, [] as [String; 0]);
+        let _planted = plant(Bug::ReaperByUpdate);
+        let found = after_waits_that_were_too_long().await;
+        assert!(found.iter().any(|what| what.starts_with("job_queue: ")), "{found:?}");
+    }
+}

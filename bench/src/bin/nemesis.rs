@@ -1,0 +1,4 @@
+//! `scripts/nemesis`
+fn main() -> std::process::ExitCode {
+    bench::nemesis::main()
+}

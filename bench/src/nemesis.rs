@@ -1,0 +1,223 @@
+//! Everything that can go wrong around a log, one thing after the other, picked by a seed; and after each few of them
+//! the oracle, whose code the tests with planted bugs show to see.
+//!
+//! ```text
+//!  callers ──▶ balancer ──▶ server 1 ──▶ proxy 1 ─┐
+//!  runner  ──▶    │                               ├──▶ Postgres on a disk of its own
+//!  driver  ──▶    └───────▶ server 2 ──▶ proxy 2 ─┘
+//! ```
+mod fault;
+mod place;
+
+use std::{
+    collections::BTreeMap,
+    process::{Command, ExitCode, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use proof::{Hash, checkpoint::Checkpoint};
+use rand::{Rng as _, SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
+use serde_json::Value;
+use sqlx::PgPool;
+use tests::{Callers, oracle, program};
+
+use self::{fault::Fault, place::Place};
+use crate::kills::{
+    driver::{App, Driver},
+    ledger::{self, Effects},
+};
+
+const CALLERS: u64 = 6;
+/// After how many faults the oracle is asked.
+const EACH: usize = 5;
+/// How long whatever was under way may take to be answered when nothing is broken any more.
+const SETTLE: Duration = Duration::from_secs(90);
+/// Fewer writes a minute than this prove nothing.
+const TRAFFIC: f64 = 60.0;
+
+/// What the command line asks for.
+struct Ask {
+    time: Duration,
+    seed: u64,
+    /// A mistake that the servers shall make: then the oracle must find something.
+    planted: Option<String>,
+}
+
+/// `stead-bench-nemesis [SECONDS] [--hours N] [--seed N] [--planted BUG]`
+pub fn main() -> ExitCode {
+    let ask = match Ask::read() {
+        Ok(ask) => ask,
+        Err(what) => {
+            eprintln!(
+                "{what}\nusage: scripts/nemesis [SECONDS|--hours N] [--seed N] [--planted BUG]"
+            );
+            return ExitCode::from(2);
+        }
+    };
+    println!("seed {}: scripts/nemesis {} --seed {}", ask.seed, ask.time.as_secs(), ask.seed);
+    let wrong = campaign(&ask);
+    wrong.iter().for_each(|finding| println!("WRONG: {finding}"));
+    match (wrong.is_empty(), &ask.planted) {
+        (true, None) => {
+            println!("verdict: nothing that was acknowledged is missing, doubled or untrue")
+        }
+        (false, None) => println!("verdict: FAILED, seed {}", ask.seed),
+        (true, Some(bug)) => println!("verdict: FAILED, {bug} was not found"),
+        (false, Some(bug)) => println!("verdict: {bug} was found"),
+    }
+    match wrong.is_empty() == ask.planted.is_none() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+impl Ask {
+    fn read() -> Result<Ask, String> {
+        let mut ask = Ask {
+            time: Duration::from_secs(75),
+            seed: rand::random::<u32>().into(),
+            planted: None,
+        };
+        let mut words = std::env::args().skip(1);
+        while let Some(word) = words.next() {
+            let mut next = || words.next().ok_or(format!("{word}: a value is missing"));
+            let number =
+                |text: &str| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
+            match word.as_str() {
+                "--hours" => ask.time = Duration::from_secs(number(&next()?)? * 3_600),
+                "--seed" => ask.seed = number(&next()?)?,
+                "--planted" => ask.planted = Some(next()?),
+                seconds => ask.time = Duration::from_secs(number(seconds)?),
+            }
+        }
+        Ok(ask)
+    }
+}
+
+/// Everything that is not as it should be.
+fn campaign(ask: &Ask) -> Vec<String> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
+    let mut place = Place::new(runtime, ask.planted.as_deref());
+    let driver = Arc::new(Driver::new(&place.balancer.control(), place.token(), App::NotesFiles));
+    let driving = {
+        let driver = Arc::clone(&driver);
+        std::thread::spawn(move || driver.drive())
+    };
+    let mut addresses = vec![place.balancer.control()];
+    addresses.extend(place.servers.iter().map(|server| server.control().to_string()));
+    let callers = Callers::start(CALLERS, ask.seed, addresses, &place.servers[0].owner_token());
+    let mut examiner = Examiner { pool: place.pool(), kept: vec![] };
+    let mut random = StdRng::seed_from_u64(ask.seed);
+    let (mut counts, mut deck, mut wrong) = (BTreeMap::<Fault, u32>::new(), vec![], vec![]);
+    let possible: Vec<_> = Fault::ALL.iter().filter(|fault| fault.is_possible(&place)).collect();
+    let (began, mut number) = (Instant::now(), 0);
+    while began.elapsed() < ask.time && wrong.is_empty() {
+        // Each kind before any of them comes again.
+        if deck.is_empty() {
+            deck.clone_from(&possible);
+            deck.shuffle(&mut random);
+        }
+        let Some(fault) = deck.pop().copied() else { break };
+        std::thread::sleep(Duration::from_millis(random.gen_range(100..1_000)));
+        fault.happen(&mut place, &mut random, ask.time > Duration::from_secs(1_200));
+        *counts.entry(fault).or_default() += 1;
+        number += 1;
+        examiner.keep(&place);
+        if number % EACH == 0 {
+            wrong = examiner.examine(&place, &callers);
+            let told = callers.heard().len();
+            println!("{} s: {number} faults, {told} answers", began.elapsed().as_secs());
+        }
+    }
+    driver.stop();
+    driving.join().unwrap();
+    callers.stop();
+    let lasted = began.elapsed();
+    if wrong.is_empty() {
+        wrong.extend(driver.wait_for_the_last(SETTLE));
+        wrong.extend(examiner.examine(&place, &callers));
+        wrong.extend(ledger::check(|| stead(&place), &place.runner, Effects::OfFiles));
+        wrong.extend(witnessed(&place));
+    }
+    counts.iter().for_each(|(fault, count)| println!("{count:>4} × {fault}"));
+    let heard = callers.heard();
+    let written =
+        heard.iter().filter(|heard| matches!(heard.told, oracle::Told::Written { .. })).count();
+    let (already, again) = (heard.len() - written, callers.again());
+    println!(
+        "{written} writes acknowledged, {already} answers \"already so\", {again} calls sent again"
+    );
+    println!(
+        "{} runs ended, {} heads kept, {} s",
+        driver.runs_ended(),
+        examiner.kept.len(),
+        lasted.as_secs()
+    );
+    if (written as f64) < TRAFFIC * lasted.as_secs_f64() / 60.0 {
+        wrong.push(format!("only {written} writes: this run proves nothing"));
+    }
+    if !wrong.is_empty() {
+        keep_everything(&place);
+    }
+    wrong
+}
+
+/// Who remembers what the log was, and looks whether it is what it must be.
+struct Examiner {
+    pool: PgPool,
+    /// Heads that a server signed.
+    kept: Vec<(u64, Hash)>,
+}
+
+impl Examiner {
+    /// Ask for a signed head, and remember it.
+    fn keep(&mut self, place: &Place) {
+        let Ok(said) = stead(place).args(["-o", "json", "audit", "checkpoint"]).output() else {
+            return;
+        };
+        let note = serde_json::from_slice::<Value>(&said.stdout).ok();
+        let note = note.and_then(|said| Some(said["note"].as_str()?.to_string()));
+        let head = note.and_then(|note| Checkpoint::read_unverified(&note).ok());
+        self.kept.extend(head.map(|Checkpoint { size, root, .. }| (size, root)));
+    }
+
+    fn examine(&self, place: &Place, callers: &Callers) -> Vec<String> {
+        let Some(_quiet) = callers.quiet(SETTLE) else {
+            return vec![format!("a call was not answered within {SETTLE:?} of peace")];
+        };
+        place.runtime.block_on(async {
+            let mut wrong = oracle::everything(&self.pool, &callers.heard()).await;
+            wrong.extend(oracle::kept(&self.pool, &self.kept).await);
+            wrong
+        })
+    }
+}
+
+/// The log is still the one that the customer's runner has seen.
+fn witnessed(place: &Place) -> Option<String> {
+    let checkpoint = place.runner.data().join("checkpoint");
+    let verify =
+        stead(place).args(["audit", "verify", "--against"]).arg(checkpoint).output().unwrap();
+    let why = String::from_utf8_lossy(&verify.stderr);
+    (!verify.status.success()).then(|| format!("the runner's checkpoint: {why}"))
+}
+
+/// The CLI, as an owner calls the one address.
+fn stead(place: &Place) -> Command {
+    let mut stead = Command::new(program("stead"));
+    stead.args(["--server", &place.balancer.control(), "--token-file"]).arg(place.token());
+    stead.env("NO_COLOR", "1").stdin(Stdio::null());
+    stead
+}
+
+fn keep_everything(place: &Place) {
+    let kept = std::env::temp_dir().join(format!("stead-nemesis-kept-{}", std::process::id()));
+    let _made = std::fs::create_dir(&kept);
+    let servers = place.servers.iter().map(|server| server.dir());
+    for from in servers.chain([place.dir.path()]) {
+        let _copied = Command::new("cp").arg("-R").arg(from).arg(&kept).output();
+    }
+    println!("everything is in {}", kept.display());
+}

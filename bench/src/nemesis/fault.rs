@@ -1,0 +1,170 @@
+//! What is done to the processes, the disk, the network and the clocks, and undone after a while.
+use std::{fmt, fs, time::Duration};
+
+use event_log::testing::proxy::Fault as Broken;
+use rand::{Rng, rngs::StdRng};
+
+use super::place::{Place, signal};
+
+macro_rules! faults {
+    ($($name:ident $what:literal;)*) => {
+        /// One kind.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Fault { $($name,)* }
+        impl Fault {
+            /// Every kind.
+            pub const ALL: &[Fault] = &[$(Fault::$name,)*];
+        }
+        impl fmt::Display for Fault {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self { $(Fault::$name => $what,)* })
+            }
+        }
+    };
+}
+
+faults! {
+    KillServer "kill -9 of a server";
+    KillServers "kill -9 of both servers";
+    KillRunner "kill -9 of the runner";
+    KillPostgres "kill -9 of Postgres";
+    StopPostgres "immediate stop of Postgres";
+    EndBackends "backends terminated";
+    FreezeServer "a server frozen";
+    FreezeRunner "the runner frozen";
+    CutBefore "connections cut before the statement";
+    CutInside "connections cut inside the statement";
+    CutAfter "connections cut after the commit";
+    Late "connections cut, the statement arrives later";
+    Silent "connections gone silent";
+    Partition "a server parted from the database";
+    DiskFull "the disk full";
+    ClockJump "a server's clock set";
+}
+
+/// A server's leases of its policies, and a runner's of its jobs, end within these.
+const LONGER_THAN_A_CONSUMERS: Duration = Duration::from_secs(17);
+const LONGER_THAN_A_RUNNERS: Duration = Duration::from_secs(70);
+
+impl Fault {
+    /// Whether it can be done here.
+    pub fn is_possible(self, place: &Place) -> bool {
+        match self {
+            Fault::DiskFull => place.disk().is_some(),
+            Fault::ClockJump => place.clocks.is_some(),
+            Fault::KillServer
+            | Fault::KillServers
+            | Fault::KillRunner
+            | Fault::KillPostgres
+            | Fault::StopPostgres
+            | Fault::EndBackends
+            | Fault::FreezeServer
+            | Fault::FreezeRunner
+            | Fault::CutBefore
+            | Fault::CutInside
+            | Fault::CutAfter
+            | Fault::Late
+            | Fault::Silent
+            | Fault::Partition => true,
+        }
+    }
+
+    /// Do it, wait, undo it. `patient`: there is time for the longest leases.
+    pub fn happen(self, place: &mut Place, random: &mut StdRng, patient: bool) {
+        let server = random.gen_range(0..place.servers.len());
+        let moment = Duration::from_millis(random.gen_range(200..2_500));
+        match self {
+            Fault::KillServer => {
+                place.servers[server].kill();
+                std::thread::sleep(moment);
+                place.servers[server].restart();
+            }
+            Fault::KillServers => {
+                place.servers.iter_mut().for_each(tests::Server::kill);
+                std::thread::sleep(moment);
+                place.servers.iter_mut().for_each(tests::Server::restart);
+            }
+            Fault::KillRunner => {
+                place.runner.kill();
+                std::thread::sleep(moment);
+                place.runner.restart();
+            }
+            Fault::KillPostgres => {
+                place.kill_postgres();
+                std::thread::sleep(moment);
+                place.start_postgres();
+            }
+            Fault::StopPostgres => {
+                place.stop_postgres();
+                std::thread::sleep(moment);
+                place.start_postgres();
+            }
+            Fault::EndBackends => {
+                for _ in 0..3 {
+                    place.end_backends();
+                    std::thread::sleep(moment / 4);
+                }
+            }
+            Fault::FreezeServer => {
+                let lease = if patient { LONGER_THAN_A_RUNNERS } else { LONGER_THAN_A_CONSUMERS };
+                freeze(place.servers[server].pid(), sometimes(random, lease, moment));
+            }
+            Fault::FreezeRunner => {
+                let lease = if patient { LONGER_THAN_A_RUNNERS } else { moment };
+                freeze(place.runner.pid(), sometimes(random, lease, moment));
+            }
+            Fault::CutBefore => cut(place, random, Broken::RequestLost),
+            Fault::CutInside => cut(place, random, Broken::RequestTorn),
+            Fault::CutAfter => cut(place, random, Broken::ReplyLost),
+            Fault::Late => {
+                let late = Duration::from_millis(random.gen_range(0..400));
+                place.proxies[server].arm_late(late);
+                std::thread::sleep(moment);
+            }
+            Fault::Silent => {
+                let kinds = [Broken::SilentBefore, Broken::SilentAfter];
+                place.proxies[server].arm(kinds[random.gen_range(0..2)]);
+                std::thread::sleep(moment);
+            }
+            Fault::Partition => {
+                place.proxies[server].part(true);
+                std::thread::sleep(moment * 2);
+                place.proxies[server].part(false);
+            }
+            Fault::DiskFull => {
+                let full = place.disk().is_some_and(|disk| disk.fill().unwrap_or(false));
+                assert!(full, "the disk could not be filled");
+                std::thread::sleep(moment * 2);
+                place.make_room();
+                // Without room for its log Postgres ends itself.
+                place.start_postgres();
+            }
+            Fault::ClockJump => {
+                let Some(clocks) = &place.clocks else { return };
+                let seconds = random.gen_range(-1_800..1_800);
+                fs::write(&clocks[server], format!("{seconds:+}")).unwrap();
+                std::thread::sleep(moment * 2);
+                fs::write(&clocks[server], "+0").unwrap();
+            }
+        }
+    }
+}
+
+/// One of five takes longer than the lease.
+fn sometimes(random: &mut StdRng, lease: Duration, moment: Duration) -> Duration {
+    if random.gen_bool(0.2) { lease } else { moment }
+}
+
+fn freeze(pid: u32, time: Duration) {
+    signal("-STOP", &pid.to_string());
+    std::thread::sleep(time);
+    signal("-CONT", &pid.to_string());
+}
+
+/// Several, on either way to the database.
+fn cut(place: &Place, random: &mut StdRng, broken: Broken) {
+    for _ in 0..8 {
+        place.proxies[random.gen_range(0..place.proxies.len())].arm(broken);
+        std::thread::sleep(Duration::from_millis(random.gen_range(30..300)));
+    }
+}

@@ -1,0 +1,175 @@
+//! Mistakes made on purpose, one at a time: the oracle that the nemesis asks must find each of them, and nothing where
+//! there is none. The reaper is in `api`, beside what it spoils.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::time::Duration;
+
+use domain::actor::Actor;
+use event_log::{
+    AppendError, Appended, Commit, EventLog, Meta, NewEvent, Options, StreamId, Write,
+    planted::{Bug, plant},
+    testing::{
+        Database, fresh_database,
+        proxy::{Fault, Proxy},
+    },
+};
+use projections::Projections;
+use tests::oracle::{self, Heard, Told};
+use tokio::sync::Mutex;
+use ulid::Ulid;
+
+/// What is planted is planted in the whole process.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+/// The oracle finds nothing in what that load leaves behind, and something that begins like this once the mistake is
+/// made.
+async fn found<F: Future<Output = (Database, Vec<Heard>)>>(bug: Bug, load: fn() -> F, what: &str) {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let (database, heard) = load().await;
+    assert_eq!(oracle::everything(&database.pool, &heard).await, [] as [String; 0]);
+    // Also while the oracle looks: a program that hashes wrongly agrees with itself.
+    let _planted = plant(bug);
+    let (database, heard) = load().await;
+    let wrong = oracle::everything(&database.pool, &heard).await;
+    assert!(wrong.iter().any(|wrong| wrong.contains(what)), "{bug:?}: {wrong:?}");
+}
+
+/// A server's log that hears of others only when it must, by this way to the database.
+async fn server(url: &str) -> EventLog {
+    let options = Options {
+        watch_others: None,
+        answer: Duration::from_secs(2),
+        sync_views: projections::sync_views(),
+        ..Options::default()
+    };
+    EventLog::open(event_log::connect(url, 2).await.unwrap(), options).await.unwrap()
+}
+
+fn stream(number: u128) -> StreamId {
+    StreamId::new("job", format!("job_{}", Ulid(number)))
+}
+
+/// A job is queued, in a stream that is expected to be there.
+fn queued(number: u128, expected: u64) -> Commit {
+    const EXAMPLE: &str = include_str!("../schemas/events/job.queued/1.example.json");
+    let payload = EXAMPLE.lines().map(str::trim_start).collect();
+    let event = NewEvent { event_type: "job.queued".into(), event_version: "1".into(), payload };
+    let write = Write { stream: stream(number), expected, events: vec![event] };
+    Commit::of(Meta::new(Actor::System, "cmd"), vec![write])
+}
+
+async fn queue(log: &EventLog, number: u128, expected: u64) -> Heard {
+    let told = match log.append(queued(number, expected)).await {
+        Ok(Appended { last, .. }) => Told::Written { event: "job.queued".into(), position: last },
+        Err(AppendError::Conflict { .. }) => Told::Refused,
+        Err(other) => panic!("{other}"),
+    };
+    Heard { stream: stream(number).to_string(), told }
+}
+
+/// Two servers whose callers want the same streams.
+async fn two_servers() -> (Database, Vec<Heard>) {
+    let database = fresh_database().await.unwrap();
+    let (one, two) = (server(&database.url).await, server(&database.url).await);
+    let calls = (1..40).flat_map(|number| [queue(&one, number, 0), queue(&two, number, 0)]);
+    let heard = futures::future::join_all(calls).await;
+    (database, heard)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_before_the_commit_is_found() {
+    found(Bug::AnswerBeforeCommit, two_servers, "acknowledged").await;
+}
+
+/// A server whose answers get lost.
+async fn lost_answers() -> (Database, Vec<Heard>) {
+    let database = fresh_database().await.unwrap();
+    let proxy = Proxy::before(&database.url);
+    let log = server(&proxy.url(&database.url)).await;
+    let mut heard = vec![];
+    for number in 1..6 {
+        // The statement is known to the connection when its answer is lost.
+        heard.push(queue(&log, number * 2, 0).await);
+        proxy.arm(Fault::ReplyLost);
+        heard.push(queue(&log, number * 2 + 1, 0).await);
+    }
+    (database, heard)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_that_settled_no_doubt_is_found() {
+    found(Bug::RetryInDoubt, lost_answers, "never acknowledged").await;
+}
+
+/// A server that remembers streams which are gone.
+async fn absent_streams() -> (Database, Vec<Heard>) {
+    let database = fresh_database().await.unwrap();
+    let log = server(&database.url).await;
+    let mut heard = vec![queue(&log, 1, 0).await];
+    heard.push(queue(&log, 2, 5).await);
+    heard.push(queue(&log, 3, 0).await);
+    (database, heard)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_without_the_absent_stream_is_found() {
+    found(Bug::GuardWithoutAbsent, absent_streams, "does not verify").await;
+}
+
+/// Views that are swapped while two servers write them.
+async fn swaps() -> (Database, Vec<Heard>) {
+    let database = fresh_database().await.unwrap();
+    // Before the swap gives up its lock, which is soon.
+    let soon = "do $$ begin execute format('alter database %I set deadlock_timeout = ''5ms''', \
+                current_database()); end $$";
+    sqlx::raw_sql(soon).execute(&database.pool).await.unwrap();
+    let (one, two) = (server(&database.url).await, server(&database.url).await);
+    let _views = Projections::start(&one).await.unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let write = async |log: &EventLog, from: u128| {
+        let mut heard = vec![];
+        for number in from.. {
+            heard.push(queue(log, number, 0).await);
+            if stop.load(std::sync::atomic::Ordering::SeqCst) {
+                break;
+            }
+        }
+        heard
+    };
+    let swap = async {
+        for _ in 0..10 {
+            projections::rebuild(&database.pool, "job_queue", |_| {}).await.unwrap();
+        }
+        stop.store(true, std::sync::atomic::Ordering::SeqCst);
+    };
+    let (mut heard, more, ()) = tokio::join!(write(&one, 1), write(&two, 1_000_000), swap);
+    heard.extend(more);
+    (database, heard)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_swap_that_locks_the_head_first_is_found() {
+    found(Bug::HeadBeforeTables, swaps, "deadlocks").await;
+}
+
+/// Views that follow the log, a few events at a time.
+async fn a_view_that_follows() -> (Database, Vec<Heard>) {
+    let database = fresh_database().await.unwrap();
+    let log = server(&database.url).await;
+    let views = Projections::start(&log).await.unwrap();
+    let mut heard = vec![];
+    for number in 1..6 {
+        heard.push(queue(&log, number, 0).await);
+        views.wait_for(log.position(), Duration::from_secs(10)).await.unwrap();
+    }
+    (database, heard)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_that_is_one_too_far_is_found() {
+    found(Bug::ConsumerOffByOne, a_view_that_follows, "jobs: ").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leaf_without_its_prefix_is_found() {
+    found(Bug::UnprefixedLeaf, two_servers, "RFC 6962").await;
+}

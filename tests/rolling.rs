@@ -1,0 +1,104 @@
+//! Two servers behind one address, and the next version of the program takes their place while callers go on.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::{
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use tests::{Answer, Balancer, Callers, Server, call, oracle, program, stdout_of, until};
+
+const SOON: Duration = Duration::from_secs(30);
+/// Makes a process one of the next version.
+const NEXT: (&str, &str) = ("STEAD_NEXT_LAYOUT", "1");
+
+/// Callers hear that so many more writes are done.
+fn goes_on(callers: &Callers) {
+    let before = callers.heard().len();
+    until("calls to be answered", SOON, || callers.heard().len() > before + 30);
+}
+
+fn get(server: &Server, path: &str) -> Answer {
+    let token = format!("Bearer {}", server_token(server));
+    call("GET", &format!("{}{path}", server.control()), &[("authorization", &token)], b"")
+}
+
+fn server_token(server: &Server) -> String {
+    std::fs::read_to_string(server.dir().join("token")).unwrap()
+}
+
+#[test]
+fn servers_roll_to_the_next_version_and_callers_go_on() {
+    // given two servers behind one address, and callers
+    let mut one = Server::serve_with("127.0.0.1:0", &[]);
+    let (application, token) = (one.database_url().to_string(), one.owner_token());
+    let owner = application.replacen("//stead_app@", "//stead@", 1);
+    let mut two = Server::beside(Some(&one), &application, &[], &[]);
+    let balancer = Balancer::new();
+    for server in [&one, &two] {
+        balancer.put_before(server);
+        std::fs::write(server.dir().join("token"), &token).unwrap();
+    }
+    let callers = Callers::start(4, 1, vec![balancer.control()], &token);
+    goes_on(&callers);
+
+    // when the next version migrates
+    let mut migrate = Command::new(program("stead"));
+    migrate.arg("migrate").env("DATABASE_OWNER_URL", &owner);
+    let ran = stdout_of(migrate.env(NEXT.0, NEXT.1));
+    assert!(ran.contains("Ran 9999_next.sql"), "{ran}");
+    // then the former ones read, write nothing and say why
+    for server in [&one, &two] {
+        let authorization = format!("Bearer {token}");
+        let url = format!("{}/v1/tokens", server.control());
+        let json = [("authorization", &*authorization), ("content-type", "application/json")];
+        let refused = call("POST", &url, &json, br#"{"role":"viewer"}"#);
+        assert_eq!((refused.status, &*refused.code()), (503, "unavailable"), "{refused:?}");
+        assert!(refused.headers.to_lowercase().contains("retry-after"), "{refused:?}");
+        let why = "the log has layout 2, this program knows layout 1; start the version of Stead that migrated it";
+        for refused in [refused, get(server, "/readyz")] {
+            assert_eq!((refused.status, refused.json()["detail"].as_str()), (503, Some(why)));
+        }
+        assert_eq!(get(server, "/v1/whoami").status, 200);
+    }
+
+    // and callers go on at a server of the next version, beside the former ones and without them
+    let next = Server::beside(Some(&one), &application, &[], &[NEXT]);
+    balancer.put_before(&next);
+    goes_on(&callers);
+    assert_eq!(balancer.ready(), 1);
+    // What follows from what happens is its to do now, while the former ones are still there.
+    until("the policies to move", SOON, || {
+        call("GET", &format!("{}/readyz", next.control()), &[], b"").json()["policies_behind"] == 0
+    });
+    one.stop();
+    two.stop();
+    goes_on(&callers);
+
+    // and there is no way back
+    let mut migrate = Command::new(program("stead"));
+    let back = migrate.arg("migrate").env("DATABASE_OWNER_URL", &owner).output().unwrap();
+    let said = String::from_utf8_lossy(&back.stderr).into_owned();
+    assert!(said.contains("was migrated by a newer Stead"), "{said}");
+    let mut serve = Command::new(program("stead"));
+    serve.args([
+        "serve",
+        "--control-listen",
+        "127.0.0.1:0",
+        "--runner-listen",
+        "127.0.0.1:0",
+        "--data",
+    ]);
+    serve.arg(one.data()).env("DATABASE_URL", &application).stdin(Stdio::null());
+    let back = serve.output().unwrap();
+    let said = String::from_utf8_lossy(&back.stderr).into_owned();
+    assert!(!back.status.success() && said.contains("this program knows layout 1"), "{said}");
+
+    // then nothing that anybody was told is untrue
+    let _quiet = callers.quiet(SOON).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let wrong = runtime.block_on(async {
+        let pool = event_log::connect(&owner, 2).await.unwrap();
+        oracle::everything(&pool, &callers.heard()).await
+    });
+    assert_eq!(wrong, [] as [String; 0]);
+}

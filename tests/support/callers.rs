@@ -1,0 +1,175 @@
+//! Callers of the Control API: each has a principal of its own that it gives a role and takes it back from, and sends
+//! each change again, under the same key, until it is answered. So it knows what must be in the log.
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+use reqwest::{Client, Method};
+use serde_json::{Value, json};
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::{RwLock, RwLockWriteGuard},
+    time::{sleep, timeout},
+};
+use ulid::Ulid;
+
+use crate::oracle::{Heard, Told};
+
+/// How long one call may take before it is sent again.
+const PATIENCE: Duration = Duration::from_secs(4);
+const AGAIN: Duration = Duration::from_millis(100);
+const GRANTED: &str = "access.role_granted";
+const REVOKED: &str = "access.role_revoked";
+
+/// All of them.
+pub struct Callers {
+    shared: Arc<Shared>,
+    runtime: Runtime,
+}
+
+struct Shared {
+    http: Client,
+    /// The one address first, then each server's own.
+    addresses: Vec<String>,
+    token: String,
+    heard: Mutex<Vec<Heard>>,
+    again: AtomicU64,
+    stopped: AtomicBool,
+    /// Held by each change until it is answered.
+    under_way: RwLock<()>,
+}
+
+impl Callers {
+    /// So many, with the token in that file. Most calls go to the first address, some to any of them.
+    pub fn start(number: u64, seed: u64, addresses: Vec<String>, token: &str) -> Callers {
+        // Several tests of one process come here.
+        let _first = rustls::crypto::ring::default_provider().install_default();
+        // A connection for each call: the next one is another server's.
+        let http = Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(PATIENCE);
+        let shared = Arc::new(Shared {
+            http: http.build().unwrap(),
+            addresses,
+            token: token.to_string(),
+            heard: Mutex::default(),
+            again: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            under_way: RwLock::default(),
+        });
+        let mut builder = Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).enable_all().build().unwrap();
+        for number in 1..=number {
+            let random = StdRng::seed_from_u64(seed.wrapping_add(number));
+            runtime.spawn(Caller { shared: Arc::clone(&shared), random }.call());
+        }
+        Callers { shared, runtime }
+    }
+
+    /// Wait until every change that was begun is answered; none begins as long as the answer is held.
+    pub fn quiet(&self, limit: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
+        self.runtime.block_on(async { timeout(limit, self.shared.under_way.write()).await.ok() })
+    }
+
+    /// What they were told so far.
+    pub fn heard(&self) -> Vec<Heard> {
+        self.shared.heard.lock().unwrap().clone()
+    }
+
+    /// How often something had to be sent again.
+    pub fn again(&self) -> u64 {
+        self.shared.again.load(Ordering::Relaxed)
+    }
+
+    /// Begin nothing more.
+    pub fn stop(&self) {
+        self.shared.stopped.store(true, Ordering::SeqCst);
+    }
+}
+
+struct Caller {
+    shared: Arc<Shared>,
+    random: StdRng,
+}
+
+impl Caller {
+    async fn call(mut self) {
+        let shared = Arc::clone(&self.shared);
+        let made = {
+            let _under_way = shared.under_way.read().await;
+            let made =
+                self.until_answered(Method::POST, "/v1/tokens", &json!({"role": "auditor"})).await;
+            let (principal, position) = (text(&made, "principal"), number(&made));
+            let all = ["access.principal_added", GRANTED, "access.token_issued"];
+            for (event, position) in all.into_iter().zip(position - 2..) {
+                shared.hear(&principal, Told::Written { event: event.into(), position });
+            }
+            principal
+        };
+        let path = format!("/v1/principals/{made}/roles/auditor");
+        while !shared.stopped.load(Ordering::SeqCst) {
+            let under_way = shared.under_way.read().await;
+            // Half of them ask for what is so already.
+            let (method, event) = match self.random.gen_bool(0.5) {
+                true => (Method::PUT, GRANTED),
+                false => (Method::DELETE, REVOKED),
+            };
+            let done = self.until_answered(method, &path, &Value::Null).await;
+            let (event, position) = (event.to_string(), number(&done));
+            let told = match done["changed"].as_bool().unwrap() {
+                true => Told::Written { event, position },
+                false => {
+                    Told::Already { event, among: vec![GRANTED.into(), REVOKED.into()], position }
+                }
+            };
+            shared.hear(&made, told);
+            drop(under_way);
+            sleep(Duration::from_millis(self.random.gen_range(0..60))).await;
+        }
+    }
+
+    /// Send a change, here and there, until somebody says that it is done.
+    async fn until_answered(&mut self, method: Method, path: &str, body: &Value) -> Value {
+        let key = Ulid::new().to_string();
+        loop {
+            // Most go to the one address; some to a server that nobody else would ask just then.
+            let at = match self.random.gen_bool(0.6) {
+                true => 0,
+                false => self.random.gen_range(0..self.shared.addresses.len()),
+            };
+            let url = format!("{}{path}", self.shared.addresses[at]);
+            let call =
+                self.shared.http.request(method.clone(), url).header("idempotency-key", &key);
+            let call = match body {
+                Value::Null => call,
+                body => call.json(body),
+            };
+            if let Ok(answer) = call.bearer_auth(&self.shared.token).send().await
+                && answer.status().is_success()
+                && let Ok(done) = answer.json().await
+            {
+                return done;
+            }
+            self.shared.again.fetch_add(1, Ordering::Relaxed);
+            sleep(AGAIN).await;
+        }
+    }
+}
+
+impl Shared {
+    fn hear(&self, principal: &str, told: Told) {
+        let stream = format!("access/{principal}");
+        self.heard.lock().unwrap().push(Heard { stream, told });
+    }
+}
+
+fn text(answer: &Value, name: &str) -> String {
+    answer[name].as_str().unwrap().to_string()
+}
+
+fn number(answer: &Value) -> u64 {
+    answer["position"].as_u64().unwrap()
+}

@@ -1,0 +1,190 @@
+//! What must hold of a log and its views, whatever was done to the processes around it; and what is wrong where it
+//! does not. The nemesis asks this after its faults, and the tests with planted bugs show that it sees them.
+use std::collections::{BTreeMap, BTreeSet};
+
+use event_log::{Stored, read::read, verify::verify};
+use sha2::{Digest as _, Sha256};
+use sqlx::PgPool;
+
+type Hash = [u8; 32];
+
+/// How many events are read at once.
+const PAGE: u32 = 10_000;
+
+/// What a caller was told about one write.
+#[derive(Debug, Clone)]
+pub struct Heard {
+    /// `type/id`. Of a stream that is told of, every event is.
+    pub stream: String,
+    /// What they were told.
+    pub told: Told,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// An event of this type is written at this position.
+    Written { event: String, position: u64 },
+    /// It was already so, at this position: the last of these events up to there was this one.
+    Already { event: String, among: Vec<String>, position: u64 },
+    /// Nothing was written.
+    Refused,
+}
+
+/// Everything that is wrong: with the log, with its views, and with what callers were told.
+pub async fn everything(pool: &PgPool, heard: &[Heard]) -> Vec<String> {
+    let mut wrong = whole(pool).await;
+    wrong.extend(answers(pool, heard).await);
+    wrong.extend(views(pool).await);
+    wrong.extend(deadlocks(pool).await);
+    wrong
+}
+
+/// Positions dense, every stream too; leaves, chain and tree as the program checks them, and once more by arithmetic
+/// of our own: a program that hashes wrongly agrees with itself.
+pub async fn whole(pool: &PgPool) -> Vec<String> {
+    let verified = match verify(pool, 0, |_| {}).await {
+        Ok(verified) => verified,
+        Err(why) => return vec![format!("the log does not verify: {why}")],
+    };
+    let log_id: String =
+        sqlx::query_scalar("select log_id from log_head").fetch_one(pool).await.unwrap();
+    let mut chain: Hash = Sha256::digest(format!("stead/chain/v1\n{log_id}")).into();
+    let (mut leaves, mut streams) = (Vec::<Hash>::new(), BTreeMap::<String, u64>::new());
+    // Others may append meanwhile: as far as the verification went.
+    for event in events(pool).await.into_iter().take(verified.size as usize) {
+        let at = event.position;
+        if at != leaves.len() as u64 + 1 {
+            return vec![format!("position {at}: {} are before it", leaves.len())];
+        }
+        let sequence = streams.entry(event.stream.to_string()).or_default();
+        *sequence += 1;
+        if event.sequence != *sequence {
+            return vec![format!("position {at}: sequence {} of its stream", event.sequence)];
+        }
+        let Some(entry) = event.computed_leaf() else { return vec![format!("{at}: no leaf")] };
+        let leaf = sha256(&[&[0], &entry.canonical()]);
+        chain = sha256(&[&chain, &leaf]);
+        if leaf != event.leaf || chain != event.chain {
+            return vec![format!("position {at}: its leaf or link is not RFC 6962's")];
+        }
+        leaves.push(leaf);
+    }
+    let root = root(&leaves);
+    if (root, chain) != (verified.root, verified.chain) {
+        return vec!["the root or the chain of the log is not that of its events".into()];
+    }
+    vec![]
+}
+
+/// What somebody kept of the log, its first `size` events by their root, must still be how it begins.
+pub async fn kept(pool: &PgPool, heads: &[(u64, Hash)]) -> Vec<String> {
+    let leaves: Vec<Hash> = events(pool).await.into_iter().map(|event| event.leaf).collect();
+    let differs = |(size, kept): &(u64, Hash)| match leaves.get(..*size as usize) {
+        None => Some(format!("{size} events were signed, there are {}", leaves.len())),
+        Some(first) if root(first) != *kept => {
+            Some(format!("the first {size} events are not those that were signed"))
+        }
+        Some(_) => None,
+    };
+    heads.iter().filter_map(differs).collect()
+}
+
+/// What callers were told, against what is there: nothing acknowledged is missing or doubled, nothing else is in their
+/// streams, and what was "already so" was so.
+pub async fn answers(pool: &PgPool, heard: &[Heard]) -> Vec<String> {
+    let mut log = BTreeMap::<String, BTreeMap<u64, String>>::new();
+    for event in events(pool).await {
+        let stream = log.entry(event.stream.to_string()).or_default();
+        stream.insert(event.position, event.event_type.into_owned());
+    }
+    let (mut wrong, mut told) = (Vec::new(), BTreeMap::<&str, BTreeSet<u64>>::new());
+    for Heard { stream, told: answer } in heard {
+        let (there, known) =
+            (log.entry(stream.clone()).or_default(), told.entry(stream).or_default());
+        match answer {
+            Told::Written { event, position } => {
+                if there.get(position) != Some(event) {
+                    wrong.push(format!(
+                        "{stream}: {event} was acknowledged at {position} and is not there"
+                    ));
+                }
+                if !known.insert(*position) {
+                    wrong.push(format!("{stream}: two writes were acknowledged at {position}"));
+                }
+            }
+            Told::Already { event, among, position } => {
+                let mut before = there.range(..=*position).rev().map(|(_, name)| name);
+                let last = before.find(|name| among.contains(name));
+                if last != Some(event) {
+                    wrong.push(format!(
+                        "{stream}: told to be so already at {position}, and it was not"
+                    ));
+                }
+            }
+            Told::Refused => {}
+        }
+    }
+    for (stream, known) in told {
+        for position in log[stream].keys().filter(|position| !known.contains(position)) {
+            wrong.push(format!("{stream}: what is at {position} was never acknowledged"));
+        }
+    }
+    wrong
+}
+
+/// Every view is what a rebuild would make.
+pub async fn views(pool: &PgPool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut connection = pool.acquire().await.unwrap();
+    for view in projections::list(&mut connection).await.unwrap() {
+        let name = view.name;
+        match projections::verify(pool, name, |_| {}).await {
+            Ok(verified) => wrong.extend(
+                verified.differences.into_iter().map(|difference| format!("{name}: {difference}")),
+            ),
+            Err(why) => wrong.push(format!("{name}: cannot be verified: {why}")),
+        }
+    }
+    wrong
+}
+
+/// Whoever takes locks in one order meets nobody who waits in a circle.
+pub async fn deadlocks(pool: &PgPool) -> Vec<String> {
+    // A backend tells what it met when its transaction is over and a second has passed.
+    tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+    let sql = "select deadlocks from pg_stat_database where datname = current_database()";
+    let deadlocks: i64 = sqlx::query_scalar(sql).fetch_one(pool).await.unwrap();
+    if deadlocks == 0 { vec![] } else { vec![format!("{deadlocks} deadlocks in the database")] }
+}
+
+/// All events, in order.
+async fn events(pool: &PgPool) -> Vec<Stored> {
+    let mut all: Vec<Stored> = Vec::new();
+    loop {
+        let after = all.last().map_or(0, |event| event.position);
+        let page = read(pool, after, PAGE).await.unwrap();
+        if page.is_empty() {
+            return all;
+        }
+        all.extend(page);
+    }
+}
+
+fn sha256(parts: &[&[u8]]) -> Hash {
+    let mut hash = Sha256::new();
+    parts.iter().for_each(|part| hash.update(part));
+    hash.finalize().into()
+}
+
+/// RFC 6962, 2.1, word for word.
+fn root(leaves: &[Hash]) -> Hash {
+    match leaves {
+        [] => sha256(&[]),
+        [leaf] => *leaf,
+        _ => {
+            let (left, right) = leaves.split_at(leaves.len().next_power_of_two() / 2);
+            sha256(&[&[1], &root(left), &root(right)])
+        }
+    }
+}
