@@ -69,7 +69,7 @@ impl EventLog {
         let plans: Vec<_> = sizes.iter().map(|size| tree::root(*size)).collect();
         let mut connection = self.pool().acquire().await?;
         let wanted = plans.iter().flat_map(ProofPlan::nodes).collect();
-        let hashes = nodes::fetch(&mut connection, wanted).await?;
+        let hashes = nodes::fetch_through(&mut connection, self.archives(), wanted).await?;
         let (mut rest, mut roots) = (&hashes[..], Vec::with_capacity(plans.len()));
         for plan in plans {
             let (own, others) = rest.split_at(plan.nodes().count());
@@ -110,7 +110,7 @@ impl EventLog {
         let nodes: BTreeSet<Node> = plans.iter().flat_map(ProofPlan::nodes).collect();
         let nodes: Vec<Node> = nodes.into_iter().collect();
         let mut connection = self.pool().acquire().await?;
-        let hashes = nodes::fetch(&mut connection, nodes.clone()).await?;
+        let hashes = nodes::fetch_through(&mut connection, self.archives(), nodes.clone()).await?;
         let known: HashMap<Node, Hash> = nodes.into_iter().zip(hashes).collect();
         let fold = |plan: &ProofPlan| {
             let hashes: Vec<_> =
@@ -127,7 +127,7 @@ impl EventLog {
     pub async fn edge(&self, size: u64) -> Result<Vec<Hash>, LogError> {
         self.within(size)?;
         let mut connection = self.pool().acquire().await?;
-        Ok(nodes::fetch(&mut connection, Edge::nodes(size)).await?)
+        nodes::fetch_through(&mut connection, self.archives(), Edge::nodes(size)).await
     }
 
     /// The proof that the log of `new` events begins with the log of `old` events.
@@ -150,7 +150,8 @@ impl EventLog {
 
     async fn prove(&self, plan: ProofPlan) -> Result<Vec<Hash>, LogError> {
         let mut connection = self.pool().acquire().await?;
-        let hashes = nodes::fetch(&mut connection, plan.nodes().collect()).await?;
+        let hashes =
+            nodes::fetch_through(&mut connection, self.archives(), plan.nodes().collect()).await?;
         Ok(plan.fold(&hashes)?)
     }
 }

@@ -3,6 +3,7 @@ pub mod checkpoints;
 pub mod keys;
 pub mod liveness;
 pub mod log_days;
+pub mod log_partitions;
 pub mod parked;
 pub mod policies;
 mod reactions;

@@ -26,9 +26,14 @@ async fn served() -> (Started, tempfile::TempDir) {
     (started, tempfile::tempdir().unwrap())
 }
 
+/// A data directory without archives beside it.
+fn places(data: &Path) -> (&Path, &Path) {
+    (data, Path::new("/nowhere"))
+}
+
 async fn backed_up(started: &Started, out: &Path) -> Manifest {
     let access = Access::of_url(&started.database).unwrap();
-    create(started.data.path(), &access, out, started.app().now(), &quiet).await.unwrap()
+    create(places(started.data.path()), &access, out, started.app().now(), &quiet).await.unwrap()
 }
 
 /// A directory into which one file would be unpacked, and the backup.
@@ -225,14 +230,14 @@ async fn half_a_backup_is_no_backup_and_the_next_one_takes_its_place() {
     opened(&out).unwrap();
     let access = Access::of_url(&started.database).unwrap();
     let now = started.app().now();
-    let again = create(started.data.path(), &access, &out, now, &quiet).await.unwrap_err();
+    let again = create(places(started.data.path()), &access, &out, now, &quiet).await.unwrap_err();
     assert!(matches!(again, BackupError::Exists { .. }), "{again}");
 
     // One that fails leaves nothing, above all no keys.
     let nowhere = fresh_empty_database().await.unwrap();
     let access = Access::of_url(&nowhere.url).unwrap();
     let other = place.path().join("other");
-    let failed = create(started.data.path(), &access, &other, now, &quiet).await.unwrap_err();
+    let failed = create(places(started.data.path()), &access, &other, now, &quiet).await.unwrap_err();
     assert!(failed.to_string().contains("no log yet"), "{failed}");
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
     started.server.stop().await;
@@ -259,7 +264,7 @@ async fn a_beginning_that_is_not_ours_alone_is_refused_by_name_and_left_as_it_is
                 fs::set_permissions(&partial, fs::Permissions::from_mode(0o755)).unwrap();
             }
         }
-        let error = create(&data, &access, &out, now, &quiet).await.unwrap_err();
+        let error = create(places(&data), &access, &out, now, &quiet).await.unwrap_err();
         assert!(matches!(error, BackupError::NotOurs { .. }), "{kind}: {error}");
         assert!(error.to_string().contains("backup.partial is there already"), "{kind}: {error}");
         if kind == "open" {

@@ -112,6 +112,8 @@ pub fn options(data: &Path, database: &str) -> Options {
         behind_proxy: false,
         max_blob_bytes: 1024 * 1024,
         new_owner_token: false,
+        archives: None,
+        partition_events: event_log::partitions::SIZE,
     }
 }
 

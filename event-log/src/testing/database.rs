@@ -8,6 +8,7 @@ use super::{Cluster, Settings, TestingError, shared_directory};
 use crate::{
     Clock, EventLog, LogError, Options, connect,
     migrate::{MIGRATIONS, found, tables},
+    partitions,
 };
 
 /// How long a test's database is kept, for whoever wants to look at it.
@@ -109,6 +110,7 @@ impl Server {
             admin.execute(&*format!("create database {making} template template0")).await?;
             let pool = connect(&self.url(&making), 1).await?;
             tables(&pool).await?;
+            partitions::make(&pool, partitions::SIZE, partitions::AHEAD).await?;
             pool.close().await;
             admin.execute(&*format!("alter database {making} rename to {template}")).await?;
         }
