@@ -1,11 +1,11 @@
 //! Archives of the log, as an operator asks for them: which ranges, beside whom.
-use std::path::Path;
+use std::{os::unix::fs::MetadataExt as _, path::Path};
 
 use domain::decider::Timestamp;
 use event_log::{
     Archives,
-    archive::{self, ArchiveError, FRAME, MANIFEST, Manifest, Reader, Step},
-    partitions,
+    archive::{self, ArchiveError, EVENTS, FRAME, INDEX, MANIFEST, Manifest, Reader, Step},
+    partitions::{self, Partition},
 };
 use projections::Class;
 use serde::Serialize;
@@ -95,6 +95,7 @@ pub async fn create(
         let readers = readers(owner).await?;
         match archive::create(owner, archives, &of, (&readers, FRAME), &mut said).await {
             Ok(manifest) => {
+                given(archives, &of)?;
                 made.archives.push(Range { first, last, bytes: manifest.bytes() });
             }
             Err(error @ ArchiveError::Open { .. }) => {
@@ -105,6 +106,26 @@ pub async fn create(
         }
     }
     Ok(made)
+}
+
+/// Give an archive that root made to whose directory it is in: a server that runs as somebody else has to read it.
+fn given(archives: &Archives, of: &Partition) -> Result<(), ArchiveError> {
+    let Some(directory) = archives.directory().filter(|_| nix::unistd::geteuid().is_root()) else {
+        return Ok(());
+    };
+    let io = |path: &Path| {
+        let path = path.display().to_string();
+        move |reason| ArchiveError::Io { path, reason }
+    };
+    let above = directory.parent().unwrap_or(directory);
+    let owner = std::fs::metadata(above).map_err(io(above))?;
+    let archive = archive::directory(directory, of.first, of.last);
+    let files = [EVENTS, INDEX, MANIFEST].map(|name| archive.join(name));
+    for path in files.iter().chain([&archive, &directory.to_path_buf()]) {
+        let (uid, gid) = (Some(owner.uid()), Some(owner.gid()));
+        std::os::unix::fs::lchown(path, uid, gid).map_err(io(path))?;
+    }
+    Ok(())
 }
 
 /// Drop the rows of every archive that ends at or before a position, in the order of the log.

@@ -109,7 +109,8 @@ async fn what_is_archived_and_dropped_reads_as_it_did() {
     }
     let log = world.log().await;
     // Pages from wherever, over the end of archives and into the rows.
-    for (from, limit) in [(0, 1_000), (0, 10), (250, 20), (500, 100), (511, 1), (512, 5), (699, 9)] {
+    for (from, limit) in [(0, 1_000), (0, 10), (250, 20), (500, 100), (511, 1), (512, 5), (699, 9)]
+    {
         let (from, limit) = (from as usize, limit as usize);
         let expected = &world.events[from..(from + limit).min(700)];
         let read = log.read(from as u64, limit as u32).await.unwrap();
@@ -194,7 +195,10 @@ async fn rows_are_dropped_in_order_and_only_when_they_and_the_files_are_what_was
     // A row that was changed since.
     let spoil = "update log_event set payload = replace(payload::text, 'queued', 'queuer')::json where position = 9";
     support::run(&world.database, spoil).await;
-    assert!(matches!(world.discard(256).await, Err(ArchiveError::Rows { first: 1, last: 256, .. })));
+    assert!(matches!(
+        world.discard(256).await,
+        Err(ArchiveError::Rows { first: 1, last: 256, .. })
+    ));
     let mend = "update log_event set payload = replace(payload::text, 'queuer', 'queued')::json where position = 9";
     support::run(&world.database, mend).await;
     // A file that was changed since.

@@ -145,7 +145,8 @@ impl Past {
             Of::Key { key, kind, sequence } => {
                 let Some(aggregate) = view.aggregates().get(*kind) else { return Ok(None) };
                 let stream = (*aggregate, of_stream(key));
-                let found = streams::page(tx, archives, stream, (*sequence, *position), PAGE).await?;
+                let found =
+                    streams::page(tx, archives, stream, (*sequence, *position), PAGE).await?;
                 match found.last.filter(|_| found.full) {
                     Some((last, _)) => *sequence = last,
                     // An id is of one kind only; the others have no such stream.

@@ -219,7 +219,8 @@ pub(crate) async fn page(
     table: &str,
 ) -> Result<u64, LogError> {
     let at = head(&mut *connection).await?.min(last).min(before.saturating_add(PAGE));
-    let events = crate::fact::page(&mut *connection, archives, (before, at), view.aggregates()).await?;
+    let events =
+        crate::fact::page(&mut *connection, archives, (before, at), view.aggregates()).await?;
     if !events.is_empty() {
         let events: Vec<_> = events.iter().collect();
         folding.project(connection, table, &events).await?;

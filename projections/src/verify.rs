@@ -1,7 +1,7 @@
 //! Whether the rows are what the log says: made again beside them, in one snapshot of the database, and compared.
+use event_log::{Source, archive::hold};
 use futures::future::BoxFuture;
 use serde_json::Value;
-use event_log::{Source, archive::hold};
 use sqlx::{PgConnection, Row};
 
 use crate::{
@@ -75,7 +75,8 @@ pub fn verify<'a>(
         let mut folding = view.folding();
         let mut at = 0;
         while at < position {
-            at = page(&mut tx, &source.archives, (at, position), &*view, &mut *folding, &again).await?;
+            at = page(&mut tx, &source.archives, (at, position), &*view, &mut *folding, &again)
+                .await?;
             progress(Progress::Replaying { events: at, total: position });
         }
         progress(Progress::Comparing);

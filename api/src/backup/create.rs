@@ -14,7 +14,8 @@ use nix::fcntl::{Flock, FlockArg};
 use sqlx::{Executor as _, PgConnection, Row as _};
 
 use super::{
-    ARCHIVES, BackupError, DUMP, File, KEYS, Manifest, Progress, REGISTRY, at, files, manifest, pack,
+    ARCHIVES, BackupError, DUMP, File, KEYS, Manifest, Progress, REGISTRY, at, files, manifest,
+    pack,
 };
 use crate::{
     auth::OWNER_TOKEN,
@@ -42,8 +43,7 @@ pub async fn create(
     let mut taken = draft.keys(data)?;
     // Signed with the copy: whoever restores it has this key.
     let keys = keys::kept(&draft.path.join(KEYS))?;
-    let (standing, postgres, archived) =
-        database(&draft.path.join(DUMP), access, progress).await?;
+    let (standing, postgres, archived) = database(&draft.path.join(DUMP), access, progress).await?;
     taken.push(measured(&draft.path, DUMP)?);
     // After the snapshot: every artifact that an event in it names was there before that event.
     taken.extend(draft.registry(data, progress)?);

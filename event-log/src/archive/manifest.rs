@@ -138,6 +138,6 @@ impl Manifest {
 }
 
 /// What the archive of a range is called.
-pub(super) fn directory(archives: &Path, first: u64, last: u64) -> PathBuf {
+pub fn directory(archives: &Path, first: u64, last: u64) -> PathBuf {
     archives.join(format!("{first}-{last}"))
 }

@@ -27,7 +27,7 @@ mod store;
 pub use check::check;
 pub use create::{FRAME, Step, create};
 pub use discard::{discard, verify};
-pub use manifest::{EVENTS, FORMAT, INDEX, MANIFEST, Manifest};
+pub use manifest::{EVENTS, FORMAT, INDEX, MANIFEST, Manifest, directory};
 pub use needs::Reader;
 pub use shelf::{Archives, FLOOR, Listed, floor, hold, list};
 

@@ -74,6 +74,8 @@ pub(crate) async fn many(
     let sql = format!(
         "with found as materialized (select * from log_event \
            where aggregate_type = $1 and aggregate_id = any($2) and position <= $4 \
+           and position >= coalesce((select min(since_position) from log_stream \
+             where aggregate_type = $1 and aggregate_id = any($2)), 0) \
            and (position > $3 or event_type = any($5))) \
          select {COLUMNS}, {FLOOR} as floor from found order by position limit $6"
     );
@@ -92,7 +94,9 @@ pub(crate) async fn many(
         let mut archived = vec![];
         for id in ids {
             let stream = StreamId::new(aggregate, id);
-            archived.extend(archives.stream(connection, &stream, (0, last.min(floor)), u32::MAX).await?);
+            archived.extend(
+                archives.stream(connection, &stream, (0, last.min(floor)), u32::MAX).await?,
+            );
         }
         archived.retain(|event| event.position > after || older.contains(&&*event.event_type));
         archived.sort_by_key(|event| event.position);

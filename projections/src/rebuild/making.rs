@@ -242,7 +242,8 @@ impl Making {
             self.folding.forget();
         }
         let at = head(connection).await?.min(before.saturating_add(self.by)).max(before);
-        let rows = fact::rows(connection, &self.archives, (before, at), self.view.aggregates()).await?;
+        let rows =
+            fact::rows(connection, &self.archives, (before, at), self.view.aggregates()).await?;
         let workers = u32::try_from(positions.len()).unwrap_or(1);
         let missing = |stream: &str, position: u64| {
             let of = usize::try_from(lane(stream, workers)).unwrap_or(0);

@@ -181,9 +181,9 @@ async fn verify(ask: Verify, screen: &Screen) -> Result<(), Failure> {
     let read = match &ask.directory {
         Some(directory) => alone(directory, &ask.key),
         None => {
-            let read = ask.of.owned(async |pool, archives| {
-                archives::verify(pool, archives, &progress).await
-            });
+            let read = ask
+                .of
+                .owned(async |pool, archives| archives::verify(pool, archives, &progress).await);
             read.await
         }
     };

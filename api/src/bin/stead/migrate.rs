@@ -39,8 +39,7 @@ impl Migrate {
         let ran = api::server::prepare(Source::new(&pool, &archives)).await?;
         let today = api::state::system_clock()().date_naive();
         let days = api::logs::days::make(&pool, today, api::logs::days::FAR_AHEAD).await?;
-        let ranges =
-            partitions::make(&pool, self.partition_events, partitions::FAR_AHEAD).await?;
+        let ranges = partitions::make(&pool, self.partition_events, partitions::FAR_AHEAD).await?;
         if let Some(epoch) = self.raise_epoch {
             api::server::raise_epoch(&pool, epoch).await?;
         }

@@ -40,9 +40,7 @@ impl Place {
         }
         match DataLock::take(data) {
             // A server is at work, and its Postgres with it.
-            Err(LockError::InUse { .. }) => {
-                work(Access::of(Embedded::running(data).await?)).await
-            }
+            Err(LockError::InUse { .. }) => work(Access::of(Embedded::running(data).await?)).await,
             Err(other) => Err(other.into()),
             Ok(_alone) => {
                 let postgres = Embedded::start_for_owner(data).await?;

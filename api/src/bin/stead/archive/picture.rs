@@ -54,7 +54,9 @@ pub fn read(read: &[Range]) -> String {
 pub fn dropped(dropped: &[(u64, u64)]) -> String {
     let mut text = String::new();
     for (first, last) in dropped {
-        text += &format!("Dropped the rows of positions {first} to {last}; they are read from their archive\n");
+        text += &format!(
+            "Dropped the rows of positions {first} to {last}; they are read from their archive\n"
+        );
     }
     if dropped.is_empty() {
         text += "Nothing to do: no archive up to there has rows left\n";
