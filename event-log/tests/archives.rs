@@ -172,7 +172,9 @@ async fn what_somebody_needs_is_not_closed() {
     let world = World::new().await;
     let of = world.partition(1).await;
     let behind = [Reader { name: "view_jobs".into(), position: 255 }];
-    let making = create(&world.database.pool, &world.archives, &of, (&behind, 64), &mut |_| {});
+    let mut unheard = |_| {};
+    let asked = (&behind[..], 64);
+    let making = create(&world.database.pool, &world.archives, &of, asked, &mut unheard);
     let refused = making.await.unwrap_err().to_string();
     assert_eq!(
         refused,

@@ -179,11 +179,12 @@ impl Archives {
                     if event.stream != *stream || event.sequence < next {
                         continue;
                     }
-                    if event.position > to || found.len() == limit {
-                        return Ok(found);
-                    }
+                    // Before anything else: the one that is missing may have been before the end.
                     if event.sequence != next {
                         return Err(gap(&store, &listed, stream, next));
+                    }
+                    if event.position > to || found.len() == limit {
+                        return Ok(found);
                     }
                     next += 1;
                     found.push(event.clone());
