@@ -11,8 +11,8 @@ use crate::{
 };
 
 /// How many positions a partition has, unless somebody says otherwise.
-pub const SIZE: u64 = 10_000_000;
-/// A partition has whole blocks of the tree: what is dropped takes no leaf along that a node outside needs.
+pub const SIZE: u64 = 10_240_000;
+/// A partition has whole blocks of the tree: whoever appends needs the leaves of the block that was begun, as rows.
 pub const BLOCK: u64 = 256;
 /// How many empty partitions a server that may make tables keeps after the head's.
 pub const AHEAD: u64 = 1;

@@ -119,7 +119,7 @@ fn was_known(error: &sqlx::Error) -> bool {
 /// Deadlock, serialisation failure, lock time-out: nothing was written, and the next try may well be.
 pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
-    code.is_some_and(|code| matches!(&*code, "40P01" | "40001" | "55P03"))
+    code.is_some_and(|code| matches!(&*code, "40P01" | "40001" | "55P03" | "23514"))
 }
 
 /// Whether a commit in the batch may be to blame, as opposed to the database being away.

@@ -24,7 +24,7 @@ pub fn check(
     keys: &[Believed],
     progress: &mut dyn FnMut(u64),
 ) -> Result<(Manifest, Proven), ArchiveError> {
-    let store = Store::open(directory)?;
+    let store = Store::open(directory, None)?;
     let manifest = &store.manifest;
     for file in &manifest.files {
         let found = measure(directory, &file.name)?;

@@ -62,7 +62,7 @@ pub async fn create(
     // Also one that was there: who was killed before the next line left it.
     let manifest = checked(whole.clone(), &sealed, progress).await?;
     prove_rows(pool, of, &sealed, |_| Ok(())).await?;
-    let (_, sha256) = Manifest::read(&whole)?;
+    let (_, sha256) = Manifest::read(&whole, None)?;
     name(pool, of, &sha256).await?;
     Ok(manifest)
 }

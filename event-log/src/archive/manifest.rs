@@ -84,12 +84,19 @@ pub struct Frame {
 }
 
 impl Manifest {
-    /// Read the manifest of an archive, and what it hashes to.
-    pub(super) fn read(directory: &Path) -> Result<(Manifest, Hash), ArchiveError> {
+    /// Read the manifest of an archive, which is to hash to this, where that is known; and what it hashes to.
+    pub(super) fn read(
+        directory: &Path,
+        known: Option<&Hash>,
+    ) -> Result<(Manifest, Hash), ArchiveError> {
         let path = directory.join(MANIFEST);
         let mut bytes = vec![];
         let file = File::open(&path).map_err(at(&path))?;
         file.take(LONGEST).read_to_end(&mut bytes).map_err(at(&path))?;
+        let hash = proof::sha256(&bytes);
+        if known.is_some_and(|known| *known != hash) {
+            return Err(spoiled(&path, "its manifest is not the one that was made"));
+        }
         let read: Manifest =
             serde_json::from_slice(&bytes).map_err(|why| spoiled(&path, why.to_string()))?;
         if read.format != FORMAT {
@@ -97,7 +104,7 @@ impl Manifest {
             return Err(spoiled(&path, why));
         }
         read.fits().map_err(|why| spoiled(&path, why))?;
-        Ok((read, proof::sha256(&bytes)))
+        Ok((read, hash))
     }
 
     /// Frames follow each other without a gap, from the first position to the last.

@@ -1,7 +1,7 @@
 //! Closed ranges of the log in files, and reading through them when their rows are gone.
 //!
 //! ```text
-//! ARCHIVES/1-10000000/    one partition; a name that ends in .partial is one that was not finished
+//! ARCHIVES/1-10240000/    one partition; a name that ends in .partial is one that was not finished
 //!   events.ndjson.zst     one line per event with every column; zstd frames of 1,024 lines, each readable by itself
 //!   streams.index         which frames have events of a stream
 //!   manifest.json         range, digests, frames, and the signed checkpoint that the events lead to

@@ -248,14 +248,9 @@ impl Archives {
             return Err(LogError::Archived { first, last, path: format!("{first}-{last}"), why });
         };
         let path = directory(archives, listed.first, listed.last);
-        let opening = path.clone();
-        let opened = blocking(move || Store::open(&opening)).await?;
-        let store = opened.map_err(|why| unreadable(&path, listed, &why))?;
-        if store.sha256 != listed.manifest_sha256 {
-            let why = "its manifest is not the one that was made";
-            return Err(unreadable(&path, listed, &why));
-        }
-        let store = Arc::new(store);
+        let (opening, hash) = (path.clone(), listed.manifest_sha256);
+        let opened = blocking(move || Store::open(&opening, Some(&hash))).await?;
+        let store = Arc::new(opened.map_err(|why| unreadable(&path, listed, &why))?);
         lock(&self.0.open).insert(listed.last, store.clone());
         Ok(store)
     }

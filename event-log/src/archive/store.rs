@@ -32,8 +32,8 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn open(directory: &Path) -> Result<Store, ArchiveError> {
-        let (manifest, sha256) = Manifest::read(directory)?;
+    pub(super) fn open(directory: &Path, known: Option<&Hash>) -> Result<Store, ArchiveError> {
+        let (manifest, sha256) = Manifest::read(directory, known)?;
         let open = |name: &str| {
             let path = directory.join(name);
             File::open(&path).map_err(at(&path))

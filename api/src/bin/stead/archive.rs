@@ -32,7 +32,7 @@ Without DATABASE_OWNER_URL the private Postgres of the data directory is meant. 
 
 Examples:
   stead archive create
-  stead archive create --through 10000000
+  stead archive create --through 10240000
   DATABASE_OWNER_URL=postgres://owner@db/stead stead archive create --archives /srv/stead-archives")]
     Create(Create),
     /// List the archives: which ranges, and whether the database still has their rows
@@ -45,7 +45,7 @@ under the keys that are named.
 
 Examples:
   stead archive verify
-  stead archive verify /mnt/tape/1-10000000 --key stead/01J…+5f0c…+AS…")]
+  stead archive verify /mnt/tape/1-10240000 --key stead/01J…+5f0c…+AS…")]
     Verify(Verify),
     /// Drop the rows of archives from the database: they are read from the files from then on
     #[command(after_help = "\
@@ -53,7 +53,7 @@ Files and rows are proven once more before it, range by range from the oldest. S
 undone: have the archives in a backup first.
 
 Example:
-  stead archive drop --through 10000000")]
+  stead archive drop --through 10240000")]
     Drop(Drop),
 }
 

@@ -79,18 +79,18 @@ fn a_template_reads_like_this() {
 #[test]
 fn archives_read_like_this() {
     let range = |first: u64, last: u64| Range { first, last, bytes: 734_003_200 };
-    let archives = vec![range(1, 10_000_000), range(10_000_001, 20_000_000)];
+    let archives = vec![range(1, 10_240_000), range(10_240_001, 20_480_000)];
     let next = Some(
-        "positions 20000001 to 30000000 are not closed: the log ends at 20481337, and goes on in them".into(),
+        "positions 20480001 to 30720000 are not closed: the log ends at 20491337, and goes on in them".into(),
     );
     golden("archive-create.txt", &archive::picture::made(&Made { archives, next }));
     let made_at = AT.parse().unwrap();
     let shown =
-        [(1, 10_000_000, false), (10_000_001, 20_000_000, true)].map(|(first, last, has_rows)| {
+        [(1, 10_240_000, false), (10_240_001, 20_480_000, true)].map(|(first, last, has_rows)| {
             Shown { first, last, made_at, has_rows, bytes: Some(734_003_200) }
         });
     golden("archive-list.txt", &archive::picture::list(&shown, &screen()));
-    golden("archive-drop.txt", &archive::picture::dropped(&[(1, 10_000_000)]));
+    golden("archive-drop.txt", &archive::picture::dropped(&[(1, 10_240_000)]));
 }
 
 #[test]

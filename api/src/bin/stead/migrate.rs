@@ -22,7 +22,7 @@ pub struct Migrate {
     /// Where archives of the log are, where there are some: a view that this version has to make again reads them
     #[arg(long, env = "STEAD_ARCHIVES", value_name = "DIR")]
     pub archives: Option<PathBuf>,
-    /// How many positions each partition of the log gets
+    /// How many positions each partition of the log gets, rounded up to whole blocks of 256
     #[arg(long, value_name = "POSITIONS", default_value_t = partitions::SIZE)]
     pub partition_events: u64,
 }

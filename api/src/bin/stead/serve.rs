@@ -58,7 +58,7 @@ pub struct Common {
     /// Where archives of the log are [default: archives in the data directory]
     #[arg(long, env = "STEAD_ARCHIVES", value_name = "DIR")]
     pub archives: Option<PathBuf>,
-    /// How many positions each partition of the log gets
+    /// How many positions each partition of the log gets, rounded up to whole blocks of 256
     #[arg(long, value_name = "POSITIONS", default_value_t = event_log::partitions::SIZE)]
     pub partition_events: u64,
     /// File to write, as JSON, when the server takes calls
