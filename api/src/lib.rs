@@ -5,6 +5,8 @@
 //!                                                     └─ problem: every refusal ◀─┘
 //! ```
 
+/// Archives of the log, as an operator asks for them.
+pub mod archives;
 /// The vendor's artifacts.
 pub mod artifacts;
 /// Who calls, and what they may do.

@@ -132,6 +132,11 @@ impl From<LogError> for Problem {
         match error {
             LogError::Database(error) => error.into(),
             LogError::Proof(error) => Problem::new(Code::Invalid, error.to_string()),
+            // The remedy is the operator's, and no secret: whoever asks should know why they get no answer.
+            error @ LogError::Archived { .. } => {
+                tracing::error!(reason = %error, "What is asked for cannot be read: {error}");
+                Problem::new(Code::Unavailable, error.to_string())
+            }
             LogError::NoLog
             | LogError::Encoding(_)
             | LogError::Layout { .. }

@@ -40,6 +40,8 @@ pub async fn start(database: &Database, data: &Path) -> Server {
         behind_proxy: false,
         max_blob_bytes: 1 << 20,
         new_owner_token: false,
+        archives: None,
+        partition_events: event_log::partitions::SIZE,
     };
     Server::start(options).await.unwrap()
 }

@@ -76,6 +76,12 @@ pub enum LogError {
     /// What is stored is not what this program writes.
     #[error("position {position}: {what}")]
     Damaged { position: u64, what: String },
+    /// What is asked for is in an archive only, and that cannot be read.
+    #[error(
+        "positions {first} to {last} are only in the archive {path}, and it cannot be read: {why}; put it back from a \
+         backup, or name the directory that has it with --archives"
+    )]
+    Archived { first: u64, last: u64, path: String, why: String },
     /// A proof was asked for something outside the log.
     #[error(transparent)]
     Proof(#[from] proof::tree::TreeError),

@@ -14,6 +14,8 @@
 pub mod connect;
 /// The one place that makes and changes tables.
 pub mod migrate;
+/// The ranges of positions that have a table of their own.
+pub mod partitions;
 
 /// Where time comes from.
 pub mod clock;
@@ -29,6 +31,8 @@ pub mod stored;
 pub mod stream;
 
 mod append;
+/// Closed ranges in files, and reading through them.
+pub mod archive;
 mod log;
 mod nearby;
 mod nodes;
@@ -38,6 +42,8 @@ pub mod read;
 /// What rides in an append: synchronous views.
 pub mod ride;
 mod seal;
+/// Rows and archives together.
+pub mod source;
 /// Reading everything again and believing nothing.
 pub mod verify;
 
@@ -56,6 +62,7 @@ pub mod cqrs;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use archive::Archives;
 pub use clock::Clock;
 pub use commit::{Appended, CommandKey, Commit, ConsumerMove, NewEvent, SessionGuard, Write};
 pub use connect::connect;
@@ -66,5 +73,6 @@ pub use meta::Meta;
 pub use migrate::migrate;
 pub use proofs::{Standing, standing};
 pub use ride::{Column, Forget, SyncView};
+pub use source::Source;
 pub use stored::Stored;
 pub use stream::StreamId;

@@ -5,7 +5,7 @@ use sqlx::{PgPool, Row};
 use tokio::sync::{Semaphore, TryAcquireError, broadcast, mpsc, oneshot, watch};
 
 use crate::{
-    AppendError, Appended, Clock, Commit, LogError, Stored, SyncView,
+    AppendError, Appended, Archives, Clock, Commit, LogError, Stored, SyncView,
     append::{
         Appender, Head, Intake, Outlet, Pending, Queue, Seen, Statement, Versions, connection,
     },
@@ -34,6 +34,8 @@ pub struct Options {
     pub watch_others: Option<Duration>,
     /// How many aggregates' states are kept in memory.
     pub cached_states: usize,
+    /// Where events are read that have no rows any more.
+    pub archives: Archives,
 }
 
 impl Default for Options {
@@ -47,6 +49,7 @@ impl Default for Options {
             key_ttl: Duration::from_secs(24 * 60 * 60),
             watch_others: Some(Duration::from_millis(250)),
             cached_states: 20_000,
+            archives: Archives::default(),
         }
     }
 }
@@ -70,6 +73,7 @@ pub(crate) struct Shared {
     pub tail: broadcast::WeakSender<Arc<[Stored]>>,
     pub cache: Arc<Cache>,
     pub nearby: Arc<Nearby>,
+    pub archives: Archives,
 }
 
 /// How long a caller should stay away from a full queue.
@@ -118,6 +122,7 @@ impl EventLog {
             tail: tail.downgrade(),
             cache: cache.clone(),
             nearby: nearby.clone(),
+            archives: options.archives,
         };
         let appender = Appender {
             options: connect,
@@ -203,6 +208,11 @@ impl EventLog {
     /// The connections that reads use.
     pub fn pool(&self) -> &PgPool {
         &self.shared.pool
+    }
+
+    /// Where events are read that have no rows any more.
+    pub fn archives(&self) -> &Archives {
+        &self.shared.archives
     }
 
     /// The clock that the log was opened with.

@@ -313,6 +313,11 @@ async fn the_application_may_not_change_or_remove_an_event() {
         "update log_event set payload = '{}'",
         "delete from log_event",
         "truncate log_event",
+        // Nor by the table that it is in, nor say that it is elsewhere.
+        "update log_event_1 set payload = '{}'",
+        "delete from log_event_rest",
+        "update log_archive set dropped_at = now()",
+        "insert into log_archive values (256, 1, '', now(), now())",
         "delete from log_node",
         "update log_node set hash = ''",
         "delete from log_head",

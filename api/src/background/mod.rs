@@ -4,6 +4,7 @@ pub mod evidence;
 pub mod keys;
 pub mod liveness;
 pub mod log_days;
+pub mod log_partitions;
 pub mod parked;
 pub mod policies;
 mod reactions;

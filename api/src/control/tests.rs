@@ -1,4 +1,5 @@
 //! The Control API through its door, on a real server and a real Postgres, with the client that people use.
+mod archived;
 mod bundles;
 mod document;
 mod keys;

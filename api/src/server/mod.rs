@@ -15,7 +15,7 @@ mod tests;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use event_log::{EventLog, LogError};
+use event_log::{EventLog, LogError, Source};
 use projections::{Projections, RebuildError};
 use sqlx::{ConnectOptions as _, Connection as _, postgres::PgPoolOptions};
 use tokio::{task::JoinSet, time::timeout};
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use self::{
-    options::{Options, TlsFor},
+    options::{Options, TlsFor, archives_directory},
     owner::{PrepareError, prepare, raise_epoch},
     ready::Ready,
 };
@@ -126,6 +126,7 @@ impl Server {
         let log_options = event_log::Options {
             sync_views,
             clock: event_log::Clock::of(move || told()),
+            archives: options.archives(),
             ..Default::default()
         };
         let log = EventLog::open(pool.clone(), log_options).await?;
@@ -134,7 +135,7 @@ impl Server {
         let owner_pool = match options.owner.clone() {
             Some(owner) => {
                 let pool = PgPoolOptions::new().max_connections(4).connect_lazy_with(owner);
-                projections::projector::ready(&pool).await?;
+                projections::projector::ready(Source::new(&pool, log.archives())).await?;
                 Some(pool)
             }
             None => None,

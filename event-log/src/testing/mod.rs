@@ -10,7 +10,7 @@ mod database;
 
 pub use binaries::Binaries;
 pub use cluster::{Cluster, Settings, shared_directory, stop_shared};
-pub use database::{Database, fresh_database, fresh_empty_database, fresh_in};
+pub use database::{Database, fresh_database, fresh_empty_database, fresh_in, in_partitions_of};
 
 use std::io;
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use event_log::LogError;
-use sqlx::{Connection, PgConnection, PgPool, Row, postgres::PgRow};
+use sqlx::{Connection, PgConnection, PgPool, Row};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Recorded,
     catalogue::{SHADOW, view},
-    fact,
+    fact::{self, Kept},
     fold::{Folding, View},
 };
 
@@ -35,7 +35,7 @@ pub(super) fn lane(stream: &str, workers: u32) -> u32 {
 struct Page {
     after: u64,
     to: u64,
-    rows: Vec<PgRow>,
+    rows: Vec<Kept>,
 }
 
 /// Fold the log into the shadows of these views, up to where it is now.
@@ -45,6 +45,7 @@ pub(super) async fn scan(
     workers: u32,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<(), RebuildError> {
+    let Some(archives) = makings.first().map(|making| &making.archives) else { return Ok(()) };
     let names: Vec<&'static str> = makings.iter().map(|making| making.view.name()).collect();
     let mut aggregates: Vec<&str> = vec![];
     makings.iter().for_each(|making| aggregates.extend(making.view.aggregates()));
@@ -67,8 +68,8 @@ pub(super) async fn scan(
         if to <= at {
             break;
         }
-        let rows = fact::rows(&mut reader, (at, to), &aggregates).await?;
-        let mut parts: Vec<Vec<PgRow>> = lanes.iter().map(|_| vec![]).collect();
+        let rows = fact::rows(&mut reader, archives, (at, to), &aggregates).await?;
+        let mut parts: Vec<Vec<Kept>> = lanes.iter().map(|_| vec![]).collect();
         for row in rows {
             let of = lane(fact::stream(&row)?, workers);
             if let Some(part) = usize::try_from(of).ok().and_then(|of| parts.get_mut(of)) {

@@ -6,7 +6,7 @@ use domain::{
     decider::Timestamp,
     ids::{EventId, PrincipalId},
 };
-use event_log::StreamId;
+use event_log::{StreamId, archive::FLOOR, read::floor_of};
 use schemas::control::audit::{EventRecord, EventsQuery};
 use serde_json::value::RawValue;
 use sqlx::{Row, postgres::PgRow};
@@ -19,6 +19,8 @@ use crate::{
     state::App,
 };
 
+mod archived;
+
 /// How many positions one statement looks at, where no index helps: a rare filter must not read the whole
 /// log at once.
 const WINDOW: u64 = 100_000;
@@ -29,7 +31,7 @@ const SQL: &str = "select position, encode(uuid_send(event_id), 'hex') as event_
     aggregate_type || '/' || aggregate_id as stream, sequence, event_type, event_version, \
     recorded_at, payload::text as payload, metadata::text as metadata, \
     encode(salt, 'hex') as salt, encode(leaf, 'hex') as leaf, encode(chain, 'hex') as chain, \
-    metadata ->> 'actor' as actor from log_event \
+    metadata ->> 'actor' as actor, FLOOR as floor from log_event \
     where position > $1 and position <= $2 \
     and ($5::text is null or event_type = $5) \
     and ($6::text is null or starts_with(event_type, $6)) \
@@ -101,7 +103,8 @@ impl Wanted {
         if end <= after {
             return Ok((Vec::new(), after.min(self.until)));
         }
-        let sql = format!("{SQL}{of} order by position limit $8");
+        let sql = format!("{SQL}{of} order by position limit $8").replace("FLOOR", FLOOR);
+        let mut connection = app.pool.acquire().await?;
         let rows = sqlx::query(&sql)
             .bind(bigint(after))
             .bind(bigint(end))
@@ -111,10 +114,20 @@ impl Wanted {
             .bind(&self.event_prefix)
             .bind(&self.actor)
             .bind(i64::from(limit))
-            .fetch_all(&app.pool)
+            .fetch_all(&mut *connection)
             .await?;
-        let full = rows.len() == limit as usize;
-        let records: Vec<_> = rows.iter().map(record).collect::<Result<_, _>>()?;
+        let floor = floor_of(&mut connection, &rows).await?;
+        let mut records = vec![];
+        if floor > after {
+            let range = (after, end.min(floor));
+            let found = archived::find(app.log(), &mut connection, self, range, limit).await?;
+            records = found.iter().map(archived::record).collect::<Result<_, _>>()?;
+        }
+        let left = (limit as usize).saturating_sub(records.len());
+        for row in rows.iter().take(left) {
+            records.push(record(row)?);
+        }
+        let full = records.len() == limit as usize;
         let searched = records.last().filter(|_| full).map_or(end, |last| last.position);
         Ok((records, searched))
     }
