@@ -4,7 +4,7 @@ use std::{ops::Deref, path::PathBuf, sync::Arc};
 use chrono::SubsecRound as _;
 use domain::decider::Timestamp;
 use event_log::EventLog;
-use projections::Projections;
+use projections::{Projections, Source};
 use sqlx::PgPool;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -98,6 +98,11 @@ impl App {
     /// Connections that may make tables; where no owner was named, ours, which may be allowed to.
     pub fn owner(&self) -> &PgPool {
         self.owner.as_ref().unwrap_or(&self.pool)
+    }
+
+    /// Where views are made again: as the role that may make tables, with the keys that open the log.
+    pub fn source(&self) -> Source<'_> {
+        Source::from((self.owner(), self.log().ring()))
     }
 
     /// The log, for reading and following; only the engine writes.

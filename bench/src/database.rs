@@ -19,7 +19,7 @@ impl Database {
     pub async fn start(directory: &Path) -> Database {
         let mut embedded = Embedded::start(directory).await.unwrap();
         let owner = PgPoolOptions::new().connect_with(embedded.owner()).await.unwrap();
-        api::server::prepare(&owner).await.unwrap();
+        api::server::prepare(&owner, &Default::default()).await.unwrap();
         owner.close().await;
         let exact = counting(&embedded).await;
         if exact {

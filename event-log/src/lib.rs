@@ -37,6 +37,8 @@ pub mod read;
 /// What rides in an append: synchronous views.
 pub mod ride;
 mod seal;
+/// Whose words are kept under whose key.
+pub mod sealed;
 /// Reading everything again and believing nothing.
 pub mod verify;
 
@@ -65,5 +67,6 @@ pub use meta::Meta;
 pub use migrate::migrate;
 pub use proofs::{Standing, standing};
 pub use ride::{Column, Forget, SyncView};
+pub use sealed::{KeyRing, WrappingKey};
 pub use stored::Stored;
 pub use stream::StreamId;

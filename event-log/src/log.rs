@@ -5,7 +5,7 @@ use sqlx::{PgPool, Row};
 use tokio::sync::{Semaphore, TryAcquireError, broadcast, mpsc, oneshot, watch};
 
 use crate::{
-    AppendError, Appended, Clock, Commit, LogError, Stored, SyncView,
+    AppendError, Appended, Clock, Commit, KeyRing, LogError, Stored, SyncView,
     append::{
         Appender, Head, Intake, Outlet, Pending, Queue, Seen, Statement, Versions, connection,
     },
@@ -33,6 +33,8 @@ pub struct Options {
     pub watch_others: Option<Duration>,
     /// How many aggregates' states are kept in memory.
     pub cached_states: usize,
+    /// What seals and opens the words of subjects. Without any they are written in clear.
+    pub keys: KeyRing,
 }
 
 impl Default for Options {
@@ -46,6 +48,7 @@ impl Default for Options {
             key_ttl: Duration::from_secs(24 * 60 * 60),
             watch_others: Some(Duration::from_millis(250)),
             cached_states: 20_000,
+            keys: KeyRing::default(),
         }
     }
 }
@@ -68,6 +71,7 @@ pub(crate) struct Shared {
     pub seen: watch::Receiver<Seen>,
     pub tail: broadcast::WeakSender<Arc<[Stored]>>,
     pub cache: Arc<Cache>,
+    pub keys: KeyRing,
 }
 
 /// How long a caller should stay away from a full queue.
@@ -94,6 +98,7 @@ impl EventLog {
         if !there.fetch_one(&mut connection).await?.try_get::<bool, _>(0)? {
             return Err(LogError::NoLog);
         }
+        options.keys.check(&mut connection).await?;
         let head = Head::read(&mut connection).await?.ok_or(LogError::NoLog)?;
         if head.layout != options.layout {
             return Err(LogError::Layout { known: options.layout, found: head.layout });
@@ -114,6 +119,7 @@ impl EventLog {
             seen: watched,
             tail: tail.downgrade(),
             cache: cache.clone(),
+            keys: options.keys.clone(),
         };
         let appender = Appender {
             options: connect,
@@ -128,6 +134,7 @@ impl EventLog {
             head,
             versions: Versions::default(),
             cache,
+            keys: options.keys,
             stale: false,
         };
         tokio::spawn(appender.run(Queue::new(queue), options.watch_others));
@@ -140,7 +147,9 @@ impl EventLog {
     /// # Errors
     /// [`AppendError`]; nothing of the commit was written.
     pub async fn append(&self, commit: Commit) -> Result<Appended, AppendError> {
-        let intake = Intake::of(commit)?;
+        let shared = &self.shared;
+        let keys = shared.keys.to_seal(&shared.pool, &commit, &shared.clock).await?;
+        let intake = Intake::of(commit, keys.as_ref())?;
         let (answer, answered) = oneshot::channel();
         // However large it is, it fits into an empty queue.
         let wanted = u32::try_from(intake.places()).unwrap_or(u32::MAX).min(self.shared.queue);
@@ -197,6 +206,11 @@ impl EventLog {
     /// The connections that reads use.
     pub fn pool(&self) -> &PgPool {
         &self.shared.pool
+    }
+
+    /// What seals and opens the words of subjects.
+    pub fn ring(&self) -> &KeyRing {
+        &self.shared.keys
     }
 
     /// The clock that the log was opened with.

@@ -8,7 +8,8 @@ use crate::{
     stored::{COLUMNS, bigint, number},
 };
 
-/// Events after a position, in order, at most `limit`, as one transaction or pool sees them.
+/// Events after a position, in order, at most `limit`, as one transaction or pool sees them; what is sealed in them is
+/// not opened.
 ///
 /// # Errors
 /// [`LogError`].
@@ -29,7 +30,10 @@ impl EventLog {
     /// # Errors
     /// [`LogError`].
     pub async fn read(&self, from_exclusive: u64, limit: u32) -> Result<Vec<Stored>, LogError> {
-        read(self.pool(), from_exclusive, limit).await
+        let mut connection = self.pool().acquire().await?;
+        let mut events = read(&mut *connection, from_exclusive, limit).await?;
+        self.ring().open(&mut connection, &mut events).await?;
+        Ok(events)
     }
 
     /// All events of a stream after a sequence, in order; 0: from the first.
@@ -64,7 +68,11 @@ impl EventLog {
             .bind(bigint(after_sequence))
             .bind(bigint(to_position))
             .bind(i64::from(limit));
-        query.fetch_all(self.pool()).await?.iter().map(Stored::read).collect()
+        let mut connection = self.pool().acquire().await?;
+        let rows = query.fetch_all(&mut *connection).await?;
+        let mut events = rows.iter().map(Stored::read).collect::<Result<Vec<_>, _>>()?;
+        self.ring().open(&mut connection, &mut events).await?;
+        Ok(events)
     }
 
     /// The sequence of a stream's last event, at the database; 0: there is none.

@@ -2,11 +2,12 @@
 //!
 //! What is read is bounded: for one row, the stream that it is a function of; for all, the events of the view's
 //! aggregates up to the position, a page at a time. Whoever stops asking ends it: everything is in one transaction.
-use event_log::LogError;
+use event_log::{KeyRing, LogError};
 use serde_json::value::RawValue;
-use sqlx::{PgPool, Postgres, Row, Transaction};
+use sqlx::{Postgres, Row, Transaction};
 
 use crate::{
+    Source,
     catalogue::view,
     fact::streams,
     fold::{Folding, View},
@@ -21,6 +22,7 @@ const PAGE: u32 = 1_000;
 /// A view being made as it was.
 pub struct Past {
     tx: Transaction<'static, Postgres>,
+    keys: KeyRing,
     view: Box<dyn View>,
     folding: Box<dyn Folding>,
     table: String,
@@ -62,12 +64,13 @@ impl Past {
     ///
     /// # Errors
     /// [`RebuildError`].
-    pub async fn begin(
-        pool: &PgPool,
+    pub async fn begin<'a>(
+        source: impl Into<Source<'a>>,
         name: &str,
         position: u64,
         key: Option<String>,
     ) -> Result<Past, RebuildError> {
+        let Source { pool, keys } = source.into();
         let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
         let mut tx = pool.begin().await?;
         let position = position.min(head(&mut tx).await?);
@@ -85,12 +88,12 @@ impl Past {
             None => Of::All { at: 0 },
         };
         let folding = view.folding();
-        Ok(Past { tx, view, folding, table, of, position, given: None })
+        Ok(Past { tx, keys, view, folding, table, of, position, given: None })
     }
 
     /// Begin to make all rows of a view as of a position in a table that stays.
     pub(crate) async fn kept(
-        pool: &PgPool,
+        Source { pool, keys }: Source<'_>,
         name: &str,
         position: u64,
     ) -> Result<Past, RebuildError> {
@@ -109,7 +112,7 @@ impl Past {
         // Whoever may read the view may read what it was.
         swap::grant(&mut tx, &live, &table).await?;
         let folding = view.folding();
-        Ok(Past { tx, view, folding, table, of: Of::All { at: 0 }, position, given: None })
+        Ok(Past { tx, keys, view, folding, table, of: Of::All { at: 0 }, position, given: None })
     }
 
     /// Keep the table.
@@ -131,17 +134,17 @@ impl Past {
     /// # Errors
     /// [`LogError`].
     pub async fn fold(&mut self) -> Result<Option<Folded>, LogError> {
-        let Past { tx, view, folding, table, of, position, .. } = self;
+        let Past { tx, keys, view, folding, table, of, position, .. } = self;
         match of {
             Of::All { at } if *at < *position => {
-                *at = page(tx, (*at, *position), &**view, &mut **folding, table).await?;
+                *at = page(tx, keys, (*at, *position), &**view, (&mut **folding, table)).await?;
                 Ok(Some(Folded { events: *at, total: *position }))
             }
             Of::All { .. } => Ok(None),
             Of::Key { key, kind, sequence } => {
                 let Some(aggregate) = view.aggregates().get(*kind) else { return Ok(None) };
                 let stream = (*aggregate, of_stream(key));
-                let found = streams::page(tx, stream, (*sequence, *position), PAGE).await?;
+                let found = streams::page(tx, keys, stream, (*sequence, *position), PAGE).await?;
                 match found.last.filter(|_| found.full) {
                     Some((last, _)) => *sequence = last,
                     // An id is of one kind only; the others have no such stream.

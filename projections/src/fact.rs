@@ -15,9 +15,13 @@ use domain::{
     name::{Name, NameEvent},
     run::{Run, RunEvent},
     runner::{Runner, RunnerEvent},
+    subject::{Subject, SubjectEvent, SubjectId},
     upcast,
 };
-use event_log::{LogError, Stored, StreamId};
+use event_log::{
+    KeyRing, LogError, Stored, StreamId,
+    sealed::{Keys, Which},
+};
 use serde::Deserialize;
 use sqlx::{PgConnection, Row, postgres::PgRow};
 
@@ -44,6 +48,8 @@ pub enum Fact {
     Run(RunId, RunEvent),
     /// To a runner.
     Runner(RunnerId, RunnerEvent),
+    /// To what is kept of a subject.
+    Subject(SubjectId, SubjectEvent),
 }
 
 /// A fact, and when and by whom it was recorded.
@@ -76,7 +82,7 @@ impl Recorded {
             id: &stored.stream.aggregate_id,
             event_type: &stored.event_type,
             version: &stored.event_version,
-            payload: &stored.payload,
+            payload: stored.words()?,
             metadata: &stored.metadata,
         }
         .read(&mut facts)?;
@@ -96,6 +102,7 @@ impl Recorded {
             Fact::Name(..) => Name::NAME,
             Fact::Run(..) => Run::NAME,
             Fact::Runner(..) => Runner::NAME,
+            Fact::Subject(..) => Subject::NAME,
         }
     }
 
@@ -112,6 +119,7 @@ impl Recorded {
             Fact::Name(id, _) => id.clone(),
             Fact::Run(id, _) => id.to_string(),
             Fact::Runner(id, _) => id.to_string(),
+            Fact::Subject(id, _) => id.to_string(),
         };
         StreamId::new(self.aggregate(), id)
     }
@@ -129,6 +137,7 @@ impl Recorded {
             Fact::Name(_, event) => event.name(),
             Fact::Run(_, event) => event.name(),
             Fact::Runner(_, event) => event.name(),
+            Fact::Subject(_, event) => event.name(),
         }
     }
 }
@@ -137,10 +146,23 @@ impl Recorded {
 /// Positions are dense, so a range of them is a page.
 pub(crate) async fn page(
     connection: &mut PgConnection,
+    ring: &KeyRing,
     range: (u64, u64),
     aggregates: &[&str],
 ) -> Result<Vec<Recorded>, LogError> {
-    read(&rows(connection, range, aggregates).await?, |_, _| true)
+    let rows = rows(&mut *connection, range, aggregates).await?;
+    let keys = keys(connection, ring, &rows).await?;
+    read(&rows, &keys, |_, _| true)
+}
+
+/// The keys that these rows are opened with.
+pub(crate) async fn keys(
+    connection: &mut PgConnection,
+    ring: &KeyRing,
+    rows: &[PgRow],
+) -> Result<Keys, sqlx::Error> {
+    let payloads = rows.iter().map(|row| row.try_get(7)).collect::<Result<Vec<&str>, _>>()?;
+    ring.to_open(connection, payloads).await
 }
 
 /// The same, not read yet: that takes longer than to fetch them, and others may do it.
@@ -178,6 +200,7 @@ pub(crate) fn stream(row: &PgRow) -> Result<&str, sqlx::Error> {
 /// Read those rows whose stream and position are wanted.
 pub(crate) fn read<'r>(
     rows: impl IntoIterator<Item = &'r PgRow>,
+    keys: &Keys,
     wanted: impl Fn(&str, u64) -> bool,
 ) -> Result<Vec<Recorded>, LogError> {
     let number = |value: i64| u64::try_from(value).unwrap_or(0);
@@ -188,7 +211,7 @@ pub(crate) fn read<'r>(
         if !wanted(id, position) {
             continue;
         }
-        Raw {
+        let mut raw = Raw {
             position,
             sequence: number(row.try_get(1)?),
             at: row.try_get(2)?,
@@ -198,8 +221,10 @@ pub(crate) fn read<'r>(
             version: row.try_get(6)?,
             payload: row.try_get(7)?,
             metadata: row.try_get(8)?,
-        }
-        .read(&mut facts)?;
+        };
+        let said = keys.open(raw.payload, raw.which()).map_err(|why| raw.damaged(&why))?;
+        raw.payload = said.as_deref().unwrap_or(raw.payload);
+        raw.read(&mut facts)?;
     }
     Ok(facts)
 }
@@ -222,7 +247,12 @@ struct ByWhom {
     actor: Actor,
 }
 
-impl Raw<'_> {
+impl<'a> Raw<'a> {
+    fn which(&self) -> Which<'a> {
+        let Raw { aggregate, id, sequence, event_type, .. } = *self;
+        Which { aggregate_type: aggregate, aggregate_id: id, sequence, event_type }
+    }
+
     fn read(self, facts: &mut Vec<Recorded>) -> Result<(), LogError> {
         match self.aggregate {
             Access::NAME => self.say(Fact::Access, facts),
@@ -235,6 +265,7 @@ impl Raw<'_> {
             Name::NAME => self.say(Fact::Name, facts),
             Run::NAME => self.say(Fact::Run, facts),
             Runner::NAME => self.say(Fact::Runner, facts),
+            Subject::NAME => self.say(Fact::Subject, facts),
             other => Err(self.damaged(&format!("nothing is known of {other}"))),
         }
     }

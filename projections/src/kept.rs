@@ -3,6 +3,7 @@
 use sqlx::{PgConnection, PgPool, Row};
 
 use crate::{
+    Source,
     as_of::Past,
     catalogue::view,
     rebuild::{Progress, RebuildError},
@@ -28,13 +29,13 @@ pub(crate) fn table(live: &str, position: u64) -> String {
 ///
 /// # Errors
 /// [`RebuildError`]; then there is no such table.
-pub async fn keep(
-    pool: &PgPool,
+pub async fn keep<'a>(
+    source: impl Into<Source<'a>>,
     name: &str,
     position: u64,
     mut progress: impl FnMut(Progress) + Send,
 ) -> Result<Kept, RebuildError> {
-    let mut past = Past::kept(pool, name, position).await?;
+    let mut past = Past::kept(source.into(), name, position).await?;
     while let Some(folded) = past.fold().await? {
         progress(Progress::Replaying { events: folded.events, total: folded.total });
     }

@@ -20,6 +20,7 @@ pub mod fact;
 pub mod projection;
 
 mod fold;
+mod source;
 mod table;
 
 /// Views that follow the log.
@@ -33,6 +34,8 @@ mod swap;
 /// Whether the rows are what the log says.
 pub mod verify;
 
+/// Nothing of before is left in any view.
+pub mod erase;
 /// A view as it was.
 pub mod as_of;
 /// What two documents do not have in common.
@@ -53,5 +56,6 @@ pub use fact::{Fact, Recorded};
 pub use projection::{Cell, Class, Projection, Type};
 pub use projector::{Behind, Projections};
 pub use rebuild::{Progress, RebuildError, Rebuilt, rebuild, rebuild_all, rollback};
+pub use source::Source;
 pub use table::many;
 pub use verify::{Difference, Verified, verify};

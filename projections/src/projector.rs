@@ -4,13 +4,13 @@
 //! Any number of servers may run it on one database: the positions are locked while a page is written.
 use std::{collections::HashMap, time::Duration};
 
-use event_log::{EventLog, LogError};
+use event_log::{EventLog, KeyRing, LogError};
 use sqlx::{PgConnection, PgPool, Row};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::{
-    Class, Recorded,
+    Class, Recorded, Source,
     catalogue::{LIVE, views},
     fact,
     fold::{Folding, View},
@@ -47,11 +47,12 @@ impl Projections {
     /// # Errors
     /// [`rebuild::RebuildError`].
     pub async fn start(log: &EventLog) -> Result<Projections, rebuild::RebuildError> {
-        ready(log.pool()).await?;
+        ready(log).await?;
         let (sender, reached) = watch::channel(0);
         let following = views().into_iter().filter(|view| view.class() == Class::Asynchronous);
         let projector = Projector {
             pool: log.pool().clone(),
+            keys: log.ring().clone(),
             views: following.map(|view| (view.folding(), view)).collect(),
             known: HashMap::new(),
             reached: sender,
@@ -89,7 +90,9 @@ impl Projections {
 ///
 /// # Errors
 /// [`rebuild::RebuildError`].
-pub async fn ready(pool: &PgPool) -> Result<(), rebuild::RebuildError> {
+pub async fn ready<'a>(source: impl Into<Source<'a>>) -> Result<(), rebuild::RebuildError> {
+    let source = source.into();
+    let pool = source.pool;
     let mut again = vec![];
     for view in views() {
         let (name, version) = (view.name(), view.version());
@@ -119,12 +122,13 @@ pub async fn ready(pool: &PgPool) -> Result<(), rebuild::RebuildError> {
             rebuild::found(pool, name, version).await?;
         }
     }
-    rebuild::rebuild_all(pool, &again, 1, |_| {}).await?;
+    rebuild::rebuild_all(source, &again, 1, |_| {}).await?;
     Ok(())
 }
 
 struct Projector {
     pool: PgPool,
+    keys: KeyRing,
     views: Vec<(Box<dyn Folding>, Box<dyn View>)>,
     /// Where each view was when we wrote it last.
     known: HashMap<&'static str, At>,
@@ -175,7 +179,7 @@ impl Projector {
         }
         let mut all: Vec<&str> = vec![];
         self.views.iter().for_each(|(_, view)| all.extend(view.aggregates()));
-        let events = fact::page(&mut tx, (from, to), &all).await?;
+        let events = fact::page(&mut tx, &self.keys, (from, to), &all).await?;
         for (folding, view) in &mut self.views {
             // A view that another version of the program has made again is no longer ours.
             let Some(&after) = at.get(view.name()) else { continue };

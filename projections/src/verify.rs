@@ -1,9 +1,10 @@
 //! Whether the rows are what the log says: made again beside them, in one snapshot of the database, and compared.
 use futures::future::BoxFuture;
 use serde_json::Value;
-use sqlx::{PgConnection, PgPool, Row};
+use sqlx::{PgConnection, Row};
 
 use crate::{
+    Source,
     catalogue::view,
     differ::{FieldChange, differences},
     fold::View,
@@ -54,10 +55,11 @@ pub enum Difference {
 /// # Errors
 /// [`RebuildError`].
 pub fn verify<'a>(
-    pool: &'a PgPool,
+    source: impl Into<Source<'a>>,
     name: &'a str,
     mut progress: impl FnMut(Progress) + Send + 'a,
 ) -> BoxFuture<'a, Result<Verified, RebuildError>> {
+    let Source { pool, keys } = source.into();
     Box::pin(async move {
         let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
         let mut tx = pool.begin().await?;
@@ -71,7 +73,7 @@ pub fn verify<'a>(
         let mut folding = view.folding();
         let mut at = 0;
         while at < position {
-            at = page(&mut tx, (at, position), &*view, &mut *folding, &again).await?;
+            at = page(&mut tx, &keys, (at, position), &*view, (&mut *folding, &again)).await?;
             progress(Progress::Replaying { events: at, total: position });
         }
         progress(Progress::Comparing);

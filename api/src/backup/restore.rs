@@ -74,7 +74,7 @@ pub async fn fill_database(
         return Err(BackupError::Other(found));
     }
     // Rights, which belong to the roles of a server, and tables of later versions.
-    crate::server::prepare(&pool).await?;
+    crate::server::prepare(&pool, &source.wrapping()?).await?;
     let restored = stands(source, &pool, kept).await;
     pool.close().await;
     restored

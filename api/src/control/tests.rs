@@ -1,6 +1,7 @@
 //! The Control API through its door, on a real server and a real Postgres, with the client that people use.
 mod bundles;
 mod document;
+mod erasure;
 mod keys;
 mod lists;
 mod moves;

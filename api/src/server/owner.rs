@@ -1,5 +1,5 @@
 //! What the owner of the tables does before servers start.
-use event_log::migrate::MigrateError;
+use event_log::{KeyRing, migrate::MigrateError};
 use projections::RebuildError;
 use sqlx::PgPool;
 
@@ -35,13 +35,14 @@ pub async fn raise_epoch(owner: &PgPool, to: u32) -> Result<(), PrepareError> {
     Err(PrepareError::Epoch { now })
 }
 
-/// Bring tables, their privileges and views up to date. As often as one likes. Gives the migrations that ran.
+/// Bring tables, their privileges and views up to date. As often as one likes. Gives the migrations that ran. `keys` are
+/// those of the server: without them a view of what is sealed cannot be made again.
 ///
 /// # Errors
 /// [`PrepareError`].
-pub async fn prepare(owner: &PgPool) -> Result<Vec<String>, PrepareError> {
+pub async fn prepare(owner: &PgPool, keys: &KeyRing) -> Result<Vec<String>, PrepareError> {
     let ran = event_log::migrate(owner).await?;
-    projections::projector::ready(owner).await?;
+    projections::projector::ready((owner, keys)).await?;
     Ok(ran)
 }
 

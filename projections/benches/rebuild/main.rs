@@ -194,7 +194,7 @@ fn examples() -> BTreeMap<String, NewEvent> {
         let text = std::fs::read_to_string(path.join("1.example.json")).unwrap();
         let payload: String = text.lines().map(str::trim_start).collect();
         let event =
-            NewEvent { event_type: name.clone().into(), event_version: "1".into(), payload };
+            NewEvent { event_type: name.clone().into(), event_version: "1".into(), payload, customer: None };
         all.insert(name, event);
     }
     all

@@ -1,8 +1,8 @@
 //! The events of streams that are known by name, each by its index: what is read does not grow with the rest of the log.
-use event_log::LogError;
+use event_log::{KeyRing, LogError, sealed::Keys};
 use sqlx::{PgConnection, Row as _, postgres::PgRow};
 
-use super::{COLUMNS, Recorded, bigint, read};
+use super::{COLUMNS, Recorded, bigint, keys, read};
 
 /// Events that were read.
 pub(crate) struct Found {
@@ -16,6 +16,7 @@ pub(crate) struct Found {
 /// The events of one stream after a sequence, in order: at most `limit`, and none after a position.
 pub(crate) async fn page(
     connection: &mut PgConnection,
+    ring: &KeyRing,
     (aggregate, id): (&str, &str),
     (after_sequence, last): (u64, u64),
     limit: u32,
@@ -30,15 +31,17 @@ pub(crate) async fn page(
         .bind(bigint(after_sequence))
         .bind(bigint(last))
         .bind(i64::from(limit))
-        .fetch_all(connection)
+        .fetch_all(&mut *connection)
         .await?;
-    found(&rows, limit)
+    let keys = keys(connection, ring, &rows).await?;
+    found(&rows, &keys, limit)
 }
 
 /// The events of these streams of one kind after a position and not after another, and those of these types also
 /// where they are older: at most `limit`, oldest first.
 pub(crate) async fn many(
     connection: &mut PgConnection,
+    ring: &KeyRing,
     (aggregate, ids): (&str, &[String]),
     (after, last): (u64, u64),
     older: &[&str],
@@ -61,16 +64,17 @@ pub(crate) async fn many(
         .bind(bigint(last))
         .bind(older)
         .bind(i64::from(limit))
-        .fetch_all(connection)
+        .fetch_all(&mut *connection)
         .await?;
-    found(&rows, limit)
+    let keys = keys(connection, ring, &rows).await?;
+    found(&rows, &keys, limit)
 }
 
-fn found(rows: &[PgRow], limit: u32) -> Result<Found, LogError> {
+fn found(rows: &[PgRow], keys: &Keys, limit: u32) -> Result<Found, LogError> {
     let number = |row: &PgRow, at: usize| -> Result<u64, sqlx::Error> {
         Ok(row.try_get::<i64, _>(at)?.max(0).cast_unsigned())
     };
     let last = rows.last().map(|row| Ok::<_, sqlx::Error>((number(row, 1)?, number(row, 0)?)));
     let full = u32::try_from(rows.len()).is_ok_and(|read| read >= limit);
-    Ok(Found { events: read(rows, |_, _| true)?, last: last.transpose()?, full })
+    Ok(Found { events: read(rows, keys, |_, _| true)?, last: last.transpose()?, full })
 }

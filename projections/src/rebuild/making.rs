@@ -1,5 +1,5 @@
 //! A view being made again: its shadow in the database, and how far each worker came with it.
-use event_log::LogError;
+use event_log::{KeyRing, LogError};
 use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool, Row};
 
@@ -14,6 +14,8 @@ use crate::{
 /// A view being made again: its shadow in the database, and what we have in memory of it.
 pub(crate) struct Making {
     pub view: Box<dyn View>,
+    /// What opens the log.
+    pub keys: KeyRing,
     /// The table that is read.
     pub live: String,
     /// The table that becomes it.
@@ -44,11 +46,12 @@ pub(crate) struct Taken {
 }
 
 impl Making {
-    pub(crate) fn of(view: Box<dyn View>) -> Making {
+    pub(crate) fn of(view: Box<dyn View>, keys: KeyRing) -> Making {
         let (live, folding) = (view.table(), view.folding());
         let shadow = format!("{live}_shadow");
         Making {
             view,
+            keys,
             live,
             shadow,
             workers: 1,
@@ -239,13 +242,14 @@ impl Making {
             self.folding.forget();
         }
         let at = head(connection).await?.min(before.saturating_add(self.by)).max(before);
-        let rows = fact::rows(connection, (before, at), self.view.aggregates()).await?;
+        let rows = fact::rows(&mut *connection, (before, at), self.view.aggregates()).await?;
+        let keys = fact::keys(&mut *connection, &self.keys, &rows).await?;
         let workers = u32::try_from(positions.len()).unwrap_or(1);
         let missing = |stream: &str, position: u64| {
             let of = usize::try_from(lane(stream, workers)).unwrap_or(0);
             positions.get(of).is_some_and(|at| *at < position)
         };
-        let events = fact::read(&rows, missing)?;
+        let events = fact::read(&rows, &keys, missing)?;
         if !events.is_empty() {
             let events: Vec<_> = events.iter().collect();
             self.folding.project(connection, &self.shadow, &events).await?;

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use event_log::LogError;
+use event_log::{LogError, sealed::Keys};
 use sqlx::{Connection, PgConnection, PgPool, Row, postgres::PgRow};
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -36,6 +36,7 @@ struct Page {
     after: u64,
     to: u64,
     rows: Vec<PgRow>,
+    keys: Keys,
 }
 
 /// Fold the log into the shadows of these views, up to where it is now.
@@ -48,6 +49,7 @@ pub(super) async fn scan(
     let names: Vec<&'static str> = makings.iter().map(|making| making.view.name()).collect();
     let mut aggregates: Vec<&str> = vec![];
     makings.iter().for_each(|making| aggregates.extend(making.view.aggregates()));
+    let ring = makings.first().map(|making| making.keys.clone()).unwrap_or_default();
     let mut reader = pool.acquire().await?;
     let mut at = behind(&mut reader, &names).await?;
     let done: Arc<[AtomicU64]> = (0..workers).map(|_| AtomicU64::new(at)).collect();
@@ -68,6 +70,7 @@ pub(super) async fn scan(
             break;
         }
         let rows = fact::rows(&mut reader, (at, to), &aggregates).await?;
+        let keys = fact::keys(&mut reader, &ring, &rows).await?;
         let mut parts: Vec<Vec<PgRow>> = lanes.iter().map(|_| vec![]).collect();
         for row in rows {
             let of = lane(fact::stream(&row)?, workers);
@@ -77,7 +80,7 @@ pub(super) async fn scan(
         }
         let mut ended = false;
         for (lane, rows) in lanes.iter().zip(parts) {
-            ended |= lane.send(Page { after: at, to, rows }).await.is_err();
+            ended |= lane.send(Page { after: at, to, rows, keys: keys.clone() }).await.is_err();
         }
         if ended {
             break;
@@ -153,7 +156,7 @@ impl Worker {
         done: Arc<[AtomicU64]>,
     ) -> Result<(), LogError> {
         while let Some(page) = pages.recv().await {
-            let events = fact::read(&page.rows, |_, _| true)?;
+            let events = fact::read(&page.rows, &page.keys, |_, _| true)?;
             self.take(&page, &events).await?;
             let at = usize::try_from(self.number - 1).ok().and_then(|at| done.get(at));
             if let Some(at) = at {

@@ -1,9 +1,12 @@
 //! `stead migrate`: make and change the tables, as their owner.
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 
-use crate::{render::Output, serve::finish};
+use crate::{
+    render::Output,
+    serve::{data_directory, finish},
+};
 
 /// Bring the tables of DATABASE_OWNER_URL up to date
 #[derive(Debug, Args)]
@@ -18,6 +21,10 @@ pub struct Migrate {
     /// After a restore: one more than the highest epoch in any checkpoint that runners show
     #[arg(long, value_name = "N")]
     pub raise_epoch: Option<u32>,
+    /// The server's data directory, for its keys: a view of what is sealed is made again with them [default: as `stead
+    /// serve` has it]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
 }
 
 /// Migrate, and say what was done.
@@ -28,7 +35,12 @@ pub async fn run(migrate: Migrate, output: Output) -> ExitCode {
 impl Migrate {
     async fn migrate(self, output: Output) -> anyhow::Result<()> {
         let pool = event_log::connect(&self.database_owner_url, 4).await?;
-        let ran = api::server::prepare(&pool).await?;
+        let keys = match data_directory(self.data.as_ref()) {
+            Ok(data) => api::keys::wrapping::kept(&data.join("keys"))?,
+            Err(error) if self.data.is_some() => return Err(error),
+            Err(_) => event_log::KeyRing::default(),
+        };
+        let ran = api::server::prepare(&pool, &keys).await?;
         let today = api::state::system_clock()().date_naive();
         let days = api::logs::days::make(&pool, today, api::logs::days::FAR_AHEAD).await?;
         if let Some(epoch) = self.raise_epoch {

@@ -61,7 +61,8 @@ impl Up {
         output: Output,
     ) -> anyhow::Result<()> {
         let owner = PgPoolOptions::new().max_connections(4).connect_with(postgres.owner()).await?;
-        api::server::prepare(&owner).await?;
+        let keys = api::keys::wrapping::kept(&data.join("keys"))?;
+        api::server::prepare(&owner, &keys).await?;
         owner.close().await;
         let options = self.common.options(data.to_path_buf(), postgres.app(), 16);
         let options = Options { owner: Some(postgres.owner()), ..options };

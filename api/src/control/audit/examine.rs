@@ -196,7 +196,7 @@ impl Look {
     async fn projection(&mut self, app: &App, name: &str) -> Result<(), Problem> {
         let (said, mut told) = (self.said.clone(), self.at(name, "looking"));
         let mut hundredth = 0;
-        let verified = projections::verify(&app.pool, name, move |progress| {
+        let verified = projections::verify(app.log(), name, move |progress| {
             if let projections::Progress::Replaying { events, total } = progress
                 && hundredth != events.saturating_mul(100) / total.max(1)
             {

@@ -52,7 +52,7 @@ async fn happened(app: &App, install: InstallId, event: &str, fact: Value) {
     let stream = StreamId::new("install", install.to_string());
     let expected = app.log().version(&stream).await.unwrap();
     let (event_type, payload) = (event.to_owned().into(), fact.to_string());
-    let events = vec![NewEvent { event_type, event_version: "1".into(), payload }];
+    let events = vec![NewEvent { event_type, event_version: "1".into(), payload, customer: None }];
     let commit = Commit::of(meta(), vec![Write { stream, expected, events }]);
     app.log().append(commit).await.unwrap();
 }
