@@ -17,6 +17,7 @@ use schemas::control::{
     audit::AsOfQuery,
     bundles::BundleQuery,
     installs::{CreateInstall, UpdateInstall},
+    jobs::Cancel,
     subjects::Subject,
     tokens::{CreateToken, Role},
 };
@@ -104,7 +105,20 @@ async fn of_ada(app: &App, owner: &Client) -> (InstallId, JobId) {
     (install, job)
 }
 
-async fn deprovisioned(app: &App, install: InstallId) {
+/// Who enrolled provisions itself; that is taken back, and nothing is left to take down.
+async fn deprovisioned(app: &App, owner: &Client, install: InstallId) {
+    let mut cancelled = false;
+    for _ in 0..400 {
+        let runs = app.engine.load::<Install>(install).await.unwrap().runs;
+        if cancelled && runs.is_empty() {
+            break;
+        }
+        for run in runs.keys() {
+            let why = Cancel { reason: "enough".into(), force: false };
+            cancelled |= owner.cancel_run(*run, &why).await.is_ok();
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
     let call = call();
     let done = app.engine.transact(&call, move |unit| {
         Box::pin(async move { unit.tell::<Install>(install, InstallCommand::Deprovision).await })
@@ -174,7 +188,7 @@ async fn after_shredding_no_row_has_it_and_everything_that_was_proven_still_is()
     let proof = owner.bundle(&which).await.unwrap().bytes().await.unwrap();
 
     assert_eq!(refused(owner.shred(subject, &why()).await), (409, "refused".into()));
-    deprovisioned(app, install).await;
+    deprovisioned(app, &owner, install).await;
     assert!(owner.shred(subject, &why()).await.unwrap().changed);
     assert!(!owner.shred(subject, &why()).await.unwrap().changed);
     // From the answer on, while its copies are still erased.
@@ -236,7 +250,7 @@ async fn a_persons_words_and_name_go_and_what_they_were_about_stays() {
 async fn another_server_forgets_too_and_who_is_killed_in_between_leaves_it_to_the_next() {
     let (started, owner) = started().await;
     let (install, _) = of_ada(started.app(), &owner).await;
-    deprovisioned(started.app(), install).await;
+    deprovisioned(started.app(), &owner, install).await;
     // Two servers have one `keys` directory.
     let data = tempfile::tempdir().unwrap();
     std::fs::create_dir(data.path().join("keys")).unwrap();
@@ -283,14 +297,18 @@ async fn another_server_forgets_too_and_who_is_killed_in_between_leaves_it_to_th
     let of_first = Client::new(&target(&first)).unwrap();
     let inputs = BTreeMap::from([("size".to_owned(), INPUT.to_owned())]);
     let made = CreateInstall { inputs, ..new_install("initech") };
-    let other = of_first.create_install(&made).await.unwrap();
-    deprovisioned(&first.app, other.id).await;
+    let other = of_first.create_install(&made).await.unwrap().id;
+    let call = call();
+    let done = first.app.engine.transact(&call, move |unit| {
+        Box::pin(async move { unit.tell::<Install>(other, InstallCommand::Deprovision).await })
+    });
+    done.await.unwrap();
     second.app.log().reached(first.app.log().position()).await.unwrap();
-    let there = second.app.engine.load::<Install>(other.id).await.unwrap();
+    let there = second.app.engine.load::<Install>(other).await.unwrap();
     assert_eq!(there.inputs["size"], INPUT);
-    let done = of_first.shred(SubjectId::Install(other.id), &why()).await.unwrap();
+    let done = of_first.shred(SubjectId::Install(other), &why()).await.unwrap();
     second.app.log().reached(done.position).await.unwrap();
-    let there = second.app.engine.load::<Install>(other.id).await.unwrap();
+    let there = second.app.engine.load::<Install>(other).await.unwrap();
     assert_eq!(there.inputs["size"], "[erased]");
     first.stop().await;
     second.stop().await;
