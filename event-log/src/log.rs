@@ -98,11 +98,11 @@ impl EventLog {
         if !there.fetch_one(&mut connection).await?.try_get::<bool, _>(0)? {
             return Err(LogError::NoLog);
         }
-        options.keys.check(&mut connection).await?;
         let head = Head::read(&mut connection).await?.ok_or(LogError::NoLog)?;
         if head.layout != options.layout {
             return Err(LogError::Layout { known: options.layout, found: head.layout });
         }
+        options.keys.check(&mut connection).await?;
         let (arrivals, queue) = mpsc::unbounded_channel();
         let (positions, watched_positions) = watch::channel(head.position);
         let (seen, watched) = watch::channel(head.seen());

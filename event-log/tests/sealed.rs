@@ -12,7 +12,7 @@ use domain::{
     subject::{Subject, SubjectCommand},
 };
 use event_log::{
-    Commit, EventLog, KeyRing, LogError, Meta, NewEvent, Options, StreamId, Write, WrappingKey,
+    Commit, EventLog, KeyRing, LogError, Meta, NewEvent, Options, StreamId, WrappingKey, Write,
     sealed::shred, testing::Database, verify::verify,
 };
 use support::database;
@@ -149,7 +149,10 @@ async fn who_is_shredded_is_forgotten_by_every_server_when_it_hears_of_it() {
     two.reached(one.position()).await.unwrap();
     for log in [&one, &two] {
         assert_eq!(city(log, install).await, "[erased]");
-        assert_eq!(log.load::<Install>(&install.to_string()).await.unwrap().state.inputs["city"], "[erased]");
+        assert_eq!(
+            log.load::<Install>(&install.to_string()).await.unwrap().state.inputs["city"],
+            "[erased]"
+        );
         assert_eq!(city(log, other).await, "Ada's");
     }
     let now = one.clock().now();

@@ -117,7 +117,8 @@ impl Read<'_> {
     ) -> Result<Vec<Recorded>, LogError> {
         let mut connection = self.log.pool().acquire().await?;
         let (range, of) = ((self.from, self.until), (aggregate, ids));
-        let found = streams::many(&mut connection, self.log.ring(), of, range, older, EVENTS).await?;
+        let found =
+            streams::many(&mut connection, self.log.ring(), of, range, older, EVENTS).await?;
         if let Some((_, position)) = found.last.filter(|_| found.full) {
             self.until = position;
         }

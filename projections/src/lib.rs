@@ -34,12 +34,12 @@ mod swap;
 /// Whether the rows are what the log says.
 pub mod verify;
 
-/// Nothing of before is left in any view.
-pub mod erase;
 /// A view as it was.
 pub mod as_of;
 /// What two documents do not have in common.
 pub mod differ;
+/// Nothing of before is left in any view.
+pub mod erase;
 /// What happened between two positions, by run.
 pub mod history;
 /// The same, in a table of its own that stays.

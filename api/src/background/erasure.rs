@@ -9,7 +9,7 @@ use domain::{
 };
 use event_log::{Meta, consumer, sealed::shred};
 use futures::FutureExt as _;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::{sync::broadcast::error::RecvError, time::Instant};
 
 use crate::{erasure, execute::Call, problem::Problem, state::App};
 
@@ -18,8 +18,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// How long after the decision copies are erased. Every server of this database has heard of it by then (each looks four
 /// times a second) and what it was at is done, so that nobody writes a copy afterwards.
 const SETTLED: TimeDelta = TimeDelta::seconds(5);
-/// How long after a failure it is tried again.
-const RETRY: Duration = Duration::from_secs(15);
+/// How long after a failure it is tried again, at first and at most.
+const RETRY: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(60 * 60);
 /// One server at a time: what it does is done for all.
 const CONSUMER: (&str, i32, i32) = ("erasure", 1, 0);
 /// How long after its last step somebody is believed to be at it.
@@ -30,35 +31,57 @@ pub async fn run(app: App) {
     let mut tail = app.log().tail();
     // What was decided while no server ran, or by one that was killed.
     let mut look_back = true;
+    let (mut keys, mut of_copies) = (Later::default(), Later::default());
     let mut ticks = tokio::time::interval(TICK);
     loop {
-        if look_back {
-            look_back = again(&app, catch_up(&app).await).await;
+        if look_back && keys.is_due() {
+            look_back = !keys.after(catch_up(&app).await);
         }
         tokio::select! {
             () = app.stopping.cancelled() => return,
             batch = tail.recv() => match batch {
-                Ok(batch) => look_back |= batch.iter().any(|event| event.event_type == "subject.shredded"),
+                Ok(batch) => {
+                    look_back |= batch.iter().any(|event| event.event_type == "subject.shredded");
+                }
                 Err(RecvError::Lagged(_)) => look_back = true,
                 Err(RecvError::Closed) => return,
             },
-            _ = ticks.tick() => {
-                again(&app, copies(&app).await).await;
-            }
+            _ = ticks.tick() => if of_copies.is_due() {
+                of_copies.after(copies(&app).await);
+            },
         }
     }
 }
 
-/// Whether it has to be tried again; after a while.
-async fn again(app: &App, done: Result<(), Problem>) -> bool {
-    let Err(problem) = done else { return false };
-    let detail = &problem.detail;
-    tracing::warn!(reason = %detail, "What was shredded is not erased everywhere yet, trying again: {detail}");
-    tokio::select! {
-        () = app.stopping.cancelled() => {}
-        () = tokio::time::sleep(RETRY) => {}
+/// When what failed is tried again: later each time.
+struct Later {
+    wait: Duration,
+    due: Instant,
+}
+
+impl Default for Later {
+    fn default() -> Later {
+        Later { wait: RETRY, due: Instant::now() }
     }
-    true
+}
+
+impl Later {
+    fn is_due(&self) -> bool {
+        Instant::now() >= self.due
+    }
+
+    /// Whether it went well.
+    fn after(&mut self, done: Result<(), Problem>) -> bool {
+        let Err(problem) = done else {
+            *self = Later::default();
+            return true;
+        };
+        let (detail, wait) = (&problem.detail, self.wait.as_secs());
+        tracing::warn!(reason = %detail, "What was shredded is not erased everywhere yet, trying again in {wait} s: {detail}");
+        self.due = Instant::now() + self.wait;
+        self.wait = (self.wait * 2).min(LONGEST);
+        false
+    }
 }
 
 /// Delete the keys of who was shredded.
@@ -82,7 +105,18 @@ async fn copies(app: &App) -> Result<(), Problem> {
         return Ok(());
     }
     let subjects: Vec<SubjectId> = of.iter().filter_map(|subject| subject.parse().ok()).collect();
-    erasure::erase(app, &subjects).await?;
+    // A rebuild takes as long as the log is: nobody else begins one meanwhile.
+    let mut erasing = std::pin::pin!(erasure::erase(app, &subjects));
+    let mut renewals = tokio::time::interval(LEASE / 3);
+    loop {
+        tokio::select! {
+            done = &mut erasing => break done?,
+            _ = renewals.tick() => {
+                let server = &app.config.server;
+                consumer::acquire(&app.pool, clock, CONSUMER, server, LEASE).await?;
+            }
+        }
+    }
     for subject in subjects {
         let call = Call::of(Meta::new(Actor::System, ulid::Ulid::new().to_string()));
         let told = app.engine.transact(&call, move |unit| {

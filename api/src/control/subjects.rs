@@ -23,7 +23,8 @@ use crate::{
     responses((status = 200, body = Subject)),
 )]
 pub async fn show(State(app): State<App>, Path(subject): Path<SubjectId>) -> Answer<Subject> {
-    let mut shown = Subject { subject: subject.to_string(), state: "kept".into(), ..Subject::default() };
+    let mut shown =
+        Subject { subject: subject.to_string(), state: "kept".into(), ..Subject::default() };
     for event in app.log().read_stream(&StreamId::of::<subject::Subject>(subject), 0).await? {
         for fact in event.decode::<SubjectEvent>()? {
             match fact {

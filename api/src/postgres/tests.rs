@@ -144,7 +144,11 @@ async fn the_server_may_read_and_add_events_and_never_change_them_also_after_a_r
     let owner = sqlx::PgPool::connect_with(running.owner()).await.unwrap();
     let keys = event_log::KeyRing::default();
     crate::server::prepare(&owner, &keys).await.unwrap();
-    assert_eq!(crate::server::prepare(&owner, &keys).await.unwrap(), [""; 0], "nothing is left to do");
+    assert_eq!(
+        crate::server::prepare(&owner, &keys).await.unwrap(),
+        [""; 0],
+        "nothing is left to do"
+    );
     projections::rebuild(&owner, "runners", |_| {}).await.unwrap();
     let mut app = PgConnection::connect_with(&running.app()).await.unwrap();
     sqlx::query("select 1 from view_runners").fetch_all(&mut app).await.unwrap();

@@ -120,7 +120,9 @@ impl Server {
         let log = EventLog::open(pool.clone(), log_options).await?;
         let again = log.ring().rewrap(&pool).await?;
         if again > 0 {
-            info!("{again} keys of subjects are wrapped by the new key: the former ones are of no more use");
+            info!(
+                "{again} keys of subjects are wrapped by the new key: the former ones are of no more use"
+            );
         }
         let (people, tail) = (People::default(), log.tail());
         people.load(&log, &pool).await?;

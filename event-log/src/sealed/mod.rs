@@ -10,6 +10,7 @@ mod payload;
 mod rewrap;
 /// The end of a key.
 pub mod shred;
+mod table;
 mod wrap;
 
 use std::{
@@ -18,7 +19,7 @@ use std::{
 };
 
 use domain::erasure::places;
-use sqlx::{PgConnection, PgExecutor, PgPool, Row};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 
 pub use payload::Which;
 pub use wrap::WrappingKey;
@@ -75,7 +76,9 @@ impl Keys {
                 Some(Key::Shredded) => return Standing::Shredded,
                 Some(Key::Open(key)) => open.push(key.clone()),
                 Some(Key::Missing(why)) => return Standing::Missing(why.to_string()),
-                None => return Standing::Missing(format!("the key of {subject} was not asked for")),
+                None => {
+                    return Standing::Missing(format!("the key of {subject} was not asked for"));
+                }
             }
         }
         let mut both = zeroize::Zeroizing::new(b"stead/subject-keys/v1\n".to_vec());
@@ -187,71 +190,6 @@ impl KeyRing {
 impl Shared {
     fn wraps(&self) -> impl Iterator<Item = &WrappingKey> {
         std::iter::once(&self.wrapping).chain(&self.former)
-    }
-
-    /// Two servers may do so at once: the first one's stays.
-    async fn make(
-        &self,
-        pool: &PgPool,
-        subjects: &[String],
-        clock: &Clock,
-    ) -> Result<(), sqlx::Error> {
-        let mut wrapped = Vec::with_capacity(subjects.len());
-        for subject in subjects {
-            let fresh = Secret::new(rand::random());
-            let sealed = self.wrapping.wrap(subject, &fresh);
-            wrapped.push(sealed.ok_or(sqlx::Error::Encode("a key is not wrapped".into()))?);
-        }
-        sqlx::query(
-            "insert into subject_key (subject, wrapped, wrapped_by, made_at) \
-             select subject, wrapped, $3, $4 from unnest($1::text[], $2::bytea[]) as u(subject, wrapped) \
-             on conflict (subject) do nothing",
-        )
-        .bind(subjects)
-        .bind(wrapped)
-        .bind(self.wrapping.name())
-        .bind(clock.now())
-        .execute(pool)
-        .await?;
-        Ok(())
-    }
-
-    async fn fetch(
-        &self,
-        connection: &mut PgConnection,
-        subjects: &[String],
-    ) -> Result<Vec<(String, Key)>, sqlx::Error> {
-        let rows = sqlx::query(
-            "select subject, wrapped, wrapped_by from subject_key where subject = any($1)",
-        )
-        .bind(subjects)
-        .fetch_all(connection)
-        .await?;
-        let mut found = HashMap::new();
-        for row in &rows {
-            let (subject, by): (String, Option<String>) = (row.try_get(0)?, row.try_get(2)?);
-            let key = match row.try_get::<Option<Vec<u8>>, _>(1)? {
-                None => Key::Shredded,
-                Some(wrapped) => self.unwrapped(&subject, &wrapped, by.as_deref().unwrap_or_default()),
-            };
-            found.insert(subject, key);
-        }
-        let keys = subjects.iter().map(|subject| {
-            let lost = || Key::Missing(format!("the key of {subject} is not in the database").into());
-            let key = found.remove(subject).unwrap_or_else(lost);
-            (subject.clone(), self.held.keep(subject, key))
-        });
-        Ok(keys.collect())
-    }
-
-    fn unwrapped(&self, subject: &str, wrapped: &[u8], by: &str) -> Key {
-        let Some(key) = self.wraps().find(|key| key.name() == by) else {
-            return Key::Missing(LogError::WrappingKey(by.to_owned()).to_string().into());
-        };
-        match key.unwrap(subject, wrapped) {
-            Some(key) => Key::Open(Arc::new(key)),
-            None => Key::Missing(format!("the key of {subject} was changed").into()),
-        }
     }
 }
 

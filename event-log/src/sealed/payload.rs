@@ -156,11 +156,7 @@ pub(super) fn seals(payload: &str) -> Vec<Seal> {
 }
 
 /// A payload as it is read today. `None`: as it is kept. Otherwise why it cannot be.
-pub(super) fn open(
-    payload: &str,
-    which: Which<'_>,
-    keys: &Keys,
-) -> Result<Option<String>, String> {
+pub(super) fn open(payload: &str, which: Which<'_>, keys: &Keys) -> Result<Option<String>, String> {
     let seals = seals(payload);
     if seals.is_empty() {
         return Ok(None);
@@ -179,7 +175,8 @@ pub(super) fn open(
         };
         let sealed = STANDARD.decode(&text).ok();
         let plain = sealed.and_then(|text| decrypt(&key, &which.context(&of, &at), &text));
-        let changed = || format!("what is sealed for {} was changed, or is of elsewhere", of.join(", "));
+        let changed =
+            || format!("what is sealed for {} was changed, or is of elsewhere", of.join(", "));
         let plain = plain.ok_or_else(changed)?;
         let there: Vec<Box<RawValue>> = serde_json::from_slice(&plain).map_err(bad)?;
         values.extend(at.into_iter().zip(there));
@@ -189,9 +186,8 @@ pub(super) fn open(
     let whole = to_raw_value(&members).map_err(bad)?;
     let places: Vec<String> = values.keys().cloned().collect();
     let way = |pointer: &str| {
-        let within = |place: &String| {
-            place.strip_prefix(pointer).is_some_and(|rest| rest.starts_with('/'))
-        };
+        let within =
+            |place: &String| place.strip_prefix(pointer).is_some_and(|rest| rest.starts_with('/'));
         match places.iter().any(|place| place == pointer) {
             true => Way::Here,
             false if places.iter().any(within) => Way::Through,

@@ -35,8 +35,11 @@ impl KeyRing {
                 let key = shared.former.iter().find(|key| key.name() == former);
                 let key = key.and_then(|key| key.unwrap(&subject, &bytes));
                 let again = key.and_then(|key| shared.wrapping.wrap(&subject, &key));
-                let changed =
-                    || LogError::Database(sqlx::Error::Decode(format!("the key of {subject} was changed").into()));
+                let changed = || {
+                    LogError::Database(sqlx::Error::Decode(
+                        format!("the key of {subject} was changed").into(),
+                    ))
+                };
                 wrapped.push(again.ok_or_else(changed)?);
                 subjects.push(subject);
                 by.push(former);

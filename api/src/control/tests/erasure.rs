@@ -164,7 +164,10 @@ async fn started() -> (Started, Client) {
 /// The rows of every view are what the log says now.
 async fn views_are_true(client: &Client) {
     let said = client.examine().await.unwrap().text().await.unwrap();
-    assert!(said.contains(r#""part":"all","state":"done""#) && !said.contains("findings"), "{said}");
+    assert!(
+        said.contains(r#""part":"all","state":"done""#) && !said.contains("findings"),
+        "{said}"
+    );
 }
 
 #[tokio::test]
@@ -181,7 +184,10 @@ async fn after_shredding_no_row_has_it_and_everything_that_was_proven_still_is()
     assert!(state.contains(INPUT) && state.contains(STACK), "{state}");
     app.views.wait_for(app.log().position(), Duration::from_secs(10)).await.unwrap();
     let there = found(&dump(&started.database), &ALL);
-    assert!(there.contains(&OUTPUT) && there.contains(&DETAIL) && there.contains(&MANIFEST), "{there:?}");
+    assert!(
+        there.contains(&OUTPUT) && there.contains(&DETAIL) && there.contains(&MANIFEST),
+        "{there:?}"
+    );
     // What somebody kept from before.
     let kept = owner.checkpoint().await.unwrap();
     let which = BundleQuery { stream: Some("install/acme".into()), ..Default::default() };
@@ -203,17 +209,15 @@ async fn after_shredding_no_row_has_it_and_everything_that_was_proven_still_is()
     let shown = erased(&owner, subject).await;
     assert_eq!(shown.reason.as_deref(), Some("asked on 3 May"));
     assert_eq!(found(&dump(&started.database), &ALL), Vec::<&str>::new());
-    let logs: i64 = sqlx::query_scalar("select count(*) from job_log").fetch_one(&app.pool).await.unwrap();
+    let logs: i64 =
+        sqlx::query_scalar("select count(*) from job_log").fetch_one(&app.pool).await.unwrap();
     assert_eq!(logs, 0);
     let failed = owner.job(job).await.unwrap();
     assert_eq!(failed.detail.as_deref(), Some("[erased]"), "{failed:?}");
     let state = owner.install_state("acme", &Default::default()).await.unwrap().state;
     assert_eq!(state["nuon"]["inputs"]["inputs"]["size"], "[erased]");
     views_are_true(&owner).await;
-    assert_eq!(
-        verify::verify(&app.pool, 0, |_| {}).await.unwrap().size,
-        app.log().position()
-    );
+    assert_eq!(verify::verify(&app.pool, 0, |_| {}).await.unwrap().size, app.log().position());
     // The bundle of before verifies as before; and one of now, against the checkpoint of before.
     let keys = vec![kept.verifier_key.parse().unwrap()];
     Bundle::read(&proof).unwrap().check(&keys, Some(&kept.note)).unwrap();
@@ -227,7 +231,8 @@ async fn after_shredding_no_row_has_it_and_everything_that_was_proven_still_is()
 async fn a_persons_words_and_name_go_and_what_they_were_about_stays() {
     let (started, owner) = started().await;
     let app = started.app();
-    let ask = CreateToken { role: Role::Owner, name: Some("Ada Lovelace".into()), expires_in_s: None };
+    let ask =
+        CreateToken { role: Role::Owner, name: Some("Ada Lovelace".into()), expires_in_s: None };
     let made = owner.create_token(&ask).await.unwrap();
     let ada = client(&started, made.token.as_deref().unwrap());
     of_ada(app, &ada).await;

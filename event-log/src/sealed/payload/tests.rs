@@ -15,9 +15,9 @@ const PAYLOAD: &str = r#"{"type":"inputs_changed","set":{"b/~":"Ada","a":"x"},"u
 
 fn keys(known: &[(&str, Option<u8>)]) -> Keys {
     let key = |byte: &u8| Key::Open(Arc::new(Secret::new([*byte; 32])));
-    let known = known.iter().map(|(of, key_of)| {
-        ((*of).to_string(), key_of.as_ref().map_or(Key::Shredded, key))
-    });
+    let known = known
+        .iter()
+        .map(|(of, key_of)| ((*of).to_string(), key_of.as_ref().map_or(Key::Shredded, key)));
     Keys(known.collect())
 }
 
@@ -75,6 +75,7 @@ fn what_was_written_before_is_read_as_it_is() {
     let none = keys(&[]);
     assert_eq!(open(PAYLOAD, WHICH, &none), Ok(None));
     // Somebody's own words that look like ours.
-    let alike = r#"{"type":"x","outputs":{"a":{"sealed":[{"of":["ins_1"],"at":["/b"],"text":""}]}}}"#;
+    let alike =
+        r#"{"type":"x","outputs":{"a":{"sealed":[{"of":["ins_1"],"at":["/b"],"text":""}]}}}"#;
     assert_eq!(open(alike, WHICH, &none), Ok(None));
 }
