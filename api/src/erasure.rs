@@ -2,6 +2,7 @@
 //! `docs/security.md`. Done again it does the same.
 use domain::{
     digest::Digest,
+    erasure::ERASED,
     ids::{InstallId, PrincipalId},
     subject::SubjectId,
 };
@@ -51,6 +52,17 @@ async fn of_install(app: &App, install: InstallId) -> Result<(), Problem> {
            where aggregate_type = 'job' and aggregate_id = any($1) and event_type = 'job.claimed')",
     )
     .bind(&jobs)
+    .execute(&app.pool)
+    .await?;
+    // Why something that happened there could not be reacted to, in words.
+    sqlx::query(
+        "update log_parked p set reason = $3 from log_event e where e.position = p.position \
+           and (e.aggregate_id = $1 or e.aggregate_id = any($2) \
+             or e.aggregate_id in (select key from view_runs where install = $1))",
+    )
+    .bind(install.to_string())
+    .bind(&jobs)
+    .bind(ERASED)
     .execute(&app.pool)
     .await?;
     let named = sqlx::query(

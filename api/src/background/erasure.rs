@@ -117,7 +117,7 @@ async fn copies(app: &App) -> Result<(), Problem> {
             }
         }
     }
-    for subject in subjects {
+    for &subject in &subjects {
         let call = Call::of(Meta::new(Actor::System, ulid::Ulid::new().to_string()));
         let told = app.engine.transact(&call, move |unit| {
             async move {
