@@ -25,6 +25,8 @@ pub mod control;
 pub mod dispatch;
 /// The OpenAPI documents and the page that shows them.
 pub mod docs;
+/// Every copy of what somebody's key no longer opens.
+pub mod erasure;
 /// The only writer.
 pub mod execute;
 /// What handlers take apart.

@@ -10,6 +10,7 @@ use domain::{
     name::NameError,
     run::{RunError, plan::NoSuchComponent},
     runner::RunnerError,
+    subject::SubjectError,
 };
 use event_log::{AppendError, LogError, blob::BlobError};
 
@@ -115,7 +116,7 @@ impl From<AppendError> for Problem {
             }
             // Another server runs the policies now; whoever asks again finds that out.
             AppendError::ConsumerMoved { .. } => Problem::new(Code::Conflict, error.to_string()),
-            AppendError::Invalid(_) => Problem::internal(error),
+            AppendError::Invalid(_) | AppendError::Unsealed(_) => Problem::internal(error),
             // The database, or one of our own rows, will refuse it again: whoever tries for ever holds up others.
             AppendError::Database(reason) if !is_away(&reason) => Problem::internal(reason),
             AppendError::Database(reason) => {
@@ -140,6 +141,7 @@ impl From<LogError> for Problem {
             LogError::NoLog
             | LogError::Encoding(_)
             | LogError::Layout { .. }
+            | LogError::WrappingKey(_)
             | LogError::Damaged { .. } => Problem::internal(error),
         }
     }
@@ -151,6 +153,16 @@ impl From<BlobError> for Problem {
             BlobError::Database(error) => error.into(),
             BlobError::Damaged(_) | BlobError::Digest(_) => Problem::internal(error),
         }
+    }
+}
+
+impl From<SubjectError> for Problem {
+    fn from(error: SubjectError) -> Problem {
+        let code = match &error {
+            SubjectError::NoReason => Code::Invalid,
+            SubjectError::NotShredded => Code::Refused,
+        };
+        Problem::new(code, error.to_string())
     }
 }
 

@@ -107,7 +107,7 @@ impl App {
 
     /// Where the log is read by who may make tables.
     pub fn owner_source(&self) -> Source {
-        Source::new(self.owner(), self.log().archives())
+        Source { pool: self.owner().clone(), ..Source::from(self.log()) }
     }
 
     /// The log, for reading and following; only the engine writes.

@@ -42,6 +42,8 @@ pub mod read;
 /// What rides in an append: synchronous views.
 pub mod ride;
 mod seal;
+/// Whose words are kept under whose key.
+pub mod sealed;
 /// Rows and archives together.
 pub mod source;
 /// Reading everything again and believing nothing.
@@ -73,6 +75,7 @@ pub use meta::Meta;
 pub use migrate::migrate;
 pub use proofs::{Standing, standing};
 pub use ride::{Column, Forget, SyncView};
+pub use sealed::{KeyRing, WrappingKey};
 pub use source::Source;
 pub use stored::Stored;
 pub use stream::StreamId;

@@ -5,7 +5,7 @@ use sqlx::{PgPool, Row};
 use tokio::sync::{Semaphore, TryAcquireError, broadcast, mpsc, oneshot, watch};
 
 use crate::{
-    AppendError, Appended, Archives, Clock, Commit, LogError, Stored, SyncView,
+    AppendError, Appended, Archives, Clock, Commit, KeyRing, LogError, Stored, SyncView,
     append::{
         Appender, Head, Intake, Outlet, Pending, Queue, Seen, Statement, Versions, connection,
     },
@@ -36,6 +36,8 @@ pub struct Options {
     pub cached_states: usize,
     /// Where events are read that have no rows any more.
     pub archives: Archives,
+    /// What seals and opens the words of subjects. Without any they are written in clear.
+    pub keys: KeyRing,
 }
 
 impl Default for Options {
@@ -50,6 +52,7 @@ impl Default for Options {
             watch_others: Some(Duration::from_millis(250)),
             cached_states: 20_000,
             archives: Archives::default(),
+            keys: KeyRing::default(),
         }
     }
 }
@@ -74,6 +77,7 @@ pub(crate) struct Shared {
     pub cache: Arc<Cache>,
     pub nearby: Arc<Nearby>,
     pub archives: Archives,
+    pub keys: KeyRing,
 }
 
 /// How long a caller should stay away from a full queue.
@@ -104,6 +108,7 @@ impl EventLog {
         if head.layout != options.layout {
             return Err(LogError::Layout { known: options.layout, found: head.layout });
         }
+        options.keys.check(&mut connection).await?;
         let (arrivals, queue) = mpsc::unbounded_channel();
         let (positions, watched_positions) = watch::channel(head.position);
         let (seen, watched) = watch::channel(head.seen());
@@ -123,6 +128,7 @@ impl EventLog {
             cache: cache.clone(),
             nearby: nearby.clone(),
             archives: options.archives,
+            keys: options.keys.clone(),
         };
         let appender = Appender {
             options: connect,
@@ -138,6 +144,7 @@ impl EventLog {
             versions: Versions::default(),
             cache,
             nearby,
+            keys: options.keys,
             stale: false,
             next: None,
         };
@@ -151,7 +158,9 @@ impl EventLog {
     /// # Errors
     /// [`AppendError`]; nothing of the commit was written.
     pub async fn append(&self, commit: Commit) -> Result<Appended, AppendError> {
-        let intake = Intake::of(commit)?;
+        let shared = &self.shared;
+        let keys = shared.keys.to_seal(&shared.pool, &commit, &shared.clock).await?;
+        let intake = Intake::of(commit, keys.as_ref())?;
         let (answer, answered) = oneshot::channel();
         // However large it is, it fits into an empty queue.
         let wanted = u32::try_from(intake.places()).unwrap_or(u32::MAX).min(self.shared.queue);
@@ -213,6 +222,11 @@ impl EventLog {
     /// Where events are read that have no rows any more.
     pub fn archives(&self) -> &Archives {
         &self.shared.archives
+    }
+
+    /// What seals and opens the words of subjects.
+    pub fn ring(&self) -> &KeyRing {
+        &self.shared.keys
     }
 
     /// The clock that the log was opened with.

@@ -9,7 +9,7 @@ include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
 
 /// The layout of tables and event vocabulary that this program knows. Raised only with a migration that an
 /// older program must not write beside.
-pub const LAYOUT: i32 = 1;
+pub const LAYOUT: i32 = 2;
 
 /// How often it is tried when another program makes the same tables at the same time.
 const TRIES: u32 = 5;

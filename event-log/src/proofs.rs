@@ -158,7 +158,8 @@ impl EventLog {
         let missing: Vec<Node> = unknown.map(|(node, _)| *node).collect();
         if !missing.is_empty() {
             let mut connection = self.pool().acquire().await?;
-            let hashes = nodes::fetch_through(&mut connection, self.archives(), missing.clone()).await?;
+            let hashes =
+                nodes::fetch_through(&mut connection, self.archives(), missing.clone()).await?;
             let mut read = hashes.iter().copied();
             found.iter_mut().filter(|hash| hash.is_none()).for_each(|hash| *hash = read.next());
             self.shared.nearby.keep(missing.into_iter().zip(hashes));

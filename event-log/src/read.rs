@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Rows after a position, in order, at most `limit`, as one transaction or pool sees them: nothing of what is in
-/// archives only.
+/// archives only, and what is sealed in them is not opened.
 ///
 /// # Errors
 /// [`LogError`].
@@ -77,6 +77,7 @@ impl EventLog {
         for row in rows.iter().take(left) {
             events.push(Stored::read(row)?);
         }
+        self.ring().open(&mut connection, &mut events).await?;
         Ok(events)
     }
 
@@ -135,7 +136,7 @@ impl EventLog {
         let floor = counted("floor")?;
         let there =
             |row: &&PgRow| row.try_get::<Option<i64>, _>("position").ok().flatten().is_some();
-        let rows: Vec<Stored> =
+        let mut rows: Vec<Stored> =
             rows.iter().filter(there).map(Stored::read).collect::<Result<_, _>>()?;
         let whole = rows.first().map_or(version <= after_sequence, |row| {
             row.sequence == after_sequence.saturating_add(1)
@@ -147,6 +148,7 @@ impl EventLog {
             return Err(LogError::Damaged { position: last, what });
         }
         if whole || floor == 0 {
+            self.ring().open(&mut connection, &mut rows).await?;
             return Ok(rows);
         }
         let asked = (after_sequence, to_position);
@@ -155,6 +157,7 @@ impl EventLog {
         let last = events.last().map_or(0, |event| event.sequence);
         let left = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(events.len());
         events.extend(rows.into_iter().filter(|row| row.sequence > last).take(left));
+        self.ring().open(&mut connection, &mut events).await?;
         Ok(events)
     }
 

@@ -261,7 +261,7 @@ async fn a_program_of_another_layout_does_not_write() {
     let log = alone(&database).await;
     run(&database, "update log_head set layout = layout + 1").await;
     let refused = log.append(commit("a", 0, 1)).await;
-    assert!(matches!(refused, Err(AppendError::Layout { known: 1, found: 2 })));
+    assert!(matches!(refused, Err(AppendError::Layout { known: 2, found: 3 })));
     assert!(database.log().await.is_err());
     assert_eq!(count(&database, "select count(*) from log_event").await, 0);
 }

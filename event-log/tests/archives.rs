@@ -84,7 +84,10 @@ impl World {
     }
 
     fn source(&self) -> Source {
-        Source::new(&self.database.pool, &Archives::at(self.directory.path()))
+        Source {
+            archives: Archives::at(self.directory.path()),
+            ..Source::from(&self.database.pool)
+        }
     }
 
     fn file(&self, archive: &str, name: &str) -> std::path::PathBuf {

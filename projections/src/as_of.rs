@@ -2,7 +2,7 @@
 //!
 //! What is read is bounded: for one row, the stream that it is a function of; for all, the events of the view's
 //! aggregates up to the position, a page at a time. Whoever stops asking ends it: everything is in one transaction.
-use event_log::{Archives, LogError, Source};
+use event_log::{LogError, Source};
 use serde_json::value::RawValue;
 use sqlx::{Postgres, Row, Transaction};
 
@@ -21,7 +21,7 @@ const PAGE: u32 = 1_000;
 /// A view being made as it was.
 pub struct Past {
     tx: Transaction<'static, Postgres>,
-    archives: Archives,
+    source: Source,
     view: Box<dyn View>,
     folding: Box<dyn Folding>,
     table: String,
@@ -69,9 +69,9 @@ impl Past {
         position: u64,
         key: Option<String>,
     ) -> Result<Past, RebuildError> {
-        let Source { pool, archives } = source.into();
+        let source = source.into();
         let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
-        let mut tx = pool.begin().await?;
+        let mut tx = source.pool.begin().await?;
         let position = position.min(head(&mut tx).await?);
         let live = view.table();
         let table = format!("{live}_then");
@@ -87,7 +87,7 @@ impl Past {
             None => Of::All { at: 0 },
         };
         let folding = view.folding();
-        Ok(Past { tx, archives, view, folding, table, of, position, given: None })
+        Ok(Past { tx, source, view, folding, table, of, position, given: None })
     }
 
     /// Begin to make all rows of a view as of a position in a table that stays.
@@ -96,9 +96,9 @@ impl Past {
         name: &str,
         position: u64,
     ) -> Result<Past, RebuildError> {
-        let Source { pool, archives } = source.into();
+        let source = source.into();
         let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
-        let mut tx = pool.begin().await?;
+        let mut tx = source.pool.begin().await?;
         let position = position.min(head(&mut tx).await?);
         let (live, table) = (view.table(), kept::table(&view.table(), position));
         let sql = format!(
@@ -113,7 +113,7 @@ impl Past {
         swap::grant(&mut tx, &live, &table).await?;
         let folding = view.folding();
         let of = Of::All { at: 0 };
-        Ok(Past { tx, archives, view, folding, table, of, position, given: None })
+        Ok(Past { tx, source, view, folding, table, of, position, given: None })
     }
 
     /// Keep the table.
@@ -135,18 +135,17 @@ impl Past {
     /// # Errors
     /// [`LogError`].
     pub async fn fold(&mut self) -> Result<Option<Folded>, LogError> {
-        let Past { tx, archives, view, folding, table, of, position, .. } = self;
+        let Past { tx, source, view, folding, table, of, position, .. } = self;
         match of {
             Of::All { at } if *at < *position => {
-                *at = page(tx, archives, (*at, *position), &**view, &mut **folding, table).await?;
+                *at = page(tx, source, (*at, *position), &**view, (&mut **folding, table)).await?;
                 Ok(Some(Folded { events: *at, total: *position }))
             }
             Of::All { .. } => Ok(None),
             Of::Key { key, kind, sequence } => {
                 let Some(aggregate) = view.aggregates().get(*kind) else { return Ok(None) };
                 let stream = (*aggregate, of_stream(key));
-                let found =
-                    streams::page(tx, archives, stream, (*sequence, *position), PAGE).await?;
+                let found = streams::page(tx, source, stream, (*sequence, *position), PAGE).await?;
                 match found.last.filter(|_| found.full) {
                     Some((last, _)) => *sequence = last,
                     // An id is of one kind only; the others have no such stream.

@@ -15,9 +15,15 @@ use domain::{
     name::{Name, NameEvent},
     run::{Run, RunEvent},
     runner::{Runner, RunnerEvent},
+    subject::{Subject, SubjectEvent, SubjectId},
     upcast,
 };
-use event_log::{Archives, LogError, Stored, StreamId, archive::FLOOR, read::floor_of};
+use event_log::{
+    LogError, Source, Stored, StreamId,
+    archive::FLOOR,
+    read::floor_of,
+    sealed::{Keys, Which},
+};
 use serde::Deserialize;
 use sqlx::{PgConnection, Row, postgres::PgRow};
 
@@ -44,6 +50,8 @@ pub enum Fact {
     Run(RunId, RunEvent),
     /// To a runner.
     Runner(RunnerId, RunnerEvent),
+    /// To what is kept of a subject.
+    Subject(SubjectId, SubjectEvent),
 }
 
 /// A fact, and when and by whom it was recorded.
@@ -68,7 +76,7 @@ impl Recorded {
     /// [`LogError::Damaged`] if it is none that this program knows.
     pub fn read(stored: &Stored) -> Result<Vec<Recorded>, LogError> {
         let mut facts = vec![];
-        Raw::of(stored).read(&mut facts)?;
+        Raw { payload: stored.words()?, ..Raw::of(stored) }.read(&mut facts)?;
         Ok(facts)
     }
 
@@ -85,6 +93,7 @@ impl Recorded {
             Fact::Name(..) => Name::NAME,
             Fact::Run(..) => Run::NAME,
             Fact::Runner(..) => Runner::NAME,
+            Fact::Subject(..) => Subject::NAME,
         }
     }
 
@@ -101,6 +110,7 @@ impl Recorded {
             Fact::Name(id, _) => id.clone(),
             Fact::Run(id, _) => id.to_string(),
             Fact::Runner(id, _) => id.to_string(),
+            Fact::Subject(id, _) => id.to_string(),
         };
         StreamId::new(self.aggregate(), id)
     }
@@ -118,6 +128,7 @@ impl Recorded {
             Fact::Name(_, event) => event.name(),
             Fact::Run(_, event) => event.name(),
             Fact::Runner(_, event) => event.name(),
+            Fact::Subject(_, event) => event.name(),
         }
     }
 }
@@ -126,17 +137,29 @@ impl Recorded {
 /// Positions are dense, so a range of them is a page.
 pub(crate) async fn page(
     connection: &mut PgConnection,
-    archives: &Archives,
+    source: &Source,
     range: (u64, u64),
     aggregates: &[&str],
 ) -> Result<Vec<Recorded>, LogError> {
-    read(&rows(connection, archives, range, aggregates).await?, |_, _| true)
+    let kept = rows(&mut *connection, source, range, aggregates).await?;
+    let keys = keys(connection, source, &kept).await?;
+    read(&kept, &keys, |_, _| true)
+}
+
+/// The keys that these events are opened with.
+pub(crate) async fn keys(
+    connection: &mut PgConnection,
+    source: &Source,
+    kept: &[Kept],
+) -> Result<Keys, sqlx::Error> {
+    let payloads = kept.iter().map(payload).collect::<Result<Vec<&str>, _>>()?;
+    source.keys.to_open(connection, payloads).await
 }
 
 /// The same, not read yet: that takes longer than to fetch them, and others may do it.
 pub(crate) async fn rows(
     connection: &mut PgConnection,
-    archives: &Archives,
+    source: &Source,
     (after, last): (u64, u64),
     aggregates: &[&str],
 ) -> Result<Vec<Kept>, LogError> {
@@ -153,7 +176,8 @@ pub(crate) async fn rows(
     let floor = floor_of(connection, &rows).await?;
     let mut kept = vec![];
     if floor > after {
-        let archived = archives.events(connection, (after, floor.min(last)), u32::MAX).await?;
+        let archived =
+            source.archives.events(connection, (after, floor.min(last)), u32::MAX).await?;
         let wanted = |event: &Arc<Stored>| aggregates.contains(&&*event.stream.aggregate_type);
         kept.extend(archived.into_iter().filter(wanted).map(Kept::Archived));
     }
@@ -186,20 +210,31 @@ pub(crate) fn stream(kept: &Kept) -> Result<&str, sqlx::Error> {
     }
 }
 
+/// What is said in it, as it is kept.
+fn payload(kept: &Kept) -> Result<&str, sqlx::Error> {
+    match kept {
+        Kept::Row(row) => row.try_get(7),
+        Kept::Archived(event) => Ok(&event.payload),
+    }
+}
+
 /// Read those events whose stream and position are wanted.
 pub(crate) fn read<'r>(
     kept: impl IntoIterator<Item = &'r Kept>,
+    keys: &Keys,
     wanted: impl Fn(&str, u64) -> bool,
 ) -> Result<Vec<Recorded>, LogError> {
     let kept = kept.into_iter();
     let mut facts = Vec::with_capacity(kept.size_hint().0);
     for one in kept {
         if wanted(stream(one)?, place(one)?.0) {
-            match one {
+            let mut raw = match one {
                 Kept::Row(row) => Raw::of_row(row)?,
                 Kept::Archived(event) => Raw::of(event),
-            }
-            .read(&mut facts)?;
+            };
+            let said = keys.open(raw.payload, raw.which()).map_err(|why| raw.damaged(&why))?;
+            raw.payload = said.as_deref().unwrap_or(raw.payload);
+            raw.read(&mut facts)?;
         }
     }
     Ok(facts)
@@ -236,6 +271,7 @@ struct ByWhom {
 }
 
 impl<'a> Raw<'a> {
+    /// As it is kept: what is sealed in it is not opened.
     fn of(stored: &'a Stored) -> Raw<'a> {
         Raw {
             position: stored.position,
@@ -264,6 +300,11 @@ impl<'a> Raw<'a> {
         })
     }
 
+    fn which(&self) -> Which<'a> {
+        let Raw { aggregate, id, sequence, event_type, .. } = *self;
+        Which { aggregate_type: aggregate, aggregate_id: id, sequence, event_type }
+    }
+
     fn read(self, facts: &mut Vec<Recorded>) -> Result<(), LogError> {
         match self.aggregate {
             Access::NAME => self.say(Fact::Access, facts),
@@ -276,6 +317,7 @@ impl<'a> Raw<'a> {
             Name::NAME => self.say(Fact::Name, facts),
             Run::NAME => self.say(Fact::Run, facts),
             Runner::NAME => self.say(Fact::Runner, facts),
+            Subject::NAME => self.say(Fact::Subject, facts),
             other => Err(self.damaged(&format!("nothing is known of {other}"))),
         }
     }

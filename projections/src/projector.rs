@@ -177,7 +177,7 @@ impl Projector {
         }
         let mut all: Vec<&str> = vec![];
         self.views.iter().for_each(|(_, view)| all.extend(view.aggregates()));
-        let events = fact::page(&mut tx, &self.source.archives, (from, to), &all).await?;
+        let events = fact::page(&mut tx, &self.source, (from, to), &all).await?;
         for (folding, view) in &mut self.views {
             // A view that another version of the program has made again is no longer ours.
             let Some(&after) = at.get(view.name()) else { continue };

@@ -8,7 +8,7 @@
 //! It may be killed at any time: it goes on where its shadows are.
 use std::collections::BTreeMap;
 
-use event_log::{Archives, LogError, Source};
+use event_log::{LogError, Source};
 use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool, Row};
 
@@ -159,7 +159,7 @@ pub fn rebuild_all<'a>(
         let mut by_workers: BTreeMap<u32, Vec<Making>> = BTreeMap::new();
         for name in names {
             let view = view(name).ok_or_else(|| RebuildError::Unknown((*name).into()))?;
-            let mut making = Making::of(view, &source.archives);
+            let mut making = Making::of(view, &source);
             making.begin(pool, parallel.clamp(1, WORKERS)).await?;
             by_workers.entry(making.workers).or_default().push(making);
         }
@@ -188,7 +188,7 @@ pub fn rollback<'a>(
     Box::pin(async move {
         let pool = &source.pool;
         let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
-        let mut making = Making::of(view, &source.archives);
+        let mut making = Making::of(view, &source);
         making.take_up_previous(pool).await?;
         scan::scan(pool, std::slice::from_ref(&making), making.workers, &mut progress).await?;
         finish(pool, &mut making, &mut progress).await
@@ -212,15 +212,14 @@ async fn finish(
 /// Take the events after a position, and not after another, into a table: where it is then.
 pub(crate) async fn page(
     connection: &mut PgConnection,
-    archives: &Archives,
+    source: &Source,
     (before, last): (u64, u64),
     view: &dyn View,
-    folding: &mut dyn Folding,
-    table: &str,
+    (folding, table): (&mut dyn Folding, &str),
 ) -> Result<u64, LogError> {
     let at = head(&mut *connection).await?.min(last).min(before.saturating_add(PAGE));
     let events =
-        crate::fact::page(&mut *connection, archives, (before, at), view.aggregates()).await?;
+        crate::fact::page(&mut *connection, source, (before, at), view.aggregates()).await?;
     if !events.is_empty() {
         let events: Vec<_> = events.iter().collect();
         folding.project(connection, table, &events).await?;

@@ -75,8 +75,7 @@ pub fn verify<'a>(
         let mut folding = view.folding();
         let mut at = 0;
         while at < position {
-            at = page(&mut tx, &source.archives, (at, position), &*view, &mut *folding, &again)
-                .await?;
+            at = page(&mut tx, &source, (at, position), &*view, (&mut *folding, &again)).await?;
             progress(Progress::Replaying { events: at, total: position });
         }
         progress(Progress::Comparing);

@@ -87,7 +87,7 @@ async fn rebuilds_pasts_and_histories_are_the_same_from_archives() {
         discard(&database.pool, &archives, of.last, &[]).await.unwrap();
     }
     // then every look into the past, every view made again, and every history says what it said
-    let fresh = Source::new(&database.pool, &Archives::at(directory.path()));
+    let fresh = Source { archives: Archives::at(directory.path()), ..Source::from(&database.pool) };
     assert!(as_of(&fresh, &positions).await == past);
     assert_eq!(told().await, histories);
     let names = names(&database.pool).await;

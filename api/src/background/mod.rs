@@ -1,5 +1,6 @@
 //! What goes on without being asked: each loop owns a consumer row or nothing at all.
 pub mod checkpoints;
+pub mod erasure;
 pub mod evidence;
 pub mod keys;
 pub mod liveness;

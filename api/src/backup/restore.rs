@@ -66,7 +66,7 @@ pub async fn fill_database(
     let pool = PgPoolOptions::new().max_connections(4).connect_with(access.options.clone()).await?;
     let position = source.manifest.position;
     let archives = Archives::at(source.path(ARCHIVES));
-    let whole = event_log::Source::new(&pool, &archives);
+    let whole = event_log::Source::new(&pool, &archives, &source.wrapping()?);
     let verified = verify::verify(whole.clone(), 0, |checked| {
         progress(format!("verifying event {checked} of {position}"));
     });
@@ -87,8 +87,8 @@ async fn stands(
     whole: event_log::Source,
     kept: &[Kept],
 ) -> Result<Restored, BackupError> {
-    let event_log::Source { pool, archives } = whole;
-    let options = Options { archives, watch_others: None, ..Options::default() };
+    let event_log::Source { pool, archives, keys } = whole;
+    let options = Options { archives, keys, watch_others: None, ..Options::default() };
     let log = EventLog::open(pool, options).await?;
     if log.log_id() != source.checkpoint.log_id {
         return Err(BackupError::Other(format!("it is the log {}", log.log_id())));

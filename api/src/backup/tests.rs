@@ -338,7 +338,7 @@ async fn archives_of_what_has_no_rows_any_more_come_along_and_come_back() {
     fs::create_dir(&restored).unwrap();
     put_files(&source, &restored, &quiet).unwrap();
     let archives = event_log::Archives::at(restored.join("archives"));
-    let whole = event_log::Source::new(&target.pool, &archives);
+    let whole = event_log::Source { archives, ..event_log::Source::from(&target.pool) };
     let verified = event_log::verify::verify(whole, 0, |_| {}).await.unwrap();
     assert_eq!(verified.size, manifest.position);
 

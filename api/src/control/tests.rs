@@ -2,6 +2,7 @@
 mod archived;
 mod bundles;
 mod document;
+mod erasure;
 mod keys;
 mod lists;
 mod moves;

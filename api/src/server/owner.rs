@@ -35,7 +35,8 @@ pub async fn raise_epoch(owner: &PgPool, to: u32) -> Result<(), PrepareError> {
     Err(PrepareError::Epoch { now })
 }
 
-/// Bring tables, their privileges and views up to date. As often as one likes. Gives the migrations that ran.
+/// Bring tables, their privileges and views up to date. As often as one likes. Gives the migrations that ran. Without the
+/// server's keys and its archives a view of what is sealed, or in them only, cannot be made again.
 ///
 /// # Errors
 /// [`PrepareError`].

@@ -9,3 +9,4 @@ pub mod rebuild;
 pub mod runners;
 pub mod runs;
 pub mod steps;
+pub mod subjects;

@@ -6,7 +6,7 @@ use domain::ids::EventId;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{Stored, StreamId};
+use crate::{Stored, StreamId, stored::unopened};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,6 +79,7 @@ pub(super) fn read(line: &[u8]) -> Result<Stored, String> {
         sequence: line.sequence,
         event_type: Cow::Owned(line.event_type.into_owned()),
         event_version: Cow::Owned(line.event_version.into_owned()),
+        said: unopened(line.payload.get()),
         payload: line.payload.get().into(),
         metadata: line.metadata.get().into(),
         salt: fixed(&line.salt, "salt")?,

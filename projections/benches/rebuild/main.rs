@@ -193,8 +193,12 @@ fn examples() -> BTreeMap<String, NewEvent> {
         let name = path.file_name().unwrap().to_str().unwrap().to_string();
         let text = std::fs::read_to_string(path.join("1.example.json")).unwrap();
         let payload: String = text.lines().map(str::trim_start).collect();
-        let event =
-            NewEvent { event_type: name.clone().into(), event_version: "1".into(), payload };
+        let event = NewEvent {
+            event_type: name.clone().into(),
+            event_version: "1".into(),
+            payload,
+            customer: None,
+        };
         all.insert(name, event);
     }
     all

@@ -1,8 +1,8 @@
 //! The events of streams that are known by name, each by its index: what is read does not grow with the rest of the log.
-use event_log::{Archives, LogError, StreamId, archive::FLOOR, read::floor_of};
+use event_log::{LogError, Source, StreamId, archive::FLOOR, read::floor_of, sealed::Keys};
 use sqlx::PgConnection;
 
-use super::{COLUMNS, Kept, Recorded, bigint, place, read};
+use super::{COLUMNS, Kept, Recorded, bigint, keys, place, read};
 
 /// Events that were read.
 pub(crate) struct Found {
@@ -16,7 +16,7 @@ pub(crate) struct Found {
 /// The events of one stream after a sequence, in order: at most `limit`, and none after a position.
 pub(crate) async fn page(
     connection: &mut PgConnection,
-    archives: &Archives,
+    source: &Source,
     (aggregate, id): (&str, &str),
     (after_sequence, last): (u64, u64),
     limit: u32,
@@ -34,12 +34,12 @@ pub(crate) async fn page(
         .bind(i64::from(limit))
         .fetch_all(&mut *connection)
         .await?;
-    let floor = floor_of(connection, &rows).await?;
+    let floor = floor_of(&mut *connection, &rows).await?;
     let rows: Vec<Kept> = rows.into_iter().map(Kept::Row).collect();
     let mut kept = vec![];
     if floor > 0 && starts_later(&rows, after_sequence)? {
         let (stream, asked) = (StreamId::new(aggregate, id), (after_sequence, last));
-        let archived = archives.stream(connection, &stream, asked, limit).await?;
+        let archived = source.archives.stream(&mut *connection, &stream, asked, limit).await?;
         kept.extend(archived.into_iter().map(Kept::Archived));
     }
     let archived = last_place(&kept)?.map_or(0, |(_, position)| position);
@@ -49,7 +49,8 @@ pub(crate) async fn page(
         }
     }
     kept.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-    found(&kept, limit)
+    let keys = keys(connection, source, &kept).await?;
+    found(&kept, &keys, limit)
 }
 
 /// Whether what follows a sequence directly is not among the rows.
@@ -62,7 +63,7 @@ fn starts_later(rows: &[Kept], after_sequence: u64) -> Result<bool, LogError> {
 /// where they are older: at most `limit`, oldest first.
 pub(crate) async fn many(
     connection: &mut PgConnection,
-    archives: &Archives,
+    source: &Source,
     (aggregate, ids): (&str, &[String]),
     (after, last): (u64, u64),
     (older, limit): (&[&str], u32),
@@ -95,7 +96,10 @@ pub(crate) async fn many(
         for id in ids {
             let stream = StreamId::new(aggregate, id);
             archived.extend(
-                archives.stream(connection, &stream, (0, last.min(floor)), u32::MAX).await?,
+                source
+                    .archives
+                    .stream(&mut *connection, &stream, (0, last.min(floor)), u32::MAX)
+                    .await?,
             );
         }
         archived.retain(|event| event.position > after || older.contains(&&*event.event_type));
@@ -104,7 +108,8 @@ pub(crate) async fn many(
     }
     kept.extend(rows.into_iter().map(Kept::Row));
     kept.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-    found(&kept, limit)
+    let keys = keys(connection, source, &kept).await?;
+    found(&kept, &keys, limit)
 }
 
 fn last_place(kept: &[Kept]) -> Result<Option<(u64, u64)>, LogError> {
@@ -112,7 +117,7 @@ fn last_place(kept: &[Kept]) -> Result<Option<(u64, u64)>, LogError> {
     Ok(last.map(|(position, sequence)| (sequence, position)))
 }
 
-fn found(kept: &[Kept], limit: u32) -> Result<Found, LogError> {
+fn found(kept: &[Kept], keys: &Keys, limit: u32) -> Result<Found, LogError> {
     let full = u32::try_from(kept.len()).is_ok_and(|read| read >= limit);
-    Ok(Found { events: read(kept, |_, _| true)?, last: last_place(kept)?, full })
+    Ok(Found { events: read(kept, keys, |_, _| true)?, last: last_place(kept)?, full })
 }

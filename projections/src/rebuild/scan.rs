@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use event_log::LogError;
+use event_log::{LogError, sealed::Keys};
 use sqlx::{Connection, PgConnection, PgPool, Row};
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -36,6 +36,7 @@ struct Page {
     after: u64,
     to: u64,
     rows: Vec<Kept>,
+    keys: Keys,
 }
 
 /// Fold the log into the shadows of these views, up to where it is now.
@@ -45,7 +46,7 @@ pub(super) async fn scan(
     workers: u32,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<(), RebuildError> {
-    let Some(archives) = makings.first().map(|making| &making.archives) else { return Ok(()) };
+    let Some(source) = makings.first().map(|making| &making.source) else { return Ok(()) };
     let names: Vec<&'static str> = makings.iter().map(|making| making.view.name()).collect();
     let mut aggregates: Vec<&str> = vec![];
     makings.iter().for_each(|making| aggregates.extend(making.view.aggregates()));
@@ -68,7 +69,8 @@ pub(super) async fn scan(
         if to <= at {
             break;
         }
-        let rows = fact::rows(&mut reader, archives, (at, to), &aggregates).await?;
+        let rows = fact::rows(&mut reader, source, (at, to), &aggregates).await?;
+        let keys = fact::keys(&mut reader, source, &rows).await?;
         let mut parts: Vec<Vec<Kept>> = lanes.iter().map(|_| vec![]).collect();
         for row in rows {
             let of = lane(fact::stream(&row)?, workers);
@@ -78,7 +80,7 @@ pub(super) async fn scan(
         }
         let mut ended = false;
         for (lane, rows) in lanes.iter().zip(parts) {
-            ended |= lane.send(Page { after: at, to, rows }).await.is_err();
+            ended |= lane.send(Page { after: at, to, rows, keys: keys.clone() }).await.is_err();
         }
         if ended {
             break;
@@ -154,7 +156,7 @@ impl Worker {
         done: Arc<[AtomicU64]>,
     ) -> Result<(), LogError> {
         while let Some(page) = pages.recv().await {
-            let events = fact::read(&page.rows, |_, _| true)?;
+            let events = fact::read(&page.rows, &page.keys, |_, _| true)?;
             self.take(&page, &events).await?;
             let at = usize::try_from(self.number - 1).ok().and_then(|at| done.get(at));
             if let Some(at) = at {

@@ -19,6 +19,7 @@ mod runners;
 mod runs;
 mod serve;
 mod settings;
+mod subjects;
 mod templates;
 mod tokens;
 mod up;

@@ -4,7 +4,10 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::Args;
 use event_log::{Archives, Source, partitions};
 
-use crate::{render::Output, serve::finish};
+use crate::{
+    render::Output,
+    serve::{data_directory, finish},
+};
 
 /// Bring the tables of DATABASE_OWNER_URL up to date
 #[derive(Debug, Args)]
@@ -25,6 +28,10 @@ pub struct Migrate {
     /// How many positions each partition of the log gets, rounded up to whole blocks of 256
     #[arg(long, value_name = "POSITIONS", default_value_t = partitions::SIZE)]
     pub partition_events: u64,
+    /// The server's data directory, for its keys: a view of what is sealed is made again with them [default: as `stead
+    /// serve` has it]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
 }
 
 /// Migrate, and say what was done.
@@ -36,7 +43,12 @@ impl Migrate {
     async fn migrate(self, output: Output) -> anyhow::Result<()> {
         let pool = event_log::connect(&self.database_owner_url, 4).await?;
         let archives = self.archives.as_ref().map(Archives::at).unwrap_or_default();
-        let ran = api::server::prepare(Source::new(&pool, &archives)).await?;
+        let keys = match data_directory(self.data.as_ref()) {
+            Ok(data) => api::keys::wrapping::kept(&data.join("keys"))?,
+            Err(error) if self.data.is_some() => return Err(error),
+            Err(_) => event_log::KeyRing::default(),
+        };
+        let ran = api::server::prepare(Source::new(&pool, &archives, &keys)).await?;
         let today = api::state::system_clock()().date_naive();
         let days = api::logs::days::make(&pool, today, api::logs::days::FAR_AHEAD).await?;
         let ranges = partitions::make(&pool, self.partition_events, partitions::FAR_AHEAD).await?;

@@ -63,7 +63,8 @@ impl Up {
     ) -> anyhow::Result<()> {
         let owner = PgPoolOptions::new().max_connections(4).connect_with(postgres.owner()).await?;
         let archives = archives_directory(data, self.common.archives.as_deref());
-        api::server::prepare(Source::new(&owner, &Archives::at(archives))).await?;
+        let keys = api::keys::wrapping::kept(&data.join("keys"))?;
+        api::server::prepare(Source::new(&owner, &Archives::at(archives), &keys)).await?;
         owner.close().await;
         let options = self.common.options(data.to_path_buf(), postgres.app(), 16);
         let options = Options { owner: Some(postgres.owner()), ..options };

@@ -6,7 +6,7 @@ use domain::{
     decider::Timestamp,
     ids::{EventId, PrincipalId},
 };
-use event_log::{StreamId, archive::FLOOR, read::floor_of};
+use event_log::{StreamId, archive::FLOOR, read::floor_of, sealed::Which};
 use schemas::control::audit::{EventRecord, EventsQuery};
 use serde_json::value::RawValue;
 use sqlx::{Row, postgres::PgRow};
@@ -144,6 +144,22 @@ pub async fn named(app: &App, records: &mut [EventRecord]) -> Result<(), Problem
     Ok(())
 }
 
+/// Say what is sealed, as it is read today: for a page that is read, never for an export that is kept.
+pub async fn opened(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
+    let mut connection = app.pool.acquire().await?;
+    let payloads = records.iter().map(|record| record.payload.get());
+    let keys = app.log().ring().to_open(&mut connection, payloads).await?;
+    for record in records {
+        let Some((aggregate_type, aggregate_id)) = record.stream.split_once('/') else { continue };
+        let (sequence, event_type) = (record.sequence, &*record.event_type);
+        let which = Which { aggregate_type, aggregate_id, sequence, event_type };
+        // What cannot be opened is shown as it is kept: the examination says why.
+        let said = keys.open(record.payload.get(), which).ok().flatten();
+        record.said = said.map(RawValue::from_string).transpose().map_err(Problem::internal)?;
+    }
+    Ok(())
+}
+
 fn record(row: &PgRow) -> Result<EventRecord, Problem> {
     let number = |column: &str| -> Result<u64, sqlx::Error> {
         Ok(row.try_get::<i64, _>(column)?.max(0).cast_unsigned())
@@ -164,6 +180,7 @@ fn record(row: &PgRow) -> Result<EventRecord, Problem> {
         actor: row.try_get::<Option<String>, _>("actor")?.unwrap_or_default(),
         actor_name: None,
         payload: raw("payload")?,
+        said: None,
         metadata: raw("metadata")?,
         salt: row.try_get("salt")?,
         leaf: row.try_get("leaf")?,
