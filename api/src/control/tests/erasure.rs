@@ -24,6 +24,8 @@ use schemas::control::{
 use serde_json::{Value, json};
 use ulid::Ulid;
 
+mod archived;
+
 use super::{bundle, client, new_install, owner, refused};
 use crate::{
     client::{Client, Target},
