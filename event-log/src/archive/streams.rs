@@ -28,6 +28,9 @@ impl Archives {
         let mut last = None;
         let dropped = list(connection).await?.into_iter().filter(|one| one.dropped_at.is_some());
         for listed in dropped.filter(|one| one.last >= since && one.first <= to) {
+            if next > until {
+                break;
+            }
             let store = self.open(&listed).await?;
             let frames = store.frames_of(stream, next);
             for number in frames.map_err(|why| unreadable(&store.directory, &listed, &why))? {
