@@ -63,7 +63,7 @@ impl Draft {
         progress: &mut (dyn FnMut(Step) + Send),
     ) -> Result<(), ArchiveError> {
         let mut writing = Writing {
-            file: self.new(EVENTS)?,
+            file: self.file(EVENTS)?,
             path: self.path.join(EVENTS),
             lines: vec![],
             frames: vec![],
@@ -113,14 +113,14 @@ impl Draft {
         sync(&self.path)
     }
 
-    fn new(&self, name: &str) -> Result<fs::File, ArchiveError> {
+    fn file(&self, name: &str) -> Result<fs::File, ArchiveError> {
         let path = self.path.join(name);
         let mut options = fs::OpenOptions::new();
         options.write(true).create_new(true).mode(0o600).open(&path).map_err(at(&path))
     }
 
     fn put(&self, name: &str, bytes: &[u8]) -> Result<(), ArchiveError> {
-        let mut file = self.new(name)?;
+        let mut file = self.file(name)?;
         let done = file.write_all(bytes).and_then(|()| file.sync_all());
         done.map_err(at(&self.path.join(name)))
     }

@@ -86,6 +86,9 @@ pub async fn hold(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
+/// The events of a frame.
+type Events = Arc<[Arc<Stored>]>;
+
 /// Where archives are, and those that are open. Clones share what is open.
 #[derive(Debug, Clone, Default)]
 pub struct Archives(Arc<Shelf>);
@@ -95,7 +98,7 @@ struct Shelf {
     directory: Option<PathBuf>,
     /// By last position.
     open: Mutex<HashMap<u64, Arc<Store>>>,
-    frames: Mutex<VecDeque<((u64, usize), Arc<[Arc<Stored>]>)>>,
+    frames: Mutex<VecDeque<((u64, usize), Events)>>,
 }
 
 impl Archives {
@@ -174,7 +177,7 @@ impl Archives {
         store: &Arc<Store>,
         listed: &Listed,
         frame: usize,
-    ) -> Result<Arc<[Arc<Stored>]>, LogError> {
+    ) -> Result<Events, LogError> {
         let key = (listed.last, frame);
         let known = lock(&self.0.frames).iter().find(|(at, _)| *at == key).map(|(_, f)| f.clone());
         if let Some(known) = known {
@@ -182,7 +185,7 @@ impl Archives {
         }
         let reading = store.clone();
         let read = blocking(move || reading.frame(frame)).await?;
-        let read: Arc<[_]> = read.map_err(|why| unreadable(&store.directory, listed, &why))?.into();
+        let read: Events = read.map_err(|why| unreadable(&store.directory, listed, &why))?.into();
         let mut frames = lock(&self.0.frames);
         frames.truncate(FRAMES - 1);
         frames.push_front((key, read.clone()));
