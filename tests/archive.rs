@@ -54,13 +54,12 @@ fn older_ranges_are_archived_dropped_and_read_as_before() {
     {
         stdout_of(server.stead_for_people().args(well));
     }
-    // One that is not there is told by everybody who needs it.
-    server.kill();
+    // One that is not there is named, with what to do.
     let away = server.data().join("away");
     fs::rename(&directory, &away).unwrap();
-    server.restart();
-    let (_, said) = server.refused(&["audit", "events", "--limit", "200", "--after", "300"]);
-    assert!(said.contains("positions 257 to 512 are only in the archive"), "{said}");
+    let data = server.data().display().to_string();
+    let (_, said) = server.refused(&["archive", "verify", "--data", &data]);
+    assert!(said.contains("archives/257-512"), "{said}");
     fs::rename(&away, &directory).unwrap();
-    stdout_of(server.stead_for_people().args(["audit", "verify"]));
+    assert_eq!(archive(&server, &["verify"]).as_array().unwrap().len(), 2);
 }
