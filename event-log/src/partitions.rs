@@ -66,7 +66,10 @@ pub async fn make(owner: &PgPool, size: u64, ahead: u64) -> Result<Vec<Partition
     let mut made = vec![];
     loop {
         let mut tx = owner.begin().await?;
-        let Some(missing) = missing(&mut tx, size, ahead).await? else { return Ok(made) };
+        let Some(missing) = missing(&mut tx, size, ahead).await? else {
+            tx.rollback().await?;
+            return Ok(made);
+        };
         tx.execute(&*format!("set local lock_timeout = '{LOCK_MS}ms'")).await?;
         // With rows to take along everybody has to stand still. Without, only who would write into the rest: to
         // attach a table keeps nobody from the others.
@@ -74,6 +77,7 @@ pub async fn make(owner: &PgPool, size: u64, ahead: u64) -> Result<Vec<Partition
         tx.execute(&*format!("lock table {lock} in access exclusive mode")).await?;
         // Looked at again: somebody else may have made it, or have filled the rest.
         if self::missing(&mut tx, size, ahead).await?.as_ref() != Some(&missing) {
+            tx.rollback().await?;
             continue;
         }
         made.push(one(&mut tx, missing).await?);
@@ -143,7 +147,7 @@ async fn one(connection: &mut PgConnection, missing: Missing) -> Result<Partitio
     Ok(Partition { table, first, last })
 }
 
-/// The servers' role reaches partitions through the whole table only, where it may not change a row.
+/// The servers' role reads partitions, and writes through the whole table only, where it may not change a row.
 pub(crate) async fn keep_from_application(
     connection: &mut PgConnection,
 ) -> Result<(), sqlx::Error> {
@@ -154,7 +158,10 @@ pub(crate) async fn keep_from_application(
                   where inhparent = 'log_event'::regclass";
     let tables: Option<String> = sqlx::query_scalar(tables).fetch_one(&mut *connection).await?;
     if let Some(tables) = tables {
-        connection.execute(&*format!("revoke all on {tables} from {APPLICATION_ROLE}")).await?;
+        let rights = format!(
+            "revoke all on {tables} from {APPLICATION_ROLE}; grant select on {tables} to {APPLICATION_ROLE}"
+        );
+        connection.execute(&*rights).await?;
     }
     Ok(())
 }

@@ -17,12 +17,14 @@ use crate::LogError;
 mod check;
 mod create;
 mod discard;
+mod draft;
 mod index;
 mod line;
 mod manifest;
 mod needs;
 mod shelf;
 mod store;
+mod streams;
 
 pub use check::check;
 pub use create::{FRAME, Step, create};

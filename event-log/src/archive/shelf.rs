@@ -11,7 +11,7 @@ use sqlx::{PgConnection, Row, postgres::PgRow};
 
 use super::{manifest::directory, store::Store};
 use crate::{
-    LogError, Stored, StreamId,
+    LogError, Stored,
     stored::{fixed, number},
 };
 
@@ -86,6 +86,9 @@ pub async fn hold(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
+/// The events of a frame.
+type Events = Arc<[Arc<Stored>]>;
+
 /// Where archives are, and those that are open. Clones share what is open.
 #[derive(Debug, Clone, Default)]
 pub struct Archives(Arc<Shelf>);
@@ -95,7 +98,7 @@ struct Shelf {
     directory: Option<PathBuf>,
     /// By last position.
     open: Mutex<HashMap<u64, Arc<Store>>>,
-    frames: Mutex<VecDeque<((u64, usize), Arc<[Arc<Stored>]>)>>,
+    frames: Mutex<VecDeque<((u64, usize), Events)>>,
 }
 
 impl Archives {
@@ -150,94 +153,8 @@ impl Archives {
         Ok(self.events(connection, range, 1).await?.pop())
     }
 
-    /// The events of a stream after a sequence and not after a position, in order, at most `limit`, as far as they are
-    /// in archives only. What is between them and the first that the database still has is never left out.
-    ///
-    /// # Errors
-    /// [`LogError::Archived`].
-    pub async fn stream(
-        &self,
-        connection: &mut PgConnection,
-        stream: &StreamId,
-        (after_sequence, to): (u64, u64),
-        limit: u32,
-    ) -> Result<Vec<Arc<Stored>>, LogError> {
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let (since, until) = archived(&mut *connection, stream).await?;
-        let (mut found, mut next) = (Vec::new(), after_sequence.saturating_add(1));
-        if next > until {
-            return Ok(found);
-        }
-        let mut last = None;
-        let dropped = list(connection).await?.into_iter().filter(|one| one.dropped_at.is_some());
-        for listed in dropped.filter(|one| one.last >= since && one.first <= to) {
-            let store = self.open(&listed).await?;
-            let frames = store.frames_of(stream, next);
-            for number in frames.map_err(|why| unreadable(&store.directory, &listed, &why))? {
-                let number = usize::try_from(number).unwrap_or(usize::MAX);
-                for event in self.frame(&store, &listed, number).await?.iter() {
-                    if event.stream != *stream || event.sequence < next {
-                        continue;
-                    }
-                    // Before anything else: the one that is missing may have been before the end.
-                    if event.sequence != next {
-                        return Err(gap(&store, &listed, stream, next));
-                    }
-                    if event.position > to || found.len() == limit {
-                        return Ok(found);
-                    }
-                    next += 1;
-                    found.push(event.clone());
-                }
-            }
-            last = Some((store, listed));
-        }
-        match last {
-            // Asked for up to a position in the middle of what is archived, the last one may have been in a frame that
-            // the index does not name: what follows it shows whether it was the last.
-            Some((store, listed)) if next <= until && listed.last >= to => {
-                self.follows(connection, (stream, next, to), (&store, &listed)).await?;
-            }
-            Some((store, listed)) if next <= until => {
-                return Err(gap(&store, &listed, stream, next));
-            }
-            Some(_) | None => {}
-        }
-        Ok(found)
-    }
-
-    /// The event of a stream with that sequence is after a position.
-    async fn follows(
-        &self,
-        connection: &mut PgConnection,
-        (stream, sequence, position): (&StreamId, u64, u64),
-        (store, listed): (&Store, &Listed),
-    ) -> Result<(), LogError> {
-        for one in list(connection).await?.iter().filter(|one| one.last >= position) {
-            if one.dropped_at.is_none() {
-                continue;
-            }
-            let later = self.open(one).await?;
-            let frames = later.frames_of(stream, sequence);
-            for number in frames.map_err(|why| unreadable(&later.directory, one, &why))? {
-                let number = usize::try_from(number).unwrap_or(usize::MAX);
-                let frame = self.frame(&later, one, number).await?;
-                let is =
-                    |event: &&Arc<Stored>| event.stream == *stream && event.sequence == sequence;
-                if let Some(event) = frame.iter().find(is) {
-                    return if event.position > position {
-                        Ok(())
-                    } else {
-                        Err(gap(store, listed, stream, sequence))
-                    };
-                }
-            }
-        }
-        Err(gap(store, listed, stream, sequence))
-    }
-
     /// An archive, which must be the one that the database knows.
-    async fn open(&self, listed: &Listed) -> Result<Arc<Store>, LogError> {
+    pub(super) async fn open(&self, listed: &Listed) -> Result<Arc<Store>, LogError> {
         let known = lock(&self.0.open).get(&listed.last).cloned();
         if let Some(known) = known.filter(|known| known.sha256 == listed.manifest_sha256) {
             return Ok(known);
@@ -255,12 +172,12 @@ impl Archives {
         Ok(store)
     }
 
-    async fn frame(
+    pub(super) async fn frame(
         &self,
         store: &Arc<Store>,
         listed: &Listed,
         frame: usize,
-    ) -> Result<Arc<[Arc<Stored>]>, LogError> {
+    ) -> Result<Events, LogError> {
         let key = (listed.last, frame);
         let known = lock(&self.0.frames).iter().find(|(at, _)| *at == key).map(|(_, f)| f.clone());
         if let Some(known) = known {
@@ -268,30 +185,12 @@ impl Archives {
         }
         let reading = store.clone();
         let read = blocking(move || reading.frame(frame)).await?;
-        let read: Arc<[_]> = read.map_err(|why| unreadable(&store.directory, listed, &why))?.into();
+        let read: Events = read.map_err(|why| unreadable(&store.directory, listed, &why))?.into();
         let mut frames = lock(&self.0.frames);
         frames.truncate(FRAMES - 1);
         frames.push_front((key, read.clone()));
         Ok(read)
     }
-}
-
-/// No event of a stream is before this position, and this is the last of its sequences that no row has.
-async fn archived(
-    connection: &mut PgConnection,
-    stream: &StreamId,
-) -> Result<(u64, u64), sqlx::Error> {
-    let row = sqlx::query(
-        "select since_position, coalesce((select min(e.sequence) - 1 from log_event e \
-           where e.aggregate_type = $1 and e.aggregate_id = $2 and e.position >= s.since_position), version) \
-         from log_stream s where s.aggregate_type = $1 and s.aggregate_id = $2",
-    )
-    .bind(&stream.aggregate_type)
-    .bind(&stream.aggregate_id)
-    .fetch_optional(connection)
-    .await?;
-    let Some(row) = row else { return Ok((0, 0)) };
-    Ok((number(row.try_get(0)?), number(row.try_get(1)?)))
 }
 
 async fn blocking<T: Send + 'static>(
@@ -305,17 +204,12 @@ fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn unreadable(path: &Path, listed: &Listed, why: &dyn std::fmt::Display) -> LogError {
+pub(super) fn unreadable(path: &Path, listed: &Listed, why: &dyn std::fmt::Display) -> LogError {
     let (first, last) = (listed.first, listed.last);
     LogError::Archived { first, last, path: path.display().to_string(), why: why.to_string() }
 }
 
 fn unlisted(store: &Store, listed: &Listed, position: u64) -> LogError {
     let why = format!("it has no frame with position {position}");
-    unreadable(&store.directory, listed, &why)
-}
-
-fn gap(store: &Store, listed: &Listed, stream: &StreamId, sequence: u64) -> LogError {
-    let why = format!("its index does not lead to event {sequence} of {stream}");
     unreadable(&store.directory, listed, &why)
 }

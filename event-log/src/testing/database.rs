@@ -108,7 +108,7 @@ impl Server {
     }
 
     async fn copy_of_template(&self) -> Result<Database, TestingError> {
-        let mut all = Vec::new();
+        let mut all = partitions::SIZE.to_be_bytes().to_vec();
         for (name, sql) in MIGRATIONS {
             all.extend_from_slice(name.as_bytes());
             all.extend_from_slice(sql.as_bytes());
