@@ -19,7 +19,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("projections", &["domain", "event-log"]),
     ("runner-agent", &["domain", "proof", "schemas"]),
     ("api", &["app-config", "domain", "event-log", "projections", "proof", "schemas"]),
-    ("bench", &["api", "domain", "event-log", "proof", "schemas", "tests"]),
+    (
+        "bench",
+        &["api", "app-config", "domain", "event-log", "projections", "proof", "schemas", "tests"],
+    ),
     ("stead-plugin-files", &[]),
 ];
 

@@ -176,6 +176,37 @@ fn aws_lambda_is_provisioned_and_its_parts_know_each_other() {
 }
 
 #[test]
+fn an_app_with_more_than_terraform_is_brought_as_far_as_it_can_be() {
+    let Some(corpus) = corpus_or_skip().filter(|_| terraform_or_skip()) else { return };
+    let server = Server::up();
+    let app = corpus.join("apps/ecs-simple");
+    let repo = |name: &str| at(name, &corpus.join("repos").join(name));
+    let repos = ["nuonco/aws-min-sandbox", "nuonco/example-app-configs", "nuonco/components"];
+    published(&server, &app, &repos.map(repo));
+    let vpc = server.dir().join("stack.json");
+    fs::write(&vpc, "{\"vpc_id\": \"vpc-0a1b\", \"region\": \"eu-1\"}").unwrap();
+    let mut words = vec!["installs", "create", "ecs-simple", "acme", "--auto-approve"];
+    words.extend(["--stack-outputs-file", vpc.to_str().unwrap()]);
+    words.extend(["--stack-output", "region=eu-central-1"]);
+    let created = server.ask(&words);
+    let token = created["enrolment"]["token"].as_str().unwrap();
+    let _runner = Customer::new(&server, "customer").start(&server, token);
+    until("the provision run", SOON, || {
+        !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+    });
+    let run = tests::ended(&server, "acme");
+    assert_eq!(run["state"], "failed", "{run:#}");
+    for name in ["sandbox", "certificate", "cluster", "alb"] {
+        assert_eq!(step(&run, name)["state"], "succeeded", "{}", tests::told(&server, &run));
+    }
+    let image = step(&run, "img_whoami");
+    assert_eq!(image["state"], "failed", "{run:#}");
+    assert!(image.to_string().contains("the plugin `container_image`"), "{image:#}");
+    // What needs the image is not begun.
+    assert_eq!(step(&run, "whoami")["state"], "skipped", "{run:#}");
+}
+
+#[test]
 fn every_app_of_the_corpus_that_is_terraform_alone_is_tried_here() {
     let Some(corpus) = corpus_or_skip() else { return };
     let facts = fs::read(corpus.join("facts.json")).unwrap();

@@ -1,6 +1,8 @@
-//! How long templates take, beside Go's own engine in the same run: every template of the corpus, or,
-//! without it, the kept cases of `tests/go`. Parsed and rendered anew each time, over states that are
-//! prepared before, as Go's are; and once more with the states prepared each time anew.
+//! How long templates and directories take, against their bars. Templates beside Go's own engine in
+//! the same run: every template of the corpus, or, without it, the kept cases of `tests/go`. Parsed and
+//! rendered anew each time, over states that are prepared before, as Go's are; and once more with the
+//! states prepared each time anew. Then the largest directory, and the texts that were made to take
+//! for ever. Ends with 1 when a bar is not held.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -16,7 +18,7 @@ use std::{
 };
 
 use app_config::{
-    Origin,
+    Origin, Tree, survey,
     template::{Limits, State, Template},
 };
 use serde_json::{Value, json};
@@ -32,6 +34,9 @@ struct App {
     state: Value,
     templates: Vec<String>,
 }
+
+/// A figure, its bar, and the unit of both.
+struct Bar(&'static str, f64, f64, &'static str);
 
 fn main() {
     let go = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go");
@@ -52,15 +57,56 @@ fn main() {
     println!("|---|---|---|---|");
     line("Stead", prepared, count);
     line("Stead, the state prepared for each", anew, count);
-    let Some(oracle) = env::var_os("STEAD_GO_TEMPLATES") else {
-        eprintln!(
-            "SKIPPED: without STEAD_GO_TEMPLATES there is no Go to compare with; see scripts/bench"
-        );
-        return;
-    };
-    let theirs = ask(&PathBuf::from(oracle), &go, &apps);
-    line("Go", theirs, count);
-    println!("\nStead ÷ Go: {:.2}", prepared.0.as_secs_f64() / theirs.0.as_secs_f64());
+    let ms = |took: Duration| took.as_secs_f64() * 1e3;
+    let mut bars = vec![Bar("all templates of the corpus", ms(prepared.0), 250.0, "ms")];
+    match env::var_os("STEAD_GO_TEMPLATES") {
+        Some(oracle) => {
+            let theirs = ask(&PathBuf::from(oracle), &go, &apps);
+            line("Go", theirs, count);
+            let ratio = prepared.0.as_secs_f64() / theirs.0.as_secs_f64();
+            bars.push(Bar("Stead ÷ Go", ratio, 2.0, ""));
+        }
+        None => eprintln!("SKIPPED: without STEAD_GO_TEMPLATES there is no Go; see scripts/bench"),
+    }
+    if let Some((files, took)) = largest() {
+        println!("\nthe largest directory has {files} files");
+        bars.push(Bar("reading and validating it", ms(took), 100.0, "ms"));
+    }
+    let (name, took) = bomb(&go);
+    println!("the slowest of the kept bombs is {name}");
+    bars.push(Bar("until it ends", ms(took), 100.0, "ms"));
+    println!("\n| | measured | bar | |\n|---|---|---|---|");
+    let mut held = true;
+    for Bar(what, figure, bar, unit) in bars {
+        let verdict = if figure < bar { "held" } else { "NOT HELD" };
+        held &= figure < bar;
+        println!("| {what} | {figure:.2} {unit} | {bar:.0} {unit} | {verdict} |");
+    }
+    std::process::exit(i32::from(!held));
+}
+
+/// How many files the largest directory of the corpus has, and how long it takes to read it.
+fn largest() -> Option<(usize, Duration)> {
+    let apps = fs::read_dir(support::corpus()?.join("apps")).unwrap();
+    let trees = apps.map(|app| support::tree(&app.unwrap().path()));
+    let tree = trees.max_by_key(Tree::len)?;
+    let (took, _) = best(|| survey(&tree, &[]).diagnostics.len());
+    Some((tree.len(), took))
+}
+
+/// The kept text that takes longest, with all the room that a server gives it.
+fn bomb(go: &Path) -> (String, Duration) {
+    let json = support::json(&go.join("state.json"));
+    let state = State::new(&json);
+    let kept = fs::read_dir(go.with_file_name("fuzz").join("templates")).unwrap();
+    let took = kept.map(|entry| {
+        let path = entry.unwrap().path();
+        let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
+        let start = Instant::now();
+        bytes(&text, &state);
+        (path.file_name().unwrap().to_string_lossy().into_owned(), start.elapsed())
+    });
+    took.max_by_key(|(_, took)| *took).unwrap_or_default()
 }
 
 fn line(who: &str, (took, made): (Duration, usize), count: usize) {

@@ -1,6 +1,6 @@
 //! What changed between two configs, and why: which components have to be built again, and what a
 //! changed default reaches.
-use std::{collections::BTreeSet, fmt};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -9,6 +9,11 @@ use crate::{
     model::{AppConfig, Input, Module},
     refs::{Graph, graph},
 };
+
+mod around;
+mod said;
+
+pub use self::around::Around;
 
 /// What happened to one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -28,6 +33,8 @@ pub enum Why {
     Source,
     /// A key of its file; absent values did not exist.
     Setting { key: String, before: Option<Value>, after: Option<Value> },
+    /// A key of its file holds a text that nobody wants to read twice in a list.
+    Text { key: String },
     /// A file that it names has other bytes.
     File { path: String },
     /// Its plugin is another executable.
@@ -58,12 +65,15 @@ pub struct Difference {
     pub components: Vec<PartChange>,
     pub actions: Vec<PartChange>,
     pub inputs: Vec<PartChange>,
+    /// Roles, policies, secrets, runbooks and what else there is; only what is not the same.
+    pub around: Vec<Around>,
 }
 
 impl Difference {
     pub fn is_empty(&self) -> bool {
         let parts = self.components.iter().chain(&self.actions).chain(&self.inputs);
-        parts.chain(&self.sandbox).all(|part| part.change == Change::Unchanged)
+        let is_same = parts.chain(&self.sandbox).all(|part| part.change == Change::Unchanged);
+        is_same && self.around.is_empty()
     }
 
     /// The names of the components that have to be built.
@@ -104,6 +114,7 @@ pub fn diff(before: &AppConfig, after: &AppConfig) -> Difference {
         components,
         actions: actions(before, after),
         inputs: inputs(before, after),
+        around: around::around(before, after),
     }
 }
 
@@ -253,76 +264,15 @@ fn settings(key: &str, old: &Value, new: &Value, why: &mut Vec<Why>) {
         }
         return;
     }
+    if is_long(old) || is_long(new) {
+        why.push(Why::Text { key: key.to_string() });
+        return;
+    }
     let (before, after) = (Some(old.clone()), Some(new.clone()));
     why.push(Why::Setting { key: key.to_string(), before, after });
 }
 
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Why::Source => f.write_str("its source"),
-            Why::Setting { key, before, after } => {
-                write!(f, "{key}: {} -> {}", short(before), short(after))
-            }
-            Why::File { path } => write!(f, "the file {path}"),
-            Why::Plugin { name } => write!(f, "the plugin {name}"),
-            Why::InputDefault { input, before, after } => {
-                let text = |text: &Option<String>| short(&text.clone().map(Value::String));
-                write!(f, "the default of input {input}: {} -> {}", text(before), text(after))
-            }
-            Why::RunnerEnv => f.write_str("the runner's env_vars"),
-        }
-    }
-}
-
-fn short(value: &Option<Value>) -> String {
-    let Some(value) = value else { return "(none)".to_string() };
-    let text = value.to_string();
-    if text.chars().count() <= 60 {
-        return text;
-    }
-    format!("{}…", text.chars().take(60).collect::<String>())
-}
-
-impl fmt::Display for PartChange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sign = match self.change {
-            Change::Added => '+',
-            Change::Changed => '~',
-            Change::Removed => '-',
-            Change::Unchanged => ' ',
-        };
-        write!(f, "{sign} {}", self.name)?;
-        for why in &self.why {
-            write!(f, "\n      {why}")?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_empty() {
-            return f.write_str("nothing changed");
-        }
-        let mut first = true;
-        let sandbox: Vec<PartChange> = self.sandbox.iter().cloned().collect();
-        let groups = [
-            ("sandbox", &sandbox),
-            ("components", &self.components),
-            ("actions", &self.actions),
-            ("inputs", &self.inputs),
-        ];
-        for (title, parts) in groups {
-            if parts.iter().all(|part| part.change == Change::Unchanged) {
-                continue;
-            }
-            write!(f, "{}{title}", if first { "" } else { "\n" })?;
-            first = false;
-            for part in parts {
-                write!(f, "\n  {part}")?;
-            }
-        }
-        Ok(())
-    }
+/// Scripts, manifests and policies: what is different in them is read where they are.
+fn is_long(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.len() > 200 || text.trim_end().contains('\n'))
 }

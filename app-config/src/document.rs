@@ -9,7 +9,7 @@ mod lines;
 use self::lines::Lines;
 use crate::{
     diagnostic::{Diagnostic, Place},
-    text::Origin,
+    text::{Origin, Span},
 };
 
 /// Larger files are refused before they are parsed.
@@ -97,6 +97,16 @@ impl Document {
     /// Where the characters of a string value begin: behind its quotes, and behind the newline
     /// that TOML drops after an opening `"""`.
     pub fn content(&self, key: &str, spot: &Spot) -> Origin {
+        let start = self.inner(spot).start;
+        let Place { line, column, .. } = self.place(start..start);
+        Origin { file: self.file.clone(), key: key.to_string(), line, column }
+    }
+
+    /// The bytes of a value; of a string value those of its characters.
+    pub fn inner(&self, spot: &Spot) -> Range<usize> {
+        if !matches!(spot.node, Node::Text(_)) {
+            return spot.span.clone();
+        }
         let rest = &self.text[spot.span.start.min(self.text.len())..];
         let quotes = ["\"\"\"", "'''", "\"", "'"];
         let quote = quotes.into_iter().find(|quote| rest.starts_with(quote)).unwrap_or_default();
@@ -107,8 +117,38 @@ impl Document {
             _ => 0,
         };
         let start = spot.span.start + quote.len() + newline;
-        let Place { line, column, .. } = self.place(start..start);
-        Origin { file: self.file.clone(), key: key.to_string(), line, column }
+        start..spot.span.end.saturating_sub(quote.len()).max(start)
+    }
+
+    /// Every value of the file, tables and lists too, with its key path.
+    pub fn spans(&self) -> Vec<(String, Span)> {
+        let mut found = Vec::new();
+        for (key, entry) in &self.root {
+            self.add_spans(key.clone(), &entry.spot, &mut found);
+        }
+        found
+    }
+
+    fn add_spans(&self, key: String, spot: &Spot, found: &mut Vec<(String, Span)>) {
+        match &spot.node {
+            Node::Text(_) | Node::Integer(_) | Node::Bool(_) | Node::Other(_) => {}
+            Node::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.add_spans(format!("{key}.{index}"), item, found);
+                }
+            }
+            Node::Table(table) => {
+                for (name, entry) in table {
+                    self.add_spans(format!("{key}.{name}"), &entry.spot, found);
+                }
+            }
+        }
+        found.push((key, self.span(self.inner(spot))));
+    }
+
+    fn span(&self, bytes: Range<usize>) -> Span {
+        let (start, end) = (self.place(bytes.start..bytes.start), self.place(bytes.end..bytes.end));
+        Span { line: start.line, column: start.column, end_line: end.line, end_column: end.column }
     }
 }
 

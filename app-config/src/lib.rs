@@ -36,6 +36,6 @@ pub use self::{
     refs::{Graph, Reads, graph},
     schema::{SCHEMAS, schema},
     template::{TemplateError, render, render_tree},
-    text::{Origin, Text},
+    text::{Origin, Span, Spans, Text},
     tree::{File, Limits, Tree, TreeError},
 };

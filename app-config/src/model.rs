@@ -6,7 +6,10 @@ use domain::digest::Digest;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{text::Text, tree::PluginPin};
+use crate::{
+    text::{Origin, Span, Spans, Text},
+    tree::PluginPin,
+};
 
 mod actions;
 mod around;
@@ -23,13 +26,26 @@ pub use self::{
         OperationRole, Options, Pulumi, Spec,
     },
     stack::{
-        InstallFile, Metadata, NestedStack, Policy, Role, RolePolicy, RolePurpose, Runner, Secret,
-        Stack, SyncTarget,
+        CloudGrants, InstallFile, Metadata, NestedStack, Policy, Role, RolePolicy, RolePurpose,
+        Runner, Secret, Stack, SyncTarget,
     },
 };
 
 /// The kind that this release deploys itself; every other kind is a plugin's name.
 pub const TERRAFORM_MODULE: &str = "terraform_module";
+
+/// Kinds of the format that wait for a plugin, and what that plugin deals with.
+pub(crate) const LATER: [(&str, &str); 9] = [
+    ("helm_chart", "Kubernetes"),
+    ("kubernetes_manifest", "Kubernetes"),
+    ("docker_build", "container images"),
+    ("container_image", "container images"),
+    ("external_image", "container images"),
+    ("pulumi", "Pulumi"),
+    ("terraform_stack", "Terraform stacks"),
+    ("opentofu_module", "OpenTofu"),
+    ("job", "jobs"),
+];
 
 /// One app, as its directory describes it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -61,6 +77,9 @@ pub struct AppConfig {
     pub plugins: Vec<PluginPin>,
     /// Every `./file` that a content key names.
     pub file_refs: Vec<FileRef>,
+    /// Where every value of every file is written.
+    #[serde(skip)]
+    pub spans: Spans,
 }
 
 impl AppConfig {
@@ -80,6 +99,30 @@ impl AppConfig {
         self.plugins.iter().find(|p| p.name == name)
     }
 
+    /// Why a component, or the sandbox, cannot be deployed although it is published: nothing here
+    /// knows its type.
+    pub fn lacks_plugin(&self, name: &str) -> Option<String> {
+        let base = self.sandbox.as_ref().filter(|_| name == crate::tree::SANDBOX);
+        let module = base.map(|base| &base.module);
+        let module = module.or_else(|| self.component(name).map(|component| &component.module))?;
+        let kind = module.kind.as_str();
+        if kind == TERRAFORM_MODULE || self.plugin(kind).is_some() {
+            return None;
+        }
+        let means = LATER.iter().find(|(known, _)| *known == kind).map(|(_, means)| *means);
+        let deals = means.map(|means| format!(", which deals with {means}")).unwrap_or_default();
+        Some(format!(
+            "`{name}` is of type `{kind}`, and the plugin `{kind}`{deals}, is missing: pin one of yours \
+             (stead apps sync DIR --plugin {kind}=PATH), or make it a `{TERRAFORM_MODULE}`"
+        ))
+    }
+
+    /// Where a value is written: `at` is of the part that has it, `key` its key there, `steps.0.name`
+    /// for what is deeper. Empty means the part itself.
+    pub fn span(&self, at: &Origin, key: &str) -> Option<Span> {
+        self.spans.of(at, key)
+    }
+
     /// The module directories that a bundle of this config needs, by component name and
     /// [`crate::tree::SANDBOX`].
     pub fn sources(&self) -> BTreeMap<&str, &Source> {
@@ -95,6 +138,9 @@ impl AppConfig {
 /// What a component and the sandbox have in common: a module and what it is given.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Module {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     /// [`TERRAFORM_MODULE`], a plugin's name, or a kind that a later release brings.
     pub kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]

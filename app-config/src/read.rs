@@ -35,7 +35,7 @@ mod times;
 mod unknown;
 
 pub use self::content::remote_path;
-use self::reader::Reader;
+use self::reader::{Found, Reader};
 
 /// A config as far as it could be read, and everything there is to say about it.
 #[derive(Debug, Clone, Default)]
@@ -83,8 +83,8 @@ pub fn survey(app: &Tree, plugins: &[PluginPin]) -> Reading {
     config.roles.extend(break_glass::read(&reader));
     unknown::check(&reader);
     cross::check(&config, &reader);
-    let (diagnostics, file_refs, remotes) = reader.finish();
-    config.file_refs = file_refs;
+    let Found { diagnostics, file_refs, remotes, spans } = reader.finish();
+    (config.file_refs, config.spans) = (file_refs, spans);
     Reading { config, diagnostics, remotes }
 }
 
@@ -99,9 +99,6 @@ pub fn read(bundle: &Tree) -> Result<(AppConfig, Vec<Diagnostic>), Vec<Diagnosti
     if !diagnostics.iter().any(Diagnostic::is_error) {
         // A file that could not be read would make a stranger of its component's module.
         diagnostics.extend(sources::strangers(bundle, &config));
-    }
-    for finding in &mut diagnostics {
-        finding.severity = kinds::stops_publishing(finding.code).unwrap_or(finding.severity);
     }
     sort(&mut diagnostics);
     if diagnostics.iter().any(Diagnostic::is_error) {

@@ -35,6 +35,20 @@ pub struct Reads {
     /// Inputs that some template needs to exist.
     #[serde(skip)]
     pub needed_inputs: BTreeSet<String>,
+    /// Outputs of the stack without which some template cannot be rendered, whatever else there is.
+    #[serde(skip)]
+    pub needed_stack: BTreeSet<String>,
+}
+
+/// The stack's output that a path reads: account and place come from there, too.
+fn of_the_stack(path: &Path) -> Option<&str> {
+    let parts: Vec<&str> = path.iter().map(String::as_str).collect();
+    match parts.as_slice() {
+        ["install_stack", "outputs", name, ..] | ["cloud_account", _, name, ..] if *name != ANY => {
+            Some(name)
+        }
+        _ => None,
+    }
 }
 
 impl Reads {
@@ -58,8 +72,11 @@ impl Reads {
         let mut reads = Reads::default();
         if is_template(&text.value) {
             let template = Template::parse(&text.value, &text.origin)?;
-            for (path, insists) in crate::template::reads::reads(template.parsed()) {
-                reads.take(&path, insists);
+            for (path, how) in crate::template::reads::all(template.parsed()) {
+                reads.take(&path, how.insists);
+                if let (Some(name), true) = (of_the_stack(&path), how.always) {
+                    reads.needed_stack.insert(name.to_string());
+                }
             }
         }
         Ok(reads)
@@ -67,6 +84,10 @@ impl Reads {
 
     pub fn reads_input(&self, name: &str) -> bool {
         self.all_inputs || self.inputs.contains(name)
+    }
+
+    pub fn reads_stack(&self, output: &str) -> bool {
+        self.stack.contains(ANY) || self.stack.contains(output)
     }
 
     pub fn reads_component(&self, name: &str) -> bool {
@@ -86,6 +107,7 @@ impl Reads {
         self.actions.extend(other.actions);
         self.needed_components.extend(other.needed_components);
         self.needed_inputs.extend(other.needed_inputs);
+        self.needed_stack.extend(other.needed_stack);
     }
 
     fn take(&mut self, path: &Path, insists: bool) {
@@ -135,8 +157,11 @@ impl Reads {
             ["install_stack"] | ["install_stack", "outputs"] => {
                 self.stack.insert(ANY.to_string());
             }
-            ["install_stack", "outputs", name, ..] => {
+            ["install_stack", "outputs", name, ..] | ["cloud_account", _, name, ..] => {
                 self.stack.insert(name.to_string());
+            }
+            ["cloud_account"] | ["cloud_account", _] => {
+                self.stack.insert(ANY.to_string());
             }
             ["secrets", name, ..] | ["install", "secrets", name, ..] => {
                 self.secrets.insert(name.to_string());

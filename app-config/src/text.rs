@@ -1,4 +1,6 @@
 //! A piece of text and where it was written, so that an error in it can name the place.
+use std::collections::BTreeMap;
+
 use serde::{Serialize, Serializer};
 
 use crate::diagnostic::Place;
@@ -38,5 +40,51 @@ pub struct Text {
 impl Serialize for Text {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.value)
+    }
+}
+
+/// From the first character of a value to behind its last; of a text without its quotes. Lines and
+/// columns are from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Span {
+    pub line: u32,
+    pub column: u32,
+    pub end_line: u32,
+    pub end_column: u32,
+}
+
+/// More values than these are read without a span: real directories have a tenth of them.
+const MOST_SPANS: usize = 100_000;
+
+/// Where values are written, by file and key path.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Spans {
+    files: BTreeMap<String, BTreeMap<String, Span>>,
+    count: usize,
+}
+
+impl Spans {
+    /// Takes in the values of one file, as far as there is room.
+    pub(crate) fn extend(&mut self, file: &str, found: impl Iterator<Item = (String, Span)>) {
+        let room = MOST_SPANS.saturating_sub(self.count);
+        let spans = self.files.entry(file.to_string()).or_default();
+        spans.extend(found.take(room));
+        self.count += spans.len();
+    }
+
+    pub(crate) fn of(&self, at: &Origin, key: &str) -> Option<Span> {
+        let path = match (at.key.is_empty(), key.is_empty()) {
+            (true, _) => key.to_string(),
+            (false, true) => at.key.clone(),
+            (false, false) => format!("{}.{key}", at.key),
+        };
+        self.files.get(&at.file)?.get(&path).copied()
+    }
+
+    /// Every value: its file, its key path, where it is.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, Span)> {
+        self.files.iter().flat_map(|(file, spans)| {
+            spans.iter().map(|(key, span)| (file.as_str(), key.as_str(), *span))
+        })
     }
 }

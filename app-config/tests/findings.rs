@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use app_config::{
     Change, File, InputProblem, Limits, Tree, TreeError, choose_inputs, diff, graph, read,
-    resolve_inputs, survey,
+    resolve_inputs,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -31,12 +31,11 @@ fn each_refusal_names_the_place() {
     let a = "app/components/a.toml";
     let cases: Vec<Case> = vec![
         (a, "name = \"a\"\ntype = ".into(), "malformed_file", (2, 8), "this is not TOML"),
-        (a, COMPONENT.replace("terraform_module", "helm_chart"), "no_plugin", (2, 1), "the plugin for Kubernetes comes with a later release"),
-        (a, COMPONENT.replace("terraform_module", "typo"), "unknown_kind", (2, 1), "no component type `typo`"),
-        (a, COMPONENT.replace("\"a\"", "\"a-b\""), "bad_name", (1, 1), "no name for a component"),
+        (a, COMPONENT.replace("terraform_module", "typo"), "unknown_kind", (2, 9), "no component type `typo`"),
+        (a, COMPONENT.replace("\"a\"", "\"a-b\""), "bad_name", (1, 9), "no name for a component"),
         (a, with("dependencies = [\"b\"]"), "unknown_component", (1, 18), "there is no component `b`"),
         (a, with("dependencies = [\"a\"]"), "cycle", (2, 9), "in a circle: a → a"),
-        (a, with("dependencies = 3"), "wrong_type", (1, 1), "has to be a list of strings"),
+        (a, with("dependencies = 3"), "wrong_type", (1, 16), "has to be a list of strings"),
         (a, vars("{{ .nuon.components.zz.outputs.y }}"), "unknown_component", (6, 26), "reads the component `zz`"),
         (a, vars("{{ .nuon.inputs.inputs.zz }}"), "unknown_input", (6, 29), "reads the input `zz`"),
         (a, vars("{{ nope .nuon.x }}"), "template", (6, 9), "there is no function \"nope\""),
@@ -44,16 +43,14 @@ fn each_refusal_names_the_place() {
         (a, format!("{COMPONENT}[[var_file]]\ncontents = \"./no.tfvars\""), "missing_file", (6, 13), "components/no.tfvars"),
         (a, format!("{COMPONENT}[[var_file]]\ncontents = \"../../x\""), "path_escape", (6, 13), "leaves the app directory"),
         (a, format!("{COMPONENT}[[var_file]]\ncontents = \"https://x/y\""), "remote_content", (6, 13), "not fetched"),
-        (a, COMPONENT.replace("x/y\"", "x/y\"\ndirectory = \"../z\""), "path_escape", (5, 1), "leaves its repository"),
+        (a, COMPONENT.replace("x/y\"", "x/y\"\ndirectory = \"../z\""), "path_escape", (5, 14), "leaves its repository"),
         ("app/metadata.toml", "-".into(), "no_metadata", (0, 0), "there is no metadata.toml"),
         ("app/nuon.toml", "x = 1".into(), "legacy_format", (0, 0), "older one-file format"),
         ("source/a/main.tf", "-".into(), "missing_module", (0, 0), "the module of `a` (. in x/y) is missing"),
         ("source/b/main.tf", "".into(), "malformed_bundle", (0, 0), "`b`, which is no component"),
         ("plugins.json", "{".into(), "malformed_bundle", (0, 0), "plugins.json"),
-        ("app/inputs.toml", "[[input]]\nname = \"s\"\ntype = \"int\"".into(), "unknown_input_type", (3, 1), "`int`"),
-        ("app/actions/x.toml", "name = \"x\"\ntimeout = \"9h\"\n[[steps]]\nname = \"s\"\ncommand = \"c\"".into(), "bad_timeout", (2, 1), "9h"),
-        ("app/actions/x.toml", format!("{FETCHED}[steps.public_repo]\nrepo = \"a/b\""), "script_elsewhere", (5, 8), "the step `s` takes its script from a repository"),
-        ("app/actions/x.toml", format!("{FETCHED}[steps.connected_repo]\nrepo = \"a/b\""), "script_elsewhere", (5, 8), "from a repository"),
+        ("app/inputs.toml", "[[input]]\nname = \"s\"\ntype = \"int\"".into(), "unknown_input_type", (3, 9), "`int`"),
+        ("app/actions/x.toml", "name = \"x\"\ntimeout = \"9h\"\n[[steps]]\nname = \"s\"\ncommand = \"c\"".into(), "bad_timeout", (2, 12), "9h"),
         ("app/actions/x.toml", "name = \"x\"".into(), "no_steps", (1, 1), "has no steps"),
         ("app/actions/x.toml", "name = \"x\"\n[[triggers]]\ntype = \"post-deploy-component\"\ncomponent_name = \"q\"\n[[steps]]\nname = \"s\"\ncommand = \"c\"".into(), "unknown_component", (4, 19), "`q`"),
         ("app/components/b.toml", COMPONENT.into(), "duplicate_name", (1, 9), "described twice, here and in components/a.toml:1"),
@@ -68,14 +65,77 @@ fn each_refusal_names_the_place() {
     }
 }
 
-/// Such a directory is well-formed: `validate` says what stops its sync, and at the same line.
+/// Nothing stops the publishing of what this release cannot do: it is said where it is written, and once more by
+/// whoever wants it to be done.
 #[test]
-fn a_script_in_a_repository_is_told_before_anything_is_sent() {
-    let action = format!("{FETCHED}[steps.public_repo]\nrepo = \"a/b\"");
-    let surveyed = survey(&bundle(&[("app/actions/x.toml", &action)]).app(), &[]);
-    let [found] = &surveyed.diagnostics[..] else { panic!("{:?}", surveyed.diagnostics) };
-    assert_eq!((found.code, found.is_error(), found.line), ("script_elsewhere", false, 5));
-    assert!(found.remedy.contains("inline_contents"), "{found}");
+fn what_a_later_release_does_is_said_and_stops_nothing() {
+    let a = "app/components/a.toml";
+    let kind =
+        |kind: &str, rest: &str| format!("{}{rest}", COMPONENT.replace("terraform_module", kind));
+    let step = |rest: &str| format!("{FETCHED}{rest}");
+    let cases: Vec<Case> = vec![
+        (
+            a,
+            kind("helm_chart", "").replace("[pub", "chart_name = \"x\"\n[pub"),
+            "no_plugin",
+            (2, 9),
+            "the plugin for Kubernetes comes with a later release",
+        ),
+        (
+            a,
+            kind("job", "").replace("[pub", "image_url = \"x\"\ntag = \"1\"\n[pub"),
+            "not_supported",
+            (2, 9),
+            "no longer part of the format",
+        ),
+        (
+            a,
+            "name = \"a\"\ntype = \"kubernetes_manifest\"\nmanifest = \"https://x/y.yaml\"".into(),
+            "remote_content",
+            (3, 13),
+            "not fetched",
+        ),
+        (
+            "app/actions/x.toml",
+            step("[steps.public_repo]\nrepo = \"a/b\""),
+            "script_elsewhere",
+            (5, 8),
+            "the step `s` takes its script from a repository",
+        ),
+        (
+            "app/actions/x.toml",
+            step("[steps.connected_repo]\nrepo = \"a/b\""),
+            "script_elsewhere",
+            (5, 8),
+            "from a repository",
+        ),
+        (
+            "app/actions/x.toml",
+            "name = \"x\"\n[[steps]]\nname = \"s\"\ninline_contents = \"https://x/y\"".into(),
+            "remote_content",
+            (4, 20),
+            "not fetched",
+        ),
+    ];
+    for (path, text, code, place, message) in cases {
+        for with_its_module in [true, false] {
+            let gone = [(path, text.as_str()), ("source/a/main.tf", "-")];
+            let keeps = with_its_module || path != a;
+            let (config, findings) = read(&bundle(&gone[..if keeps { 1 } else { 2 }])).unwrap();
+            let found = findings.iter().find(|finding| finding.code == code);
+            let found = found.unwrap_or_else(|| panic!("no {code}: {findings:?}"));
+            assert_eq!((found.line, found.column), place, "{found}");
+            assert!(found.message.contains(message), "{found}");
+            assert_eq!(config.lacks_plugin("a").is_some(), path == a);
+        }
+    }
+    // What is deployed is not published without its text, nor a plugin's component without its module.
+    let pinned =
+        "[{\"name\": \"kubernetes_manifest\", \"version\": \"1\", \"digest\": \"sha256:DIGEST\"}]";
+    let pinned = pinned.replace("DIGEST", &"0".repeat(64));
+    let manifest = "name = \"a\"\ntype = \"kubernetes_manifest\"\nmanifest = \"https://x/y.yaml\"";
+    let found = refusal(&[(a, manifest), ("plugins.json", &pinned)]);
+    assert_eq!(found.code, "remote_content");
 }
 
 #[test]

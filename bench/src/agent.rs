@@ -1,30 +1,45 @@
 //! A runner that speaks the protocol and does no work.
 use std::{
-    net::{IpAddr, Ipv4Addr},
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
+use bytes::Bytes;
 use domain::ids::{ExecutionId, JobId, RunnerId, SessionId};
 use ed25519_dalek::SigningKey;
+use http_body_util::Full;
+use hyper::{
+    Method, Request, StatusCode,
+    header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE},
+    http::request,
+};
 use rand::Rng as _;
-use reqwest::{Client, Method, StatusCode};
-use schemas::token::{AUD_SESSION, Opening, sign};
+use schemas::{
+    runner::{EXECUTION, Outcome, REPR_DIGEST},
+    token::{AUD_SESSION, Opening, sign},
+};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use ulid::Ulid;
 
+use crate::{
+    chunk::Chunk,
+    wire::{Answer, Error, Wire},
+};
+
 /// More room than any runner has: the server prefers who has most, so whoever has had a job comes last, and
 /// no runner polls more often than it may.
-const SLOTS: u32 = 1_000_000;
+pub const MANY_SLOTS: u32 = 1_000_000;
+
+/// How long a poll waits, seconds.
+const PATIENCE_S: u32 = 50;
 
 /// How many calls were told to come again later.
 pub static ASKED_TO_WAIT: AtomicU64 = AtomicU64::new(0);
 
 /// An enrolled runner with a session.
 pub struct Agent {
-    http: Client,
-    server: String,
+    wire: Wire,
     token: String,
     session: SessionId,
     generation: u64,
@@ -35,22 +50,19 @@ pub struct Agent {
 impl Agent {
     /// Enrol, get a token, open a session, over a connection of its own.
     pub async fn enrol(server: &str, token: &str) -> Agent {
-        Agent::enrol_from(Ipv4Addr::LOCALHOST, server, token).await
+        Agent::enrol_over(Wire::to(server), token, MANY_SLOTS).await
     }
 
-    /// Likewise, calling from this address: each has 28,000 ports only.
-    pub async fn enrol_from(from: Ipv4Addr, server: &str, token: &str) -> Agent {
-        let http = Client::builder().no_proxy().pool_max_idle_per_host(1);
-        let http = http.local_address(IpAddr::V4(from)).build().unwrap();
+    /// Likewise over this connection, with so many slots.
+    pub async fn enrol_over(wire: Wire, token: &str, slots: u32) -> Agent {
         let key = SigningKey::generate(&mut rand::rngs::OsRng);
         let mut agent = Agent {
-            http,
-            server: server.to_string(),
+            wire,
             token: String::new(),
             session: SessionId(Ulid::new()),
             generation: 0,
             acks: Vec::new(),
-            free: SLOTS,
+            free: slots,
         };
         let enrol = json!({
             "token": token, "mode": "build", "version": "1.0.0",
@@ -68,7 +80,7 @@ impl Agent {
         let opening = Opening { sub, aud, iat, exp, session, boot_id, journal_id, process_id };
         let open = json!({
             "assertion": sign(&opening, &key).unwrap(), "pid": 1, "version": "1.0.0",
-            "protocol": {"min": 1, "max": 1}, "slots": SLOTS, "journal": [], "capabilities": ["build"],
+            "protocol": {"min": 1, "max": 1}, "slots": slots, "journal": [], "capabilities": ["build"],
         });
         let opened = agent.ok(Method::POST, "sessions", &open).await;
         agent.token = opened["access_token"].as_str().unwrap().to_string();
@@ -78,7 +90,12 @@ impl Agent {
 
     /// Wait for work; the jobs that are offered.
     pub async fn poll(&mut self) -> Vec<JobId> {
-        self.try_poll().await.unwrap()
+        self.poll_for(PATIENCE_S).await
+    }
+
+    /// Likewise for so many seconds.
+    pub async fn poll_for(&mut self, seconds: u32) -> Vec<JobId> {
+        self.try_poll(seconds).await.unwrap()
     }
 
     /// Likewise, however often the server goes away, as a runner does: asking again after a while that is another
@@ -86,7 +103,7 @@ impl Agent {
     pub async fn poll_on(&mut self) -> Vec<JobId> {
         let mut pause = Duration::from_millis(250);
         loop {
-            if let Ok(jobs) = self.try_poll().await {
+            if let Ok(jobs) = self.try_poll(PATIENCE_S).await {
                 return jobs;
             }
             let some = rand::thread_rng().gen_range(0.0..1.0);
@@ -95,12 +112,13 @@ impl Agent {
         }
     }
 
-    async fn try_poll(&mut self) -> reqwest::Result<Vec<JobId>> {
+    async fn try_poll(&mut self, seconds: u32) -> Result<Vec<JobId>, Error> {
         let poll = json!({
             "session_id": self.session, "generation": self.generation, "free_slots": self.free,
             "ack": std::mem::take(&mut self.acks),
         });
-        let Some(answer) = self.send(Method::POST, "poll?wait=50", &poll).await? else {
+        let path = format!("poll?wait={seconds}");
+        let Some(answer) = self.send(Method::POST, &path, &poll).await? else {
             return Ok(Vec::new());
         };
         if let Some(delay) = answer["next"]["delay_ms"].as_u64() {
@@ -115,8 +133,13 @@ impl Agent {
         Ok(jobs)
     }
 
+    /// So many slots are free again.
+    pub fn free(&mut self, slots: usize) {
+        self.free += u32::try_from(slots).unwrap();
+    }
+
     /// Take a job: manifest, grant and proofs, or nothing if another one has it.
-    pub async fn claim(&self, job: JobId) -> Option<ExecutionId> {
+    pub async fn claim(&mut self, job: JobId) -> Option<ExecutionId> {
         let claim = json!({
             "session_id": self.session, "generation": self.generation,
             "claim_id": Ulid::new().to_string(),
@@ -126,51 +149,104 @@ impl Agent {
         Some(claimed["execution"].as_str().unwrap().parse().unwrap())
     }
 
-    /// Say that it began and that it is done.
-    pub async fn finish(&self, job: JobId, execution: ExecutionId) {
-        let sha256 = hex::encode(Sha256::digest(b""));
-        let done = json!({"outcome": "succeeded", "log_len": 0, "log_sha256": sha256});
-        for (seq, name, payload) in [(1, "started", json!({})), (2, "finished", done)] {
-            let report = json!({
-                "execution": execution, "seq": seq, "log_len": 0, "type": name, "payload": payload,
-            });
-            self.ok(Method::POST, &format!("jobs/{job}/events"), &report).await;
+    /// Say that it began and that it succeeded, without a word in its log.
+    pub async fn finish(&mut self, job: JobId, execution: ExecutionId) {
+        self.began(job, execution).await;
+        self.ended(job, execution, Outcome::Succeeded, b"").await;
+    }
+
+    /// Say that it began.
+    pub async fn began(&mut self, job: JobId, execution: ExecutionId) {
+        self.report(job, execution, (1, "started"), &json!({}), 0).await;
+    }
+
+    /// Say how it ended; this is its whole log, which is there already.
+    pub async fn ended(&mut self, job: JobId, execution: ExecutionId, how: Outcome, log: &[u8]) {
+        let sha256 = hex::encode(Sha256::digest(log));
+        let ended = json!({"outcome": how, "log_len": log.len(), "log_sha256": sha256});
+        self.report(job, execution, (2, "finished"), &ended, log.len()).await;
+    }
+
+    async fn report(
+        &mut self,
+        job: JobId,
+        execution: ExecutionId,
+        (seq, name): (u32, &str),
+        payload: &Value,
+        log_len: usize,
+    ) {
+        let report = json!({
+            "execution": execution, "seq": seq, "log_len": log_len, "type": name, "payload": payload,
+        });
+        self.ok(Method::POST, &format!("jobs/{job}/events"), &report).await;
+    }
+
+    /// Send a chunk of the log that begins there.
+    pub async fn log(&mut self, job: JobId, execution: ExecutionId, start: u64, chunk: &Chunk) {
+        let last = start + chunk.length - 1;
+        loop {
+            let ask = self.ask(Method::PATCH, &format!("jobs/{job}/log"));
+            let ask = ask
+                .header(EXECUTION, execution.to_string())
+                .header(CONTENT_RANGE, format!("bytes {start}-{last}/*"))
+                .header(REPR_DIGEST, &chunk.digest)
+                .header(CONTENT_TYPE, "application/x-ndjson")
+                .header(CONTENT_ENCODING, "zstd");
+            let ask = ask.body(Full::new(chunk.packed.clone())).unwrap();
+            let answer = self.wire.send(ask).await.unwrap();
+            if !must_wait(&answer).await {
+                answer.ok();
+                return;
+            }
         }
     }
 
-    async fn ok(&self, method: Method, path: &str, body: &Value) -> Value {
+    async fn ok(&mut self, method: Method, path: &str, body: &Value) -> Value {
         let answer = self.call(method, path, body).await;
         answer.unwrap_or_else(|| panic!("{path} was refused"))
     }
 
-    async fn call(&self, method: Method, path: &str, body: &Value) -> Option<Value> {
+    async fn call(&mut self, method: Method, path: &str, body: &Value) -> Option<Value> {
         self.send(method, path, body).await.unwrap()
+    }
+
+    fn ask(&self, method: Method, path: &str) -> request::Builder {
+        let ask = Request::builder().method(method).uri(format!("/runner/v1/{path}"));
+        ask.header(AUTHORIZATION, format!("Bearer {}", self.token))
     }
 
     /// `None` when the server has nothing to say or another runner was first.
     async fn send(
-        &self,
+        &mut self,
         method: Method,
         path: &str,
         body: &Value,
-    ) -> reqwest::Result<Option<Value>> {
-        let url = format!("{}/runner/v1/{path}", self.server);
+    ) -> Result<Option<Value>, Error> {
+        let body = Bytes::from(body.to_string());
         loop {
-            let call = self.http.request(method.clone(), &url).bearer_auth(&self.token).json(body);
-            let answer = call.send().await?;
-            match answer.status() {
+            let ask = self.ask(method.clone(), path).header(CONTENT_TYPE, "application/json");
+            let answer = self.wire.send(ask.body(Full::new(body.clone())).unwrap()).await?;
+            match answer.status {
+                // Somebody else was first, or has even done it.
                 StatusCode::NO_CONTENT | StatusCode::CONFLICT | StatusCode::GONE => {
                     return Ok(None);
                 }
-                // As a runner does: later, and not all at once.
-                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                    ASKED_TO_WAIT.fetch_add(1, Ordering::Relaxed);
-                    let some = rand::thread_rng().gen_range(0.5..1.5);
-                    tokio::time::sleep(Duration::from_secs_f64(some)).await;
-                }
-                status if status.is_success() => return Ok(Some(answer.json().await?)),
-                status => panic!("{path}: {status} {}", answer.text().await.unwrap_or_default()),
+                _ if must_wait(&answer).await => {}
+                _ => return Ok(Some(answer.ok().json())),
             }
         }
     }
+}
+
+/// Whether the server asked for patience, which it then has had.
+async fn must_wait(answer: &Answer) -> bool {
+    let busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+    if !busy.contains(&answer.status) {
+        return false;
+    }
+    ASKED_TO_WAIT.fetch_add(1, Ordering::Relaxed);
+    // As a runner does: later, and not all at once.
+    let some = rand::thread_rng().gen_range(0.5..1.5);
+    tokio::time::sleep(Duration::from_secs_f64(some)).await;
+    true
 }

@@ -1,37 +1,102 @@
-//! A private Postgres as `stead up` makes it, that also counts statements.
-use std::path::Path;
+//! A private Postgres with fsync, made ready for servers, that also counts statements.
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
-use api::postgres::Embedded;
-use sqlx::{Connection as _, Executor as _, PgConnection, PgPool, postgres::PgPoolOptions};
+use event_log::{
+    connect,
+    testing::{Cluster, measure},
+};
+use sqlx::{Connection as _, Executor as _, PgConnection, PgPool, postgres::PgConnectOptions};
 
-/// What the figures depend on.
-const SETTINGS: [&str; 5] =
-    ["server_version", "fsync", "synchronous_commit", "full_page_writes", "shared_buffers"];
+/// What counts statements.
+const PRELOAD: &str = "shared_preload_libraries=pg_stat_statements";
+
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 pub struct Database {
-    pub embedded: Embedded,
+    pub cluster: Cluster,
     /// Our own connection, which is not counted.
     root: PgPool,
+    /// A database of its own for what Postgres is asked without us.
+    anchor: PgPool,
     exact: bool,
 }
 
 impl Database {
     pub async fn start(directory: &Path) -> Database {
-        let mut embedded = Embedded::start(directory).await.unwrap();
-        let owner = PgPoolOptions::new().connect_with(embedded.owner()).await.unwrap();
-        api::server::prepare(&owner).await.unwrap();
-        owner.close().await;
-        let exact = counting(&embedded).await;
+        let mut settings = measure::cluster_settings();
+        let mut cluster = Cluster::start(directory, &settings).await.unwrap();
+        let exact = can_count(&cluster).await;
         if exact {
-            embedded.stop().await.unwrap();
-            embedded = Embedded::start(directory).await.unwrap();
+            cluster.stop().unwrap();
+            settings.more.push(PRELOAD.into());
+            cluster = Cluster::start(directory, &settings).await.unwrap();
         }
-        let options = embedded.owner().username("postgres");
-        let root = PgPoolOptions::new().max_connections(1).connect_with(options).await.unwrap();
+        let mut postgres = PgConnection::connect(&cluster.url("postgres")).await.unwrap();
+        for make in [
+            "create role stead_owner login",
+            "create role stead_app login",
+            "create database stead owner stead_owner",
+            "create database anchor",
+        ] {
+            postgres.execute(make).await.unwrap();
+        }
+        postgres.close().await.unwrap();
+        let root = connect(&cluster.url("stead"), 1).await.unwrap();
         if exact {
             root.execute("create extension pg_stat_statements schema public").await.unwrap();
         }
-        Database { embedded, root, exact }
+        let anchor = PgPool::connect(&cluster.url("anchor")).await.unwrap();
+        let database = Database { cluster, root, anchor, exact };
+        let owner = PgPool::connect_with(database.owner()).await.unwrap();
+        api::server::prepare(&owner).await.unwrap();
+        owner.close().await;
+        database
+    }
+
+    /// How servers connect.
+    pub fn app(&self) -> PgConnectOptions {
+        connect::options(&self.app_url()).unwrap()
+    }
+
+    /// How the owner of the tables connects.
+    pub fn owner(&self) -> PgConnectOptions {
+        connect::options(&self.url_of("stead_owner")).unwrap()
+    }
+
+    /// The same as [`Database::app`], for a program.
+    pub fn app_url(&self) -> String {
+        self.url_of("stead_app")
+    }
+
+    fn url_of(&self, role: &str) -> String {
+        self.cluster.url("stead").replacen("//stead@", &format!("//{role}@"), 1)
+    }
+
+    /// Where Postgres is asked without us: the same cluster, another database.
+    pub fn anchor(&self) -> &PgPool {
+        &self.anchor
+    }
+
+    /// For a look at what is in the tables, which is not counted.
+    pub fn root(&self) -> &PgPool {
+        &self.root
+    }
+
+    /// Wait until a question has this answer.
+    pub async fn until(&self, question: &str, wanted: i64) {
+        let began = Instant::now();
+        loop {
+            let found: i64 = sqlx::query_scalar(question).fetch_one(&self.root).await.unwrap();
+            if found == wanted {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{found} of {wanted}: {question}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// What is counted.
@@ -70,32 +135,27 @@ impl Database {
     }
 
     pub async fn settings(&self) -> Vec<(String, String)> {
-        let mut settings = Vec::new();
-        for name in SETTINGS {
-            let show = format!("show {name}");
-            let value = sqlx::query_scalar(&show).fetch_one(&self.root).await.unwrap();
-            settings.push((name.to_string(), value));
-        }
-        settings
+        measure::settings(&self.root).await
     }
 
     pub async fn stop(self) {
         self.root.close().await;
-        self.embedded.stop().await.unwrap();
+        self.anchor.close().await;
     }
 }
 
-/// Whether statements will be counted after a restart.
-async fn counting(embedded: &Embedded) -> bool {
-    let root = embedded.owner().username("postgres");
-    let mut root = PgConnection::connect_with(&root).await.unwrap();
+/// Also when a measurement fails: nobody else would stop it.
+impl Drop for Database {
+    fn drop(&mut self) {
+        let _ended = self.cluster.stop();
+    }
+}
+
+async fn can_count(cluster: &Cluster) -> bool {
     let there =
         "select exists (select from pg_available_extensions where name = 'pg_stat_statements')";
-    let there: bool = sqlx::query_scalar(there).fetch_one(&mut root).await.unwrap();
-    if there {
-        let preload = "alter system set shared_preload_libraries = 'pg_stat_statements'";
-        root.execute(preload).await.unwrap();
-    }
-    root.close().await.unwrap();
+    let mut postgres = PgConnection::connect(&cluster.url("postgres")).await.unwrap();
+    let there = sqlx::query_scalar(there).fetch_one(&mut postgres).await.unwrap();
+    postgres.close().await.unwrap();
     there
 }

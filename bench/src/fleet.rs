@@ -13,7 +13,6 @@ mod report;
 
 use std::{
     collections::BTreeMap,
-    fs,
     net::Ipv4Addr,
     path::Path,
     sync::{Arc, atomic::Ordering},
@@ -28,10 +27,12 @@ use tokio::{
 };
 
 use crate::{
-    agent::{ASKED_TO_WAIT, Agent},
+    agent::{ASKED_TO_WAIT, Agent, MANY_SLOTS},
+    command_line::{Place, argument, block_on, has},
     database::Database,
-    enterable, server,
+    server,
     serving::Serving,
+    wire::Wire,
 };
 use report::{Report, Window};
 
@@ -46,25 +47,14 @@ pub struct Ask {
 
 /// `stead-bench-fleet [--runners N] [--quick] [--json]`
 pub fn main() {
-    let has = |name: &str| std::env::args().any(|argument| argument == name);
-    let runners = std::env::args().skip_while(|argument| argument != "--runners").nth(1);
     let (otherwise, window_s) = if has("--quick") { (500, 10) } else { (10_000, 60) };
-    let runners = runners.map_or(otherwise, |number| number.parse().expect("--runners N"));
-    let ask = Ask { runners, window_s, json: has("--json") };
-    let _first = rustls::crypto::ring::default_provider().install_default();
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    runtime.enable_all().build().unwrap().block_on(run(ask));
+    let runners = argument("--runners").map_or(otherwise, |n| n.parse().expect("--runners N"));
+    block_on(run(Ask { runners, window_s, json: has("--json") }));
 }
 
 async fn run(ask: Ask) {
-    let directory = tempfile::Builder::new().prefix("stead-bench-").tempdir().unwrap();
-    enterable(directory.path());
-    let [cluster, first, second] = ["cluster", "first", "second"].map(|name| {
-        let path = directory.path().join(name);
-        fs::create_dir(&path).unwrap();
-        enterable(&path);
-        path
-    });
+    let place = Place::new();
+    let [cluster, first, second] = ["cluster", "first", "second"].map(|name| place.of(name));
     let database = Database::start(&cluster).await;
     let serving = Serving::start(&database, &first, None).await;
     same_keys(&first, &second);
@@ -80,10 +70,13 @@ async fn run(ask: Ask) {
 
     eprintln!("  enrolling");
     let began = Instant::now();
-    let agents = stream::iter(tokens.iter().enumerate()).map(|(number, token)| {
-        let runner = &serving.runner;
-        async move { Agent::enrol_from(address(number), runner, token).await }
-    });
+    let agents =
+        stream::iter(tokens.iter().enumerate()).map(|(number, token)| {
+            let runner = &serving.runner;
+            async move {
+                Agent::enrol_over(Wire::from_to(address(number), runner), token, MANY_SLOTS).await
+            }
+        });
     let agents: Vec<Agent> = agents.buffer_unordered(32).collect().await;
     let enrolled = began.elapsed();
     let (mut fleet, mut claimed) = at_work(agents);
@@ -176,8 +169,8 @@ async fn storm(
     let all_claimed = began.elapsed();
     let queued = queueing.await.unwrap();
     let all_queued = queued.values().max().unwrap().duration_since(began);
-    let asked_to_wait = ASKED_TO_WAIT.swap(0, Ordering::Relaxed);
     let waits = queued.iter().map(|(job, at)| times[job].saturating_duration_since(*at));
+    let asked_to_wait = ASKED_TO_WAIT.swap(0, Ordering::Relaxed);
     report::Storm { jobs, all_queued, all_claimed, asked_to_wait, waits: waits.collect() }
 }
 

@@ -3,7 +3,7 @@ use std::{path::Path, sync::Arc};
 
 use api::{
     execute::Call,
-    server::{Options, Server, TlsFor},
+    server::{Options, Server},
     state::App,
     usecases::{enrolments, jobs},
 };
@@ -22,28 +22,19 @@ use schemas::{
 use serde_json::json;
 use ulid::Ulid;
 
-use crate::database::Database;
+use crate::{database::Database, people::People};
 
 /// With its own data directory, on free ports of loopback.
 pub async fn start(database: &Database, data: &Path) -> Server {
-    let options = Options {
-        data: data.to_path_buf(),
-        database: database.embedded.app(),
-        owner: None,
-        connections: 16,
-        control: "127.0.0.1:0".parse().unwrap(),
-        runner: "127.0.0.1:0".parse().unwrap(),
-        control_url: None,
-        runner_url: None,
-        certificate: None,
-        tls_for: TlsFor::Both,
-        behind_proxy: false,
-        max_blob_bytes: 1 << 20,
-        new_owner_token: false,
-        archives: None,
-        partition_events: event_log::partitions::SIZE,
-    };
-    Server::start(options).await.unwrap()
+    let options = Options::on_loopback(data.to_path_buf(), database.app());
+    Server::start(Options { connections: 16, ..options }).await.unwrap()
+}
+
+/// The owner who was made at its first start.
+pub fn people(server: &Server) -> People {
+    let file = server.ready.owner_token_file.as_ref().unwrap();
+    let token = std::fs::read_to_string(file).unwrap();
+    People::new(&server.ready.control, token.trim())
 }
 
 fn system() -> Call {

@@ -1,62 +1,94 @@
-//! `stead serve` as a process of its own.
+//! A server as a process of its own.
 use std::{
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
-use crate::database::Database;
+use crate::{database::Database, people::People, wire::Wire};
 
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// `stead serve`.
+/// How long a start may take, and how often it is looked: starts are measured.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(1);
+
+/// `stead serve`, or `stead up`.
 pub struct Serving {
     child: Child,
     /// Where runners call.
     pub runner: String,
     /// Where people call.
     pub control: String,
+    /// The file of the first owner's token.
+    token: PathBuf,
 }
 
 impl Serving {
-    /// On these addresses, or on free ones.
+    /// `stead serve` on these addresses, or on free ones.
     pub async fn start(
         database: &Database,
         data: &Path,
         listen: Option<[SocketAddr; 2]>,
     ) -> Serving {
-        let ready = data.join("ready.json");
+        let mut serve = Command::new(tests::program("stead"));
+        serve.arg("serve").env("DATABASE_URL", database.app_url());
+        Serving::launch(serve, (data, data), listen.unwrap_or([ANY, ANY])).await
+    }
+
+    /// `stead up`, which brings its own Postgres, with a data directory that it makes in this one.
+    pub async fn up(directory: &Path) -> Serving {
+        let mut up = Command::new(tests::program("stead"));
+        up.arg("up").env_remove("DATABASE_URL");
+        Serving::launch(up, (directory, &directory.join("data")), [ANY, ANY]).await
+    }
+
+    async fn launch(
+        mut stead: Command,
+        (directory, data): (&Path, &Path),
+        listen: [SocketAddr; 2],
+    ) -> Serving {
+        let ready = directory.join("ready.json");
         let _of_the_last = fs::remove_file(&ready);
-        let [control, runner] = listen.unwrap_or([ANY, ANY]).map(|address| address.to_string());
-        let log = fs::File::create(data.join("serve.log")).unwrap();
-        let child = Command::new(tests::program("stead"))
-            .args(["serve", "--control-listen", &control, "--runner-listen", &runner])
-            .arg("--data")
-            .arg(data)
-            .arg("--ready-file")
-            .arg(&ready)
-            .env("DATABASE_URL", database.embedded.urls().0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let [control, runner] = listen.map(|address| address.to_string());
+        let log = fs::File::create(directory.join("serve.log")).unwrap();
+        stead.args(["--control-listen", &control, "--runner-listen", &runner, "--data"]);
+        stead.arg(data).arg("--ready-file").arg(&ready);
+        stead.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let child = stead.spawn().unwrap();
         // Held at once: whatever happens from here on ends it.
-        let mut serving = Serving { child, runner: String::new(), control: String::new() };
-        for _ in 0..600 {
+        let mut serving = Serving {
+            child,
+            runner: String::new(),
+            control: String::new(),
+            token: data.join(api::auth::OWNER_TOKEN),
+        };
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
             if let Ok(text) = fs::read(&ready) {
                 let told: Value = serde_json::from_slice(&text).unwrap();
                 let url = |name: &str| told[name].as_str().unwrap().to_string();
                 (serving.runner, serving.control) = (url("runner"), url("control"));
                 return serving;
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(LOOK).await;
         }
-        panic!("{}", fs::read_to_string(data.join("serve.log")).unwrap_or_default());
+        panic!("{}", fs::read_to_string(directory.join("serve.log")).unwrap_or_default());
+    }
+
+    /// As whom people call: the first owner.
+    pub fn people(&self) -> People {
+        let token = fs::read_to_string(&self.token).unwrap();
+        People::new(&self.control, token.trim())
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Resident memory, bytes.
@@ -88,8 +120,9 @@ impl Serving {
 
     /// How many polls are parked, as the server counts.
     pub async fn parked(&self) -> u64 {
-        let metrics = reqwest::get(format!("{}/metrics", self.control)).await.unwrap();
-        let text = metrics.text().await.unwrap();
+        let ask = hyper::Request::get("/metrics").body(Default::default()).unwrap();
+        let answer = Wire::to(&self.control).send(ask).await.unwrap().ok();
+        let text = String::from_utf8_lossy(&answer.body);
         let line = text.lines().find_map(|line| line.strip_prefix("stead_runner_polls_parked "));
         line.and_then(|number| number.parse::<f64>().ok()).unwrap_or_default() as u64
     }

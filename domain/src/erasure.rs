@@ -38,6 +38,7 @@ pub fn places(event_type: &str) -> &'static [Place] {
     match event_type {
         "install.created" => &[INPUTS],
         "install.inputs_changed" => &[SET, REASON],
+        "install.stack_given" => &[OUTPUTS, REASON],
         "install.stack_reported"
         | "install.sandbox_provisioned"
         | "install.component_deployed"

@@ -78,6 +78,9 @@ pub(crate) struct Run {
     /// What the customer's stack gave out; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub(crate) stack_output: Vec<(String, String)>,
+    /// The same from a file: a JSON object (*.json), or TOML of `key = "value"` lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stack_outputs_file: Option<PathBuf>,
     /// The customer's rules, TOML; read anew for every job
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,

@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use schemas::runner::{PROTOCOL, ProtocolRange, RunnerMode};
+use serde_json::Value;
 use tracing::info;
 use zeroize::Zeroizing;
 
@@ -102,11 +103,37 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
         trust,
         token: token(run)?,
         server_key: run.server_key.clone().with_context(|| format!("--server-key is {needed}"))?,
-        stack_outputs: run.stack_output.iter().cloned().collect::<BTreeMap<_, _>>(),
+        stack_outputs: stack_outputs(run)?,
     };
     let identity = enrol::enrol(data, keys, &invitation).await?;
     info!(runner.id = %identity.runner, "Enrolled as {}", identity.runner);
     Ok(identity)
+}
+
+/// The file's, and over them those of the command line.
+fn stack_outputs(run: &Run) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut outputs = BTreeMap::new();
+    if let Some(path) = &run.stack_outputs_file {
+        let reading = || format!("reading {}", path.display());
+        let text = fs::read_to_string(path).with_context(reading)?;
+        let is_json = path.extension().is_some_and(|extension| extension == "json");
+        let read: BTreeMap<String, Value> = match is_json {
+            true => serde_json::from_str(&text).with_context(reading)?,
+            false => toml::from_str(&text).with_context(reading)?,
+        };
+        for (name, value) in read {
+            let text = match value {
+                Value::String(text) => text,
+                Value::Bool(_) | Value::Number(_) => value.to_string(),
+                Value::Null | Value::Array(_) | Value::Object(_) => {
+                    bail!("{}: {name} is no text; write it as one", path.display())
+                }
+            };
+            outputs.insert(name, text);
+        }
+    }
+    outputs.extend(run.stack_output.iter().cloned());
+    Ok(outputs)
 }
 
 fn token(run: &Run) -> anyhow::Result<Zeroizing<String>> {

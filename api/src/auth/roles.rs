@@ -49,6 +49,7 @@ pub const ROUTES: &[(&str, &str, Needs)] = &[
     ("GET", "/v1/apps", Needs::Viewer),
     ("GET", "/v1/apps/{app}", Needs::Viewer),
     ("GET", "/v1/apps/{app}/versions", Needs::Viewer),
+    ("GET", "/v1/apps/{app}/versions/{version}", Needs::Viewer),
     ("GET", "/v1/apps/{app}/diff", Needs::Viewer),
     ("POST", "/v1/apps/{app}/sync", Needs::Owner),
     ("GET", "/v1/builds", Needs::Viewer),

@@ -32,7 +32,7 @@ impl Client {
 
     /// Publish a bundle as the next config version of an app.
     pub async fn sync(&self, app: &str, bundle: Bytes, dry_run: bool) -> Said<apps::Synced> {
-        let query = apps::SyncQuery { dry_run };
+        let query = apps::SyncQuery { dry_run, against: None };
         self.upload(&format!("/v1/apps/{app}/sync"), &query, BUNDLE, bundle).await
     }
 
@@ -44,6 +44,22 @@ impl Client {
     /// Make what is kept of a subject unreadable, for ever.
     pub async fn shred(&self, subject: SubjectId, why: &Because) -> Said<Done> {
         self.change(Method::POST, &format!("/v1/subjects/{subject}/shred"), why).await
+    }
+
+    /// What a bundle would change against a published version, or the newest.
+    pub async fn sync_against(
+        &self,
+        app: &str,
+        bundle: Bytes,
+        against: Option<u32>,
+    ) -> Said<apps::Synced> {
+        let query = apps::SyncQuery { dry_run: true, against };
+        self.upload(&format!("/v1/apps/{app}/sync"), &query, BUNDLE, bundle).await
+    }
+
+    /// One config version, with everything that its directory says.
+    pub async fn version(&self, app: &str, version: u32) -> Said<apps::VersionShown> {
+        self.fresh(&format!("/v1/apps/{app}/versions/{version}"), &()).await
     }
 
     /// All apps.

@@ -1,7 +1,7 @@
 //! An install's state as templates read it: `.nuon…`, and the same as `.stead…`.
 use std::collections::BTreeMap;
 
-use app_config::tree::SANDBOX;
+use app_config::{AppConfig, tree::SANDBOX};
 use domain::{
     app::App as AppState,
     digest::Digest,
@@ -27,7 +27,7 @@ pub fn nuon(
         config.app.components.iter().map(|c| (c.name.clone(), component(install, c))).collect();
     let workflows: Map<String, Value> =
         config.app.actions.iter().map(|a| (a.name.clone(), action(install, &a.name))).collect();
-    let stack = install.stack.as_ref().map(|stack| stack.outputs.clone()).unwrap_or_default();
+    let stack = install.stack_outputs();
     let stack_status = if install.stack.is_some() { "active" } else { "pending" };
     let runner = install.stack.as_ref().map(|stack| stack.runner.to_string());
     let domain = |key: &str| read(&sandbox, &["outputs", "nuon_dns", key, "name"]);
@@ -49,7 +49,7 @@ pub fn nuon(
         "components": components,
         "actions": { "workflows": workflows },
         "install_stack": { "status": stack_status, "outputs": stack },
-        "cloud_account": cloud_account(&stack),
+        "cloud_account": cloud_account(&config.app, &stack),
         "domain": {
             "public_domain": domain("public_domain"),
             "internal_domain": domain("internal_domain"),
@@ -94,10 +94,29 @@ fn action(install: &Install, name: &str) -> Value {
     }
 }
 
-fn cloud_account(stack: &Outputs) -> Value {
-    match stack.get("region") {
-        Some(region) => json!({ "aws": { "region": region } }),
-        None => json!({}),
+/// Where the customer's account is, as the stack says it, under the name of the cloud that the app is for.
+fn cloud_account(app: &AppConfig, stack: &Outputs) -> Value {
+    let words = [
+        app.runner.as_ref().map(|runner| runner.runner_type.as_str()),
+        app.stack.as_ref().map(|stack| stack.stack_type.as_str()),
+    ];
+    let is_for = |cloud: &str| words.iter().flatten().any(|word| word.starts_with(cloud));
+    let (cloud, keys): (&str, &[(&str, &str)]) = if is_for("azure") {
+        ("azure", &[("location", "location"), ("location", "region")])
+    } else if is_for("gcp") {
+        ("gcp", &[("region", "region"), ("project_id", "project_id")])
+    } else {
+        ("aws", &[("region", "region"), ("account_id", "account_id")])
+    };
+    let mut account = Map::new();
+    for (key, output) in keys {
+        if let (Some(value), false) = (stack.get(*output), account.contains_key(*key)) {
+            account.insert((*key).to_owned(), value.clone());
+        }
+    }
+    match account.is_empty() {
+        true => json!({}),
+        false => json!({ cloud: account }),
     }
 }
 

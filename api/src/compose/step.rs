@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use app_config::{
     Text,
-    model::{RolePurpose, TriggerKind},
+    model::{ActionStep, RolePurpose, TriggerKind},
     tree::SANDBOX,
 };
 use domain::{
@@ -154,6 +154,7 @@ impl Scene {
         let action = action.ok_or_else(|| format!("the config has no action {name}"))?;
         let mut steps = vec![];
         for step in &action.steps {
+            has_script(step)?;
             let command = step.command.as_ref().map(|text| self.text(text)).transpose()?;
             let inline = step.inline_contents.as_ref().map(|text| self.text(text)).transpose()?;
             steps.push(json!({
@@ -216,6 +217,46 @@ impl Scene {
     fn text(&self, text: &Text) -> Result<String, String> {
         app_config::template::render_text(text, &self.nuon).map_err(|error| error.to_string())
     }
+}
+
+/// A bundle does not hold what is elsewhere; a script without its text would do nothing and end well.
+fn has_script(step: &ActionStep) -> Result<(), String> {
+    let name = &step.name;
+    if step.source.is_some() {
+        return Err(format!(
+            "the script of the step `{name}` is in a repository, which a later release fetches: write \
+             it in the step's inline_contents"
+        ));
+    }
+    if step.command.is_none() && step.inline_contents.is_none() {
+        return Err(format!(
+            "the script of the step `{name}` is at a remote place and was not fetched: save it in the \
+             app directory and name it as ./file, or sync with --allow-remote"
+        ));
+    }
+    Ok(())
+}
+
+/// Why what a step is about cannot be brought although its config is published: nothing knows its type.
+pub async fn lacks_plugin(
+    app: &App,
+    unit: &mut Unit,
+    run: RunId,
+    step: &Step,
+) -> Result<Option<String>, Problem> {
+    let name = match &step.spec.target {
+        Target::Sandbox { .. } => SANDBOX,
+        Target::Component { name, .. } => name.as_str(),
+        Target::Action { .. } => return Ok(None),
+    };
+    let request = unit.load::<Run>(run).await?.request.clone();
+    let request = request.ok_or_else(|| Problem::not_found(run))?;
+    let install = unit.load::<Install>(request.install).await?.clone();
+    let of = install.app.ok_or_else(|| Problem::not_found(request.install))?;
+    let version = config_version(&request, &install, step);
+    let bundle = &published(unit.load::<AppState>(of).await?, version)?.bundle;
+    let config = app.configs.get(&app.pool, bundle).await?;
+    Ok(config.app.lacks_plugin(name))
 }
 
 /// The config version that a step is composed from.

@@ -10,18 +10,28 @@ use app_config::{
 use domain::{
     app::{Published, PublishedComponent},
     digest::Digest,
+    install::Outputs,
     run::plan::{Wanted, WantedComponent, WantedSandbox},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::config::Config;
 use crate::problem::Problem;
 
-/// What a config version wants, with these inputs.
+/// What an install is given.
+#[derive(Debug, Clone, Copy)]
+pub struct Given<'g> {
+    /// Every input of the config.
+    pub inputs: &'g BTreeMap<String, String>,
+    /// What the customer's stack gives out.
+    pub stack: &'g Outputs,
+}
+
+/// What a config version wants, with what an install is given.
 pub fn wanted(
     config: &Config,
     published: &Published,
-    inputs: &BTreeMap<String, String>,
+    given: Given<'_>,
     after: TriggerKind,
 ) -> Result<Wanted, Problem> {
     let part =
@@ -33,7 +43,7 @@ pub fn wanted(
     let mut wanted = Wanted::default();
     if let Some(sandbox) = &config.app.sandbox {
         let part = part(SANDBOX)?;
-        let fingerprint = fingerprint(config, part, &sandbox.module, inputs)?;
+        let fingerprint = fingerprint(config, part, &sandbox.module, given)?;
         wanted.sandbox = Some(WantedSandbox { build: part.build, fingerprint });
     }
     for component in &config.app.components {
@@ -46,7 +56,7 @@ pub fn wanted(
                 build: part.build,
                 needs: needs(config, &component.name),
                 reads_sandbox: reads.is_some_and(|reads| !reads.sandbox.is_empty()),
-                fingerprint: fingerprint(config, part, &component.module, inputs)?,
+                fingerprint: fingerprint(config, part, &component.module, given)?,
             },
         );
     }
@@ -79,15 +89,22 @@ fn fingerprint(
     config: &Config,
     part: &PublishedComponent,
     module: &Module,
-    inputs: &BTreeMap<String, String>,
+    given: Given<'_>,
 ) -> Result<Digest, Problem> {
     let (own, runner) = (reads(config, &part.name), &config.graph.runner);
     let is_read =
         |name: &str| own.is_some_and(|reads| reads.reads_input(name)) || runner.reads_input(name);
     let read: BTreeMap<&String, &String> =
-        inputs.iter().filter(|(name, _)| is_read(name)).collect();
+        given.inputs.iter().filter(|(name, _)| is_read(name)).collect();
     let env = config.app.runner.as_ref().map(|runner| &runner.env_vars);
-    let decides = json!({ "module": module.digest, "inputs": read, "env": env });
+    let mut decides = json!({ "module": module.digest, "inputs": read, "env": env });
+    let is_read = |name: &str| own.into_iter().chain([runner]).any(|r| r.reads_stack(name));
+    let stack: BTreeMap<&String, &Value> =
+        given.stack.iter().filter(|(name, _)| is_read(name)).collect();
+    // What reads nothing of the stack is what it was before anything of it counted.
+    if !stack.is_empty() {
+        decides["stack"] = json!(stack);
+    }
     let bytes = proof::canonical::json(&decides).map_err(Problem::internal)?;
     event_log::blob::digest(&bytes).map_err(Problem::internal)
 }

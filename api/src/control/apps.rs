@@ -11,18 +11,27 @@ use domain::app::App as AppState;
 use projections::views;
 use schemas::control::{
     Diagnostic, Listing, Page,
-    apps::{App as Shown, BuildRequested, ConfigVersion, Diff, DiffQuery, SyncQuery, Synced},
+    apps::{
+        App as Shown, BuildRequested, ConfigVersion, Diff, DiffQuery, SyncQuery, Synced,
+        VersionShown,
+    },
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{BUNDLE_BYTES, ask::Ask, lookup::Lookup, part::Part, show};
+use super::{
+    BUNDLE_BYTES,
+    ask::{Ask, field},
+    lookup::Lookup,
+    part::Part,
+    show,
+};
 use crate::{
     compose::config::{Config, published},
     execute::Done,
     extract::{Path, Query, Raw},
     problem::{Answer, Code, Problem},
     state::App,
-    usecases::apps,
+    usecases::{apps, reach},
 };
 
 /// The one call whose body is large.
@@ -53,7 +62,14 @@ pub async fn sync(
         return Err(Problem::new(Code::UnsupportedMediaType, detail));
     }
     let tar = unpack(body).await?;
-    let done = apps::sync(&app, &call, &name, tar, how.dry_run).await?;
+    if how.against.is_some() && !how.dry_run {
+        return Err(field("against", "is for a dry run", "send dry_run=true, or leave it out"));
+    }
+    let meant = match how.dry_run {
+        true => apps::How::DryRun { against: how.against },
+        false => apps::How::Publish,
+    };
+    let done = apps::sync(&app, &call, &name, tar, meant).await?;
     Ok(Json(synced(name, how.dry_run, done)))
 }
 
@@ -75,12 +91,21 @@ async fn unpack(body: Bytes) -> Result<Vec<u8>, Problem> {
 }
 
 fn synced(name: String, dry_run: bool, done: Done<apps::Synced>) -> Synced {
-    let apps::Synced { app, version, bundle, unchanged, builds, before, before_version, config } =
-        done.answer;
+    let apps::Synced {
+        app,
+        version,
+        bundle,
+        unchanged,
+        builds,
+        before,
+        before_version,
+        config,
+        reach,
+    } = done.answer;
     let before = before_version.zip(before.as_deref());
     let after = (!dry_run).then_some(version);
-    let diff =
-        show::diff(before.map(|(version, config)| (version, &config.app)), after, &config.app);
+    let before = before.map(|(version, config)| (version, &config.app));
+    let diff = show::reached(show::diff(before, after, &config.app), reach);
     let builds = builds.into_iter().map(|(component, id)| BuildRequested { id, component });
     let diagnostics = config.warnings.iter().map(diagnostic).collect();
     let (builds, position) = (builds.collect(), done.position);
@@ -158,7 +183,39 @@ pub async fn versions(
     Ok(Json(Page { items, next }))
 }
 
-/// What differs between two config versions
+/// One config version, with everything that its directory says
+#[utoipa::path(
+    get, path = "/v1/apps/{app}/versions/{version}", tag = "apps",
+    params(
+        ("app" = String, Path, description = "The app's name or id"),
+        ("version" = u32, Path, description = "Its number"),
+    ),
+    responses((status = 200, body = VersionShown)),
+)]
+pub async fn version(
+    State(app): State<App>,
+    Path((name, number)): Path<(String, u32)>,
+) -> Answer<VersionShown> {
+    let id = apps::find(&app, &name).await?;
+    let state = app.engine.load::<AppState>(id).await?;
+    let read = config(&app, &state, number).await?;
+    let missing = || Problem::not_found(format!("version {number} of {name}"));
+    let rows = views::config_versions::versions(&app.pool, [(id, number)]).await?;
+    let row = rows.get(&(id, number)).ok_or_else(missing)?;
+    let mut look = Lookup::new(&app);
+    look.for_actors([&row.by].into_iter()).await?;
+    let version = show::version(&look, row);
+    let name = state.name.clone().unwrap_or_default();
+    let inspected = move || {
+        let tree = read.tree.app();
+        app_config::inspect(&name, &tree, &app_config::survey(&tree, &read.app.plugins))
+    };
+    // A large directory takes a while to be read again.
+    let config = tokio::task::spawn_blocking(inspected).await.map_err(Problem::internal)?;
+    Ok(Json(VersionShown { version, config }))
+}
+
+/// What differs between two config versions, and what the later one reaches in installs
 #[utoipa::path(
     get, path = "/v1/apps/{app}/diff", tag = "apps",
     params(("app" = String, Path, description = "The app's name or id"), DiffQuery),
@@ -174,11 +231,15 @@ pub async fn diff(
     let to = which.to.unwrap_or(state.version());
     let from = which.from.unwrap_or(to.saturating_sub(1));
     let after = config(&app, &state, to).await?;
-    if from == 0 {
-        return Ok(Json(show::diff(None, Some(to), &after.app)));
-    }
-    let before = config(&app, &state, from).await?;
-    Ok(Json(show::diff(Some((from, &before.app)), Some(to), &after.app)))
+    let reach = reach::reach(&app, id, &after, published(&state, to)?).await?;
+    let diff = match from {
+        0 => show::diff(None, Some(to), &after.app),
+        _ => {
+            let before = config(&app, &state, from).await?;
+            show::diff(Some((from, &before.app)), Some(to), &after.app)
+        }
+    };
+    Ok(Json(show::reached(diff, reach)))
 }
 
 async fn config(app: &App, state: &AppState, version: u32) -> Result<Arc<Config>, Problem> {

@@ -68,9 +68,10 @@ pub async fn create(
     Ask { call, .. }: Ask,
     extract::Json(ask): extract::Json<CreateInstall>,
 ) -> Answer<InstallCreated> {
-    let CreateInstall { app: of, name, inputs, auto_approve, config_version } = ask;
+    let CreateInstall { app: of, name, inputs, auto_approve, config_version, stack_outputs } = ask;
     let of = apps::find(&app, &of).await?;
-    let new = installs::NewInstall { app: of, name, inputs, auto_approve, config_version };
+    let new =
+        installs::NewInstall { app: of, name, inputs, auto_approve, config_version, stack_outputs };
     let name = new.name.clone();
     let done = installs::create(&app, &call, new).await?;
     let installs::Created { install: id, config_version, enrolment } = done.answer;
@@ -95,7 +96,7 @@ pub async fn show(State(app): State<App>, Path(name): Path<String>) -> Answer<In
     shown.map(Json).ok_or_else(missing)
 }
 
-/// Change inputs, config version or approval of an install
+/// Change inputs, stack outputs, config version or approval of an install
 ///
 /// What the change reaches is planned by a run; no run: nothing is reached.
 #[utoipa::path(
@@ -110,9 +111,10 @@ pub async fn update(
     extract::Json(ask): extract::Json<UpdateInstall>,
 ) -> Answer<InstallUpdated> {
     let id = installs::find(&app, &name).await?;
-    let UpdateInstall { inputs, config_version, auto_approve, reason } = ask;
-    if inputs.is_none() && config_version.is_none() && auto_approve.is_none() {
-        let detail = "send at least one of inputs, config_version and auto_approve";
+    let UpdateInstall { inputs, stack_outputs, config_version, auto_approve, reason } = ask;
+    let is_about_nothing = inputs.is_none() && stack_outputs.is_none();
+    if is_about_nothing && config_version.is_none() && auto_approve.is_none() {
+        let detail = "send at least one of inputs, stack_outputs, config_version and auto_approve";
         return Err(Problem::new(Code::Invalid, detail));
     }
     let (mut set, mut unset) = (BTreeMap::new(), BTreeSet::new());
@@ -123,7 +125,9 @@ pub async fn update(
         }
     }
     let reason = optional(reason)?;
-    let update = installs::Update { set, unset, config_version, auto_approve, reason };
+    let stack_outputs = stack_outputs.unwrap_or_default();
+    let update =
+        installs::Update { set, unset, stack_outputs, config_version, auto_approve, reason };
     let done = installs::update(&app, &call, id, update).await?;
     let (changed, run, position) = (done.events > 0, done.answer, done.position);
     Ok(Json(InstallUpdated { id, changed, run, position }))

@@ -47,6 +47,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(apps::list))
         .routes(routes!(apps::show))
         .routes(routes!(apps::versions))
+        .routes(routes!(apps::version))
         .routes(routes!(apps::diff))
         .merge(apps::large())
         .routes(routes!(builds::list))

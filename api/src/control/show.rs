@@ -10,7 +10,7 @@ mod runner;
 
 pub use app::{app, version};
 pub use build::build;
-pub use diff::diff;
+pub use diff::{diff, reached};
 pub use history::History;
 pub use install::{enrolment, install};
 pub use job::job;

@@ -1,6 +1,7 @@
 //! The Control API through its door, on a real server and a real Postgres, with the client that people use.
 mod archived;
 mod bundles;
+mod corpus;
 mod document;
 mod erasure;
 mod keys;
@@ -8,10 +9,13 @@ mod lists;
 mod moves;
 mod people;
 mod proofs;
+mod reach;
 mod reactions;
 mod refusals;
+mod stack;
 mod story;
 mod travel;
+mod unplugged;
 
 use std::collections::BTreeMap;
 
@@ -95,8 +99,21 @@ fn bundle_of(mark: &str, input: &str, size: Option<&str>) -> Bytes {
         let base = module(&format!("variable \"size\" {{}}\n# {mark}\n"));
         sources.insert("base".to_owned(), base);
     }
-    let bundle = Tree::bundle(&app, &sources, &[]).unwrap().encode().unwrap();
-    zstd::encode_all(bundle.as_slice(), 1).unwrap().into()
+    packed(&Tree::bundle(&app, &sources, &[]).unwrap())
+}
+
+/// A bundle as it is sent.
+fn packed(bundle: &Tree) -> Bytes {
+    zstd::encode_all(bundle.encode().unwrap().as_slice(), 1).unwrap().into()
+}
+
+/// A bundle of these files: of the app below `app/`, of modules below `source/NAME/`.
+fn files(files: &[(&str, &str)]) -> Bytes {
+    let mut bundle = Tree::default();
+    for (path, text) in files {
+        bundle.insert(path, File { bytes: text.as_bytes().to_vec(), executable: false }).unwrap();
+    }
+    packed(&bundle)
 }
 
 fn new_install(name: &str) -> CreateInstall {
@@ -106,6 +123,7 @@ fn new_install(name: &str) -> CreateInstall {
         inputs: BTreeMap::from([("size".to_owned(), "2".to_owned())]),
         auto_approve: false,
         config_version: None,
+        stack_outputs: BTreeMap::new(),
     }
 }
 

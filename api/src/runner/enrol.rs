@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use axum::{Json, extract::State};
 use domain::{
     actor::Actor,
+    app::App as AppState,
     enrolment::{Enrolment, EnrolmentCommand, Issue, Purpose, Use},
     ids::{InstallId, RunnerId, TokenId},
     install::{Install, InstallCommand},
@@ -22,11 +23,12 @@ use ulid::Ulid;
 use super::caller;
 use crate::{
     auth::secret,
+    compose::config::published,
     execute::{Call, Unit},
     extract,
     problem::{Answer, Code, Problem},
     state::App,
-    usecases::enrolments,
+    usecases::{enrolments, stack},
 };
 
 /// Enrol a runner with a single-use token. The same token and key again give the same answer.
@@ -51,15 +53,16 @@ async fn admit(app: &App, ask: &Enrol) -> Result<(RunnerId, Option<InstallId>), 
     let new = RunnerId(Ulid::new());
     let meta = Meta::new(Actor::Runner(new), Ulid::new().to_string());
     let call = Call::of(Meta { route: Some("/runner/v1/enrol".into()), ..meta });
-    let ask = ask.clone();
+    let (ask, owned) = (ask.clone(), app.clone());
     let done = app.engine.transact(&call, move |unit| {
-        let ask = ask.clone();
-        Box::pin(async move { admitted(unit, token, new, &ask).await })
+        let (ask, app) = (ask.clone(), owned.clone());
+        Box::pin(async move { admitted(&app, unit, token, new, &ask).await })
     });
     Ok(done.await.map_err(caller::again)?.answer)
 }
 
 async fn admitted(
+    app: &App,
     unit: &mut Unit,
     token: TokenId,
     new: RunnerId,
@@ -87,8 +90,25 @@ async fn admitted(
         };
         let report = InstallCommand::ReportStack { runner: new, outputs, replaces };
         unit.tell::<Install>(install, report).await?;
+        can_be_provisioned(app, unit, install).await?;
     }
     Ok((new, install))
+}
+
+/// An install provisions itself when its runner has enrolled. What it then reads of the stack has to be there now,
+/// while whoever starts the runner is looking.
+async fn can_be_provisioned(app: &App, unit: &mut Unit, id: InstallId) -> Result<(), Problem> {
+    let install = unit.load::<Install>(id).await?.clone();
+    let of = install.app.filter(|_| !install.was_begun && !install.deprovisioned);
+    let Some(of) = of else { return Ok(()) };
+    let state = unit.load::<AppState>(of).await?;
+    // What cannot be read is the provision's to say: nobody who starts a runner can mend it.
+    let Ok(published) = published(state, install.config_version) else { return Ok(()) };
+    let bundle = published.bundle.clone();
+    match app.configs.get(&app.pool, &bundle).await {
+        Ok(config) => stack::suffices_for_all(&config, &install),
+        Err(_) => Ok(()),
+    }
 }
 
 fn identity(ask: &Enrol, install: Option<InstallId>, enrolment: TokenId) -> Identity {

@@ -66,6 +66,28 @@ pub enum TlsFor {
 }
 
 impl Options {
+    /// A small server without TLS on free ports of loopback, for tests and measurements.
+    pub fn on_loopback(data: PathBuf, database: PgConnectOptions) -> Options {
+        let free = SocketAddr::from(([127, 0, 0, 1], 0));
+        Options {
+            data,
+            database,
+            owner: None,
+            connections: 4,
+            control: free,
+            runner: free,
+            control_url: None,
+            runner_url: None,
+            certificate: None,
+            tls_for: TlsFor::Both,
+            behind_proxy: false,
+            max_blob_bytes: 1 << 20,
+            new_owner_token: false,
+            archives: None,
+            partition_events: event_log::partitions::SIZE,
+        }
+    }
+
     pub(super) fn control_tls(&self) -> Option<&Certificate> {
         match self.tls_for {
             TlsFor::Both | TlsFor::Control => self.certificate.as_ref(),

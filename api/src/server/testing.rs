@@ -16,7 +16,7 @@ use schemas::{
 use serde_json::{Value, json};
 use ulid::Ulid;
 
-use super::{Options, Server, TlsFor};
+use super::{Options, Server};
 use crate::state::{App, Clock, system_clock};
 
 /// A server and the directory that goes with it.
@@ -107,23 +107,8 @@ pub async fn tell(app: &App, job: JobId, commands: Vec<JobCommand>) {
 
 /// What a test's server is told.
 pub fn options(data: &Path, database: &str) -> Options {
-    Options {
-        data: data.to_path_buf(),
-        database: event_log::connect::options(database).unwrap(),
-        owner: None,
-        connections: 4,
-        control: "127.0.0.1:0".parse().unwrap(),
-        runner: "127.0.0.1:0".parse().unwrap(),
-        control_url: None,
-        runner_url: None,
-        certificate: None,
-        tls_for: TlsFor::Both,
-        behind_proxy: false,
-        max_blob_bytes: 1024 * 1024,
-        new_owner_token: false,
-        archives: None,
-        partition_events: event_log::partitions::SIZE,
-    }
+    let database = event_log::connect::options(database).unwrap();
+    Options::on_loopback(data.to_path_buf(), database)
 }
 
 /// A client that may meet servers with and without TLS.

@@ -12,6 +12,7 @@ use domain::{
 };
 use futures::FutureExt as _;
 
+use super::reach::{self, Reached};
 use crate::{
     compose::config::{self, Config},
     execute::{Call, Done, Unit},
@@ -38,6 +39,20 @@ pub struct Synced {
     pub before_version: Option<u32>,
     /// The bundle, read.
     pub config: Arc<Config>,
+    /// Of a dry run: what it would lead to in installs, and how many were not looked at.
+    pub reach: (Vec<Reached>, u64),
+}
+
+/// How a sync is meant.
+#[derive(Debug, Clone, Copy)]
+pub enum How {
+    /// Publish it.
+    Publish,
+    /// Change nothing: say what differs from this version, or from the newest.
+    DryRun {
+        /// A published version.
+        against: Option<u32>,
+    },
 }
 
 /// Publish a bundle (its tar, not compressed) under an app's name.
@@ -46,7 +61,7 @@ pub async fn sync(
     call: &Call,
     name: &str,
     tar: Vec<u8>,
-    dry_run: bool,
+    how: How,
 ) -> Result<Done<Synced>, Problem> {
     if !domain::name::is_valid(name) {
         let detail = format!(
@@ -57,11 +72,9 @@ pub async fn sync(
     }
     let config = Arc::new(config::read(&tar)?);
     let bundle = event_log::blob::digest(&tar).map_err(Problem::internal)?;
-    if dry_run {
-        let mut plan = Plan::load(app, name).await?;
-        let position = app.engine.log().position();
-        let answer = plan.synced(app, config, bundle).await?;
-        return Ok(Done { answer, position, events: 0 });
+    if let How::DryRun { against } = how {
+        let answer = dry_run(app, name, config, bundle, against).await?;
+        return Ok(Done { answer, position: app.engine.log().position(), events: 0 });
     }
     // Blobs before the event that names them.
     event_log::blob::put(&app.pool, &tar).await?;
@@ -76,6 +89,28 @@ pub async fn sync(
             async move { publish(&app, unit, &name, config, bundle).await }.boxed()
         })
         .await
+}
+
+/// What a sync would come to.
+async fn dry_run(
+    app: &App,
+    name: &str,
+    config: Arc<Config>,
+    bundle: Digest,
+    against: Option<u32>,
+) -> Result<Synced, Problem> {
+    let mut plan = Plan::load(app, name).await?;
+    let mut synced = plan.synced(app, config.clone(), bundle.clone()).await?;
+    if let Some(against) = against {
+        let older = config::published(&plan.state, against)?;
+        synced.before = Some(app.configs.get(&app.pool, &older.bundle).await?);
+        synced.before_version = Some(against);
+    }
+    if let Some(id) = plan.id {
+        let published = reach::as_published(&plan.state, &config, &bundle);
+        synced.reach = reach::reach(app, id, &config, &published).await?;
+    }
+    Ok(synced)
 }
 
 /// The app of this name.
@@ -125,6 +160,7 @@ impl Plan {
             before,
             before_version: latest.map(|latest| latest.config_version),
             config,
+            reach: (vec![], 0),
         })
     }
 }

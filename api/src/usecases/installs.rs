@@ -6,12 +6,13 @@ use domain::{
     app::App as AppState,
     enrolment::Purpose,
     ids::{AppId, InstallId, RunId},
-    install::{Install, InstallCommand, InstallError},
+    install::{Install, InstallCommand, InstallError, Outputs},
     name::{Name, NameCommand, NameError},
     run::{Cause, RunKind, plan::Scope},
     runner::Runner,
 };
 use futures::FutureExt as _;
+use serde_json::Value;
 
 mod inputs;
 
@@ -21,6 +22,7 @@ use inputs::{chosen, given, takes};
 use super::{
     enrolments::{self, Issued},
     runs::{self, Wish},
+    stack,
 };
 use crate::{
     compose::config::{Config, published},
@@ -42,6 +44,8 @@ pub struct NewInstall {
     pub auto_approve: bool,
     /// The config version it follows; the newest unless told.
     pub config_version: Option<u32>,
+    /// What the customer's stack gives out, as far as the vendor knows it.
+    pub stack_outputs: Outputs,
 }
 
 /// A new install, and the token for its runner.
@@ -65,10 +69,12 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
         );
         return Err(Problem::new(Code::Invalid, detail));
     }
+    stack::fits(&new.stack_outputs)?;
     let (owned, engine) = (app.clone(), app.engine.clone());
+    let by = call.meta.actor.clone();
     engine
         .transact(call, move |unit| {
-            let (app, new) = (owned.clone(), new.clone());
+            let (app, new, by) = (owned.clone(), new.clone(), by.clone());
             async move {
                 let state = unit.load::<AppState>(new.app).await?.clone();
                 if state.version() == 0 {
@@ -94,6 +100,9 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
                     auto_approve: new.auto_approve,
                 };
                 unit.tell::<Install>(install, create).await?;
+                let outputs = new.stack_outputs;
+                let give = InstallCommand::GiveStack { outputs, by, reason: None };
+                unit.tell::<Install>(install, give).await?;
                 let enrolment = enrolments::tell(unit, Purpose::Install { install }).await?;
                 Ok(Created { install, config_version, enrolment })
             }
@@ -109,6 +118,8 @@ pub struct Update {
     pub set: BTreeMap<String, String>,
     /// Inputs that are taken back.
     pub unset: BTreeSet<String>,
+    /// Outputs of the customer's stack that are given, or taken back.
+    pub stack_outputs: BTreeMap<String, Option<Value>>,
     /// The config version that it is to follow.
     pub config_version: Option<u32>,
     /// Whether plans are applied without a person's word.
@@ -145,7 +156,7 @@ async fn change(
     let before = unit.load::<Install>(install).await?.clone();
     let app_id = before.app.ok_or_else(|| Problem::not_found(install))?;
     let state = unit.load::<AppState>(app_id).await?.clone();
-    let Update { set, unset, config_version, auto_approve, reason } = update;
+    let Update { set, unset, stack_outputs, config_version, auto_approve, reason } = update;
     let bundle = &published(&state, config_version.unwrap_or(before.config_version))?.bundle;
     let config = app.configs.get(&app.pool, bundle).await?;
     takes(&config, &before.inputs, &set, &unset)?;
@@ -154,10 +165,15 @@ async fn change(
         let set = InstallCommand::SetAutoApprove { auto_approve, by, reason };
         unit.tell::<Install>(install, set).await?;
     }
-    let is_about_what_is_there = config_version.is_some() || !(set.is_empty() && unset.is_empty());
+    let is_about_what_is_there = config_version.is_some()
+        || !(set.is_empty() && unset.is_empty() && stack_outputs.is_empty());
     let change =
         InstallCommand::ChangeInputs { set, unset, by: by.clone(), reason: reason.clone() };
     unit.tell::<Install>(install, change).await?;
+    let outputs = stack::changed(&before.given, &stack_outputs);
+    stack::fits(&outputs)?;
+    let give = InstallCommand::GiveStack { outputs, by: by.clone(), reason: reason.clone() };
+    unit.tell::<Install>(install, give).await?;
     if let Some(config_version) = config_version {
         let (by, reason) = (by.clone(), reason.clone());
         let pin = InstallCommand::PinConfig { config_version, by, reason };

@@ -13,13 +13,17 @@ use domain::{
     },
 };
 use futures::FutureExt as _;
+use schemas::problem::FieldProblem;
 
 use super::{
     installs::{passed, release_name},
-    steps,
+    stack, steps,
 };
 use crate::{
-    compose::{config::published, wanted},
+    compose::{
+        config::{Config, published},
+        wanted,
+    },
     execute::{Call, Done, Unit},
     problem::{Code, Problem},
     state::App,
@@ -172,11 +176,34 @@ async fn steps_of(
                 format!("the app has no action {name:?}; its actions are: {}", known.join(", "));
             return Err(Problem::new(Code::NotFound, detail));
         }
-        return Ok(vec![plan::action(fresh(), name, vec![])]);
+        let steps = vec![plan::action(fresh(), name, vec![])];
+        stack::suffices(&config, install, &steps)?;
+        return Ok(steps);
+    }
+    if let Scope::Named { names, .. } = &wish.scope {
+        have_plugins(&config, names)?;
     }
     let inputs = passed(&config, &install.inputs)?;
-    let wanted = wanted::wanted(&config, published, &inputs, after)?;
-    Ok(plan::bring(&wanted, &present, &wish.scope, fresh)?)
+    let given = wanted::Given { inputs: &inputs, stack: &install.stack_outputs() };
+    let wanted = wanted::wanted(&config, published, given, after)?;
+    let steps = plan::bring(&wanted, &present, &wish.scope, fresh)?;
+    stack::suffices(&config, install, &steps)?;
+    Ok(steps)
+}
+
+/// Whoever names a component that nothing can deploy is told at once, before anything is planned.
+fn have_plugins(config: &Config, names: &BTreeSet<String>) -> Result<(), Problem> {
+    let lacking = names.iter().filter_map(|name| config.app.lacks_plugin(name));
+    let errors: Vec<FieldProblem> = lacking
+        .map(|message| {
+            let field = Some("components".to_owned());
+            FieldProblem { field, message, ..FieldProblem::default() }
+        })
+        .collect();
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Problem::invalid("these components cannot be deployed; nothing was changed", errors))
 }
 
 /// Say yes to exactly the plan of this digest.

@@ -119,6 +119,9 @@ async fn start(
     step: &Step,
 ) -> Result<(), Problem> {
     let id = step.spec.step;
+    if let Some(detail) = compose::step::lacks_plugin(app, unit, run, step).await? {
+        return fail(unit, run, id, StepFailure::NotComposed, detail).await;
+    }
     let artifact = match built(unit, &step.spec.target).await? {
         Built::Yes(artifact) => Some(artifact),
         Built::NotNeeded => None,

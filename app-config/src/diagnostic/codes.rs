@@ -19,6 +19,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("missing_key", "A key that has to be there is absent."),
     ("missing_module", "The module directory of a component or the sandbox is absent."),
     ("never_fires", "A trigger or a schedule can never fire."),
+    ("no_effect", "A value is read where it means nothing."),
     ("no_metadata", "The directory has no metadata.toml."),
     ("no_plugin", "There is no plugin yet for a component's type; it cannot be deployed."),
     ("no_sandbox", "The directory has no sandbox.toml."),

@@ -11,6 +11,9 @@ use crate::text::{Origin, Text};
 /// A vendor's script with triggers.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Action {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     pub name: String,
     pub file: String,
     /// Milliseconds that one run of it may take.
@@ -30,6 +33,9 @@ pub struct Action {
 /// One script of an action. Exactly one of `command` and `inline_contents` is set.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct ActionStep {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Text>,
@@ -67,6 +73,10 @@ macro_rules! trigger_kinds {
             /// Whether a component has to be there for it.
             pub fn is_about_components(self) -> bool {
                 self.name().contains("-component")
+            }
+            /// Whether it fires for one component at a time.
+            pub fn is_about_one_component(self) -> bool {
+                self.name().ends_with("-component")
             }
             pub fn is_about_the_sandbox(self) -> bool {
                 self.name().ends_with("-sandbox")
@@ -129,6 +139,9 @@ trigger_kinds! {
 /// An ordered list of actions and deploys. Read and shown; a later release runs them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Runbook {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     pub name: String,
     pub file: String,
     pub description: String,
@@ -138,6 +151,9 @@ pub struct Runbook {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct RunbookStep {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     pub name: String,
     pub kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{OperationRole, Source};
-use crate::text::Text;
+use crate::text::{Origin, Text};
 
 /// `operation_roles.toml`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -15,6 +15,9 @@ pub struct OperationRoles {
 /// A cluster that a component makes and that others are deployed to.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct KubernetesContext {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     pub name: String,
     pub component: String,
 }
@@ -22,6 +25,9 @@ pub struct KubernetesContext {
 /// A branch of the vendor's repository, and whom it is deployed to.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Branch {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     pub name: String,
     pub file: String,
     pub source: Option<Source>,
@@ -30,6 +36,9 @@ pub struct Branch {
 /// The page by which customers install the app themselves.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Installer {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     pub name: String,
     pub description: String,
     pub apps: Vec<String>,

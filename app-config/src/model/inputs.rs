@@ -1,6 +1,8 @@
 //! Inputs: what every install is asked.
 use serde::Serialize;
 
+use crate::text::Origin;
+
 /// What an input accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -40,6 +42,9 @@ impl InputKind {
 /// One question to each install.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Input {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     pub name: String,
     pub display_name: String,
     pub description: String,
@@ -60,6 +65,9 @@ pub struct Input {
 /// A heading over inputs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct InputGroup {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     pub name: String,
     pub display_name: String,
     pub description: String,

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::text::Text;
+use crate::text::{Origin, Text};
 
 /// What a component says beyond module and variables, by its kind.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -113,6 +113,9 @@ pub struct Options {
 /// Which role an operation takes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct OperationRole {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     /// Of whom: `nuon::sandbox`, `nuon::component:NAME`; absent for the part that says it.
     pub principal: Option<String>,
     pub operation: String,

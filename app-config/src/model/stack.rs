@@ -3,11 +3,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::text::Text;
+use crate::text::{Origin, Text};
 
 /// What the app is called.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Metadata {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     /// Of the format: `v1` or `v2`.
     pub version: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -21,6 +24,9 @@ pub struct Metadata {
 /// What the runner in the account is given.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Runner {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     pub runner_type: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub helm_driver: Option<String>,
@@ -33,6 +39,9 @@ pub struct Runner {
 /// What the customer applies once to admit the runner. Read and shown; a later release generates it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Stack {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     pub stack_type: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<Text>,
@@ -50,6 +59,9 @@ pub struct Stack {
 /// A template of the vendor's inside the stack.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct NestedStack {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     pub name: String,
     pub template_url: Text,
     /// The order among nested stacks, lowest first.
@@ -72,6 +84,9 @@ pub enum RolePurpose {
 /// What an operation may do in the customer's account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Role {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     pub purpose: RolePurpose,
     /// The purpose as it is written: `provision` in a file of its own, `provision_role` in one for
     /// all.
@@ -84,23 +99,50 @@ pub struct Role {
     pub display_name: Option<Text>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions_boundary: Option<Text>,
+    /// `aws`, `gcp` or `azure`; absent means that of the app.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cloud_platform: Option<String>,
+    /// Whether the customer's stack makes it from the beginning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled_in_stack: Option<bool>,
+    pub clouds: CloudGrants,
     pub policies: Vec<RolePolicy>,
+}
+
+/// What clouds other than AWS grant.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct CloudGrants {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gcp_predefined_roles: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gcp_permissions: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub azure_built_in_roles: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub azure_actions: Vec<String>,
 }
 
 /// One grant of a role: one managed by the cloud, or a document.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct RolePolicy {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed_policy_name: Option<Text>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<Text>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contents: Option<Text>,
+    pub clouds: CloudGrants,
 }
 
 /// A rule over plans or clusters. Read and shown; a later release evaluates it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Policy {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     pub kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
@@ -112,6 +154,9 @@ pub struct Policy {
 /// A secret that the customer gives to the stack. Read and shown; a later release syncs it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Secret {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub display_name: Option<Text>,
@@ -131,6 +176,9 @@ pub struct Secret {
 /// A secret of the cluster that a secret is copied to.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct SyncTarget {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     pub name: Text,
     pub namespaces: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -140,6 +188,9 @@ pub struct SyncTarget {
 /// An install that the app directory itself describes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct InstallFile {
+    /// Where it is written; see [`crate::AppConfig::span`].
+    #[serde(skip)]
+    pub at: Origin,
     pub name: String,
     pub file: String,
     #[serde(skip_serializing_if = "Option::is_none")]

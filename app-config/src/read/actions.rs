@@ -30,6 +30,7 @@ fn action(section: Section<'_>) -> Action {
     let said = serde_json::json!({"files": files, "settings": settings});
     let (role, break_glass) = (section.text("role"), section.text("break_glass_role"));
     let action = Action {
+        at: section.place(),
         name,
         file: section.file().to_string(),
         timeout_ms: timeout(&section),
@@ -94,12 +95,21 @@ fn trigger(section: Section<'_>) -> Option<Trigger> {
         let remedy = "remove it, or make the trigger a cron trigger";
         section.warning("cron_schedule", "never_fires", message, remedy);
     }
+    if !kind.is_about_one_component()
+        && let Some(key) =
+            ["component_name", "component"].into_iter().find(|key| section.table.contains_key(*key))
+    {
+        let message = format!("a trigger of type `{word}` is about no single component");
+        let remedy = "remove the component, or use a trigger such as post-deploy-component";
+        section.warning(key, "no_effect", message, remedy);
+    }
     section.finish();
     Some(Trigger { kind, component, cron_schedule, index: index.unwrap_or_default(), origin })
 }
 
 fn step(section: Section<'_>) -> ActionStep {
     let step = ActionStep {
+        at: section.place(),
         name: section.required("name"),
         command: section.text("command"),
         inline_contents: section.content("inline_contents"),

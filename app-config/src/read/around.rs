@@ -31,7 +31,7 @@ pub fn contexts(reader: &Reader<'_>) -> Vec<KubernetesContext> {
     for inner in section.sections("kubernetes_context") {
         let component = inner.mentioned("component", Kind::Component, Severity::Error);
         let (name, component) = (inner.declared(Kind::Context), component.unwrap_or_default());
-        contexts.push(KubernetesContext { name, component });
+        contexts.push(KubernetesContext { at: inner.place(), name, component });
         inner.finish();
     }
     section.finish();
@@ -54,6 +54,7 @@ pub fn branches(reader: &Reader<'_>) -> Vec<Branch> {
     for document in &documents {
         let section = reader.section(document);
         branches.push(Branch {
+            at: section.place(),
             name: section.required("name"),
             file: section.file().to_string(),
             source: source(&section),
@@ -68,6 +69,7 @@ pub fn installer(reader: &Reader<'_>) -> Option<Installer> {
     let document = reader.document("installer.toml")?;
     let section = reader.section(&document);
     let installer = Installer {
+        at: section.place(),
         name: section.required("name"),
         description: section.string("description").unwrap_or_default(),
         apps: section.strings("apps"),

@@ -8,7 +8,7 @@ use super::{reader::Reader, section::Section};
 use crate::{
     diagnostic::{Diagnostic, Severity},
     document::{Document, Node, Spot, Table},
-    model::FileRef,
+    model::{FileRef, LATER},
     text::{Origin, Text},
     tree::sha256,
 };
@@ -87,7 +87,7 @@ fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Tex
         return Some(written);
     }
     if REMOTE.iter().any(|prefix| value.starts_with(prefix)) {
-        return remote(reader, &written, value);
+        return remote(reader, document, &written, value);
     }
     if !value.starts_with("./") && !value.starts_with("../") {
         return Some(written);
@@ -119,7 +119,7 @@ fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Tex
 
 /// A remote text is read from the directory, where whoever allowed it has put it: what was fetched
 /// is then part of the bundle and of its digest.
-fn remote(reader: &Reader<'_>, written: &Text, url: &str) -> Option<Text> {
+fn remote(reader: &Reader<'_>, document: &Document, written: &Text, url: &str) -> Option<Text> {
     let path = remote_path(url);
     if let Some(text) = reader.app.text(&path) {
         // A bundle of another client may hold larger ones than are fetched here, and name one often.
@@ -131,8 +131,28 @@ fn remote(reader: &Reader<'_>, written: &Text, url: &str) -> Option<Text> {
     reader.wants(url);
     let message = format!("{url:?} is a remote content, which is not fetched");
     let remedy = "save it in the app directory and name it as ./file, or fetch it: --allow-remote";
-    finding(reader, written, "remote_content", message, remedy);
+    let severity = if is_refused_later(reader, document) {
+        Severity::Warning
+    } else {
+        severity(&written.origin.file)
+    };
+    note(reader, severity, written, "remote_content", (message, remedy));
     None
+}
+
+/// Whether whoever wants the text gets a sentence when they want it: a script is refused when it is
+/// to run, and a component without a plugin when it is to be deployed.
+fn is_refused_later(reader: &Reader<'_>, document: &Document) -> bool {
+    match base(&document.file) {
+        "actions" => true,
+        "components" => {
+            let kind = document.root.get("type").and_then(|entry| entry.spot.node.scalar());
+            let is_known = |kind: &String| LATER.iter().any(|(later, _)| *later == kind.as_str());
+            let is_pinned = |kind: &String| reader.plugins.iter().any(|p| p.name == *kind);
+            kind.is_some_and(|kind| is_known(&kind) && !is_pinned(&kind))
+        }
+        _ => false,
+    }
 }
 
 /// Counts a text before it is copied; true after a finding.
@@ -159,8 +179,18 @@ fn severity(file: &str) -> Severity {
 }
 
 fn finding(reader: &Reader<'_>, at: &Text, code: &'static str, message: String, remedy: &str) {
+    note(reader, severity(&at.origin.file), at, code, (message, remedy));
+}
+
+fn note(
+    reader: &Reader<'_>,
+    severity: Severity,
+    at: &Text,
+    code: &'static str,
+    says: (String, &str),
+) {
     let Text { value, origin } = at;
-    let finding = Diagnostic::new(severity(&origin.file), code, message, remedy);
+    let finding = Diagnostic::new(severity, code, says.0, says.1);
     reader.note(finding.at(&origin.file, origin.place(value.chars().count())));
 }
 

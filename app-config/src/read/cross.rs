@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use super::{names::Kind, reader::Reader};
 use crate::{
     diagnostic::{Diagnostic, Place, Severity},
-    model::AppConfig,
+    model::{AppConfig, Secret},
     refs::{Reads, graph},
     template::{is_template, reads::ANY},
     text::{Origin, Text},
@@ -44,6 +44,8 @@ fn triggers(config: &AppConfig, reader: &Reader<'_>) {
             Some("input")
         } else if word.ends_with("-secrets-sync") && config.secrets.is_empty() {
             Some("secret")
+        } else if word.ends_with("-secrets-sync") && !config.secrets.iter().any(is_synced) {
+            Some("secret that is copied to a cluster")
         } else {
             None
         };
@@ -66,6 +68,10 @@ fn triggers(config: &AppConfig, reader: &Reader<'_>) {
         let says = (message, "start such an action yourself: stead installs action INSTALL ACTION");
         reader.about(Severity::Warning, "not_yet", "", says);
     }
+}
+
+fn is_synced(secret: &Secret) -> bool {
+    secret.kubernetes_sync || !secret.sync_targets.is_empty()
 }
 
 /// What somebody could rely on although nothing of it happens by itself yet.

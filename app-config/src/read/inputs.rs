@@ -26,6 +26,7 @@ pub fn read(reader: &Reader<'_>) -> (Vec<InputGroup>, Vec<Input>) {
 
 fn group(section: Section<'_>) -> InputGroup {
     let group = InputGroup {
+        at: section.place(),
         name: section.declared(Kind::Group),
         display_name: section.string("display_name").unwrap_or_default(),
         description: section.string("description").unwrap_or_default(),
@@ -48,6 +49,7 @@ fn input(section: Section<'_>) -> Input {
         InputKind::String
     });
     let input = Input {
+        at: section.place(),
         name: section.declared(Kind::Input),
         display_name: section.string("display_name").unwrap_or_default(),
         description: section.string("description").unwrap_or_default(),

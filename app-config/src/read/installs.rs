@@ -44,6 +44,7 @@ fn install(section: Section<'_>) -> InstallFile {
     }
     section.ignore(&["labels"]);
     let (name, file) = (section.declared(Kind::Install), section.file().to_string());
+    let at = section.place();
     section.finish();
-    InstallFile { name, file, approval_option, region, inputs }
+    InstallFile { at, name, file, approval_option, region, inputs }
 }

@@ -1,21 +1,9 @@
 //! Which kinds of component this release deploys, and what it says about the others.
 use super::section::Section;
 use crate::{
-    diagnostic::{Severity, nearest},
-    model::TERRAFORM_MODULE,
+    diagnostic::nearest,
+    model::{LATER, TERRAFORM_MODULE},
 };
-
-/// Kinds of the format that wait for a plugin, and what that plugin deals with.
-const LATER: [(&str, &str); 8] = [
-    ("helm_chart", "Kubernetes"),
-    ("kubernetes_manifest", "Kubernetes"),
-    ("docker_build", "container images"),
-    ("container_image", "container images"),
-    ("external_image", "container images"),
-    ("pulumi", "Pulumi"),
-    ("terraform_stack", "Terraform stacks"),
-    ("opentofu_module", "OpenTofu"),
-];
 
 /// Says what stands in the way of deploying a kind.
 pub fn check(section: &Section<'_>, kind: &str, what: &str) {
@@ -30,8 +18,8 @@ pub fn check(section: &Section<'_>, kind: &str, what: &str) {
     }
     if let Some((_, means)) = LATER.iter().find(|(name, _)| *name == kind) {
         let message = format!(
-            "{what} of type `{kind}` cannot be deployed yet: the plugin for {means} comes with a later \
-             release"
+            "{what} of type `{kind}` is published and shown, and its deploy is refused: the plugin for \
+             {means} comes with a later release"
         );
         let remedy =
             format!("use a `{TERRAFORM_MODULE}`, or a plugin of yours: --plugin {kind}=PATH");
@@ -46,9 +34,4 @@ pub fn check(section: &Section<'_>, kind: &str, what: &str) {
         None => format!("use `{TERRAFORM_MODULE}`, or pin a plugin: --plugin {kind}=PATH"),
     };
     section.error("type", "unknown_kind", message, &remedy);
-}
-
-/// Whether a finding stops a version from being published although the directory is well-formed.
-pub fn stops_publishing(code: &str) -> Option<Severity> {
-    matches!(code, "no_plugin" | "not_supported" | "script_elsewhere").then_some(Severity::Error)
 }

@@ -15,6 +15,7 @@ pub fn read(reader: &Reader<'_>) -> Metadata {
     };
     let section = reader.section(&document);
     let metadata = Metadata {
+        at: section.place(),
         version: section.required("version"),
         display_name: section.string("display_name"),
         description: section.string("description"),

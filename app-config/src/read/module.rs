@@ -1,17 +1,27 @@
 //! What a component and the sandbox have in common.
 use super::{content, section::Section, spec};
-use crate::model::{Module, Source};
+use crate::{
+    model::{KubernetesManifest, Module, Source, Spec},
+    text::{Origin, Text},
+    tree::sha256,
+};
 
 pub fn read(section: &Section<'_>, kind: String) -> Module {
-    let (texts, files) = content::every_text(section);
+    let (mut texts, mut files) = content::every_text(section);
+    let (source, spec) = (source(section), spec::read(section, &kind));
+    for text in kustomized(section, source.as_ref(), &spec) {
+        files.insert(text.origin.file.clone(), sha256(text.value.as_bytes()));
+        texts.push(text);
+    }
     Module {
+        at: section.place(),
         terraform_version: section.string("terraform_version"),
-        source: source(section),
+        source,
         vars: section.texts("vars"),
         env_vars: section.texts("env_vars"),
         var_files: var_files(section),
         drift_schedule: section.schedule("drift_schedule"),
-        spec: spec::read(section, &kind),
+        spec,
         options: spec::options(section),
         settings: section.json(),
         texts,
@@ -22,7 +32,33 @@ pub fn read(section: &Section<'_>, kind: String) -> Module {
     }
 }
 
-fn var_files(section: &Section<'_>) -> Vec<crate::text::Text> {
+/// The YAML of a kustomization that lies in the app directory itself: what its texts read counts as
+/// what a manifest's do. Of another repository only the module's bytes are known.
+fn kustomized(section: &Section<'_>, source: Option<&Source>, spec: &Spec) -> Vec<Text> {
+    let Spec::KubernetesManifest(KubernetesManifest { kustomize: Some(kustomize), .. }) = spec
+    else {
+        return Vec::new();
+    };
+    let base = match source {
+        Some(Source { repo, directory, .. }) if repo == "." && directory == "." => "",
+        Some(Source { repo, directory, .. }) if repo == "." => directory.as_str(),
+        None => "",
+        Some(_) => return Vec::new(),
+    };
+    let Some(top) = content::join(base, &kustomize.path).filter(|top| !top.is_empty()) else {
+        return Vec::new();
+    };
+    let (app, prefix) = (section.reader.app, format!("{top}/"));
+    let paths = app.iter().map(|(path, _)| path).filter(|path| path.starts_with(&prefix));
+    let yaml = paths.filter(|path| path.ends_with(".yaml") || path.ends_with(".yml"));
+    let texts = yaml.filter_map(|path| {
+        let text = app.text(path).filter(|text| !section.reader.is_too_much(Some(text)))?;
+        Some(Text { value: text.to_string(), origin: Origin::file(path) })
+    });
+    texts.collect()
+}
+
+fn var_files(section: &Section<'_>) -> Vec<Text> {
     let mut contents = Vec::new();
     for file in section.sections("var_file") {
         contents.extend(file.content("contents"));

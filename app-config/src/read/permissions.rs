@@ -1,6 +1,6 @@
 //! `permissions.toml` or `permissions/*.toml`: the roles of the install's operations.
 use super::{reader::Reader, section::Section};
-use crate::model::{Role, RolePolicy, RolePurpose};
+use crate::model::{CloudGrants, Role, RolePolicy, RolePurpose};
 
 /// Tables of the one-file form.
 const TABLES: [(&str, RolePurpose); 3] = [
@@ -52,15 +52,16 @@ pub fn role(section: Section<'_>, purpose: RolePurpose, word: &str) -> Role {
     let mut policies = Vec::new();
     for inner in section.sections("policies") {
         policies.push(RolePolicy {
+            at: inner.place(),
             managed_policy_name: inner.text("managed_policy_name"),
             name: inner.text("name"),
             contents: inner.content("contents"),
+            clouds: clouds(&inner),
         });
-        inner.ignore(&["gcp_predefined_role", "gcp_permissions", "azure_built_in_roles"]);
-        inner.ignore(&["azure_actions"]);
         inner.finish();
     }
     let role = Role {
+        at: section.place(),
         purpose,
         word: word.to_string(),
         file: section.file().to_string(),
@@ -68,10 +69,25 @@ pub fn role(section: Section<'_>, purpose: RolePurpose, word: &str) -> Role {
         description: section.text("description"),
         display_name: section.text("display_name"),
         permissions_boundary: section.content("permissions_boundary"),
+        cloud_platform: section.string("cloud_platform"),
+        enabled_in_stack: section.flag("enabled_in_stack"),
+        clouds: clouds(&section),
         policies,
     };
-    section.ignore(&["cloud_platform", "enabled_in_stack", "labels", "type"]);
-    section.ignore(&["gcp_predefined_roles", "gcp_permissions", "azure_built_in_roles"]);
+    section.ignore(&["labels", "type"]);
     section.finish();
     role
+}
+
+/// The keys of clouds other than AWS; one role is written alone or in a list.
+fn clouds(section: &Section<'_>) -> CloudGrants {
+    let mut gcp_predefined_roles: Vec<String> =
+        section.string("gcp_predefined_role").into_iter().collect();
+    gcp_predefined_roles.extend(section.strings("gcp_predefined_roles"));
+    CloudGrants {
+        gcp_predefined_roles,
+        gcp_permissions: section.strings("gcp_permissions"),
+        azure_built_in_roles: section.strings("azure_built_in_roles"),
+        azure_actions: section.strings("azure_actions"),
+    }
 }

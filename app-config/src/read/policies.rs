@@ -21,6 +21,7 @@ pub fn read(reader: &Reader<'_>) -> Vec<Policy> {
 
 fn policy(section: Section<'_>) -> Policy {
     let policy = Policy {
+        at: section.place(),
         kind: section.required("type"),
         engine: section.string("engine"),
         components: components(&section),

@@ -9,6 +9,7 @@ use crate::{
     diagnostic::{Diagnostic, Place, Severity},
     document::Document,
     model::FileRef,
+    text::Spans,
     tree::{PluginPin, Tree},
 };
 
@@ -24,10 +25,19 @@ pub struct Reader<'t> {
     refs: RefCell<BTreeSet<FileRef>>,
     pub names: RefCell<Names>,
     remotes: RefCell<BTreeSet<String>>,
+    spans: RefCell<Spans>,
     /// Schedules that never come, so far.
     pub nevers: Cell<usize>,
     /// Bytes of content files so far, each as often as it is named.
     followed: Cell<usize>,
+}
+
+/// What was found beside the typed config.
+pub struct Found {
+    pub diagnostics: Vec<Diagnostic>,
+    pub file_refs: Vec<FileRef>,
+    pub remotes: Vec<String>,
+    pub spans: Spans,
 }
 
 impl<'t> Reader<'t> {
@@ -39,12 +49,13 @@ impl<'t> Reader<'t> {
             refs: RefCell::default(),
             names: RefCell::default(),
             remotes: RefCell::default(),
+            spans: RefCell::default(),
             nevers: Cell::default(),
             followed: Cell::default(),
         }
     }
 
-    pub fn finish(self) -> (Vec<Diagnostic>, Vec<FileRef>, Vec<String>) {
+    pub fn finish(self) -> Found {
         let mut notes = self.notes.into_inner();
         notes.extend(self.names.into_inner().check());
         sort(&mut notes);
@@ -54,8 +65,12 @@ impl<'t> Reader<'t> {
             let message = format!("there are {left} more findings");
             notes.push(Diagnostic::warning("too_many", message, "correct these first"));
         }
-        let refs = self.refs.into_inner().into_iter().collect();
-        (notes, refs, self.remotes.into_inner().into_iter().collect())
+        Found {
+            diagnostics: notes,
+            file_refs: self.refs.into_inner().into_iter().collect(),
+            remotes: self.remotes.into_inner().into_iter().collect(),
+            spans: self.spans.into_inner(),
+        }
     }
 
     pub fn note(&self, diagnostic: Diagnostic) {
@@ -98,7 +113,10 @@ impl<'t> Reader<'t> {
                 self.about(Severity::Warning, "empty_file", path, says);
                 None
             }
-            Ok(document) => Some(document),
+            Ok(document) => {
+                self.spans.borrow_mut().extend(path, document.spans().into_iter());
+                Some(document)
+            }
             Err(findings) => {
                 findings.into_iter().for_each(|finding| self.note(finding));
                 None

@@ -10,6 +10,7 @@ pub fn read(reader: &Reader<'_>) -> Vec<Runbook> {
     for document in &reader.documents("runbooks") {
         let section = reader.section(document);
         let runbook = Runbook {
+            at: section.place(),
             name: section.declared(Kind::Runbook),
             file: section.file().to_string(),
             description: section.string("description").unwrap_or_default(),
@@ -30,6 +31,7 @@ pub fn read(reader: &Reader<'_>) -> Vec<Runbook> {
 
 fn step(section: Section<'_>) -> RunbookStep {
     let step = RunbookStep {
+        at: section.place(),
         name: section.string("name").unwrap_or_default(),
         kind: section.required("type"),
         action: section.mentioned("action_name", Kind::Action, Severity::Warning),

@@ -6,6 +6,7 @@ pub fn read(reader: &Reader<'_>) -> Option<Runner> {
     let document = reader.document("runner.toml")?;
     let section = reader.section(&document);
     let runner = Runner {
+        at: section.place(),
         runner_type: section.required("runner_type"),
         helm_driver: section.string("helm_driver"),
         env_vars: section.texts("env_vars"),

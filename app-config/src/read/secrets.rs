@@ -24,6 +24,7 @@ pub fn read(reader: &Reader<'_>) -> Vec<Secret> {
 
 fn secret(section: Section<'_>) -> Secret {
     let secret = Secret {
+        at: section.place(),
         name: section.declared(Kind::Secret),
         display_name: section.text("display_name"),
         description: section.text("description"),
@@ -64,11 +65,17 @@ fn targets(section: &Section<'_>) -> Vec<SyncTarget> {
     let name = section.text("kubernetes_secret_name");
     let namespace = section.text("kubernetes_secret_namespace");
     if let (Some(name), Some(namespace)) = (name, namespace) {
-        targets.push(SyncTarget { name, namespaces: vec![namespace.value], key: None });
+        targets.push(SyncTarget {
+            at: section.place(),
+            name,
+            namespaces: vec![namespace.value],
+            key: None,
+        });
     }
     for inner in section.sections("kubernetes_sync_targets") {
         inner.required("name");
         targets.push(SyncTarget {
+            at: inner.place(),
             name: inner.text("name").unwrap_or_default(),
             namespaces: inner.strings("namespaces"),
             key: inner.string("key"),

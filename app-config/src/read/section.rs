@@ -208,31 +208,44 @@ impl<'d> Section<'d> {
 
     /// An error at a key's value, or at the table when the key is absent.
     pub fn error(&self, key: &str, code: &'static str, message: String, remedy: &str) {
-        self.finding(Severity::Error, code, self.at_key(key), message, remedy);
+        self.finding(Severity::Error, code, self.at_value(key), message, remedy);
     }
 
     pub fn warning(&self, key: &str, code: &'static str, message: String, remedy: &str) {
-        self.finding(Severity::Warning, code, self.at_key(key), message, remedy);
+        self.finding(Severity::Warning, code, self.at_value(key), message, remedy);
     }
 
-    fn at_key(&self, key: &str) -> Range<usize> {
-        self.table.get(key).map_or(self.at.clone(), |entry| entry.key.clone())
+    fn at_value(&self, key: &str) -> Range<usize> {
+        self.table.get(key).map_or(self.at.clone(), |entry| self.value(entry))
+    }
+
+    /// A value, but the key of one that may be a page long.
+    fn value(&self, entry: &Entry) -> Range<usize> {
+        match &entry.spot.node {
+            Node::Text(_) | Node::Integer(_) | Node::Bool(_) | Node::Other(_) => {
+                self.document.inner(&entry.spot)
+            }
+            Node::Array(_) | Node::Table(_) => entry.key.clone(),
+        }
     }
 
     fn mistyped(&self, key: &str, entry: &Entry, wanted: &str) {
         let found = entry.spot.node.kind();
         let message = format!("`{}{key}` is {found}, but has to be {wanted}", self.path);
-        let at = entry.key.clone();
+        let at = self.value(entry);
         self.finding(Severity::Error, "wrong_type", at, message, "change its value");
+    }
+
+    /// Where this table is.
+    pub fn place(&self) -> Origin {
+        let Place { line, column, .. } = self.document.place(self.at.clone());
+        let key = self.path.trim_end_matches('.').to_string();
+        Origin { file: self.document.file.clone(), key, line, column }
     }
 
     /// Where a key's value is, for findings that are made when everything has been read.
     pub fn origin(&self, key: &str) -> Origin {
-        let Some(entry) = self.table.get(key) else {
-            let Place { line, column, .. } = self.document.place(self.at.clone());
-            let key = self.path.trim_end_matches('.').to_string();
-            return Origin { file: self.document.file.clone(), key, line, column };
-        };
+        let Some(entry) = self.table.get(key) else { return self.place() };
         self.document.content(&format!("{}{key}", self.path), &entry.spot)
     }
 

@@ -2,7 +2,7 @@
 use serde_json::json;
 
 use crate::{
-    diagnostic::{Diagnostic, Place},
+    diagnostic::{Diagnostic, Place, Severity},
     model::{AppConfig, Module, TERRAFORM_MODULE},
     tree::{PluginPin, SANDBOX, SOURCE, Tree, sha256},
 };
@@ -30,7 +30,12 @@ fn one(
 ) {
     let source = bundle.source(name);
     if let Some((message, remedy)) = missing(name, module, &source) {
-        findings.push(finding("missing_module", file, message, remedy));
+        let mut finding = finding("missing_module", file, message, remedy);
+        // What is never deployed needs no module: its deploy is refused before anybody looks for it.
+        if module.kind != TERRAFORM_MODULE && !plugins.iter().any(|p| p.name == module.kind) {
+            finding.severity = Severity::Warning;
+        }
+        findings.push(finding);
     }
     if !source.is_empty() {
         match source.digest() {

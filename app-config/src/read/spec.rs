@@ -160,6 +160,7 @@ pub fn operation_roles(section: &Section<'_>, key: &str) -> Vec<OperationRole> {
     for inner in section.sections(key) {
         inner.required("role");
         roles.push(OperationRole {
+            at: inner.place(),
             principal: inner.string("principal"),
             operation: inner.required("operation"),
             role: inner.text("role").unwrap_or_default(),

@@ -8,6 +8,7 @@ pub fn read(reader: &Reader<'_>) -> Option<Stack> {
     let nested: Vec<NestedStack> =
         section.sections("custom_nested_stacks").into_iter().map(nested).collect();
     let stack = Stack {
+        at: section.place(),
         stack_type: section.required("type"),
         name: section.text("name"),
         description: section.text("description"),
@@ -24,6 +25,7 @@ pub fn read(reader: &Reader<'_>) -> Option<Stack> {
 fn nested(section: Section<'_>) -> NestedStack {
     section.required("template_url");
     let stack = NestedStack {
+        at: section.place(),
         name: section.required("name"),
         template_url: section.text("template_url").unwrap_or_default(),
         index: section.table.get("index").and(section.integer("index")).unwrap_or_default(),

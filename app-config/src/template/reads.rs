@@ -17,17 +17,36 @@ const BUDGET: usize = 200_000;
 /// A value that may come from more places than this comes from anywhere.
 const PLACES: usize = 64;
 
-/// Every path that a template may read, and whether some read of it fails when it is not there:
-/// `dig` and `index` ask, a field insists.
+/// How a path is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct How {
+    /// Some read of it fails when it is not there: `dig` and `index` ask, a field insists.
+    pub insists: bool,
+    /// Such a read is made whatever else the state says: it is in no branch, and behind no `or`.
+    pub always: bool,
+}
+
+/// Every path that a template may read, and whether it insists.
 pub(crate) fn reads(parsed: &Parsed) -> BTreeMap<Path, bool> {
-    let mut walk =
-        Walk { parsed, vars: Vec::new(), found: BTreeMap::new(), depth: 0, left: BUDGET };
-    let top = vec![Place { path: Path::new(), insists: true }];
+    all(parsed).into_iter().map(|(path, how)| (path, how.insists)).collect()
+}
+
+/// Every path that a template may read, and how.
+pub(crate) fn all(parsed: &Parsed) -> BTreeMap<Path, How> {
+    let mut walk = Walk {
+        parsed,
+        vars: Vec::new(),
+        found: BTreeMap::new(),
+        depth: 0,
+        branches: 0,
+        left: BUDGET,
+    };
+    let top = vec![Place { path: Path::new(), insists: true, sure: true }];
     walk.vars.push(("$".into(), top.clone()));
     walk.nodes(&parsed.body, &top);
     let state = |path: &Path| matches!(path.first().map(String::as_str), Some("nuon" | "stead"));
     let found = walk.found.into_iter().filter(|(path, _)| state(path));
-    found.map(|(path, insists)| (path[1..].to_vec(), insists)).collect()
+    found.map(|(path, how)| (path[1..].to_vec(), how)).collect()
 }
 
 /// The places a value may come from; empty when it comes from none.
@@ -37,13 +56,17 @@ type Places = Vec<Place>;
 struct Place {
     path: Path,
     insists: bool,
+    /// Whether the value comes from here whatever else the state says.
+    sure: bool,
 }
 
 struct Walk<'t> {
     parsed: &'t Parsed,
     vars: Vec<(String, Places)>,
-    found: BTreeMap<Path, bool>,
+    found: BTreeMap<Path, How>,
     depth: usize,
+    /// In how many branches that may not be taken.
+    branches: usize,
     left: usize,
 }
 
@@ -73,14 +96,18 @@ impl<'t> Walk<'t> {
             Node::If { pipe, body, otherwise } => {
                 let places = self.pipe(pipe, dot);
                 self.read(&places);
+                self.branches += 1;
                 self.nodes(body, dot);
                 self.nodes(otherwise, dot);
+                self.branches -= 1;
             }
             Node::With { pipe, body, otherwise } => {
                 let places = self.pipe(pipe, dot);
                 self.read(&places);
+                self.branches += 1;
                 self.nodes(body, &places);
                 self.nodes(otherwise, dot);
+                self.branches -= 1;
             }
             Node::Range { pipe, body, otherwise } => {
                 let places = self.pipe(pipe, dot);
@@ -89,8 +116,10 @@ impl<'t> Walk<'t> {
                 if let Some(name) = pipe.sets.last() {
                     self.set(name, items.clone());
                 }
+                self.branches += 1;
                 self.nodes(body, &items);
                 self.nodes(otherwise, dot);
+                self.branches -= 1;
             }
             Node::Call { name, pipe, .. } => {
                 let places = pipe.as_ref().map(|pipe| self.pipe(pipe, dot)).unwrap_or_default();
@@ -120,7 +149,11 @@ impl<'t> Walk<'t> {
         for name in &pipe.sets {
             if pipe.assigns {
                 let mut both = self.get(name);
-                both.extend(places.iter().cloned());
+                let maybe = |place: &Place| Place {
+                    sure: place.sure && self.branches == 0,
+                    ..place.clone()
+                };
+                both.extend(places.iter().map(maybe));
                 self.set(name, distinct(both));
             } else {
                 self.vars.push((name.to_string(), places.clone()));
@@ -156,8 +189,14 @@ impl<'t> Walk<'t> {
         piped: Option<Places>,
         dot: &Places,
     ) -> Places {
-        let mut arguments: Vec<Places> =
-            operands.iter().map(|operand| self.operand(operand, dot)).collect();
+        // The first of these may be all that is looked at.
+        let stops = matches!(name, "and" | "or");
+        let mut arguments = Vec::new();
+        for (at, operand) in operands.iter().enumerate() {
+            self.branches += usize::from(stops && at > 0);
+            arguments.push(self.operand(operand, dot));
+            self.branches -= usize::from(stops && at > 0);
+        }
         arguments.extend(piped);
         match name {
             "index" => {
@@ -176,7 +215,13 @@ impl<'t> Walk<'t> {
             }
             // These give back one of their arguments.
             "and" | "coalesce" | "default" | "or" | "ternary" => {
-                arguments.iter().for_each(|places| self.read(places));
+                for (at, places) in arguments.iter().enumerate() {
+                    self.branches += usize::from(stops && at > 0);
+                    self.read(places);
+                    self.branches -= usize::from(stops && at > 0);
+                }
+                let later = arguments.iter_mut().skip(1).filter(|_| stops).flatten();
+                later.for_each(|place| place.sure = false);
                 distinct(arguments.concat())
             }
             "slice" | "append" => {
@@ -196,7 +241,9 @@ impl<'t> Walk<'t> {
 
     fn read(&mut self, places: &Places) {
         for place in places.iter().filter(|place| !place.path.is_empty()) {
-            *self.found.entry(place.path.clone()).or_default() |= place.insists;
+            let how = self.found.entry(place.path.clone()).or_default();
+            how.insists |= place.insists;
+            how.always |= place.insists && place.sure && self.branches == 0;
         }
     }
 
@@ -240,5 +287,5 @@ fn below(place: &Place, key: &str, insists: bool) -> Place {
     if path.len() < 32 {
         path.push(key.to_string());
     }
-    Place { path, insists }
+    Place { path, insists, sure: place.sure }
 }

@@ -1,9 +1,8 @@
 //! What came out, for people and for programs.
 use std::{fmt::Write as _, time::Duration};
 
+use event_log::testing::measure::{Quantiles, machine};
 use serde_json::{Value, json};
-
-use crate::report::{Quantiles, machine};
 
 /// What was counted for a while.
 pub struct Window {

@@ -7,7 +7,6 @@ use std::{
 use sqlx::{Connection as _, Executor as _, PgConnection};
 use tokio::{sync::mpsc, task::JoinSet};
 
-use super::Ask;
 use crate::{
     agent::Agent,
     database::Database,
@@ -26,11 +25,9 @@ pub struct Claims {
     pub offered: Vec<Duration>,
     /// Each bare commit.
     pub commits: Vec<Duration>,
-    /// For the runners to come.
-    pub tokens: Vec<String>,
 }
 
-pub async fn measure(database: &Database, data: &Path, ask: Ask) -> Claims {
+pub async fn measure(database: &Database, data: &Path, samples: usize) -> Claims {
     let server = server::start(database, data).await;
     let app = server.app.clone();
     let mut bare = bare(database).await;
@@ -54,7 +51,7 @@ pub async fn measure(database: &Database, data: &Path, ask: Ask) -> Claims {
     }
     let (mut queued, mut offers, mut commits) = (Vec::new(), Vec::new(), Vec::new());
     // The first turn warms caches and prepared statements and is not counted.
-    while queued.len() < ask.samples + TURN {
+    while queued.len() < samples + TURN {
         for _ in 0..TURN {
             let job = queue(&app).await;
             let acknowledged = Instant::now();
@@ -71,20 +68,19 @@ pub async fn measure(database: &Database, data: &Path, ask: Ask) -> Claims {
             commits.push(began.elapsed());
         }
         if queued.len() % 1_000 == 0 {
-            eprintln!("  {} of {} claims", queued.len(), ask.samples);
+            eprintln!("  {} of {} claims", queued.len(), samples);
         }
     }
     runners.shutdown().await;
-    let tokens = tokens(&app, ask.runners).await;
     server.stop().await;
     bare.close().await.unwrap();
     let [queued, offered, commits] = [queued, offers, commits].map(|mut all| all.split_off(TURN));
-    Claims { queued, offered, commits, tokens }
+    Claims { queued, offered, commits }
 }
 
 /// A table without any index, and a connection of its own.
 async fn bare(database: &Database) -> PgConnection {
-    let mut bare = PgConnection::connect_with(&database.embedded.owner()).await.unwrap();
+    let mut bare = PgConnection::connect_with(&database.owner()).await.unwrap();
     bare.execute("create table bare (word text not null)").await.unwrap();
     bare
 }

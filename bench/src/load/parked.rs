@@ -1,11 +1,10 @@
 //! What runners cost that wait: statements, and memory of a server that is a process of its own.
 use std::{path::Path, time::Duration};
 
-use futures::{StreamExt as _, stream};
 use tokio::task::JoinSet;
 
 use super::Ask;
-use crate::{agent::Agent, database::Database, serving::Serving};
+use crate::{agent::MANY_SLOTS, crew::Crew, database::Database, serving::Serving};
 
 /// Statements of one window, and what they were.
 pub struct Window {
@@ -21,23 +20,19 @@ pub struct Parked {
     pub memory: (u64, u64),
 }
 
-pub async fn measure(database: &Database, data: &Path, tokens: Vec<String>, ask: Ask) -> Parked {
+pub async fn measure(database: &Database, data: &Path, ask: Ask) -> Parked {
     let server = Serving::start(database, data, None).await;
     // One enrols first, so that what every server has once is not counted as a runner's.
-    let mut tokens = tokens.into_iter();
-    drop(Agent::enrol(&server.runner, &tokens.next().unwrap()).await);
+    drop(Crew::enrol(&server.people(), &server.runner, 1, MANY_SLOTS).await);
     tokio::time::sleep(Duration::from_secs(3)).await;
     let before = server.resident();
     eprintln!("  counting without runners");
     let alone = window(database, ask.window_s).await;
-    let agents = stream::iter(tokens).map(|token| {
-        let runner = server.runner.clone();
-        async move { Agent::enrol(&runner, &token).await }
-    });
-    let agents: Vec<Agent> = agents.buffer_unordered(32).collect().await;
-    let number = agents.len() as u64;
+    let runners = ask.runners - 1;
+    let crew = Crew::enrol(&server.people(), &server.runner, runners, MANY_SLOTS).await;
+    let number = runners as u64;
     let mut polls = JoinSet::new();
-    for mut agent in agents {
+    for mut agent in crew.agents() {
         polls.spawn(async move {
             loop {
                 assert!(agent.poll().await.is_empty(), "there is no work");

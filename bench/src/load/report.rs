@@ -1,10 +1,10 @@
 //! What came out, for people and for programs.
 use std::fmt::Write as _;
 
+use event_log::testing::measure::{Quantiles, machine};
 use serde_json::{Value, json};
 
 use super::{Ask, claims::Claims, parked::Parked};
-use crate::report::{Quantiles, machine};
 
 pub struct Report {
     ask: Ask,
@@ -18,7 +18,7 @@ pub struct Report {
 
 impl Report {
     pub fn of(ask: Ask, settings: Vec<(String, String)>, claims: Claims, parked: Parked) -> Report {
-        let Claims { queued, offered, commits, .. } = claims;
+        let Claims { queued, offered, commits } = claims;
         let [claim, offer, commit] = [queued, offered, commits].map(Quantiles::of);
         Report { ask, machine: machine(), settings, claim, offer, commit, parked }
     }

@@ -63,6 +63,15 @@ pub enum InstallCommand {
         /// The runner whose place it takes: one that is never heard again.
         replaces: Option<RunnerId>,
     },
+    /// Say what the customer's stack gives out, instead of what was said before.
+    GiveStack {
+        /// Account, region and whatever else the stack names.
+        outputs: Outputs,
+        /// Who says it.
+        by: Actor,
+        /// Why, if they say.
+        reason: Option<String>,
+    },
     /// Let a run change the install.
     AdmitRun {
         /// Which run.

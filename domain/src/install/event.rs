@@ -74,6 +74,17 @@ pub enum InstallEvent {
         /// Account, region and whatever else the stack names.
         outputs: Outputs,
     },
+    /// The vendor says what the customer's stack gives out: all of it, instead of what they said before. What the
+    /// runner brings has precedence.
+    StackGiven {
+        /// Account, region and whatever else the stack names.
+        outputs: Outputs,
+        /// Who says it.
+        by: Actor,
+        /// Why, if they say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
     /// A run may change the install. In the commit of `run.requested`.
     RunAdmitted {
         /// Which run.
@@ -256,6 +267,7 @@ impl Event for InstallEvent {
             InstallEvent::ConfigPinned { .. } => "install.config_pinned",
             InstallEvent::ApprovalChanged { .. } => "install.approval_changed",
             InstallEvent::StackReported { .. } => "install.stack_reported",
+            InstallEvent::StackGiven { .. } => "install.stack_given",
             InstallEvent::RunAdmitted { .. } => "install.run_admitted",
             InstallEvent::RunClosed { .. } => "install.run_closed",
             InstallEvent::ComponentReserved { .. } => "install.component_reserved",

@@ -67,6 +67,10 @@ impl Decider for Install {
                 }
                 Some(_) | None => Ok(vec![InstallEvent::StackReported { runner, outputs }]),
             },
+            InstallCommand::GiveStack { outputs, by, reason } => self.when_settled(
+                self.given != outputs,
+                InstallEvent::StackGiven { outputs, by, reason },
+            ),
             InstallCommand::AdmitRun { run, kind, names } => self.admit(run, kind, names),
             InstallCommand::CloseRun { run, outcome } => match self.runs.get(&run) {
                 None => Ok(vec![]),
@@ -160,6 +164,13 @@ impl Install {
             inputs: self.inputs.clone(),
             auto_approve: self.auto_approve,
         })
+    }
+
+    /// What the customer's stack gives out, as templates read it. The runner is nearer to it than the vendor.
+    pub fn stack_outputs(&self) -> Outputs {
+        let mut outputs = self.given.clone();
+        outputs.extend(self.stack.iter().flat_map(|stack| stack.outputs.clone()));
+        outputs
     }
 
     /// Whether the step holds anything here.

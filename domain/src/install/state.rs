@@ -28,6 +28,9 @@ pub struct Install {
     pub auto_approve: bool,
     /// What the customer's stack gave its runner.
     pub stack: Option<Stack>,
+    /// What the vendor says that it gives out.
+    #[serde(default)]
+    pub given: Outputs,
     /// The base infrastructure, where it is there.
     pub sandbox: Option<Sandbox>,
     /// What is deployed, by name.
@@ -163,6 +166,7 @@ impl Install {
             InstallEvent::StackReported { runner, outputs } => {
                 self.stack = Some(Stack { runner, outputs });
             }
+            InstallEvent::StackGiven { outputs, .. } => self.given = outputs,
             InstallEvent::RunAdmitted { run, kind, names } => {
                 self.was_begun |= super::brings(kind);
                 self.runs.insert(run, Admitted { kind, names });

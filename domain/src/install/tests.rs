@@ -205,6 +205,33 @@ fn it_is_over_when_it_is_taken_down_and_nothing_goes_on() {
 }
 
 #[test]
+fn what_the_vendor_says_of_a_stack_gives_way_to_what_the_runner_brings() {
+    let give = |region: &str| InstallCommand::GiveStack {
+        outputs: outputs(region),
+        by: ANN,
+        reason: because(),
+    };
+    let given = |region: &str| InstallEvent::StackGiven {
+        outputs: outputs(region),
+        by: ANN,
+        reason: because(),
+    };
+    install(created()).when(give("eu-2")).then([given("eu-2")]);
+    install(and(created(), [given("eu-2")])).when(give("eu-2")).nothing();
+    install(vec![]).when(give("eu-2")).refused(InstallError::NotFound);
+    // A run that brings things renders what the install is given step by step.
+    let bringing = InstallError::Bringing { run: ONE, kind: RunKind::Deploy };
+    install(deploying()).when(give("eu-2")).refused(bringing);
+    let stack = |history: Vec<InstallEvent>| {
+        let mut install = Install::default();
+        history.into_iter().for_each(|fact| install.evolve(fact));
+        install.stack_outputs()
+    };
+    assert_eq!(stack(and(created(), [given("eu-2")])), outputs("eu-2"));
+    assert_eq!(stack(and(ready(), [given("eu-2")])), outputs("eu-1"));
+}
+
+#[test]
 fn the_whole_machine_fits_in_a_table() {
     let held = and(deploying(), [component_reserved("api", ONE, S1)]);
     let sandbox_held = and(deploying(), [InstallEvent::SandboxReserved { run: ONE, step: S1 }]);
@@ -243,6 +270,10 @@ fn the_whole_machine_fits_in_a_table() {
                     outputs: outputs("eu-1"),
                     replaces: None,
                 },
+            ),
+            (
+                "give stack",
+                InstallCommand::GiveStack { outputs: outputs("eu-2"), by: ANN, reason: None },
             ),
             ("admit deploy of api", admit(TWO, RunKind::Deploy, &["api"])),
             ("admit deploy of web", admit(TWO, RunKind::Deploy, &["web"])),

@@ -1,17 +1,18 @@
 //! What the disk and Postgres give at most: rows in bulk.
 use std::time::{Duration, Instant};
 
-use event_log::testing::Database;
+use event_log::testing::{
+    Database,
+    measure::{Run, payload},
+};
 use futures::TryStreamExt as _;
 use sqlx::postgres::PgPoolCopyExt as _;
 use ulid::Ulid;
 
-use crate::{payload, report::Run};
-
 /// How many rows one commit brings.
 const ROWS: usize = 10_000;
 
-/// Rows as those of [`super::raw`], into the same table.
+/// Rows as those of the anchor, into the same table.
 pub async fn bring(database: &Database, period: Duration) -> Run {
     let mut events = 0;
     let start = Instant::now();
@@ -23,7 +24,7 @@ pub async fn bring(database: &Database, period: Duration) -> Run {
                 format!("job_{id}\t1\t{uuid}\t2026-01-01 00:00:00Z\t{}\n", payload(number))
             })
             .collect();
-        let into = "copy ev (stream, version, event_id, recorded_at, payload) from stdin";
+        let into = "copy public.ev (stream, version, event_id, recorded_at, payload) from stdin";
         let mut copy = database.pool.copy_in_raw(into).await.unwrap();
         copy.send(rows.into_bytes()).await.unwrap();
         events += copy.finish().await.unwrap() as usize;

@@ -1,10 +1,11 @@
 //! emmett-postgresql, which runs in a Node of its own.
 use std::{path::PathBuf, process::Command, time::Duration};
 
-use event_log::testing::Database;
+use event_log::testing::{
+    Database,
+    measure::{PAYLOAD_BYTES, Run},
+};
 use serde::Deserialize;
-
-use crate::{PAYLOAD_BYTES, report::Run};
 
 /// What the script prints, µs.
 #[derive(Deserialize)]

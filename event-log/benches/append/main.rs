@@ -8,34 +8,27 @@
 //!
 //! `--npm DIR` names a directory where `bench/npm` was installed; without it emmett-postgresql and message-db are
 //! left out, and said to be. `--only CALLERS` compares one number of callers with INSERT. `--json` for programs.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark that fails has no result")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a benchmark that fails has no result"
+)]
+mod cells;
 mod copy;
-mod cpu;
 mod emmett;
+mod message_db;
 mod ours;
-mod pgbench;
 mod postgres_es;
-mod report;
 
 use std::{path::PathBuf, time::Duration};
 
-use event_log::testing::{Cluster, Database, Settings, fresh_in};
-
-use cpu::Meter;
-use report::{Cell, Figure, Report, Run};
-
-/// What one commit must at least hold, as in the anchors.
-pub const PAYLOAD_BYTES: usize = 300;
-
-/// In turns, as they are here.
-#[rustfmt::skip]
-const CELLS: [Cell; 13] = {
-    use Cell::*;
-    [
-        Insert(1), Stead(1), MessageDb(1), Insert(16), Stead(16), Insert(64), Stead(64), MessageDb(64), Emmett(64),
-        PostgresEs(64), Stead(256), CopyIn, CopyOut,
-    ]
+use event_log::testing::{
+    Cluster, Database, fresh_in,
+    measure::{Conditions, Figure, Meter, Report, Run, cluster_settings, pgbench, spread},
 };
+
+use cells::{CELLS, Cell, RATIOS};
 
 fn main() {
     let ask = Ask {
@@ -63,29 +56,40 @@ struct Ask {
 
 async fn run(ask: Ask) {
     let directory = std::env::temp_dir().join(format!("stead-bench-{}", std::process::id()));
-    let more =
-        ["shared_buffers=1GB", "max_wal_size=8GB", "wal_buffers=16MB", "synchronous_commit=on"];
-    let settings = Settings { fsync: true, more: more.map(String::from).to_vec() };
-    let cluster = Cluster::start(&directory, &settings).await.unwrap();
+    let cluster = Cluster::start(&directory, &cluster_settings()).await.unwrap();
     if ask.modules.is_none() && ask.only == 0 {
         eprintln!("SKIPPED: emmett-postgresql and message-db, without --npm DIR");
     }
-    let mut report = Report::default();
+    let (mut report, mut verified) = (Report::of("events", RATIOS), Vec::new());
+    let mut conditions = None;
     for round in 1..=ask.rounds {
         eprintln!("round {round} of {}", ask.rounds);
         // A database of its own per round: no round pays for the rows of another.
         let database = fresh_in(&cluster).await.unwrap();
-        one_round(&ask, &cluster, &database, &mut report).await;
+        verified.push(one_round(&ask, &cluster, &database, &mut report).await);
+        conditions = Some(Conditions::of(&database.pool, ask.rounds, ask.period).await);
         database.pool.close().await;
     }
     cluster.remove().unwrap();
-    match ask.json {
-        true => println!("{:#}", report.json(ask.rounds, ask.period)),
-        false => println!("{}", report.markdown(ask.rounds, ask.period)),
+    let conditions = conditions.expect("--rounds is 1 at least");
+    if ask.json {
+        let mut json = report.json(&conditions);
+        json["verified_events_per_second"] = verified.into();
+        println!("{json:#}");
+    } else {
+        println!("{}", report.markdown(&conditions));
+        let verified = spread(verified.into_iter(), 0);
+        println!("The log verified after each round: {verified} events/s.");
     }
 }
 
-async fn one_round(ask: &Ask, cluster: &Cluster, database: &Database, report: &mut Report) {
+/// All contenders once. How many events of ours were verified a second afterwards.
+async fn one_round(
+    ask: &Ask,
+    cluster: &Cluster,
+    database: &Database,
+    report: &mut Report<Cell>,
+) -> f64 {
     let period = ask.period;
     pgbench::prepare(&database.pool).await;
     postgres_es::prepare(&database.pool).await;
@@ -96,22 +100,22 @@ async fn one_round(ask: &Ask, cluster: &Cluster, database: &Database, report: &m
         (only, _) => vec![Cell::Insert(only), Cell::Stead(only)],
     };
     if let Some(modules) = ask.modules.as_ref().filter(|_| ask.only == 0) {
-        pgbench::install_message_db(cluster, database, modules);
+        message_db::install(cluster, database, modules);
     }
     for cell in cells {
-        let meter = Meter::start(cluster.directory());
+        let meter = Meter::start(cluster.pid().unwrap(), &[]);
         let run: Run = match cell {
-            Cell::Insert(n) => pgbench::insert(cluster, database, n, period).await,
+            Cell::Insert(n) => pgbench::insert(cluster, &database.pool, n, period).await,
             Cell::Stead(n) => ours.run(n, period).await,
             Cell::PostgresEs(n) => postgres_es::run(database, n, period).await,
-            Cell::MessageDb(n) => pgbench::message_db(cluster, database, n, period).await,
+            Cell::MessageDb(n) => message_db::run(cluster, database, n, period).await,
             Cell::Emmett(n) => emmett::run(database, ask.modules.clone().unwrap(), n, period).await,
             Cell::CopyIn => copy::bring(database, period).await,
             Cell::CopyOut => copy::take(database).await,
         };
         report.add(cell, Figure::of(run, meter.stop()));
     }
-    report.verified.push(ours.check(database).await);
+    ours.check(database).await
 }
 
 fn argument(name: &str) -> Option<String> {
@@ -120,11 +124,4 @@ fn argument(name: &str) -> Option<String> {
 
 fn number(name: &str, otherwise: u64) -> u64 {
     argument(name).and_then(|value| value.parse().ok()).unwrap_or(otherwise)
-}
-
-/// A JSON object of [`PAYLOAD_BYTES`] with the tag that events have.
-pub fn payload(number: u64) -> String {
-    let start = format!(r#"{{"type":"queued","number":{number},"manifest":""#);
-    let fill = PAYLOAD_BYTES - start.len() - 2;
-    format!(r#"{start}{}"}}"#, "a".repeat(fill))
 }

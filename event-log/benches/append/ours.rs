@@ -10,13 +10,16 @@ use std::{
 use domain::actor::Actor;
 use event_log::{
     AppendError, Column, CommandKey, Commit, EventLog, Forget, Meta, NewEvent, Options, Stored,
-    StreamId, SyncView, Write, testing::Database, verify::verify,
+    StreamId, SyncView, Write,
+    testing::{
+        Database,
+        measure::{Run, payload},
+    },
+    verify::verify,
 };
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use ulid::Ulid;
-
-use crate::{payload, report::Run};
 
 /// Every which command comes too late.
 const CONFLICT: u64 = 20;

@@ -5,13 +5,14 @@ use std::{
 };
 
 use cqrs_es::{Aggregate, DomainEvent, event_sink::EventSink};
-use event_log::testing::Database;
+use event_log::testing::{
+    Database,
+    measure::{PAYLOAD_BYTES, Run},
+};
 use postgres_es::postgres_cqrs;
 use serde::{Deserialize, Serialize};
 use sqlx::{PgPool, postgres::PgPoolOptions};
 use ulid::Ulid;
-
-use crate::{PAYLOAD_BYTES, report::Run};
 
 pub async fn prepare(pool: &PgPool) {
     let table = "create table events (aggregate_type text not null, aggregate_id text not null, \

@@ -142,6 +142,12 @@ impl Cluster {
         &self.binaries
     }
 
+    /// The process id of the postmaster; `None`: it does not run.
+    pub fn pid(&self) -> Option<u32> {
+        let lock = fs::read_to_string(self.data().join("postmaster.pid")).ok()?;
+        lock.lines().next()?.parse().ok()
+    }
+
     fn data(&self) -> PathBuf {
         self.directory.join("data")
     }

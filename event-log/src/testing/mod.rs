@@ -7,6 +7,7 @@
 mod binaries;
 mod cluster;
 mod database;
+pub mod measure;
 
 pub use binaries::Binaries;
 pub use cluster::{Cluster, Settings, shared_directory, stop_shared};

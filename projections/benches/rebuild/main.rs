@@ -2,54 +2,22 @@
 //!
 //!     cargo bench -p projections --bench rebuild -- --events 1000000
 //!
-//! The log is of runs as they happen: an install admits a run, the run is planned, its plan job and its apply job are
-//! queued, claimed, worked at and sealed, and somebody approves in between. Payloads are the kept examples.
+//! The log is of runs as they happen.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark that fails has no result")]
-use std::{collections::BTreeMap, path::Path, time::Instant};
+mod swap;
 
-use domain::actor::Actor;
+use std::time::Instant;
+
 use event_log::{
-    Commit, EventLog, Meta, NewEvent, Options, StreamId, Write,
-    testing::{Cluster, Settings, fresh_in},
+    Options,
+    testing::{
+        Cluster, fresh_in,
+        measure::{History, cluster_settings},
+    },
     verify::{Parts, verify_in},
 };
 use projections::{Progress, rebuild_all, rollback, verify};
 use sqlx::PgPool;
-use ulid::Ulid;
-
-/// What one run leaves in the log: streams, and what happened to each, in this order.
-const INSTALL: &[&str] = &[
-    "install.run_admitted",
-    "install.component_reserved",
-    "install.component_deployed",
-    "install.component_released",
-    "install.run_closed",
-];
-const RUN: &[&str] = &[
-    "run.requested",
-    "run.planned",
-    "run.step_started",
-    "run.plan_produced",
-    "run.approval_requested",
-    "run.approved",
-    "run.apply_started",
-    "run.step_succeeded",
-    "run.finished",
-];
-const JOB: &[&str] = &[
-    "job.queued",
-    "job.claimed",
-    "job.started",
-    "job.phase_entered",
-    "job.phase_entered",
-    "job.plan_produced",
-    "job.succeeded",
-    "job.log_sealed",
-];
-/// How many installs there are.
-const INSTALLS: u64 = 1_000;
-/// How many runs are written at once.
-const TOGETHER: u64 = 30;
 
 fn main() {
     let events = argument("--events", 200_000);
@@ -60,15 +28,14 @@ fn main() {
 
 async fn run(wanted: u64) {
     let directory = std::env::temp_dir().join(format!("stead-bench-views-{}", std::process::id()));
-    let more =
-        ["shared_buffers=1GB", "max_wal_size=8GB", "wal_buffers=16MB", "synchronous_commit=on"];
-    let settings = Settings { fsync: true, more: more.map(String::from).to_vec() };
-    let cluster = Cluster::start(&directory, &settings).await.unwrap();
+    let cluster = Cluster::start(&directory, &cluster_settings()).await.unwrap();
     let database = fresh_in(&cluster).await.unwrap();
     let pool = &database.pool;
     let log = database.log_with(Options::default()).await.unwrap();
-    fill(&log, wanted).await;
+    let filling = timed(async { History::of(None).fill(&log, wanted).await });
+    let took = filling.await;
     let events = log.position();
+    eprintln!("{events} events written at {:.0}/s", events as f64 / took);
     projections::projector::ready(pool).await.unwrap();
     sqlx::raw_sql("vacuum analyze").execute(pool).await.unwrap();
     let per_second = |took: f64| events as f64 / took;
@@ -109,6 +76,7 @@ async fn run(wanted: u64) {
     })
     .await;
     println!("| all compared, one after the other | {took:.1} | {:.0} | |", per_second(took));
+    swap::measure(&database).await;
     pool.close().await;
     cluster.remove().unwrap();
 }
@@ -142,66 +110,6 @@ async fn timed(doing: impl Future<Output = ()>) -> f64 {
     let began = Instant::now();
     doing.await;
     began.elapsed().as_secs_f64()
-}
-
-/// Write so many events, a few runs in a commit.
-async fn fill(log: &EventLog, wanted: u64) {
-    let began = Instant::now();
-    let examples = examples();
-    let mut installs: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut number = 0;
-    while log.position() < wanted {
-        let mut writes = vec![];
-        for _ in 0..TOGETHER {
-            let install = number % INSTALLS;
-            number += 1;
-            let version = installs.entry(install).or_default();
-            let mut events = vec![];
-            if *version == 0 {
-                events.push(examples["install.created"].clone());
-            }
-            events.extend(INSTALL.iter().map(|name| examples[*name].clone()));
-            let count = events.len() as u64;
-            let id = Ulid(u128::from(install) + 1);
-            writes.push(Write {
-                stream: StreamId::new("install", format!("ins_{id}")),
-                expected: *version,
-                events,
-            });
-            *version += count;
-            for (kind, prefix, names) in
-                [("run", "run_", RUN), ("job", "job_", JOB), ("job", "job_", JOB)]
-            {
-                let stream = StreamId::new(kind, format!("{prefix}{}", Ulid::new()));
-                let events = names.iter().map(|name| examples[*name].clone()).collect();
-                writes.push(Write { stream, expected: 0, events });
-            }
-        }
-        log.append(Commit::of(Meta::new(Actor::System, Ulid::new().to_string()), writes))
-            .await
-            .unwrap();
-    }
-    let took = began.elapsed().as_secs_f64();
-    eprintln!("{} events written at {:.0}/s", log.position(), log.position() as f64 / took);
-}
-
-fn examples() -> BTreeMap<String, NewEvent> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events");
-    let mut all = BTreeMap::new();
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_str().unwrap().to_string();
-        let text = std::fs::read_to_string(path.join("1.example.json")).unwrap();
-        let payload: String = text.lines().map(str::trim_start).collect();
-        let event = NewEvent {
-            event_type: name.clone().into(),
-            event_version: "1".into(),
-            payload,
-            customer: None,
-        };
-        all.insert(name, event);
-    }
-    all
 }
 
 fn argument(name: &str, otherwise: u64) -> u64 {

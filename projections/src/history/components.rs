@@ -22,6 +22,7 @@ pub(super) fn touched(fact: &InstallEvent) -> Option<Option<&str>> {
         | InstallEvent::ConfigPinned { .. }
         | InstallEvent::ApprovalChanged { .. }
         | InstallEvent::StackReported { .. }
+        | InstallEvent::StackGiven { .. }
         | InstallEvent::RunAdmitted { .. }
         | InstallEvent::RunClosed { .. }
         | InstallEvent::ComponentReserved { .. }

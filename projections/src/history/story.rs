@@ -272,6 +272,7 @@ fn of_install(fact: &InstallEvent) -> Option<RunId> {
         | InstallEvent::InputsChanged { .. }
         | InstallEvent::ConfigPinned { .. }
         | InstallEvent::ApprovalChanged { .. }
-        | InstallEvent::StackReported { .. } => None,
+        | InstallEvent::StackReported { .. }
+        | InstallEvent::StackGiven { .. } => None,
     }
 }

@@ -122,6 +122,7 @@ impl Projection for Installs {
             | InstallEvent::ConfigPinned { .. }
             | InstallEvent::ApprovalChanged { .. }
             | InstallEvent::StackReported { .. }
+            | InstallEvent::StackGiven { .. }
             | InstallEvent::RunAdmitted { .. }
             | InstallEvent::ComponentReserved { .. }
             | InstallEvent::ComponentReleased { .. }

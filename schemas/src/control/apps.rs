@@ -2,9 +2,10 @@
 use chrono::{DateTime, Utc};
 use domain::{
     digest::Digest,
-    ids::{AppId, BuildId, ComponentId},
+    ids::{AppId, BuildId, ComponentId, InstallId},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Diagnostic;
@@ -51,6 +52,15 @@ pub struct ConfigVersion {
     pub components: Vec<VersionComponent>,
 }
 
+/// One config version, and everything that its directory says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VersionShown {
+    /// Which, and who published it when.
+    pub version: ConfigVersion,
+    /// The same object that `stead apps inspect` prints of the directory.
+    pub config: Value,
+}
+
 /// A component as one version has it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VersionComponent {
@@ -73,6 +83,9 @@ pub struct VersionComponent {
 pub struct SyncQuery {
     /// Check everything and say what would change; change nothing.
     pub dry_run: bool,
+    /// Of a dry run: the published version to compare with. Absent: the newest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub against: Option<u32>,
 }
 
 /// What a sync did, or would do.
@@ -138,8 +151,44 @@ pub struct Diff {
     /// Absent: to a bundle that is not published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<u32>,
-    /// In the order: app, inputs, sandbox, components, actions.
+    /// In the order: inputs, sandbox, components, actions, and then what surrounds them by kind.
     pub changes: Vec<Change>,
+    /// What the later of the two would have planned in each install that is there, by the order in which they
+    /// were made. Of a sync that is no dry run: nothing, since it moves no install.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reach: Vec<Reach>,
+    /// How many installs more there are than were looked at. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub more_installs: Option<u64>,
+}
+
+/// What an install would have planned if it followed another config version.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Reach {
+    /// Which install.
+    #[schema(value_type = String)]
+    pub install: InstallId,
+    /// Its name.
+    pub name: String,
+    /// The config version that it follows now.
+    pub config_version: u32,
+    /// False: nothing of it was brought yet, so that all of it is planned when its runner has enrolled.
+    pub is_there: bool,
+    /// What would be planned, in that order. Empty: nothing is reached.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plans: Vec<Planned>,
+    /// Why it cannot follow that version with the inputs that it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// A component, or the sandbox, that would be planned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Planned {
+    /// Its name; `sandbox` for the sandbox.
+    pub name: String,
+    /// `apply` or `destroy`.
+    pub operation: String,
 }
 
 /// One thing that is different.

@@ -27,6 +27,10 @@ pub struct CreateInstall {
     /// Absent: the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u32>,
+    /// What the customer's stack gives out, as far as you know it: account, region … What the runner brings when it
+    /// enrols has precedence. No secrets.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stack_outputs: BTreeMap<String, Value>,
 }
 
 /// An install that was made, and what its customer has to run, once.
@@ -99,7 +103,7 @@ pub struct Install {
     pub auto_approve: bool,
     /// The values of its inputs, defaults included.
     pub inputs: BTreeMap<String, Value>,
-    /// What the customer's stack reported at enrolment: account, region …
+    /// What the customer's stack gives out, as the runner brought it at enrolment or you gave it: account, region …
     pub stack: BTreeMap<String, Value>,
     /// Its runner, once enrolled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -166,7 +170,7 @@ pub struct InstallsQuery {
     pub min_position: Option<u64>,
 }
 
-/// Change an install: at least one of inputs, config version and approval.
+/// Change an install: at least one of inputs, stack outputs, config version and approval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateInstall {
@@ -174,6 +178,10 @@ pub struct UpdateInstall {
     /// takes one back; others keep theirs. Requests a run that reaches only what they reach.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<BTreeMap<String, Option<String>>>,
+    /// New values of these outputs of the customer's stack; `null` takes one back; others keep theirs. Requests a
+    /// run that reaches only what they reach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack_outputs: Option<BTreeMap<String, Option<Value>>>,
     /// Move to this config version, a later or an earlier one. Requests a run that reaches only what
     /// differs from what is there. Inputs that it does not know are kept and not passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -43,10 +43,15 @@ Syncing the same directory again does nothing and says so.")]
     #[command(after_help = "\
 Examples:
   stead apps diff ./shop                  the directory against the newest version
-  stead apps diff shop --from 1 --to 2    two versions that are published")]
+  stead apps diff ./shop --against 3      the directory against version 3
+  stead apps diff shop --from 1 --to 2    two versions that are published
+Under the changes stands what would be planned in each install that follows them.")]
     Diff {
         #[command(flatten)]
         source: Source,
+        /// The published version to compare the directory with; without it the newest
+        #[arg(long, value_name = "N", conflicts_with_all = ["from", "to"])]
+        against: Option<u32>,
         /// The version before; DIR is then the app's name
         #[arg(long, value_name = "N")]
         from: Option<u32>,
@@ -57,11 +62,18 @@ Examples:
     /// List apps
     #[command(after_help = "Example:\n  stead apps list")]
     List(Part),
-    /// Show an app and the components of its newest version
-    #[command(after_help = "Example:\n  stead apps show shop")]
+    /// Show an app and the components of its newest version, or what one version says
+    #[command(after_help = "\
+Examples:
+  stead apps show shop
+  stead apps show shop --version 3                  as `stead apps inspect` shows a directory
+  stead apps show shop --version 3 --output json")]
     Show {
         /// The app's name or id
         app: String,
+        /// A published version
+        #[arg(long, value_name = "N")]
+        version: Option<u32>,
     },
     /// List the config versions of an app, the newest first
     #[command(after_help = "Example:\n  stead apps versions shop")]
@@ -108,37 +120,50 @@ pub async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> {
     match verb {
         Apps::Here(verb) => here::run(verb, settings).await,
         Apps::Sync(ask) => sync(&desk()?, ask).await,
-        Apps::Diff { source, from: None, to: None } => {
+        Apps::Diff { source, against, from: None, to: None } => {
             let desk = desk()?;
-            let synced = send(&desk, &source, true).await?;
+            let synced = send(&desk, &source, Some(Against(against))).await?;
             desk.screen.one(&synced.diff, |screen| diff_text(&synced.diff, screen))
         }
-        Apps::Diff { source, from, to } => {
+        Apps::Diff { source, against: _, from, to } => {
             let (desk, app) = (desk()?, source.dir.to_string_lossy());
             let diff = desk.client.diff(&app, &DiffQuery { from, to, min_position: None }).await?;
             desk.screen.one(&diff, |screen| diff_text(&diff, screen))
         }
         Apps::List(part) => list(&desk()?, part).await,
-        Apps::Show { app } => show(&desk()?, &app).await,
+        Apps::Show { app, version: None } => show(&desk()?, &app).await,
+        Apps::Show { app, version: Some(version) } => {
+            let desk = desk()?;
+            let shown = desk.client.version(&app, version).await?;
+            desk.screen.one(&shown.config, |screen| check::parts(&shown.config, screen))
+        }
         Apps::Versions { app, part } => versions(&desk()?, &app, part).await,
     }
 }
 
-/// Pack the directory and send it.
-async fn send(desk: &Desk, source: &Source, dry_run: bool) -> Result<Synced, Failure> {
+/// The version that a dry run compares with; none is the newest.
+struct Against(Option<u32>);
+
+/// Pack the directory and send it, to be published or to be compared.
+async fn send(desk: &Desk, source: &Source, with: Option<Against>) -> Result<Synced, Failure> {
     let packed = pack::pack(source).await?;
     for warning in &packed.warnings {
         desk.screen.remark(&text::warning(warning, &desk.screen));
     }
     let size = crate::render::size(packed.bytes.len() as u64);
     let bar = desk.screen.spinner(&format!("sending {} ({size})", packed.name));
-    let sent = desk.client.sync(&packed.name, packed.bytes, dry_run).await;
+    let sent = match with {
+        None => desk.client.sync(&packed.name, packed.bytes, false).await,
+        Some(Against(version)) => {
+            desk.client.sync_against(&packed.name, packed.bytes, version).await
+        }
+    };
     bar.finish_and_clear();
     Ok(sent?)
 }
 
 async fn sync(desk: &Desk, ask: Sync) -> Result<(), Failure> {
-    let synced = send(desk, &ask.source, ask.dry_run).await?;
+    let synced = send(desk, &ask.source, ask.dry_run.then_some(Against(None))).await?;
     desk.screen.one(&synced, |screen| text::synced(&synced, screen))?;
     if ask.wait && !synced.dry_run { wait(desk, &synced).await } else { Ok(()) }
 }

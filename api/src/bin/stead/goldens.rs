@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
-    archive, audit, backup, builds, installs, jobs,
+    apps, archive, audit, backup, builds, installs, jobs,
     render::{Output, Screen},
     runners, runs, templates,
 };
@@ -62,6 +62,35 @@ fn an_install_reads_like_this() {
         "runner_url": "https://stead.example:7071", "command": "stead-runner --data … --token-file -",
     }));
     golden("installs-enrol-token.txt", &installs::picture::enrolment(&enrolment, &screen()));
+}
+
+#[test]
+fn a_difference_and_what_it_reaches_read_like_this() {
+    let reach = |name: &str, version: u32, rest: Value| {
+        let mut reach = json!({"install": id("ins"), "name": name, "config_version": version, "is_there": true});
+        reach.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        reach
+    };
+    let plan = |operation: &str, name: &str| json!({"operation": operation, "name": name});
+    let diff = read(json!({
+        "from": 3,
+        "changes": [
+            {"change": "changed", "what": "input", "name": "size",
+             "fields": [{"field": "default", "before": "2", "after": "3"}]},
+            {"change": "changed", "what": "component", "name": "network", "fields": [{"field": "source"}]},
+            {"change": "removed", "what": "component", "name": "cache"},
+            {"change": "changed", "what": "policy", "name": "kubernetes_cluster", "fields": [{"field": "contents"}]},
+        ],
+        "reach": [
+            reach("acme", 3, json!({"plans": [plan("apply", "sandbox"), plan("apply", "network"), plan("destroy", "cache")]})),
+            reach("beta-gmbh", 2, json!({"plans": [plan("apply", "network")]})),
+            reach("gamma", 3, json!({})),
+            reach("delta", 1, json!({"problem": "the input `zones` is required and was not given"})),
+            reach("new", 3, json!({"is_there": false, "plans": [plan("apply", "network")]})),
+        ],
+        "more_installs": 12,
+    }));
+    golden("apps-diff.txt", &apps::diff_text(&diff, &screen()));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `stead installs`: copies of an app in customers' accounts.
 mod change;
 pub mod picture;
+mod stack;
 
 use clap::{Args, Subcommand};
 use schemas::control::{
@@ -23,7 +24,9 @@ pub enum Installs {
 Examples:
   stead installs create shop acme --input domain=acme.example.com --input size=2
   stead installs create shop acme --inputs-file acme.toml --auto-approve
-The file holds `name = \"value\"` lines; --input wins over it.")]
+  stead installs create shop acme --stack-output region=eu-central-1 --stack-outputs-file acme.json
+A file holds `name = \"value\"` lines, and of stack outputs may be a JSON object; --input and
+--stack-output win over it. Stack outputs that the runner brings when it enrols win over these.")]
     Create(Create),
     /// List installs
     #[command(after_help = "\
@@ -62,6 +65,12 @@ Examples:
   stead installs set-inputs acme --input size=3 --wait
   stead installs set-inputs acme --unset size --wait")]
     SetInputs(change::SetInputs),
+    /// Say what the customer's stack gives out; only what reads it is planned
+    #[command(after_help = "\
+Examples:
+  stead installs set-stack acme --stack-output vpc_id=vpc-0a1b --wait
+  stead installs set-stack acme --stack-outputs-file outputs.json --unset vpc_id")]
+    SetStack(stack::SetStack),
     /// Move to another config version; only what differs is planned
     #[command(after_help = "\
 Examples:
@@ -126,6 +135,8 @@ pub struct Create {
     name: String,
     #[command(flatten)]
     inputs: change::Inputs,
+    #[command(flatten)]
+    stack: stack::Outputs,
     /// Apply each plan without asking
     #[arg(long)]
     auto_approve: bool,
@@ -153,6 +164,7 @@ pub async fn run(verb: Installs, settings: &Settings) -> Result<(), Failure> {
             })
         }
         Installs::SetInputs(ask) => change::set_inputs(&desk, ask).await,
+        Installs::SetStack(ask) => stack::set(&desk, ask).await,
         Installs::Upgrade(ask) => change::upgrade(&desk, ask).await,
         Installs::Rollback(ask) => change::rollback(&desk, ask).await,
         Installs::Deploy { operation, components } => {
@@ -179,9 +191,10 @@ pub async fn run(verb: Installs, settings: &Settings) -> Result<(), Failure> {
 }
 
 async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
-    let Create { app, name, inputs, auto_approve, version } = create;
-    let inputs = inputs.read()?;
-    let ask = CreateInstall { app, name, inputs, auto_approve, config_version: version };
+    let Create { app, name, inputs, stack, auto_approve, version } = create;
+    let (inputs, stack_outputs) = (inputs.read()?, stack.read()?);
+    let config_version = version;
+    let ask = CreateInstall { app, name, inputs, auto_approve, config_version, stack_outputs };
     let made = desk.client.create_install(&ask).await?;
     desk.screen.one(&made, |screen| {
         let mut text = format!(

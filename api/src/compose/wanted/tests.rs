@@ -153,7 +153,8 @@ fn a_changed_input_plans_what_it_reaches_in_real_apps() {
         let names = config.app.inputs.iter().map(|input| input.name.clone());
         let inputs: BTreeMap<String, String> = names.map(|name| (name, "before".into())).collect();
         let wanted = |inputs: &BTreeMap<String, String>| {
-            super::wanted(&config, &published, inputs, TriggerKind::Manual).unwrap()
+            let given = Given { inputs, stack: &Outputs::new() };
+            super::wanted(&config, &published, given, TriggerKind::Manual).unwrap()
         };
         let present = brought(&wanted(&inputs));
         assert_eq!(planned(&wanted(&inputs), &present), BTreeSet::new(), "{}", top.display());

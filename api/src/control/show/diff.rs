@@ -3,8 +3,11 @@ use app_config::{
     AppConfig,
     diff::{Change as Was, PartChange, Why},
 };
-use schemas::control::apps::{Change, Diff, FieldChange};
+use domain::run::Operation;
+use schemas::control::apps::{Change, Diff, FieldChange, Planned, Reach};
 use serde_json::Value;
+
+use crate::usecases::reach::Reached;
 
 /// Inputs, sandbox, components, actions: those that are not the same.
 pub fn diff(before: Option<(u32, &AppConfig)>, to: Option<u32>, after: &AppConfig) -> Diff {
@@ -14,9 +17,34 @@ pub fn diff(before: Option<(u32, &AppConfig)>, to: Option<u32>, after: &AppConfi
     let sandbox = difference.sandbox.iter().map(|part| ("sandbox", part));
     let components = difference.components.iter().map(|part| ("component", part));
     let actions = difference.actions.iter().map(|part| ("action", part));
-    let all = inputs.chain(sandbox).chain(components).chain(actions);
+    let around = difference.around.iter().map(|around| (around.kind, &around.part));
+    let all = inputs.chain(sandbox).chain(components).chain(actions).chain(around);
     let changes = all.filter_map(|(what, part)| change(what, part)).collect();
-    Diff { from: before.map(|(version, _)| version), to, changes }
+    Diff { from: before.map(|(version, _)| version), to, changes, ..Diff::default() }
+}
+
+/// The same, with what it would lead to in installs.
+pub fn reached(diff: Diff, (reached, more): (Vec<Reached>, u64)) -> Diff {
+    let more_installs = Some(more).filter(|more| *more > 0);
+    Diff { reach: reached.into_iter().map(reach).collect(), more_installs, ..diff }
+}
+
+fn reach(reached: Reached) -> Reach {
+    let Reached { install, name, config_version, is_there, plans } = reached;
+    let (plans, problem) = match plans {
+        Ok(plans) => (plans, None),
+        Err(problem) => (vec![], Some(problem)),
+    };
+    let planned = |(name, operation): (String, Operation)| {
+        let operation = match operation {
+            Operation::Apply => "apply",
+            Operation::Destroy => "destroy",
+            Operation::Execute => "execute",
+        };
+        Planned { name, operation: operation.into() }
+    };
+    let plans = plans.into_iter().map(planned).collect();
+    Reach { install, name, config_version, is_there, plans, problem }
 }
 
 fn change(what: &str, part: &PartChange) -> Option<Change> {
@@ -35,6 +63,7 @@ fn field(why: &Why) -> FieldChange {
     let other = |field: String| FieldChange { field, before: None, after: None };
     match why {
         Why::Source => other("source".into()),
+        Why::Text { key } => other(key.clone()),
         Why::File { path } => other(path.clone()),
         Why::Plugin { name } => other(format!("plugin {name}")),
         Why::RunnerEnv => other("runner env_vars".into()),

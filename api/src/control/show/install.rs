@@ -64,7 +64,7 @@ pub async fn install(
         state: row.word().into(),
         auto_approve: state.auto_approve,
         inputs: inputs.into_iter().map(|(name, text)| (name, Value::String(text))).collect(),
-        stack: state.stack.as_ref().map(|stack| stack.outputs.clone()).unwrap_or_default(),
+        stack: state.stack_outputs(),
         runner: row.runner(),
         sandbox,
         components: components.into_values().collect(),

@@ -67,8 +67,8 @@ fn to(version: u32, inputs: &[(&str, Option<&str>)]) -> UpdateInstall {
     UpdateInstall {
         inputs: Some(inputs).filter(|inputs| !inputs.is_empty()),
         config_version: Some(version),
-        auto_approve: None,
         reason: Some("CHG-1204".into()),
+        ..UpdateInstall::default()
     }
 }
 

@@ -22,7 +22,10 @@ fn after(fact: &InstallEvent) -> Option<InstallEvent> {
             InstallEvent::ApprovalChanged { auto_approve: true, by, reason: because() }
         }
         InstallEvent::ApprovalChanged { .. } => ready().remove(1),
-        InstallEvent::StackReported { .. } => admitted(ONE, RunKind::Deploy, &["api"]),
+        InstallEvent::StackReported { .. } => {
+            InstallEvent::StackGiven { outputs: outputs("eu-1"), by, reason: because() }
+        }
+        InstallEvent::StackGiven { .. } => admitted(ONE, RunKind::Deploy, &["api"]),
         InstallEvent::RunAdmitted { .. } => {
             InstallEvent::RunClosed { run, outcome: Outcome::Succeeded }
         }

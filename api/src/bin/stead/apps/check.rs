@@ -1,7 +1,7 @@
 //! `stead apps validate` and `stead apps inspect`: what a directory says and what is wrong with it,
 //! without a server.
 use app_config::{
-    Diagnostic, Reading, Tree,
+    Diagnostic, Reading, Severity, Tree,
     diagnostic::{picture, sarif},
     inspect, survey,
 };
@@ -75,8 +75,7 @@ fn modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
     let config = &reading.config;
     let mut findings = Vec::new();
     for (name, module) in config.sources() {
-        let Some(top) = pack::place(source, &module.repo) else { continue };
-        if top.join(&module.directory).is_dir() {
+        if pack::place(source, &module.repo).is_none() || pack::is_here(source, module) {
             continue;
         }
         let file = config.component(name).map_or("sandbox.toml", |component| &component.file);
@@ -84,7 +83,11 @@ fn modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
             format!("the module of `{name}` ({} in {}) is missing", module.directory, module.repo);
         let remedy =
             "correct `directory`, or say where the repository is: --source OWNER/NAME=PATH";
-        let finding = Diagnostic::error("missing_module", message, remedy);
+        let severity = match config.lacks_plugin(name) {
+            Some(_) => Severity::Warning,
+            None => Severity::Error,
+        };
+        let finding = Diagnostic::new(severity, "missing_module", message, remedy);
         findings.push(finding.at(file, Default::default()));
     }
     findings
@@ -121,26 +124,49 @@ fn sentence(name: &str, reading: &Reading, errors: usize, screen: &Screen) -> St
 
 /// The parts of a directory that a person asks for first; programs get all of it.
 fn summary(said: &Value, reading: &Reading, screen: &Screen) -> String {
+    let name = said["name"].as_str().unwrap_or("-");
+    let errors = reading.diagnostics.iter().filter(|finding| finding.is_error()).count();
+    parts(said, screen) + "\n" + &sentence(name, reading, errors, screen)
+}
+
+/// The same of what a server says about a version.
+pub fn parts(said: &Value, screen: &Screen) -> String {
     let word = |pointer: &str| said.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
+    let texts = |value: &Value| -> Vec<String> {
+        let items = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+        items.map(str::to_owned).collect()
+    };
+    let list =
+        |pointer: &str| said.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
     let mut text = format!("{}  {}\n", word("/name"), word("/metadata/display_name"));
     text += &format!("  sandbox  {}\n", word("/sandbox/repo/repo"));
     text += &format!("  runner   {}\n", word("/runner/runner_type"));
     text += &format!("  stack    {}\n\n", word("/stack/type"));
-    let config = &reading.config;
-    let graph = app_config::graph(config);
     let mut table = crate::render::Table::new(["LAYER", "COMPONENT", "TYPE", "NEEDS"]);
-    for (layer, names) in graph.layers.iter().enumerate() {
-        for name in names {
-            let kind =
-                config.component(name).map(|one| one.module.kind.clone()).unwrap_or_default();
-            let needs: Vec<String> = graph.dependencies(name).into_iter().collect();
-            table.row([(layer + 1).to_string(), name.clone(), kind, needs.join(", ")]);
+    for (layer, names) in list("/layers").enumerate() {
+        for name in texts(names) {
+            let one = list("/components/list").find(|one| one["name"] == name.as_str());
+            let one = one.cloned().unwrap_or_default();
+            let kind = one["type"].as_str().unwrap_or_default().to_owned();
+            table.row([(layer + 1).to_string(), name, kind, texts(&one["deps"]).join(", ")]);
         }
     }
     text += &table.text(screen);
-    if let Some(cycle) = &graph.cycle {
+    let cycle = texts(&said["cycle"]);
+    if !cycle.is_empty() {
         text += &format!("components depend on each other in a circle: {}\n", cycle.join(" → "));
     }
-    let errors = reading.diagnostics.iter().filter(|finding| finding.is_error()).count();
-    text + "\n" + &sentence(word("/name"), reading, errors, screen)
+    let asked = [
+        ("inputs", "/inputs/names"),
+        ("sensitive", "/inputs/sensitive"),
+        ("secrets", "/secrets/names"),
+    ];
+    for (word, pointer) in asked {
+        let names: Vec<String> =
+            list(pointer).filter_map(Value::as_str).map(str::to_owned).collect();
+        if !names.is_empty() {
+            text += &format!("{word}: {}\n", names.join(", "));
+        }
+    }
+    text
 }

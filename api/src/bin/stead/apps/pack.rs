@@ -44,6 +44,11 @@ pub async fn pack(source: &Source) -> Result<Packed, Failure> {
     }
     let mut sources = BTreeMap::new();
     for (component, module) in surveyed.config.sources() {
+        // What nothing can deploy yet needs no module; where it is here it goes along all the same.
+        let optional = surveyed.config.lacks_plugin(component).is_some();
+        if optional && !is_here(source, module) {
+            continue;
+        }
         sources.insert(component.to_owned(), module_tree(source, component, module)?);
     }
     let too = |e: app_config::TreeError| Failure::Usage(e.to_string());
@@ -92,6 +97,11 @@ fn module_tree(source: &Source, name: &str, module: &model::Source) -> Result<Tr
     }
     within(&top, &directory)?;
     directory::read(&directory)
+}
+
+/// Whether a module's directory is on this machine.
+pub fn is_here(source: &Source, module: &model::Source) -> bool {
+    place(source, &module.repo).is_some_and(|top| top.join(&module.directory).is_dir())
 }
 
 /// Where a repository lies on this machine, as far as the command line says.

@@ -1,7 +1,7 @@
 //! Syncs and differences as a person reads them.
 use schemas::control::{
     Diagnostic,
-    apps::{Change, Diff, Synced},
+    apps::{Change, Diff, Reach, Synced},
 };
 
 use super::pack;
@@ -36,12 +36,47 @@ pub fn diff_text(diff: &Diff, screen: &Screen) -> String {
     let version =
         |v: Option<u32>, none: &str| v.map_or(none.to_owned(), |v| format!("version {v}"));
     let (from, to) = (version(diff.from, "nothing"), version(diff.to, "this directory"));
-    if diff.changes.is_empty() {
-        return format!("No difference from {from} to {to}.\n");
-    }
-    let mut text = format!("From {from} to {to}:\n");
+    let mut text = match diff.changes.is_empty() {
+        true => format!("No difference from {from} to {to}.\n"),
+        false => format!("From {from} to {to}:\n"),
+    };
     for change in &diff.changes {
         text += &change_text(change, screen);
+    }
+    text + &reach_text(diff, screen)
+}
+
+/// What would be planned in installs, one per line.
+fn reach_text(diff: &Diff, screen: &Screen) -> String {
+    if diff.reach.is_empty() {
+        return String::new();
+    }
+    let mut text = "Installs, if they followed it:\n".to_owned();
+    let longest = diff.reach.iter().map(|reach| reach.name.len()).max().unwrap_or_default();
+    for Reach { name, config_version, is_there, plans, problem, .. } in &diff.reach {
+        let of = |operation: &str| -> Vec<&str> {
+            let all = plans.iter().filter(|planned| planned.operation == operation);
+            all.map(|planned| planned.name.as_str()).collect()
+        };
+        let (applied, destroyed) = (of("apply"), of("destroy"));
+        let mut says = vec![];
+        if let Some(problem) = problem {
+            says.push(format!("{}: {problem}", screen.paint(Tone::Bad, "cannot follow")));
+        } else if !is_there {
+            says.push("nothing of it is there yet".to_owned());
+        } else if plans.is_empty() {
+            says.push("nothing is reached".to_owned());
+        }
+        if *is_there && !applied.is_empty() {
+            says.push(format!("plans {}", applied.join(", ")));
+        }
+        if *is_there && !destroyed.is_empty() {
+            says.push(format!("{} {}", screen.paint(Tone::Bad, "destroys"), destroyed.join(", ")));
+        }
+        text += &format!("  {name:longest$}  at version {config_version}: {}\n", says.join("; "));
+    }
+    if let Some(more) = diff.more_installs {
+        text += &format!("  and {more} more that were not looked at\n");
     }
     text
 }
@@ -101,7 +136,7 @@ From version 1 to this directory:
 ";
         let screen = Screen::new(Output::Table, true, true);
         assert_eq!(diff_text(&diff.unwrap(), &screen), expected);
-        let same = Diff { from: Some(2), to: Some(1), changes: vec![] };
+        let same = Diff { from: Some(2), to: Some(1), ..Diff::default() };
         assert_eq!(diff_text(&same, &screen), "No difference from version 2 to version 1.\n");
     }
 }

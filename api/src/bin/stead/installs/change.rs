@@ -93,13 +93,13 @@ enum Switch {
 }
 
 #[derive(Debug, Args)]
-struct Then {
+pub(super) struct Then {
     /// Why, for the log
     #[arg(long)]
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
     /// Follow the run until it finishes
     #[arg(long)]
-    wait: bool,
+    pub(super) wait: bool,
 }
 
 impl Inputs {
@@ -150,7 +150,7 @@ fn text_of(value: toml::Value) -> Result<String, &'static str> {
     }
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
         Some(_) | None => Err(format!("{text:?} is not NAME=VALUE")),

@@ -1,0 +1,122 @@
+//! What a sync would change, and what that would plan in each install.
+use std::collections::BTreeSet;
+
+use app_config::model::TriggerKind;
+use domain::{
+    actor::Actor,
+    app::App as AppState,
+    ids::{InstallId, RunId, RunnerId, StepId},
+    install::{Install, InstallCommand, Resource, StepResult},
+    run::{Outcome, RunKind},
+};
+use event_log::Meta;
+use schemas::control::apps::{DiffQuery, Reach};
+use ulid::Ulid;
+
+use super::{bundle, bundle_of, bundle_with, new_install, owner, refused};
+use crate::{
+    compose::{config::published, wanted},
+    execute::Call,
+    server::testing::Started,
+};
+
+/// Everything that the install's version wants is there, as it wants it.
+pub(super) async fn brought(started: &Started, id: InstallId) {
+    let app = started.app();
+    let install = app.engine.load::<Install>(id).await.unwrap();
+    let of = app.engine.load::<AppState>(install.app.unwrap()).await.unwrap();
+    let version = published(&of, install.config_version).unwrap().clone();
+    let config = app.configs.get(&app.pool, &version.bundle).await.unwrap();
+    let inputs = crate::usecases::installs::passed(&config, &install.inputs).unwrap();
+    let given = wanted::Given { inputs: &inputs, stack: &install.stack_outputs() };
+    let wanted = wanted::wanted(&config, &version, given, TriggerKind::Manual).unwrap();
+    let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
+    let done = app.engine.transact(&call, move |unit| {
+        let wanted = wanted.clone();
+        Box::pin(async move {
+            let (run, runner) = (RunId(Ulid::new()), RunnerId(Ulid::new()));
+            let names = BTreeSet::new();
+            let report =
+                InstallCommand::ReportStack { runner, outputs: Default::default(), replaces: None };
+            let mut commands =
+                vec![report, InstallCommand::AdmitRun { run, kind: RunKind::Deploy, names }];
+            for (name, has) in wanted.components {
+                let (step, resource) = (StepId(Ulid::new()), Resource::Component(name.clone()));
+                let result = StepResult::ComponentDeployed {
+                    name,
+                    component: has.component,
+                    build: has.build,
+                    config_version: install.config_version,
+                    fingerprint: has.fingerprint,
+                    needs: has.needs,
+                    outputs: Default::default(),
+                };
+                commands.push(InstallCommand::Reserve { resource, run, step });
+                commands.push(InstallCommand::Record { run, step, result });
+                commands.push(InstallCommand::Release { run, step });
+            }
+            commands.push(InstallCommand::CloseRun { run, outcome: Outcome::Succeeded });
+            for command in commands {
+                unit.tell::<Install>(id, command).await?;
+            }
+            Ok(())
+        })
+    });
+    done.await.unwrap();
+}
+
+/// Name, version, and what is planned or why nothing can be.
+fn said(reach: &[Reach]) -> Vec<String> {
+    let one = |reach: &Reach| {
+        let plans: Vec<_> =
+            reach.plans.iter().map(|plan| format!("{} {}", plan.operation, plan.name)).collect();
+        let there = if reach.is_there { "" } else { " (nothing there)" };
+        let problem = reach.problem.clone().unwrap_or_default();
+        format!("{}@{}{there}: {}{problem}", reach.name, reach.config_version, plans.join(", "))
+    };
+    reach.iter().map(one).collect()
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_each_install_would_plan_and_changes_nothing() {
+    let started = Started::new().await;
+    let owner = owner(&started);
+    owner.sync("shop", bundle("1"), false).await.unwrap();
+    let acme = owner.create_install(&new_install("acme")).await.unwrap();
+    owner.create_install(&new_install("beta")).await.unwrap();
+    brought(&started, acme.id).await;
+    let would = async |bytes| owner.sync_against("shop", bytes, None).await.unwrap();
+
+    // The same: nothing. Another source of `base`: itself, and `shop`, which reads it.
+    assert_eq!(
+        said(&would(bundle("1")).await.diff.reach),
+        ["acme@1: ", "beta@1 (nothing there): apply base, apply shop"]
+    );
+    let other = would(bundle("2")).await;
+    assert_eq!((other.diff.from, other.diff.to, other.version), (Some(1), None, 2));
+    let changed: Vec<_> = other.diff.changes.iter().map(|c| (&*c.what, &*c.name)).collect();
+    assert_eq!(changed, [("component", "base")]);
+    assert_eq!(said(&other.diff.reach)[0], "acme@1: apply base, apply shop");
+    // What goes is destroyed when what read it has moved off.
+    let gone = would(bundle_of("1", "size", None)).await;
+    assert_eq!(said(&gone.diff.reach)[0], "acme@1: apply shop, destroy base");
+    // An install that cannot follow says why.
+    let asks = would(bundle_with("1", "zones", "2")).await;
+    assert_eq!(
+        said(&asks.diff.reach)[0],
+        "acme@1: the input `zones` is required and was not given"
+    );
+    assert_eq!(owner.app("shop").await.unwrap().version, 1);
+    assert!(owner.install("acme").await.unwrap().runs.is_empty());
+
+    // Against an older version the changes are others; what is reached hangs on what is there.
+    owner.sync("shop", bundle("2"), false).await.unwrap();
+    let newest = would(bundle("2")).await;
+    assert!(newest.diff.changes.is_empty());
+    let first = owner.sync_against("shop", bundle("2"), Some(1)).await.unwrap();
+    assert_eq!((first.diff.from, first.diff.changes.len()), (Some(1), 1));
+    assert_eq!(first.diff.reach, newest.diff.reach);
+    assert_eq!(refused(owner.sync_against("shop", bundle("2"), Some(9)).await).0, 404);
+    let which = DiffQuery { from: Some(1), ..DiffQuery::default() };
+    assert_eq!(owner.diff("shop", &which).await.unwrap().reach, first.diff.reach);
+}

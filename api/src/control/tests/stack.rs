@@ -1,0 +1,162 @@
+//! What the customer's stack gives out: given by the vendor, brought by the runner, missing.
+use std::collections::BTreeMap;
+
+use domain::{
+    app::App as AppState,
+    install::Install,
+    run::{Run, RunKind, Target},
+};
+use ed25519_dalek::SigningKey;
+use schemas::control::installs::{CreateInstall, InstallCreated, StateQuery, UpdateInstall};
+use serde_json::{Value, json};
+
+use super::{
+    files, new_install, owner,
+    reach::brought,
+    reactions::{run_of, until},
+    refused,
+};
+use crate::{client::Client, server::testing::Started};
+
+/// `net` cannot do without the VPC; `log` asks for a bucket, and can do without; `dns` is where the account is.
+async fn with_stack(outputs: Value) -> (Started, Client, InstallCreated) {
+    let started = Started::new().await;
+    let owner = owner(&started);
+    let part = |name: &str, var: &str| {
+        format!(
+            "name = \"{name}\"\ntype = \"terraform_module\"\n[public_repo]\nrepo = \".\"\n\
+             [vars]\nx = '{var}'\n"
+        )
+    };
+    let net = part("net", "{{ .nuon.install_stack.outputs.vpc_id }}");
+    let maybe = "{{ if false }}{{ .nuon.install_stack.outputs.bucket }}{{ end }}\
+                 {{ index .nuon.install_stack.outputs \"bucket\" }}\
+                 {{ or true .nuon.install_stack.outputs.bucket }}";
+    let log = part("log", maybe);
+    let dns = part("dns", "{{ .nuon.cloud_account.aws.region }}");
+    let bundle = files(&[
+        ("app/metadata.toml", "version = \"v2\"\n"),
+        ("app/runner.toml", "runner_type = \"aws\"\n"),
+        ("app/components/net.toml", &net),
+        ("app/components/log.toml", &log),
+        ("app/components/dns.toml", &dns),
+        ("source/net/main.tf", ""),
+        ("source/log/main.tf", ""),
+        ("source/dns/main.tf", ""),
+    ]);
+    owner.sync("net", bundle, false).await.unwrap();
+    let new = CreateInstall {
+        app: "net".into(),
+        inputs: BTreeMap::new(),
+        stack_outputs: serde_json::from_value(outputs).unwrap(),
+        ..new_install("acme")
+    };
+    let made = owner.create_install(&new).await.unwrap();
+    (started, owner, made)
+}
+
+async fn enrol(started: &Started, token: &str, outputs: Value) -> (u16, Value) {
+    let key = SigningKey::generate(&mut rand::rngs::OsRng);
+    let body = json!({
+        "token": token, "mode": "install", "version": "1.0.0", "sealing_key": "11".repeat(32),
+        "identity_key": hex::encode(key.verifying_key().as_bytes()),
+        "host": {"os": "linux", "arch": "x86_64"}, "stack_outputs": outputs,
+    });
+    let url = started.runner("/runner/v1/enrol");
+    let said = started.http.post(url).json(&body).send().await.unwrap();
+    (said.status().as_u16(), said.json().await.unwrap())
+}
+
+fn outputs(changes: Value) -> UpdateInstall {
+    let stack_outputs = Some(serde_json::from_value(changes).unwrap());
+    UpdateInstall { stack_outputs, ..UpdateInstall::default() }
+}
+
+#[tokio::test]
+async fn templates_read_what_the_vendor_gave_and_the_runner_has_the_last_word() {
+    let given = json!({"vpc_id": "vpc-1", "region": "eu-1", "subnets": ["a", "b"]});
+    let (started, owner, made) = with_stack(given).await;
+    let state = async || {
+        let state = owner.install_state("acme", &StateQuery::default()).await.unwrap().state;
+        let stack = state["nuon"]["install_stack"]["outputs"].clone();
+        (stack, state["stead"]["cloud_account"].clone())
+    };
+    let expected = json!({"vpc_id": "vpc-1", "region": "eu-1", "subnets": ["a", "b"]});
+    assert_eq!(state().await.0, expected);
+    assert_eq!(owner.install("acme").await.unwrap().stack["region"], "eu-1");
+    let token = made.enrolment.unwrap().token;
+    let said = enrol(&started, &token, json!({"region": "eu-2", "account_id": "1"})).await;
+    assert_eq!(said.0, 200, "{}", said.1);
+    let (stack, account) = state().await;
+    let expected =
+        json!({"vpc_id": "vpc-1", "region": "eu-2", "subnets": ["a", "b"], "account_id": "1"});
+    assert_eq!(stack, expected);
+    assert_eq!(account, json!({"aws": {"region": "eu-2", "account_id": "1"}}));
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_missing_is_said_by_name_and_place_before_anything_runs() {
+    let (started, owner, made) = with_stack(json!({})).await;
+    let token = made.enrolment.unwrap().token;
+    let (status, said) = enrol(&started, &token, json!({"region": "eu-1"})).await;
+    assert_eq!(status, 422, "{said}");
+    let detail = said["detail"].as_str().unwrap();
+    assert!(detail.contains("nobody gave: vpc_id; nothing was started"), "{detail}");
+    assert!(detail.contains("stead installs set-stack acme --stack-output vpc_id=…"), "{detail}");
+    let error = &said["errors"][0];
+    assert_eq!(error["field"], "stack_outputs.vpc_id");
+    assert_eq!((&error["file"], &error["line"]), (&json!("components/net.toml"), &json!(6)));
+    assert_eq!(said["errors"].as_array().unwrap().len(), 1, "the bucket is only asked for: {said}");
+    let (_, said) = enrol(&started, &token, json!({"vpc_id": "vpc-1"})).await;
+    assert_eq!(said["errors"][0]["field"], "stack_outputs.region", "{said}");
+    // Nothing of it happened, and the token is as good as before.
+    let install = started.app().engine.load::<Install>(made.id).await.unwrap();
+    assert_eq!((install.stack.is_none(), install.was_begun), (true, false));
+    owner.update_install("acme", &outputs(json!({"vpc_id": "vpc-1"}))).await.unwrap();
+    let (status, said) = enrol(&started, &token, json!({"region": "eu-1"})).await;
+    assert_eq!(status, 200, "{said}");
+    let run = run_of(started.app(), made.id).await;
+    let run = started.app().engine.load::<Run>(run).await.unwrap();
+    assert_eq!((run.steps.len(), run.request.unwrap().kind), (3, RunKind::Provision));
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_changed_output_plans_what_reads_it_and_nothing_else() {
+    let (started, owner, made) = with_stack(json!({"vpc_id": "vpc-1", "region": "eu-1"})).await;
+    brought(&started, made.id).await;
+    let same = owner.update_install("acme", &outputs(json!({"vpc_id": "vpc-1"}))).await.unwrap();
+    assert_eq!((same.changed, same.run), (false, None));
+    let other = owner.update_install("acme", &outputs(json!({"zone": "z"}))).await.unwrap();
+    assert_eq!((other.changed, other.run), (true, None));
+    let done = owner.update_install("acme", &outputs(json!({"vpc_id": "vpc-2"}))).await.unwrap();
+    let run = until(async || {
+        let run = started.app().engine.load::<Run>(done.run?).await.unwrap();
+        run.request.is_some().then_some(run)
+    })
+    .await;
+    let names = run.steps.iter().filter_map(|step| match &step.spec.target {
+        Target::Component { name, .. } => Some(name.as_str()),
+        Target::Sandbox { .. } | Target::Action { .. } => None,
+    });
+    let names: Vec<&str> = names.collect();
+    assert_eq!(names, ["net"]);
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn what_something_needs_is_not_taken_back_and_nonsense_is_refused() {
+    let (started, owner, made) = with_stack(json!({"vpc_id": "vpc-1", "region": "eu-1"})).await;
+    brought(&started, made.id).await;
+    let taken = owner.update_install("acme", &outputs(json!({"vpc_id": null}))).await;
+    assert_eq!(refused(taken).0, 422);
+    let state = started.app().engine.load::<Install>(made.id).await.unwrap();
+    assert_eq!(state.stack_outputs()["vpc_id"], "vpc-1");
+    for wrong in [json!({"a b": "x"}), json!({"": "x"}), json!({"big": "x".repeat(70_000)})] {
+        assert_eq!(refused(owner.update_install("acme", &outputs(wrong)).await).0, 422);
+    }
+    let of = started.app().engine.load::<AppState>(made.app).await.unwrap();
+    assert_eq!(of.version(), 1);
+    started.server.stop().await;
+}

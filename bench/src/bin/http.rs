@@ -1,0 +1,4 @@
+//! `scripts/bench http`
+fn main() {
+    bench::http::main();
+}

@@ -1,0 +1,4 @@
+//! `scripts/bench jobs`
+fn main() {
+    bench::jobs::main();
+}

@@ -1,0 +1,4 @@
+//! `scripts/bench logs`
+fn main() {
+    bench::logs::main();
+}

@@ -1,0 +1,4 @@
+//! `scripts/bench scale`
+fn main() {
+    bench::scale::main();
+}

@@ -1,0 +1,4 @@
+//! `scripts/bench start`
+fn main() {
+    bench::start::main();
+}

@@ -1,0 +1,24 @@
+//! What of a job's log goes into one call.
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
+
+/// A part of a log as a runner sends it: compressed, with its digest.
+#[derive(Clone)]
+pub struct Chunk {
+    /// Of the bytes before compression.
+    pub length: u64,
+    /// The header that says what they are.
+    pub digest: String,
+    pub packed: Bytes,
+}
+
+impl Chunk {
+    pub fn of(bytes: &[u8]) -> Chunk {
+        Chunk {
+            length: bytes.len() as u64,
+            digest: format!("sha-256=:{}:", STANDARD.encode(Sha256::digest(bytes))),
+            packed: zstd::bulk::compress(bytes, 3).unwrap().into(),
+        }
+    }
+}

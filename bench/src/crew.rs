@@ -1,0 +1,107 @@
+//! Runners who do what is queued, one job after the other, each job whole: claim, start, one log chunk, end.
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt as _, stream};
+use schemas::runner::Outcome;
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use crate::{agent::Agent, chunk::Chunk, people::People, wire::Wire};
+
+/// How long a poll of a runner waits that is to stop soon after the last job, seconds.
+const WAIT_S: u32 = 1;
+
+/// How many jobs are worked at at once. There are more runners than that, because each may call so and so often only.
+const AT_ONCE: usize = 64;
+
+pub struct Crew(Vec<Agent>);
+
+/// What was done.
+pub struct Worked {
+    /// The time from each job's claim to its acknowledged end.
+    pub calls: Vec<Duration>,
+    /// When the last job was done; who waits for more goes home a moment later.
+    pub until: Instant,
+}
+
+impl Worked {
+    fn nothing() -> Worked {
+        Worked { calls: Vec::new(), until: Instant::now() }
+    }
+}
+
+/// How each job ends, and what is in its log; nothing: there is no chunk.
+#[derive(Clone)]
+pub struct Doing {
+    pub outcome: Outcome,
+    pub log: Arc<[u8]>,
+}
+
+impl Crew {
+    /// So many build runners with so many slots each, over connections of their own.
+    pub async fn enrol(people: &People, runner: &str, runners: usize, slots: u32) -> Crew {
+        let agents = stream::iter(0..runners).map(|_| async move {
+            let ask = people.post("/v1/runners/enrolment-tokens", None);
+            let issued = people.wire().send(ask).await.unwrap().ok().json();
+            let token = issued["enrolment"]["token"].as_str().unwrap();
+            Agent::enrol_over(Wire::to(runner), token, slots).await
+        });
+        Crew(agents.buffer_unordered(16).collect().await)
+    }
+
+    /// Each for itself.
+    pub fn agents(self) -> Vec<Agent> {
+        self.0
+    }
+
+    /// Work until so many jobs are done.
+    pub async fn work(&mut self, jobs: usize, doing: &Doing) -> Worked {
+        let (done, turns) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(AT_ONCE)));
+        let mut working = JoinSet::new();
+        for agent in self.0.drain(..) {
+            let (done, turns) = (Arc::clone(&done), Arc::clone(&turns));
+            working.spawn(work(agent, turns, (done, jobs), doing.clone()));
+        }
+        let mut worked = Worked::nothing();
+        while let Some(back) = working.join_next().await {
+            let (agent, own) = back.unwrap();
+            self.0.push(agent);
+            worked.calls.extend(own.calls);
+            worked.until = worked.until.max(own.until);
+        }
+        worked
+    }
+}
+
+async fn work(
+    mut agent: Agent,
+    turns: Arc<Semaphore>,
+    (done, all): (Arc<AtomicUsize>, usize),
+    Doing { outcome, log }: Doing,
+) -> (Agent, Worked) {
+    let chunk = (!log.is_empty()).then(|| Chunk::of(&log));
+    let mut worked = Worked::nothing();
+    while done.load(Ordering::Relaxed) < all {
+        let jobs = agent.poll_for(WAIT_S).await;
+        for job in &jobs {
+            let _turn = turns.acquire().await.unwrap();
+            let began = Instant::now();
+            let Some(execution) = agent.claim(*job).await else { continue };
+            agent.began(*job, execution).await;
+            if let Some(chunk) = &chunk {
+                agent.log(*job, execution, 0, chunk).await;
+            }
+            agent.ended(*job, execution, outcome, &log).await;
+            worked.until = Instant::now();
+            worked.calls.push(worked.until - began);
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+        agent.free(jobs.len());
+    }
+    (agent, worked)
+}

@@ -1,0 +1,76 @@
+//! Commands over HTTP, beside what Postgres does with one row per transaction.
+//!
+//! ```text
+//! commands   `stead serve` as a process of its own, 64 callers with the owner's token, each on a connection that it
+//!            keeps; each command makes an event in a stream of its own (an enrolment token)
+//! jobs       16 callers; each command asks for a build again that failed, and comes to one job in the queue
+//! INSERT     pgbench on the same Postgres, as many connections
+//! ```
+mod cells;
+pub(crate) mod commands;
+mod enqueue;
+
+use event_log::testing::measure::{Conditions, Figure, Meter, Report, pgbench};
+
+use self::{
+    cells::{CELLS, Cell, RATIOS},
+    enqueue::Enqueue,
+};
+use crate::{
+    command_line::{Ask, Place, block_on},
+    database::Database,
+    serving::Serving,
+};
+
+/// `stead-bench-http [--quick] [--json] [--rounds N] [--seconds N]`
+pub fn main() {
+    block_on(run(Ask::read()));
+}
+
+async fn run(ask: Ask) {
+    let place = Place::new();
+    let database = Database::start(&place.of("cluster")).await;
+    let serving = Serving::start(&database, &place.of("server"), None).await;
+    let anchored = match pgbench::missing(&database.cluster) {
+        None => {
+            pgbench::prepare(database.anchor()).await;
+            true
+        }
+        Some(why) => {
+            eprintln!("SKIPPED: {why}; there is nothing to compare with");
+            false
+        }
+    };
+    eprintln!("  apps whose build has failed");
+    let mut enqueue = Enqueue::prepare(&database, &serving, ask.much(100, 2_000)).await;
+    let mut report = Report::of("commands", RATIOS);
+    for round in 1..=ask.rounds {
+        eprintln!("round {round} of {}", ask.rounds);
+        for cell in CELLS.into_iter().filter(|cell| anchored || !cell.is_of_pgbench()) {
+            let meter = Meter::start(database.cluster.pid().unwrap(), &[serving.pid()]);
+            let run = match cell {
+                Cell::Insert(callers) => {
+                    let (cluster, pool) = (&database.cluster, database.anchor());
+                    pgbench::insert(cluster, pool, callers, ask.period).await
+                }
+                Cell::Command(callers) => {
+                    commands::run(&database, &serving.people(), callers, false, ask.period).await
+                }
+                Cell::Keyed(callers) => {
+                    commands::run(&database, &serving.people(), callers, true, ask.period).await
+                }
+                Cell::Asked(callers) => enqueue.ask(callers).await,
+                Cell::Queued(_) => enqueue.queued(&database).await,
+            };
+            report.add(cell, Figure::of(run, meter.stop()));
+        }
+        enqueue.fail(&database).await;
+    }
+    let conditions = Conditions::of(database.root(), ask.rounds, ask.period).await;
+    drop(serving);
+    database.stop().await;
+    match ask.json {
+        true => println!("{:#}", report.json(&conditions)),
+        false => println!("{}", report.markdown(&conditions)),
+    }
+}

@@ -1,0 +1,52 @@
+//! What is measured, and what is divided by what.
+use event_log::testing::measure::{self, Ratio};
+
+/// What was measured, with how many callers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cell {
+    Insert(usize),
+    Command(usize),
+    Keyed(usize),
+    Asked(usize),
+    Queued(usize),
+}
+
+impl Cell {
+    pub fn is_of_pgbench(self) -> bool {
+        matches!(self, Cell::Insert(_))
+    }
+}
+
+impl measure::Cell for Cell {
+    fn name(self) -> String {
+        match self {
+            Cell::Insert(n) => {
+                format!("single-row INSERT, 2 indexes (pgbench), {n} connections")
+            }
+            Cell::Command(n) => format!("command over HTTP → one event, {n} callers"),
+            Cell::Keyed(n) => format!("the same with an idempotency key each, {n} callers"),
+            Cell::Asked(n) => {
+                format!("a job asked for over HTTP (a build's retry), {n} callers: acknowledged")
+            }
+            Cell::Queued(n) => format!("the same, {n} callers: until all jobs are in the queue"),
+        }
+    }
+}
+
+/// In turns, as they are here; [`Cell::Queued`] goes on with what [`Cell::Asked`] began.
+pub const CELLS: [Cell; 6] = {
+    use Cell::*;
+    [Insert(64), Command(64), Keyed(64), Insert(16), Asked(16), Queued(16)]
+};
+
+#[rustfmt::skip]
+pub const RATIOS: &[Ratio<Cell>] = {
+    use Cell::*;
+    &[
+        Ratio::of_speed("command ÷ INSERT at 64", Command(64), Insert(64), "≥ 0.75, aim 1.5"),
+        Ratio::of_speed("command with a key ÷ INSERT at 64", Keyed(64), Insert(64), ""),
+        Ratio::of_speed("job acknowledged ÷ INSERT at 16", Asked(16), Insert(16), ""),
+        Ratio::of_speed("job in the queue ÷ INSERT at 16", Queued(16), Insert(16), "≥ 0.3"),
+        Ratio::of_latency("command, p50 ÷ INSERT at 64", Command(64), Insert(64), ""),
+    ]
+};

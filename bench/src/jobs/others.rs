@@ -1,0 +1,58 @@
+//! Job queues from npm, which run in a Node of their own.
+use std::{path::Path, process::Command, time::Duration};
+
+use event_log::testing::measure::Run;
+use serde::Deserialize;
+use sqlx::Executor as _;
+
+use super::cells::{How, Other};
+use crate::database::Database;
+
+/// What was done in both modes.
+pub struct Both {
+    pub together: Run,
+    pub drained: Run,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    together: Done,
+    drained: Done,
+}
+
+/// So many jobs in so many µs.
+#[derive(Deserialize)]
+struct Done {
+    jobs: usize,
+    whole: f64,
+}
+
+impl Done {
+    fn run(&self) -> Run {
+        let whole = Duration::from_secs_f64(self.whole / 1e6);
+        Run { events: self.jobs, whole, calls: Vec::new() }
+    }
+}
+
+/// One of them, in a database of its own that is gone afterwards.
+pub async fn run(
+    database: &Database,
+    modules: &Path,
+    other: Other,
+    how: How,
+    jobs: usize,
+    period: Duration,
+) -> Both {
+    let postgres = database.anchor();
+    postgres.execute("create database other").await.unwrap();
+    let mut node = Command::new("node");
+    node.arg(modules.join(other.script())).arg(database.cluster.url("other"));
+    // The slowest of them does twelve a second: it has its time, and what it did by then counts.
+    let seconds = period.as_secs() * 3;
+    node.args([how.word(), &jobs.to_string(), &seconds.to_string()]);
+    let done = tokio::task::spawn_blocking(move || node.output()).await.unwrap().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let told: Told = serde_json::from_slice(&done.stdout).unwrap();
+    postgres.execute("drop database other with (force)").await.unwrap();
+    Both { together: told.together.run(), drained: told.drained.run() }
+}

@@ -1,0 +1,112 @@
+//! Ours: a server in this process, runners over loopback.
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use api::server::Server;
+use event_log::testing::measure::Run;
+use schemas::runner::Outcome;
+
+use crate::{
+    builds::Builds,
+    crew::{Crew, Doing, Worked},
+    database::Database,
+    server,
+};
+
+/// Each may make 200 calls about jobs at once, and then 20 a second: so many do not wait for that.
+const RUNNERS: usize = 256;
+const SLOTS: u32 = 8;
+/// How many queue jobs at once: as many as at the others.
+const CALLERS: usize = 16;
+/// A chunk of a log as a short job has it.
+const CHUNK: &str =
+    r#"{"n":1,"t":1204,"s":"o","p":"run","m":"Nothing to do. Everything is as it should be."}"#;
+
+pub struct Ours {
+    server: Server,
+    crew: Crew,
+    builds: Builds,
+    /// How many builds have failed so far.
+    failed: i64,
+}
+
+impl Ours {
+    /// A server with a crew, and so many builds that have failed.
+    pub async fn start(database: &Database, data: &Path, builds: usize) -> Ours {
+        let server = server::start(database, data).await;
+        let people = server::people(&server);
+        let mut crew = Crew::enrol(&people, &server.ready.runner, RUNNERS, SLOTS).await;
+        let builds = Builds::sync(&people, builds).await;
+        crew.work(builds.number(), &doing(Outcome::Failed)).await;
+        let failed = builds.number() as i64;
+        until_failed(database, failed).await;
+        Ours { server, crew, builds, failed }
+    }
+
+    /// Jobs that are queued one by one by a few callers, while the crew works.
+    pub async fn together(&mut self, jobs: usize) -> Run {
+        let start = Instant::now();
+        let doing = doing(Outcome::Succeeded);
+        let (worked, ()) = tokio::join!(self.crew.work(jobs, &doing), queue(&self.server, jobs));
+        run(start, worked.until, worked)
+    }
+
+    /// Jobs that were in the queue before.
+    pub async fn drained(&mut self, jobs: usize) -> Run {
+        queue(&self.server, jobs).await;
+        let start = Instant::now();
+        let worked = self.crew.work(jobs, &doing(Outcome::Succeeded)).await;
+        run(start, worked.until, worked)
+    }
+
+    /// Builds that are asked for again over HTTP while the crew works, until all of them have failed again.
+    pub async fn builds(&mut self, database: &Database) -> Run {
+        let (start, jobs) = (Instant::now(), self.builds.number());
+        let doing = doing(Outcome::Failed);
+        self.failed += jobs as i64;
+        let (worked, _, ended) = tokio::join!(
+            self.crew.work(jobs, &doing),
+            self.builds.retry(CALLERS),
+            until_failed(database, self.failed)
+        );
+        run(start, ended, worked)
+    }
+
+    pub async fn stop(self) {
+        self.server.stop().await;
+    }
+}
+
+fn run(start: Instant, end: Instant, worked: Worked) -> Run {
+    Run { events: worked.calls.len(), whole: end - start, calls: worked.calls }
+}
+
+/// When so many builds had failed.
+async fn until_failed(database: &Database, wanted: i64) -> Instant {
+    let failed = "select count(*) from stead.view_builds where state = 'failed'";
+    database.until(failed, wanted).await;
+    Instant::now()
+}
+
+fn doing(outcome: Outcome) -> Doing {
+    Doing { outcome, log: format!("{CHUNK}\n").into_bytes().into() }
+}
+
+async fn queue(server: &Server, jobs: usize) {
+    let next = Arc::new(AtomicUsize::new(0));
+    let callers = (0..CALLERS).map(|_| {
+        let (app, next) = (server.app.clone(), Arc::clone(&next));
+        tokio::spawn(async move {
+            while next.fetch_add(1, Ordering::Relaxed) < jobs {
+                server::queue(&app).await;
+            }
+        })
+    });
+    futures::future::join_all(callers).await.into_iter().for_each(Result::unwrap);
+}

@@ -1,0 +1,86 @@
+//! What jobs write, made durable over the Runner API, beside COPY of the same bytes.
+//!
+//! ```text
+//! Stead    `stead serve` as a process of its own; 64 runners, each with an execution of its own, send chunks of 64 KiB
+//!          one after the other, compressed before the clock starts: real runners are elsewhere
+//! COPY     one connection, binary, the same chunks 128 in a commit, compressed by Postgres with lz4; and the same
+//!          lines, a row each, 10,000 in a commit
+//! ```
+//! The bytes are what `terraform plan` and `apply` say of some hundred resources, in records as runners write them.
+mod cells;
+mod copy;
+mod ours;
+mod terraform;
+
+use event_log::testing::measure::{Conditions, Figure, Meter, Report};
+use serde_json::json;
+
+use self::{
+    cells::{Cell, RATIOS},
+    ours::Ours,
+    terraform::Output,
+};
+use crate::{
+    command_line::{Ask, Place, block_on},
+    database::Database,
+    serving::Serving,
+};
+
+/// `stead-bench-logs [--quick] [--json] [--rounds N] [--seconds N]`
+pub fn main() {
+    block_on(run(Ask::read()));
+}
+
+async fn run(ask: Ask) {
+    let place = Place::new();
+    let database = Database::start(&place.of("cluster")).await;
+    let serving = Serving::start(&database, &place.of("server"), None).await;
+    let output = Output::of(ask.much(2, 32) << 20);
+    let has_lz4 = copy::prepare(database.anchor()).await;
+    if !has_lz4 {
+        eprintln!(
+            "SKIPPED: this Postgres was built without lz4; there are no chunks to compare with"
+        );
+    }
+    let mut ours = Ours::start(&serving, &output).await;
+    let mut report = Report::of("kB", RATIOS);
+    for round in 1..=ask.rounds {
+        eprintln!("round {round} of {}", ask.rounds);
+        for cell in Cell::ALL.into_iter().filter(|cell| has_lz4 || *cell != Cell::CopyChunks) {
+            let meter = Meter::start(database.cluster.pid().unwrap(), &[serving.pid()]);
+            let run = match cell {
+                Cell::CopyChunks => copy::chunks(database.anchor(), &output, ask.period).await,
+                Cell::Stead => ours.send(ask.period).await,
+                Cell::CopyRows => copy::rows(database.anchor(), &output, ask.period).await,
+            };
+            report.add(cell, Figure::of(run, meter.stop()));
+        }
+    }
+    let conditions = Conditions::of(database.root(), ask.rounds, ask.period).await;
+    let stored = ours::stored(&database, &ours).await;
+    let copied = if has_lz4 { copy::stored(database.anchor()).await } else { f64::NAN };
+    drop(serving);
+    database.stop().await;
+    let text = output.text as f64 / output.bytes.len() as f64;
+    if ask.json {
+        let mut json = report.json(&conditions);
+        json["stored"] = json!({
+            "bytes_of_chunks_per_raw": stored.chunks, "bytes_of_relations_per_raw": stored.relations,
+            "bytes_of_relations_per_text": stored.relations / text,
+            "copy_lz4_relations_per_raw": copied, "bar": "≤ 0.4",
+            "bytes_a_line": output.bytes.len() as f64 / output.lines() as f64,
+        });
+        println!("{json:#}");
+        return;
+    }
+    println!("{}", report.markdown(&conditions));
+    println!("| stored bytes ÷ bytes of the log | ratio | bar |\n|---|---|---|");
+    println!("| Stead, the chunks | {:.3} | |", stored.chunks);
+    println!(
+        "| Stead, tables and indexes as they are on the disk | {:.3} | ≤ 0.4 |",
+        stored.relations
+    );
+    println!("| the same ÷ the lines' own text | {:.3} | |", stored.relations / text);
+    println!("| COPY of lz4 chunks, likewise | {copied:.3} | |");
+    println!("\n{:.0} bytes a line.", output.bytes.len() as f64 / output.lines() as f64);
+}

@@ -1,0 +1,54 @@
+//! Cost must not grow with history: the same questions after 10⁴, 10⁵ and 10⁶ events in one log (`--large`: after 10⁷,
+//! too), and a stream of 10⁵ events.
+//!
+//! The log grows through the appender with the views that are written with it; the others follow it as in a server.
+//! After each step the log is verified, and so is every view.
+mod grown;
+mod questions;
+mod stream;
+mod table;
+
+use std::time::Duration;
+
+use event_log::testing::measure::Conditions;
+
+use self::{grown::Grown, table::Table};
+use crate::{
+    command_line::{Ask, Place, block_on, has},
+    database::Database,
+};
+
+/// `stead-bench-scale [--quick] [--large] [--json]`
+pub fn main() {
+    block_on(run(Ask::read(), has("--large")));
+}
+
+async fn run(ask: Ask, large: bool) {
+    let place = Place::new();
+    let database = Database::start(&place.of("cluster")).await;
+    let data = place.of("server");
+    let sizes: &[u64] = match (ask.quick, large) {
+        (true, _) => &[4_000, 10_000],
+        (false, false) => &[10_000, 100_000, 1_000_000],
+        (false, true) => &[10_000, 100_000, 1_000_000, 10_000_000],
+    };
+    let mut grown = Grown::start(&database, &data).await;
+    let mut table = Table::default();
+    for size in sizes {
+        grown.to(*size, &mut table).await;
+        questions::ask(&database, &data, ask, &mut table).await;
+    }
+    let long = stream::measure(&database, &mut grown, ask.much(10_000, 100_000)).await;
+    let conditions = Conditions::of(database.root(), 1, Duration::ZERO).await;
+    drop(grown);
+    database.stop().await;
+    if ask.json {
+        let mut json = table.json(&conditions);
+        json["streams"] = long.json();
+        println!("{json:#}");
+    } else {
+        println!("{}", conditions.markdown());
+        println!("{}", table.markdown());
+        println!("{}", long.markdown());
+    }
+}

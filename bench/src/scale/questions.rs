@@ -1,0 +1,98 @@
+//! What must not cost more when there is more behind it.
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    agent::{Agent, MANY_SLOTS},
+    command_line::Ask,
+    crew::Crew,
+    database::Database,
+    http::commands,
+    load::claims::{self, Claims},
+    people::People,
+    serving::Serving,
+};
+
+use super::table::Table;
+
+/// A page of each view, and one of each way to ask for it.
+const PAGES: [&str; 15] = [
+    "/v1/apps",
+    "/v1/apps/shop-0/versions",
+    "/v1/builds",
+    "/v1/installs",
+    "/v1/installs/ins_00000000000000000000000008",
+    "/v1/runs",
+    "/v1/runs?state=succeeded",
+    "/v1/runs?install=ins_00000000000000000000000008",
+    "/v1/jobs",
+    "/v1/jobs?state=succeeded",
+    "/v1/jobs?install=ins_00000000000000000000000008",
+    "/v1/runners",
+    "/v1/tokens",
+    "/v1/audit/events?after=500",
+    "/v1/audit/checkpoint",
+];
+
+pub async fn ask(database: &Database, data: &Path, ask: Ask, table: &mut Table) {
+    let starts = ask.much(2, 7);
+    table.times("`stead serve` until it is ready", starts_of(database, data, starts).await);
+    let serving = Serving::start(database, data, None).await;
+    let people = serving.people();
+    for callers in [1, 64] {
+        let run = commands::run(database, &people, callers, false, ask.period).await;
+        if callers == 1 {
+            table.times("command over HTTP → one event, 1 caller", run.calls);
+        } else {
+            let rate = run.events as f64 / run.whole.as_secs_f64();
+            table.figure("command over HTTP → one event, 64 callers", "events/s", rate);
+        }
+    }
+    for path in PAGES {
+        table.times(&format!("GET {path}"), pages(&people, path, ask.much(5, 50)).await);
+    }
+    let crew = Crew::enrol(&people, &serving.runner, 1, MANY_SLOTS).await;
+    let agent = crew.agents().remove(0);
+    table.times("a poll that has nothing to wait for", polls(agent, ask.much(5, 50)).await);
+    drop(serving);
+    let Claims { queued, commits, .. } = claims::measure(database, data, ask.much(50, 500)).await;
+    table.times("queue acknowledged → claim answered", queued);
+    table.times("a bare one-row commit, in turns with it", commits);
+}
+
+async fn starts_of(database: &Database, data: &Path, number: usize) -> Vec<Duration> {
+    let mut times = Vec::new();
+    for _ in 0..number {
+        let began = Instant::now();
+        let serving = Serving::start(database, data, None).await;
+        times.push(began.elapsed());
+        drop(serving);
+    }
+    times
+}
+
+async fn pages(people: &People, path: &str, number: usize) -> Vec<Duration> {
+    let (mut wire, mut times) = (people.wire(), Vec::new());
+    // The first one opens the connection.
+    for _ in 0..=number {
+        let ask = people.get(path);
+        let began = Instant::now();
+        let answer = wire.send(ask).await.unwrap();
+        times.push(began.elapsed());
+        assert!(answer.status.is_success(), "{path}: {:?}", answer.body);
+    }
+    times.split_off(1)
+}
+
+async fn polls(mut agent: Agent, number: usize) -> Vec<Duration> {
+    let mut times = Vec::new();
+    for _ in 0..number {
+        let began = Instant::now();
+        let jobs = agent.poll_for(0).await;
+        times.push(began.elapsed());
+        assert!(jobs.is_empty(), "nothing waits");
+    }
+    times
+}

@@ -1,0 +1,109 @@
+//! An install that is years old: its stream is read from its first event, or from its snapshot.
+use std::{
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
+
+use domain::{
+    actor::Actor,
+    decider::Decider as _,
+    install::{Install, InstallCommand},
+};
+use event_log::{Commit, EventLog, Meta, testing::measure::Quantiles};
+use serde_json::{Value, json};
+use sqlx::Executor as _;
+use ulid::Ulid;
+
+use super::grown::Grown;
+use crate::database::Database;
+
+/// The other stream, of an install that is a month old.
+const SHORT: u64 = 100;
+/// How often each is loaded.
+const TIMES: usize = 7;
+
+/// What loading and telling took.
+pub struct Streams(Vec<(u64, Asked)>);
+
+struct Asked {
+    /// By a server that knows nothing yet.
+    without_snapshot: Quantiles,
+    with_snapshot: Quantiles,
+    /// Load from the snapshot, decide, append.
+    told: Quantiles,
+}
+
+/// Of a stream of so many events, and of a short one.
+pub async fn measure(database: &Database, grown: &mut Grown, long: u64) -> Streams {
+    let mut all = Vec::new();
+    for events in [SHORT, long] {
+        eprintln!("a stream of {events} events");
+        let log = grown.log().await;
+        let install = grown.history().one_install(&log, events).await;
+        drop(log);
+        let (mut without, mut with, mut told) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..TIMES {
+            database.root().execute("delete from stead.log_snapshot").await.unwrap();
+            without.push(load(&grown.log().await, &install).await);
+            // A long one is kept after the first load, without whoever waits for it.
+            let kept = i64::from(events >= long);
+            database.until("select count(*) from stead.log_snapshot", kept).await;
+            with.push(load(&grown.log().await, &install).await);
+            told.push(tell(&grown.log().await, &install).await);
+        }
+        let [without_snapshot, with_snapshot, told] = [without, with, told].map(Quantiles::of);
+        all.push((events, Asked { without_snapshot, with_snapshot, told }));
+    }
+    Streams(all)
+}
+
+async fn load(log: &EventLog, install: &str) -> Duration {
+    let began = Instant::now();
+    let loaded = log.load::<Install>(install).await.unwrap();
+    let took = began.elapsed();
+    assert!(loaded.version >= SHORT);
+    took
+}
+
+async fn tell(log: &EventLog, install: &str) -> Duration {
+    let began = Instant::now();
+    let loaded = log.load::<Install>(install).await.unwrap();
+    let command = InstallCommand::SetAutoApprove {
+        auto_approve: !loaded.state.auto_approve,
+        by: Actor::System,
+        reason: None,
+    };
+    let facts = loaded.state.decide(command, log.clock().now()).unwrap();
+    assert_eq!(facts.len(), 1);
+    let write = loaded.write(&facts).unwrap();
+    let meta = Meta::new(Actor::System, Ulid::new().to_string());
+    log.append(Commit::of(meta, vec![write])).await.unwrap();
+    began.elapsed()
+}
+
+impl Streams {
+    pub fn markdown(&self) -> String {
+        let mut text =
+            "| events in the stream | loaded without a snapshot, ms | with its snapshot | told |\n\
+                        |---|---|---|---|\n"
+                .to_string();
+        for (events, Asked { without_snapshot, with_snapshot, told }) in &self.0 {
+            let _ = write!(text, "| {events} |");
+            for Quantiles { p50, most, .. } in [without_snapshot, with_snapshot, told] {
+                let _ = write!(text, " {p50:.2} [{most:.2}] |");
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    pub fn json(&self) -> Value {
+        let all = self.0.iter().map(|(events, asked)| {
+            json!({
+                "events": events, "loaded_without_snapshot": asked.without_snapshot.json(),
+                "loaded_with_snapshot": asked.with_snapshot.json(), "told": asked.told.json(),
+            })
+        });
+        all.collect()
+    }
+}

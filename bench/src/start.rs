@@ -1,0 +1,112 @@
+//! How long until a server takes calls: from the start of its process to its word that it is ready, and to the first
+//! answer.
+//!
+//! ```text
+//! serve   `stead serve` on a migrated database; `scripts/bench scale` asks the same after 10⁶ and 10⁷ events
+//! up      `stead up` in an empty directory: makes a cluster, starts Postgres, migrates, starts a build runner
+//! again   `stead up` where it was before
+//! ```
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use event_log::testing::measure::{Conditions, Quantiles};
+use serde_json::{Value, json};
+
+use crate::{
+    command_line::{Ask, Place, block_on},
+    database::Database,
+    serving::Serving,
+};
+
+/// What is started, and the bar.
+const STARTS: [(&str, &str); 3] = [
+    ("`stead serve`, migrated database", "≤ 300 ms, aim 25"),
+    ("`stead up`, empty directory", "≤ 3000 ms, aim 1500"),
+    ("`stead up`, once more", ""),
+];
+
+/// Until it says that it is ready, and until it has answered.
+#[derive(Default)]
+struct Times {
+    ready: Vec<Duration>,
+    answered: Vec<Duration>,
+}
+
+/// `stead-bench-start [--quick] [--json] [--rounds N]`
+pub fn main() {
+    block_on(run(Ask::read()));
+}
+
+async fn run(ask: Ask) {
+    let place = Place::new();
+    let database = Database::start(&place.of("cluster")).await;
+    let data = place.of("server");
+    // The first one makes keys and the first owner.
+    drop(Serving::start(&database, &data, None).await);
+    let mut all: BTreeMap<usize, Times> = BTreeMap::new();
+    let rounds = ask.rounds * ask.much(1, 3);
+    for round in 1..=rounds {
+        eprintln!("round {round} of {rounds}");
+        let up = place.of(&format!("up-{round}"));
+        for number in 0..STARTS.len() {
+            let began = Instant::now();
+            let serving = match number {
+                0 => Serving::start(&database, &data, None).await,
+                _ => Serving::up(&up).await,
+            };
+            let times = all.entry(number).or_default();
+            times.ready.push(began.elapsed());
+            answered(&serving).await;
+            times.answered.push(began.elapsed());
+        }
+        gone(&up);
+    }
+    let conditions = Conditions::of(database.root(), rounds, Duration::ZERO).await;
+    database.stop().await;
+    match ask.json {
+        true => println!("{:#}", json_of(all, &conditions)),
+        false => println!("{}", markdown(all, &conditions)),
+    }
+}
+
+async fn answered(serving: &Serving) {
+    let people = serving.people();
+    people.wire().send(people.get("/v1/whoami")).await.unwrap().ok();
+}
+
+/// A cluster takes 40 MB.
+fn gone(directory: &Path) {
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+fn markdown(all: BTreeMap<usize, Times>, conditions: &Conditions) -> String {
+    let mut text = format!(
+        "{}\n| what, ms | ready: p50 | most | first answer: p50 | most | bar |\n|---|---|---|---|---|---|\n",
+        conditions.markdown()
+    );
+    for (number, Times { ready, answered }) in all {
+        let (what, bar) = STARTS[number];
+        let (ready, answered) = (Quantiles::of(ready), Quantiles::of(answered));
+        let _ = writeln!(
+            text,
+            "| {what} | {:.0} | {:.0} | {:.0} | {:.0} | {bar} |",
+            ready.p50, ready.most, answered.p50, answered.most
+        );
+    }
+    text
+}
+
+fn json_of(all: BTreeMap<usize, Times>, conditions: &Conditions) -> Value {
+    let starts = all.into_iter().map(|(number, Times { ready, answered })| {
+        let (what, bar) = STARTS[number];
+        json!({
+            "what": what, "bar": bar, "ready": Quantiles::of(ready).json(),
+            "first_answer": Quantiles::of(answered).json(),
+        })
+    });
+    json!({"conditions": conditions.json(), "starts": starts.collect::<Vec<_>>()})
+}

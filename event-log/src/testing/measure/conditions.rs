@@ -1,0 +1,94 @@
+//! What figures depend on, printed with them.
+use std::{fs, time::Duration};
+
+use serde_json::{Value, json};
+use sqlx::PgPool;
+
+/// The settings of Postgres that decide what a commit costs.
+const SETTINGS: [&str; 7] = [
+    "server_version",
+    "fsync",
+    "synchronous_commit",
+    "full_page_writes",
+    "wal_sync_method",
+    "shared_buffers",
+    "max_wal_size",
+];
+
+/// Where, on what and by which command something was measured.
+pub struct Conditions {
+    machine: String,
+    settings: Vec<(String, String)>,
+    rounds: u64,
+    period: Duration,
+}
+
+impl Conditions {
+    /// Those of now: the load is the one at the end. Zero: turns take as long as they take.
+    pub async fn of(pool: &PgPool, rounds: u64, period: Duration) -> Conditions {
+        Conditions { machine: machine(), settings: settings(pool).await, rounds, period }
+    }
+
+    /// In words.
+    pub fn markdown(&self) -> String {
+        let settings: Vec<_> = self.settings.iter().map(|(n, v)| format!("{n} {v}")).collect();
+        let turn = match self.period.as_secs() {
+            0 => String::new(),
+            seconds => format!(" of {seconds} s each"),
+        };
+        format!(
+            "{}\n\nPostgres: {}.\n\n`{}`: {} rounds{turn}, in turns; median [least … most].\n",
+            self.machine,
+            settings.join(", "),
+            command(),
+            self.rounds,
+        )
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        json!({
+            "machine": self.machine,
+            "postgres": self.settings.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+            "command": command(),
+            "rounds": self.rounds,
+            "seconds": self.period.as_secs(),
+        })
+    }
+}
+
+/// The program and its arguments, without where it is.
+fn command() -> String {
+    let mut words = std::env::args();
+    let program = words.next().unwrap_or_default();
+    let name = program.rsplit('/').next().unwrap_or_default().to_string();
+    [name].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// The settings as they are.
+pub async fn settings(pool: &PgPool) -> Vec<(String, String)> {
+    let mut settings = Vec::new();
+    for name in SETTINGS {
+        let value = sqlx::query_scalar(&format!("show {name}")).fetch_one(pool).await.unwrap();
+        settings.push((name.to_string(), value));
+    }
+    settings
+}
+
+/// What it ran on, and what else ran there.
+pub fn machine() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let field = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.split_once(':').map(|(_, value)| value.trim().to_string()).unwrap_or_default()
+    };
+    let cpu = field(&read("/proc/cpuinfo"), "model name");
+    let memory = field(&read("/proc/meminfo"), "MemTotal");
+    let memory =
+        memory.split(' ').next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or_default();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let load = read("/proc/loadavg").split(' ').next().unwrap_or_default().to_string();
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    let memory = memory >> 20;
+    format!("{cores} × {cpu}, {memory} GiB, {profile} build, load average at the end {load}.")
+}

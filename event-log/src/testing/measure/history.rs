@@ -1,0 +1,176 @@
+//! A log of runs as they happen: an install admits a run, the run is planned, its plan job and its apply job are queued,
+//! claimed, worked at and sealed, and somebody approves in between. Payloads are the kept examples, with the ids of
+//! what they are about.
+use std::{collections::BTreeMap, path::Path};
+
+use domain::actor::Actor;
+use serde_json::{Value, json};
+use ulid::Ulid;
+
+use crate::{Commit, EventLog, Meta, NewEvent, StreamId, Write};
+
+/// What one run leaves in the log: streams, and what happened to each, in this order.
+const INSTALL: &[&str] = &[
+    "install.run_admitted",
+    "install.component_reserved",
+    "install.component_deployed",
+    "install.component_released",
+    "install.run_closed",
+];
+const RUN: &[&str] = &[
+    "run.requested",
+    "run.planned",
+    "run.step_started",
+    "run.plan_produced",
+    "run.approval_requested",
+    "run.approved",
+    "run.apply_started",
+    "run.step_succeeded",
+    "run.finished",
+];
+const JOB: &[&str] = &[
+    "job.queued",
+    "job.claimed",
+    "job.started",
+    "job.phase_entered",
+    "job.phase_entered",
+    "job.plan_produced",
+    "job.succeeded",
+    "job.log_sealed",
+];
+/// How many installs there are.
+const INSTALLS: u64 = 1_000;
+/// How many runs are written at once.
+const TOGETHER: u64 = 30;
+/// The ids in the examples, and whose they are.
+const APP: &str = "app_00000000000000000000000001";
+const RUN_OF_INSTALL: &str = "run_0000000000000000000000000B";
+const INSTALL_OF_RUN: &str = "ins_00000000000000000000000005";
+const JOBS_OF_RUN: [&str; 2] = ["job_00000000000000000000000035", "job_00000000000000000000000036"];
+const EXECUTION: &str = "exe_00000000000000000000000001";
+
+/// A history that can go on.
+pub struct History {
+    examples: BTreeMap<String, NewEvent>,
+    /// The app of all installs.
+    app: String,
+    versions: BTreeMap<u64, u64>,
+    runs: u64,
+}
+
+impl History {
+    /// Of installs of this app; `None`: of one that nobody knows.
+    pub fn of(app: Option<&str>) -> History {
+        let app = app.unwrap_or(APP).to_string();
+        History { examples: examples(), app, versions: BTreeMap::new(), runs: 0 }
+    }
+
+    /// Write until the log has so many events, a few runs in a commit. It ends where a run ends.
+    pub async fn fill(&mut self, log: &EventLog, wanted: u64) {
+        while log.position() < wanted {
+            let writes = (0..TOGETHER).flat_map(|_| self.run()).collect();
+            let meta = Meta::new(Actor::System, Ulid::new().to_string());
+            log.append(Commit::of(meta, writes)).await.unwrap();
+        }
+    }
+
+    /// The same runs, again and again, of one more install, until its stream has so many events. Its id.
+    pub async fn one_install(&mut self, log: &EventLog, events: u64) -> String {
+        let install = format!("ins_{}", Ulid::new());
+        let mut expected = 0;
+        while expected < events {
+            let mut all = vec![];
+            if expected == 0 {
+                all.push(self.event("install.created", &[(APP, &self.app), ("acme", &install)]));
+            }
+            for _ in 0..TOGETHER {
+                let run = format!("run_{}", Ulid::new());
+                let own = [(RUN_OF_INSTALL, &*run)];
+                all.extend(INSTALL.iter().map(|name| self.event(name, &own)));
+            }
+            all.truncate(usize::try_from(events - expected).unwrap());
+            let count = all.len() as u64;
+            let write =
+                Write { stream: StreamId::new("install", &*install), expected, events: all };
+            let meta = Meta::new(Actor::System, Ulid::new().to_string());
+            log.append(Commit::of(meta, vec![write])).await.unwrap();
+            expected += count;
+        }
+        install
+    }
+
+    /// One run of the next install.
+    fn run(&mut self) -> Vec<Write> {
+        let number = self.runs % INSTALLS;
+        self.runs += 1;
+        let version = self.versions.entry(number).or_default();
+        let expected = *version;
+        let install = format!("ins_{}", Ulid(u128::from(number) + 1));
+        let run = format!("run_{}", Ulid::new());
+        let jobs = [(); 2].map(|()| format!("job_{}", Ulid::new()));
+        let execution = format!("exe_{}", Ulid::new());
+        let created = (expected == 0).then_some("install.created");
+        let names: Vec<_> = created.into_iter().chain(INSTALL.iter().copied()).collect();
+        *version += names.len() as u64;
+        let name = format!("acme-{number}");
+        let [plan, apply] = &jobs;
+        let own: [(&str, &str); 7] = [
+            (APP, &self.app),
+            ("acme", &name),
+            (RUN_OF_INSTALL, &run),
+            (INSTALL_OF_RUN, &install),
+            (JOBS_OF_RUN[0], plan),
+            (JOBS_OF_RUN[1], apply),
+            (EXECUTION, &execution),
+        ];
+        let write = |kind: &str, id: &str, expected: u64, names: &[&str]| Write {
+            stream: StreamId::new(kind, id),
+            expected,
+            events: names.iter().map(|name| self.event(name, &own)).collect(),
+        };
+        vec![
+            write("install", &install, expected, &names),
+            write("run", &run, 0, RUN),
+            write("job", plan, 0, JOB),
+            write("job", apply, 0, JOB),
+        ]
+    }
+
+    /// An example, with other ids in it.
+    fn event(&self, name: &str, own: &[(&str, &str)]) -> NewEvent {
+        let mut event = self.examples.get(name).unwrap().clone();
+        for (from, to) in own {
+            if event.payload.contains(from) {
+                event.payload = event.payload.replace(from, to);
+            }
+        }
+        event
+    }
+}
+
+fn examples() -> BTreeMap<String, NewEvent> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events");
+    let mut all = BTreeMap::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_string();
+        let text = std::fs::read_to_string(path.join("1.example.json")).unwrap();
+        let mut payload: String = text.lines().map(str::trim_start).collect();
+        if name == "job.queued" {
+            let mut queued: Value = serde_json::from_str(&payload).unwrap();
+            queued["origin"] = json!({
+                "type": "step", "install": INSTALL_OF_RUN, "run": RUN_OF_INSTALL,
+                "step": "stp_00000000000000000000000001",
+            });
+            payload = queued.to_string();
+        }
+        let event = NewEvent {
+            event_type: name.clone().into(),
+            event_version: "1".into(),
+            payload,
+            customer: None,
+        };
+        all.insert(name, event);
+    }
+    all
+}

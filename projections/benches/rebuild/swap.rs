@@ -1,0 +1,88 @@
+//! How long appends stand still when a synchronous view is swapped beneath them.
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use domain::actor::Actor;
+use event_log::{Commit, EventLog, Meta, NewEvent, Options, StreamId, Write, testing::Database};
+use projections::{Progress, rebuild_all};
+use ulid::Ulid;
+
+/// So many append all the time.
+const CALLERS: usize = 16;
+/// So often the view is made again.
+const SWAPS: usize = 10;
+
+/// What is appended.
+const QUEUED: &str = include_str!("../../../schemas/events/job.queued/1.example.json");
+
+/// When each append was acknowledged.
+type Acknowledged = Arc<Mutex<Vec<Instant>>>;
+
+/// Swap a view again and again while others append events of jobs, which ride in it.
+pub async fn measure(database: &Database) {
+    let options = Options { sync_views: projections::sync_views(), ..Options::default() };
+    let log = database.log_with(options).await.unwrap();
+    let (times, over) = (Acknowledged::default(), Arc::new(AtomicBool::new(false)));
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|_| tokio::spawn(append(log.clone(), times.clone(), over.clone())))
+        .collect();
+    let mut windows = vec![];
+    for _ in 0..SWAPS {
+        let mut began = None;
+        rebuild_all(&database.pool, &["job_queue"], 1, |progress| {
+            if progress == Progress::Swapping {
+                began.get_or_insert_with(Instant::now);
+            }
+        })
+        .await
+        .unwrap();
+        windows.push((began.unwrap(), Instant::now()));
+    }
+    over.store(true, Ordering::Relaxed);
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    let mut times = std::mem::take(&mut *times.lock().unwrap());
+    times.sort();
+    let gaps: Vec<_> = times.windows(2).map(|pair| (pair[0], pair[1])).collect();
+    let touches = |gap: &(Instant, Instant), window: &(Instant, Instant)| {
+        gap.1 >= window.0 && gap.0 <= window.1
+    };
+    let mut pauses: Vec<f64> = windows
+        .iter()
+        .map(|window| longest(gaps.iter().filter(|gap| touches(gap, window))))
+        .collect();
+    pauses.sort_by(f64::total_cmp);
+    let otherwise = gaps.iter().filter(|gap| !windows.iter().any(|window| touches(gap, window)));
+    println!(
+        "\nA view swapped {SWAPS} times while {CALLERS} callers appended {} events: the longest time without an \
+         acknowledgement around a swap {:.1} ms (median {:.1}), otherwise {:.1} ms.",
+        times.len(),
+        pauses[SWAPS - 1],
+        pauses[SWAPS / 2],
+        longest(otherwise)
+    );
+}
+
+fn longest<'a>(gaps: impl Iterator<Item = &'a (Instant, Instant)>) -> f64 {
+    let longest = gaps.map(|(from, to)| to.duration_since(*from)).max();
+    longest.unwrap_or(Duration::ZERO).as_secs_f64() * 1e3
+}
+
+async fn append(log: EventLog, times: Acknowledged, over: Arc<AtomicBool>) {
+    let payload: String = QUEUED.lines().map(str::trim_start).collect();
+    let event_type = "job.queued".into();
+    let queued = NewEvent { event_type, event_version: "1".into(), payload, customer: None };
+    while !over.load(Ordering::Relaxed) {
+        let stream = StreamId::new("job", format!("job_{}", Ulid::new()));
+        let write = Write { stream, expected: 0, events: vec![queued.clone()] };
+        let commit = Commit::of(Meta::new(Actor::System, Ulid::new().to_string()), vec![write]);
+        log.append(commit).await.unwrap();
+        times.lock().unwrap().push(Instant::now());
+    }
+}
