@@ -23,6 +23,13 @@ CREATE TABLE stead.job_log_rest (
     sha256 bytea NOT NULL
 );
 ALTER TABLE ONLY stead.job_log_rest ALTER COLUMN bytes SET STORAGE EXTERNAL;
+CREATE TABLE stead.log_archive (
+    last_position bigint NOT NULL,
+    first_position bigint NOT NULL,
+    manifest_sha256 bytea NOT NULL,
+    made_at timestamp with time zone NOT NULL,
+    dropped_at timestamp with time zone
+);
 CREATE TABLE stead.log_command (
     principal text NOT NULL COLLATE pg_catalog."C",
     idempotency_key text NOT NULL COLLATE pg_catalog."C",
@@ -43,6 +50,23 @@ CREATE TABLE stead.log_consumer (
 )
 WITH (fillfactor='50');
 CREATE TABLE stead.log_event (
+    "position" bigint NOT NULL,
+    event_id uuid NOT NULL,
+    aggregate_type text NOT NULL COLLATE pg_catalog."C",
+    aggregate_id text NOT NULL COLLATE pg_catalog."C",
+    sequence bigint NOT NULL,
+    event_type text NOT NULL,
+    event_version text NOT NULL,
+    payload json NOT NULL,
+    metadata json NOT NULL,
+    salt bytea NOT NULL,
+    leaf bytea NOT NULL,
+    chain bytea NOT NULL,
+    commit_no bigint NOT NULL,
+    recorded_at timestamp with time zone NOT NULL
+)
+PARTITION BY RANGE ("position");
+CREATE TABLE stead.log_event_rest (
     "position" bigint NOT NULL,
     event_id uuid NOT NULL,
     aggregate_type text NOT NULL COLLATE pg_catalog."C",
@@ -103,7 +127,8 @@ CREATE TABLE stead.log_stream (
     aggregate_id text NOT NULL COLLATE pg_catalog."C",
     version bigint NOT NULL,
     prev_version bigint NOT NULL,
-    last_position bigint NOT NULL
+    last_position bigint NOT NULL,
+    since_position bigint DEFAULT 0 NOT NULL
 )
 WITH (fillfactor='70');
 CREATE TABLE stead.migration (
@@ -233,20 +258,25 @@ CREATE TABLE stead.view_tokens (
     revoked boolean NOT NULL
 );
 ALTER TABLE ONLY stead.job_log ATTACH PARTITION stead.job_log_rest DEFAULT;
+ALTER TABLE ONLY stead.log_event ATTACH PARTITION stead.log_event_rest DEFAULT;
 ALTER TABLE ONLY stead.blob
     ADD CONSTRAINT blob_pkey PRIMARY KEY (digest);
 ALTER TABLE ONLY stead.job_log
     ADD CONSTRAINT job_log_pkey PRIMARY KEY (execution, start_offset);
 ALTER TABLE ONLY stead.job_log_rest
     ADD CONSTRAINT job_log_rest_pkey PRIMARY KEY (execution, start_offset);
+ALTER TABLE ONLY stead.log_archive
+    ADD CONSTRAINT log_archive_pkey PRIMARY KEY (last_position);
 ALTER TABLE ONLY stead.log_command
     ADD CONSTRAINT log_command_pkey PRIMARY KEY (principal, idempotency_key);
 ALTER TABLE ONLY stead.log_consumer
     ADD CONSTRAINT log_consumer_pkey PRIMARY KEY (name, version, shard);
 ALTER TABLE ONLY stead.log_event
-    ADD CONSTRAINT log_event_aggregate_type_aggregate_id_sequence_key UNIQUE (aggregate_type, aggregate_id, sequence);
-ALTER TABLE ONLY stead.log_event
     ADD CONSTRAINT log_event_pkey PRIMARY KEY ("position");
+ALTER TABLE ONLY stead.log_event_rest
+    ADD CONSTRAINT log_event_rest_pkey PRIMARY KEY ("position");
+ALTER TABLE ONLY stead.log_event_rest
+    ADD CONSTRAINT log_event_rest_stream UNIQUE (aggregate_type, aggregate_id, sequence);
 ALTER TABLE ONLY stead.log_node
     ADD CONSTRAINT log_node_pkey PRIMARY KEY (level, index);
 ALTER TABLE ONLY stead.log_note_key
@@ -321,13 +351,16 @@ CREATE INDEX view_tokens_principal ON stead.view_tokens USING btree (principal);
 CREATE INDEX view_tokens_sha256 ON stead.view_tokens USING btree (sha256);
 CREATE INDEX view_tokens_token ON stead.view_tokens USING btree (token);
 ALTER INDEX stead.job_log_pkey ATTACH PARTITION stead.job_log_rest_pkey;
+ALTER INDEX stead.log_event_pkey ATTACH PARTITION stead.log_event_rest_pkey;
 GRANT USAGE ON SCHEMA stead TO stead_app;
 GRANT SELECT,INSERT ON TABLE stead.blob TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.job_log TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.job_log_rest TO stead_app;
+GRANT SELECT ON TABLE stead.log_archive TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.log_command TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.log_consumer TO stead_app;
 GRANT SELECT,INSERT ON TABLE stead.log_event TO stead_app;
+GRANT SELECT ON TABLE stead.log_event_rest TO stead_app;
 GRANT SELECT,UPDATE ON TABLE stead.log_head TO stead_app;
 GRANT SELECT,INSERT ON TABLE stead.log_node TO stead_app;
 GRANT SELECT,INSERT ON TABLE stead.log_note_key TO stead_app;

@@ -52,7 +52,12 @@ fn stream(number: u128) -> StreamId {
 fn queued(number: u128, expected: u64) -> Commit {
     const EXAMPLE: &str = include_str!("../schemas/events/job.queued/1.example.json");
     let payload = EXAMPLE.lines().map(str::trim_start).collect();
-    let event = NewEvent { event_type: "job.queued".into(), event_version: "1".into(), payload };
+    let event = NewEvent {
+        event_type: "job.queued".into(),
+        event_version: "1".into(),
+        payload,
+        customer: None,
+    };
     let write = Write { stream: stream(number), expected, events: vec![event] };
     Commit::of(Meta::new(Actor::System, "cmd"), vec![write])
 }

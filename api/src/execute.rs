@@ -195,10 +195,12 @@ impl Unit {
             Err(refused) => return Ok(Err(refused)),
         };
         let decided = facts.len();
-        for fact in &facts {
-            stream.events.push(NewEvent::of(fact).map_err(Problem::internal)?);
-        }
+        let new = facts.iter().map(NewEvent::of).collect::<Result<Vec<_>, _>>();
         loaded.evolve(facts);
+        // After them: the first fact may be the one that says whose install it is.
+        let customer = loaded.state.customer(&loaded.stream.aggregate_id);
+        let new = new.map_err(Problem::internal)?.into_iter();
+        stream.events.extend(new.map(|event| event.about(customer)));
         Ok(Ok(decided))
     }
 

@@ -5,6 +5,8 @@
 //!                                                     └─ problem: every refusal ◀─┘
 //! ```
 
+/// Archives of the log, as an operator asks for them.
+pub mod archives;
 /// The vendor's artifacts.
 pub mod artifacts;
 /// Who calls, and what they may do.
@@ -23,6 +25,8 @@ pub mod control;
 pub mod dispatch;
 /// The OpenAPI documents and the page that shows them.
 pub mod docs;
+/// Every copy of what somebody's key no longer opens.
+pub mod erasure;
 /// The only writer.
 pub mod execute;
 /// What handlers take apart.

@@ -10,6 +10,7 @@ use domain::{
     name::NameError,
     run::{RunError, plan::NoSuchComponent},
     runner::RunnerError,
+    subject::SubjectError,
 };
 use event_log::{AppendError, LogError, blob::BlobError};
 
@@ -115,7 +116,7 @@ impl From<AppendError> for Problem {
             }
             // Another server runs the policies now; whoever asks again finds that out.
             AppendError::ConsumerMoved { .. } => Problem::new(Code::Conflict, error.to_string()),
-            AppendError::Invalid(_) => Problem::internal(error),
+            AppendError::Invalid(_) | AppendError::Unsealed(_) => Problem::internal(error),
             // The database, or one of our own rows, will refuse it again: whoever tries for ever holds up others.
             AppendError::Database(reason) if !is_away(&reason) => Problem::internal(reason),
             AppendError::Database(reason) => {
@@ -135,9 +136,15 @@ impl From<LogError> for Problem {
             LogError::Layout { .. } => {
                 Problem::new(Code::Unavailable, error.to_string()).retry_after(1)
             }
-            LogError::NoLog | LogError::Encoding(_) | LogError::Damaged { .. } => {
-                Problem::internal(error)
+            // The remedy is the operator's, and no secret: whoever asks should know why they get no answer.
+            error @ LogError::Archived { .. } => {
+                tracing::error!(reason = %error, "What is asked for cannot be read: {error}");
+                Problem::new(Code::Unavailable, error.to_string())
             }
+            LogError::NoLog
+            | LogError::Encoding(_)
+            | LogError::WrappingKey(_)
+            | LogError::Damaged { .. } => Problem::internal(error),
         }
     }
 }
@@ -148,6 +155,16 @@ impl From<BlobError> for Problem {
             BlobError::Database(error) => error.into(),
             BlobError::Damaged(_) | BlobError::Digest(_) => Problem::internal(error),
         }
+    }
+}
+
+impl From<SubjectError> for Problem {
+    fn from(error: SubjectError) -> Problem {
+        let code = match &error {
+            SubjectError::NoReason => Code::Invalid,
+            SubjectError::NotShredded => Code::Refused,
+        };
+        Problem::new(code, error.to_string())
     }
 }
 

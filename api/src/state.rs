@@ -3,7 +3,7 @@ use std::{ops::Deref, path::PathBuf, sync::Arc};
 
 use chrono::SubsecRound as _;
 use domain::decider::Timestamp;
-use event_log::EventLog;
+use event_log::{EventLog, Source};
 use projections::Projections;
 use sqlx::PgPool;
 use tokio::sync::Semaphore;
@@ -90,6 +90,8 @@ pub struct Config {
     pub runner_ca: Option<String>,
     /// The most bytes of one blob of an artifact.
     pub max_blob_bytes: u64,
+    /// How many positions a partition of the log has.
+    pub partition_events: u64,
 }
 
 impl App {
@@ -101,6 +103,11 @@ impl App {
     /// Connections that may make tables; where no owner was named, ours, which may be allowed to.
     pub fn owner(&self) -> &PgPool {
         self.owner.as_ref().unwrap_or(&self.pool)
+    }
+
+    /// Where the log is read by who may make tables.
+    pub fn owner_source(&self) -> Source {
+        Source { pool: self.owner().clone(), ..Source::from(self.log()) }
     }
 
     /// The log, for reading and following; only the engine writes.

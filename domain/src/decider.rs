@@ -3,7 +3,7 @@ use std::fmt::Debug;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::upcast::Upcaster;
+use crate::{ids::InstallId, upcast::Upcaster};
 
 /// A moment in UTC. Events and rules know it to the microsecond.
 pub type Timestamp = chrono::DateTime<chrono::Utc>;
@@ -38,4 +38,9 @@ pub trait Decider: Default + Serialize + DeserializeOwned + Clone + Send + Sync 
 
     /// Take in a fact. Never refuses and never panics: it has already happened.
     fn evolve(&mut self, event: Self::Event);
+
+    /// Whose install it is about, once it is known; its own id says so only of an install itself.
+    fn customer(&self, _id: &str) -> Option<InstallId> {
+        None
+    }
 }

@@ -8,6 +8,7 @@ pub mod component;
 pub mod decider;
 pub mod digest;
 pub mod enrolment;
+pub mod erasure;
 pub mod ids;
 pub mod install;
 pub mod job;
@@ -18,6 +19,7 @@ pub mod run;
 pub mod runner;
 #[cfg(test)]
 mod schema;
+pub mod subject;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod upcast;

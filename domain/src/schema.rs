@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::{
     access::Access, actor::Actor, app::App, build::Build, component::Component, decider::Decider,
     digest::Digest, enrolment::Enrolment, ids, install::Install, job::Job, name::Name, run::Run,
-    runner::Runner, testing::golden,
+    runner::Runner, subject::Subject, testing::golden,
 };
 
 macro_rules! texts {
@@ -137,4 +137,5 @@ fn every_event_has_a_schema_that_its_example_follows() {
     kept::<Name>();
     kept::<Run>();
     kept::<Runner>();
+    kept::<Subject>();
 }

@@ -1,7 +1,10 @@
 //! What is asked of the log: events for streams, all or nothing, under conditions.
 use std::borrow::Cow;
 
-use domain::decider::{Event, Timestamp};
+use domain::{
+    decider::{Event, Timestamp},
+    ids::InstallId,
+};
 use serde_json::Value;
 
 use crate::{Meta, StreamId};
@@ -13,8 +16,10 @@ pub struct NewEvent {
     pub event_type: Cow<'static, str>,
     /// Which shape the payload has, `"1"` first.
     pub event_version: Cow<'static, str>,
-    /// One JSON object, byte for byte as it is to be kept.
+    /// One JSON object, byte for byte as it is to be kept; but for what is somebody's (`domain::erasure`).
     pub payload: String,
+    /// The customer whose install it is about, if any.
+    pub customer: Option<InstallId>,
 }
 
 impl NewEvent {
@@ -27,7 +32,14 @@ impl NewEvent {
             event_type: Cow::Borrowed(event.name()),
             event_version: Cow::Borrowed(event.version()),
             payload: serde_json::to_string(event)?,
+            customer: None,
         })
+    }
+
+    /// The same, about this customer.
+    #[must_use]
+    pub fn about(self, customer: Option<InstallId>) -> NewEvent {
+        NewEvent { customer, ..self }
     }
 }
 

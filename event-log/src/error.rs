@@ -44,6 +44,9 @@ pub enum AppendError {
     /// The commit contradicts itself.
     #[error("not a commit: {0}")]
     Invalid(&'static str),
+    /// What is somebody's cannot be sealed, and is not written in clear.
+    #[error("{0}")]
+    Unsealed(String),
     /// The log's task has ended: the program is stopping.
     #[error("the log is closed")]
     Closed,
@@ -78,6 +81,18 @@ pub enum LogError {
     /// What is stored is not what this program writes.
     #[error("position {position}: {what}")]
     Damaged { position: u64, what: String },
+    /// What is asked for is in an archive only, and that cannot be read.
+    #[error(
+        "positions {first} to {last} are only in the archive {path}, and it cannot be read: {why}; put it back from a \
+         backup, or name the directory that has it with --archives"
+    )]
+    Archived { first: u64, last: u64, path: String, why: String },
+    /// The keys of subjects cannot be opened.
+    #[error(
+        "the keys of subjects are wrapped by the key {0}, which this server does not have: put the `subjects.key` of \
+         its keys directory back, or copy that directory from another server of this database"
+    )]
+    WrappingKey(String),
     /// A proof was asked for something outside the log.
     #[error(transparent)]
     Proof(#[from] proof::tree::TreeError),

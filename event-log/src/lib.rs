@@ -14,6 +14,8 @@
 pub mod connect;
 /// The one place that makes and changes tables.
 pub mod migrate;
+/// The ranges of positions that have a table of their own.
+pub mod partitions;
 
 /// Where time comes from.
 pub mod clock;
@@ -29,6 +31,8 @@ pub mod stored;
 pub mod stream;
 
 mod append;
+/// Closed ranges in files, and reading through them.
+pub mod archive;
 mod log;
 mod nearby;
 mod nodes;
@@ -38,6 +42,10 @@ pub mod read;
 /// What rides in an append: synchronous views.
 pub mod ride;
 mod seal;
+/// Whose words are kept under whose key.
+pub mod sealed;
+/// Rows and archives together.
+pub mod source;
 /// Reading everything again and believing nothing.
 pub mod verify;
 
@@ -59,6 +67,7 @@ pub mod testing;
 #[cfg(feature = "planted")]
 pub use proof::planted;
 
+pub use archive::Archives;
 pub use clock::Clock;
 pub use commit::{Appended, CommandKey, Commit, ConsumerMove, NewEvent, SessionGuard, Write};
 pub use connect::connect;
@@ -69,5 +78,7 @@ pub use meta::Meta;
 pub use migrate::migrate;
 pub use proofs::{Standing, standing};
 pub use ride::{Column, Forget, SyncView};
+pub use sealed::{KeyRing, WrappingKey};
+pub use source::Source;
 pub use stored::Stored;
 pub use stream::StreamId;

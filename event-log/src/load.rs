@@ -1,7 +1,7 @@
 //! The state of an aggregate: from memory, or from its snapshot and the events after it.
 use std::sync::Arc;
 
-use domain::decider::Decider;
+use domain::{decider::Decider, ids::InstallId};
 
 use crate::{EventLog, LogError, StreamId, Write, commit::NewEvent, snapshot};
 
@@ -36,8 +36,20 @@ impl<D: Decider> Loaded<D> {
     /// # Errors
     /// If an event has no JSON.
     pub fn write(&self, events: &[D::Event]) -> Result<Write, serde_json::Error> {
-        let new = events.iter().map(NewEvent::of).collect::<Result<_, _>>()?;
+        let customer = self.customer_after(events);
+        let new = events.iter().map(|event| Ok(NewEvent::of(event)?.about(customer)));
+        let new = new.collect::<Result<_, serde_json::Error>>()?;
         Ok(Write { stream: self.stream.clone(), expected: self.version, events: new })
+    }
+
+    /// Whose install it is about: the first event may be the one that says so.
+    fn customer_after(&self, events: &[D::Event]) -> Option<InstallId> {
+        let id = &self.stream.aggregate_id;
+        self.state.customer(id).or_else(|| {
+            let mut state = D::clone(&self.state);
+            events.iter().cloned().for_each(|event| state.evolve(event));
+            state.customer(id)
+        })
     }
 
     /// The state after these events.

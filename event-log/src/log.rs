@@ -5,7 +5,7 @@ use sqlx::{PgPool, Row};
 use tokio::sync::{Semaphore, TryAcquireError, broadcast, mpsc, oneshot, watch};
 
 use crate::{
-    AppendError, Appended, Clock, Commit, LogError, Stored, SyncView,
+    AppendError, Appended, Archives, Clock, Commit, KeyRing, LogError, Stored, SyncView,
     append::{
         Appender, Head, Intake, Outlet, Pending, Queue, Seen, Statement, Versions, connection,
     },
@@ -34,6 +34,10 @@ pub struct Options {
     pub watch_others: Option<Duration>,
     /// How many aggregates' states are kept in memory.
     pub cached_states: usize,
+    /// Where events are read that have no rows any more.
+    pub archives: Archives,
+    /// What seals and opens the words of subjects. Without any they are written in clear.
+    pub keys: KeyRing,
 }
 
 impl Default for Options {
@@ -47,6 +51,8 @@ impl Default for Options {
             key_ttl: Duration::from_secs(24 * 60 * 60),
             watch_others: Some(Duration::from_millis(250)),
             cached_states: 20_000,
+            archives: Archives::default(),
+            keys: KeyRing::default(),
         }
     }
 }
@@ -71,6 +77,8 @@ pub(crate) struct Shared {
     pub tail: broadcast::WeakSender<Arc<[Stored]>>,
     pub cache: Arc<Cache>,
     pub nearby: Arc<Nearby>,
+    pub archives: Archives,
+    pub keys: KeyRing,
 }
 
 /// How long a caller should stay away from a full queue.
@@ -101,6 +109,7 @@ impl EventLog {
         if head.layout != options.layout {
             return Err(LogError::Layout { known: options.layout, found: head.layout });
         }
+        options.keys.check(&mut connection).await?;
         let (arrivals, queue) = mpsc::unbounded_channel();
         let (positions, watched_positions) = watch::channel(head.position);
         let (seen, watched) = watch::channel(head.seen());
@@ -120,6 +129,8 @@ impl EventLog {
             tail: tail.downgrade(),
             cache: cache.clone(),
             nearby: nearby.clone(),
+            archives: options.archives,
+            keys: options.keys.clone(),
         };
         let appender = Appender {
             options: connect,
@@ -135,6 +146,7 @@ impl EventLog {
             versions: Versions::default(),
             cache,
             nearby,
+            keys: options.keys,
             stale: false,
             next: None,
         };
@@ -148,7 +160,9 @@ impl EventLog {
     /// # Errors
     /// [`AppendError`]; nothing of the commit was written.
     pub async fn append(&self, commit: Commit) -> Result<Appended, AppendError> {
-        let intake = Intake::of(commit)?;
+        let shared = &self.shared;
+        let keys = shared.keys.to_seal(&shared.pool, &commit, &shared.clock).await?;
+        let intake = Intake::of(commit, keys.as_ref())?;
         let (answer, answered) = oneshot::channel();
         // However large it is, it fits into an empty queue.
         let wanted = u32::try_from(intake.places()).unwrap_or(u32::MAX).min(self.shared.queue);
@@ -221,6 +235,16 @@ impl EventLog {
     /// The connections that reads use.
     pub fn pool(&self) -> &PgPool {
         &self.shared.pool
+    }
+
+    /// Where events are read that have no rows any more.
+    pub fn archives(&self) -> &Archives {
+        &self.shared.archives
+    }
+
+    /// What seals and opens the words of subjects.
+    pub fn ring(&self) -> &KeyRing {
+        &self.shared.keys
     }
 
     /// The clock that the log was opened with.

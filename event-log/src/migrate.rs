@@ -3,7 +3,7 @@ use proof::chain;
 use sqlx::{PgConnection, PgExecutor, PgPool, Row};
 use ulid::Ulid;
 
-use crate::{Clock, connect::SCHEMA};
+use crate::{Clock, connect::SCHEMA, partitions::keep_from_application};
 
 #[cfg(feature = "planted")]
 mod next;
@@ -12,7 +12,7 @@ include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
 
 /// The layout of tables and event vocabulary that this program knows. Raised only with a migration that an
 /// older program must not write beside.
-pub const LAYOUT: i32 = 1;
+pub const LAYOUT: i32 = 2;
 
 /// What this program knows: [`LAYOUT`].
 pub fn layout() -> i32 {
@@ -43,6 +43,7 @@ const GRANTS: &str = "
     revoke update, delete on log_note_key from stead_app;
     grant update (valid_until) on log_note_key to stead_app;
     revoke insert on migration from stead_app;
+    revoke insert, update, delete on log_archive from stead_app;
     revoke insert, delete on log_head from stead_app";
 
 /// Why the tables are not as this program needs them.
@@ -118,6 +119,7 @@ async fn once(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
     }
     if has_application_role(&mut *tx).await? {
         sqlx::raw_sql(GRANTS).execute(&mut *tx).await?;
+        keep_from_application(&mut tx).await?;
     }
     tx.commit().await?;
     Ok(new)

@@ -5,15 +5,44 @@ use proof::{
 };
 use sqlx::{PgConnection, Row};
 
-use crate::stored::bigint;
+use crate::{Archives, LogError, stored::bigint};
 
 /// The hashes of perfect subtrees that are complete in the log, each computed from at most 128 stored ones.
 pub(crate) async fn fetch(
     connection: &mut PgConnection,
     nodes: Vec<Node>,
 ) -> Result<Vec<Hash>, sqlx::Error> {
+    let found = found(connection, &nodes).await?;
+    fold(&nodes, &found)
+}
+
+/// The same, with leaves from archives where their events are nowhere else any more.
+pub(crate) async fn fetch_through(
+    connection: &mut PgConnection,
+    archives: &Archives,
+    nodes: Vec<Node>,
+) -> Result<Vec<Hash>, LogError> {
+    let mut found = found(&mut *connection, &nodes).await?;
+    for (node, hashes) in nodes.iter().zip(&mut found) {
+        if node.level < 8 && hashes.len() < 1 << node.level {
+            let (first, end) = (node.index << node.level, (node.index + 1) << node.level);
+            let events = archives.events(connection, (first, end), u32::MAX).await?;
+            // A partition has whole blocks: all of them are gone, or none.
+            if !events.is_empty() {
+                *hashes = events.iter().map(|event| event.leaf).collect();
+            }
+        }
+    }
+    Ok(fold(&nodes, &found)?)
+}
+
+/// What is stored of each node: its own hash, or those it is folded from.
+async fn found(
+    connection: &mut PgConnection,
+    nodes: &[Node],
+) -> Result<Vec<Vec<Hash>>, sqlx::Error> {
     let (mut level, mut first, mut last) = (Vec::new(), Vec::new(), Vec::new());
-    for node in &nodes {
+    for node in nodes {
         let stored = node.level / 8 * 8;
         let above = node.level - stored;
         level.push(i32::from(stored));
@@ -53,9 +82,13 @@ pub(crate) async fn fetch(
             hashes.push(hash);
         }
     }
+    Ok(found)
+}
+
+fn fold(nodes: &[Node], found: &[Vec<Hash>]) -> Result<Vec<Hash>, sqlx::Error> {
     nodes
         .iter()
-        .zip(&found)
+        .zip(found)
         .map(|(node, hashes)| {
             let whole = hashes.len() == 1 << (node.level % 8);
             let hash = if whole { tree::perfect(hashes) } else { None };

@@ -69,7 +69,7 @@ impl EventLog {
         let plans: Vec<_> = sizes.iter().map(|size| tree::root(*size)).collect();
         let mut connection = self.pool().acquire().await?;
         let wanted = plans.iter().flat_map(ProofPlan::nodes).collect();
-        let hashes = nodes::fetch(&mut connection, wanted).await?;
+        let hashes = nodes::fetch_through(&mut connection, self.archives(), wanted).await?;
         let (mut rest, mut roots) = (&hashes[..], Vec::with_capacity(plans.len()));
         for plan in plans {
             let (own, others) = rest.split_at(plan.nodes().count());
@@ -158,7 +158,8 @@ impl EventLog {
         let missing: Vec<Node> = unknown.map(|(node, _)| *node).collect();
         if !missing.is_empty() {
             let mut connection = self.pool().acquire().await?;
-            let hashes = nodes::fetch(&mut connection, missing.clone()).await?;
+            let hashes =
+                nodes::fetch_through(&mut connection, self.archives(), missing.clone()).await?;
             let mut read = hashes.iter().copied();
             found.iter_mut().filter(|hash| hash.is_none()).for_each(|hash| *hash = read.next());
             self.shared.nearby.keep(missing.into_iter().zip(hashes));

@@ -1,14 +1,21 @@
 //! Reading what is there. Positions are dense and become visible in order, so a reader that continues after its
 //! last position misses nothing.
+//!
+//! What is in archives only is read from there. A statement that reads rows says in the same moment where they begin,
+//! so that rows which are dropped beside it are never missed.
+use std::sync::Arc;
+
 use domain::decider::Timestamp;
-use sqlx::{PgExecutor, Row};
+use sqlx::{PgConnection, PgExecutor, Row, postgres::PgRow};
 
 use crate::{
     EventLog, LogError, Stored, StreamId,
+    archive::{FLOOR, floor},
     stored::{COLUMNS, bigint, number},
 };
 
-/// Events after a position, in order, at most `limit`, as one transaction or pool sees them.
+/// Rows after a position, in order, at most `limit`, as one transaction or pool sees them: nothing of what is in
+/// archives only, and what is sealed in them is not opened.
 ///
 /// # Errors
 /// [`LogError`].
@@ -23,13 +30,64 @@ pub async fn read(
     query.fetch_all(executor).await?.iter().map(Stored::read).collect()
 }
 
+/// Rows after a position and not after another, in order.
+pub(crate) async fn read_range(
+    executor: impl PgExecutor<'_>,
+    (after, to): (u64, u64),
+) -> Result<Vec<Stored>, LogError> {
+    let sql = format!(
+        "select {COLUMNS} from log_event where position > $1 and position <= $2 order by position"
+    );
+    let query = sqlx::query(&sql).bind(bigint(after)).bind(bigint(to));
+    query.fetch_all(executor).await?.iter().map(Stored::read).collect()
+}
+
+/// The last position that is in archives only, when these rows were read; they say it in a column of that name.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn floor_of(connection: &mut PgConnection, rows: &[PgRow]) -> Result<u64, sqlx::Error> {
+    match rows.first() {
+        Some(row) => Ok(number(row.try_get("floor")?)),
+        // What was not there to be read is in archives by now, or nowhere.
+        None => floor(connection).await,
+    }
+}
+
 impl EventLog {
     /// Events after a position, in order, at most `limit`.
     ///
     /// # Errors
     /// [`LogError`].
     pub async fn read(&self, from_exclusive: u64, limit: u32) -> Result<Vec<Stored>, LogError> {
-        read(self.pool(), from_exclusive, limit).await
+        let sql = format!(
+            "select {COLUMNS}, {FLOOR} as floor from log_event where position > $1 order by position limit $2"
+        );
+        let query = sqlx::query(&sql).bind(bigint(from_exclusive)).bind(i64::from(limit));
+        let mut connection = self.pool().acquire().await?;
+        let rows = query.fetch_all(&mut *connection).await?;
+        let floor = floor_of(&mut connection, &rows).await?;
+        let mut events = vec![];
+        if floor > from_exclusive {
+            let range = (from_exclusive, floor);
+            let archived = self.archives().events(&mut connection, range, limit).await?;
+            events.extend(archived.into_iter().map(Arc::unwrap_or_clone));
+        }
+        let left = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(events.len());
+        for row in rows.iter().take(left) {
+            events.push(Stored::read(row)?);
+        }
+        self.ring().open(&mut connection, &mut events).await?;
+        Ok(events)
+    }
+
+    /// The event at a position, if there is one.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn event(&self, position: u64) -> Result<Option<Stored>, LogError> {
+        let found = self.read(position.saturating_sub(1), 1).await?.pop();
+        Ok(found.filter(|event| event.position == position))
     }
 
     /// All events of a stream after a sequence, in order; 0: from the first.
@@ -54,9 +112,13 @@ impl EventLog {
         (after_sequence, to_position): (u64, u64),
         limit: u32,
     ) -> Result<Vec<Stored>, LogError> {
+        // The stream's own row says where to begin and what to expect, also where no event of it is a row any more.
         let sql = format!(
-            "select {COLUMNS} from log_event where aggregate_type = $1 and aggregate_id = $2 \
-             and sequence > $3 and position <= $4 order by sequence limit $5"
+            "select s.version as stream_version, s.last_position, {FLOOR} as floor, e.* from (select) as one \
+             left join log_stream s on s.aggregate_type = $1 and s.aggregate_id = $2 left join lateral ( \
+               select {COLUMNS} from log_event where aggregate_type = $1 and aggregate_id = $2 and sequence > $3 \
+               and position between coalesce(s.since_position, 0) and $4 order by sequence limit $5) e on true \
+             order by e.sequence"
         );
         let query = sqlx::query(&sql)
             .bind(&stream.aggregate_type)
@@ -64,7 +126,39 @@ impl EventLog {
             .bind(bigint(after_sequence))
             .bind(bigint(to_position))
             .bind(i64::from(limit));
-        query.fetch_all(self.pool()).await?.iter().map(Stored::read).collect()
+        let mut connection = self.pool().acquire().await?;
+        let rows = query.fetch_all(&mut *connection).await?;
+        let Some(first) = rows.first() else { return Ok(vec![]) };
+        let counted = |column: &str| -> Result<u64, sqlx::Error> {
+            Ok(first.try_get::<Option<i64>, _>(column)?.map_or(0, number))
+        };
+        let (version, last) = (counted("stream_version")?, counted("last_position")?);
+        let floor = counted("floor")?;
+        let there =
+            |row: &&PgRow| row.try_get::<Option<i64>, _>("position").ok().flatten().is_some();
+        let mut rows: Vec<Stored> =
+            rows.iter().filter(there).map(Stored::read).collect::<Result<_, _>>()?;
+        let whole = rows.first().map_or(version <= after_sequence, |row| {
+            row.sequence == after_sequence.saturating_add(1)
+        });
+        if rows.is_empty() && !whole && floor == 0 && last <= to_position {
+            let what = format!(
+                "{stream} has no event after its {after_sequence}th, and should have {version}"
+            );
+            return Err(LogError::Damaged { position: last, what });
+        }
+        if whole || floor == 0 {
+            self.ring().open(&mut connection, &mut rows).await?;
+            return Ok(rows);
+        }
+        let asked = (after_sequence, to_position);
+        let archived = self.archives().stream(&mut connection, stream, asked, limit).await?;
+        let mut events: Vec<Stored> = archived.into_iter().map(Arc::unwrap_or_clone).collect();
+        let last = events.last().map_or(0, |event| event.sequence);
+        let left = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(events.len());
+        events.extend(rows.into_iter().filter(|row| row.sequence > last).take(left));
+        self.ring().open(&mut connection, &mut events).await?;
+        Ok(events)
     }
 
     /// The sequence of a stream's last event, at the database; 0: there is none.
@@ -91,11 +185,18 @@ impl EventLog {
         let (mut below, mut above) = (0, self.position() + 1);
         while above - below > 1 {
             let middle = below + (above - below) / 2;
-            let row = sqlx::query("select recorded_at from log_event where position = $1")
-                .bind(bigint(middle))
-                .fetch_one(self.pool())
-                .await?;
-            if row.try_get::<Timestamp, _>(0)? <= time {
+            let row = sqlx::query_scalar("select recorded_at from log_event where position = $1");
+            let recorded_at = row.bind(bigint(middle)).fetch_optional(self.pool()).await?;
+            let recorded_at: Timestamp = match recorded_at {
+                Some(recorded_at) => recorded_at,
+                None => {
+                    let what = || "the event is missing".to_owned();
+                    let event = self.event(middle).await?;
+                    let damaged = || LogError::Damaged { position: middle, what: what() };
+                    event.ok_or_else(damaged)?.recorded_at
+                }
+            };
+            if recorded_at <= time {
                 below = middle;
             } else {
                 above = middle;

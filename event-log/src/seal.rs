@@ -2,7 +2,7 @@
 use domain::decider::Timestamp;
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use proof::checkpoint::Checkpoint;
-use sqlx::Row;
+use sqlx::{PgExecutor, Row};
 
 use crate::{
     EventLog, LogError,
@@ -92,15 +92,7 @@ impl EventLog {
     /// # Errors
     /// [`LogError`].
     pub async fn known_note_keys(&self) -> Result<Vec<VerifyingKey>, LogError> {
-        let rows = sqlx::query("select public_key from log_note_key order by valid_from")
-            .fetch_all(self.pool())
-            .await?;
-        let key = |row: &sqlx::postgres::PgRow| {
-            let bytes = fixed(row.try_get(0)?, 0, "a checkpoint's key")?;
-            VerifyingKey::from_bytes(&bytes)
-                .map_err(|error| LogError::Damaged { position: 0, what: error.to_string() })
-        };
-        rows.iter().map(key).collect()
+        note_keys(self.pool()).await
     }
 
     /// Read every published checkpoint and compare it with the log as it is now. Returns how many there are.
@@ -171,4 +163,20 @@ impl EventLog {
             .await?;
         Ok(done.rows_affected())
     }
+}
+
+/// The keys that published checkpoints were signed with, as the database has them.
+///
+/// # Errors
+/// [`LogError`].
+pub async fn note_keys(executor: impl PgExecutor<'_>) -> Result<Vec<VerifyingKey>, LogError> {
+    let rows = sqlx::query("select public_key from log_note_key order by valid_from")
+        .fetch_all(executor)
+        .await?;
+    let key = |row: &sqlx::postgres::PgRow| {
+        let bytes = fixed(row.try_get(0)?, 0, "a checkpoint's key")?;
+        VerifyingKey::from_bytes(&bytes)
+            .map_err(|error| LogError::Damaged { position: 0, what: error.to_string() })
+    };
+    rows.iter().map(key).collect()
 }

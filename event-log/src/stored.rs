@@ -13,7 +13,10 @@ use sqlx::{Row, postgres::PgRow};
 use ulid::Ulid;
 use uuid::Uuid;
 
-use crate::{LogError, Meta, StreamId};
+use crate::{
+    LogError, Meta, StreamId,
+    sealed::{self, Keys, Which},
+};
 
 /// The columns that [`Stored::read`] wants.
 pub(crate) const COLUMNS: &str = "position, event_id, aggregate_type, aggregate_id, sequence, \
@@ -35,8 +38,10 @@ pub struct Stored {
     pub event_type: Cow<'static, str>,
     /// Which shape the payload has.
     pub event_version: Cow<'static, str>,
-    /// JSON, byte for byte as it was hashed.
+    /// JSON, byte for byte as it was hashed: what is somebody's is sealed in it.
     pub payload: Arc<str>,
+    /// The payload as it is read today, or why it cannot be; `None`: as it is kept.
+    pub(crate) said: Said,
     /// A flat JSON map of texts ([`Meta`]), byte for byte as it was hashed.
     pub metadata: Arc<str>,
     /// What keeps the payload's hash from being guessed. In a proof only beside the payload itself.
@@ -51,14 +56,43 @@ pub struct Stored {
     pub recorded_at: Timestamp,
 }
 
+/// The payload as it is read today, or why it cannot be; `None`: as it is kept.
+pub(crate) type Said = Option<Result<Arc<str>, Arc<str>>>;
+
 impl Stored {
     /// What happened, in today's words: one fact, or as many as an older version comes to.
     ///
     /// # Errors
     /// [`LogError::Damaged`] if this program cannot read it.
     pub fn decode<E: Event>(&self) -> Result<Vec<E>, LogError> {
-        upcast::read(&self.event_type, &self.event_version, &self.payload)
+        upcast::read(&self.event_type, &self.event_version, self.words()?)
             .map_err(|error| self.damaged(&error))
+    }
+
+    /// The payload as it is read today: opened, and `[erased]` where a key is gone.
+    ///
+    /// # Errors
+    /// [`LogError::Damaged`] if it is sealed and nobody has opened it.
+    pub fn words(&self) -> Result<&str, LogError> {
+        match &self.said {
+            None => Ok(&self.payload),
+            Some(Ok(said)) => Ok(said),
+            Some(Err(why)) => Err(self.damaged(why)),
+        }
+    }
+
+    /// Open what is sealed in it.
+    pub(crate) fn open(&mut self, keys: &Keys) {
+        let which = Which {
+            aggregate_type: &self.stream.aggregate_type,
+            aggregate_id: &self.stream.aggregate_id,
+            sequence: self.sequence,
+            event_type: &self.event_type,
+        };
+        self.said = match keys.open(&self.payload, which) {
+            Ok(said) => said.map(|said| Ok(said.into())),
+            Err(why) => Some(Err(why.into())),
+        };
     }
 
     /// Who asked, and why.
@@ -98,6 +132,7 @@ impl Stored {
             u64::try_from(value).map_err(|_| LogError::Damaged { position, what: what() })
         };
         let bytes = |column: &str| -> Result<Vec<u8>, LogError> { Ok(row.try_get(column)?) };
+        let payload: String = row.try_get("payload")?;
         Ok(Stored {
             position: counted("position")?,
             event_id: Ulid::from_bytes(*row.try_get::<Uuid, _>("event_id")?.as_bytes()),
@@ -108,7 +143,8 @@ impl Stored {
             sequence: counted("sequence")?,
             event_type: Cow::Owned(row.try_get("event_type")?),
             event_version: Cow::Owned(row.try_get("event_version")?),
-            payload: row.try_get::<String, _>("payload")?.into(),
+            said: unopened(&payload),
+            payload: payload.into(),
             metadata: row.try_get::<String, _>("metadata")?.into(),
             salt: fixed(bytes("salt")?, position, "salt")?,
             leaf: fixed(bytes("leaf")?, position, "leaf")?,
@@ -138,4 +174,9 @@ pub(crate) fn fixed<const N: usize>(
         position,
         what: format!("{what} has {} bytes, not {N}", bytes.len()),
     })
+}
+
+/// What is sealed cannot be read before it is opened.
+pub(crate) fn unopened(payload: &str) -> Said {
+    sealed::is_sealed(payload).then(|| Err("it is sealed, and was not opened".into()))
 }

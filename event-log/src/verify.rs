@@ -6,9 +6,8 @@ use std::{collections::HashMap, thread};
 
 use futures::{StreamExt, stream};
 use proof::{Hash, chain, tree::Edge};
-use sqlx::PgPool;
 
-use crate::{LogError, append::Head, nodes, stored::number};
+use crate::{LogError, Source, append::Head, nodes, stored::number};
 
 mod part;
 mod whole;
@@ -78,13 +77,13 @@ impl From<sqlx::Error> for VerifyError {
 /// # Errors
 /// [`VerifyError::Differs`] with the first difference.
 pub async fn verify(
-    pool: &PgPool,
+    source: impl Into<Source>,
     from_exclusive: u64,
     progress: impl FnMut(u64),
 ) -> Result<Verified, VerifyError> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     verify_in(
-        pool,
+        source,
         from_exclusive,
         Parts { at_once: cores.min(AT_ONCE), ..Parts::default() },
         progress,
@@ -112,11 +111,13 @@ impl Default for Parts {
 /// # Errors
 /// [`VerifyError::Differs`] with the first difference.
 pub async fn verify_in(
-    pool: &PgPool,
+    source: impl Into<Source>,
     from_exclusive: u64,
     parts: Parts,
     mut progress: impl FnMut(u64),
 ) -> Result<Verified, VerifyError> {
+    let source = source.into();
+    let pool = &source.pool;
     let mut connection = pool.acquire().await?;
     // Migrations write the head with its table.
     let gone = || Difference { position: 1, what: "the head is gone".into() };
@@ -129,9 +130,12 @@ pub async fn verify_in(
     let start = from_exclusive - from_exclusive % BLOCK;
     let hashes = nodes::fetch(&mut connection, Edge::nodes(start)).await;
     let hashes = hashes.map_err(|error| unreadable(start, error))?;
-    drop(connection);
     let genesis = chain::genesis(&head.log_id);
-    let before = if from_exclusive == 0 { genesis } else { link(pool, from_exclusive).await? };
+    let before = match from_exclusive {
+        0 => genesis,
+        after => link(&mut connection, &source, after).await?,
+    };
+    drop(connection);
     let mut whole = Whole {
         position: from_exclusive,
         chain: before,
@@ -144,7 +148,7 @@ pub async fn verify_in(
     let ranges = ranges(parts.blocks, start, from_exclusive, head.position, genesis);
     let checks = ranges.map(|range| {
         let to = range.to;
-        let checking = tokio::spawn(check(pool.clone(), range));
+        let checking = tokio::spawn(check(source.clone(), range));
         async move {
             let part = checking.await.map_err(|error| sqlx::Error::Io(error.into()))??;
             Ok::<_, VerifyError>((to, part))

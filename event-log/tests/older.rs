@@ -65,6 +65,7 @@ fn event(event_type: &'static str, version: &'static str, payload: &str) -> NewE
         event_type: event_type.into(),
         event_version: version.into(),
         payload: payload.into(),
+        customer: None,
     }
 }
 

@@ -7,6 +7,7 @@ use std::{fs, path::Path};
 use domain::{
     access::Access, app::App, build::Build, component::Component, decider::Decider,
     enrolment::Enrolment, install::Install, job::Job, name::Name, run::Run, runner::Runner,
+    subject::Subject,
 };
 use event_log::{Commit, EventLog, testing::Database};
 use sqlx::Row;
@@ -156,4 +157,5 @@ fn no_aggregate_loses_anything_in_a_snapshot() {
     check::<Name>();
     check::<Run>();
     check::<Runner>();
+    check::<Subject>();
 }

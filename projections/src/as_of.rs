@@ -2,9 +2,9 @@
 //!
 //! What is read is bounded: for one row, the stream that it is a function of; for all, the events of the view's
 //! aggregates up to the position, a page at a time. Whoever stops asking ends it: everything is in one transaction.
-use event_log::LogError;
+use event_log::{LogError, Source};
 use serde_json::value::RawValue;
-use sqlx::{PgPool, Postgres, Row, Transaction};
+use sqlx::{Postgres, Row, Transaction};
 
 use crate::{
     catalogue::view,
@@ -21,6 +21,7 @@ const PAGE: u32 = 1_000;
 /// A view being made as it was.
 pub struct Past {
     tx: Transaction<'static, Postgres>,
+    source: Source,
     view: Box<dyn View>,
     folding: Box<dyn Folding>,
     table: String,
@@ -63,13 +64,14 @@ impl Past {
     /// # Errors
     /// [`RebuildError`].
     pub async fn begin(
-        pool: &PgPool,
+        source: impl Into<Source>,
         name: &str,
         position: u64,
         key: Option<String>,
     ) -> Result<Past, RebuildError> {
+        let source = source.into();
         let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
-        let mut tx = pool.begin().await?;
+        let mut tx = source.pool.begin().await?;
         let position = position.min(head(&mut tx).await?);
         let live = view.table();
         let table = format!("{live}_then");
@@ -85,17 +87,18 @@ impl Past {
             None => Of::All { at: 0 },
         };
         let folding = view.folding();
-        Ok(Past { tx, view, folding, table, of, position, given: None })
+        Ok(Past { tx, source, view, folding, table, of, position, given: None })
     }
 
     /// Begin to make all rows of a view as of a position in a table that stays.
     pub(crate) async fn kept(
-        pool: &PgPool,
+        source: impl Into<Source>,
         name: &str,
         position: u64,
     ) -> Result<Past, RebuildError> {
+        let source = source.into();
         let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
-        let mut tx = pool.begin().await?;
+        let mut tx = source.pool.begin().await?;
         let position = position.min(head(&mut tx).await?);
         let (live, table) = (view.table(), kept::table(&view.table(), position));
         let sql = format!(
@@ -109,7 +112,8 @@ impl Past {
         // Whoever may read the view may read what it was.
         swap::grant(&mut tx, &live, &table).await?;
         let folding = view.folding();
-        Ok(Past { tx, view, folding, table, of: Of::All { at: 0 }, position, given: None })
+        let of = Of::All { at: 0 };
+        Ok(Past { tx, source, view, folding, table, of, position, given: None })
     }
 
     /// Keep the table.
@@ -131,17 +135,17 @@ impl Past {
     /// # Errors
     /// [`LogError`].
     pub async fn fold(&mut self) -> Result<Option<Folded>, LogError> {
-        let Past { tx, view, folding, table, of, position, .. } = self;
+        let Past { tx, source, view, folding, table, of, position, .. } = self;
         match of {
             Of::All { at } if *at < *position => {
-                *at = page(tx, (*at, *position), &**view, &mut **folding, table).await?;
+                *at = page(tx, source, (*at, *position), &**view, (&mut **folding, table)).await?;
                 Ok(Some(Folded { events: *at, total: *position }))
             }
             Of::All { .. } => Ok(None),
             Of::Key { key, kind, sequence } => {
                 let Some(aggregate) = view.aggregates().get(*kind) else { return Ok(None) };
                 let stream = (*aggregate, of_stream(key));
-                let found = streams::page(tx, stream, (*sequence, *position), PAGE).await?;
+                let found = streams::page(tx, source, stream, (*sequence, *position), PAGE).await?;
                 match found.last.filter(|_| found.full) {
                     Some((last, _)) => *sequence = last,
                     // An id is of one kind only; the others have no such stream.

@@ -1,5 +1,5 @@
 //! An event as folds see it: read once, for all of them.
-use std::str::FromStr;
+use std::{str::FromStr, sync::Arc};
 
 use domain::{
     access::{Access, AccessEvent},
@@ -15,9 +15,15 @@ use domain::{
     name::{Name, NameEvent},
     run::{Run, RunEvent},
     runner::{Runner, RunnerEvent},
+    subject::{Subject, SubjectEvent, SubjectId},
     upcast,
 };
-use event_log::{LogError, Stored, StreamId};
+use event_log::{
+    LogError, Source, Stored, StreamId,
+    archive::FLOOR,
+    read::floor_of,
+    sealed::{Keys, Which},
+};
 use serde::Deserialize;
 use sqlx::{PgConnection, Row, postgres::PgRow};
 
@@ -44,6 +50,8 @@ pub enum Fact {
     Run(RunId, RunEvent),
     /// To a runner.
     Runner(RunnerId, RunnerEvent),
+    /// To what is kept of a subject.
+    Subject(SubjectId, SubjectEvent),
 }
 
 /// A fact, and when and by whom it was recorded.
@@ -68,18 +76,7 @@ impl Recorded {
     /// [`LogError::Damaged`] if it is none that this program knows.
     pub fn read(stored: &Stored) -> Result<Vec<Recorded>, LogError> {
         let mut facts = vec![];
-        Raw {
-            position: stored.position,
-            sequence: stored.sequence,
-            at: stored.recorded_at,
-            aggregate: &stored.stream.aggregate_type,
-            id: &stored.stream.aggregate_id,
-            event_type: &stored.event_type,
-            version: &stored.event_version,
-            payload: &stored.payload,
-            metadata: &stored.metadata,
-        }
-        .read(&mut facts)?;
+        Raw { payload: stored.words()?, ..Raw::of(stored) }.read(&mut facts)?;
         Ok(facts)
     }
 
@@ -96,6 +93,7 @@ impl Recorded {
             Fact::Name(..) => Name::NAME,
             Fact::Run(..) => Run::NAME,
             Fact::Runner(..) => Runner::NAME,
+            Fact::Subject(..) => Subject::NAME,
         }
     }
 
@@ -112,6 +110,7 @@ impl Recorded {
             Fact::Name(id, _) => id.clone(),
             Fact::Run(id, _) => id.to_string(),
             Fact::Runner(id, _) => id.to_string(),
+            Fact::Subject(id, _) => id.to_string(),
         };
         StreamId::new(self.aggregate(), id)
     }
@@ -129,6 +128,7 @@ impl Recorded {
             Fact::Name(_, event) => event.name(),
             Fact::Run(_, event) => event.name(),
             Fact::Runner(_, event) => event.name(),
+            Fact::Subject(_, event) => event.name(),
         }
     }
 }
@@ -137,28 +137,60 @@ impl Recorded {
 /// Positions are dense, so a range of them is a page.
 pub(crate) async fn page(
     connection: &mut PgConnection,
+    source: &Source,
     range: (u64, u64),
     aggregates: &[&str],
 ) -> Result<Vec<Recorded>, LogError> {
-    read(&rows(connection, range, aggregates).await?, |_, _| true)
+    let kept = rows(&mut *connection, source, range, aggregates).await?;
+    let keys = keys(connection, source, &kept).await?;
+    read(&kept, &keys, |_, _| true)
+}
+
+/// The keys that these events are opened with.
+pub(crate) async fn keys(
+    connection: &mut PgConnection,
+    source: &Source,
+    kept: &[Kept],
+) -> Result<Keys, sqlx::Error> {
+    let payloads = kept.iter().map(payload).collect::<Result<Vec<&str>, _>>()?;
+    source.keys.to_open(connection, payloads).await
 }
 
 /// The same, not read yet: that takes longer than to fetch them, and others may do it.
 pub(crate) async fn rows(
     connection: &mut PgConnection,
+    source: &Source,
     (after, last): (u64, u64),
     aggregates: &[&str],
-) -> Result<Vec<PgRow>, sqlx::Error> {
+) -> Result<Vec<Kept>, LogError> {
     let sql = format!(
-        "select {COLUMNS} from log_event \
+        "select {COLUMNS}, {FLOOR} as floor from log_event \
          where position > $1 and position <= $2 and aggregate_type = any($3) order by position"
     );
-    sqlx::query(&sql)
+    let rows = sqlx::query(&sql)
         .bind(bigint(after))
         .bind(bigint(last))
         .bind(aggregates)
-        .fetch_all(connection)
-        .await
+        .fetch_all(&mut *connection)
+        .await?;
+    let floor = floor_of(connection, &rows).await?;
+    let mut kept = vec![];
+    if floor > after {
+        let archived =
+            source.archives.events(connection, (after, floor.min(last)), u32::MAX).await?;
+        let wanted = |event: &Arc<Stored>| aggregates.contains(&&*event.stream.aggregate_type);
+        kept.extend(archived.into_iter().filter(wanted).map(Kept::Archived));
+    }
+    kept.extend(rows.into_iter().map(Kept::Row));
+    Ok(kept)
+}
+
+/// An event that is not read yet, from where it is kept.
+pub(crate) enum Kept {
+    /// In the table.
+    Row(PgRow),
+    /// In an archive only.
+    Archived(Arc<Stored>),
 }
 
 /// What a fold needs of an event, in the order in which it is read.
@@ -170,38 +202,54 @@ fn bigint(position: u64) -> i64 {
     i64::try_from(position).unwrap_or(i64::MAX)
 }
 
-/// Which stream a row is of, among those of its kind.
-pub(crate) fn stream(row: &PgRow) -> Result<&str, sqlx::Error> {
-    row.try_get(4)
+/// Which stream an event is of, among those of its kind.
+pub(crate) fn stream(kept: &Kept) -> Result<&str, sqlx::Error> {
+    match kept {
+        Kept::Row(row) => row.try_get(4),
+        Kept::Archived(event) => Ok(&event.stream.aggregate_id),
+    }
 }
 
-/// Read those rows whose stream and position are wanted.
+/// What is said in it, as it is kept.
+fn payload(kept: &Kept) -> Result<&str, sqlx::Error> {
+    match kept {
+        Kept::Row(row) => row.try_get(7),
+        Kept::Archived(event) => Ok(&event.payload),
+    }
+}
+
+/// Read those events whose stream and position are wanted.
 pub(crate) fn read<'r>(
-    rows: impl IntoIterator<Item = &'r PgRow>,
+    kept: impl IntoIterator<Item = &'r Kept>,
+    keys: &Keys,
     wanted: impl Fn(&str, u64) -> bool,
 ) -> Result<Vec<Recorded>, LogError> {
-    let number = |value: i64| u64::try_from(value).unwrap_or(0);
-    let rows = rows.into_iter();
-    let mut facts = Vec::with_capacity(rows.size_hint().0);
-    for row in rows {
-        let (position, id) = (number(row.try_get(0)?), stream(row)?);
-        if !wanted(id, position) {
-            continue;
+    let kept = kept.into_iter();
+    let mut facts = Vec::with_capacity(kept.size_hint().0);
+    for one in kept {
+        if wanted(stream(one)?, place(one)?.0) {
+            let mut raw = match one {
+                Kept::Row(row) => Raw::of_row(row)?,
+                Kept::Archived(event) => Raw::of(event),
+            };
+            let said = keys.open(raw.payload, raw.which()).map_err(|why| raw.damaged(&why))?;
+            raw.payload = said.as_deref().unwrap_or(raw.payload);
+            raw.read(&mut facts)?;
         }
-        Raw {
-            position,
-            sequence: number(row.try_get(1)?),
-            at: row.try_get(2)?,
-            aggregate: row.try_get(3)?,
-            id,
-            event_type: row.try_get(5)?,
-            version: row.try_get(6)?,
-            payload: row.try_get(7)?,
-            metadata: row.try_get(8)?,
-        }
-        .read(&mut facts)?;
     }
     Ok(facts)
+}
+
+/// The position of an event, and its sequence.
+fn place(kept: &Kept) -> Result<(u64, u64), sqlx::Error> {
+    match kept {
+        Kept::Row(row) => Ok((number(row.try_get(0)?), number(row.try_get(1)?))),
+        Kept::Archived(event) => Ok((event.position, event.sequence)),
+    }
+}
+
+fn number(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
 }
 
 struct Raw<'a> {
@@ -222,7 +270,41 @@ struct ByWhom {
     actor: Actor,
 }
 
-impl Raw<'_> {
+impl<'a> Raw<'a> {
+    /// As it is kept: what is sealed in it is not opened.
+    fn of(stored: &'a Stored) -> Raw<'a> {
+        Raw {
+            position: stored.position,
+            sequence: stored.sequence,
+            at: stored.recorded_at,
+            aggregate: &stored.stream.aggregate_type,
+            id: &stored.stream.aggregate_id,
+            event_type: &stored.event_type,
+            version: &stored.event_version,
+            payload: &stored.payload,
+            metadata: &stored.metadata,
+        }
+    }
+
+    fn of_row(row: &'a PgRow) -> Result<Raw<'a>, sqlx::Error> {
+        Ok(Raw {
+            position: number(row.try_get(0)?),
+            sequence: number(row.try_get(1)?),
+            at: row.try_get(2)?,
+            aggregate: row.try_get(3)?,
+            id: row.try_get(4)?,
+            event_type: row.try_get(5)?,
+            version: row.try_get(6)?,
+            payload: row.try_get(7)?,
+            metadata: row.try_get(8)?,
+        })
+    }
+
+    fn which(&self) -> Which<'a> {
+        let Raw { aggregate, id, sequence, event_type, .. } = *self;
+        Which { aggregate_type: aggregate, aggregate_id: id, sequence, event_type }
+    }
+
     fn read(self, facts: &mut Vec<Recorded>) -> Result<(), LogError> {
         match self.aggregate {
             Access::NAME => self.say(Fact::Access, facts),
@@ -235,6 +317,7 @@ impl Raw<'_> {
             Name::NAME => self.say(Fact::Name, facts),
             Run::NAME => self.say(Fact::Run, facts),
             Runner::NAME => self.say(Fact::Runner, facts),
+            Subject::NAME => self.say(Fact::Subject, facts),
             other => Err(self.damaged(&format!("nothing is known of {other}"))),
         }
     }

@@ -117,7 +117,8 @@ impl Read<'_> {
     ) -> Result<Vec<Recorded>, LogError> {
         let mut connection = self.log.pool().acquire().await?;
         let (range, of) = ((self.from, self.until), (aggregate, ids));
-        let found = streams::many(&mut connection, of, range, older, EVENTS).await?;
+        let found =
+            streams::many(&mut connection, &self.log.into(), of, range, (older, EVENTS)).await?;
         if let Some((_, position)) = found.last.filter(|_| found.full) {
             self.until = position;
         }
@@ -148,6 +149,7 @@ fn reason(fact: &Fact) -> Option<String> {
         Fact::Name(_, event) => serde_json::to_value(event),
         Fact::Run(_, event) => serde_json::to_value(event),
         Fact::Runner(_, event) => serde_json::to_value(event),
+        Fact::Subject(_, event) => serde_json::to_value(event),
     };
     said.ok()?.get("reason")?.as_str().map(str::to_owned)
 }

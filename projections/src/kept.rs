@@ -1,5 +1,6 @@
 //! The rows of a view as of a position in a table of their own, beside the one in use, until somebody drops it. It is
 //! there whole or not at all, nothing reads it but people, and it never becomes the view.
+use event_log::Source;
 use sqlx::{PgConnection, PgPool, Row};
 
 use crate::{
@@ -29,12 +30,12 @@ pub(crate) fn table(live: &str, position: u64) -> String {
 /// # Errors
 /// [`RebuildError`]; then there is no such table.
 pub async fn keep(
-    pool: &PgPool,
+    source: impl Into<Source>,
     name: &str,
     position: u64,
     mut progress: impl FnMut(Progress) + Send,
 ) -> Result<Kept, RebuildError> {
-    let mut past = Past::kept(pool, name, position).await?;
+    let mut past = Past::kept(source, name, position).await?;
     while let Some(folded) = past.fold().await? {
         progress(Progress::Replaying { events: folded.events, total: folded.total });
     }

@@ -37,6 +37,8 @@ pub mod verify;
 pub mod as_of;
 /// What two documents do not have in common.
 pub mod differ;
+/// Nothing of before is left in any view.
+pub mod erase;
 /// What happened between two positions, by run.
 pub mod history;
 /// The same, in a table of its own that stays.

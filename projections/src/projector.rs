@@ -4,8 +4,8 @@
 //! Any number of servers may run it on one database: the positions are locked while a page is written.
 use std::{collections::HashMap, time::Duration};
 
-use event_log::{EventLog, LogError};
-use sqlx::{PgConnection, PgPool, Row};
+use event_log::{EventLog, LogError, Source};
+use sqlx::{PgConnection, Row};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -51,11 +51,11 @@ impl Projections {
     /// # Errors
     /// [`rebuild::RebuildError`].
     pub async fn start(log: &EventLog) -> Result<Projections, rebuild::RebuildError> {
-        ready(log.pool()).await?;
+        ready(log).await?;
         let (sender, reached) = watch::channel(0);
         let following = views().into_iter().filter(|view| view.class() == Class::Asynchronous);
         let projector = Projector {
-            pool: log.pool().clone(),
+            source: Source::from(log),
             views: following.map(|view| (view.folding(), view)).collect(),
             known: HashMap::new(),
             reached: sender,
@@ -93,7 +93,9 @@ impl Projections {
 ///
 /// # Errors
 /// [`rebuild::RebuildError`].
-pub async fn ready(pool: &PgPool) -> Result<(), rebuild::RebuildError> {
+pub async fn ready(source: impl Into<Source>) -> Result<(), rebuild::RebuildError> {
+    let source = source.into();
+    let pool = &source.pool;
     let mut again = vec![];
     for view in views() {
         let (name, version) = (view.name(), view.version());
@@ -123,12 +125,12 @@ pub async fn ready(pool: &PgPool) -> Result<(), rebuild::RebuildError> {
             rebuild::found(pool, name, version).await?;
         }
     }
-    rebuild::rebuild_all(pool, &again, 1, |_| {}).await?;
+    rebuild::rebuild_all(&source, &again, 1, |_| {}).await?;
     Ok(())
 }
 
 struct Projector {
-    pool: PgPool,
+    source: Source,
     views: Vec<(Box<dyn Folding>, Box<dyn View>)>,
     /// Where each view was when we wrote it last.
     known: HashMap<&'static str, At>,
@@ -168,7 +170,7 @@ impl Projector {
 
     /// Take one page: whether there is more.
     async fn page(&mut self) -> Result<bool, LogError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = self.source.pool.begin().await?;
         sqlx::Executor::execute(&mut *tx, SILENCE).await?;
         let at = self.locked(&mut tx).await?;
         let from = at.values().map(|at| at.position).min().unwrap_or(0);
@@ -181,7 +183,7 @@ impl Projector {
         }
         let mut all: Vec<&str> = vec![];
         self.views.iter().for_each(|(_, view)| all.extend(view.aggregates()));
-        let events = fact::page(&mut tx, (from, to), &all).await?;
+        let events = fact::page(&mut tx, &self.source, (from, to), &all).await?;
         for (folding, view) in &mut self.views {
             // A view that another version of the program has made again is no longer ours.
             let Some(&after) = at.get(view.name()) else { continue };

@@ -8,7 +8,7 @@
 //! It may be killed at any time: it goes on where its shadows are.
 use std::collections::BTreeMap;
 
-use event_log::LogError;
+use event_log::{LogError, Source};
 use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool, Row};
 
@@ -131,12 +131,13 @@ pub struct Rebuilt {
 /// # Errors
 /// [`RebuildError`].
 pub fn rebuild<'a>(
-    pool: &'a PgPool,
+    source: impl Into<Source>,
     name: &'a str,
     progress: impl FnMut(Progress) + Send + 'a,
 ) -> BoxFuture<'a, Result<Rebuilt, RebuildError>> {
+    let source = source.into();
     Box::pin(async move {
-        let rebuilt = rebuild_all(pool, &[name], 1, progress).await?.pop();
+        let rebuilt = rebuild_all(&source, &[name], 1, progress).await?.pop();
         rebuilt.ok_or_else(|| RebuildError::Unknown(name.into()))
     })
 }
@@ -147,16 +148,18 @@ pub fn rebuild<'a>(
 /// # Errors
 /// [`RebuildError`]. Views before the one that failed are made; the shadows of the others are kept.
 pub fn rebuild_all<'a>(
-    pool: &'a PgPool,
+    source: impl Into<Source>,
     names: &'a [&'a str],
     parallel: u32,
     mut progress: impl FnMut(Progress) + Send + 'a,
 ) -> BoxFuture<'a, Result<Vec<Rebuilt>, RebuildError>> {
+    let source = source.into();
     Box::pin(async move {
+        let pool = &source.pool;
         let mut by_workers: BTreeMap<u32, Vec<Making>> = BTreeMap::new();
         for name in names {
             let view = view(name).ok_or_else(|| RebuildError::Unknown((*name).into()))?;
-            let mut making = Making::of(view);
+            let mut making = Making::of(view, &source);
             making.begin(pool, parallel.clamp(1, WORKERS)).await?;
             by_workers.entry(making.workers).or_default().push(making);
         }
@@ -177,13 +180,15 @@ pub fn rebuild_all<'a>(
 /// # Errors
 /// [`RebuildError`].
 pub fn rollback<'a>(
-    pool: &'a PgPool,
+    source: impl Into<Source>,
     name: &'a str,
     mut progress: impl FnMut(Progress) + Send + 'a,
 ) -> BoxFuture<'a, Result<Rebuilt, RebuildError>> {
+    let source = source.into();
     Box::pin(async move {
+        let pool = &source.pool;
         let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
-        let mut making = Making::of(view);
+        let mut making = Making::of(view, &source);
         making.take_up_previous(pool).await?;
         scan::scan(pool, std::slice::from_ref(&making), making.workers, &mut progress).await?;
         finish(pool, &mut making, &mut progress).await
@@ -207,13 +212,14 @@ async fn finish(
 /// Take the events after a position, and not after another, into a table: where it is then.
 pub(crate) async fn page(
     connection: &mut PgConnection,
+    source: &Source,
     (before, last): (u64, u64),
     view: &dyn View,
-    folding: &mut dyn Folding,
-    table: &str,
+    (folding, table): (&mut dyn Folding, &str),
 ) -> Result<u64, LogError> {
     let at = head(&mut *connection).await?.min(last).min(before.saturating_add(PAGE));
-    let events = crate::fact::page(&mut *connection, (before, at), view.aggregates()).await?;
+    let events =
+        crate::fact::page(&mut *connection, source, (before, at), view.aggregates()).await?;
     if !events.is_empty() {
         let events: Vec<_> = events.iter().collect();
         folding.project(connection, table, &events).await?;

@@ -1,7 +1,8 @@
 //! Whether the rows are what the log says: made again beside them, in one snapshot of the database, and compared.
+use event_log::{Source, archive::hold};
 use futures::future::BoxFuture;
 use serde_json::Value;
-use sqlx::{PgConnection, PgPool, Row};
+use sqlx::{PgConnection, Row};
 
 use crate::{
     catalogue::view,
@@ -54,15 +55,18 @@ pub enum Difference {
 /// # Errors
 /// [`RebuildError`].
 pub fn verify<'a>(
-    pool: &'a PgPool,
+    source: impl Into<Source>,
     name: &'a str,
     mut progress: impl FnMut(Progress) + Send + 'a,
 ) -> BoxFuture<'a, Result<Verified, RebuildError>> {
+    let source = source.into();
     Box::pin(async move {
         let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
-        let mut tx = pool.begin().await?;
+        let mut tx = source.pool.begin().await?;
         let snapshot = "set transaction isolation level repeatable read";
         sqlx::Executor::execute(&mut *tx, snapshot).await?;
+        // Before the first look, which is the snapshot: no rows are dropped that it takes to be there.
+        hold(&mut tx).await?;
         let (there, head) = (live_position(&mut tx, &*view).await?, head(&mut tx).await?);
         // Where it says that it has taken more than there is, only what there is can be compared.
         let position = there.min(head);
@@ -73,7 +77,7 @@ pub fn verify<'a>(
         let mut folding = view.folding();
         let mut at = 0;
         while at < position {
-            at = page(&mut tx, (at, position), &*view, &mut *folding, &again).await?;
+            at = page(&mut tx, &source, (at, position), &*view, (&mut *folding, &again)).await?;
             progress(Progress::Replaying { events: at, total: position });
         }
         progress(Progress::Comparing);

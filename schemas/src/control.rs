@@ -14,6 +14,7 @@ pub mod jobs;
 pub mod projections;
 pub mod runners;
 pub mod runs;
+pub mod subjects;
 pub mod tokens;
 
 use domain::ids::{InstallId, JobId, RunId, RunnerId};

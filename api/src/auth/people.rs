@@ -13,7 +13,7 @@ use domain::{
     ids::{PrincipalId, RunnerId, TokenId},
     runner::{Runner, RunnerEvent},
 };
-use event_log::{EventLog, LogError, Stored};
+use event_log::{EventLog, LogError, Stored, archive::FLOOR};
 use sqlx::PgPool;
 use subtle::ConstantTimeEq as _;
 use tokio::{sync::watch, time::timeout};
@@ -84,6 +84,18 @@ impl People {
             sqlx::query_scalar(revoked).bind(Runner::NAME).fetch_all(pool).await?;
         for id in ids {
             self.revoke(id.parse().map_err(|error| damaged(position, &error))?);
+        }
+        // Of a stream that began in what is in archives only, the word may be there too.
+        let older = format!(
+            "select aggregate_id from log_stream where aggregate_type = $1 and since_position <= {FLOOR} \
+             and exists (select from log_archive where dropped_at is not null)"
+        );
+        let ids: Vec<String> =
+            sqlx::query_scalar(&older).bind(Runner::NAME).fetch_all(pool).await?;
+        for id in ids {
+            if log.load::<Runner>(&id).await?.state.revoked {
+                self.revoke(id.parse().map_err(|error| damaged(position, &error))?);
+            }
         }
         self.position.send_replace(position);
         Ok(())

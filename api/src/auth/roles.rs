@@ -107,6 +107,8 @@ pub const ROUTES: &[(&str, &str, Needs)] = &[
     ("PUT", "/v1/principals/{principal}/roles/{role}", Needs::Owner),
     ("DELETE", "/v1/principals/{principal}/roles/{role}", Needs::Owner),
     ("PUT", "/v1/principals/{principal}/name", Needs::Owner),
+    ("GET", "/v1/subjects/{subject}", Needs::Auditor),
+    ("POST", "/v1/subjects/{subject}/shred", Needs::Owner),
     // A blob may be a bundle or a manifest with everything in it.
     ("GET", "/v1/blobs/{digest}", Needs::Auditor),
 ];

@@ -6,12 +6,16 @@ use std::{
 };
 
 use domain::decider::Timestamp;
-use event_log::Standing;
+use event_log::{
+    LogError, Standing,
+    archive::{self, EVENTS, INDEX, Listed, MANIFEST},
+};
 use nix::fcntl::{Flock, FlockArg};
 use sqlx::{Executor as _, PgConnection, Row as _};
 
 use super::{
-    BackupError, DUMP, File, KEYS, Manifest, Progress, REGISTRY, at, files, manifest, pack,
+    ARCHIVES, BackupError, DUMP, File, KEYS, Manifest, Progress, REGISTRY, at, files, manifest,
+    pack,
 };
 use crate::{
     auth::OWNER_TOKEN,
@@ -24,12 +28,12 @@ const LOOK: Duration = Duration::from_millis(250);
 /// How long tables that somebody is changing are waited for.
 const LOCK: &str = "30s";
 
-/// Make a backup of a data directory and its database. It is at `out` whole, or not at all.
+/// Make a backup of a data directory, the archives of its log and its database. It is at `out` whole, or not at all.
 ///
 /// # Errors
 /// [`BackupError`].
 pub async fn create(
-    data: &Path,
+    (data, archives): (&Path, &Path),
     access: &Access,
     out: &Path,
     now: Timestamp,
@@ -39,10 +43,11 @@ pub async fn create(
     let mut taken = draft.keys(data)?;
     // Signed with the copy: whoever restores it has this key.
     let keys = keys::kept(&draft.path.join(KEYS))?;
-    let (standing, postgres) = database(&draft.path.join(DUMP), access, progress).await?;
+    let (standing, postgres, archived) = database(&draft.path.join(DUMP), access, progress).await?;
     taken.push(measured(&draft.path, DUMP)?);
     // After the snapshot: every artifact that an event in it names was there before that event.
     taken.extend(draft.registry(data, progress)?);
+    taken.extend(draft.archives(archives, &archived, progress)?);
     let token = data.join(OWNER_TOKEN);
     if token.is_file() {
         taken.push(files::copy(&token, &draft.path.join(OWNER_TOKEN), OWNER_TOKEN)?);
@@ -66,12 +71,12 @@ pub async fn create(
     Ok(manifest)
 }
 
-/// The dump, and the head of exactly what is in it.
+/// The dump, and the head of exactly what is in it; and the archives of what is not.
 async fn database(
     dump: &Path,
     access: &Access,
     progress: Progress<'_>,
-) -> Result<(Standing, u32), BackupError> {
+) -> Result<(Standing, u32, Vec<Listed>), BackupError> {
     let mut holder = access.connect().await?;
     // Until the end: a view that is swapped between the snapshot and the dump would be neither the old one nor the new.
     hold_tables(&mut holder).await?;
@@ -81,6 +86,8 @@ async fn database(
     let snapshot: String =
         sqlx::query_scalar("select pg_export_snapshot()").fetch_one(&mut reader).await?;
     let standing = event_log::standing(&mut reader).await?;
+    let mut archived = archive::list(&mut reader).await?;
+    archived.retain(|archive| archive.dropped_at.is_some());
     // There before pg_dump opens it, which would make one that others can read.
     files::new(dump)?;
     let running = tools.start("pg_dump", access, |command| {
@@ -103,7 +110,7 @@ async fn database(
     reader.execute("rollback").await?;
     holder.execute("rollback").await?;
     files::sync(dump)?;
-    Ok((standing, postgres))
+    Ok((standing, postgres, archived))
 }
 
 /// Keep everybody from changing what tables there are, while rows go on changing.
@@ -177,6 +184,35 @@ impl Draft {
         for (n, path) in inner.iter().enumerate() {
             progress(format!("registry: file {} of {}", n + 1, inner.len()));
             taken.push(self.take(&from, REGISTRY, path)?);
+        }
+        Ok(taken)
+    }
+
+    /// Those of which the dump has no rows, each as it was made: an archive never changes.
+    fn archives(
+        &self,
+        from: &Path,
+        archived: &[Listed],
+        progress: Progress<'_>,
+    ) -> Result<Vec<File>, BackupError> {
+        let mut taken = Vec::new();
+        for (n, archive) in archived.iter().enumerate() {
+            progress(format!("archive {} of {}", n + 1, archived.len()));
+            let inner = archive.directory(Path::new(""));
+            let unreadable = |why: String| LogError::Archived {
+                first: archive.first,
+                last: archive.last,
+                path: from.join(&inner).display().to_string(),
+                why,
+            };
+            for name in [EVENTS, INDEX, MANIFEST] {
+                let file = self.take(from, ARCHIVES, &inner.join(name));
+                taken.push(file.map_err(|why| unreadable(why.to_string()))?);
+            }
+            let digest = format!("sha256:{}", hex::encode(archive.manifest_sha256));
+            if taken.last().is_none_or(|manifest| manifest.digest != digest) {
+                return Err(unreadable("its manifest is not the one that was made".into()).into());
+            }
         }
         Ok(taken)
     }

@@ -5,6 +5,7 @@
 //!   database.dump    pg_dump's own format, of one snapshot
 //!   keys/            as in the data directory, former keys too
 //!   registry/        the vendor's artifacts
+//!   archives/        ranges of the log of which the database has no rows any more
 //!   owner.token      if it is still there
 //!   manifest.json    what, sizes, digests, and the signed checkpoint of that snapshot
 //!   manifest.sha256  the last file that is written: without it there is no backup
@@ -43,6 +44,8 @@ use crate::{
 /// What the server's directory has that comes along.
 const KEYS: &str = "keys";
 const REGISTRY: &str = "registry";
+/// What it has too, unless archives are elsewhere.
+const ARCHIVES: &str = "archives";
 /// What a backup has besides.
 const DUMP: &str = "database.dump";
 

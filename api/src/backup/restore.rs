@@ -1,10 +1,10 @@
 //! From a backup to a data directory and a database, and whether what came out is what went in.
 use std::path::Path;
 
-use event_log::{EventLog, Options, verify};
+use event_log::{Archives, EventLog, Options, verify};
 use sqlx::{PgConnection, postgres::PgPoolOptions};
 
-use super::{BackupError, KEYS, Kept, Progress, REGISTRY, Reached, Source, files};
+use super::{ARCHIVES, BackupError, KEYS, Kept, Progress, REGISTRY, Reached, Source, files};
 use crate::{
     auth::OWNER_TOKEN,
     postgres::{Access, Tools},
@@ -26,7 +26,7 @@ pub struct Restored {
 /// # Errors
 /// [`BackupError`].
 pub fn put_files(source: &Source, data: &Path, progress: Progress<'_>) -> Result<(), BackupError> {
-    let names = [KEYS, REGISTRY, OWNER_TOKEN];
+    let names = [KEYS, REGISTRY, ARCHIVES, OWNER_TOKEN];
     let ours = |path: &str| names.iter().any(|name| path.split('/').next() == Some(name));
     let wanted: Vec<_> = source.manifest.files.iter().filter(|file| ours(&file.path)).collect();
     for (n, file) in wanted.iter().enumerate() {
@@ -65,7 +65,9 @@ pub async fn fill_database(
     running.end().await?;
     let pool = PgPoolOptions::new().max_connections(4).connect_with(access.options.clone()).await?;
     let position = source.manifest.position;
-    let verified = verify::verify(&pool, 0, |checked| {
+    let archives = Archives::at(source.path(ARCHIVES));
+    let whole = event_log::Source::new(&pool, &archives, &source.wrapping()?);
+    let verified = verify::verify(whole.clone(), 0, |checked| {
         progress(format!("verifying event {checked} of {position}"));
     });
     let verified = verified.await?;
@@ -74,19 +76,20 @@ pub async fn fill_database(
         return Err(BackupError::Other(found));
     }
     // Rights, which belong to the roles of a server, and tables of later versions.
-    crate::server::prepare(&pool).await?;
-    let restored = stands(source, &pool, kept).await;
+    crate::server::prepare(whole.clone()).await?;
+    let restored = stands(source, whole, kept).await;
     pool.close().await;
     restored
 }
 
 async fn stands(
     source: &Source,
-    pool: &sqlx::PgPool,
+    whole: event_log::Source,
     kept: &[Kept],
 ) -> Result<Restored, BackupError> {
-    let options = Options { watch_others: None, ..Options::default() };
-    let log = EventLog::open(pool.clone(), options).await?;
+    let event_log::Source { pool, archives, keys } = whole;
+    let options = Options { archives, keys, watch_others: None, ..Options::default() };
+    let log = EventLog::open(pool, options).await?;
     if log.log_id() != source.checkpoint.log_id {
         return Err(BackupError::Other(format!("it is the log {}", log.log_id())));
     }

@@ -4,10 +4,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use event_log::KeyRing;
 use proof::checkpoint::Checkpoint;
 
 use super::{BackupError, DUMP, File, KEYS, Manifest, Progress, at, files, manifest, pack};
-use crate::keys::{self, KeySet};
+use crate::keys::{self, KeySet, wrapping};
 
 /// A whole backup, each byte of which was compared with the manifest.
 pub struct Source {
@@ -61,6 +62,11 @@ impl Source {
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
+    }
+
+    /// What opens the words of subjects in it; nothing, where it was made before they were sealed.
+    pub(super) fn wrapping(&self) -> Result<KeyRing, BackupError> {
+        Ok(wrapping::kept(&self.path(KEYS))?)
     }
 
     pub(super) fn dump(&self) -> PathBuf {

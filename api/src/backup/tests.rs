@@ -26,9 +26,14 @@ async fn served() -> (Started, tempfile::TempDir) {
     (started, tempfile::tempdir().unwrap())
 }
 
+/// A data directory without archives beside it.
+fn places(data: &Path) -> (&Path, &Path) {
+    (data, Path::new("/nowhere"))
+}
+
 async fn backed_up(started: &Started, out: &Path) -> Manifest {
     let access = Access::of_url(&started.database).unwrap();
-    create(started.data.path(), &access, out, started.app().now(), &quiet).await.unwrap()
+    create(places(started.data.path()), &access, out, started.app().now(), &quiet).await.unwrap()
 }
 
 /// A directory into which one file would be unpacked, and the backup.
@@ -225,14 +230,15 @@ async fn half_a_backup_is_no_backup_and_the_next_one_takes_its_place() {
     opened(&out).unwrap();
     let access = Access::of_url(&started.database).unwrap();
     let now = started.app().now();
-    let again = create(started.data.path(), &access, &out, now, &quiet).await.unwrap_err();
+    let again = create(places(started.data.path()), &access, &out, now, &quiet).await.unwrap_err();
     assert!(matches!(again, BackupError::Exists { .. }), "{again}");
 
     // One that fails leaves nothing, above all no keys.
     let nowhere = fresh_empty_database().await.unwrap();
     let access = Access::of_url(&nowhere.url).unwrap();
     let other = place.path().join("other");
-    let failed = create(started.data.path(), &access, &other, now, &quiet).await.unwrap_err();
+    let failed =
+        create(places(started.data.path()), &access, &other, now, &quiet).await.unwrap_err();
     assert!(failed.to_string().contains("no log yet"), "{failed}");
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
     started.server.stop().await;
@@ -259,7 +265,7 @@ async fn a_beginning_that_is_not_ours_alone_is_refused_by_name_and_left_as_it_is
                 fs::set_permissions(&partial, fs::Permissions::from_mode(0o755)).unwrap();
             }
         }
-        let error = create(&data, &access, &out, now, &quiet).await.unwrap_err();
+        let error = create(places(&data), &access, &out, now, &quiet).await.unwrap_err();
         assert!(matches!(error, BackupError::NotOurs { .. }), "{kind}: {error}");
         assert!(error.to_string().contains("backup.partial is there already"), "{kind}: {error}");
         if kind == "open" {
@@ -296,5 +302,51 @@ async fn a_backup_of_a_newer_program_is_refused_before_anything_is_restored() {
         manifest.files[0].path = "../keys/tokens.key".into();
     });
     assert!(said.contains("has no such file"), "{said}");
+    started.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn archives_of_what_has_no_rows_any_more_come_along_and_come_back() {
+    let (started, place) = served().await;
+    let app = started.app().clone();
+    event_log::testing::in_partitions_of(&app.pool, 256).await.unwrap();
+    while app.log().position() < 300 {
+        started.held(JobKind::Build, json!({}), vec![]).await;
+    }
+    app.log().seal(app.keys.current().checkpoints()).await.unwrap();
+    app.views.wait_for(300, std::time::Duration::from_secs(30)).await.unwrap();
+    while crate::background::parked::progress(&app.pool).await.unwrap().position < 300 {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let archives = app.log().archives().clone();
+    crate::archives::create(&app.pool, &archives, None, &quiet).await.unwrap();
+    crate::archives::discard(&app.pool, &archives, 256, &quiet).await.unwrap();
+    let (data, access) = (started.data.path(), Access::of_url(&started.database).unwrap());
+    let directory = data.join("archives");
+    let out = place.path().join("backup");
+    let now = app.now();
+    let manifest = create((data, &directory), &access, &out, now, &quiet).await.unwrap();
+    let archived = |file: &&File| file.path.starts_with("archives/1-256/");
+    assert_eq!(manifest.files.iter().filter(archived).count(), 3);
+
+    let (_scratch, source) = opened(&out).unwrap();
+    let target = fresh_empty_database().await.unwrap();
+    let to = Access::of_url(&target.url).unwrap();
+    let restored = fill_database(&source, &to, &[], &quiet).await.unwrap();
+    assert!(restored.seals > 0);
+    let restored = place.path().join("data");
+    fs::create_dir(&restored).unwrap();
+    put_files(&source, &restored, &quiet).unwrap();
+    let archives = event_log::Archives::at(restored.join("archives"));
+    let whole = event_log::Source { archives, ..event_log::Source::from(&target.pool) };
+    let verified = event_log::verify::verify(whole, 0, |_| {}).await.unwrap();
+    assert_eq!(verified.size, manifest.position);
+
+    // A backup without one that is needed would be of half a log.
+    fs::rename(directory.join("1-256"), directory.join("away")).unwrap();
+    let other = place.path().join("other");
+    let refused = create((data, &directory), &access, &other, now, &quiet).await.unwrap_err();
+    assert!(refused.to_string().contains("positions 1 to 256 are only in"), "{refused}");
+    assert!(!other.exists());
     started.server.stop().await;
 }

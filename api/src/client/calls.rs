@@ -3,12 +3,13 @@ use bytes::Bytes;
 use domain::{
     digest::Digest,
     ids::{BuildId, JobId, PrincipalId, RunId, RunnerId, StepId, TokenId},
+    subject::SubjectId,
 };
 use proof::bundle::MEDIA_TYPE;
 use reqwest::{Method, Response};
 use schemas::control::{
     Because, Done, Listing, Page, apps, audit, builds, bundles, history, installs, jobs,
-    projections, runners, runs, tokens,
+    projections, runners, runs, subjects, tokens,
 };
 use serde_json::{Value, json};
 
@@ -33,6 +34,16 @@ impl Client {
     pub async fn sync(&self, app: &str, bundle: Bytes, dry_run: bool) -> Said<apps::Synced> {
         let query = apps::SyncQuery { dry_run, against: None };
         self.upload(&format!("/v1/apps/{app}/sync"), &query, BUNDLE, bundle).await
+    }
+
+    /// What is kept of a subject.
+    pub async fn subject(&self, subject: SubjectId) -> Said<subjects::Subject> {
+        self.get(&format!("/v1/subjects/{subject}"), &()).await
+    }
+
+    /// Make what is kept of a subject unreadable, for ever.
+    pub async fn shred(&self, subject: SubjectId, why: &Because) -> Said<Done> {
+        self.change(Method::POST, &format!("/v1/subjects/{subject}/shred"), why).await
     }
 
     /// What a bundle would change against a published version, or the newest.

@@ -159,6 +159,7 @@ fn events(stream: &str, expected: u64, numbers: std::ops::Range<u64>) -> Commit 
         event_type: "job.queued".into(),
         event_version: "1".into(),
         payload: format!(r#"{{"n":{n}}}"#),
+        customer: None,
     };
     let stream = StreamId::new("job", stream);
     let write = Write { stream, expected, events: numbers.map(event).collect() };
@@ -303,6 +304,7 @@ fn record(event: &event_log::Stored) -> EventRecord {
         actor: String::new(),
         actor_name: None,
         payload: raw(&event.payload),
+        said: None,
         metadata: raw(&event.metadata),
         salt: hex::encode(event.salt),
         leaf: hex::encode(event.leaf),

@@ -54,6 +54,7 @@ pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) ->
     let wanted = records::Wanted::of(&app, &which).await?;
     let (mut items, searched) = wanted.next(&app, wanted.after, limit).await?;
     records::named(&app, &mut items).await?;
+    records::opened(&app, &mut items).await?;
     Ok(Json(Events { items, searched, head: wanted.until }))
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use axum::{Json, extract::State};
 use domain::{
     app::App as AppState,
+    erasure::ERASED,
     install::Install as InstallOf,
     run::{Cause, RunKind, plan::Scope},
 };
@@ -151,7 +152,11 @@ pub async fn state(
     let of = app.engine.load::<AppState>(app_id).await?;
     let bundle = &published(&of, install.config_version)?.bundle;
     let config = app.configs.get(&app.pool, bundle).await?;
-    let inputs = installs::passed(&config, &install.inputs)?;
+    let inputs = match installs::passed(&config, &install.inputs) {
+        // What is erased is no number any more, and is shown as what it is.
+        Err(_) if install.inputs.values().any(|value| value == ERASED) => install.inputs.clone(),
+        passed => passed?,
+    };
     let state = templates::nuon((app_id, &of), (id, &install), &config, &inputs);
     Ok(Json(InstallState { id, position, state }))
 }

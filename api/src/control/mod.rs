@@ -25,6 +25,7 @@ mod projections;
 mod runners;
 mod runs;
 mod show;
+mod subjects;
 mod tokens;
 mod whoami;
 
@@ -100,6 +101,8 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(tokens::revoke))
         .routes(routes!(tokens::grant_role, tokens::revoke_role))
         .routes(routes!(tokens::name))
+        .routes(routes!(subjects::show))
+        .routes(routes!(subjects::shred))
         .routes(routes!(blobs::blob));
     document::finish(all.get_openapi_mut());
     all

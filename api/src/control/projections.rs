@@ -109,7 +109,8 @@ pub async fn rebuild(
     Ok(told(name, move |name, said| {
         Box::pin(async move {
             let report = report(&name, &said);
-            let done = projections::rebuild_all(app.owner(), &names, parallel, report).await?;
+            let done =
+                projections::rebuild_all(app.owner_source(), &names, parallel, report).await?;
             let mut last = over(&name, 0);
             for one in done {
                 let progress = Progress { rows: Some(one.rows), ..over(one.name, one.position) };
@@ -139,7 +140,8 @@ pub async fn rollback(
     known(&app, &name).await?;
     Ok(told(name, move |name, said| {
         Box::pin(async move {
-            let done = projections::rollback(app.owner(), &name, report(&name, &said)).await?;
+            let done =
+                projections::rollback(app.owner_source(), &name, report(&name, &said)).await?;
             Ok(Progress { rows: Some(done.rows), ..over(&name, done.position) })
         })
     }))
@@ -159,7 +161,7 @@ pub async fn verify(
     known(&app, &name).await?;
     Ok(told(name, move |name, said| {
         Box::pin(async move {
-            let done = projections::verify(app.owner(), &name, report(&name, &said)).await?;
+            let done = projections::verify(app.owner_source(), &name, report(&name, &said)).await?;
             let differences = done.differences.iter().map(Difference::to_string).collect();
             let over = over(&name, done.position);
             Ok(Progress { rows: Some(done.rows), differences, ..over })

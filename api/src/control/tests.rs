@@ -1,7 +1,9 @@
 //! The Control API through its door, on a real server and a real Postgres, with the client that people use.
+mod archived;
 mod bundles;
 mod corpus;
 mod document;
+mod erasure;
 mod keys;
 mod lists;
 mod moves;

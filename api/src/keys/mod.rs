@@ -14,6 +14,8 @@ mod set;
 mod store;
 #[cfg(test)]
 mod tests;
+/// The key that wraps the keys of subjects.
+pub mod wrapping;
 
 use std::{
     io,

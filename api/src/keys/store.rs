@@ -27,12 +27,18 @@ pub(super) const USES: [(KeyUse, &str); 3] = [
 
 /// Make the directory and the keys that are not there, each whole or not at all.
 pub(super) fn make_missing(path: &Path, now: Timestamp) -> Result<(), KeyError> {
-    directory(path)?;
     for (_, name) in USES {
-        let file = path.join(format!("{name}.key"));
-        if !file.try_exists().map_err(|why| at(&file, why))? {
-            make(&file, now).map_err(|why| at(&file, why))?;
-        }
+        make_one(path, &format!("{name}.key"), now)?;
+    }
+    Ok(())
+}
+
+/// Make one key of a directory, unless it is there.
+pub(super) fn make_one(path: &Path, name: &str, now: Timestamp) -> Result<(), KeyError> {
+    directory(path)?;
+    let file = path.join(name);
+    if !file.try_exists().map_err(|why| at(&file, why))? {
+        make(&file, now).map_err(|why| at(&file, why))?;
     }
     Ok(())
 }

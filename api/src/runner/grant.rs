@@ -193,6 +193,8 @@ fn unproved(error: LogError) -> Problem {
         | LogError::NoLog
         | LogError::Encoding(_)
         | LogError::Layout { .. }
-        | LogError::Damaged { .. }) => error.into(),
+        | LogError::Damaged { .. }
+        | LogError::Archived { .. }
+        | LogError::WrappingKey(_)) => error.into(),
     }
 }

@@ -22,7 +22,9 @@ pub(super) async fn start(app: &App, loops: &mut JoinSet<()>) -> Result<(), Prob
     loops.spawn(background::keys::run(app.clone()));
     loops
         .spawn(background::checkpoints::run(app.clone(), background::checkpoints::Pace::default()));
+    loops.spawn(background::erasure::run(app.clone()));
     loops.spawn(background::log_days::run(app.clone()));
+    loops.spawn(background::log_partitions::run(app.clone()));
     loops.spawn(background::policies::run(app.clone(), app.config.server.clone()));
     loops.spawn(background::verification::run(
         app.clone(),

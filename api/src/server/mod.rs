@@ -15,7 +15,7 @@ mod tests;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use event_log::{EventLog, LogError};
+use event_log::{EventLog, LogError, Source};
 use projections::{Projections, RebuildError};
 use sqlx::{ConnectOptions as _, Connection as _, postgres::PgPoolOptions};
 use tokio::{task::JoinSet, time::timeout};
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use self::{
-    options::{Options, TlsFor},
+    options::{Options, TlsFor, archives_directory},
     owner::{PrepareError, prepare, raise_epoch},
     ready::Ready,
 };
@@ -33,7 +33,7 @@ use crate::{
     background,
     dispatch::{Dispatch, Timing},
     execute::Engine,
-    keys::{KeyError, Keys},
+    keys::{KeyError, Keys, wrapping},
     listen::{self, Door, Limits, ListenError},
     logs::LogStore,
     metrics::Metrics,
@@ -103,6 +103,7 @@ impl Server {
         // The doors first: a port in use is the commonest mistake, and costs nothing to find out.
         let (control, runner) = options.open_doors().await?;
         let keys = Keys::open(&options.data.join("keys"), clock())?;
+        let ring = wrapping::ring(&options.data.join("keys"), clock())?;
         let registry = Registry::open(&options.data, options.max_blob_bytes)?;
         // A pool tries again and again, and then says only that it took too long.
         options.database.connect().await?.close().await?;
@@ -126,15 +127,24 @@ impl Server {
         let log_options = event_log::Options {
             sync_views,
             clock: event_log::Clock::of(move || told()),
+            archives: options.archives(),
+            keys: ring,
             ..Default::default()
         };
         let log = EventLog::open(pool.clone(), log_options).await?;
+        let again = log.ring().rewrap(&pool).await?;
+        if again > 0 {
+            info!(
+                "{again} keys of subjects are wrapped by the new key: the former ones are of no more use"
+            );
+        }
         let (people, tail) = (People::default(), log.tail());
         people.load(&log, &pool).await?;
         let owner_pool = match options.owner.clone() {
             Some(owner) => {
                 let pool = PgPoolOptions::new().max_connections(4).connect_lazy_with(owner);
-                projections::projector::ready(&pool).await?;
+                projections::projector::ready(Source { pool: pool.clone(), ..Source::from(&log) })
+                    .await?;
                 Some(pool)
             }
             None => None,

@@ -1,6 +1,10 @@
 //! What a server is told at its start.
-use std::{net::SocketAddr, path::PathBuf};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
+use event_log::Archives;
 use sqlx::postgres::PgConnectOptions;
 
 use super::{StartError, server_name};
@@ -38,6 +42,15 @@ pub struct Options {
     pub max_blob_bytes: u64,
     /// Make one more owner and write their token into the data directory.
     pub new_owner_token: bool,
+    /// Where archives of the log are; where nobody says so, below the data directory.
+    pub archives: Option<PathBuf>,
+    /// How many positions a partition of the log has.
+    pub partition_events: u64,
+}
+
+/// Where archives of the log are: where somebody said, else below the data directory.
+pub fn archives_directory(data: &Path, said: Option<&Path>) -> PathBuf {
+    said.map_or_else(|| data.join("archives"), Path::to_path_buf)
 }
 
 /// Which doors speak TLS when there is a certificate.
@@ -70,6 +83,8 @@ impl Options {
             behind_proxy: false,
             max_blob_bytes: 1 << 20,
             new_owner_token: false,
+            archives: None,
+            partition_events: event_log::partitions::SIZE,
         }
     }
 
@@ -78,6 +93,10 @@ impl Options {
             TlsFor::Both | TlsFor::Control => self.certificate.as_ref(),
             TlsFor::Runner => None,
         }
+    }
+
+    pub(super) fn archives(&self) -> Archives {
+        Archives::at(archives_directory(&self.data, self.archives.as_deref()))
     }
 
     pub(super) fn runner_tls(&self) -> Option<&Certificate> {
@@ -109,6 +128,7 @@ impl Options {
             runner_url: runner_url.unwrap_or_else(|| runner.url(self.runner_tls().is_some())),
             runner_ca: self.runner_tls().and_then(listen::private_root),
             max_blob_bytes: self.max_blob_bytes,
+            partition_events: self.partition_events,
         })
     }
 }

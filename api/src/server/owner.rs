@@ -1,5 +1,5 @@
 //! What the owner of the tables does before servers start.
-use event_log::migrate::MigrateError;
+use event_log::{Source, migrate::MigrateError};
 use projections::RebuildError;
 use sqlx::PgPool;
 
@@ -35,12 +35,14 @@ pub async fn raise_epoch(owner: &PgPool, to: u32) -> Result<(), PrepareError> {
     Err(PrepareError::Epoch { now })
 }
 
-/// Bring tables, their privileges and views up to date. As often as one likes. Gives the migrations that ran.
+/// Bring tables, their privileges and views up to date. As often as one likes. Gives the migrations that ran. Without the
+/// server's keys and its archives a view of what is sealed, or in them only, cannot be made again.
 ///
 /// # Errors
 /// [`PrepareError`].
-pub async fn prepare(owner: &PgPool) -> Result<Vec<String>, PrepareError> {
-    let ran = event_log::migrate(owner).await?;
+pub async fn prepare(owner: impl Into<Source>) -> Result<Vec<String>, PrepareError> {
+    let owner = owner.into();
+    let ran = event_log::migrate(&owner.pool).await?;
     projections::projector::ready(owner).await?;
     Ok(ran)
 }

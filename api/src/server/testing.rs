@@ -48,6 +48,15 @@ impl Started {
         Started { server, data, http: client(), database: database.url }
     }
 
+    /// Another server on the same database, with the same archives.
+    pub async fn beside(other: &Started) -> Started {
+        let data = tempfile::tempdir().unwrap();
+        let archives = Some(other.data.path().join("archives"));
+        let options = Options { archives, ..options(data.path(), &other.database) };
+        let server = Server::start_with(options, system_clock()).await.unwrap();
+        Started { server, data, http: client(), database: other.database.clone() }
+    }
+
     pub fn app(&self) -> &App {
         &self.server.app
     }

@@ -11,3 +11,4 @@ pub mod runners;
 pub mod runs;
 pub mod stack;
 pub mod steps;
+pub mod subjects;

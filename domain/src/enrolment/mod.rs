@@ -1,6 +1,9 @@
 //! An enrolment lets one runner in, once: a token that lives an hour and is bound to its purpose.
 //! The same key again before the end is the same runner, whose answer was lost; another is refused.
-use crate::decider::{Decider, Timestamp};
+use crate::{
+    decider::{Decider, Timestamp},
+    ids::InstallId,
+};
 
 mod command;
 mod error;
@@ -52,6 +55,13 @@ impl Decider for Enrolment {
             EnrolmentEvent::Issued(issue) => self.issue = Some(issue),
             EnrolmentEvent::Used(by) => self.used = Some(by),
             EnrolmentEvent::Revoked { .. } => self.revoked = true,
+        }
+    }
+
+    fn customer(&self, _id: &str) -> Option<InstallId> {
+        match self.issue.as_ref()?.purpose {
+            Purpose::Install { install } => Some(install),
+            Purpose::Build => None,
         }
     }
 }

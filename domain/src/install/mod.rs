@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     decider::{Decider, Timestamp},
-    ids::{RunId, StepId},
+    ids::{InstallId, RunId, StepId},
     run::RunKind,
 };
 
@@ -102,6 +102,10 @@ impl Decider for Install {
 
     fn evolve(&mut self, event: InstallEvent) {
         self.apply(event);
+    }
+
+    fn customer(&self, id: &str) -> Option<InstallId> {
+        id.parse().ok()
     }
 }
 

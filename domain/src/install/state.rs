@@ -138,6 +138,11 @@ impl Install {
         }
     }
 
+    /// Whether nothing of it is there any more and nothing is about to be: what is kept of it is for reading only.
+    pub fn is_over(&self) -> bool {
+        self.deprovisioned && self.runs.is_empty()
+    }
+
     pub(super) fn apply(&mut self, event: InstallEvent) {
         match event {
             InstallEvent::Created { app, name, config_version, inputs, auto_approve } => {

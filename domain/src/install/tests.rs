@@ -194,6 +194,17 @@ fn an_install_has_one_runner() {
 }
 
 #[test]
+fn it_is_over_when_it_is_taken_down_and_nothing_goes_on() {
+    let is_over = |history: Vec<InstallEvent>| crate::testing::replay::<Install>(history).is_over();
+    let down = and(ready(), [admitted(ONE, RunKind::Deprovision, &[])]);
+    let gone = || InstallEvent::Deprovisioned { run: Some(ONE) };
+    let closed = InstallEvent::RunClosed { run: ONE, outcome: Outcome::Succeeded };
+    assert!(!is_over(ready()) && !is_over(down.clone()));
+    assert!(!is_over(and(down.clone(), [gone()])), "its run goes on");
+    assert!(is_over(and(down, [closed, gone()])));
+}
+
+#[test]
 fn what_the_vendor_says_of_a_stack_gives_way_to_what_the_runner_brings() {
     let give = |region: &str| InstallCommand::GiveStack {
         outputs: outputs(region),

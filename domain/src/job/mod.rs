@@ -13,7 +13,10 @@
 //! or somebody decides so; for unsafe work, a principal. An execution that is over seals its log.
 //! Leases live in the server's memory: a job hears of their edges only, disconnected, back, lost.
 //! Reports are numbered by the runner, so that each is heard once and in order, whatever is re-sent.
-use crate::decider::{Decider, Timestamp};
+use crate::{
+    decider::{Decider, Timestamp},
+    ids::InstallId,
+};
 
 mod command;
 mod error;
@@ -162,6 +165,13 @@ impl Decider for Job {
 
     fn evolve(&mut self, event: JobEvent) {
         self.apply(event);
+    }
+
+    fn customer(&self, _id: &str) -> Option<InstallId> {
+        match self.work.as_ref()?.origin {
+            Origin::Step { install, .. } => Some(install),
+            Origin::Build { .. } => None,
+        }
     }
 }
 

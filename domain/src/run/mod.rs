@@ -12,6 +12,7 @@
 use crate::{
     actor::Actor,
     decider::{Decider, Timestamp},
+    ids::InstallId,
 };
 
 mod approve;
@@ -70,6 +71,10 @@ impl Decider for Run {
 
     fn evolve(&mut self, event: RunEvent) {
         self.apply(event);
+    }
+
+    fn customer(&self, _id: &str) -> Option<InstallId> {
+        self.request.as_ref().map(|request| request.install)
     }
 }
 

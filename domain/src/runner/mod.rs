@@ -3,7 +3,10 @@
 //! It takes work when it is not revoked, neither side has disabled it, and it does not drain. The
 //! vendor and the customer each have their own switch, and neither can turn the other's. Polls and
 //! sessions are not facts; that it fell silent, and that it came back, are.
-use crate::decider::{Decider, Timestamp};
+use crate::{
+    decider::{Decider, Timestamp},
+    ids::InstallId,
+};
 
 mod command;
 mod error;
@@ -122,5 +125,9 @@ impl Decider for Runner {
             RunnerEvent::Refused(refusal) => self.remember(refusal),
             RunnerEvent::CloneSuspected { .. } | RunnerEvent::ForgerySuspected { .. } => {}
         }
+    }
+
+    fn customer(&self, _id: &str) -> Option<InstallId> {
+        self.identity.as_ref()?.install
     }
 }

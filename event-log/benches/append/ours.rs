@@ -108,6 +108,7 @@ fn commit(id: String, number: u64) -> Commit {
         event_type: "job.queued".into(),
         event_version: "1".into(),
         payload: payload(number),
+        customer: None,
     };
     let stream = StreamId::new("job", id);
     let command = format!("cmd_{}", Ulid::new());

@@ -7,9 +7,13 @@ use proof::{
 };
 use ulid::Ulid;
 
-use crate::{AppendError, CommandKey, Commit, ConsumerMove, SessionGuard, StreamId};
+use crate::{
+    AppendError, CommandKey, Commit, ConsumerMove, SessionGuard, StreamId,
+    sealed::{Keys, Which},
+    stored::Said,
+};
 
-/// The most bytes of one event, payload and metadata together.
+/// The most bytes of one event, payload and metadata together, before anything in it is sealed.
 pub(crate) const EVENT_BYTES: usize = 64 * 1024;
 /// The most events of one batch, and so of one commit.
 pub(crate) const BATCH_EVENTS: usize = 1_024;
@@ -44,6 +48,7 @@ pub(crate) struct IntakeEvent {
     pub event_version: Cow<'static, str>,
     pub version: u16,
     pub payload: Arc<str>,
+    pub said: Said,
     pub salt: Salt,
     pub payload_hash: Hash,
     pub metadata_hash: Hash,
@@ -51,7 +56,7 @@ pub(crate) struct IntakeEvent {
 
 impl Intake {
     /// Check a commit against the limits and do all the work that needs no position.
-    pub(crate) fn of(commit: Commit) -> Result<Intake, AppendError> {
+    pub(crate) fn of(commit: Commit, keys: Option<&Keys>) -> Result<Intake, AppendError> {
         let Commit { writes, meta, key, consumers, sessions } = commit;
         let metadata: Arc<str> = serde_json::to_string(&meta)
             .map_err(|_| AppendError::Invalid("its metadata is not text"))?
@@ -71,22 +76,35 @@ impl Intake {
         };
         for write in writes {
             let mut events = Vec::with_capacity(write.events.len());
-            for event in write.events {
+            for (event, sequence) in write.events.into_iter().zip(write.expected + 1..) {
                 let size = event.payload.len() + intake.metadata.len();
                 within("an event", size, EVENT_BYTES)?;
+                let which = Which {
+                    aggregate_type: &write.stream.aggregate_type,
+                    aggregate_id: &write.stream.aggregate_id,
+                    sequence,
+                    event_type: &event.event_type,
+                };
+                let sealed = keys.map(|keys| event.sealed(keys, which)).transpose();
+                let sealed = sealed.map_err(AppendError::Unsealed)?.flatten();
+                let (payload, said): (Arc<str>, Said) = match sealed {
+                    Some((stored, said)) => (stored.into(), Some(Ok(said.into()))),
+                    None => (event.payload.into(), None),
+                };
                 intake.events += 1;
-                intake.bytes += size;
+                intake.bytes += payload.len() + intake.metadata.len();
                 let version = leaf::version(&event.event_version);
                 let salt = rand::random();
                 events.push(IntakeEvent {
                     event_id: Ulid::new(),
                     version: version
                         .ok_or(AppendError::Invalid("an event's version is no number"))?,
-                    payload_hash: payload_hash(&salt, event.payload.as_bytes()),
+                    payload_hash: payload_hash(&salt, payload.as_bytes()),
                     metadata_hash: metadata_hash(&salt, intake.metadata.as_bytes()),
                     event_type: event.event_type,
                     event_version: event.event_version,
-                    payload: event.payload.into(),
+                    payload,
+                    said,
                     salt,
                 });
             }

@@ -30,7 +30,9 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::{AppendError, Appended, Clock, Forget, Stored, SyncView, cache::Cache, nearby::Nearby};
+use crate::{
+    AppendError, Appended, Clock, Forget, KeyRing, Stored, SyncView, cache::Cache, nearby::Nearby,
+};
 
 pub(crate) use ahead::Ahead;
 use ahead::Numbered;
@@ -49,6 +51,9 @@ pub(crate) use versions::Versions;
 const RETRIES: u32 = 20;
 /// How often a new connection is tried before the callers are told that the database is away.
 const RECONNECTS: u32 = 3;
+
+/// The event from which on nobody reads what is a subject's.
+const SHREDDED: &str = "subject.shredded";
 
 /// What the appender tells the rest of the program.
 pub(crate) struct Outlet {
@@ -75,6 +80,8 @@ pub(crate) struct Appender {
     pub cache: Arc<Cache>,
     /// Nodes of the tree, of which the same is true.
     pub nearby: Arc<Nearby>,
+    /// What opens the words of subjects.
+    pub keys: KeyRing,
     /// Whether the head has to be read before the next statement is sent.
     pub stale: bool,
     /// What goes next, if it was numbered while the last batch was on its way.
@@ -254,11 +261,20 @@ impl Appender {
             for view in &self.views {
                 view.committed(&events);
             }
+            self.obey(&events);
             self.versions.learn(&events);
             self.publish(events);
         }
         for (pending, (first, last)) in part.drain(..).zip(spans) {
             pending.answer(Ok(Appended { first, last, commit_no, recorded_at }));
+        }
+    }
+
+    /// Who is shredded from these events on is read by nobody here: not from a key, a state or a row in memory.
+    fn obey(&self, events: &[Stored]) {
+        if forget_shredded(&self.keys, events) {
+            self.cache.clear();
+            self.views.iter().for_each(|view| view.forget(Forget::All));
         }
     }
 
@@ -289,7 +305,20 @@ impl Appender {
     async fn reload(&mut self) -> Result<(), sqlx::Error> {
         let Some(connection) = self.connection.as_mut() else { return Ok(()) };
         let (turn, epoch, layout) = (self.head.turn, self.head.epoch, self.head.layout);
-        let result = head::within(self.answer, self.head.advance(connection)).await;
+        let (head, keys) = (&mut self.head, &self.keys);
+        let result = head::within(self.answer, async {
+            let mut others = head.advance(connection).await?;
+            if let head::Others::Wrote(events) = &mut others {
+                forget_shredded(keys, events);
+                if let Err(error) = keys.open(connection, events).await {
+                    // The head has moved on: whoever listens reads what was missed.
+                    warn!("Cannot open what other servers wrote: {error}");
+                    others = head::Others::Unknown;
+                }
+            }
+            Ok(others)
+        })
+        .await;
         let others = match result {
             Ok(others) => others,
             Err(error) => {
@@ -312,11 +341,13 @@ impl Appender {
                 self.versions.forget();
                 self.cache.clear();
                 self.nearby.forget();
+                self.keys.forget_all();
                 self.views.iter().for_each(|view| view.forget(Forget::All));
                 self.publish(Vec::new());
             }
             head::Others::Wrote(events) => {
                 self.versions.learn(&events);
+                self.obey(&events);
                 let streams: Vec<_> = events.iter().map(|event| event.stream.clone()).collect();
                 self.views.iter().for_each(|view| view.forget(Forget::Streams(&streams)));
                 self.publish(events);
@@ -359,4 +390,14 @@ fn numbered_on(
     let late = versions.late(commits);
     let batch = Batch::number(head, commits, &late, clock.now(), key_ttl);
     Numbered { batch, late, before: head.clone() }
+}
+
+/// Forget the keys of who is shredded by one of these. Whether anybody is.
+fn forget_shredded(keys: &KeyRing, events: &[Stored]) -> bool {
+    let mut shredded = false;
+    for event in events.iter().filter(|event| event.event_type == SHREDDED) {
+        keys.forget(&event.stream.aggregate_id);
+        shredded = true;
+    }
+    shredded
 }

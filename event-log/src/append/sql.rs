@@ -120,8 +120,8 @@ const EVENTS: &str = "event as (
            leaf, chain))";
 
 const BEGUN: &str = "begun as (
-  insert into log_stream (aggregate_type, aggregate_id, version, prev_version, last_position)
-  select u.kind, u.id, u.version, 0, u.last_position
+  insert into log_stream (aggregate_type, aggregate_id, version, prev_version, last_position, since_position)
+  select u.kind, u.id, u.version, 0, u.last_position, :position + 1
     from head, unnest(:begun_kind::text[], :begun_id::text[], :begun_version::bigint[],
          :begun_last_position::bigint[]) as u(kind, id, version, last_position))";
 

@@ -129,10 +129,15 @@ fn was_known(error: &sqlx::Error) -> bool {
     constraint.is_some_and(|name| matches!(name, "log_stream_pkey" | "log_command_pkey"))
 }
 
-/// Deadlock, serialisation failure, lock time-out: nothing was written, and the next try may well be.
+/// Deadlock, serialisation failure, lock time-out, or a partition that was attached while the rows were on their way into
+/// the rest: nothing was written, and the next try may well be.
 pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
-    let code = error.as_database_error().and_then(|error| error.code());
-    code.is_some_and(|code| matches!(&*code, "40P01" | "40001" | "55P03"))
+    let Some(error) = error.as_database_error() else { return false };
+    // A check of a table has a name, a partition's range has none.
+    let attached = |code: &str| code == "23514" && error.constraint().is_none();
+    error
+        .code()
+        .is_some_and(|code| matches!(&*code, "40P01" | "40001" | "55P03") || attached(&code))
 }
 
 /// Whether a commit in the batch may be to blame, as opposed to the database being away.

@@ -8,6 +8,7 @@ use super::{Cluster, Settings, TestingError, shared_directory};
 use crate::{
     Clock, EventLog, LogError, Options, connect,
     migrate::{MIGRATIONS, found, tables},
+    partitions,
 };
 
 /// How long a test's database is kept, for whoever wants to look at it.
@@ -74,6 +75,23 @@ pub async fn fresh_in(cluster: &Cluster) -> Result<Database, TestingError> {
     Ok(database)
 }
 
+/// Divide the log of a database in a finer way: for tests of ranges that are closed. What is there must fit into one.
+///
+/// # Errors
+/// The database does not answer.
+pub async fn in_partitions_of(pool: &PgPool, size: u64) -> Result<(), sqlx::Error> {
+    let finer = format!(
+        "alter table log_event detach partition log_event_1; \
+         drop table log_event_{}; \
+         alter table log_event attach partition log_event_1 for values from (1) to ({})",
+        partitions::SIZE + 1,
+        size + 1
+    );
+    pool.execute(&*finer).await?;
+    partitions::make(pool, size, 8).await?;
+    Ok(())
+}
+
 struct Server {
     admin: String,
     /// `None`: somebody else's.
@@ -90,7 +108,7 @@ impl Server {
     }
 
     async fn copy_of_template(&self) -> Result<Database, TestingError> {
-        let mut all = Vec::new();
+        let mut all = partitions::SIZE.to_be_bytes().to_vec();
         for (name, sql) in MIGRATIONS {
             all.extend_from_slice(name.as_bytes());
             all.extend_from_slice(sql.as_bytes());
@@ -109,6 +127,7 @@ impl Server {
             admin.execute(&*format!("create database {making} template template0")).await?;
             let pool = connect(&self.url(&making), 1).await?;
             tables(&pool).await?;
+            partitions::make(&pool, partitions::SIZE, partitions::AHEAD).await?;
             pool.close().await;
             admin.execute(&*format!("alter database {making} rename to {template}")).await?;
         }

@@ -15,7 +15,7 @@ pub mod proxy;
 
 pub use binaries::Binaries;
 pub use cluster::{Cluster, Settings, shared_directory, stop_shared};
-pub use database::{Database, fresh_database, fresh_empty_database, fresh_in};
+pub use database::{Database, fresh_database, fresh_empty_database, fresh_in, in_partitions_of};
 pub use disk::Disk;
 
 use std::io;

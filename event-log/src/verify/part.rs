@@ -1,17 +1,19 @@
 //! A part of the log, checked by itself: from the chain's link before it, as it is stored, to its last event. That
 //! the parts fit together is for whoever asked for them.
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use proof::{
     Hash, chain,
     leaf::{self, Leaf, metadata_hash, payload_hash},
     tree,
 };
-use sqlx::{PgPool, Row, postgres::PgRow};
+use sqlx::{PgConnection, PgPool, Row, postgres::PgRow};
 
 use super::{Difference, VerifyError};
 use crate::{
-    LogError, StreamId,
+    LogError, Source, Stored, StreamId,
+    archive::FLOOR,
+    read::floor_of,
     stored::{bigint, fixed},
 };
 
@@ -54,40 +56,72 @@ pub(super) struct Seen {
 }
 
 /// Check the events of a range.
-pub(super) async fn check(pool: PgPool, range: Range) -> Result<Part, VerifyError> {
+pub(super) async fn check(source: Source, range: Range) -> Result<Part, VerifyError> {
+    let mut connection = source.pool.acquire().await?;
     // The bytes that were hashed, as they are: no text is copied, no time taken apart.
-    let sql = "select position, event_id, aggregate_type, aggregate_id, sequence, event_type, event_version, \
-               payload, metadata, salt, leaf, chain, commit_no, recorded_at from log_event \
-               where position > $1 and position <= $2 order by position";
-    let rows = sqlx::query(sql).bind(bigint(range.after)).bind(bigint(range.to));
-    let rows = rows.fetch_all(&pool).await?;
-    let chain = if range.after == 0 { range.genesis } else { link(&pool, range.after).await? };
+    let sql = format!(
+        "select position, event_id, aggregate_type, aggregate_id, sequence, event_type, event_version, \
+         payload, metadata, salt, leaf, chain, commit_no, recorded_at, {FLOOR} as floor from log_event \
+         where position > $1 and position <= $2 order by position"
+    );
+    let rows = sqlx::query(&sql).bind(bigint(range.after)).bind(bigint(range.to));
+    let rows = rows.fetch_all(&mut *connection).await?;
+    let floor = floor_of(&mut connection, &rows).await?;
+    let archived = match floor > range.after {
+        true => {
+            source
+                .archives
+                .events(&mut connection, (range.after, floor.min(range.to)), u32::MAX)
+                .await?
+        }
+        false => vec![],
+    };
+    let chain = match range.after {
+        0 => range.genesis,
+        after => link(&mut connection, &source, after).await?,
+    };
     // Hashes of a block that was begun before, as they are stored.
-    let begun = sqlx::query(
-        "select leaf from log_event where position > $1 and position <= $2 order by position",
-    )
-    .bind(bigint(range.block))
-    .bind(bigint(range.after));
-    let begun = if range.block < range.after { begun.fetch_all(&pool).await? } else { vec![] };
-    let begun: Result<Vec<Hash>, LogError> =
-        begun.iter().map(|row| fixed(row.try_get(0)?, range.after, "leaf")).collect();
-    let part = walk(&rows, &range, chain, begun?)?;
-    compare(&pool, range.block / BLOCK, &part.nodes, range.to).await?;
+    let mut begun = vec![];
+    if range.block < range.after {
+        let rows = sqlx::query_scalar::<_, Vec<u8>>(
+            "select leaf from log_event where position > $1 and position <= $2 order by position",
+        );
+        let rows = rows.bind(bigint(range.block)).bind(bigint(range.after));
+        for leaf in rows.fetch_all(&mut *connection).await? {
+            begun.push(fixed(leaf, range.after, "leaf")?);
+        }
+        if begun.is_empty() {
+            let gone = (range.block, range.after);
+            let archived = source.archives.events(&mut connection, gone, u32::MAX).await?;
+            begun.extend(archived.iter().map(|event| event.leaf));
+        }
+    }
+    drop(connection);
+    let part = walk((&archived, &rows), &range, chain, begun)?;
+    compare(&source.pool, range.block / BLOCK, &part.nodes, range.to).await?;
     Ok(part)
 }
 
 /// The chain's link at a position, as it is stored.
-pub(super) async fn link(pool: &PgPool, position: u64) -> Result<Hash, VerifyError> {
+pub(super) async fn link(
+    connection: &mut PgConnection,
+    source: &Source,
+    position: u64,
+) -> Result<Hash, VerifyError> {
     let row = sqlx::query("select chain from log_event where position = $1")
         .bind(bigint(position))
-        .fetch_optional(pool)
+        .fetch_optional(&mut *connection)
         .await?;
-    let row = row.ok_or(Difference { position, what: "the event is missing".into() })?;
-    Ok(fixed(row.try_get(0)?, position, "chain")?)
+    if let Some(row) = row {
+        return Ok(fixed(row.try_get(0)?, position, "chain")?);
+    }
+    let event = source.archives.event(connection, position).await?;
+    let missing = || Difference { position, what: "the event is missing".into() };
+    Ok(event.ok_or_else(missing)?.chain)
 }
 
 fn walk(
-    rows: &[PgRow],
+    (archived, rows): (&[Arc<Stored>], &[PgRow]),
     range: &Range,
     mut chain: Hash,
     mut leaves: Vec<Hash>,
@@ -95,11 +129,15 @@ fn walk(
     let mut position = range.after;
     let mut times: Option<((i64, i64), (i64, i64))> = None;
     let mut streams: HashMap<(&str, &str), Seen> = HashMap::new();
-    leaves.reserve(rows.len());
-    for row in rows {
+    leaves.reserve(archived.len() + rows.len());
+    let rows = rows.iter().map(Found::Row);
+    for found in archived.iter().map(|event| Found::Archived(event)).chain(rows) {
         position += 1;
         let differs = |what: &str| Difference { position, what: what.into() };
-        let event = Raw::of(row, position)?;
+        let event = match found {
+            Found::Archived(event) => Raw::archived(event),
+            Found::Row(row) => Raw::of(row, position)?,
+        };
         if event.position != position {
             return Err(differs("the event is missing").into());
         }
@@ -162,6 +200,12 @@ async fn compare(pool: &PgPool, first: u64, nodes: &[Hash], to: u64) -> Result<(
     Ok(())
 }
 
+/// Where an event was found.
+enum Found<'r> {
+    Archived(&'r Stored),
+    Row(&'r PgRow),
+}
+
 /// An event as its row has it.
 struct Raw<'r> {
     position: u64,
@@ -210,6 +254,25 @@ impl<'r> Raw<'r> {
             commit_no: number(12)?,
             recorded_at_us: number(13)?.saturating_add(POSTGRES_EPOCH_US),
         })
+    }
+
+    fn archived(event: &'r Stored) -> Raw<'r> {
+        Raw {
+            position: event.position,
+            event_id: event.event_id.to_bytes(),
+            aggregate_type: &event.stream.aggregate_type,
+            aggregate_id: &event.stream.aggregate_id,
+            sequence: event.sequence,
+            event_type: &event.event_type,
+            event_version: &event.event_version,
+            payload: event.payload.as_bytes(),
+            metadata: event.metadata.as_bytes(),
+            salt: event.salt,
+            leaf: event.leaf,
+            chain: event.chain,
+            commit_no: event.commit_no.cast_signed(),
+            recorded_at_us: event.recorded_at.timestamp_micros(),
+        }
     }
 
     /// The leaf's hash from everything else. `None` if the version is no number.

@@ -26,8 +26,8 @@ pub(super) struct Whole {
     pub edge: Edge,
     /// When the last event was recorded, and in which batch.
     pub last: Option<(i64, i64)>,
-    /// How far each stream came, of those that were seen, and where.
-    pub streams: HashMap<StreamId, (u64, u64)>,
+    /// Each stream that was seen: where it began, and how far it came.
+    pub streams: HashMap<StreamId, Seen>,
     /// Stored nodes above those of the parts.
     pub nodes: Vec<(Node, Hash)>,
     pub whole: bool,
@@ -44,14 +44,16 @@ impl Whole {
         }
         let mut wrong = None;
         for (stream, Seen { first, last }) in part.streams {
-            let expected = match self.streams.get(&stream) {
-                Some((sequence, _)) => Some(sequence + 1),
+            let known = self.streams.get(&stream);
+            let expected = match known {
+                Some(known) => Some(known.last.0 + 1),
                 None => self.whole.then_some(1),
             };
             if expected.is_some_and(|expected| expected != first.0) {
                 wrong = wrong.into_iter().chain([first.1]).min();
             }
-            self.streams.insert(stream, last);
+            let first = known.map_or(first, |known| known.first);
+            self.streams.insert(stream, Seen { first, last });
         }
         if let Some(position) = wrong {
             return differs(position, "the event is not the next of its stream");
@@ -103,7 +105,7 @@ impl Whole {
         let mut after = (String::new(), String::new());
         loop {
             let rows = sqlx::query(
-                "select aggregate_type, aggregate_id, version, last_position from log_stream \
+                "select aggregate_type, aggregate_id, version, last_position, since_position from log_stream \
                  where (aggregate_type, aggregate_id) > ($1, $2) \
                  order by aggregate_type, aggregate_id limit $3",
             )
@@ -119,22 +121,29 @@ impl Whole {
                 let stream =
                     StreamId::new(row.try_get::<String, _>(0)?, row.try_get::<String, _>(1)?);
                 let (version, position) = (number(row.try_get(2)?), number(row.try_get(3)?));
+                let since = number(row.try_get(4)?);
                 let differs = |position| Err(differs(position, &stream).into());
                 match self.streams.remove(&stream) {
                     // Others append while this runs: then there is such an event by now.
                     seen if position > end => {
-                        let told = seen.map_or(position, |(_, seen)| seen);
+                        let told = seen.map_or(position, |seen| seen.last.1);
                         later.push(stream, version, position, told);
                     }
-                    Some(seen) if seen == (version, position) => {}
-                    Some((_, seen)) => return differs(seen),
+                    // Whoever reads it leaves out what is before its beginning.
+                    Some(Seen { first, .. }) if self.whole && first.1 < since => {
+                        let (position, what) =
+                            (first.1, format!("{stream} begins before it is read"));
+                        return Err(Difference { position, what }.into());
+                    }
+                    Some(seen) if seen.last == (version, position) => {}
+                    Some(seen) => return differs(seen.last.1),
                     None if self.whole => return differs(position),
                     None => {}
                 }
             }
             later.compare(pool).await?;
         }
-        match self.streams.iter().map(|(stream, (_, position))| (*position, stream)).min() {
+        match self.streams.iter().map(|(stream, seen)| (seen.last.1, stream)).min() {
             None => Ok(()),
             Some((position, stream)) => {
                 Err(Difference { position, what: format!("{stream} has no version") }.into())

@@ -41,6 +41,7 @@ pub fn event(n: u64) -> NewEvent {
         event_type: "job.queued".into(),
         event_version: "1".into(),
         payload: format!(r#"{{"type":"queued","n":{n}}}"#),
+        customer: None,
     }
 }
 

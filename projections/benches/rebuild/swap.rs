@@ -77,7 +77,7 @@ fn longest<'a>(gaps: impl Iterator<Item = &'a (Instant, Instant)>) -> f64 {
 async fn append(log: EventLog, times: Acknowledged, over: Arc<AtomicBool>) {
     let payload: String = QUEUED.lines().map(str::trim_start).collect();
     let event_type = "job.queued".into();
-    let queued = NewEvent { event_type, event_version: "1".into(), payload };
+    let queued = NewEvent { event_type, event_version: "1".into(), payload, customer: None };
     while !over.load(Ordering::Relaxed) {
         let stream = StreamId::new("job", format!("job_{}", Ulid::new()));
         let write = Write { stream, expected: 0, events: vec![queued.clone()] };

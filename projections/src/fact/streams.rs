@@ -1,8 +1,8 @@
 //! The events of streams that are known by name, each by its index: what is read does not grow with the rest of the log.
-use event_log::LogError;
-use sqlx::{PgConnection, Row as _, postgres::PgRow};
+use event_log::{LogError, Source, StreamId, archive::FLOOR, read::floor_of, sealed::Keys};
+use sqlx::PgConnection;
 
-use super::{COLUMNS, Recorded, bigint, read};
+use super::{COLUMNS, Kept, Recorded, bigint, keys, place, read};
 
 /// Events that were read.
 pub(crate) struct Found {
@@ -16,13 +16,15 @@ pub(crate) struct Found {
 /// The events of one stream after a sequence, in order: at most `limit`, and none after a position.
 pub(crate) async fn page(
     connection: &mut PgConnection,
+    source: &Source,
     (aggregate, id): (&str, &str),
     (after_sequence, last): (u64, u64),
     limit: u32,
 ) -> Result<Found, LogError> {
     let sql = format!(
-        "select {COLUMNS} from log_event where aggregate_type = $1 and aggregate_id = $2 \
-         and sequence > $3 and position <= $4 order by sequence limit $5"
+        "select {COLUMNS}, {FLOOR} as floor from log_event where aggregate_type = $1 and aggregate_id = $2 \
+         and sequence > $3 and position <= $4 and position >= coalesce((select since_position from log_stream \
+           where aggregate_type = $1 and aggregate_id = $2), 0) order by sequence limit $5"
     );
     let rows = sqlx::query(&sql)
         .bind(aggregate)
@@ -30,19 +32,41 @@ pub(crate) async fn page(
         .bind(bigint(after_sequence))
         .bind(bigint(last))
         .bind(i64::from(limit))
-        .fetch_all(connection)
+        .fetch_all(&mut *connection)
         .await?;
-    found(&rows, limit)
+    let floor = floor_of(&mut *connection, &rows).await?;
+    let rows: Vec<Kept> = rows.into_iter().map(Kept::Row).collect();
+    let mut kept = vec![];
+    if floor > 0 && starts_later(&rows, after_sequence)? {
+        let (stream, asked) = (StreamId::new(aggregate, id), (after_sequence, last));
+        let archived = source.archives.stream(&mut *connection, &stream, asked, limit).await?;
+        kept.extend(archived.into_iter().map(Kept::Archived));
+    }
+    let archived = last_place(&kept)?.map_or(0, |(_, position)| position);
+    for row in rows {
+        if place(&row)?.0 > archived {
+            kept.push(row);
+        }
+    }
+    kept.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    let keys = keys(connection, source, &kept).await?;
+    found(&kept, &keys, limit)
+}
+
+/// Whether what follows a sequence directly is not among the rows.
+fn starts_later(rows: &[Kept], after_sequence: u64) -> Result<bool, LogError> {
+    let Some(first) = rows.first() else { return Ok(true) };
+    Ok(place(first)?.1 != after_sequence.saturating_add(1))
 }
 
 /// The events of these streams of one kind after a position and not after another, and those of these types also
 /// where they are older: at most `limit`, oldest first.
 pub(crate) async fn many(
     connection: &mut PgConnection,
+    source: &Source,
     (aggregate, ids): (&str, &[String]),
     (after, last): (u64, u64),
-    older: &[&str],
-    limit: u32,
+    (older, limit): (&[&str], u32),
 ) -> Result<Found, LogError> {
     if ids.is_empty() {
         return Ok(Found { events: vec![], last: None, full: false });
@@ -51,8 +75,10 @@ pub(crate) async fn many(
     let sql = format!(
         "with found as materialized (select * from log_event \
            where aggregate_type = $1 and aggregate_id = any($2) and position <= $4 \
+           and position >= coalesce((select min(since_position) from log_stream \
+             where aggregate_type = $1 and aggregate_id = any($2)), 0) \
            and (position > $3 or event_type = any($5))) \
-         select {COLUMNS} from found order by position limit $6"
+         select {COLUMNS}, {FLOOR} as floor from found order by position limit $6"
     );
     let rows = sqlx::query(&sql)
         .bind(aggregate)
@@ -61,16 +87,37 @@ pub(crate) async fn many(
         .bind(bigint(last))
         .bind(older)
         .bind(i64::from(limit))
-        .fetch_all(connection)
+        .fetch_all(&mut *connection)
         .await?;
-    found(&rows, limit)
+    let floor = floor_of(&mut *connection, &rows).await?;
+    let mut kept = vec![];
+    if floor > 0 {
+        let mut archived = vec![];
+        for id in ids {
+            let stream = StreamId::new(aggregate, id);
+            archived.extend(
+                source
+                    .archives
+                    .stream(&mut *connection, &stream, (0, last.min(floor)), u32::MAX)
+                    .await?,
+            );
+        }
+        archived.retain(|event| event.position > after || older.contains(&&*event.event_type));
+        archived.sort_by_key(|event| event.position);
+        kept.extend(archived.into_iter().map(Kept::Archived));
+    }
+    kept.extend(rows.into_iter().map(Kept::Row));
+    kept.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    let keys = keys(connection, source, &kept).await?;
+    found(&kept, &keys, limit)
 }
 
-fn found(rows: &[PgRow], limit: u32) -> Result<Found, LogError> {
-    let number = |row: &PgRow, at: usize| -> Result<u64, sqlx::Error> {
-        Ok(row.try_get::<i64, _>(at)?.max(0).cast_unsigned())
-    };
-    let last = rows.last().map(|row| Ok::<_, sqlx::Error>((number(row, 1)?, number(row, 0)?)));
-    let full = u32::try_from(rows.len()).is_ok_and(|read| read >= limit);
-    Ok(Found { events: read(rows, |_, _| true)?, last: last.transpose()?, full })
+fn last_place(kept: &[Kept]) -> Result<Option<(u64, u64)>, LogError> {
+    let last = kept.last().map(place).transpose()?;
+    Ok(last.map(|(position, sequence)| (sequence, position)))
+}
+
+fn found(kept: &[Kept], keys: &Keys, limit: u32) -> Result<Found, LogError> {
+    let full = u32::try_from(kept.len()).is_ok_and(|read| read >= limit);
+    Ok(Found { events: read(kept, keys, |_, _| true)?, last: last_place(kept)?, full })
 }

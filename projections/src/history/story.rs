@@ -111,7 +111,8 @@ impl Story {
             | Fact::Component(..)
             | Fact::Enrolment(..)
             | Fact::Name(..)
-            | Fact::Runner(..) => None,
+            | Fact::Runner(..)
+            | Fact::Subject(..) => None,
         };
         if !between {
             return;

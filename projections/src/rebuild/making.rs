@@ -1,5 +1,5 @@
 //! A view being made again: its shadow in the database, and how far each worker came with it.
-use event_log::LogError;
+use event_log::{LogError, Source};
 use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool, Row};
 
@@ -29,6 +29,8 @@ pub(crate) struct Making {
     left_at: Option<u64>,
     /// How many events are taken at once.
     pub by: u64,
+    /// Where it is read, and what opens it.
+    pub source: Source,
 }
 
 /// The aim of a shadow that holds the rows of before: what a rollback of it left half done is taken up again by a
@@ -44,7 +46,7 @@ pub(crate) struct Taken {
 }
 
 impl Making {
-    pub(crate) fn of(view: Box<dyn View>) -> Making {
+    pub(crate) fn of(view: Box<dyn View>, source: &Source) -> Making {
         let (live, folding) = (view.table(), view.folding());
         let shadow = format!("{live}_shadow");
         Making {
@@ -57,6 +59,7 @@ impl Making {
             folding,
             left_at: None,
             by: PAGE,
+            source: source.clone(),
         }
     }
 
@@ -239,13 +242,15 @@ impl Making {
             self.folding.forget();
         }
         let at = head(connection).await?.min(before.saturating_add(self.by)).max(before);
-        let rows = fact::rows(connection, (before, at), self.view.aggregates()).await?;
+        let rows = fact::rows(&mut *connection, &self.source, (before, at), self.view.aggregates())
+            .await?;
+        let keys = fact::keys(&mut *connection, &self.source, &rows).await?;
         let workers = u32::try_from(positions.len()).unwrap_or(1);
         let missing = |stream: &str, position: u64| {
             let of = usize::try_from(lane(stream, workers)).unwrap_or(0);
             positions.get(of).is_some_and(|at| *at < position)
         };
-        let events = fact::read(&rows, missing)?;
+        let events = fact::read(&rows, &keys, missing)?;
         if !events.is_empty() {
             let events: Vec<_> = events.iter().collect();
             self.folding.project(connection, &self.shadow, &events).await?;

@@ -8,8 +8,8 @@ use std::{
     },
 };
 
-use event_log::LogError;
-use sqlx::{Connection, PgConnection, PgPool, Row, postgres::PgRow};
+use event_log::{LogError, sealed::Keys};
+use sqlx::{Connection, PgConnection, PgPool, Row};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Recorded,
     catalogue::{SHADOW, view},
-    fact,
+    fact::{self, Kept},
     fold::{Folding, View},
 };
 
@@ -35,7 +35,8 @@ pub(super) fn lane(stream: &str, workers: u32) -> u32 {
 struct Page {
     after: u64,
     to: u64,
-    rows: Vec<PgRow>,
+    rows: Vec<Kept>,
+    keys: Keys,
 }
 
 /// Fold the log into the shadows of these views, up to where it is now.
@@ -45,6 +46,7 @@ pub(super) async fn scan(
     workers: u32,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<(), RebuildError> {
+    let Some(source) = makings.first().map(|making| &making.source) else { return Ok(()) };
     let names: Vec<&'static str> = makings.iter().map(|making| making.view.name()).collect();
     let mut aggregates: Vec<&str> = vec![];
     makings.iter().for_each(|making| aggregates.extend(making.view.aggregates()));
@@ -67,8 +69,9 @@ pub(super) async fn scan(
         if to <= at {
             break;
         }
-        let rows = fact::rows(&mut reader, (at, to), &aggregates).await?;
-        let mut parts: Vec<Vec<PgRow>> = lanes.iter().map(|_| vec![]).collect();
+        let rows = fact::rows(&mut reader, source, (at, to), &aggregates).await?;
+        let keys = fact::keys(&mut reader, source, &rows).await?;
+        let mut parts: Vec<Vec<Kept>> = lanes.iter().map(|_| vec![]).collect();
         for row in rows {
             let of = lane(fact::stream(&row)?, workers);
             if let Some(part) = usize::try_from(of).ok().and_then(|of| parts.get_mut(of)) {
@@ -77,7 +80,7 @@ pub(super) async fn scan(
         }
         let mut ended = false;
         for (lane, rows) in lanes.iter().zip(parts) {
-            ended |= lane.send(Page { after: at, to, rows }).await.is_err();
+            ended |= lane.send(Page { after: at, to, rows, keys: keys.clone() }).await.is_err();
         }
         if ended {
             break;
@@ -153,7 +156,7 @@ impl Worker {
         done: Arc<[AtomicU64]>,
     ) -> Result<(), LogError> {
         while let Some(page) = pages.recv().await {
-            let events = fact::read(&page.rows, |_, _| true)?;
+            let events = fact::read(&page.rows, &page.keys, |_, _| true)?;
             self.take(&page, &events).await?;
             let at = usize::try_from(self.number - 1).ok().and_then(|at| done.get(at));
             if let Some(at) = at {

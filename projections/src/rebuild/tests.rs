@@ -6,6 +6,7 @@ use support::{Noise, database, open};
 
 use std::time::Duration;
 
+use event_log::Source;
 use sqlx::PgPool;
 
 use super::{Making, RebuildError, Taken, scan::scan};
@@ -22,7 +23,7 @@ async fn two_rebuilds_of_one_view_share_the_work_and_not_what_they_remember() {
     Projections::start(&log).await.unwrap();
     Noise::new(20).write(&log, 120).await;
     let making = || {
-        let mut making = Making::of(view("jobs").unwrap());
+        let mut making = Making::of(view("jobs").unwrap(), &Source::from(&database.pool));
         making.by = 7;
         making
     };
@@ -56,7 +57,7 @@ async fn a_view_that_follows_the_log_is_swapped_while_the_log_goes_on() {
     let log = open(&database).await;
     ready(&database.pool).await.unwrap();
     Noise::new(21).write(&log, 60).await;
-    let mut making = Making::of(view("jobs").unwrap());
+    let mut making = Making::of(view("jobs").unwrap(), &Source::from(&database.pool));
     // Each look finds that much new: as if somebody appended faster than it looks.
     making.by = 3;
     making.begin(&database.pool, 1).await.unwrap();
@@ -67,7 +68,7 @@ async fn a_view_that_follows_the_log_is_swapped_while_the_log_goes_on() {
     views.wait_for(log.position(), LONG).await.unwrap();
     assert_eq!(verify(&database.pool, "jobs", |_| {}).await.unwrap().differences, []);
     // And readers never go back to an earlier place than they have seen.
-    let mut making = Making::of(view("jobs").unwrap());
+    let mut making = Making::of(view("jobs").unwrap(), &Source::from(&database.pool));
     making.by = 3;
     making.begin(&database.pool, 1).await.unwrap();
     assert_eq!(swap(&database.pool, &mut making).await.unwrap(), log.position());
@@ -80,7 +81,7 @@ async fn who_finds_no_shadow_and_no_new_rows_has_done_nothing() {
     Projections::start(&log).await.unwrap();
     Noise::new(22).write(&log, 20).await;
     for name in ["jobs", "job_queue"] {
-        let mut making = Making::of(view(name).unwrap());
+        let mut making = Making::of(view(name).unwrap(), &Source::from(&database.pool));
         making.begin(&database.pool, 1).await.unwrap();
         let gone = sqlx::query("delete from log_consumer where name = $1 and shard >= 1");
         gone.bind(name).execute(&database.pool).await.unwrap();
@@ -99,7 +100,7 @@ async fn a_rollback_on_its_way_keeps_its_rows_and_a_rebuild_is_told_that_it_lost
     let pool = &database.pool;
     for name in ["jobs", "job_queue"] {
         rebuild(pool, name, |_| {}).await.unwrap();
-        let making = || Making::of(view(name).unwrap());
+        let making = || Making::of(view(name).unwrap(), &Source::from(&database.pool));
         // given a rollback on its way
         let mut back = making();
         back.take_up_previous(pool).await.unwrap();
@@ -143,9 +144,9 @@ async fn a_worker_leaves_a_shadow_alone_that_is_not_the_one_it_was_started_for()
     rebuild(pool, name, |_| {}).await.unwrap();
     noise.write(&log, 60).await;
     // given a rebuild by one worker, and a rollback that has come upon it
-    let mut begun = Making::of(view(name).unwrap());
+    let mut begun = Making::of(view(name).unwrap(), &Source::from(&database.pool));
     begun.begin(pool, 1).await.unwrap();
-    let mut back = Making::of(view(name).unwrap());
+    let mut back = Making::of(view(name).unwrap(), &Source::from(&database.pool));
     back.take_up_previous(pool).await.unwrap();
     let kept = workers(pool, name).await;
     assert!(kept.len() == 1 && kept[0] > 0, "{kept:?}");

@@ -226,7 +226,8 @@ impl Projection for Timers {
             | Fact::Enrolment(..)
             | Fact::Install(..)
             | Fact::Name(..)
-            | Fact::Runner(..) => vec![],
+            | Fact::Runner(..)
+            | Fact::Subject(..) => vec![],
         }
     }
 
@@ -242,7 +243,8 @@ impl Projection for Timers {
             | Fact::Enrolment(..)
             | Fact::Install(..)
             | Fact::Name(..)
-            | Fact::Runner(..) => {}
+            | Fact::Runner(..)
+            | Fact::Subject(..) => {}
         }
         Some(row).filter(|row| *row != Row::default())
     }

@@ -56,7 +56,12 @@ pub fn examples() -> BTreeMap<String, Vec<NewEvent>> {
         let text = std::fs::read_to_string(path.join("1.example.json")).unwrap();
         let aggregate = name.split_once('.').unwrap().0.to_string();
         let payload = compact(&text);
-        let event = NewEvent { event_type: name.into(), event_version: "1".into(), payload };
+        let event = NewEvent {
+            event_type: name.into(),
+            event_version: "1".into(),
+            payload,
+            customer: None,
+        };
         all.entry(aggregate).or_default().push(event);
     }
     all
@@ -150,6 +155,7 @@ fn stream(kind: &str, n: u128) -> StreamId {
         "build" => "bld_",
         "component" => "cmp_",
         "enrolment" => "tok_",
+        "subject" => "ins_",
         "install" => "ins_",
         "job" => "job_",
         "name" => "install/",

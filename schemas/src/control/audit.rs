@@ -32,9 +32,14 @@ pub struct EventRecord {
     /// What they are called today. No part of the log, and not in an export.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor_name: Option<String>,
-    /// What, byte for byte.
+    /// What, byte for byte as it is hashed: what is a customer's or a person's is sealed in it.
     #[schema(value_type = Object)]
     pub payload: Box<RawValue>,
+    /// The payload as it is read today, where something in it is sealed: opened, or `[erased]`. No part of the log, and
+    /// not in an export.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub said: Option<Box<RawValue>>,
     /// Why and through what, byte for byte: command, causation, correlation, route.
     #[schema(value_type = Object)]
     pub metadata: Box<RawValue>,

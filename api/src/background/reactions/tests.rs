@@ -29,6 +29,7 @@ async fn a_reaction_that_panics_is_a_mistake_of_ours_and_ends_nothing_else() {
         event_type: "install.stack_reported".into(),
         event_version: "1".into(),
         payload: payload.to_string(),
+        customer: None,
     };
     let meta = Meta::new(Actor::System, "cmd");
     let write = Write { stream, expected: 0, events: vec![fact] };

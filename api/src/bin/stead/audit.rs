@@ -4,7 +4,7 @@ pub mod diff;
 mod doctor;
 mod events;
 mod export;
-mod keys;
+pub mod keys;
 mod prove;
 mod verify;
 mod which;

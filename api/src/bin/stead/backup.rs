@@ -9,11 +9,12 @@ use std::{
 
 use api::{
     backup::{self, BackupError, Manifest, Progress},
-    postgres::{Access, DataLock, Embedded, EmbeddedError, LockError},
+    postgres::Access,
+    server::archives_directory,
 };
 use clap::{Args, Subcommand};
 
-use crate::{failure::Failure, render::Screen, serve::data_directory};
+use crate::{failure::Failure, place::Place, render::Screen};
 
 #[derive(Debug, Subcommand)]
 pub enum Backup {
@@ -60,23 +61,9 @@ pub struct Create {
     /// Where the backup goes: a directory that is not there yet, or a file that ends in .tar
     #[arg(long, value_name = "DIR|FILE")]
     out: PathBuf,
-}
-
-/// Whose database it is.
-#[derive(Debug, Args)]
-pub struct Place {
-    /// The server's data directory [default: as `stead serve` has it]
-    #[arg(long, env = "STEAD_DATA", value_name = "DIR")]
-    data: Option<PathBuf>,
-    /// The database, as the role that owns the tables [default: the private Postgres of the data directory]
-    #[arg(long, env = "DATABASE_OWNER_URL", value_name = "URL", hide_env_values = true)]
-    database_owner_url: Option<String>,
-}
-
-impl Place {
-    fn data(&self) -> Result<PathBuf, Failure> {
-        data_directory(self.data.as_ref()).map_err(|error| Failure::Usage(error.to_string()))
-    }
+    /// Where archives of the log are [default: archives in the data directory]
+    #[arg(long, env = "STEAD_ARCHIVES", value_name = "DIR")]
+    archives: Option<PathBuf>,
 }
 
 pub async fn run(verb: Backup, screen: Screen) -> ExitCode {
@@ -99,28 +86,11 @@ async fn create(ask: Create, screen: &Screen) -> Result<(), Failure> {
 
 async fn made(ask: &Create, data: &Path, progress: Progress<'_>) -> Result<Manifest, BackupError> {
     let now = api::state::system_clock()();
-    if let Some(url) = &ask.place.database_owner_url {
-        let access = Access::of_url(url)?;
-        return backup::create(data, &access, &ask.out, now, progress).await;
-    }
-    if !Embedded::is_in(data) {
-        return Err(EmbeddedError::NoCluster { data: data.display().to_string() }.into());
-    }
-    match DataLock::take(data) {
-        // A server is at work, and its Postgres with it.
-        Err(LockError::InUse { .. }) => {
-            let access = Access::of(Embedded::running(data).await?);
-            backup::create(data, &access, &ask.out, now, progress).await
-        }
-        Err(other) => Err(other.into()),
-        Ok(_alone) => {
-            let postgres = Embedded::start_for_owner(data).await?;
-            let access = Access::of(postgres.owner());
-            let done = backup::create(data, &access, &ask.out, now, progress).await;
-            postgres.stop().await?;
-            done
-        }
-    }
+    let archives = archives_directory(data, ask.archives.as_deref());
+    let make = async |access: Access| {
+        backup::create((data, &archives), &access, &ask.out, now, progress).await
+    };
+    ask.place.owned(data, make).await
 }
 
 /// A backup that is not what it was is bad work, not a wrong command.

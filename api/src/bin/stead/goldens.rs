@@ -1,11 +1,12 @@
 //! What people read of things is a golden: `schemas/cli-output`, changed on purpose.
 use std::{fs, path::Path};
 
+use api::archives::{Made, Range, Shown};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
-    apps, audit, backup, builds, installs, jobs,
+    apps, archive, audit, backup, builds, installs, jobs,
     render::{Output, Screen},
     runners, runs, templates,
 };
@@ -102,6 +103,23 @@ fn a_template_reads_like_this() {
         "install_stack": {"outputs": {"subnets": ["subnet-a", "subnet-b"]}}}});
     let table = templates::table(&template.variables(&state), &screen());
     golden("templates-explain.txt", &table.text(&screen()));
+}
+
+#[test]
+fn archives_read_like_this() {
+    let range = |first: u64, last: u64| Range { first, last, bytes: 734_003_200 };
+    let archives = vec![range(1, 10_240_000), range(10_240_001, 20_480_000)];
+    let next = Some(
+        "positions 20480001 to 30720000 are not closed: the log ends at 20491337, and goes on in them".into(),
+    );
+    golden("archive-create.txt", &archive::picture::made(&Made { archives, next }));
+    let made_at = AT.parse().unwrap();
+    let shown =
+        [(1, 10_240_000, false), (10_240_001, 20_480_000, true)].map(|(first, last, has_rows)| {
+            Shown { first, last, made_at, has_rows, bytes: Some(734_003_200) }
+        });
+    golden("archive-list.txt", &archive::picture::list(&shown, &screen()));
+    golden("archive-drop.txt", &archive::picture::dropped(&[(1, 10_240_000)]));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `stead`: the server's roles, and everything that a person asks of a server.
 mod apps;
+mod archive;
 mod audit;
 mod backup;
 mod build_runner;
@@ -11,12 +12,14 @@ mod keys;
 mod login;
 mod migrate;
 mod near;
+mod place;
 mod projections;
 mod render;
 mod runners;
 mod runs;
 mod serve;
 mod settings;
+mod subjects;
 mod templates;
 mod tokens;
 mod up;
@@ -48,6 +51,9 @@ enum Command {
     /// Everything of a server that must come back: make it, try it, restore it
     #[command(subcommand)]
     Backup(backup::Backup),
+    /// The log's older ranges in files: made beside the rows, proven, and read in their place
+    #[command(subcommand)]
+    Archive(archive::Archive),
     #[command(flatten)]
     Verb(verbs::Verb),
 }
@@ -67,6 +73,7 @@ async fn main() -> ExitCode {
             |()| ExitCode::SUCCESS,
         ),
         Command::Backup(backup) => backup::run(backup, settings.screen()).await,
+        Command::Archive(archive) => archive::run(archive, settings.screen()).await,
         Command::Verb(verb) => verbs::run(verb, &settings, Stead::command()).await,
     }
 }

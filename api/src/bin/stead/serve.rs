@@ -55,6 +55,12 @@ pub struct Common {
     /// when no token of an owner is left
     #[arg(long)]
     pub new_owner_token: bool,
+    /// Where archives of the log are [default: archives in the data directory]
+    #[arg(long, env = "STEAD_ARCHIVES", value_name = "DIR")]
+    pub archives: Option<PathBuf>,
+    /// How many positions each partition of the log gets, rounded up to whole blocks of 256
+    #[arg(long, value_name = "POSITIONS", default_value_t = event_log::partitions::SIZE)]
+    pub partition_events: u64,
     /// File to write, as JSON, when the server takes calls
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
@@ -141,6 +147,8 @@ impl Common {
             behind_proxy: self.behind_proxy,
             max_blob_bytes: self.max_blob_bytes,
             new_owner_token: self.new_owner_token,
+            archives: self.archives.clone(),
+            partition_events: self.partition_events,
         }
     }
 

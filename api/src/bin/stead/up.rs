@@ -6,9 +6,10 @@ use std::{
 
 use api::{
     postgres::{DataLock, Embedded},
-    server::{Options, Ready, Server},
+    server::{Options, Ready, Server, archives_directory},
 };
 use clap::Args;
+use event_log::{Archives, Source};
 use sqlx::postgres::PgPoolOptions;
 use tracing::warn;
 
@@ -61,7 +62,9 @@ impl Up {
         output: Output,
     ) -> anyhow::Result<()> {
         let owner = PgPoolOptions::new().max_connections(4).connect_with(postgres.owner()).await?;
-        api::server::prepare(&owner).await?;
+        let archives = archives_directory(data, self.common.archives.as_deref());
+        let keys = api::keys::wrapping::kept(&data.join("keys"))?;
+        api::server::prepare(Source::new(&owner, &Archives::at(archives), &keys)).await?;
         owner.close().await;
         let options = self.common.options(data.to_path_buf(), postgres.app(), 16);
         let options = Options { owner: Some(postgres.owner()), ..options };

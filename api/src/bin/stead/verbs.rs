@@ -5,7 +5,7 @@ use clap::{Command, Subcommand};
 
 use crate::{
     apps, audit, builds, failure::Failure, installs, jobs, login, projections, runners, runs,
-    settings::Settings, templates, tokens,
+    settings::Settings, subjects, templates, tokens,
 };
 
 #[derive(Debug, Subcommand)]
@@ -40,6 +40,9 @@ pub enum Verb {
     /// Tokens: who may do what
     #[command(subcommand)]
     Tokens(tokens::Tokens),
+    /// Subjects: whose data is kept, and its end
+    #[command(subcommand)]
+    Subjects(subjects::Subjects),
     Login(login::Login),
     /// Forget the kept server and token
     #[command(after_help = "Example:\n  stead logout")]
@@ -69,6 +72,7 @@ pub async fn run(verb: Verb, settings: &Settings, mut command: Command) -> ExitC
         Verb::Projections(verb) => projections::run(verb, settings).await,
         Verb::Templates(verb) => templates::run(verb, settings),
         Verb::Tokens(verb) => tokens::run(verb, settings).await,
+        Verb::Subjects(verb) => subjects::run(verb, settings).await,
         Verb::Login(login::Login {}) => login::run(settings).await,
         Verb::Logout => login::logout(settings),
         Verb::Whoami => login::whoami(settings).await,

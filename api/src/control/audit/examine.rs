@@ -121,7 +121,7 @@ impl Look {
 
     async fn log(&mut self, app: &App) -> Result<(), Problem> {
         let (said, mut told) = (self.said.clone(), self.at("log", "looking"));
-        let (pool, only) = (app.pool.clone(), self.only.clone());
+        let (log, only) = (app.log().clone(), self.only.clone());
         // Its parts are tasks that no listener ends by going away: until they are over it is the only one.
         let verified = tokio::spawn(async move {
             let _only = only;
@@ -129,7 +129,7 @@ impl Look {
                 told.events = events;
                 let _ = said.send(told.clone());
             };
-            verify(&pool, 0, progress).await
+            verify(&log, 0, progress).await
         });
         let findings = match verified.await.map_err(Problem::internal)? {
             Ok(verified) => {
@@ -196,7 +196,7 @@ impl Look {
     async fn projection(&mut self, app: &App, name: &str) -> Result<(), Problem> {
         let (said, mut told) = (self.said.clone(), self.at(name, "looking"));
         let mut hundredth = 0;
-        let verified = projections::verify(&app.pool, name, move |progress| {
+        let verified = projections::verify(app.log(), name, move |progress| {
             if let projections::Progress::Replaying { events, total } = progress
                 && hundredth != events.saturating_mul(100) / total.max(1)
             {

@@ -6,7 +6,7 @@ use domain::{
     decider::Timestamp,
     ids::{EventId, PrincipalId},
 };
-use event_log::StreamId;
+use event_log::{StreamId, archive::FLOOR, read::floor_of, sealed::Which};
 use schemas::control::audit::{EventRecord, EventsQuery};
 use serde_json::value::RawValue;
 use sqlx::{Row, postgres::PgRow};
@@ -19,6 +19,8 @@ use crate::{
     state::App,
 };
 
+mod archived;
+
 /// How many positions one statement looks at, where no index helps: a rare filter must not read the whole
 /// log at once.
 const WINDOW: u64 = 100_000;
@@ -29,7 +31,7 @@ const SQL: &str = "select position, encode(uuid_send(event_id), 'hex') as event_
     aggregate_type || '/' || aggregate_id as stream, sequence, event_type, event_version, \
     recorded_at, payload::text as payload, metadata::text as metadata, \
     encode(salt, 'hex') as salt, encode(leaf, 'hex') as leaf, encode(chain, 'hex') as chain, \
-    metadata ->> 'actor' as actor from log_event \
+    metadata ->> 'actor' as actor, FLOOR as floor from log_event \
     where position > $1 and position <= $2 \
     and ($5::text is null or event_type = $5) \
     and ($6::text is null or starts_with(event_type, $6)) \
@@ -101,7 +103,8 @@ impl Wanted {
         if end <= after {
             return Ok((Vec::new(), after.min(self.until)));
         }
-        let sql = format!("{SQL}{of} order by position limit $8");
+        let sql = format!("{SQL}{of} order by position limit $8").replace("FLOOR", FLOOR);
+        let mut connection = app.pool.acquire().await?;
         let rows = sqlx::query(&sql)
             .bind(bigint(after))
             .bind(bigint(end))
@@ -111,10 +114,20 @@ impl Wanted {
             .bind(&self.event_prefix)
             .bind(&self.actor)
             .bind(i64::from(limit))
-            .fetch_all(&app.pool)
+            .fetch_all(&mut *connection)
             .await?;
-        let full = rows.len() == limit as usize;
-        let records: Vec<_> = rows.iter().map(record).collect::<Result<_, _>>()?;
+        let floor = floor_of(&mut connection, &rows).await?;
+        let mut records = vec![];
+        if floor > after {
+            let range = (after, end.min(floor));
+            let found = archived::find(app.log(), &mut connection, self, range, limit).await?;
+            records = found.iter().map(archived::record).collect::<Result<_, _>>()?;
+        }
+        let left = (limit as usize).saturating_sub(records.len());
+        for row in rows.iter().take(left) {
+            records.push(record(row)?);
+        }
+        let full = records.len() == limit as usize;
         let searched = records.last().filter(|_| full).map_or(end, |last| last.position);
         Ok((records, searched))
     }
@@ -127,6 +140,22 @@ pub async fn named(app: &App, records: &mut [EventRecord]) -> Result<(), Problem
     let names = names::of(&app.pool, principals).await?;
     for record in records {
         record.actor_name = record.actor.parse().ok().and_then(|id| names.get(&id).cloned());
+    }
+    Ok(())
+}
+
+/// Say what is sealed, as it is read today: for a page that is read, never for an export that is kept.
+pub async fn opened(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
+    let mut connection = app.pool.acquire().await?;
+    let payloads = records.iter().map(|record| record.payload.get());
+    let keys = app.log().ring().to_open(&mut connection, payloads).await?;
+    for record in records {
+        let Some((aggregate_type, aggregate_id)) = record.stream.split_once('/') else { continue };
+        let (sequence, event_type) = (record.sequence, &*record.event_type);
+        let which = Which { aggregate_type, aggregate_id, sequence, event_type };
+        // What cannot be opened is shown as it is kept: the examination says why.
+        let said = keys.open(record.payload.get(), which).ok().flatten();
+        record.said = said.map(RawValue::from_string).transpose().map_err(Problem::internal)?;
     }
     Ok(())
 }
@@ -151,6 +180,7 @@ fn record(row: &PgRow) -> Result<EventRecord, Problem> {
         actor: row.try_get::<Option<String>, _>("actor")?.unwrap_or_default(),
         actor_name: None,
         payload: raw("payload")?,
+        said: None,
         metadata: raw("metadata")?,
         salt: row.try_get("salt")?,
         leaf: row.try_get("leaf")?,

@@ -14,6 +14,7 @@ use domain::{
     name::Name,
     run::Run,
     runner::Runner,
+    subject::{Subject, SubjectId},
 };
 use event_log::StreamId;
 use serde_json::Value;
@@ -48,6 +49,7 @@ pub async fn stream(app: &App, text: &str) -> Result<StreamId, Problem> {
         Access::NAME => by_id::<Access, PrincipalId>(id),
         Enrolment::NAME => by_id::<Enrolment, TokenId>(id),
         Name::NAME => Ok(StreamId::of::<Name>(id)),
+        Subject::NAME => by_id::<Subject, SubjectId>(id),
         other => Err(Problem::not_found(format!("the aggregate type {other:?}"))),
     }
 }
@@ -76,6 +78,7 @@ pub async fn as_of(app: &App, stream: &StreamId, position: u64) -> Result<Folded
         Access::NAME => fold::<Access>(app, id, position).await,
         Enrolment::NAME => fold::<Enrolment>(app, id, position).await,
         Name::NAME => fold::<Name>(app, id, position).await,
+        Subject::NAME => fold::<Subject>(app, id, position).await,
         other => Err(Problem::not_found(format!("the aggregate type {other:?}"))),
     }
 }

@@ -28,7 +28,7 @@ pub async fn make(app: App, name: String, how: RebuildQuery) -> Result<Telling, 
     Ok(told(name, move |name, said| {
         Box::pin(async move {
             let report = report(&name, &said);
-            let kept = projections::kept::keep(app.owner(), &name, position, report).await?;
+            let kept = projections::kept::keep(app.owner_source(), &name, position, report).await?;
             let over = over(&name, kept.position);
             Ok(Progress { rows: Some(kept.rows), table: Some(kept.table), ..over })
         })

@@ -52,7 +52,7 @@ pub async fn rows(
     })?;
     let position = audit::position(&app, which.position, which.time).await?;
     let recorded_at = audit::point(&app, position).await?.recorded_at;
-    let mut past = Past::begin(&app.pool, &name, position, which.key).await.map_err(refused)?;
+    let mut past = Past::begin(app.log(), &name, position, which.key).await.map_err(refused)?;
     let said = move |state: &str| Look {
         state: state.into(),
         events: 0,

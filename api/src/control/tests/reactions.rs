@@ -52,7 +52,7 @@ async fn happened(app: &App, install: InstallId, event: &str, fact: Value) {
     let stream = StreamId::new("install", install.to_string());
     let expected = app.log().version(&stream).await.unwrap();
     let (event_type, payload) = (event.to_owned().into(), fact.to_string());
-    let events = vec![NewEvent { event_type, event_version: "1".into(), payload }];
+    let events = vec![NewEvent { event_type, event_version: "1".into(), payload, customer: None }];
     let commit = Commit::of(meta(), vec![Write { stream, expected, events }]);
     app.log().append(commit).await.unwrap();
 }
@@ -249,7 +249,8 @@ async fn a_template_that_fails_in_a_run_says_where_it_is_and_what_it_wanted() {
     };
     let events = owner.events(&query).await.unwrap().items;
     let [failed] = &events[..] else { panic!("{events:?}") };
-    let payload: Value = serde_json::from_str(failed.payload.get()).unwrap();
+    let payload: Value = serde_json::from_str(failed.said.as_ref().unwrap().get()).unwrap();
+    assert!(failed.payload.get().contains(r#""detail":"[sealed]""#));
     let detail = payload["detail"].as_str().unwrap();
     let (place, variable) = ("components/shop.toml:8:17", ".nuon.components.base.outputs.id");
     assert!(detail.starts_with(&format!("{place}: {variable}: there is no")), "{detail}");

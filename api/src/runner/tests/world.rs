@@ -146,6 +146,7 @@ impl World {
                 runner_url: "http://runner".into(),
                 runner_ca: None,
                 max_blob_bytes: 1 << 20,
+                partition_events: event_log::partitions::SIZE,
             },
             metrics: Metrics::default(),
             clock,

@@ -164,8 +164,12 @@ fn examples() -> BTreeMap<String, NewEvent> {
             });
             payload = queued.to_string();
         }
-        let event =
-            NewEvent { event_type: name.clone().into(), event_version: "1".into(), payload };
+        let event = NewEvent {
+            event_type: name.clone().into(),
+            event_version: "1".into(),
+            payload,
+            customer: None,
+        };
         all.insert(name, event);
     }
     all

@@ -160,7 +160,7 @@ impl Printer {
                 harmless(&event.event_type),
                 harmless(&event.stream),
                 harmless(&actor(event)),
-                harmless(&short(event.payload.get())),
+                harmless(&short(event.said.as_ref().unwrap_or(&event.payload).get())),
             ]);
         }
         let text = table.text(&self.screen);

@@ -14,8 +14,8 @@ use chrono::{DateTime, Utc};
 use clap::Args;
 use serde::Serialize;
 
-use super::{Place, picture, refused};
-use crate::{failure::Failure, render::Screen, serve::Told};
+use super::{picture, refused};
+use crate::{failure::Failure, place::Place, render::Screen, serve::Told};
 
 #[derive(Debug, Args)]
 pub struct Restore {

@@ -21,6 +21,9 @@ const NOTE_BYTES: usize = 4096;
 /// So far from an event's own time, which is in its id, it is looked for.
 const AROUND: TimeDelta = TimeDelta::hours(1);
 
+/// How many events of archives are looked at at a time.
+const PAGE: u32 = 2_000;
+
 /// The stream that is meant: people say an install's or an app's name.
 pub(super) async fn named(app: &App, stream: &str) -> Result<StreamId, Problem> {
     let (kind, id) = stream.split_once('/').ok_or_else(|| {
@@ -50,7 +53,19 @@ pub(super) async fn found(app: &App, event: EventId) -> Result<u64, Problem> {
     .bind(id)
     .fetch_optional(&app.pool)
     .await?;
-    Ok(row.ok_or_else(unknown)?.try_get::<i64, _>(0)?.cast_unsigned())
+    if let Some(row) = row {
+        return Ok(row.try_get::<i64, _>(0)?.cast_unsigned());
+    }
+    let mut connection = app.pool.acquire().await?;
+    let mut at = after;
+    loop {
+        let archives = app.log().archives();
+        let archived = archives.events(&mut connection, (at, until), PAGE).await?;
+        at = archived.last().ok_or_else(unknown)?.position;
+        if let Some(found) = archived.iter().find(|archived| archived.event_id == event.0) {
+            return Ok(found.position);
+        }
+    }
 }
 
 /// Where the stream's last event is, of those that the head covers.
@@ -64,8 +79,14 @@ pub(super) async fn last(app: &App, stream: &StreamId, size: u64) -> Result<u64,
     .bind(size.cast_signed())
     .fetch_optional(&app.pool)
     .await?;
-    let row = row.ok_or_else(|| Problem::not_found(format!("the stream {stream}")))?;
-    Ok(row.try_get::<i64, _>(0)?.cast_unsigned())
+    if let Some(row) = row {
+        return Ok(row.try_get::<i64, _>(0)?.cast_unsigned());
+    }
+    let mut connection = app.pool.acquire().await?;
+    let archives = app.log().archives();
+    let archived = archives.stream(&mut connection, stream, (0, size), u32::MAX).await?;
+    let last = archived.last().ok_or_else(|| Problem::not_found(format!("the stream {stream}")))?;
+    Ok(last.position)
 }
 
 /// The rest of the log from a position on, if it is not too much.

@@ -1,0 +1,196 @@
+//! Archives of the log, as an operator asks for them: which ranges, beside whom.
+use std::{os::unix::fs::MetadataExt as _, path::Path};
+
+use domain::decider::Timestamp;
+use event_log::{
+    Archives,
+    archive::{self, ArchiveError, EVENTS, FRAME, INDEX, MANIFEST, Manifest, Reader, Step},
+    partitions::{self, Partition},
+};
+use projections::Class;
+use serde::Serialize;
+use sqlx::PgPool;
+
+use crate::background::parked;
+
+/// A range that is in an archive, or could be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Shown {
+    /// The first position.
+    pub first: u64,
+    /// The last one.
+    pub last: u64,
+    /// When it was archived.
+    #[serde(with = "schemas::moment")]
+    pub made_at: Timestamp,
+    /// Whether the database still has the rows.
+    pub has_rows: bool,
+    /// How large its files are; none: they are not there.
+    pub bytes: Option<u64>,
+}
+
+/// What was archived, and why it went no further.
+#[derive(Debug, Clone, Serialize)]
+pub struct Made {
+    /// The archives that were made: the first position, the last one, and how large.
+    pub archives: Vec<Range>,
+    /// Why the next range is not closed.
+    pub next: Option<String>,
+}
+
+/// A range, and how large its archive is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Range {
+    /// The first position.
+    pub first: u64,
+    /// The last one.
+    pub last: u64,
+    /// How large its files are.
+    pub bytes: u64,
+}
+
+/// Who reads the log on, and where they are: what is before all of them is read by nobody but who looks back.
+async fn readers(pool: &PgPool) -> Result<Vec<Reader>, ArchiveError> {
+    let mut connection = pool.acquire().await?;
+    let views = projections::list(&mut connection).await?;
+    // The rows of the others are written with the events.
+    let following = views.into_iter().filter(|view| view.class == Class::Asynchronous);
+    let mut readers: Vec<Reader> = following
+        .map(|view| Reader { name: format!("the view {}", view.name), position: view.position })
+        .collect();
+    let position = parked::progress(pool).await?.position;
+    readers.push(Reader { name: "what reacts to events".into(), position });
+    Ok(readers)
+}
+
+/// Archive every closed range that is not yet, up to a position if one is named.
+///
+/// # Errors
+/// [`ArchiveError`]; archives that were made before it are there.
+pub async fn create(
+    owner: &PgPool,
+    archives: &Archives,
+    through: Option<u64>,
+    progress: &(dyn Fn(String) + Send + Sync),
+) -> Result<Made, ArchiveError> {
+    let mut connection = owner.acquire().await?;
+    let known = archive::list(&mut connection).await?;
+    let ranges = partitions::list(&mut connection).await?;
+    drop(connection);
+    let lost = |last: u64| files(archives, last, &known).is_none();
+    let missing = ranges.into_iter().filter(|of| {
+        let wanted = through.is_none_or(|through| of.last <= through);
+        wanted && (known.iter().all(|known| known.last != of.last) || lost(of.last))
+    });
+    let mut made = Made { archives: vec![], next: None };
+    for of in missing {
+        let (first, last) = (of.first, of.last);
+        let mut said = |step: Step| {
+            progress(match step {
+                Step::Written(at) => format!("positions {first} to {last}: {at} is written"),
+                Step::Checked(at) => format!("positions {first} to {last}: {at} is read back"),
+                Step::Whole => format!("positions {first} to {last}: whole"),
+            });
+        };
+        let readers = readers(owner).await?;
+        match archive::create(owner, archives, &of, (&readers, FRAME), &mut said).await {
+            Ok(manifest) => {
+                given(archives, &of)?;
+                made.archives.push(Range { first, last, bytes: manifest.bytes() });
+            }
+            Err(error @ ArchiveError::Open { .. }) => {
+                made.next = Some(error.to_string());
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(made)
+}
+
+/// Give an archive that root made to whose directory it is in: a server that runs as somebody else has to read it.
+fn given(archives: &Archives, of: &Partition) -> Result<(), ArchiveError> {
+    let Some(directory) = archives.directory().filter(|_| nix::unistd::geteuid().is_root()) else {
+        return Ok(());
+    };
+    let io = |path: &Path| {
+        let path = path.display().to_string();
+        move |reason| ArchiveError::Io { path, reason }
+    };
+    let above = directory.parent().unwrap_or(directory);
+    let owner = std::fs::metadata(above).map_err(io(above))?;
+    let archive = archive::directory(directory, of.first, of.last);
+    let files = [EVENTS, INDEX, MANIFEST].map(|name| archive.join(name));
+    for path in files.iter().chain([&archive, &directory.to_path_buf()]) {
+        let (uid, gid) = (Some(owner.uid()), Some(owner.gid()));
+        std::os::unix::fs::lchown(path, uid, gid).map_err(io(path))?;
+    }
+    Ok(())
+}
+
+/// Drop the rows of every archive that ends at or before a position, in the order of the log.
+///
+/// # Errors
+/// [`ArchiveError`]; rows that were dropped before it are gone, and their archives are there.
+pub async fn discard(
+    owner: &PgPool,
+    archives: &Archives,
+    through: u64,
+    progress: &(dyn Fn(String) + Send + Sync),
+) -> Result<Vec<(u64, u64)>, ArchiveError> {
+    let known = archive::list(&mut *owner.acquire().await?).await?;
+    let mut dropped = vec![];
+    for one in known.iter().filter(|one| one.dropped_at.is_none() && one.last <= through) {
+        progress(format!("positions {} to {}: proving files and rows", one.first, one.last));
+        let of = archive::discard(owner, archives, one.last, &readers(owner).await?).await?;
+        dropped.push((of.first, of.last));
+    }
+    Ok(dropped)
+}
+
+/// The archives that there are.
+///
+/// # Errors
+/// [`ArchiveError`].
+pub async fn list(pool: &PgPool, archives: &Archives) -> Result<Vec<Shown>, ArchiveError> {
+    let known = archive::list(&mut *pool.acquire().await?).await?;
+    let shown = known.iter().map(|one| Shown {
+        first: one.first,
+        last: one.last,
+        made_at: one.made_at,
+        has_rows: one.dropped_at.is_none(),
+        bytes: files(archives, one.last, &known),
+    });
+    Ok(shown.collect())
+}
+
+/// Read every archive of the database back. Gives the ranges that were read.
+///
+/// # Errors
+/// [`ArchiveError`] of the first that is not what was written.
+pub async fn verify(
+    pool: &PgPool,
+    archives: &Archives,
+    progress: &(dyn Fn(String) + Send + Sync),
+) -> Result<Vec<Range>, ArchiveError> {
+    let known = archive::list(&mut *pool.acquire().await?).await?;
+    let mut read = vec![];
+    for one in &known {
+        progress(format!("positions {} to {}", one.first, one.last));
+        let manifest: Manifest = archive::verify(pool, archives, one).await?;
+        read.push(Range { first: one.first, last: one.last, bytes: manifest.bytes() });
+    }
+    Ok(read)
+}
+
+/// How large the files of an archive are; none: it is not there.
+fn files(archives: &Archives, last: u64, known: &[archive::Listed]) -> Option<u64> {
+    let one = known.iter().find(|one| one.last == last)?;
+    let directory = one.directory(archives.directory().unwrap_or(Path::new("archives")));
+    directory.join(MANIFEST).is_file().then_some(())?;
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(&directory).ok()? {
+        bytes += entry.ok()?.metadata().ok()?.len();
+    }
+    Some(bytes)
+}

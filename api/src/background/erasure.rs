@@ -1,0 +1,133 @@
+//! What follows from `subject.shredded`: the key is deleted at once, and after a moment every copy that the server can
+//! reach. Each step can be done again, by any server: who is killed leaves the rest to the next.
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use domain::{
+    actor::Actor,
+    subject::{Subject, SubjectCommand, SubjectId},
+};
+use event_log::{Meta, consumer, sealed::shred};
+use futures::FutureExt as _;
+use tokio::{sync::broadcast::error::RecvError, time::Instant};
+
+use crate::{erasure, execute::Call, problem::Problem, state::App};
+
+/// How often to look for copies that are left.
+const TICK: Duration = Duration::from_secs(1);
+/// How long after the decision copies are erased. Every server of this database has heard of it by then (each looks four
+/// times a second) and what it was at is done, so that nobody writes a copy afterwards.
+const SETTLED: TimeDelta = TimeDelta::seconds(5);
+/// How long after a failure it is tried again, at first and at most.
+const RETRY: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(60 * 60);
+/// One server at a time: what it does is done for all.
+const CONSUMER: (&str, i32, i32) = ("erasure", 1, 0);
+/// How long after its last step somebody is believed to be at it.
+const LEASE: Duration = Duration::from_secs(60);
+
+/// Delete keys and copies until the server stops.
+pub async fn run(app: App) {
+    let mut tail = app.log().tail();
+    // What was decided while no server ran, or by one that was killed.
+    let mut look_back = true;
+    let (mut keys, mut of_copies) = (Later::default(), Later::default());
+    let mut ticks = tokio::time::interval(TICK);
+    loop {
+        if look_back && keys.is_due() {
+            look_back = !keys.after(catch_up(&app).await);
+        }
+        tokio::select! {
+            () = app.stopping.cancelled() => return,
+            batch = tail.recv() => match batch {
+                Ok(batch) => {
+                    look_back |= batch.iter().any(|event| event.event_type == "subject.shredded");
+                }
+                Err(RecvError::Lagged(_)) => look_back = true,
+                Err(RecvError::Closed) => return,
+            },
+            _ = ticks.tick() => if of_copies.is_due() {
+                of_copies.after(copies(&app).await);
+            },
+        }
+    }
+}
+
+/// When what failed is tried again: later each time.
+struct Later {
+    wait: Duration,
+    due: Instant,
+}
+
+impl Default for Later {
+    fn default() -> Later {
+        Later { wait: RETRY, due: Instant::now() }
+    }
+}
+
+impl Later {
+    fn is_due(&self) -> bool {
+        Instant::now() >= self.due
+    }
+
+    /// Whether it went well.
+    fn after(&mut self, done: Result<(), Problem>) -> bool {
+        let Err(problem) = done else {
+            *self = Later::default();
+            return true;
+        };
+        let (detail, wait) = (&problem.detail, self.wait.as_secs());
+        tracing::warn!(reason = %detail, "What was shredded is not erased everywhere yet, trying again in {wait} s: {detail}");
+        self.due = Instant::now() + self.wait;
+        self.wait = (self.wait * 2).min(LONGEST);
+        false
+    }
+}
+
+/// Delete the keys of who was shredded.
+async fn catch_up(app: &App) -> Result<(), Problem> {
+    for subject in shred::undone(&app.pool).await? {
+        app.log().ring().forget(&subject);
+        shred::delete_key(&app.pool, &subject, app.now()).await?;
+    }
+    Ok(())
+}
+
+/// Erase the copies of who was shredded a moment ago, all of them at once.
+async fn copies(app: &App) -> Result<(), Problem> {
+    let of = shred::with_copies(&app.pool, app.now() - SETTLED).await?;
+    if of.is_empty() {
+        return Ok(());
+    }
+    let clock = app.log().clock();
+    let held = consumer::acquire(&app.pool, clock, CONSUMER, &app.config.server, LEASE).await?;
+    if held.is_none() {
+        return Ok(());
+    }
+    let subjects: Vec<SubjectId> = of.iter().filter_map(|subject| subject.parse().ok()).collect();
+    // A rebuild takes as long as the log is: nobody else begins one meanwhile.
+    let mut erasing = std::pin::pin!(erasure::erase(app, &subjects));
+    let mut renewals = tokio::time::interval(LEASE / 3);
+    loop {
+        tokio::select! {
+            done = &mut erasing => break done?,
+            _ = renewals.tick() => {
+                let server = &app.config.server;
+                consumer::acquire(&app.pool, clock, CONSUMER, server, LEASE).await?;
+            }
+        }
+    }
+    for &subject in &subjects {
+        let call = Call::of(Meta::new(Actor::System, ulid::Ulid::new().to_string()));
+        let told = app.engine.transact(&call, move |unit| {
+            async move {
+                unit.tell::<Subject>(subject, SubjectCommand::RecordErased).await.map(drop)
+            }
+            .boxed()
+        });
+        told.await?;
+        shred::erased(&app.pool, &subject.to_string(), app.now()).await?;
+        tracing::info!(subject = %subject, "No copy of what was {subject}'s is left at the server");
+    }
+    Ok(())
+}

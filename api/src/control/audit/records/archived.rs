@@ -1,0 +1,82 @@
+//! The same of events that are in archives only.
+use std::sync::Arc;
+
+use domain::ids::EventId;
+use event_log::{EventLog, LogError, Stored, StreamId};
+use schemas::control::audit::EventRecord;
+use serde_json::{Value, value::RawValue};
+use sqlx::PgConnection;
+
+use super::Wanted;
+use crate::problem::Problem;
+
+/// How many are read at a time.
+const PAGE: u32 = 2_000;
+
+/// Those that are wanted after a position and not after another, at most `limit`, oldest first.
+pub(super) async fn find(
+    log: &EventLog,
+    connection: &mut PgConnection,
+    wanted: &Wanted,
+    (after, end): (u64, u64),
+    limit: u32,
+) -> Result<Vec<Arc<Stored>>, LogError> {
+    let (archives, limit) = (log.archives(), limit as usize);
+    if let (Some(kind), Some(id)) = (&wanted.aggregate_type, &wanted.aggregate_id) {
+        let stream = StreamId::new(kind, id);
+        let mut found = archives.stream(connection, &stream, (0, end), u32::MAX).await?;
+        found.retain(|event| event.position > after && wanted.is(event));
+        found.truncate(limit);
+        return Ok(found);
+    }
+    let (mut found, mut at) = (vec![], after);
+    while at < end && found.len() < limit {
+        let page = archives.events(connection, (at, end), PAGE).await?;
+        let Some(last) = page.last() else { break };
+        at = last.position;
+        found.extend(page.into_iter().filter(|event| wanted.is(event)));
+    }
+    found.truncate(limit);
+    Ok(found)
+}
+
+impl Wanted {
+    fn is(&self, event: &Stored) -> bool {
+        let same = |wanted: &Option<String>, found: &str| {
+            wanted.as_ref().is_none_or(|wanted| wanted == found)
+        };
+        let begins = self.event_prefix.as_ref();
+        same(&self.aggregate_type, &event.stream.aggregate_type)
+            && same(&self.aggregate_id, &event.stream.aggregate_id)
+            && same(&self.event_type, &event.event_type)
+            && begins.is_none_or(|prefix| event.event_type.starts_with(prefix))
+            && self.actor.as_ref().is_none_or(|wanted| *wanted == actor(event))
+    }
+}
+
+fn actor(event: &Stored) -> String {
+    let metadata: Value = serde_json::from_str(&event.metadata).unwrap_or_default();
+    metadata.get("actor").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// The event as an answer has it.
+pub(super) fn record(event: &Arc<Stored>) -> Result<EventRecord, Problem> {
+    let raw = |text: &str| RawValue::from_string(text.to_owned()).map_err(Problem::internal);
+    Ok(EventRecord {
+        position: event.position,
+        event_id: EventId(event.event_id),
+        stream: event.stream.to_string(),
+        sequence: event.sequence,
+        event_type: event.event_type.to_string(),
+        version: event.event_version.to_string(),
+        recorded_at: event.recorded_at,
+        actor: actor(event),
+        actor_name: None,
+        payload: raw(&event.payload)?,
+        said: None,
+        metadata: raw(&event.metadata)?,
+        salt: hex::encode(event.salt),
+        leaf: hex::encode(event.leaf),
+        chain: hex::encode(event.chain),
+    })
+}

@@ -1,0 +1,156 @@
+//! What is asked of a log whose older ranges are in archives only: the same answers.
+use std::fs;
+
+use domain::{
+    ids::{InstallId, RunnerId},
+    job::JobKind,
+    runner::{Runner, RunnerEvent},
+};
+use event_log::{Commit, NewEvent, StreamId, Write, testing::in_partitions_of, verify::verify};
+use futures::StreamExt as _;
+use proof::{
+    key::Believed,
+    range::{Head, Range},
+};
+use schemas::control::{audit::Examined, bundles::RangeQuery};
+use serde_json::json;
+
+use super::with_install;
+use crate::{
+    archives,
+    auth::People,
+    client::{server_events, take},
+    server::testing::Started,
+};
+
+fn quiet(_: String) {}
+
+/// What is asked, each at points that stay.
+fn questions(install: InstallId) -> Vec<String> {
+    let at = |path: &str| format!("/v1/{path}");
+    vec![
+        at("audit/events?limit=200"),
+        at("audit/events?limit=200&after=150"),
+        at("audit/events?limit=7&after=253"),
+        at("audit/events?limit=200&stream=install/acme"),
+        at("audit/events?limit=200&stream=job&after=230"),
+        at("audit/events?limit=30&type=job.claimed"),
+        at("audit/events?limit=30&type=job.&after=500"),
+        at("audit/events?limit=30&actor=system&after=240"),
+        at("audit/state?stream=install/acme&position=20"),
+        at(&format!("audit/state?stream=install/{install}&position=300")),
+        at("audit/diff?stream=install/acme&from_position=0&to_position=400"),
+        at("projections/jobs/rows?position=100"),
+        at("projections/jobs/rows?position=300"),
+        at("projections/installs/rows?position=520"),
+        at(&format!("projections/installs/rows?position=300&key={install}")),
+    ]
+}
+
+async fn answers(started: &Started, questions: &[String]) -> Vec<String> {
+    let mut all = vec![];
+    for question in questions {
+        let ask = started.http.get(started.control(question)).bearer_auth(started.owner_token());
+        let answer = ask.send().await.unwrap();
+        let (status, text) = (answer.status(), answer.text().await.unwrap());
+        assert!(status.is_success(), "{question}: {text}");
+        all.push(text);
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_answer_is_the_same_when_its_events_are_in_archives_only() {
+    let (started, owner, acme) = with_install().await;
+    let app = started.app().clone();
+    in_partitions_of(&app.pool, 256).await.unwrap();
+    // A runner that was revoked long ago, in a stream that no row will tell of.
+    let gone = RunnerId(ulid::Ulid::new());
+    let revoked =
+        RunnerEvent::Revoked { by: domain::actor::Actor::System, reason: "stolen".into() };
+    let stream = StreamId::of::<Runner>(gone);
+    let events = vec![NewEvent::of(&revoked).unwrap()];
+    let meta = event_log::Meta::new(domain::actor::Actor::System, "cmd");
+    let write = Write { stream, expected: 0, events };
+    app.log().append(Commit::of(meta, vec![write])).await.unwrap();
+    while app.log().position() < 600 {
+        started.held(JobKind::Build, json!({}), vec![]).await;
+    }
+    app.log().seal(app.keys.current().checkpoints()).await.unwrap();
+    app.views.wait_for(600, std::time::Duration::from_secs(30)).await.unwrap();
+    while crate::background::parked::progress(&app.pool).await.unwrap().position < 600 {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let questions = questions(acme.id);
+    let before = answers(&started, &questions).await;
+    let directory = app.log().archives().directory().unwrap().to_path_buf();
+    // when the first two ranges are archived and dropped beneath the running server
+    let made = archives::create(&app.pool, app.log().archives(), None, &quiet).await.unwrap();
+    let ranges: Vec<_> = made.archives.iter().map(|one| (one.first, one.last)).collect();
+    assert_eq!(ranges, [(1, 256), (257, 512)]);
+    assert!(made.next.unwrap().contains("positions 513 to 768 are not closed"));
+    let dropped = archives::discard(&app.pool, app.log().archives(), 512, &quiet).await.unwrap();
+    assert_eq!(dropped, ranges);
+    // then
+    let after = answers(&started, &questions).await;
+    for ((question, before), after) in questions.iter().zip(&before).zip(&after) {
+        assert_eq!(before, after, "{question}");
+    }
+    // What is handed out proves itself.
+    let keys: Vec<Believed> = vec![owner.checkpoint().await.unwrap().verifier_key.parse().unwrap()];
+    let which = RangeQuery { from: Some(200), to: Some(550), ..RangeQuery::default() };
+    let text = owner.range(&which).await.unwrap().text().await.unwrap();
+    let mut lines = text.lines();
+    let head = Head::read(lines.next().unwrap().as_bytes()).unwrap();
+    let mut range = Range::begin(head, &keys, None).unwrap();
+    lines.try_for_each(|line| take(&mut range, line.as_bytes())).unwrap();
+    range.end().unwrap();
+    for name in ["install/acme".to_owned(), format!("runner/{gone}")] {
+        let which = schemas::control::bundles::BundleQuery {
+            stream: Some(name),
+            others: Some(schemas::control::bundles::OtherEntries::None),
+            ..Default::default()
+        };
+        let bytes = owner.bundle(&which).await.unwrap().bytes().await.unwrap();
+        proof::bundle::Bundle::read(&bytes).unwrap().check(&keys, None).unwrap();
+    }
+    // Who starts now learns who was revoked.
+    let people = People::default();
+    people.load(app.log(), &app.pool).await.unwrap();
+    assert!(people.is_revoked(gone));
+    // Everything folded again is what there is, and the log is what it says it is.
+    let views: Vec<_> = projections::list(&mut app.pool.acquire().await.unwrap())
+        .await
+        .unwrap()
+        .iter()
+        .map(|view| view.name)
+        .collect();
+    projections::rebuild_all(app.owner_source(), &views, 2, |_| {}).await.unwrap();
+    for view in views {
+        let verified = projections::verify(app.log(), view, |_| {}).await.unwrap();
+        assert_eq!(verified.differences, [], "{view}");
+    }
+    verify(app.log(), 0, |_| {}).await.unwrap();
+    let looks = server_events(owner.examine().await.unwrap());
+    let last = looks.collect::<Vec<_>>().await.pop().unwrap().unwrap();
+    let examined: Examined = serde_json::from_str(&last.data).unwrap();
+    assert_eq!((&*examined.state, examined.findings), ("done", vec![]));
+    // An archive that is not there is said, with what to do; what does not need it goes on.
+    let (there, away) = (directory.join("257-512"), directory.join("away"));
+    fs::rename(&there, &away).unwrap();
+    let again = Started::beside(&started).await;
+    let ask = |path: &str| {
+        let ask = again.http.get(again.control(path)).bearer_auth(started.owner_token());
+        async move { ask.send().await.unwrap() }
+    };
+    let missing = ask("/v1/audit/events?limit=200&after=300").await;
+    assert_eq!(missing.status(), 503);
+    let said = missing.text().await.unwrap();
+    assert!(said.contains("positions 257 to 512 are only in the archive"), "{said}");
+    assert!(said.contains("put it back from a backup"), "{said}");
+    assert!(ask("/v1/audit/events?limit=200&after=512").await.status().is_success());
+    fs::rename(&away, &there).unwrap();
+    assert!(ask("/v1/audit/events?limit=200&after=300").await.status().is_success());
+    again.server.stop().await;
+    started.server.stop().await;
+}

@@ -1,0 +1,333 @@
+//! What is a customer's or a person's, after its key is shredded: on real Postgres, searched as somebody would who has
+//! all of it.
+use std::{collections::BTreeMap, time::Duration};
+
+use domain::{
+    actor::Actor,
+    decider::Decider as _,
+    ids::{ExecutionId, InstallId, JobId, RunId, RunnerId, SessionId, StepId},
+    install::{Install, InstallCommand},
+    job::{Class, Ending, FailureReason, Job, JobCommand, JobKind, Origin, Report, Work},
+    subject::{self, SubjectCommand, SubjectId},
+};
+use event_log::{Commit, EventLog, Meta, blob, testing::Binaries, verify};
+use proof::bundle::Bundle;
+use schemas::control::{
+    Because,
+    audit::AsOfQuery,
+    bundles::BundleQuery,
+    installs::{CreateInstall, UpdateInstall},
+    jobs::Cancel,
+    subjects::Subject,
+    tokens::{CreateToken, Role},
+};
+use serde_json::{Value, json};
+use ulid::Ulid;
+
+mod archived;
+
+use super::{bundle, client, new_install, owner, refused};
+use crate::{
+    client::{Client, Target},
+    execute::Call,
+    server::{
+        Server,
+        testing::{Started, options},
+    },
+    state::App,
+};
+
+/// What the customer is known by: each as it stands in a dump.
+const INPUT: &str = "7313370042";
+const OUTPUT: &str = "ada.lovelace.example";
+const STACK: &str = "account-of-ada";
+const DETAIL: &str = "quota of ada exceeded";
+const MANIFEST: &str = "manifest-of-ada";
+const REASON: &str = "ada called about this";
+const ALL: [&str; 6] = [INPUT, OUTPUT, STACK, DETAIL, MANIFEST, REASON];
+
+fn call() -> Call {
+    Call::of(Meta::new(Actor::System, Ulid::new().to_string()))
+}
+
+/// An install of somebody: inputs, a reason, stack outputs, a job with a manifest, outputs, a log and a failure.
+async fn of_ada(app: &App, owner: &Client) -> (InstallId, JobId) {
+    let inputs = BTreeMap::from([("size".to_owned(), INPUT.to_owned())]);
+    let made = CreateInstall { inputs, ..new_install("acme") };
+    let install = owner.create_install(&made).await.unwrap().id;
+    let update = UpdateInstall {
+        auto_approve: Some(true),
+        reason: Some(REASON.into()),
+        ..UpdateInstall::default()
+    };
+    owner.update_install("acme", &update).await.unwrap();
+    let manifest = blob::put(&app.pool, MANIFEST.as_bytes()).await.unwrap();
+    let (job, execution) = (JobId(Ulid::new()), ExecutionId(Ulid::new()));
+    let runner = RunnerId(Ulid::new());
+    let call = call();
+    let done = app.engine.transact(&call, move |unit| {
+        let manifest = manifest.clone();
+        Box::pin(async move {
+            let outputs = BTreeMap::from([("account".to_owned(), json!({"id": STACK}))]);
+            let report = InstallCommand::ReportStack { runner, outputs, replaces: None };
+            unit.tell::<Install>(install, report).await?;
+            let (run, step) = (RunId(Ulid::new()), StepId(Ulid::new()));
+            let work = Work {
+                kind: JobKind::Action,
+                class: Class::Pure,
+                attempts: 3,
+                manifest,
+                origin: Origin::Step { install, run, step },
+                deadline_ms: 60_000,
+                queue_ttl_ms: 60_000,
+            };
+            let (session, claim_id) = (SessionId(Ulid::new()), "c".to_owned());
+            let report = |seq, report| JobCommand::Report { execution, seq, report, signed: None };
+            let outputs = BTreeMap::from([("host".to_owned(), Value::from(OUTPUT))]);
+            let failed = Ending::Failed {
+                reason: FailureReason::ExitCode,
+                detail: DETAIL.into(),
+                exit_code: Some(1),
+                signal: None,
+            };
+            for command in [
+                JobCommand::Queue(work),
+                JobCommand::Claim { execution, runner, session, claim_id },
+                report(1, Report::Started),
+                report(2, Report::Outputs { outputs }),
+                report(3, Report::Finished(failed)),
+            ] {
+                unit.tell::<Job>(job, command).await?;
+            }
+            Ok(())
+        })
+    });
+    done.await.unwrap();
+    app.logs.append(execution, 0, OUTPUT.as_bytes().to_vec().into()).await.unwrap();
+    (install, job)
+}
+
+/// Who enrolled provisions itself; that is taken back, and nothing is left to take down.
+async fn deprovisioned(app: &App, owner: &Client, install: InstallId) {
+    let mut cancelled = false;
+    for _ in 0..400 {
+        let runs = app.engine.load::<Install>(install).await.unwrap().runs;
+        if cancelled && runs.is_empty() {
+            break;
+        }
+        for run in runs.keys() {
+            let why = Cancel { reason: "enough".into(), force: false };
+            cancelled |= owner.cancel_run(*run, &why).await.is_ok();
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    let call = call();
+    let done = app.engine.transact(&call, move |unit| {
+        Box::pin(async move { unit.tell::<Install>(install, InstallCommand::Deprovision).await })
+    });
+    done.await.unwrap();
+}
+
+/// Everything that the database has, as text; bytes as hexadecimal.
+fn dump(url: &str) -> String {
+    let mut dump = Binaries::find().unwrap().command("pg_dump");
+    let done = dump.args(["--inserts", "--dbname", url]).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+fn found<'a>(dump: &str, words: &[&'a str]) -> Vec<&'a str> {
+    let has = |word: &&&str| dump.contains(**word) || dump.contains(&hex::encode(word));
+    words.iter().filter(has).copied().collect()
+}
+
+async fn erased(client: &Client, subject: SubjectId) -> Subject {
+    for _ in 0..300 {
+        let shown = client.subject(subject).await.unwrap();
+        if shown.state == "erased" {
+            return shown;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the copies of {subject} were never erased");
+}
+
+fn why() -> Because {
+    Because { reason: Some("asked on 3 May".into()) }
+}
+
+async fn started() -> (Started, Client) {
+    let started = Started::new().await;
+    let owner = owner(&started);
+    owner.sync("shop", bundle("1"), false).await.unwrap();
+    (started, owner)
+}
+
+/// The rows of every view are what the log says now.
+async fn views_are_true(client: &Client) {
+    let said = client.examine().await.unwrap().text().await.unwrap();
+    assert!(
+        said.contains(r#""part":"all","state":"done""#) && !said.contains("findings"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn after_shredding_no_row_has_it_and_everything_that_was_proven_still_is() {
+    let (started, owner) = started().await;
+    let app = started.app();
+    let (install, job) = of_ada(app, &owner).await;
+    let subject = SubjectId::Install(install);
+    // The log itself never had it in clear; what was folded from it has.
+    let log = "select string_agg(payload::text, '') from log_event";
+    let log: String = sqlx::query_scalar(log).fetch_one(&app.pool).await.unwrap();
+    assert_eq!(found(&log, &ALL), Vec::<&str>::new());
+    let state = owner.install_state("acme", &Default::default()).await.unwrap().state.to_string();
+    assert!(state.contains(INPUT) && state.contains(STACK), "{state}");
+    app.views.wait_for(app.log().position(), Duration::from_secs(10)).await.unwrap();
+    let there = found(&dump(&started.database), &ALL);
+    assert!(
+        there.contains(&OUTPUT) && there.contains(&DETAIL) && there.contains(&MANIFEST),
+        "{there:?}"
+    );
+    // What somebody kept from before.
+    let kept = owner.checkpoint().await.unwrap();
+    let which = BundleQuery { stream: Some("install/acme".into()), ..Default::default() };
+    let proof = owner.bundle(&which).await.unwrap().bytes().await.unwrap();
+
+    assert_eq!(refused(owner.shred(subject, &why()).await), (409, "refused".into()));
+    deprovisioned(app, &owner, install).await;
+    assert!(owner.shred(subject, &why()).await.unwrap().changed);
+    assert!(!owner.shred(subject, &why()).await.unwrap().changed);
+    // From the answer on, while its copies are still erased.
+    let then = AsOfQuery {
+        stream: "install/acme".into(),
+        position: Some(kept.size),
+        ..AsOfQuery::default()
+    };
+    let as_of = owner.as_of(&then).await.unwrap();
+    assert_eq!(as_of.state["inputs"]["size"], "[erased]", "{as_of:?}");
+
+    let shown = erased(&owner, subject).await;
+    assert_eq!(shown.reason.as_deref(), Some("asked on 3 May"));
+    assert_eq!(found(&dump(&started.database), &ALL), Vec::<&str>::new());
+    let logs: i64 =
+        sqlx::query_scalar("select count(*) from job_log").fetch_one(&app.pool).await.unwrap();
+    assert_eq!(logs, 0);
+    let failed = owner.job(job).await.unwrap();
+    assert_eq!(failed.detail.as_deref(), Some("[erased]"), "{failed:?}");
+    let state = owner.install_state("acme", &Default::default()).await.unwrap().state;
+    assert_eq!(state["nuon"]["inputs"]["inputs"]["size"], "[erased]");
+    views_are_true(&owner).await;
+    assert_eq!(verify::verify(&app.pool, 0, |_| {}).await.unwrap().size, app.log().position());
+    // The bundle of before verifies as before; and one of now, against the checkpoint of before.
+    let keys = vec![kept.verifier_key.parse().unwrap()];
+    Bundle::read(&proof).unwrap().check(&keys, Some(&kept.note)).unwrap();
+    let which = BundleQuery { since: Some(kept.note.clone()), ..which };
+    let now = owner.bundle(&which).await.unwrap().bytes().await.unwrap();
+    Bundle::read(&now).unwrap().check(&keys, Some(&kept.note)).unwrap();
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_persons_words_and_name_go_and_what_they_were_about_stays() {
+    let (started, owner) = started().await;
+    let app = started.app();
+    let ask =
+        CreateToken { role: Role::Owner, name: Some("Ada Lovelace".into()), expires_in_s: None };
+    let made = owner.create_token(&ask).await.unwrap();
+    let ada = client(&started, made.token.as_deref().unwrap());
+    of_ada(app, &ada).await;
+    let subject = SubjectId::Principal(made.principal);
+    let said = refused(owner.shred(subject, &why()).await);
+    assert_eq!(said, (409, "refused".into()), "somebody who logs in is no memory yet");
+    owner.revoke_token(made.id).await.unwrap();
+    owner.shred(subject, &why()).await.unwrap();
+    erased(&owner, subject).await;
+    let dump = dump(&started.database);
+    assert_eq!(found(&dump, &[REASON, "Ada Lovelace"]), Vec::<&str>::new());
+    // The customer's own is still there.
+    let state = owner.install_state("acme", &Default::default()).await.unwrap().state.to_string();
+    assert!(state.contains(INPUT) && state.contains(STACK), "{state}");
+    views_are_true(&owner).await;
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn another_server_forgets_too_and_who_is_killed_in_between_leaves_it_to_the_next() {
+    let (started, owner) = started().await;
+    let (install, _) = of_ada(started.app(), &owner).await;
+    deprovisioned(started.app(), &owner, install).await;
+    // Two servers have one `keys` directory.
+    let data = tempfile::tempdir().unwrap();
+    std::fs::create_dir(data.path().join("keys")).unwrap();
+    for entry in std::fs::read_dir(started.data.path().join("keys")).unwrap() {
+        let entry = entry.unwrap();
+        if entry.path().is_file() {
+            std::fs::copy(entry.path(), data.path().join("keys").join(entry.file_name())).unwrap();
+        }
+    }
+    let second = Server::start(options(data.path(), &started.database)).await.unwrap();
+    let id = install.to_string();
+    assert_eq!(second.app.engine.load::<Install>(&id).await.unwrap().inputs["size"], INPUT);
+    // All servers are stopped; the decision is in the log, and nothing else was done.
+    let database = started.database.clone();
+    let token = started.owner_token();
+    second.stop().await;
+    started.server.stop().await;
+    let pool = event_log::connect(&database, 2).await.unwrap();
+    let log = EventLog::open(pool, event_log::Options::default()).await.unwrap();
+    let loaded = log.reload::<subject::Subject>(&id).await.unwrap();
+    let shred = SubjectCommand::Shred { by: Actor::System, reason: "asked".into() };
+    let facts = loaded.state.decide(shred, log.clock().now()).unwrap();
+    let commit = Commit::of(Meta::new(Actor::System, "c"), vec![loaded.write(&facts).unwrap()]);
+    log.append(commit).await.unwrap();
+    let key = "select wrapped is not null from subject_key where subject = $1";
+    let key = sqlx::query_scalar::<_, bool>(key).bind(&id).fetch_one(log.pool()).await.unwrap();
+    assert!(key, "its key is there yet");
+
+    let first = Server::start(options(started.data.path(), &database)).await.unwrap();
+    let second = Server::start(options(data.path(), &database)).await.unwrap();
+    let target = |server: &Server| Target {
+        server: server.ready.control.clone(),
+        token: Some(token.clone()),
+        ca: None,
+    };
+    let of_second = Client::new(&target(&second)).unwrap();
+    erased(&of_second, SubjectId::Install(install)).await;
+    for server in [&first, &second] {
+        let state = server.app.engine.load::<Install>(&id).await.unwrap();
+        assert_eq!(state.inputs["size"], "[erased]");
+    }
+    assert_eq!(found(&dump(&database), &ALL), Vec::<&str>::new());
+    // And while both are at it: what one decides the other obeys, as soon as it hears of it.
+    let of_first = Client::new(&target(&first)).unwrap();
+    let inputs = BTreeMap::from([("size".to_owned(), INPUT.to_owned())]);
+    let made = CreateInstall { inputs, ..new_install("initech") };
+    let other = of_first.create_install(&made).await.unwrap().id;
+    let call = call();
+    let done = first.app.engine.transact(&call, move |unit| {
+        Box::pin(async move { unit.tell::<Install>(other, InstallCommand::Deprovision).await })
+    });
+    done.await.unwrap();
+    second.app.log().reached(first.app.log().position()).await.unwrap();
+    let there = second.app.engine.load::<Install>(other).await.unwrap();
+    assert_eq!(there.inputs["size"], INPUT);
+    let done = of_first.shred(SubjectId::Install(other), &why()).await.unwrap();
+    second.app.log().reached(done.position).await.unwrap();
+    let there = second.app.engine.load::<Install>(other).await.unwrap();
+    assert_eq!(there.inputs["size"], "[erased]");
+    first.stop().await;
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn a_database_without_its_key_file_is_read_by_nobody() {
+    let (started, owner) = started().await;
+    of_ada(started.app(), &owner).await;
+    let database = started.database.clone();
+    started.server.stop().await;
+    let data = tempfile::tempdir().unwrap();
+    let refused = Server::start(options(data.path(), &database)).await.err().unwrap().to_string();
+    assert!(refused.contains("subjects.key"), "{refused}");
+}

@@ -1,0 +1,84 @@
+//! Sealed, archived, dropped, then shredded: what no row has any more is erased too, and proves what it proved.
+use event_log::{archive::FLOOR, testing::in_partitions_of};
+
+use super::*;
+use crate::archives;
+
+fn quiet(_: String) {}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_in_archives_only_is_sealed_there_and_reads_erased_when_its_key_is_gone() {
+    let (started, owner) = started().await;
+    let app = started.app().clone();
+    in_partitions_of(&app.pool, 256).await.unwrap();
+    let (install, job) = of_ada(&app, &owner).await;
+    deprovisioned(&app, &owner, install).await;
+    let all = app.log().position();
+    while app.log().position() < 300 {
+        started.held(JobKind::Build, json!({}), vec![]).await;
+    }
+    assert!(all < 256, "what is Ada's goes into the archive");
+    app.log().seal(app.keys.current().checkpoints()).await.unwrap();
+    app.views.wait_for(300, Duration::from_secs(30)).await.unwrap();
+    while crate::background::parked::progress(&app.pool).await.unwrap().position < 300 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let parked = "insert into log_parked (position, reason, tries, parked_at) \
+         select position, $2, 9, now() from log_event where aggregate_id = $1 order by position limit 1";
+    let parked = sqlx::query(parked).bind(install.to_string()).bind(DETAIL);
+    parked.execute(&app.pool).await.unwrap();
+    let kept = owner.checkpoint().await.unwrap();
+    archives::create(&app.pool, app.log().archives(), None, &quiet).await.unwrap();
+    archives::discard(&app.pool, app.log().archives(), 256, &quiet).await.unwrap();
+    let floor: i64 =
+        sqlx::query_scalar(&format!("select {FLOOR}")).fetch_one(&app.pool).await.unwrap();
+    assert_eq!(floor, 256);
+    // As they were kept, and as they are read.
+    let mut connection = app.pool.acquire().await.unwrap();
+    let archived = app.log().archives().events(&mut connection, (0, 256), 256).await.unwrap();
+    drop(connection);
+    let payloads: String = archived.iter().map(|event| &*event.payload).collect();
+    assert_eq!(found(&payloads, &ALL), Vec::<&str>::new());
+    let then =
+        AsOfQuery { stream: "install/acme".into(), position: Some(all), ..Default::default() };
+    assert_eq!(owner.as_of(&then).await.unwrap().state["inputs"]["size"], INPUT);
+    let read = app.log().read(0, 256).await.unwrap();
+    let words: String = read.iter().map(|event| event.words().unwrap()).collect();
+    assert!(words.contains(INPUT) && words.contains(OUTPUT) && words.contains(DETAIL));
+
+    let subject = SubjectId::Install(install);
+    owner.shred(subject, &why()).await.unwrap();
+    assert_eq!(owner.as_of(&then).await.unwrap().state["inputs"]["size"], "[erased]");
+    erased(&owner, subject).await;
+
+    // No copy is left of what only archives name: logs, plans, manifests, reasons.
+    assert_eq!(found(&dump(&started.database), &ALL), Vec::<&str>::new());
+    assert_eq!(owner.job(job).await.unwrap().detail.as_deref(), Some("[erased]"));
+    let state = app.log().reload::<Install>(&install.to_string()).await.unwrap().state;
+    assert_eq!(state.inputs["size"], "[erased]");
+    let read = app.log().read(0, 256).await.unwrap();
+    let words: String = read.iter().map(|event| event.words().unwrap()).collect();
+    assert_eq!(found(&words, &ALL), Vec::<&str>::new());
+    assert!(read.iter().zip(&archived).all(|(now, then)| now.payload == then.payload));
+    views_are_true(&owner).await;
+    let mut connection = app.pool.acquire().await.unwrap();
+    let views = projections::list(&mut connection).await.unwrap();
+    drop(connection);
+    let views: Vec<_> = views.iter().map(|view| view.name).collect();
+    projections::rebuild_all(app.owner_source(), &views, 2, |_| {}).await.unwrap();
+    for view in views {
+        let verified = projections::verify(app.log(), view, |_| {}).await.unwrap();
+        assert_eq!(verified.differences, [], "{view}");
+    }
+    assert_eq!(found(&dump(&started.database), &ALL), Vec::<&str>::new());
+    assert_eq!(verify::verify(app.log(), 0, |_| {}).await.unwrap().size, app.log().position());
+    let which = BundleQuery {
+        stream: Some("install/acme".into()),
+        since: Some(kept.note.clone()),
+        ..Default::default()
+    };
+    let keys = vec![kept.verifier_key.parse().unwrap()];
+    let proof = owner.bundle(&which).await.unwrap().bytes().await.unwrap();
+    Bundle::read(&proof).unwrap().check(&keys, Some(&kept.note)).unwrap();
+    started.server.stop().await;
+}

@@ -1,0 +1,54 @@
+//! The key that wraps the keys of subjects: `subjects.key` beside the keys that sign. Without it nothing that is
+//! somebody's can be read, so it is never replaced silently: a server with another one does not start.
+use std::{fs, io, path::Path};
+
+use domain::decider::Timestamp;
+use event_log::{KeyRing, WrappingKey};
+
+use super::{KeyError, store};
+
+/// The file of the key that wraps.
+const FILE: &str = "subjects.key";
+/// What the files of those before it begin with, in the directory of former keys.
+const FORMER: &str = "subjects-";
+
+/// The keys of a directory that wrap; one is made where there is none.
+///
+/// # Errors
+/// [`KeyError`].
+pub fn ring(directory: &Path, now: Timestamp) -> Result<KeyRing, KeyError> {
+    store::make_one(directory, FILE, now)?;
+    kept(directory)
+}
+
+/// The same, where none is made: whoever has none opens nothing.
+///
+/// # Errors
+/// [`KeyError`].
+pub fn kept(directory: &Path) -> Result<KeyRing, KeyError> {
+    let file = directory.join(FILE);
+    if !file.try_exists().map_err(|why| store::at(&file, why))? {
+        return Ok(KeyRing::default());
+    }
+    let wrapping = read(&file)?;
+    let entries = match fs::read_dir(directory.join("former")) {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            return Ok(KeyRing::of(wrapping, vec![]));
+        }
+        Err(why) => return Err(store::at(&directory.join("former"), why)),
+    };
+    let mut former = vec![];
+    for entry in entries {
+        let path = entry.map_err(|why| store::at(directory, why))?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        if name.is_some_and(|name| name.starts_with(FORMER) && name.ends_with(".key")) {
+            former.push(read(&path)?);
+        }
+    }
+    Ok(KeyRing::of(wrapping, former))
+}
+
+fn read(path: &Path) -> Result<WrappingKey, KeyError> {
+    Ok(WrappingKey::of(store::read_one(path)?.key.to_bytes()))
+}

@@ -1,0 +1,114 @@
+use std::{collections::BTreeMap, path::Path};
+
+use serde_json::Value;
+
+use super::*;
+use crate::testing::golden;
+
+/// Every event that is kept: its type, its schema and its example.
+fn vocabulary() -> BTreeMap<String, (Value, Value)> {
+    let events = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events");
+    let read = |path: &Path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let kept = std::fs::read_dir(events).unwrap().map(|entry| {
+        let entry = entry.unwrap();
+        let (schema, example) = ("1.schema.json", "1.example.json");
+        let both = (read(&entry.path().join(schema)), read(&entry.path().join(example)));
+        (entry.file_name().into_string().unwrap(), both)
+    });
+    kept.collect()
+}
+
+/// Where somebody can write what they like: texts without a pattern, and values of any shape.
+fn free(schema: &Value, path: &str, found: &mut Vec<String>) {
+    let says = |key: &str| schema.get(key).is_some();
+    let any = !["type", "const", "enum", "oneOf", "anyOf", "allOf"].into_iter().any(says);
+    let bound = ["pattern", "const", "enum", "format"].into_iter().any(says);
+    if any || (schema["type"] == "string" && !bound) {
+        found.push(path.to_owned());
+    }
+    for of in ["oneOf", "anyOf", "allOf"] {
+        let parts = schema.get(of).and_then(Value::as_array).into_iter().flatten();
+        parts.for_each(|part| free(part, path, found));
+    }
+    let named = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    named.for_each(|(name, part)| free(part, &format!("{path}/{name}"), found));
+    for all in ["additionalProperties", "items"] {
+        if let Some(part) = schema.get(all).filter(|part| **part != Value::Bool(false)) {
+            free(part, &format!("{path}/*"), found);
+        }
+    }
+}
+
+fn said(place: &Place) -> String {
+    format!("/{}", place.path.join("/"))
+}
+
+/// The text of the contract: fails where a field is new, and whoever adds it sees here what was decided of it.
+#[test]
+fn every_free_text_of_the_vocabulary_is_decided_on() {
+    let mut text = "Every free text of an event, and whose key it is kept under.\n\n".to_string();
+    for (event, (schema, _)) in vocabulary() {
+        let mut paths = vec![];
+        free(&schema, "", &mut paths);
+        paths.sort();
+        paths.dedup();
+        for place in places(&event) {
+            assert!(paths.contains(&said(place)), "{event} has no free text at {}", said(place));
+        }
+        for path in paths {
+            let of = places(&event).iter().find(|place| said(place) == path);
+            let whose = match of.map(|place| place.whose) {
+                Some(Whose::Customer) => "the customer's",
+                Some(Whose::Author) => "the author's, and the customer's",
+                None => "open",
+            };
+            text += &format!("{event:<30} {path:<26} {whose}\n");
+        }
+    }
+    golden("erasure.txt", &text);
+}
+
+/// What is left after shredding is still an event: a fold reads it.
+#[test]
+fn an_erased_event_is_still_one() {
+    use crate::{decider::Decider, upcast};
+    fn read<D: Decider>(event: &str, payload: &str) {
+        upcast::read::<D::Event>(event, "1", payload).unwrap();
+    }
+    fn erase(value: &mut Value, path: &[&str]) {
+        match (path, value) {
+            ([], value) => *value = ERASED.into(),
+            (["*", rest @ ..], Value::Object(all)) => {
+                all.values_mut().for_each(|one| erase(one, rest));
+            }
+            ([key, rest @ ..], Value::Object(all)) => {
+                all.get_mut(*key).into_iter().for_each(|one| erase(one, rest));
+            }
+            (_, other) => panic!("{other} is no object"),
+        }
+    }
+    let mut erased = 0;
+    for (event, (_, mut example)) in vocabulary() {
+        places(&event).iter().for_each(|place| erase(&mut example, place.path));
+        let payload = example.to_string();
+        erased += payload.matches(ERASED).count();
+        match event.split_once('.').unwrap().0 {
+            "install" => read::<crate::install::Install>(&event, &payload),
+            "run" => read::<crate::run::Run>(&event, &payload),
+            "job" => read::<crate::job::Job>(&event, &payload),
+            "runner" => read::<crate::runner::Runner>(&event, &payload),
+            "enrolment" => read::<crate::enrolment::Enrolment>(&event, &payload),
+            "subject" => read::<crate::subject::Subject>(&event, &payload),
+            other => assert!(places(&event).is_empty(), "{other} is not read here"),
+        }
+    }
+    assert!(erased >= 25, "{erased} places were erased in the examples");
+}
+
+/// The member that holds the ciphertext is nobody's own.
+#[test]
+fn no_event_has_a_field_of_the_seals_name() {
+    for (event, (schema, _)) in vocabulary() {
+        assert!(schema["properties"].get("sealed").is_none(), "{event}");
+    }
+}

@@ -1,0 +1,50 @@
+//! A subject is whose data it is: a customer, by their install, or a principal. What the log has of them is kept
+//! under a key of their own, and shredding the key is for ever.
+//!
+//! Its stream is the subject's id. First the decision, which everybody obeys from then on; then, when no copy is
+//! left that the server can reach, that it is so.
+use crate::decider::{Decider, Timestamp};
+
+mod command;
+mod error;
+mod event;
+mod state;
+#[cfg(test)]
+mod tests;
+pub use command::SubjectCommand;
+pub use error::SubjectError;
+pub use event::SubjectEvent;
+pub use state::{Shredding, Subject, SubjectId, SubjectIdError};
+
+impl Decider for Subject {
+    const NAME: &'static str = "subject";
+    type Command = SubjectCommand;
+    type Event = SubjectEvent;
+    type Error = SubjectError;
+
+    fn decide(
+        &self,
+        command: SubjectCommand,
+        _now: Timestamp,
+    ) -> Result<Vec<SubjectEvent>, SubjectError> {
+        match (command, &self.shredded) {
+            (SubjectCommand::Shred { .. }, Some(_)) => Ok(vec![]),
+            (SubjectCommand::Shred { reason, .. }, None) if reason.trim().is_empty() => {
+                Err(SubjectError::NoReason)
+            }
+            (SubjectCommand::Shred { by, reason }, None) => {
+                Ok(vec![SubjectEvent::Shredded { by, reason }])
+            }
+            (SubjectCommand::RecordErased, None) => Err(SubjectError::NotShredded),
+            (SubjectCommand::RecordErased, Some(_)) if self.erased => Ok(vec![]),
+            (SubjectCommand::RecordErased, Some(_)) => Ok(vec![SubjectEvent::CopiesErased]),
+        }
+    }
+
+    fn evolve(&mut self, event: SubjectEvent) {
+        match event {
+            SubjectEvent::Shredded { by, reason } => self.shredded = Some(Shredding { by, reason }),
+            SubjectEvent::CopiesErased => self.erased = true,
+        }
+    }
+}

@@ -1,0 +1,63 @@
+use super::*;
+use crate::{
+    actor::Actor,
+    testing::{examples, given, transitions},
+};
+
+const ID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+
+fn by() -> Actor {
+    format!("prn_{ID}").parse().unwrap()
+}
+fn shred(reason: &str) -> SubjectCommand {
+    SubjectCommand::Shred { by: by(), reason: reason.into() }
+}
+fn shredded() -> SubjectEvent {
+    SubjectEvent::Shredded { by: by(), reason: "asked on 3 May".into() }
+}
+
+#[test]
+fn it_is_shredded_once_and_for_a_reason() {
+    given::<Subject>([]).when(shred("asked on 3 May")).then([shredded()]);
+    given::<Subject>([]).when(shred(" ")).refused(SubjectError::NoReason);
+    given::<Subject>([shredded()]).when(shred("again")).nothing();
+}
+
+#[test]
+fn its_copies_are_gone_only_after_that() {
+    let erased = || SubjectEvent::CopiesErased;
+    given::<Subject>([]).when(SubjectCommand::RecordErased).refused(SubjectError::NotShredded);
+    given::<Subject>([shredded()]).when(SubjectCommand::RecordErased).then([erased()]);
+    given::<Subject>([shredded(), erased()]).when(SubjectCommand::RecordErased).nothing();
+    given::<Subject>([shredded(), erased()]).when(shred("again")).nothing();
+}
+
+#[test]
+fn a_subject_is_an_install_or_a_principal() {
+    for text in [format!("ins_{ID}"), format!("prn_{ID}")] {
+        assert_eq!(text.parse::<SubjectId>().unwrap().to_string(), text);
+    }
+    for other in ["acme", "", &format!("job_{ID}")] {
+        assert!(other.parse::<SubjectId>().is_err(), "{other}");
+    }
+}
+
+#[test]
+fn every_event_has_an_example() {
+    examples::<Subject>(shredded(), |fact| match fact {
+        SubjectEvent::Shredded { .. } => Some(SubjectEvent::CopiesErased),
+        SubjectEvent::CopiesErased => None,
+    });
+}
+
+#[test]
+fn the_whole_machine_fits_in_a_table() {
+    transitions::<Subject>(
+        vec![
+            ("kept", vec![]),
+            ("shredded", vec![shredded()]),
+            ("erased", vec![shredded(), SubjectEvent::CopiesErased]),
+        ],
+        vec![("shred", shred("asked on 3 May")), ("record erased", SubjectCommand::RecordErased)],
+    );
+}

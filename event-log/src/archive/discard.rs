@@ -1,0 +1,116 @@
+//! Dropping the rows of a range that is in an archive: the only thing here that cannot be undone, so everything is
+//! proven once more before it.
+use std::{path::Path, time::Duration};
+
+use proof::key::Believed;
+use sqlx::{Executor as _, PgConnection, PgPool};
+
+use super::{
+    ArchiveError, Archives, check,
+    create::prove_rows,
+    list,
+    manifest::Manifest,
+    needs::{Reader, sealed},
+    shelf::{Listed, floor},
+};
+use crate::{
+    Clock,
+    partitions::{self, Partition},
+    seal::note_keys,
+    stored::bigint,
+};
+
+/// How long readers and writers may be held up by one try.
+const LOCK_MS: u32 = 40;
+/// How often it is tried before the range is said to be busy.
+const TRIES: u32 = 200;
+
+/// Drop the rows of the archive that ends at a position, if they and the files are what was published. Gives the range.
+///
+/// # Errors
+/// [`ArchiveError`]; the rows are as they were.
+pub async fn discard(
+    pool: &PgPool,
+    archives: &Archives,
+    last: u64,
+    readers: &[Reader],
+) -> Result<Partition, ArchiveError> {
+    let mut connection = pool.acquire().await?;
+    let listed = listed(&mut connection, last).await?;
+    let of = Partition { table: String::new(), first: listed.first, last };
+    if listed.dropped_at.is_some() {
+        return Ok(of);
+    }
+    let there = partitions::list(&mut connection).await?;
+    let of = there.into_iter().find(|one| (one.first, one.last) == (of.first, of.last));
+    let of = of.ok_or(ArchiveError::Unknown(last))?;
+    if floor(&mut connection).await? + 1 != of.first {
+        return Err(ArchiveError::Order { first: of.first });
+    }
+    drop(connection);
+    let sealed = sealed(pool, archives, &of, readers).await?;
+    verify(pool, archives, &listed).await?;
+    prove_rows(pool, &of, &sealed, |_| Ok(())).await?;
+    for _ in 0..TRIES {
+        let mut tx = pool.begin().await?;
+        match once(&mut tx, &of).await {
+            Ok(()) => {
+                tx.commit().await?;
+                return Ok(of);
+            }
+            Err(error) if is_locked(&error) => {
+                tx.rollback().await?;
+                let jitter = rand::random::<u64>() % 60;
+                tokio::time::sleep(Duration::from_millis(20 + jitter)).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(ArchiveError::Busy { first: of.first, last: of.last })
+}
+
+/// Read an archive back, under the keys that this log publishes its checkpoints with. Gives its manifest.
+///
+/// # Errors
+/// [`ArchiveError::Spoiled`].
+pub async fn verify(
+    pool: &PgPool,
+    archives: &Archives,
+    listed: &Listed,
+) -> Result<Manifest, ArchiveError> {
+    let path = listed.directory(archives.directory().unwrap_or(Path::new("archives")));
+    let keys: Vec<Believed> = note_keys(pool).await?.into_iter().map(Believed::Bare).collect();
+    let place = path.clone();
+    let checking = tokio::task::spawn_blocking(move || check(&place, &keys, &mut |_| {}));
+    checking.await.map_err(|error| super::at(&path)(error.into()))??;
+    Ok(Manifest::read(&path, Some(&listed.manifest_sha256))?.0)
+}
+
+async fn once(connection: &mut PgConnection, of: &Partition) -> Result<(), sqlx::Error> {
+    // Whoever has asked what is in archives only, and goes on reading rows, is waited for.
+    let table = &of.table;
+    let gone = format!(
+        "set local lock_timeout = '{LOCK_MS}ms'; \
+         lock table log_event in access exclusive mode; \
+         lock table log_archive in access exclusive mode; \
+         alter table log_event detach partition {table}; drop table {table}"
+    );
+    connection.execute(&*gone).await?;
+    sqlx::query("update log_archive set dropped_at = $2 where last_position = $1")
+        .bind(bigint(of.last))
+        .bind(Clock::system().now())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+async fn listed(connection: &mut PgConnection, last: u64) -> Result<Listed, ArchiveError> {
+    let found = list(connection).await?.into_iter().find(|one| one.last == last);
+    found.ok_or(ArchiveError::Unknown(last))
+}
+
+/// Somebody else has what we want, or wants what we have.
+fn is_locked(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| matches!(&*code, "55P03" | "40P01"))
+}

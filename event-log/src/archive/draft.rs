@@ -1,0 +1,184 @@
+//! An archive on its way to the disk.
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use sqlx::PgPool;
+
+use super::{
+    ArchiveError, EVENTS, FORMAT, INDEX, MANIFEST, Manifest, Step, at,
+    create::prove_rows,
+    index::{Entries, Frames},
+    line,
+    manifest::{Frame, Measured},
+    needs::Sealed,
+    spoiled,
+    store::measure,
+};
+use crate::{Stored, partitions::Partition};
+
+/// How well it is packed.
+const LEVEL: i32 = 6;
+
+/// An archive that is not one yet.
+pub(super) struct Draft {
+    pub path: PathBuf,
+    above: PathBuf,
+    /// Nobody else makes the same one. Given back by the kernel, however we end.
+    _held: fs::File,
+}
+
+impl Draft {
+    pub(super) fn begin(above: &Path, whole: &Path) -> Result<Draft, ArchiveError> {
+        let mut directories = fs::DirBuilder::new();
+        directories.recursive(true).mode(0o700);
+        directories.create(above).map_err(at(above))?;
+        let path = whole.with_extension("partial");
+        directories.create(&path).map_err(at(&path))?;
+        let held = fs::File::open(&path).map_err(at(&path))?;
+        held.try_lock().map_err(|_| {
+            at(&path)(std::io::Error::other("the same archive is being made by somebody else"))
+        })?;
+        // What one that was killed left behind.
+        for name in [EVENTS, INDEX, MANIFEST] {
+            match fs::remove_file(path.join(name)) {
+                Err(why) if why.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(at(&path.join(name))(why));
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(Draft { path, above: above.into(), _held: held })
+    }
+
+    pub(super) async fn write(
+        &mut self,
+        pool: &PgPool,
+        of: &Partition,
+        sealed: &Sealed,
+        frame: u32,
+        progress: &mut (dyn FnMut(Step) + Send),
+    ) -> Result<(), ArchiveError> {
+        let mut writing = Writing {
+            file: self.file(EVENTS)?,
+            path: self.path.join(EVENTS),
+            lines: vec![],
+            frames: vec![],
+            offset: 0,
+            entries: Entries::default(),
+            seen: Frames::new(),
+            first: None,
+            last: None,
+        };
+        prove_rows(pool, of, sealed, |event| {
+            writing.take(event)?;
+            let count = event.position - writing.begun() + 1;
+            if count == u64::from(frame.max(1)) || event.position == of.last {
+                writing.end_frame(event.position)?;
+                progress(Step::Written(event.position));
+            }
+            Ok(())
+        })
+        .await?;
+        let Writing { file, path, frames, entries, first, last, .. } = writing;
+        file.sync_all().map_err(at(&path))?;
+        self.put(INDEX, &entries.bytes())?;
+        let (Some(first), Some(last)) = (first, last) else {
+            return Err(spoiled(&path, "there are no events"));
+        };
+        let files: Vec<Measured> = [EVENTS, INDEX]
+            .iter()
+            .map(|name| measure(&self.path, name))
+            .collect::<Result<_, _>>()?;
+        let manifest = Manifest {
+            format: FORMAT.into(),
+            log_id: sealed.log_id.clone(),
+            first_position: of.first,
+            last_position: of.last,
+            events: of.last - of.first + 1,
+            first_recorded_at: first.recorded_at,
+            last_recorded_at: last.recorded_at,
+            chain_before: sealed.proof.chain,
+            chain: proof::bundle::Base64(last.chain),
+            proof: sealed.proof.clone(),
+            files,
+            frames,
+        };
+        let text = serde_json::to_vec_pretty(&manifest)
+            .map_err(|why| at(&self.path.join(MANIFEST))(why.into()))?;
+        self.put(MANIFEST, &text)?;
+        sync(&self.path)
+    }
+
+    fn file(&self, name: &str) -> Result<fs::File, ArchiveError> {
+        let path = self.path.join(name);
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600).open(&path).map_err(at(&path))
+    }
+
+    fn put(&self, name: &str, bytes: &[u8]) -> Result<(), ArchiveError> {
+        let mut file = self.file(name)?;
+        let done = file.write_all(bytes).and_then(|()| file.sync_all());
+        done.map_err(at(&self.path.join(name)))
+    }
+
+    /// Give it its name.
+    pub(super) fn finish(self, whole: &Path) -> Result<(), ArchiveError> {
+        fs::rename(&self.path, whole).map_err(at(whole))?;
+        sync(&self.above)
+    }
+}
+
+/// Bring a directory's names to the disk.
+fn sync(directory: &Path) -> Result<(), ArchiveError> {
+    fs::File::open(directory).and_then(|open| open.sync_all()).map_err(at(directory))
+}
+
+/// The events' file as it grows.
+struct Writing {
+    file: fs::File,
+    path: PathBuf,
+    /// Of the frame that was begun.
+    lines: Vec<u8>,
+    frames: Vec<Frame>,
+    offset: u64,
+    entries: Entries,
+    seen: Frames,
+    first: Option<Stored>,
+    last: Option<Stored>,
+}
+
+impl Writing {
+    fn take(&mut self, event: &Stored) -> Result<(), ArchiveError> {
+        line::write(event, &mut self.lines)
+            .map_err(|why| spoiled(&self.path, format!("position {}: {why}", event.position)))?;
+        let frame = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);
+        self.entries.seen(&mut self.seen, &event.stream, frame, event.sequence);
+        self.first.get_or_insert_with(|| event.clone());
+        self.last = Some(event.clone());
+        Ok(())
+    }
+
+    /// The first position of the frame that was begun.
+    fn begun(&self) -> u64 {
+        let first = self.first.as_ref().map_or(1, |event| event.position);
+        self.frames.last().map_or(first, |frame| frame.last + 1)
+    }
+
+    fn end_frame(&mut self, last: u64) -> Result<(), ArchiveError> {
+        let packed = zstd::bulk::compress(&self.lines, LEVEL).map_err(at(&self.path))?;
+        self.file.write_all(&packed).map_err(at(&self.path))?;
+        let bytes = packed.len() as u64;
+        let sha256 = hex::encode(proof::sha256(&packed));
+        let (first, offset) = (self.begun(), self.offset);
+        let raw_bytes = self.lines.len() as u64;
+        self.frames.push(Frame { first, last, offset, bytes, raw_bytes, sha256 });
+        self.offset += bytes;
+        self.lines.clear();
+        self.seen.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! An event as a line: every column of its row, payload and metadata byte for byte.
+use std::borrow::Cow;
+
+use domain::decider::Timestamp;
+use domain::ids::EventId;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{Stored, StreamId, stored::unopened};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line<'a> {
+    position: u64,
+    event_id: EventId,
+    #[serde(borrow)]
+    aggregate_type: Cow<'a, str>,
+    #[serde(borrow)]
+    aggregate_id: Cow<'a, str>,
+    sequence: u64,
+    #[serde(borrow)]
+    event_type: Cow<'a, str>,
+    #[serde(borrow)]
+    event_version: Cow<'a, str>,
+    recorded_at: Timestamp,
+    commit_no: u64,
+    #[serde(borrow)]
+    payload: &'a RawValue,
+    #[serde(borrow)]
+    metadata: &'a RawValue,
+    #[serde(borrow)]
+    salt: Cow<'a, str>,
+    #[serde(borrow)]
+    leaf: Cow<'a, str>,
+    #[serde(borrow)]
+    chain: Cow<'a, str>,
+}
+
+/// Add the line of an event. `Err`: what is stored is no JSON that fits into one.
+pub(super) fn write(event: &Stored, lines: &mut Vec<u8>) -> Result<(), String> {
+    let raw = |text: &'_ str| -> Result<Box<RawValue>, String> {
+        let raw = RawValue::from_string(text.to_owned()).map_err(|why| why.to_string())?;
+        // A line must stay one, and its bytes what was hashed.
+        if raw.get() == text && !text.contains('\n') {
+            Ok(raw)
+        } else {
+            Err("its JSON is not written on one line".into())
+        }
+    };
+    let (payload, metadata) = (raw(&event.payload)?, raw(&event.metadata)?);
+    let line = Line {
+        position: event.position,
+        event_id: EventId(event.event_id),
+        aggregate_type: Cow::Borrowed(&event.stream.aggregate_type),
+        aggregate_id: Cow::Borrowed(&event.stream.aggregate_id),
+        sequence: event.sequence,
+        event_type: Cow::Borrowed(&event.event_type),
+        event_version: Cow::Borrowed(&event.event_version),
+        recorded_at: event.recorded_at,
+        commit_no: event.commit_no,
+        payload: &payload,
+        metadata: &metadata,
+        salt: Cow::Owned(hex::encode(event.salt)),
+        leaf: Cow::Owned(hex::encode(event.leaf)),
+        chain: Cow::Owned(hex::encode(event.chain)),
+    };
+    serde_json::to_writer(&mut *lines, &line).map_err(|why| why.to_string())?;
+    lines.push(b'\n');
+    Ok(())
+}
+
+/// The event of a line.
+pub(super) fn read(line: &[u8]) -> Result<Stored, String> {
+    let line: Line<'_> = serde_json::from_slice(line).map_err(|why| why.to_string())?;
+    Ok(Stored {
+        position: line.position,
+        event_id: line.event_id.0,
+        stream: StreamId::new(line.aggregate_type, line.aggregate_id),
+        sequence: line.sequence,
+        event_type: Cow::Owned(line.event_type.into_owned()),
+        event_version: Cow::Owned(line.event_version.into_owned()),
+        said: unopened(line.payload.get()),
+        payload: line.payload.get().into(),
+        metadata: line.metadata.get().into(),
+        salt: fixed(&line.salt, "salt")?,
+        leaf: fixed(&line.leaf, "leaf")?,
+        chain: fixed(&line.chain, "chain")?,
+        commit_no: line.commit_no,
+        recorded_at: line.recorded_at,
+    })
+}
+
+fn fixed<const N: usize>(text: &str, what: &str) -> Result<[u8; N], String> {
+    let mut bytes = [0; N];
+    hex::decode_to_slice(text, &mut bytes).map_err(|why| format!("{what}: {why}"))?;
+    Ok(bytes)
+}

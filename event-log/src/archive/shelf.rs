@@ -1,0 +1,215 @@
+//! Reading what is in archives only.
+use std::{
+    collections::{HashMap, VecDeque},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use domain::decider::Timestamp;
+use proof::Hash;
+use sqlx::{PgConnection, Row, postgres::PgRow};
+
+use super::{manifest::directory, store::Store};
+use crate::{
+    LogError, Stored,
+    stored::{fixed, number},
+};
+
+/// How many frames are kept: those of a page and of a stream that is read page by page.
+const FRAMES: usize = 8;
+
+/// What a statement that reads rows says besides, so that it knows in the same moment which it cannot have seen: the
+/// last position that is in archives only.
+pub const FLOOR: &str =
+    "(select coalesce(max(last_position), 0) from log_archive where dropped_at is not null)";
+
+/// An archive as the database knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The first position.
+    pub first: u64,
+    /// The last one.
+    pub last: u64,
+    /// What its manifest hashes to.
+    pub manifest_sha256: Hash,
+    /// When it was made.
+    pub made_at: Timestamp,
+    /// When the rows were dropped.
+    pub dropped_at: Option<Timestamp>,
+}
+
+impl Listed {
+    /// Where it is, in the directory of archives.
+    pub fn directory(&self, archives: &Path) -> PathBuf {
+        directory(archives, self.first, self.last)
+    }
+}
+
+/// The archives that there are, in order.
+///
+/// # Errors
+/// [`LogError`].
+pub async fn list(connection: &mut PgConnection) -> Result<Vec<Listed>, LogError> {
+    let sql = "select first_position, last_position, manifest_sha256, made_at, dropped_at \
+               from log_archive order by last_position";
+    let rows = sqlx::query(sql).fetch_all(connection).await?;
+    let listed = |row: &PgRow| {
+        let last = number(row.try_get(1)?);
+        Ok(Listed {
+            first: number(row.try_get(0)?),
+            last,
+            manifest_sha256: fixed(row.try_get(2)?, last, "an archive's digest")?,
+            made_at: row.try_get(3)?,
+            dropped_at: row.try_get(4)?,
+        })
+    };
+    rows.iter().map(listed).collect()
+}
+
+/// The last position that is in archives only; 0: there is none. Within one transaction it holds until its end: rows
+/// are dropped when nobody has asked and goes on reading. One that keeps its snapshot must have asked for the lock
+/// first ([`hold`]).
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn floor(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    let floor: i64 = sqlx::query_scalar(&format!("select {FLOOR}")).fetch_one(connection).await?;
+    Ok(number(floor))
+}
+
+/// Keep rows from being dropped until the transaction ends, before it has its snapshot.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn hold(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::Executor::execute(connection, "lock table log_archive in access share mode").await?;
+    Ok(())
+}
+
+/// The events of a frame.
+type Events = Arc<[Arc<Stored>]>;
+
+/// Where archives are, and those that are open. Clones share what is open.
+#[derive(Debug, Clone, Default)]
+pub struct Archives(Arc<Shelf>);
+
+#[derive(Debug, Default)]
+struct Shelf {
+    directory: Option<PathBuf>,
+    /// By last position.
+    open: Mutex<HashMap<u64, Arc<Store>>>,
+    frames: Mutex<VecDeque<((u64, usize), Events)>>,
+}
+
+impl Archives {
+    /// Those in a directory.
+    pub fn at(directory: impl Into<PathBuf>) -> Archives {
+        Archives(Arc::new(Shelf { directory: Some(directory.into()), ..Shelf::default() }))
+    }
+
+    /// Where they are, if somebody said so.
+    pub fn directory(&self) -> Option<&Path> {
+        self.0.directory.as_deref()
+    }
+
+    /// Events after a position and not after another, in order, at most `limit`, as far as they are in archives only.
+    ///
+    /// # Errors
+    /// [`LogError::Archived`] if one that is needed cannot be read.
+    pub async fn events(
+        &self,
+        connection: &mut PgConnection,
+        (after, to): (u64, u64),
+        limit: u32,
+    ) -> Result<Vec<Arc<Stored>>, LogError> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut found: Vec<Arc<Stored>> = vec![];
+        let dropped = list(connection).await?.into_iter().filter(|one| one.dropped_at.is_some());
+        for listed in dropped.filter(|one| one.last > after && one.first <= to) {
+            let store = self.open(&listed).await?;
+            let mut position = after.saturating_add(1).max(listed.first);
+            while position <= to.min(listed.last) && found.len() < limit {
+                let number = store.manifest.frame_of(position);
+                let number = number.ok_or_else(|| unlisted(&store, &listed, position))?;
+                let frame = self.frame(&store, &listed, number).await?;
+                let wanted = frame.iter().filter(|event| (position..=to).contains(&event.position));
+                found.extend(wanted.take(limit - found.len()).cloned());
+                position = frame.last().map_or(to, |event| event.position).saturating_add(1);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The event at a position, if it is in an archive only.
+    ///
+    /// # Errors
+    /// [`LogError::Archived`].
+    pub async fn event(
+        &self,
+        connection: &mut PgConnection,
+        position: u64,
+    ) -> Result<Option<Arc<Stored>>, LogError> {
+        let range = (position.saturating_sub(1), position);
+        Ok(self.events(connection, range, 1).await?.pop())
+    }
+
+    /// An archive, which must be the one that the database knows.
+    pub(super) async fn open(&self, listed: &Listed) -> Result<Arc<Store>, LogError> {
+        let known = lock(&self.0.open).get(&listed.last).cloned();
+        if let Some(known) = known.filter(|known| known.sha256 == listed.manifest_sha256) {
+            return Ok(known);
+        }
+        let Some(archives) = self.directory() else {
+            let (first, last) = (listed.first, listed.last);
+            let why = "no directory of archives was named".into();
+            return Err(LogError::Archived { first, last, path: format!("{first}-{last}"), why });
+        };
+        let path = directory(archives, listed.first, listed.last);
+        let (opening, hash) = (path.clone(), listed.manifest_sha256);
+        let opened = blocking(move || Store::open(&opening, Some(&hash))).await?;
+        let store = Arc::new(opened.map_err(|why| unreadable(&path, listed, &why))?);
+        lock(&self.0.open).insert(listed.last, store.clone());
+        Ok(store)
+    }
+
+    pub(super) async fn frame(
+        &self,
+        store: &Arc<Store>,
+        listed: &Listed,
+        frame: usize,
+    ) -> Result<Events, LogError> {
+        let key = (listed.last, frame);
+        let known = lock(&self.0.frames).iter().find(|(at, _)| *at == key).map(|(_, f)| f.clone());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let reading = store.clone();
+        let read = blocking(move || reading.frame(frame)).await?;
+        let read: Events = read.map_err(|why| unreadable(&store.directory, listed, &why))?.into();
+        let mut frames = lock(&self.0.frames);
+        frames.truncate(FRAMES - 1);
+        frames.push_front((key, read.clone()));
+        Ok(read)
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, LogError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| LogError::Database(sqlx::Error::Io(error.into())))
+}
+
+fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) fn unreadable(path: &Path, listed: &Listed, why: &dyn std::fmt::Display) -> LogError {
+    let (first, last) = (listed.first, listed.last);
+    LogError::Archived { first, last, path: path.display().to_string(), why: why.to_string() }
+}
+
+fn unlisted(store: &Store, listed: &Listed, position: u64) -> LogError {
+    let why = format!("it has no frame with position {position}");
+    unreadable(&store.directory, listed, &why)
+}

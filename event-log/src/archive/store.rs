@@ -1,0 +1,105 @@
+//! The files of one archive, read.
+use std::{
+    fs::File,
+    io::Read as _,
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use proof::Hash;
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    ArchiveError, EVENTS, INDEX, Manifest, at, index, line,
+    manifest::{Frame, Measured},
+    spoiled,
+};
+use crate::{Stored, StreamId};
+
+/// The most that a frame may come to: many times what 1,024 events of the largest size are.
+const LONGEST: u64 = 1 << 30;
+
+/// One archive, open.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub directory: PathBuf,
+    pub manifest: Manifest,
+    /// What the manifest's bytes hash to.
+    pub sha256: Hash,
+    events: File,
+    index: File,
+}
+
+impl Store {
+    pub(super) fn open(directory: &Path, known: Option<&Hash>) -> Result<Store, ArchiveError> {
+        let (manifest, sha256) = Manifest::read(directory, known)?;
+        let open = |name: &str| {
+            let path = directory.join(name);
+            File::open(&path).map_err(at(&path))
+        };
+        let (events, index) = (open(EVENTS)?, open(INDEX)?);
+        Ok(Store { directory: directory.into(), manifest, sha256, events, index })
+    }
+
+    /// The events of a frame, which is exactly what was written.
+    pub(super) fn frame(&self, number: usize) -> Result<Vec<Arc<Stored>>, ArchiveError> {
+        let path = self.directory.join(EVENTS);
+        let Some(frame) = self.manifest.frames.get(number) else {
+            return Err(spoiled(&path, format!("it has no frame {number}")));
+        };
+        let Frame { first, last, offset, bytes, raw_bytes, .. } = frame;
+        let wrong = |why: String| spoiled(&path, format!("positions {first} to {last}: {why}"));
+        if *bytes > LONGEST || *raw_bytes > LONGEST {
+            return Err(wrong("the frame is larger than any".into()));
+        }
+        let mut packed = vec![0; usize::try_from(*bytes).unwrap_or(0)];
+        self.events.read_exact_at(&mut packed, *offset).map_err(at(&path))?;
+        if hex::encode(proof::sha256(&packed)) != frame.sha256 {
+            return Err(wrong("its bytes are not those that were written".into()));
+        }
+        let capacity = usize::try_from(*raw_bytes).unwrap_or(0);
+        let lines =
+            zstd::bulk::decompress(&packed, capacity).map_err(|why| wrong(why.to_string()))?;
+        let mut events = Vec::with_capacity(usize::try_from(last - first + 1).unwrap_or(0));
+        for (position, text) in (*first..).zip(lines.split_inclusive(|byte| *byte == b'\n')) {
+            let event = line::read(text).map_err(|why| wrong(format!("line {position}: {why}")))?;
+            if event.position != position {
+                return Err(wrong(format!("the event is missing: {position}")));
+            }
+            events.push(Arc::new(event));
+        }
+        if events.last().map(|event| event.position) != Some(*last) {
+            return Err(wrong("events are missing at its end".into()));
+        }
+        Ok(events)
+    }
+
+    /// The frames that the index names for a stream from a sequence on.
+    pub(super) fn frames_of(
+        &self,
+        stream: &StreamId,
+        from_sequence: u64,
+    ) -> Result<Vec<u32>, ArchiveError> {
+        let bytes = self.manifest.files.iter().find(|file| file.name == INDEX);
+        let entries = index::entries(bytes.map_or(0, |file| file.bytes));
+        index::find(&self.index, entries, stream, from_sequence)
+            .map_err(at(&self.directory.join(INDEX)))
+    }
+}
+
+/// How long a file is and what it hashes to.
+pub(super) fn measure(directory: &Path, name: &str) -> Result<Measured, ArchiveError> {
+    let path = directory.join(name);
+    let mut file = File::open(&path).map_err(at(&path))?;
+    let (mut hasher, mut bytes, mut buffer) = (Sha256::new(), 0_u64, vec![0; 1 << 18]);
+    loop {
+        let read = file.read(&mut buffer).map_err(at(&path))?;
+        if read == 0 {
+            break;
+        }
+        hasher.update(&buffer[..read]);
+        bytes += read as u64;
+    }
+    Ok(Measured { name: name.into(), bytes, sha256: hex::encode(hasher.finalize()) })
+}

@@ -1,0 +1,121 @@
+//! A stream's events from archives: what its index leads to, counted against the stream's own sequences.
+use std::sync::Arc;
+
+use sqlx::{PgConnection, Row};
+
+use super::{Archives, Listed, list, shelf::unreadable, store::Store};
+use crate::{LogError, Stored, StreamId, stored::number};
+
+impl Archives {
+    /// The events of a stream after a sequence and not after a position, in order, at most `limit`, as far as they are
+    /// in archives only. What is between them and the first that the database still has is never left out.
+    ///
+    /// # Errors
+    /// [`LogError::Archived`].
+    pub async fn stream(
+        &self,
+        connection: &mut PgConnection,
+        stream: &StreamId,
+        (after_sequence, to): (u64, u64),
+        limit: u32,
+    ) -> Result<Vec<Arc<Stored>>, LogError> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let (since, until) = archived(&mut *connection, stream).await?;
+        let (mut found, mut next) = (Vec::new(), after_sequence.saturating_add(1));
+        if next > until {
+            return Ok(found);
+        }
+        let mut last = None;
+        let dropped = list(connection).await?.into_iter().filter(|one| one.dropped_at.is_some());
+        for listed in dropped.filter(|one| one.last >= since && one.first <= to) {
+            if next > until {
+                break;
+            }
+            let store = self.open(&listed).await?;
+            let frames = store.frames_of(stream, next);
+            for number in frames.map_err(|why| unreadable(&store.directory, &listed, &why))? {
+                let number = usize::try_from(number).unwrap_or(usize::MAX);
+                for event in self.frame(&store, &listed, number).await?.iter() {
+                    if event.stream != *stream || event.sequence < next {
+                        continue;
+                    }
+                    // Before anything else: the one that is missing may have been before the end.
+                    if event.sequence != next {
+                        return Err(gap(&store, &listed, stream, next));
+                    }
+                    if event.position > to || found.len() == limit {
+                        return Ok(found);
+                    }
+                    next += 1;
+                    found.push(event.clone());
+                }
+            }
+            last = Some((store, listed));
+        }
+        match last {
+            // Asked for up to a position in the middle of what is archived, the last one may have been in a frame that
+            // the index does not name: what follows it shows whether it was the last.
+            Some((store, listed)) if next <= until && listed.last >= to => {
+                self.follows(connection, (stream, next, to), (&store, &listed)).await?;
+            }
+            Some((store, listed)) if next <= until => {
+                return Err(gap(&store, &listed, stream, next));
+            }
+            Some(_) | None => {}
+        }
+        Ok(found)
+    }
+
+    /// The event of a stream with that sequence is after a position.
+    async fn follows(
+        &self,
+        connection: &mut PgConnection,
+        (stream, sequence, position): (&StreamId, u64, u64),
+        (store, listed): (&Store, &Listed),
+    ) -> Result<(), LogError> {
+        for one in list(connection).await?.iter().filter(|one| one.last >= position) {
+            if one.dropped_at.is_none() {
+                continue;
+            }
+            let later = self.open(one).await?;
+            let frames = later.frames_of(stream, sequence);
+            for number in frames.map_err(|why| unreadable(&later.directory, one, &why))? {
+                let number = usize::try_from(number).unwrap_or(usize::MAX);
+                let frame = self.frame(&later, one, number).await?;
+                let is =
+                    |event: &&Arc<Stored>| event.stream == *stream && event.sequence == sequence;
+                if let Some(event) = frame.iter().find(is) {
+                    return if event.position > position {
+                        Ok(())
+                    } else {
+                        Err(gap(store, listed, stream, sequence))
+                    };
+                }
+            }
+        }
+        Err(gap(store, listed, stream, sequence))
+    }
+}
+
+/// No event of a stream is before this position, and this is the last of its sequences that no row has.
+async fn archived(
+    connection: &mut PgConnection,
+    stream: &StreamId,
+) -> Result<(u64, u64), sqlx::Error> {
+    let row = sqlx::query(
+        "select since_position, coalesce((select min(e.sequence) - 1 from log_event e \
+           where e.aggregate_type = $1 and e.aggregate_id = $2 and e.position >= s.since_position), version) \
+         from log_stream s where s.aggregate_type = $1 and s.aggregate_id = $2",
+    )
+    .bind(&stream.aggregate_type)
+    .bind(&stream.aggregate_id)
+    .fetch_optional(connection)
+    .await?;
+    let Some(row) = row else { return Ok((0, 0)) };
+    Ok((number(row.try_get(0)?), number(row.try_get(1)?)))
+}
+
+fn gap(store: &Store, listed: &Listed, stream: &StreamId, sequence: u64) -> LogError {
+    let why = format!("its index does not lead to event {sequence} of {stream}");
+    unreadable(&store.directory, listed, &why)
+}

@@ -1,0 +1,167 @@
+//! The partitions of `log_event`: ranges of positions, made ahead by whoever owns the tables.
+//!
+//! An append needs none of them: what comes for a position without a range goes into `log_event_rest`. When ranges are
+//! made again, the rest as it is becomes the range that is missing, and another, empty one takes its place: no row is
+//! ever moved.
+use sqlx::{Executor as _, PgConnection, PgPool, Row};
+
+use crate::{
+    migrate::{APPLICATION_ROLE, has_application_role},
+    stored::{bigint, number},
+};
+
+/// How many positions a partition has, unless somebody says otherwise.
+pub const SIZE: u64 = 10_240_000;
+/// A partition has whole blocks of the tree: whoever appends needs the leaves of the block that was begun, as rows.
+pub const BLOCK: u64 = 256;
+/// How many empty partitions a server that may make tables keeps after the head's.
+pub const AHEAD: u64 = 1;
+/// How many `stead migrate` makes: the servers after it may not be allowed to.
+pub const FAR_AHEAD: u64 = 4;
+/// How long whoever appends may be held up.
+const LOCK_MS: u32 = 2_000;
+
+/// A range of positions that has a table of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Partition {
+    /// What the table is called.
+    pub table: String,
+    /// The first position that belongs into it.
+    pub first: u64,
+    /// The last one.
+    pub last: u64,
+}
+
+/// The ranges that there are, in order.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list(connection: &mut PgConnection) -> Result<Vec<Partition>, sqlx::Error> {
+    // Bounds are read back from how Postgres writes them: FOR VALUES FROM ('1') TO ('257').
+    let sql = "select c.relname::text as name, \
+           (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \\(''(\\d+)''\\) TO \\(''(\\d+)''\\)')) as bounds \
+         from pg_inherits i join pg_class c on c.oid = i.inhrelid \
+         where i.inhparent = 'log_event'::regclass and not i.inhdetachpending";
+    let rows = sqlx::query(sql).fetch_all(connection).await?;
+    let mut all = vec![];
+    for row in &rows {
+        // The rest has no bounds.
+        let Some(bounds) = row.try_get::<Option<Vec<String>>, _>(1)? else { continue };
+        let bound = |at: usize| bounds.get(at).and_then(|text| text.parse::<u64>().ok());
+        if let (Some(first), Some(end)) = (bound(0), bound(1)) {
+            all.push(Partition { table: row.try_get(0)?, first, last: end.saturating_sub(1) });
+        }
+    }
+    all.sort_by_key(|partition| partition.first);
+    Ok(all)
+}
+
+/// Make what is missing: a range for everything that is in the rest, the head's, and so many empty ones after it, each
+/// of `size` positions. Any number of programs may do so at once. Gives those that were made.
+///
+/// # Errors
+/// If the database refuses: only the tables' owner may make tables, and is asked only when there is one to make.
+pub async fn make(owner: &PgPool, size: u64, ahead: u64) -> Result<Vec<Partition>, sqlx::Error> {
+    let size = size.max(1).next_multiple_of(BLOCK);
+    let mut made = vec![];
+    loop {
+        let mut tx = owner.begin().await?;
+        let Some(missing) = missing(&mut tx, size, ahead).await? else {
+            tx.rollback().await?;
+            return Ok(made);
+        };
+        tx.execute(&*format!("set local lock_timeout = '{LOCK_MS}ms'")).await?;
+        // With rows to take along everybody has to stand still. Without, only who would write into the rest: to
+        // attach a table keeps nobody from the others.
+        let lock = if missing.takes_rest { "log_event" } else { "log_event_rest" };
+        tx.execute(&*format!("lock table {lock} in access exclusive mode")).await?;
+        // Looked at again: somebody else may have made it, or have filled the rest.
+        if self::missing(&mut tx, size, ahead).await?.as_ref() != Some(&missing) {
+            tx.rollback().await?;
+            continue;
+        }
+        made.push(one(&mut tx, missing).await?);
+        tx.commit().await?;
+    }
+}
+
+/// The next range that is to be made.
+#[derive(PartialEq)]
+struct Missing {
+    first: u64,
+    last: u64,
+    /// Its rows are in the rest already.
+    takes_rest: bool,
+}
+
+async fn missing(
+    connection: &mut PgConnection,
+    size: u64,
+    ahead: u64,
+) -> Result<Option<Missing>, sqlx::Error> {
+    let end = end(connection).await?;
+    let found = "select coalesce((select position from log_head), 0), \
+                 (select max(r.position) from log_event_rest r, log_head h \
+                   where r.position > $1 and r.position <= h.position)";
+    let row = sqlx::query(found).bind(bigint(end)).fetch_one(&mut *connection).await?;
+    let (head, rest) = (number(row.try_get(0)?), row.try_get::<Option<i64>, _>(1)?);
+    let first = end + 1;
+    if let Some(rest) = rest {
+        let last = (end + size).max(number(rest).next_multiple_of(BLOCK));
+        return Ok(Some(Missing { first, last, takes_rest: true }));
+    }
+    let wanted = head.saturating_add(ahead.saturating_mul(size));
+    Ok((end <= wanted).then_some(Missing { first, last: end + size, takes_rest: false }))
+}
+
+/// The last position that has, or had, a range.
+async fn end(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    let made = list(connection).await?.last().map_or(0, |partition| partition.last);
+    let archived = "select coalesce(max(last_position), 0) from log_archive";
+    Ok(made.max(number(sqlx::query_scalar(archived).fetch_one(connection).await?)))
+}
+
+async fn one(connection: &mut PgConnection, missing: Missing) -> Result<Partition, sqlx::Error> {
+    let Missing { first, last, takes_rest } = missing;
+    let (table, end) = (format!("log_event_{first}"), last + 1);
+    let make = if takes_rest {
+        format!(
+            "alter table log_event detach partition log_event_rest; \
+             alter table log_event_rest rename to {table}; \
+             alter index log_event_rest_pkey rename to {table}_pkey; \
+             alter index log_event_rest_stream rename to {table}_stream; \
+             alter table log_event attach partition {table} for values from ({first}) to ({end}); \
+             create table log_event_rest (like {table}, primary key (position), \
+               constraint log_event_rest_stream unique (aggregate_type, aggregate_id, sequence)); \
+             alter table log_event attach partition log_event_rest default"
+        )
+    } else {
+        format!(
+            "create table {table} (like log_event_rest, constraint {table}_pkey primary key (position), \
+               constraint {table}_stream unique (aggregate_type, aggregate_id, sequence)); \
+             alter table log_event attach partition {table} for values from ({first}) to ({end})"
+        )
+    };
+    connection.execute(&*make).await?;
+    keep_from_application(connection).await?;
+    Ok(Partition { table, first, last })
+}
+
+/// The servers' role reads partitions, and writes through the whole table only, where it may not change a row.
+pub(crate) async fn keep_from_application(
+    connection: &mut PgConnection,
+) -> Result<(), sqlx::Error> {
+    if !has_application_role(&mut *connection).await? {
+        return Ok(());
+    }
+    let tables = "select string_agg(inhrelid::regclass::text, ', ') from pg_inherits \
+                  where inhparent = 'log_event'::regclass";
+    let tables: Option<String> = sqlx::query_scalar(tables).fetch_one(&mut *connection).await?;
+    if let Some(tables) = tables {
+        let rights = format!(
+            "revoke all on {tables} from {APPLICATION_ROLE}; grant select on {tables} to {APPLICATION_ROLE}"
+        );
+        connection.execute(&*rights).await?;
+    }
+    Ok(())
+}

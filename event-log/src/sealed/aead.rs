@@ -1,0 +1,53 @@
+//! ChaCha20-Poly1305 with a random nonce in front. A subject has far fewer than the 2^32 messages that a key is good for.
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use zeroize::Zeroizing;
+
+/// A key, wiped when nobody has it any more.
+pub(super) type Secret = Zeroizing<[u8; 32]>;
+
+/// Nothing in practice: `None` of more than 2^38 bytes.
+pub(super) fn encrypt(key: &[u8; 32], context: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
+    let nonce: [u8; NONCE_LEN] = rand::random();
+    let mut text = plain.to_vec();
+    let sealing = cipher(key)?;
+    let tag = sealing.seal_in_place_separate_tag(
+        Nonce::assume_unique_for_key(nonce),
+        Aad::from(context),
+        &mut text,
+    );
+    Some([&nonce[..], &text, tag.ok()?.as_ref()].concat())
+}
+
+/// `None`: another key, another context, or somebody changed it.
+pub(super) fn decrypt(key: &[u8; 32], context: &[u8], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let (nonce, text) = sealed.split_first_chunk::<NONCE_LEN>()?;
+    let mut text = Zeroizing::new(text.to_vec());
+    let nonce = Nonce::assume_unique_for_key(*nonce);
+    let plain = cipher(key)?.open_in_place(nonce, Aad::from(context), &mut text).ok()?.len();
+    text.truncate(plain);
+    Some(text)
+}
+
+fn cipher(key: &[u8; 32]) -> Option<LessSafeKey> {
+    UnboundKey::new(&CHACHA20_POLY1305, key).ok().map(LessSafeKey::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_opens_with_its_key_in_its_context_and_unchanged() {
+        let sealed = encrypt(&[1; 32], b"here", b"words").unwrap();
+        assert_ne!(sealed, encrypt(&[1; 32], b"here", b"words").unwrap());
+        assert_eq!(**decrypt(&[1; 32], b"here", &sealed).unwrap(), *b"words");
+        assert_eq!(decrypt(&[2; 32], b"here", &sealed), None);
+        assert_eq!(decrypt(&[1; 32], b"there", &sealed), None);
+        for at in 0..sealed.len() {
+            let mut other = sealed.clone();
+            other[at] ^= 1;
+            assert_eq!(decrypt(&[1; 32], b"here", &other), None, "{at}");
+        }
+        assert_eq!(decrypt(&[1; 32], b"here", &sealed[..11]), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! Keys that were used lately.
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use super::{Key, Keys};
+
+/// How many keys of one generation are kept.
+const GENERATION: usize = 10_000;
+
+/// Two generations: what was not asked for during one whole generation is forgotten.
+#[derive(Default)]
+pub(super) struct Held(Mutex<Generations>);
+
+#[derive(Default)]
+struct Generations {
+    young: HashMap<String, Key>,
+    old: HashMap<String, Key>,
+}
+
+impl Held {
+    /// What is known of these, and of which nothing is.
+    pub(super) fn known(&self, subjects: BTreeSet<String>) -> (Keys, Vec<String>) {
+        let mut generations = self.lock();
+        let (mut keys, mut missing) = (Keys::default(), vec![]);
+        for subject in subjects {
+            match generations.get(&subject) {
+                Some(key) => drop(keys.0.insert(subject, key)),
+                None => missing.push(subject),
+            }
+        }
+        (keys, missing)
+    }
+
+    /// Keep what was read, unless it was shredded meanwhile: what is true then.
+    pub(super) fn keep(&self, subject: &str, key: Key) -> Key {
+        let mut generations = self.lock();
+        match generations.get(subject) {
+            Some(Key::Shredded) => Key::Shredded,
+            Some(Key::Open(_) | Key::Missing(_)) | None => {
+                // What is missing may be put back: it is asked for again.
+                if !matches!(key, Key::Missing(_)) {
+                    generations.put(subject.to_owned(), key.clone());
+                }
+                key
+            }
+        }
+    }
+
+    /// Keep this, whatever was known.
+    pub(super) fn put(&self, subject: String, key: Key) {
+        let mut generations = self.lock();
+        generations.old.remove(&subject);
+        generations.put(subject, key);
+    }
+
+    /// Forget everything.
+    pub(super) fn clear(&self) {
+        *self.lock() = Generations::default();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Generations> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Generations {
+    fn get(&mut self, subject: &str) -> Option<Key> {
+        if let Some(key) = self.young.get(subject) {
+            return Some(key.clone());
+        }
+        let (subject, key) = self.old.remove_entry(subject)?;
+        self.put(subject, key.clone());
+        Some(key)
+    }
+
+    fn put(&mut self, subject: String, key: Key) {
+        if self.young.len() >= GENERATION && !self.young.contains_key(&subject) {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(subject, key);
+    }
+}

@@ -1,0 +1,216 @@
+//! A payload with somebody's words in it, and the same as it is kept: each place says [`KEPT`], and the member
+//! `sealed` at the end has what was there.
+//!
+//! ```json
+//! {"type":"created", … "inputs":{"region":"[sealed]"},
+//!  "sealed":[{"of":["ins_…"],"at":["/inputs/region"],"text":"<nonce, ciphertext, tag in base64>"}]}
+//! ```
+use std::collections::{BTreeMap, HashMap};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use domain::erasure::{ERASED, Place, Whose};
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+use zeroize::Zeroizing;
+
+use super::{
+    Keys, Standing,
+    aead::{decrypt, encrypt},
+    members::{Members, Way, replaced},
+};
+
+/// What stands in the log where something was.
+pub(super) const KEPT: &str = "[sealed]";
+const MEMBER: &str = "sealed";
+
+/// The words of one set of subjects: all their keys together open it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Seal {
+    /// Whose.
+    pub of: Vec<String>,
+    /// Where, as JSON pointers.
+    at: Vec<String>,
+    /// A list of what is there, in that order.
+    text: String,
+}
+
+/// Which event it is: what is sealed for one opens in no other.
+#[derive(Debug, Clone, Copy)]
+pub struct Which<'a> {
+    /// What kind of aggregate.
+    pub aggregate_type: &'a str,
+    /// Which one.
+    pub aggregate_id: &'a str,
+    /// The event's place in its stream.
+    pub sequence: u64,
+    /// `aggregate.verb_past`.
+    pub event_type: &'a str,
+}
+
+impl Which<'_> {
+    fn context(&self, of: &[String], at: &[String]) -> Vec<u8> {
+        let Which { aggregate_type, aggregate_id, sequence, event_type } = self;
+        let stream = format!("{aggregate_type}/{aggregate_id} {sequence} {event_type}");
+        format!("stead/sealed/v1\n{stream}\n{}\n{}", of.join(" "), at.join(" ")).into_bytes()
+    }
+}
+
+/// Whose words an event may hold: its customer, and who wrote it.
+pub(super) fn subjects(
+    payload: &str,
+    places: &[Place],
+    customer: Option<String>,
+) -> (Option<String>, Option<String>) {
+    #[derive(Deserialize)]
+    struct Written {
+        by: Option<String>,
+    }
+    let by = places.iter().any(|place| place.whose == Whose::Author);
+    let written = by.then(|| serde_json::from_str::<Written>(payload).ok()).flatten();
+    let author = written.and_then(|written| written.by).filter(|by| by.starts_with("prn_"));
+    (customer, author)
+}
+
+/// The payload as it is kept, and as it is read today. `None`: nothing in it is anybody's.
+pub(super) fn seal(
+    payload: &str,
+    places: &[Place],
+    (customer, author): (Option<String>, Option<String>),
+    which: Which<'_>,
+    keys: &Keys,
+) -> Result<Option<(String, String)>, String> {
+    let bad = |error: serde_json::Error| error.to_string();
+    let whose = |place: &Place| -> Vec<String> {
+        match place.whose {
+            Whose::Customer => customer.iter().cloned().collect(),
+            Whose::Author => customer.iter().chain(&author).cloned().collect(),
+        }
+    };
+    let whole: Box<RawValue> = serde_json::from_str(payload).map_err(bad)?;
+    let kept = to_raw_value(KEPT).map_err(bad)?;
+    let erased = to_raw_value(ERASED).map_err(bad)?;
+    let (mut stored, mut said) = (whole.clone(), whole);
+    let mut parts: BTreeMap<Vec<String>, (Vec<String>, Vec<Box<RawValue>>)> = BTreeMap::new();
+    for place in places {
+        let of = whose(place);
+        if of.is_empty() {
+            continue;
+        }
+        let way = |pointer: &str| way(pointer, place.path);
+        match keys.standing(&of) {
+            Standing::Open(_) => {
+                let (at, values) = parts.entry(of).or_default();
+                let mut take = |pointer: &str, value: &RawValue| {
+                    at.push(pointer.to_owned());
+                    values.push(value.to_owned());
+                    Some(kept.clone())
+                };
+                stored = replaced(&stored, "", &way, &mut take).map_err(bad)?.unwrap_or(stored);
+            }
+            // Nothing is sealed any more under a key that is gone.
+            Standing::Shredded => {
+                let mut erase = |_: &str, _: &RawValue| Some(erased.clone());
+                stored = replaced(&stored, "", &way, &mut erase).map_err(bad)?.unwrap_or(stored);
+                said = replaced(&said, "", &way, &mut erase).map_err(bad)?.unwrap_or(said);
+            }
+            // Better nothing is written than in clear.
+            Standing::Missing(why) => return Err(why),
+        }
+    }
+    let mut seals = vec![];
+    for (of, (at, values)) in parts {
+        let Standing::Open(key) = keys.standing(&of) else { continue };
+        if at.is_empty() {
+            continue;
+        }
+        let plain = Zeroizing::new(serde_json::to_vec(&values).map_err(bad)?);
+        let context = which.context(&of, &at);
+        let text = encrypt(&key, &context, &plain).map(|text| STANDARD.encode(text));
+        let text = text.ok_or("it is too long to be sealed")?;
+        seals.push(Seal { of, at, text });
+    }
+    if stored.get() == payload {
+        return Ok(None);
+    }
+    if seals.is_empty() {
+        return Ok(Some((stored.get().to_owned(), said.get().to_owned())));
+    }
+    let mut members: Members = serde_json::from_str(stored.get()).map_err(bad)?;
+    members.0.push((MEMBER.to_owned(), to_raw_value(&seals).map_err(bad)?));
+    let stored = serde_json::to_string(&members).map_err(bad)?;
+    Ok(Some((stored, said.get().to_owned())))
+}
+
+/// What of a payload is sealed. Nothing: it is read as it is.
+pub(super) fn seals(payload: &str) -> Vec<Seal> {
+    #[derive(Deserialize)]
+    struct Sealed {
+        #[serde(default)]
+        sealed: Vec<Seal>,
+    }
+    // Nearly always: nothing has to be taken apart.
+    if !payload.contains("\"sealed\":[{\"of\":") {
+        return vec![];
+    }
+    serde_json::from_str::<Sealed>(payload).map_or_else(|_| vec![], |read| read.sealed)
+}
+
+/// A payload as it is read today. `None`: as it is kept. Otherwise why it cannot be.
+pub(super) fn open(payload: &str, which: Which<'_>, keys: &Keys) -> Result<Option<String>, String> {
+    let seals = seals(payload);
+    if seals.is_empty() {
+        return Ok(None);
+    }
+    let bad = |error: serde_json::Error| error.to_string();
+    let erased = to_raw_value(ERASED).map_err(bad)?;
+    let mut values: HashMap<String, Box<RawValue>> = HashMap::new();
+    for Seal { of, at, text } in seals {
+        let key = match keys.standing(&of) {
+            Standing::Open(key) => key,
+            Standing::Shredded => {
+                values.extend(at.into_iter().map(|at| (at, erased.clone())));
+                continue;
+            }
+            Standing::Missing(why) => return Err(why),
+        };
+        let sealed = STANDARD.decode(&text).ok();
+        let plain = sealed.and_then(|text| decrypt(&key, &which.context(&of, &at), &text));
+        let changed =
+            || format!("what is sealed for {} was changed, or is of elsewhere", of.join(", "));
+        let plain = plain.ok_or_else(changed)?;
+        let there: Vec<Box<RawValue>> = serde_json::from_slice(&plain).map_err(bad)?;
+        values.extend(at.into_iter().zip(there));
+    }
+    let mut members: Members = serde_json::from_str(payload).map_err(bad)?;
+    members.0.retain(|(name, _)| name != MEMBER);
+    let whole = to_raw_value(&members).map_err(bad)?;
+    let places: Vec<String> = values.keys().cloned().collect();
+    let way = |pointer: &str| {
+        let within =
+            |place: &String| place.strip_prefix(pointer).is_some_and(|rest| rest.starts_with('/'));
+        match places.iter().any(|place| place == pointer) {
+            true => Way::Here,
+            false if places.iter().any(within) => Way::Through,
+            false => Way::Past,
+        }
+    };
+    let mut fill = |pointer: &str, _: &RawValue| values.remove(pointer);
+    let read = replaced(&whole, "", &way, &mut fill).map_err(bad)?;
+    Ok(Some(read.unwrap_or(whole).get().to_owned()))
+}
+
+/// Whether a pointer is such a place, or leads there.
+fn way(pointer: &str, path: &[&str]) -> Way {
+    let mut steps = pointer.split('/').skip(1);
+    for part in path {
+        match steps.next() {
+            None => return Way::Through,
+            Some(step) if *part == "*" || step == *part => {}
+            Some(_) => return Way::Past,
+        }
+    }
+    if steps.next().is_some() { Way::Past } else { Way::Here }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+use std::sync::Arc;
+
+use domain::erasure::places;
+
+use super::*;
+use crate::sealed::{Key, aead::Secret};
+
+const WHICH: Which<'static> = Which {
+    aggregate_type: "install",
+    aggregate_id: "ins_1",
+    sequence: 2,
+    event_type: "install.inputs_changed",
+};
+const PAYLOAD: &str = r#"{"type":"inputs_changed","set":{"b/~":"Ada","a":"x"},"unset":["c"],"by":"prn_1","reason":"Bo said \"go\""}"#;
+
+fn keys(known: &[(&str, Option<u8>)]) -> Keys {
+    let key = |byte: &u8| Key::Open(Arc::new(Secret::new([*byte; 32])));
+    let known = known
+        .iter()
+        .map(|(of, key_of)| ((*of).to_string(), key_of.as_ref().map_or(Key::Shredded, key)));
+    Keys(known.collect())
+}
+
+fn sealed(keys: &Keys) -> Option<(String, String)> {
+    let of = subjects(PAYLOAD, places(WHICH.event_type), Some("ins_1".into()));
+    assert_eq!(of, (Some("ins_1".into()), Some("prn_1".into())));
+    seal(PAYLOAD, places(WHICH.event_type), of, WHICH, keys).unwrap()
+}
+
+#[test]
+fn what_is_sealed_is_read_as_it_was_byte_for_byte() {
+    let both = keys(&[("ins_1", Some(1)), ("prn_1", Some(2))]);
+    let (stored, said) = sealed(&both).unwrap();
+    assert_eq!(said, PAYLOAD);
+    for word in ["Ada", "Bo said", "\"x\""] {
+        assert!(!stored.contains(word), "{stored}");
+    }
+    let kept = r#"{"type":"inputs_changed","set":{"b/~":"[sealed]","a":"[sealed]"},"unset":["c"],"by":"prn_1","reason":"[sealed]","sealed":[{"of":["ins_1"],"at":["/set/b~1~0","/set/a"],"text":""#;
+    assert!(stored.starts_with(kept), "{stored}");
+    assert_eq!(open(&stored, WHICH, &both), Ok(Some(PAYLOAD.into())));
+}
+
+#[test]
+fn who_is_erased_is_erased_also_from_what_was_said_of_two() {
+    let (stored, _) = sealed(&keys(&[("ins_1", Some(1)), ("prn_1", Some(2))])).unwrap();
+    let read = |keys: &Keys| open(&stored, WHICH, keys).unwrap().unwrap();
+    let said = read(&keys(&[("ins_1", Some(1)), ("prn_1", None)]));
+    assert_eq!(said, PAYLOAD.replace(r#"Bo said \"go\""#, ERASED));
+    let said = read(&keys(&[("ins_1", None), ("prn_1", Some(2))]));
+    let none = r#""set":{"b/~":"[erased]","a":"[erased]"},"unset":["c"],"by":"prn_1","reason":"[erased]"}"#;
+    assert!(said.ends_with(none), "{said}");
+}
+
+#[test]
+fn nothing_is_sealed_under_a_key_that_is_gone() {
+    let (stored, said) = sealed(&keys(&[("ins_1", None), ("prn_1", Some(2))])).unwrap();
+    assert_eq!(stored, said);
+    assert!(!stored.contains("Ada") && !stored.contains("sealed"), "{stored}");
+}
+
+#[test]
+fn what_was_moved_changed_or_has_no_key_is_an_error_and_never_read_as_something_else() {
+    let both = keys(&[("ins_1", Some(1)), ("prn_1", Some(2))]);
+    let (stored, _) = sealed(&both).unwrap();
+    let elsewhere = Which { sequence: 3, ..WHICH };
+    assert!(open(&stored, elsewhere, &both).is_err());
+    assert!(open(&stored, WHICH, &keys(&[("ins_1", Some(3)), ("prn_1", Some(2))])).is_err());
+    assert!(open(&stored, WHICH, &keys(&[("ins_1", Some(1))])).is_err());
+    let swapped = stored.replace(r#"["/set/b~1~0","/set/a"]"#, r#"["/set/a","/set/b~1~0"]"#);
+    assert!(open(&swapped, WHICH, &both).is_err());
+}
+
+#[test]
+fn what_was_written_before_is_read_as_it_is() {
+    let none = keys(&[]);
+    assert_eq!(open(PAYLOAD, WHICH, &none), Ok(None));
+    // Somebody's own words that look like ours.
+    let alike =
+        r#"{"type":"x","outputs":{"a":{"sealed":[{"of":["ins_1"],"at":["/b"],"text":""}]}}}"#;
+    assert_eq!(open(alike, WHICH, &none), Ok(None));
+}

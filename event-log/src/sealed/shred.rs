@@ -1,0 +1,59 @@
+//! The end of a key: its bytes are deleted, and the row says since when, and when no copy of what it sealed was left.
+use domain::decider::Timestamp;
+use sqlx::{PgExecutor, PgPool};
+
+/// Delete the key of a subject. Its row stays or is made: nobody makes another key.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn delete_key(pool: &PgPool, subject: &str, now: Timestamp) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "insert into subject_key as k (subject, made_at, shredded_at) values ($1, $2, $2) \
+         on conflict (subject) do update set wrapped = null, wrapped_by = null, \
+           shredded_at = coalesce(k.shredded_at, excluded.shredded_at)",
+    )
+    .bind(subject)
+    .bind(now)
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
+/// Whose shredding is in the log, and whose key is there still: somebody was killed in between.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn undone(executor: impl PgExecutor<'_>) -> Result<Vec<String>, sqlx::Error> {
+    // The first event of such a stream is the decision; the second, that no copy is left.
+    let decided = "select s.aggregate_id from log_stream s where s.aggregate_type = 'subject' \
+         and s.version = 1 and not exists (select 1 from subject_key k \
+           where k.subject = s.aggregate_id and k.shredded_at is not null)";
+    sqlx::query_scalar(decided).fetch_all(executor).await
+}
+
+/// Whose key was deleted before this moment, and of whom there are copies yet.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn with_copies(
+    executor: impl PgExecutor<'_>,
+    before: Timestamp,
+) -> Result<Vec<String>, sqlx::Error> {
+    let open = "select subject from subject_key where shredded_at is not null and erased_at is null \
+         and shredded_at <= $1 order by shredded_at";
+    sqlx::query_scalar(open).bind(before).fetch_all(executor).await
+}
+
+/// No copy is left.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn erased(
+    executor: impl PgExecutor<'_>,
+    subject: &str,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    let erased = "update subject_key set erased_at = $2 where subject = $1 and erased_at is null";
+    sqlx::query(erased).bind(subject).bind(now).execute(executor).await?;
+    Ok(())
+}

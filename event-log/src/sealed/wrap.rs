@@ -1,0 +1,34 @@
+//! The key that wraps the keys of subjects. It is not in the database: who has only that reads nothing.
+use super::aead::{Secret, decrypt, encrypt};
+
+/// A key that wraps, and what it is called where it wrapped.
+pub struct WrappingKey {
+    name: String,
+    key: Secret,
+}
+
+impl WrappingKey {
+    /// The key of these bytes.
+    pub fn of(key: [u8; 32]) -> WrappingKey {
+        let name = proof::sha256(&[&b"stead/wrapping-key/v1\n"[..], &key].concat());
+        WrappingKey { name: hex::encode(&name[..8]), key: Secret::new(key) }
+    }
+
+    /// What it is called: says nothing of the key.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn wrap(&self, subject: &str, key: &Secret) -> Option<Vec<u8>> {
+        encrypt(&self.key, &context(subject), &key[..])
+    }
+
+    pub(super) fn unwrap(&self, subject: &str, wrapped: &[u8]) -> Option<Secret> {
+        let key = decrypt(&self.key, &context(subject), wrapped)?;
+        Some(Secret::new((**key).try_into().ok()?))
+    }
+}
+
+fn context(subject: &str) -> Vec<u8> {
+    format!("stead/subject-key/v1\n{subject}").into_bytes()
+}

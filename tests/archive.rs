@@ -1,0 +1,65 @@
+//! `stead archive` as an operator uses it, beside a server that works: made, listed, read back, dropped, lost.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::{fs, time::Duration};
+
+use serde_json::Value;
+use tests::{Server, call, position, stdout_of, until_some};
+
+fn archive(server: &Server, args: &[&str]) -> Value {
+    let data = server.data().display().to_string();
+    server.ask(&[&["archive"], args, &["--data", &data]].concat())
+}
+
+/// Enough for a checkpoint to be published.
+fn events(server: &Server) {
+    let token = format!("Bearer {}", server.owner_token());
+    let headers = [("authorization", &*token), ("content-type", "application/json")];
+    let tokens = format!("{}/v1/tokens", server.control());
+    while position(server) < 1_010 {
+        for _ in 0..100 {
+            let made = call("POST", &tokens, &headers, br#"{"role":"viewer"}"#);
+            assert!((200..300).contains(&made.status), "{}", made.body);
+        }
+    }
+}
+
+#[test]
+fn older_ranges_are_archived_dropped_and_read_as_before() {
+    let mut server = Server::up_with("127.0.0.1:0", &["--partition-events", "256"]);
+    events(&server);
+    let asked = ["audit", "events", "--limit", "200"];
+    let before = server.ask(&asked);
+    // Checkpoints are published within a second or two, and one may cover some of them first.
+    until_some("a checkpoint", Duration::from_secs(60), || {
+        archive(&server, &["create", "--through", "512"]);
+        (archive(&server, &["list"]).as_array()?.len() == 2).then_some(())
+    });
+    let listed = archive(&server, &["list"]);
+    assert!(listed.as_array().unwrap().iter().all(|one| one["has_rows"] == true), "{listed}");
+    assert_eq!(archive(&server, &["verify"]).as_array().unwrap().len(), 2);
+    let directory = server.data().join("archives/257-512").display().to_string();
+    let key = server.ask(&["audit", "checkpoint"])["verifier_key"].as_str().unwrap().to_owned();
+    let alone = server.ask(&["archive", "verify", &directory, "--key", &key]);
+    assert_eq!((&alone[0]["first"], &alone[0]["last"]), (&257.into(), &512.into()));
+    // Rows go, and nobody who asks sees it; also after a server that was killed has started again.
+    assert_eq!(
+        archive(&server, &["drop", "--through", "600"]),
+        serde_json::json!([[1, 256], [257, 512]])
+    );
+    server.kill();
+    server.restart();
+    assert_eq!(server.ask(&asked), before);
+    for well in
+        [&["audit", "verify"][..], &["projections", "verify", "--all"], &["audit", "doctor"]]
+    {
+        stdout_of(server.stead_for_people().args(well));
+    }
+    // One that is not there is named, with what to do.
+    let away = server.data().join("away");
+    fs::rename(&directory, &away).unwrap();
+    let data = server.data().display().to_string();
+    let (_, said) = server.refused(&["archive", "verify", "--data", &data]);
+    assert!(said.contains("archives/257-512"), "{said}");
+    fs::rename(&away, &directory).unwrap();
+    assert_eq!(archive(&server, &["verify"]).as_array().unwrap().len(), 2);
+}
