@@ -67,7 +67,7 @@ const BROKEN: [(&str, Break, &[&str]); 12] = [
     (
         "an unknown component type",
         |app| replace(&app.join("components/cache.toml"), "terraform_module", "terafrom_module"),
-        &["components/cache.toml:3:1: ", "no component type `terafrom_module`", "try:"],
+        &["components/cache.toml:3:22: ", "no component type `terafrom_module`", "try:"],
     ),
     (
         "a dependency cycle",

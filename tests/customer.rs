@@ -101,7 +101,7 @@ fn doubt_about_the_rules_is_a_no_and_a_hook_of_the_customers_has_the_last_word()
     assert_eq!(finish(&server, "acme")["state"], "failed");
     let refused = events(&server, "runner.refused");
     assert_eq!(refused.len(), 1, "{refused:#?}");
-    let said = &refused[0]["payload"];
+    let said = &refused[0]["said"];
     assert_eq!(said["source"], "veto", "{said:#}");
     assert!(said["detail"].as_str().unwrap().contains("not on a Friday"), "{said:#}");
 

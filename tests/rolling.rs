@@ -54,7 +54,8 @@ fn servers_roll_to_the_next_version_and_callers_go_on() {
         let refused = call("POST", &url, &json, br#"{"role":"viewer"}"#);
         assert_eq!((refused.status, &*refused.code()), (503, "unavailable"), "{refused:?}");
         assert!(refused.headers.to_lowercase().contains("retry-after"), "{refused:?}");
-        let why = "the log has layout 2, this program knows layout 1; start the version of Stead that migrated it";
+        let (known, found) = (LAYOUT, LAYOUT + 1);
+        let why = &*format!("the log has layout {found}, this program knows layout {known}; start the version of Stead that migrated it");
         for refused in [refused, get(server, "/readyz")] {
             assert_eq!((refused.status, refused.json()["detail"].as_str()), (503, Some(why)));
         }

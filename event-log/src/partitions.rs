@@ -65,11 +65,13 @@ pub async fn make(owner: &PgPool, size: u64, ahead: u64) -> Result<Vec<Partition
     let size = size.max(1).next_multiple_of(BLOCK);
     let mut made = vec![];
     loop {
-        let mut tx = owner.begin().await?;
-        let Some(missing) = missing(&mut tx, size, ahead).await? else {
-            tx.rollback().await?;
+        // Not in the transaction: two that have looked would each keep the other from the lock.
+        let mut looking = owner.acquire().await?;
+        let Some(missing) = missing(&mut looking, size, ahead).await? else {
             return Ok(made);
         };
+        drop(looking);
+        let mut tx = owner.begin().await?;
         tx.execute(&*format!("set local lock_timeout = '{LOCK_MS}ms'")).await?;
         // With rows to take along everybody has to stand still. Without, only who would write into the rest: to
         // attach a table keeps nobody from the others.

@@ -48,9 +48,12 @@ impl Started {
         Started { server, data, http: client(), database: database.url }
     }
 
-    /// Another server on the same database, with the same archives.
+    /// Another server on the same database, with the same archives and what unwraps the keys of subjects.
     pub async fn beside(other: &Started) -> Started {
         let data = tempfile::tempdir().unwrap();
+        std::fs::create_dir(data.path().join("keys")).unwrap();
+        let [from, to] = [&other.data, &data].map(|data| data.path().join("keys/subjects.key"));
+        std::fs::copy(from, to).unwrap();
         let archives = Some(other.data.path().join("archives"));
         let options = Options { archives, ..options(data.path(), &other.database) };
         let server = Server::start_with(options, system_clock()).await.unwrap();
