@@ -51,6 +51,11 @@ impl Started {
     /// Another server on the same database, with the same archives.
     pub async fn beside(other: &Started) -> Started {
         let data = tempfile::tempdir().unwrap();
+        // Servers of one database have one key that wraps.
+        let keys = data.path().join("keys");
+        std::fs::create_dir(&keys).unwrap();
+        let wrapping = other.data.path().join("keys/subjects.key");
+        std::fs::copy(wrapping, keys.join("subjects.key")).unwrap();
         let archives = Some(other.data.path().join("archives"));
         let options = Options { archives, ..options(data.path(), &other.database) };
         let server = Server::start_with(options, system_clock()).await.unwrap();
