@@ -162,6 +162,14 @@ CREATE TABLE stead.runner_session (
     openings text[] NOT NULL
 )
 WITH (fillfactor='70');
+CREATE TABLE stead.subject_key (
+    subject text NOT NULL COLLATE pg_catalog."C",
+    wrapped bytea,
+    wrapped_by text,
+    made_at timestamp with time zone NOT NULL,
+    shredded_at timestamp with time zone,
+    erased_at timestamp with time zone
+);
 CREATE TABLE stead.view_apps (
     key text NOT NULL COLLATE pg_catalog."C",
     data json NOT NULL,
@@ -297,6 +305,8 @@ ALTER TABLE ONLY stead.runner_journal
     ADD CONSTRAINT runner_journal_pkey PRIMARY KEY (runner, journal_id);
 ALTER TABLE ONLY stead.runner_session
     ADD CONSTRAINT runner_session_pkey PRIMARY KEY (runner);
+ALTER TABLE ONLY stead.subject_key
+    ADD CONSTRAINT subject_key_pkey PRIMARY KEY (subject);
 ALTER TABLE ONLY stead.view_apps
     ADD CONSTRAINT view_apps_pkey PRIMARY KEY (key);
 ALTER TABLE ONLY stead.view_builds
@@ -324,6 +334,7 @@ ALTER TABLE ONLY stead.view_timers
 ALTER TABLE ONLY stead.view_tokens
     ADD CONSTRAINT view_tokens_pkey PRIMARY KEY (key);
 CREATE INDEX log_command_expires ON stead.log_command USING brin (expires_at);
+CREATE INDEX subject_key_open ON stead.subject_key USING btree (shredded_at) WHERE ((shredded_at IS NOT NULL) AND (erased_at IS NULL));
 CREATE INDEX view_apps_name ON stead.view_apps USING btree (name);
 CREATE INDEX view_builds_app ON stead.view_builds USING btree (app, key);
 CREATE INDEX view_builds_component ON stead.view_builds USING btree (component, source);
@@ -373,6 +384,7 @@ GRANT SELECT ON TABLE stead.migration TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.principal_name TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_journal TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_session TO stead_app;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.subject_key TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.view_apps TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.view_builds TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.view_components TO stead_app;
