@@ -17,6 +17,8 @@ pub(crate) struct Cache {
 struct Generations {
     young: HashMap<StreamId, Entry>,
     old: HashMap<StreamId, Entry>,
+    /// How often everything was forgotten.
+    era: u64,
 }
 
 #[derive(Clone)]
@@ -45,14 +47,23 @@ impl Cache {
         Some((entry.state.downcast().ok()?, entry.version))
     }
 
-    /// Keep a state, unless a newer one is known.
+    /// How often everything was forgotten: to be asked before a state is read that is to be kept.
+    pub(crate) fn era(&self) -> u64 {
+        self.generations.lock().unwrap_or_else(PoisonError::into_inner).era
+    }
+
+    /// Keep a state, unless a newer one is known, or everything was forgotten since it was begun to be read: it may
+    /// say what nobody may read any more.
     pub(crate) fn put<S: Send + Sync + 'static>(
         &self,
         stream: StreamId,
         state: Arc<S>,
-        version: u64,
+        (version, era): (u64, u64),
     ) {
         let mut generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
+        if generations.era != era {
+            return;
+        }
         if generations.young.get(&stream).is_none_or(|known| known.version <= version) {
             generations.keep(self.capacity, stream, Entry { state, version });
         }
@@ -67,7 +78,8 @@ impl Cache {
 
     /// Forget all states: history is another.
     pub(crate) fn clear(&self) {
-        *self.generations.lock().unwrap_or_else(PoisonError::into_inner) = Generations::default();
+        let mut generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
+        *generations = Generations { era: generations.era + 1, ..Generations::default() };
     }
 
     /// Forget a state.
@@ -99,10 +111,10 @@ mod tests {
     fn what_is_asked_for_stays_and_the_rest_goes() {
         let cache = Cache::of(4);
         for id in ["a", "b", "c"] {
-            cache.put(stream(id), Arc::new(id.to_string()), 1);
+            cache.put(stream(id), Arc::new(id.to_string()), (1, 0));
         }
         assert_eq!(*cache.get::<String>(&stream("a")).unwrap().0, "a");
-        cache.put(stream("d"), Arc::new("d".to_string()), 1);
+        cache.put(stream("d"), Arc::new("d".to_string()), (1, 0));
         assert!(cache.get::<String>(&stream("b")).is_none());
         assert!(cache.get::<String>(&stream("a")).is_some());
     }
@@ -110,11 +122,22 @@ mod tests {
     #[test]
     fn a_newer_state_is_not_replaced_by_an_older_one() {
         let cache = Cache::of(4);
-        cache.put(stream("a"), Arc::new(2u8), 2);
-        cache.put(stream("a"), Arc::new(1u8), 1);
+        cache.put(stream("a"), Arc::new(2u8), (2, 0));
+        cache.put(stream("a"), Arc::new(1u8), (1, 0));
         assert_eq!(cache.get::<u8>(&stream("a")).unwrap(), (Arc::new(2), 2));
         assert!(cache.get::<u16>(&stream("a")).is_none());
         cache.remove(&stream("a"));
         assert!(cache.get::<u8>(&stream("a")).is_none());
+    }
+
+    #[test]
+    fn what_was_read_before_everything_was_forgotten_is_not_kept() {
+        let cache = Cache::of(4);
+        let era = cache.era();
+        cache.clear();
+        cache.put(stream("a"), Arc::new(1u8), (1, era));
+        assert!(cache.get::<u8>(&stream("a")).is_none());
+        cache.put(stream("a"), Arc::new(1u8), (1, cache.era()));
+        assert!(cache.get::<u8>(&stream("a")).is_some());
     }
 }

@@ -17,18 +17,20 @@ pub struct Loaded<D> {
     pub state: Arc<D>,
     /// The sequence of the last event in it; 0: there is none.
     pub version: u64,
+    /// When it was begun to be read: [`crate::cache::Cache::era`].
+    era: u64,
 }
 
 impl<D> Clone for Loaded<D> {
     fn clone(&self) -> Self {
         let (stream, state) = (self.stream.clone(), self.state.clone());
-        Loaded { stream, state, version: self.version }
+        Loaded { stream, state, version: self.version, era: self.era }
     }
 }
 
 impl<D: Decider> Loaded<D> {
-    fn new(stream: StreamId) -> Loaded<D> {
-        Loaded { stream, state: Arc::new(D::default()), version: 0 }
+    fn new(stream: StreamId, era: u64) -> Loaded<D> {
+        Loaded { stream, state: Arc::new(D::default()), version: 0, era }
     }
 
     /// A write of these events onto this state; none: a guard that the state is current.
@@ -70,8 +72,9 @@ impl EventLog {
     /// [`LogError`].
     pub async fn load<D: Decider>(&self, aggregate_id: &str) -> Result<Loaded<D>, LogError> {
         let stream = StreamId::of::<D>(aggregate_id);
+        let era = self.shared.cache.era();
         match self.shared.cache.get::<D>(&stream) {
-            Some((state, version)) => Ok(Loaded { stream, state, version }),
+            Some((state, version)) => Ok(Loaded { stream, state, version, era }),
             None => self.load_current(stream).await,
         }
     }
@@ -100,17 +103,18 @@ impl EventLog {
         aggregate_id: &str,
         position: u64,
     ) -> Result<Loaded<D>, LogError> {
-        let mut loaded = Loaded::new(StreamId::of::<D>(aggregate_id));
+        let mut loaded = Loaded::new(StreamId::of::<D>(aggregate_id), self.shared.cache.era());
         self.catch_up(&mut loaded, position).await?;
         Ok(loaded)
     }
 
     async fn load_current<D: Decider>(&self, stream: StreamId) -> Result<Loaded<D>, LogError> {
+        let era = self.shared.cache.era();
         let known = match self.shared.cache.get::<D>(&stream) {
             Some(known) => Some(known),
             None => snapshot::read::<D>(self.pool(), &stream).await?,
         };
-        let mut loaded = Loaded::new(stream);
+        let mut loaded = Loaded::new(stream, era);
         if let Some((state, version)) = known {
             (loaded.state, loaded.version) = (state, version);
         }
@@ -119,7 +123,7 @@ impl EventLog {
             Err(LogError::Damaged { .. }) if since > 0 => {
                 // The log was restored to an earlier state beneath us: what we knew is of a lost history.
                 self.shared.cache.remove(&loaded.stream);
-                loaded = Loaded::new(loaded.stream);
+                loaded = Loaded::new(loaded.stream, era);
                 self.catch_up(&mut loaded, u64::MAX).await?;
             }
             caught_up => caught_up?,
@@ -152,7 +156,7 @@ impl EventLog {
 
     fn keep<D: Decider>(&self, loaded: &Loaded<D>, since: u64) {
         let (stream, state) = (loaded.stream.clone(), loaded.state.clone());
-        self.shared.cache.put(stream, state, loaded.version);
+        self.shared.cache.put(stream, state, (loaded.version, loaded.era));
         self.keep_snapshot(loaded, since);
     }
 }

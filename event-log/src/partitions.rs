@@ -3,7 +3,7 @@
 //! An append needs none of them: what comes for a position without a range goes into `log_event_rest`. When ranges are
 //! made again, the rest as it is becomes the range that is missing, and another, empty one takes its place: no row is
 //! ever moved.
-use sqlx::{Executor as _, PgConnection, PgPool, Row};
+use sqlx::{Connection as _, Executor as _, PgConnection, PgPool, Row};
 
 use crate::{
     migrate::{APPLICATION_ROLE, has_application_role},
@@ -65,13 +65,12 @@ pub async fn make(owner: &PgPool, size: u64, ahead: u64) -> Result<Vec<Partition
     let size = size.max(1).next_multiple_of(BLOCK);
     let mut made = vec![];
     loop {
-        // Not in the transaction: two that have looked would each keep the other from the lock.
-        let mut looking = owner.acquire().await?;
-        let Some(missing) = missing(&mut looking, size, ahead).await? else {
+        let mut connection = owner.acquire().await?;
+        let Some(missing) = missing(&mut connection, size, ahead).await? else {
             return Ok(made);
         };
-        drop(looking);
-        let mut tx = owner.begin().await?;
+        // Only now: two that have looked, and want the table that they looked at to themselves, wait for each other.
+        let mut tx = connection.begin().await?;
         tx.execute(&*format!("set local lock_timeout = '{LOCK_MS}ms'")).await?;
         // With rows to take along everybody has to stand still. Without, only who would write into the rest: to
         // attach a table keeps nobody from the others.

@@ -51,9 +51,11 @@ impl Started {
     /// Another server on the same database, with the same archives and what unwraps the keys of subjects.
     pub async fn beside(other: &Started) -> Started {
         let data = tempfile::tempdir().unwrap();
-        std::fs::create_dir(data.path().join("keys")).unwrap();
-        let [from, to] = [&other.data, &data].map(|data| data.path().join("keys/subjects.key"));
-        std::fs::copy(from, to).unwrap();
+        // Servers of one database have one key that wraps.
+        let keys = data.path().join("keys");
+        std::fs::create_dir(&keys).unwrap();
+        let wrapping = other.data.path().join("keys/subjects.key");
+        std::fs::copy(wrapping, keys.join("subjects.key")).unwrap();
         let archives = Some(other.data.path().join("archives"));
         let options = Options { archives, ..options(data.path(), &other.database) };
         let server = Server::start_with(options, system_clock()).await.unwrap();

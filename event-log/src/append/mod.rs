@@ -52,8 +52,9 @@ const RETRIES: u32 = 20;
 /// How often a new connection is tried before the callers are told that the database is away.
 const RECONNECTS: u32 = 3;
 
-/// The event from which on nobody reads what is a subject's.
-const SHREDDED: &str = "subject.shredded";
+/// The events from which on nobody reads what is a subject's; after the second not even what was folded before the
+/// first is there to be read.
+const SHREDDED: [&str; 2] = ["subject.shredded", "subject.copies_erased"];
 
 /// What the appender tells the rest of the program.
 pub(crate) struct Outlet {
@@ -395,7 +396,7 @@ fn numbered_on(
 /// Forget the keys of who is shredded by one of these. Whether anybody is.
 fn forget_shredded(keys: &KeyRing, events: &[Stored]) -> bool {
     let mut shredded = false;
-    for event in events.iter().filter(|event| event.event_type == SHREDDED) {
+    for event in events.iter().filter(|event| SHREDDED.contains(&&*event.event_type)) {
         keys.forget(&event.stream.aggregate_id);
         shredded = true;
     }
