@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use event_log::migrate::LAYOUT;
 use tests::{Answer, Balancer, Callers, Server, call, oracle, program, stdout_of, until};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -55,7 +56,9 @@ fn servers_roll_to_the_next_version_and_callers_go_on() {
         assert_eq!((refused.status, &*refused.code()), (503, "unavailable"), "{refused:?}");
         assert!(refused.headers.to_lowercase().contains("retry-after"), "{refused:?}");
         let (known, found) = (LAYOUT, LAYOUT + 1);
-        let why = &*format!("the log has layout {found}, this program knows layout {known}; start the version of Stead that migrated it");
+        let why = &*format!(
+            "the log has layout {found}, this program knows layout {known}; start the version of Stead that migrated it"
+        );
         for refused in [refused, get(server, "/readyz")] {
             assert_eq!((refused.status, refused.json()["detail"].as_str()), (503, Some(why)));
         }

@@ -203,7 +203,7 @@ pub async fn version(
     let rows = views::config_versions::versions(&app.pool, [(id, number)]).await?;
     let row = rows.get(&(id, number)).ok_or_else(missing)?;
     let mut look = Lookup::new(&app);
-    look.for_actors([&row.by].into_iter()).await?;
+    look.for_actors([&row.by]).await?;
     let version = show::version(&look, row);
     let name = state.name.clone().unwrap_or_default();
     let inspected = move || {

@@ -16,7 +16,7 @@ use schemas::{
 use serde_json::{Value, json};
 use ulid::Ulid;
 
-use super::{Options, Server};
+use super::{Options, Server, StartError};
 use crate::state::{App, Clock, system_clock};
 
 /// A server and the directory that goes with it.
@@ -50,16 +50,19 @@ impl Started {
 
     /// Another server on the same database, with the same archives and what unwraps the keys of subjects.
     pub async fn beside(other: &Started) -> Started {
+        Started::try_beside(other).await.unwrap()
+    }
+
+    /// The same, where it may not start.
+    pub async fn try_beside(other: &Started) -> Result<Started, StartError> {
         let data = tempfile::tempdir().unwrap();
-        // Servers of one database have one key that wraps.
-        let keys = data.path().join("keys");
-        std::fs::create_dir(&keys).unwrap();
-        let wrapping = other.data.path().join("keys/subjects.key");
-        std::fs::copy(wrapping, keys.join("subjects.key")).unwrap();
+        std::fs::create_dir(data.path().join("keys")).unwrap();
+        let [from, to] = [&other.data, &data].map(|data| data.path().join("keys/subjects.key"));
+        std::fs::copy(from, to).unwrap();
         let archives = Some(other.data.path().join("archives"));
         let options = Options { archives, ..options(data.path(), &other.database) };
-        let server = Server::start_with(options, system_clock()).await.unwrap();
-        Started { server, data, http: client(), database: other.database.clone() }
+        let server = Server::start_with(options, system_clock()).await?;
+        Ok(Started { server, data, http: client(), database: other.database.clone() })
     }
 
     pub fn app(&self) -> &App {

@@ -36,8 +36,11 @@ pub(crate) enum Sent {
 pub(crate) struct Statement {
     /// For each view its statements.
     views: Vec<Vec<String>>,
-    texts: HashMap<(Parts, Vec<(usize, Vec<usize>)>), Text>,
+    texts: HashMap<(Parts, Vec<Statements>), Text>,
 }
+
+/// Which view, and which of its statements.
+type Statements = (usize, Vec<usize>);
 
 #[derive(Clone)]
 struct Text {

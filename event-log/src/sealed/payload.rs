@@ -71,6 +71,9 @@ pub(super) fn subjects(
     (customer, author)
 }
 
+/// Places, and what is at each.
+type Parts = (Vec<String>, Vec<Box<RawValue>>);
+
 /// The payload as it is kept, and as it is read today. `None`: nothing in it is anybody's.
 pub(super) fn seal(
     payload: &str,
@@ -90,7 +93,7 @@ pub(super) fn seal(
     let kept = to_raw_value(KEPT).map_err(bad)?;
     let erased = to_raw_value(ERASED).map_err(bad)?;
     let (mut stored, mut said) = (whole.clone(), whole);
-    let mut parts: BTreeMap<Vec<String>, (Vec<String>, Vec<Box<RawValue>>)> = BTreeMap::new();
+    let mut parts: BTreeMap<Vec<String>, Parts> = BTreeMap::new();
     for place in places {
         let of = whose(place);
         if of.is_empty() {
