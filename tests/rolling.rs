@@ -95,7 +95,8 @@ fn servers_roll_to_the_next_version_and_callers_go_on() {
     serve.arg(one.data()).env("DATABASE_URL", &application).stdin(Stdio::null());
     let back = serve.output().unwrap();
     let said = String::from_utf8_lossy(&back.stderr).into_owned();
-    assert!(!back.status.success() && said.contains("this program knows layout 1"), "{said}");
+    let known = format!("this program knows layout {LAYOUT}");
+    assert!(!back.status.success() && said.contains(&known), "{said}");
 
     // then nothing that anybody was told is untrue
     let _quiet = callers.quiet(SOON).unwrap();
