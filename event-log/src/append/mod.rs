@@ -10,10 +10,12 @@
 mod ahead;
 pub(crate) mod batch;
 mod bind;
+mod catch_up;
 mod culprits;
 mod doubt;
 mod head;
 mod intake;
+mod placeholders;
 #[cfg(feature = "planted")]
 mod planted;
 mod queue;
@@ -37,6 +39,7 @@ use crate::{
 pub(crate) use ahead::Ahead;
 use ahead::Numbered;
 use batch::Batch;
+use catch_up::forget_shredded;
 use culprits::Culprits;
 pub(crate) use head::connect as connection;
 pub(crate) use head::{Head, Seen};
@@ -51,10 +54,6 @@ pub(crate) use versions::Versions;
 const RETRIES: u32 = 20;
 /// How often a new connection is tried before the callers are told that the database is away.
 const RECONNECTS: u32 = 3;
-
-/// The events from which on nobody reads what is a subject's; after the second not even what was folded before the
-/// first is there to be read.
-const SHREDDED: [&str; 2] = ["subject.shredded", "subject.copies_erased"];
 
 /// What the appender tells the rest of the program.
 pub(crate) struct Outlet {
@@ -289,95 +288,6 @@ impl Appender {
         }
         self.outlet.positions.send_replace(self.head.position);
     }
-
-    /// A connection, and a head that was read after whatever made it stale.
-    async fn ready(&mut self) -> Result<(), sqlx::Error> {
-        if self.connection.is_none() {
-            self.connection = Some(head::connect(&self.options, self.answer).await?);
-            self.stale = true;
-        }
-        if self.stale {
-            self.reload().await?;
-        }
-        Ok(())
-    }
-
-    /// Read the head again; what others wrote goes to the listeners and out of the views' caches.
-    async fn reload(&mut self) -> Result<(), sqlx::Error> {
-        let Some(connection) = self.connection.as_mut() else { return Ok(()) };
-        let (turn, epoch, layout) = (self.head.turn, self.head.epoch, self.head.layout);
-        let (head, keys) = (&mut self.head, &self.keys);
-        let result = head::within(self.answer, async {
-            let mut others = head.advance(connection).await?;
-            if let head::Others::Wrote(events) = &mut others {
-                forget_shredded(keys, events);
-                if let Err(error) = keys.open(connection, events).await {
-                    // The head has moved on: whoever listens reads what was missed.
-                    warn!("Cannot open what other servers wrote: {error}");
-                    others = head::Others::Unknown;
-                }
-            }
-            Ok(others)
-        })
-        .await;
-        let others = match result {
-            Ok(others) => others,
-            Err(error) => {
-                self.connection = None;
-                return Err(error);
-            }
-        };
-        self.stale = false;
-        if epoch != self.head.epoch {
-            self.cache.clear();
-            self.nearby.forget();
-        }
-        if (turn, epoch, layout) != (self.head.turn, self.head.epoch, self.head.layout) {
-            // Perhaps a view was made again: its rows may be others though the log is the same.
-            self.views.iter().for_each(|view| view.forget(Forget::All));
-        }
-        match others {
-            head::Others::Nothing => self.publish(Vec::new()),
-            head::Others::Unknown => {
-                self.versions.forget();
-                self.cache.clear();
-                self.nearby.forget();
-                self.keys.forget_all();
-                self.views.iter().for_each(|view| view.forget(Forget::All));
-                self.publish(Vec::new());
-            }
-            head::Others::Wrote(events) => {
-                self.versions.learn(&events);
-                self.obey(&events);
-                let streams: Vec<_> = events.iter().map(|event| event.stream.clone()).collect();
-                self.views.iter().for_each(|view| view.forget(Forget::Streams(&streams)));
-                self.publish(events);
-            }
-        }
-        Ok(())
-    }
-
-    /// See whether another server wrote while we had nothing to write.
-    async fn look_around(&mut self) {
-        if let Err(error) = self.ready().await {
-            warn!("Cannot see what other servers wrote: {error}");
-            return;
-        }
-        let Some(connection) = self.connection.as_mut() else { return };
-        match head::within(self.answer, head::position(connection)).await {
-            Ok(position) if position == self.head.position => {}
-            Ok(_) => {
-                self.stale = true;
-                if let Err(error) = self.ready().await {
-                    warn!("Cannot read what other servers wrote: {error}");
-                }
-            }
-            Err(error) => {
-                warn!("Cannot see what other servers wrote: {error}");
-                self.connection = None;
-            }
-        }
-    }
 }
 
 /// Commits in their places after that head.
@@ -391,14 +301,4 @@ fn numbered_on(
     let late = versions.late(commits);
     let batch = Batch::number(head, commits, &late, clock.now(), key_ttl);
     Numbered { batch, late, before: head.clone() }
-}
-
-/// Forget the keys of who is shredded by one of these. Whether anybody is.
-fn forget_shredded(keys: &KeyRing, events: &[Stored]) -> bool {
-    let mut shredded = false;
-    for event in events.iter().filter(|event| SHREDDED.contains(&&*event.event_type)) {
-        keys.forget(&event.stream.aggregate_id);
-        shredded = true;
-    }
-    shredded
 }

@@ -12,6 +12,7 @@ use super::{
     bind::{Bound, Expected},
     culprits::{Culprits, Known},
     head::{Head, within},
+    placeholders,
     sql::{self, Check, Parameter, Parts},
 };
 use crate::{Column, SyncView};
@@ -92,7 +93,7 @@ impl Statement {
         // Of a view only the statements that have rows.
         let wanted = |ride: &Ride| {
             let statements = self.views.get(ride.view).into_iter().flatten().enumerate();
-            let wanted = statements.filter(|(_, sql)| sql::has_rows(sql, &ride.columns));
+            let wanted = statements.filter(|(_, sql)| placeholders::has_rows(sql, &ride.columns));
             (ride.view, wanted.map(|(number, _)| number).collect::<Vec<_>>())
         };
         let key = (Parts::of(batch, check, rows), rides.iter().map(wanted).collect::<Vec<_>>());
