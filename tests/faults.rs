@@ -10,6 +10,8 @@ use tests::{
 
 const SOON: Duration = Duration::from_secs(30);
 const LATER: Duration = Duration::from_secs(90);
+/// Twice what a server that has just started waits for a silent execution: its lease and what a takeover adds.
+const SILENCE: Duration = Duration::from_secs(180);
 
 /// A server and a runner whose install approves by itself and takes `pace` seconds per effect.
 fn provisioning(pace: u32) -> (Server, Runner) {
@@ -214,7 +216,7 @@ fn a_supervisor_that_was_frozen_goes_on_with_the_same_execution() {
     let job = applying(&server);
     let pid = runner.pid().to_string();
     signal("-STOP", &pid);
-    until("the silence to be noticed", LATER, || has_happened(&server, &job, "job.disconnected"));
+    until("the silence to be noticed", SILENCE, || has_happened(&server, &job, "job.disconnected"));
     signal("-CONT", &pid);
     succeeded(&server, "acme");
     done_by_one_execution(&server, &runner, &job);
