@@ -181,7 +181,25 @@ impl Unit {
         Ok(self.ask::<D>(id, command).await??)
     }
 
-    /// The same, where a refusal is not the end of the use case.
+    /// Tell an aggregate whose id this use case has just made: there is nothing to load.
+    pub async fn begin<D: Decider>(
+        &mut self,
+        id: impl ToString,
+        command: D::Command,
+    ) -> Result<usize, Problem>
+    where
+        Problem: From<D::Error>,
+    {
+        let id = id.to_string();
+        let stream = StreamId::new(D::NAME, id.clone());
+        if !self.streams.contains_key(&stream) {
+            let unborn = self.log.unborn::<D>(&id);
+            self.hold(stream, unborn);
+        }
+        self.tell::<D>(id, command).await
+    }
+
+    /// Like [`Unit::tell`], where a refusal is not the end of the use case.
     pub async fn ask<D: Decider>(
         &mut self,
         id: impl ToString,
@@ -211,12 +229,16 @@ impl Unit {
                 true => self.log.reload::<D>(&key.aggregate_id).await?,
                 false => self.log.load::<D>(&key.aggregate_id).await?,
             };
-            let expected = loaded.version;
-            let stream = Stream { state: Box::new(loaded), expected, events: vec![] };
-            self.streams.insert(key.clone(), stream);
-            self.order.push(key.clone());
+            self.hold(key.clone(), loaded);
         }
         self.streams.get_mut(&key).ok_or_else(missing)
+    }
+
+    fn hold<D: Decider>(&mut self, key: StreamId, loaded: Loaded<D>) {
+        let expected = loaded.version;
+        let stream = Stream { state: Box::new(loaded), expected, events: vec![] };
+        self.streams.insert(key.clone(), stream);
+        self.order.push(key);
     }
 
     async fn save(mut self, call: &Call) -> Result<(u64, usize), AppendError> {
@@ -280,6 +302,23 @@ mod tests {
         // The first one does not know that the name was given back elsewhere.
         assert_eq!(tell(&two, NameCommand::Release { owner: "a".into() }).await, Ok(1));
         assert_eq!(tell(&one, take("b")).await, Ok(1));
+    }
+
+    #[tokio::test]
+    async fn what_was_begun_as_new_and_is_there_already_is_a_conflict() {
+        let database = event_log::testing::fresh_database().await.unwrap();
+        let one = Engine::new(database.log().await.unwrap(), crate::state::system_clock());
+        let call = Call::of(Meta::new(Actor::System, ulid::Ulid::new().to_string()));
+        let begin = async |id: &'static str| {
+            let begun = one.transact(&call, move |unit| {
+                let take = NameCommand::Take { owner: "a".into() };
+                Box::pin(async move { unit.begin::<Name>(id, take).await })
+            });
+            begun.await.map(|done| done.answer).map_err(|problem| problem.code)
+        };
+        assert_eq!(begin("install/acme").await, Ok(1));
+        assert_eq!(begin("install/acme").await, Err(Code::Conflict));
+        assert_eq!(begin("install/other").await, Ok(1));
     }
 
     #[tokio::test]

@@ -133,8 +133,10 @@ fn at_work(agents: Vec<Agent>) -> (JoinSet<()>, UnboundedReceiver<(JobId, Instan
             loop {
                 for job in agent.poll_on().await {
                     if let Some(execution) = agent.claim(job).await {
-                        let _heard = claims.send((job, Instant::now()));
+                        let claimed = Instant::now();
                         agent.finish(job, execution).await;
+                        // Told last: who hears that all are claimed may kill the server.
+                        let _heard = claims.send((job, claimed));
                     }
                 }
             }

@@ -65,6 +65,12 @@ impl<D: Decider> Loaded<D> {
 }
 
 impl EventLog {
+    /// The state of an aggregate whose id was made a moment ago: nothing, without asking anybody. Like every
+    /// other state it is guarded by its version, so a stream that is there after all is a conflict.
+    pub fn unborn<D: Decider>(&self, aggregate_id: &str) -> Loaded<D> {
+        Loaded::new(StreamId::of::<D>(aggregate_id), self.shared.cache.era())
+    }
+
     /// The state of an aggregate as this process knows it, which may be behind another server's writes: a
     /// decision on it must be guarded by its version ([`Loaded::write`]), also one that changes nothing.
     ///

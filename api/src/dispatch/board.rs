@@ -3,7 +3,7 @@
 //! The board copies the log, in its order, and decides nothing: an offer is only an offer, and the
 //! job itself answers every claim and every report.
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
@@ -54,6 +54,8 @@ pub struct Tracked {
     pub last_runner: Option<RunnerId>,
     /// Executions that are over and whose log is not sealed, and since when.
     pub unsealed: Vec<(ExecutionId, Instant)>,
+    /// An offer of it stands, so that it is not offered to anybody else.
+    pub offered: bool,
 }
 
 /// One event of a job, where it stands in the log.
@@ -77,7 +79,8 @@ pub struct Fact {
 #[derive(Debug, Default)]
 pub struct Board {
     jobs: HashMap<JobId, Tracked>,
-    queued: HashMap<Target, BTreeMap<u64, JobId>>,
+    /// Queued, and on offer to nobody. By kind, so that what nobody can take is not looked at again and again.
+    waiting: HashMap<(Target, JobKind), BTreeMap<u64, JobId>>,
     held: HashMap<RunnerId, BTreeSet<JobId>>,
 }
 
@@ -102,6 +105,7 @@ impl Tracked {
             claim: None,
             last_runner: None,
             unsealed: Vec::new(),
+            offered: false,
         };
         let over = match &tracked.job.state {
             State::Queued { .. } => {
@@ -156,6 +160,11 @@ impl Tracked {
         })
     }
 
+    /// Among which it waits.
+    fn place(&self) -> Option<(Target, JobKind)> {
+        Some((self.target()?, self.work()?.kind))
+    }
+
     /// How long it may wait for a runner.
     pub fn patience(&self) -> Option<TimeDelta> {
         self.work().map(|work| TimeDelta::milliseconds(work.queue_ttl_ms.cast_signed()))
@@ -179,9 +188,10 @@ impl Tracked {
 
 impl Board {
     /// Put a job up that was loaded when the server started.
-    pub fn put(&mut self, id: JobId, tracked: Tracked) {
+    pub fn put(&mut self, id: JobId, mut tracked: Tracked) {
         let known = self.jobs.get(&id).is_some_and(|known| known.sequence >= tracked.sequence);
         if !known && !tracked.is_over() {
+            tracked.offered = self.jobs.get(&id).is_some_and(|known| known.offered);
             self.unlist(id);
             self.jobs.insert(id, tracked);
             self.list(id);
@@ -216,15 +226,33 @@ impl Board {
         self.jobs.iter().map(|(id, tracked)| (*id, tracked))
     }
 
-    /// The jobs that wait for such a runner, the first one first.
-    pub fn queued(&self, target: Target) -> impl Iterator<Item = (JobId, &Tracked)> {
-        let ids = self.queued.get(&target).into_iter().flat_map(BTreeMap::values);
-        ids.filter_map(|id| Some((*id, self.jobs.get(id)?)))
+    /// How many jobs of a kind wait for such a runner and are on offer to nobody.
+    pub fn waiting(&self, target: Target, kind: JobKind) -> usize {
+        self.waiting.get(&(target, kind)).map_or(0, BTreeMap::len)
     }
 
-    /// Which kinds of runner have work waiting.
-    pub fn wanted(&self) -> Vec<Target> {
-        self.queued.keys().copied().collect()
+    /// The one that waits longest for such a runner, of these kinds, and is on offer to nobody.
+    pub fn next(&self, target: Target, kinds: &[JobKind]) -> Option<(JobId, JobKind)> {
+        let first = |kind: &JobKind| {
+            let (order, job) = self.waiting.get(&(target, *kind))?.first_key_value()?;
+            Some((*order, *job, *kind))
+        };
+        let next = kinds.iter().filter_map(first).min_by_key(|(order, ..)| *order);
+        next.map(|(_, job, kind)| (job, kind))
+    }
+
+    /// An offer of the job stands from now on, or no longer does.
+    pub fn set_offered(&mut self, job: JobId, offered: bool) {
+        self.unlist(job);
+        if let Some(tracked) = self.jobs.get_mut(&job) {
+            tracked.offered = offered;
+        }
+        self.list(job);
+    }
+
+    /// Which kinds of runner have work waiting that is on offer to nobody.
+    pub fn wanted(&self) -> HashSet<Target> {
+        self.waiting.keys().map(|(target, _)| *target).collect()
     }
 
     /// The jobs that a runner holds.
@@ -307,9 +335,9 @@ impl Board {
 
     fn list(&mut self, id: JobId) {
         let Some(tracked) = self.jobs.get(&id) else { return };
-        match (&tracked.job.state, tracked.target()) {
-            (State::Queued { .. }, Some(target)) => {
-                self.queued.entry(target).or_default().insert(tracked.order, id);
+        match (&tracked.job.state, tracked.place()) {
+            (State::Queued { .. }, Some(place)) if !tracked.offered => {
+                self.waiting.entry(place).or_default().insert(tracked.order, id);
             }
             (State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held), _) => {
                 self.held.entry(held.runner).or_default().insert(id);
@@ -320,12 +348,12 @@ impl Board {
 
     fn unlist(&mut self, id: JobId) {
         let Some(tracked) = self.jobs.get(&id) else { return };
-        if let Some(target) = tracked.target()
-            && let Some(waiting) = self.queued.get_mut(&target)
+        if let Some(place) = tracked.place()
+            && let Some(waiting) = self.waiting.get_mut(&place)
         {
             waiting.remove(&tracked.order);
             if waiting.is_empty() {
-                self.queued.remove(&target);
+                self.waiting.remove(&place);
             }
         }
         if let Some(runner) = tracked.held().map(|held| held.runner)

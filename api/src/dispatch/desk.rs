@@ -21,6 +21,12 @@ use super::{
     words,
 };
 
+/// Every kind of work there is to offer.
+const KINDS: [JobKind; 4] = [JobKind::Build, JobKind::Plan, JobKind::Apply, JobKind::Action];
+
+/// How many runners are compared before work is offered.
+const LOOKED_AT: usize = 64;
+
 /// A moment on both clocks: ours for waits, the world's for what others read.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
@@ -39,6 +45,8 @@ pub struct Desk {
     pub roster: Roster,
     /// What is on offer.
     pub offers: Offers,
+    /// Where in a fleet the next look for room begins.
+    turn: usize,
     /// How many read each job's log along.
     pub(super) tails: HashMap<JobId, u32>,
     /// How often runners call.
@@ -57,9 +65,7 @@ impl Desk {
         match event {
             JobEvent::Queued(_) | JobEvent::Requeued { .. } => {
                 self.withdraw_offer(job);
-                if let Some(target) = self.board.get(job).and_then(|tracked| tracked.target()) {
-                    self.offer_to_all(target, now, timing);
-                }
+                self.offer_job(job, now, timing);
             }
             JobEvent::CancelRequested { .. } => self.say_cancel(job),
             JobEvent::Claimed { .. } => {
@@ -131,39 +137,64 @@ impl Desk {
         }
     }
 
+    /// Offer a job that has come into the queue.
+    fn offer_job(&mut self, job: JobId, now: Moment, timing: &Timing) {
+        let Some(tracked) = self.board.get(job) else { return };
+        let (Some(target), Some(work)) = (tracked.target(), tracked.work()) else { return };
+        // Whoever gets room is offered what waits at once: if one of its kind waits before it, nobody has any.
+        if self.board.waiting(target, work.kind) <= 1 {
+            self.offer_to_all(target, now, timing);
+        }
+    }
+
     /// Offer what waits for such runners: the first job to the runner with most room.
     pub fn offer_to_all(&mut self, target: Target, now: Moment, timing: &Timing) {
-        let mut runners = self.roster.of(target).to_vec();
-        // A parked poll hears at once; of those, the one with most room.
-        runners.sort_by_cached_key(|id| {
-            let parked = self.roster.get(*id).and_then(|known| known.session.as_ref());
-            let parked = parked.is_some_and(Session::is_parked);
-            std::cmp::Reverse((parked, self.room(*id, now, timing).map_or(0, |room| room.free)))
-        });
-        for runner in runners {
-            self.offer_to(runner, now, timing);
+        // Of a large fleet some at a time, each time others: to look for the best of ten thousand for each of ten
+        // thousand jobs would hold this lock for minutes.
+        let fleet = self.roster.of(target).len();
+        self.turn = self.turn.wrapping_add(LOOKED_AT);
+        let start = self.turn.checked_rem(fleet).unwrap_or_default();
+        for looked_at in (0..fleet).step_by(LOOKED_AT) {
+            let all = self.roster.of(target).iter().copied();
+            let some = LOOKED_AT.min(fleet - looked_at);
+            let mut runners: Vec<_> =
+                all.clone().chain(all).skip(start + looked_at).take(some).collect();
+            // A parked poll hears at once; of those, the one with most room.
+            runners.sort_by_cached_key(|id| {
+                let parked = self.roster.get(*id).and_then(|known| known.session.as_ref());
+                let parked = parked.is_some_and(Session::is_parked);
+                std::cmp::Reverse((parked, self.room(*id, now, timing).map_or(0, |room| room.free)))
+            });
+            for runner in runners {
+                if self.board.next(target, &KINDS).is_none() {
+                    return;
+                }
+                self.offer_to(runner, now, timing);
+            }
         }
     }
 
     /// Offer a runner what waits for it and fits. True when there is something new to say.
     pub fn offer_to(&mut self, runner: RunnerId, now: Moment, timing: &Timing) -> bool {
-        let Some(mut room) = self.room(runner, now, timing) else { return false };
         let Some(known) = self.roster.get(runner) else { return false };
         let Some(session) = &known.session else { return false };
-        let mut chosen: Vec<(JobId, JobKind)> = Vec::new();
-        for (job, tracked) in self.board.queued(known.target()) {
-            if room.free == 0 {
-                break;
-            }
-            let Some(kind) = tracked.work().map(|work| work.kind) else { continue };
-            let able = session.capabilities.contains(&kind);
-            if able && !self.offers.stands(job, now.instant) && room.take(kind) {
-                chosen.push((job, kind));
-            }
+        let target = known.target();
+        if self.board.next(target, &KINDS).is_none() {
+            return false;
         }
+        let able = |kind: &JobKind| session.capabilities.contains(kind);
+        let mut kinds: Vec<_> = KINDS.into_iter().filter(able).collect();
+        let Some(mut room) = self.room(runner, now, timing) else { return false };
         let deadline = now.wall + timing.offer;
         let mut news = false;
-        for (job, kind) in chosen {
+        while room.free > 0
+            && let Some((job, kind)) = self.board.next(target, &kinds)
+        {
+            if !room.take(kind) {
+                kinds.retain(|other| *other != kind);
+                continue;
+            }
+            self.board.set_offered(job, true);
             self.offers.make(job, Offer { runner, kind, until: now.instant + timing.offer });
             let directive = Directive::Offer { job, kind: words::kind(kind), deadline };
             news |= self.say(runner, About::Offer(job), directive);
@@ -193,6 +224,7 @@ impl Desk {
     }
 
     fn forget_offer(&mut self, runner: RunnerId, job: JobId) {
+        self.board.set_offered(job, false);
         let session = self.roster.get_mut(runner).and_then(|known| known.session.as_mut());
         if let Some(session) = session {
             session.outbox.withdraw(About::Offer(job));

@@ -27,11 +27,6 @@ pub struct Offers {
 }
 
 impl Offers {
-    /// Whether the job is on offer now.
-    pub fn stands(&self, job: JobId, now: Instant) -> bool {
-        self.standing.get(&job).is_some_and(|offer| offer.until > now)
-    }
-
     /// Offer a job.
     pub fn make(&mut self, job: JobId, offer: Offer) {
         self.take(job);

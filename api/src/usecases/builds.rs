@@ -59,7 +59,7 @@ async fn queue_job(app: &App, unit: &mut Unit, build: BuildId) -> Result<(), Pro
     let name = unit.load::<AppState>(order.app).await?.name.clone().unwrap_or_default();
     let job = JobId(ulid::Ulid::new());
     let work = compose::build::work(app, build, order, &name, job).await?;
-    unit.tell::<Job>(job, JobCommand::Queue(work)).await?;
+    unit.begin::<Job>(job, JobCommand::Queue(work)).await?;
     unit.tell::<Build>(build, BuildCommand::QueueJob { job }).await?;
     Ok(())
 }

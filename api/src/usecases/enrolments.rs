@@ -77,7 +77,7 @@ pub async fn tell(unit: &mut Unit, purpose: Purpose) -> Result<Issued, Problem> 
     let (id, token) = fresh();
     let expires_at = unit.now() + TTL;
     let issue = Issue { purpose, sha256: hash(&token)?, expires_at };
-    unit.tell::<Enrolment>(id, EnrolmentCommand::Issue(issue)).await?;
+    unit.begin::<Enrolment>(id, EnrolmentCommand::Issue(issue)).await?;
     Ok(Issued { id, token, expires_at })
 }
 

@@ -133,7 +133,7 @@ pub async fn tell(
         config_version: state.config_version,
         reason: wish.reason,
     };
-    unit.tell::<Run>(run, RunCommand::Request { request, steps, position }).await?;
+    unit.begin::<Run>(run, RunCommand::Request { request, steps, position }).await?;
     Ok(Some(run))
 }
 

@@ -145,7 +145,7 @@ async fn start(
     let job = JobId(ulid::Ulid::new());
     match theirs(compose::step::first(app, unit, run, step, job, artifact).await)? {
         Ok(work) => {
-            unit.tell::<Job>(job, JobCommand::Queue(work)).await?;
+            unit.begin::<Job>(job, JobCommand::Queue(work)).await?;
             unit.tell::<Run>(run, RunCommand::StartStep { step: id, job }).await?;
             Ok(())
         }
@@ -170,7 +170,7 @@ async fn apply(
     let job = JobId(ulid::Ulid::new());
     match theirs(compose::step::apply(app, unit, run, step, job, artifact, plan).await)? {
         Ok(work) => {
-            unit.tell::<Job>(job, JobCommand::Queue(work)).await?;
+            unit.begin::<Job>(job, JobCommand::Queue(work)).await?;
             unit.tell::<Run>(run, RunCommand::StartApply { step: id, job }).await?;
             let config_version = compose::step::version(unit, run, step).await?;
             if let Some(changing) = changing(&step.spec.target, config_version) {
