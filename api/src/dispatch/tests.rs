@@ -38,12 +38,13 @@ fn dispatch() -> Dispatch {
     Dispatch::new("here", Timing::default(), Arc::new(|| Timestamp::UNIX_EPOCH))
 }
 
-fn enrolled(install: u128) -> Runner {
+/// The runner of an install, or one of the fleet that builds.
+fn enrolled(install: Option<u128>) -> Runner {
     let identity = Identity {
-        mode: Mode::Install,
-        install: Some(InstallId(id(install))),
+        mode: if install.is_some() { Mode::Install } else { Mode::Build },
+        install: install.map(|n| InstallId(id(n))),
         identity_key: "00".repeat(32),
-        sealing_key: Some("00".repeat(32)),
+        sealing_key: install.map(|_| "00".repeat(32)),
         version: "1.0.0".into(),
         host: Host { os: "linux".into(), arch: "x86_64".into(), hostname: None },
         enrolment: "tok_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap(),
@@ -53,10 +54,25 @@ fn enrolled(install: u128) -> Runner {
 
 /// Runner `n` of install `n` opens session `generation` with so many slots.
 fn arrives(dispatch: &Dispatch, n: u128, generation: u64, slots: u32) {
+    let capabilities = vec![JobKind::Plan, JobKind::Apply, JobKind::Action];
+    is_seated(dispatch, (n, enrolled(Some(n))), generation, slots, capabilities);
+}
+
+/// Runner `n` of the fleet that builds opens its first session with one slot.
+fn arrives_to_build(dispatch: &Dispatch, n: u128) {
+    is_seated(dispatch, (n, enrolled(None)), 1, 1, vec![JobKind::Build]);
+}
+
+fn is_seated(
+    dispatch: &Dispatch,
+    (n, who): (u128, Runner),
+    generation: u64,
+    slots: u32,
+    capabilities: Vec<JobKind>,
+) {
     let now = dispatch.moment().instant;
     let mut desk = dispatch.desk();
-    desk.roster.meet(runner(n), enrolled(n), 1, now);
-    let capabilities = vec![JobKind::Plan, JobKind::Apply, JobKind::Action];
+    desk.roster.meet(runner(n), who, 1, now);
     let session = SessionId(id(u128::from(generation)));
     let session = Session { capabilities, slots, ..Session::new(session, generation, 1) };
     desk.seat(runner(n), session, now);
@@ -100,6 +116,21 @@ fn queued(kind: JobKind, install: u128) -> JobEvent {
         deadline_ms: 60_000,
         queue_ttl_ms: 60_000,
     })
+}
+
+fn queued_build() -> JobEvent {
+    let JobEvent::Queued(work) = queued(JobKind::Build, 1) else { unreachable!() };
+    let origin = Origin::Build {
+        app: domain::ids::AppId(id(1)),
+        component: domain::ids::ComponentId(id(1)),
+        build: domain::ids::BuildId(id(1)),
+    };
+    JobEvent::Queued(Work { origin, class: Class::Pure, ..work })
+}
+
+fn succeeded(number: u128) -> JobEvent {
+    let execution = execution(number);
+    JobEvent::Succeeded { execution, seq: Some(1), exit_code: None, signed: None }
 }
 
 fn claimed(number: u128, by: u128) -> JobEvent {

@@ -1,6 +1,9 @@
 //! A job is offered to who has room for it, until somebody has it.
 use super::*;
-use crate::dispatch::offers::{Offer, Offers};
+use crate::dispatch::{
+    board::Target,
+    offers::{Offer, Offers},
+};
 
 #[tokio::test(start_paused = true)]
 async fn an_offer_is_sent_again_until_it_is_heard_and_made_again_when_nobody_claims() {
@@ -46,6 +49,41 @@ async fn no_more_is_offered_than_there_is_room() {
     assert_eq!(offered(poll(&dispatch, 1, &ask(1, 3)).await.unwrap()), [job(7), job(8)]);
     happens(&dispatch, 12, 1, queued(JobKind::Action, 1));
     assert!(offered(poll(&dispatch, 1, &ask(1, 3)).await.unwrap()).contains(&job(12)));
+}
+
+/// Runner `n` of a fleet that builds, with room for one job.
+async fn builds(dispatch: &Dispatch, n: u128) -> Vec<JobId> {
+    offered(poll(dispatch, n, &ask(1, 1)).await.unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_large_fleet_each_waiting_job_is_offered_to_one_runner_and_the_first_ones_first() {
+    const FLEET: u128 = 200;
+    let dispatch = dispatch();
+    for n in 1..=FLEET {
+        arrives_to_build(&dispatch, n);
+    }
+    let waiting: Vec<_> = (1..=FLEET).map(|n| parked(&dispatch, n, ask(1, 1))).collect();
+    settle().await;
+    for n in 1_000..1_000 + FLEET + 10 {
+        happens(&dispatch, n, 1, queued_build());
+    }
+    let mut seen = Vec::new();
+    for poll in waiting {
+        let jobs = offered(poll.await.unwrap().unwrap());
+        assert_eq!(jobs.len(), 1, "each has room for one");
+        seen.extend(jobs);
+    }
+    seen.sort();
+    assert_eq!(seen, (1_000..1_000 + FLEET).map(job).collect::<Vec<_>>());
+
+    // Whoever has room again gets the one that waits longest; nobody else has room for the others.
+    let had = builds(&dispatch, 7).await[0].0.0;
+    happens(&dispatch, had, 2, claimed(7, 7));
+    happens(&dispatch, had, 3, succeeded(7));
+    assert_eq!(builds(&dispatch, 7).await, [job(1_000 + FLEET)]);
+    dispatch.desk().on_tick(dispatch.moment(), dispatch.timing());
+    assert_eq!(dispatch.desk().board.waiting(Target::Build, JobKind::Build), 9);
 }
 
 #[tokio::test(start_paused = true)]
