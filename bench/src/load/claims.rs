@@ -81,6 +81,6 @@ pub async fn measure(database: &Database, data: &Path, samples: usize) -> Claims
 /// A table without any index, and a connection of its own.
 async fn bare(database: &Database) -> PgConnection {
     let mut bare = PgConnection::connect_with(&database.owner()).await.unwrap();
-    bare.execute("create table bare (word text not null)").await.unwrap();
+    bare.execute("create table if not exists bare (word text not null)").await.unwrap();
     bare
 }
