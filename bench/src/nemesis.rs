@@ -16,10 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use event_log::Source;
 use proof::{Hash, checkpoint::Checkpoint};
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
 use serde_json::Value;
-use sqlx::PgPool;
 use tests::{Callers, oracle, program};
 
 use self::{fault::Fault, place::Place};
@@ -108,7 +108,7 @@ fn campaign(ask: &Ask) -> Vec<String> {
     let mut addresses = vec![place.balancer.control()];
     addresses.extend(place.servers.iter().map(|server| server.control().to_string()));
     let callers = Callers::start(CALLERS, ask.seed, addresses, &place.servers[0].owner_token());
-    let mut examiner = Examiner { pool: place.pool(), kept: vec![] };
+    let mut examiner = Examiner { source: place.source(), kept: vec![] };
     let mut random = StdRng::seed_from_u64(ask.seed);
     let (mut counts, mut deck, mut wrong) = (BTreeMap::<Fault, u32>::new(), vec![], vec![]);
     let possible: Vec<_> = Fault::ALL.iter().filter(|fault| fault.is_possible(&place)).collect();
@@ -166,7 +166,7 @@ fn campaign(ask: &Ask) -> Vec<String> {
 
 /// Who remembers what the log was, and looks whether it is what it must be.
 struct Examiner {
-    pool: PgPool,
+    source: Source,
     /// Heads that a server signed.
     kept: Vec<(u64, Hash)>,
 }
@@ -188,8 +188,8 @@ impl Examiner {
             return vec![format!("a call was not answered within {SETTLE:?} of peace")];
         };
         place.runtime.block_on(async {
-            let mut wrong = oracle::everything(&self.pool, &callers.heard()).await;
-            wrong.extend(oracle::kept(&self.pool, &self.kept).await);
+            let mut wrong = oracle::everything(&self.source, &callers.heard()).await;
+            wrong.extend(oracle::kept(&self.source.pool, &self.kept).await);
             wrong
         })
     }

@@ -2,7 +2,7 @@
 //! does not. The nemesis asks this after its faults, and the tests with planted bugs show that it sees them.
 use std::collections::{BTreeMap, BTreeSet};
 
-use event_log::{Stored, read::read, verify::verify};
+use event_log::{Source, Stored, read::read, verify::verify};
 use sha2::{Digest as _, Sha256};
 use sqlx::PgPool;
 
@@ -32,10 +32,12 @@ pub enum Told {
 }
 
 /// Everything that is wrong: with the log, with its views, and with what callers were told.
-pub async fn everything(pool: &PgPool, heard: &[Heard]) -> Vec<String> {
+pub async fn everything(source: impl Into<Source>, heard: &[Heard]) -> Vec<String> {
+    let source = source.into();
+    let pool = &source.pool;
     let mut wrong = whole(pool).await;
     wrong.extend(answers(pool, heard).await);
-    wrong.extend(views(pool).await);
+    wrong.extend(views(&source).await);
     wrong.extend(deadlocks(pool).await);
     wrong
 }
@@ -133,13 +135,13 @@ pub async fn answers(pool: &PgPool, heard: &[Heard]) -> Vec<String> {
     wrong
 }
 
-/// Every view is what a rebuild would make.
-pub async fn views(pool: &PgPool) -> Vec<String> {
+/// Every view is what a rebuild would make, which reads the words of subjects too.
+pub async fn views(source: &Source) -> Vec<String> {
     let mut wrong = Vec::new();
-    let mut connection = pool.acquire().await.unwrap();
+    let mut connection = source.pool.acquire().await.unwrap();
     for view in projections::list(&mut connection).await.unwrap() {
         let name = view.name;
-        match projections::verify(pool, name, |_| {}).await {
+        match projections::verify(source, name, |_| {}).await {
             Ok(verified) => wrong.extend(
                 verified.differences.into_iter().map(|difference| format!("{name}: {difference}")),
             ),

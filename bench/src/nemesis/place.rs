@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use event_log::testing::{Cluster, Disk, Settings, proxy::Proxy};
+use event_log::{
+    Archives, Source,
+    testing::{Cluster, Disk, Settings, proxy::Proxy},
+};
 use sqlx::PgPool;
 use tempfile::TempDir;
 use tests::{Balancer, Builder, Customer, Runner, Server, notes_files, program, stdout_of, until};
@@ -89,10 +92,16 @@ impl Place {
         }
     }
 
-    /// What a server's calls to it are told about it, past everything that can be broken.
-    pub fn pool(&self) -> PgPool {
+    /// Past everything that can be broken.
+    fn pool(&self) -> PgPool {
         let url = self.postgres.cluster.url("stead");
         self.runtime.block_on(event_log::connect(&url, 4)).unwrap()
+    }
+
+    /// The log as whoever has the servers' keys reads it.
+    pub fn source(&self) -> Source {
+        let keys = api::keys::wrapping::kept(&self.servers[0].data().join("keys")).unwrap();
+        Source::new(&self.pool(), &Archives::default(), &keys)
     }
 
     /// The first owner's token.
