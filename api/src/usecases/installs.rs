@@ -170,6 +170,7 @@ async fn change(
     let change =
         InstallCommand::ChangeInputs { set, unset, by: by.clone(), reason: reason.clone() };
     unit.tell::<Install>(install, change).await?;
+    stack::can_change(&before, &stack_outputs)?;
     let outputs = stack::changed(&before.given, &stack_outputs);
     stack::fits(&outputs)?;
     let give = InstallCommand::GiveStack { outputs, by: by.clone(), reason: reason.clone() };

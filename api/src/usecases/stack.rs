@@ -166,6 +166,42 @@ fn refuse(install: &Install, missing: Missing) -> Result<(), Problem> {
     Err(Problem::invalid(detail, errors.collect()))
 }
 
+/// Whether these changes can have an effect: what the runner brought is the customer's to say, and what was never given
+/// cannot be taken back.
+pub fn can_change(
+    install: &Install,
+    changes: &BTreeMap<String, Option<Value>>,
+) -> Result<(), Problem> {
+    let brought = |name: &str| install.stack.as_ref().and_then(|stack| stack.outputs.get(name));
+    let without_effect = changes.iter().filter_map(|(name, value)| {
+        let (message, remedy) = match (brought(name), value) {
+            (Some(brought), Some(value)) if brought == value => return None,
+            (Some(_), _) => (
+                format!("{name} was brought by the customer's runner, which has the last word"),
+                "the customer enrols the runner again with the value that is right".into(),
+            ),
+            (None, None) if !install.given.contains_key(name) => (
+                format!("{name} was never given"),
+                format!("`stead installs show {}` lists what is", install.name),
+            ),
+            (None, _) => return None,
+        };
+        Some(FieldProblem {
+            field: Some(format!("stack_outputs.{name}")),
+            message,
+            remedy: Some(remedy),
+            ..FieldProblem::default()
+        })
+    });
+    let errors: Vec<_> = without_effect.collect();
+    match errors.is_empty() {
+        true => Ok(()),
+        false => {
+            Err(Problem::invalid("the change would have no effect; nothing was changed", errors))
+        }
+    }
+}
+
 /// What the vendor gives, with these in their places; `None` takes one back.
 pub fn changed(given: &Outputs, changes: &BTreeMap<String, Option<Value>>) -> Outputs {
     let mut outputs = given.clone();

@@ -92,6 +92,13 @@ async fn templates_read_what_the_vendor_gave_and_the_runner_has_the_last_word() 
         json!({"vpc_id": "vpc-1", "region": "eu-2", "subnets": ["a", "b"], "account_id": "1"});
     assert_eq!(stack, expected);
     assert_eq!(account, json!({"aws": {"region": "eu-2", "account_id": "1"}}));
+
+    // The vendor is told that another word of theirs changes nothing.
+    let change = async |changes| owner.update_install("acme", &outputs(changes)).await;
+    for vain in [json!({"region": "eu-3"}), json!({"account_id": null}), json!({"zone": null})] {
+        assert_eq!(refused(change(vain).await).0, 422);
+    }
+    assert!(!change(json!({"vpc_id": "vpc-1"})).await.unwrap().changed);
     started.server.stop().await;
 }
 
