@@ -16,6 +16,7 @@ use schemas::{
     runner::{Enrol, Enrolled, Host, RunnerMode},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use zeroize::Zeroizing;
 
 use crate::{
@@ -53,7 +54,7 @@ pub struct Invitation {
     pub token: Zeroizing<String>,
     /// Fingerprint of the server's manifest key.
     pub server_key: String,
-    pub stack_outputs: BTreeMap<String, String>,
+    pub stack_outputs: BTreeMap<String, Value>,
 }
 
 /// Who this runner is; `None` before it has enrolled.

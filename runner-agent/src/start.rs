@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use schemas::runner::{PROTOCOL, ProtocolRange, RunnerMode};
 use serde_json::Value;
-use tracing::info;
+use tracing::{info, warn};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -88,6 +88,12 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
         }
         check_url(&known.server, run.allow_http)?;
         enrol::keep(data, &known)?;
+        if !run.stack_output.is_empty() || run.stack_outputs_file.is_some() {
+            warn!(
+                "The stack outputs are not read: this runner has brought its own when it enrolled. To bring others, \
+                 revoke it and enrol one in a new directory"
+            );
+        }
         return Ok(known);
     }
     let needed = "needed at the first start";
@@ -111,7 +117,7 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
 }
 
 /// The file's, and over them those of the command line.
-fn stack_outputs(run: &Run) -> anyhow::Result<BTreeMap<String, String>> {
+fn stack_outputs(run: &Run) -> anyhow::Result<BTreeMap<String, Value>> {
     let mut outputs = BTreeMap::new();
     if let Some(path) = &run.stack_outputs_file {
         let reading = || format!("reading {}", path.display());
@@ -122,17 +128,17 @@ fn stack_outputs(run: &Run) -> anyhow::Result<BTreeMap<String, String>> {
             false => toml::from_str(&text).with_context(reading)?,
         };
         for (name, value) in read {
-            let text = match value {
-                Value::String(text) => text,
-                Value::Bool(_) | Value::Number(_) => value.to_string(),
-                Value::Null | Value::Array(_) | Value::Object(_) => {
-                    bail!("{}: {name} is no text; write it as one", path.display())
-                }
+            let value = match value {
+                Value::String(_) | Value::Array(_) | Value::Object(_) => value,
+                // A template would print a large number as 1e+07.
+                Value::Bool(_) | Value::Number(_) => Value::String(value.to_string()),
+                Value::Null => bail!("{}: {name} is null; leave it out", path.display()),
             };
-            outputs.insert(name, text);
+            outputs.insert(name, value);
         }
     }
-    outputs.extend(run.stack_output.iter().cloned());
+    let given = run.stack_output.iter();
+    outputs.extend(given.map(|(name, text)| (name.clone(), Value::String(text.clone()))));
     Ok(outputs)
 }
 

@@ -94,13 +94,30 @@ impl fmt::Display for Problem {
             "{} ({})",
             if self.detail.is_empty() { &self.title } else { &self.detail },
             self.code
-        )
+        )?;
+        // Where to look, for who has no other place to show it.
+        for error in &self.errors {
+            if let (Some(file), Some(line)) = (&error.file, error.line) {
+                write!(f, "; {file}:{line}: {}", error.message)?;
+            }
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_problem_is_said_with_its_places() {
+        let mut said = Problem::new(422, "invalid", "Invalid", "an output is missing");
+        let message = "`region` is read here".to_string();
+        let (file, line) = (Some("sandbox.tfvars".to_string()), Some(3));
+        said.errors.push(FieldProblem { file, line, message, ..FieldProblem::default() });
+        let expected = "an output is missing (invalid); sandbox.tfvars:3: `region` is read here";
+        assert_eq!(said.to_string(), expected);
+    }
 
     #[test]
     fn a_problem_keeps_what_its_code_adds() {

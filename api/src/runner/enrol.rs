@@ -1,7 +1,5 @@
 //! A runner comes to be known: its token is used, the runner exists, and the install has what its
 //! stack gave out, in one commit.
-use std::collections::BTreeMap;
-
 use axum::{Json, extract::State};
 use domain::{
     actor::Actor,
@@ -17,7 +15,6 @@ use schemas::{
     problem::FieldProblem,
     runner::{Enrol, Enrolled, RunnerMode},
 };
-use serde_json::Value;
 use ulid::Ulid;
 
 use super::caller;
@@ -80,9 +77,8 @@ async fn admitted(
     }
     unit.tell::<Runner>(new, RunnerCommand::Enrol(identity(ask, install, token))).await?;
     if let Some(install) = install {
-        let outputs = ask.stack_outputs.iter();
-        let outputs: BTreeMap<_, _> =
-            outputs.map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
+        let outputs = ask.stack_outputs.clone();
+        stack::fits(&outputs)?;
         let before = unit.load::<Install>(install).await?.stack.as_ref().map(|has| has.runner);
         let replaces = match before {
             Some(before) => unit.load::<Runner>(before).await?.revoked.then_some(before),

@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use domain::ids::{InstallId, RunnerId};
 use proof::dsse::Envelope;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::moment;
@@ -36,9 +37,9 @@ pub struct Enrol {
     pub version: String,
     /// Facts of the host.
     pub host: Host,
-    /// What the customer's stack gave out: account, region …
+    /// What the customer's stack gave out: account, region … Texts, lists and objects; a number is given as a text.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub stack_outputs: BTreeMap<String, String>,
+    pub stack_outputs: BTreeMap<String, Value>,
 }
 
 /// Facts of a host.

@@ -85,11 +85,14 @@ async fn templates_read_what_the_vendor_gave_and_the_runner_has_the_last_word() 
     assert_eq!(state().await.0, expected);
     assert_eq!(owner.install("acme").await.unwrap().stack["region"], "eu-1");
     let token = made.enrolment.unwrap().token;
-    let said = enrol(&started, &token, json!({"region": "eu-2", "account_id": "1"})).await;
+    let many = enrol(&started, &token, json!({"big": "x".repeat(70_000)})).await;
+    assert_eq!((many.0, &many.1["errors"][0]["field"]), (422, &json!("stack_outputs")));
+    let arns = json!({"breakglass": "arn:1"});
+    let brought = json!({"region": "eu-2", "account_id": "1", "arns": arns});
+    let said = enrol(&started, &token, brought).await;
     assert_eq!(said.0, 200, "{}", said.1);
     let (stack, account) = state().await;
-    let expected =
-        json!({"vpc_id": "vpc-1", "region": "eu-2", "subnets": ["a", "b"], "account_id": "1"});
+    let expected = json!({"vpc_id": "vpc-1", "region": "eu-2", "subnets": ["a", "b"], "account_id": "1", "arns": arns});
     assert_eq!(stack, expected);
     assert_eq!(account, json!({"aws": {"region": "eu-2", "account_id": "1"}}));
 

@@ -237,7 +237,10 @@ pub async fn auto_approve(desk: &Desk, ask: AutoApprove) -> Result<(), Failure> 
         UpdateInstall { auto_approve: Some(on), reason: ask.reason, ..UpdateInstall::default() };
     let done = desk.client.update_install(&ask.install, &change).await?;
     desk.screen.one(&done, |_| {
-        let how = if on { "are applied without asking" } else { "wait for a person" };
+        let how = match on {
+            true => "are applied without asking from now on; those that wait already wait for `stead runs approve`",
+            false => "wait for a person",
+        };
         format!("Plans of {} {how}.\n", ask.install)
     })
 }
