@@ -60,6 +60,7 @@ pub fn inspect(name: &str, app: &Tree, reading: &Reading) -> Value {
         "edges": edges(&graph),
         "layers": graph.layers,
         "cycle": graph.cycle,
+        "cycles": graph.cycles,
         "inputs": inputs(config),
         "secrets": secrets(config),
         "actions": actions(config, &graph),
@@ -118,8 +119,9 @@ fn component(config: &AppConfig, graph: &Graph, component: &Component) -> Value 
         .components
         .get(&component.name)
         .into_iter()
-        .flat_map(|node| node.reads.components.keys())
-        .filter(|name| config.component(name).is_some() && **name != component.name)
+        .flat_map(|node| {
+            node.reads.components.keys().filter(|name| node.dependencies.contains(*name))
+        })
         .collect();
     let settings = &component.module.settings;
     let mut shown = json!({

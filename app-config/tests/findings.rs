@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use app_config::{
     Change, File, InputProblem, Limits, Tree, TreeError, choose_inputs, diff, graph, read,
-    resolve_inputs,
+    resolve_inputs, survey,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -153,6 +153,40 @@ fn a_cycle_through_templates_is_shown_from_end_to_end() {
         ("source/c/main.tf", ""),
     ]);
     assert!(found.message.ends_with("a → b → c → a"), "{found}");
+}
+
+#[test]
+fn every_circle_is_found_at_once() {
+    let part = |name: &str, on: &str| {
+        format!("dependencies = [\"{on}\"]\n{}", COMPONENT.replace("\"a\"", &format!("{name:?}")))
+    };
+    let parts = [("a", "b"), ("b", "a"), ("c", "d"), ("d", "c"), ("e", "a")];
+    let files: Vec<[String; 2]> = parts
+        .iter()
+        .map(|(name, on)| [format!("app/components/{name}.toml"), part(name, on)])
+        .collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|[a, b]| (a.as_str(), b.as_str())).collect();
+    let findings = survey(&bundle(&files).app(), &[]).diagnostics;
+    let found: Vec<(&str, &str)> = findings
+        .iter()
+        .filter(|found| found.code == "cycle")
+        .map(|found| (found.file.as_str(), found.message.rsplit(": ").next().unwrap()))
+        .collect();
+    let expected = [("components/a.toml", "a → b → a"), ("components/c.toml", "c → d → c")];
+    assert_eq!(found, expected);
+}
+
+/// It could never be deployed: its outputs are there only after it.
+#[test]
+fn a_component_that_needs_its_own_outputs_is_a_circle_and_one_that_asks_is_none() {
+    let reads = |text: &str| format!("{COMPONENT}[vars]\nx = '{text}'\n");
+    let needs = reads("{{ .nuon.components.a.outputs.y }}");
+    let found = refusal(&[("app/components/a.toml", &needs)]);
+    assert_eq!((found.code, found.line), ("cycle", 1));
+    assert!(found.message.ends_with(": a → a"), "{found}");
+    let asks = reads("{{ dig \"a\" \"outputs\" \"y\" \"\" .nuon.components }}");
+    let config = config(&[("app/components/a.toml", &asks)]);
+    assert!(graph(&config).dependencies("a").is_empty());
 }
 
 #[test]

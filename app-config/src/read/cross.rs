@@ -14,21 +14,26 @@ pub fn check(config: &AppConfig, reader: &Reader<'_>) {
     triggers(config, reader);
     idle(config, reader);
     references(config, reader);
-    cycle(config, reader);
+    cycles(config, reader);
 }
 
-fn cycle(config: &AppConfig, reader: &Reader<'_>) {
-    let Some(cycle) = graph(config).cycle else { return };
-    let message = format!("components depend on each other in a circle: {}", cycle.join(" → "));
-    let remedy = "remove one of these dependencies, or one of the references between them";
-    let finding = Diagnostic::error("cycle", message, remedy);
-    let first = cycle.first().map(String::as_str).unwrap_or_default();
+fn cycles(config: &AppConfig, reader: &Reader<'_>) {
     let names = reader.names.borrow();
-    let place = names.place(Kind::Component, first);
-    reader.note(match place {
-        Some(origin) => finding.at(&origin.file, origin.place(first.chars().count())),
-        None => finding,
-    });
+    for cycle in graph(config).cycles {
+        let message = format!("components depend on each other in a circle: {}", cycle.join(" → "));
+        let remedy = match cycle.as_slice() {
+            [one, again] if one == again => {
+                "its own outputs exist only after it: remove what reads them"
+            }
+            _ => "remove one of these dependencies, or one of the references between them",
+        };
+        let finding = Diagnostic::error("cycle", message, remedy);
+        let first = cycle.first().map(String::as_str).unwrap_or_default();
+        reader.note(match names.place(Kind::Component, first) {
+            Some(origin) => finding.at(&origin.file, origin.place(first.chars().count())),
+            None => finding,
+        });
+    }
 }
 
 /// Triggers of things that the app does not have.

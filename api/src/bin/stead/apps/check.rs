@@ -152,9 +152,9 @@ pub fn parts(said: &Value, screen: &Screen) -> String {
         }
     }
     text += &table.text(screen);
-    let cycle = texts(&said["cycle"]);
-    if !cycle.is_empty() {
-        text += &format!("components depend on each other in a circle: {}\n", cycle.join(" → "));
+    for cycle in list("/cycles") {
+        let cycle = texts(cycle).join(" → ");
+        text += &format!("components depend on each other in a circle: {cycle}\n");
     }
     let asked = [
         ("inputs", "/inputs/names"),
