@@ -106,7 +106,7 @@ fn sandbox(config: &AppConfig) -> Value {
 }
 
 fn components(config: &AppConfig, graph: &Graph) -> Value {
-    let list = config.components.iter().map(|one| component(config, graph, one));
+    let list = config.components.iter().map(|one| component(graph, one));
     json!({
         "count": config.components.len(),
         "by_type": count(config.components.iter().map(|one| one.module.kind.clone())),
@@ -114,7 +114,7 @@ fn components(config: &AppConfig, graph: &Graph) -> Value {
     })
 }
 
-fn component(config: &AppConfig, graph: &Graph, component: &Component) -> Value {
+fn component(graph: &Graph, component: &Component) -> Value {
     let inferred: Vec<&String> = graph
         .components
         .get(&component.name)

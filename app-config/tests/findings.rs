@@ -155,6 +155,52 @@ fn a_cycle_through_templates_is_shown_from_end_to_end() {
     assert!(found.message.ends_with("a → b → c → a"), "{found}");
 }
 
+/// A variable may have the name of a key that is followed elsewhere.
+#[test]
+fn a_file_is_followed_in_the_keys_of_the_format_and_not_in_the_names_of_variables() {
+    let vars = "[vars]\nreadme = \"./README.md\"\nmanifest = \"https://x/a.yaml\"\n[env_vars]\ncontents = \"./no\"\n\
+                source = \"git@x:y\"\n[labels]\ninline_contents = \"./no\"\n";
+    let action =
+        format!("{FETCHED}[steps.env_vars]\ncontents = \"./no\"\nmanifest = \"https://x\"\n");
+    let component = format!("{COMPONENT}{vars}");
+    let files = [("app/components/a.toml", component.as_str()), ("app/actions/x.toml", &action)];
+    let (config, findings) = read(&bundle(&files)).unwrap();
+    assert!(findings.is_empty(), "{findings:?}");
+    let module = &config.component("a").unwrap().module;
+    assert_eq!(module.vars["readme"].value, "./README.md");
+    assert!(module.texts.iter().any(|text| text.value == "./README.md"));
+    assert!(config.file_refs.is_empty(), "{:?}", config.file_refs);
+}
+
+/// An escape is more characters in the file than in the text, and a newline in the text may be none
+/// in the file.
+#[test]
+fn what_is_wrong_behind_escapes_is_said_where_it_is_written() {
+    let bad = "{{ .nuon.install.id | nosuch }}";
+    let unknown = "{{ .nuon.inputs.inputs.nope }}";
+    let cases = [
+        (format!("\"one\\ntwo {bad}\""), "nosuch"),
+        (format!("\"\\\"\\\"\\\" {bad}\""), "nosuch"),
+        (format!("\"\\u00e9\\U0001F600\\te {bad}\""), "nosuch"),
+        (format!("\"\"\"first \\\n    second {bad}\"\"\""), "nosuch"),
+        (format!("\"\"\"\none\\n\ntwo \\\n\n\n  {bad}\n\"\"\""), "nosuch"),
+        (format!("\"\"\"\r\none \\\r\n  two\r\n{bad}\"\"\""), "nosuch"),
+        (format!("'C:\\new {bad}'"), "nosuch"),
+        (format!("\"one\\ntwo {unknown}\""), "nope"),
+        (format!("\"\"\"one \\\n  \\t{unknown}\"\"\""), "nope"),
+        ("\"a\\nb {{ if .nuon.x }}c\\n\"".to_string(), "\"\nanother"),
+    ];
+    for (value, at) in cases {
+        let text = format!("{COMPONENT}[vars]\nx = {value}\nanother = 1\n");
+        let before = &text[..text.find(at).unwrap()];
+        let (lines, last) = (before.matches('\n').count(), before.rsplit('\n').next().unwrap());
+        let findings = read(&bundle(&[("app/components/a.toml", &text)])).unwrap_err();
+        let [found] = findings.as_slice() else { panic!("{value}: {findings:?}") };
+        let place = (found.line as usize - 1, found.column as usize - 1);
+        assert_eq!(place, (lines, last.chars().count()), "{value}: {found}");
+    }
+}
+
 #[test]
 fn every_circle_is_found_at_once() {
     let part = |name: &str, on: &str| {

@@ -207,13 +207,9 @@ fn at(
     message: String,
     remedy: &str,
 ) {
-    let Origin { file, line, column, .. } = &text.origin;
     let dotted = text.value.find(&format!(".{name}")).map(|at| at + 1);
-    let before = &text.value[..dotted.or_else(|| text.value.find(name)).unwrap_or_default()];
-    let lines = before.matches('\n').count() as u32;
-    let within = before.rsplit('\n').next().unwrap_or_default().chars().count() as u32;
-    let first = if lines == 0 { *column } else { 1 };
-    let length = name.chars().count() as u32;
-    let place = Place { line: line + lines, column: first + within, length };
-    reader.note(Diagnostic::new(severity, code, message, remedy).at(file, place));
+    let begin = dotted.or_else(|| text.value.find(name)).unwrap_or_default();
+    let (line, column) = text.origin.of(&text.value, begin);
+    let place = Place { line, column, length: name.chars().count() as u32 };
+    reader.note(Diagnostic::new(severity, code, message, remedy).at(&text.origin.file, place));
 }
