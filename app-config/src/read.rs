@@ -81,6 +81,7 @@ pub fn survey(app: &Tree, plugins: &[PluginPin]) -> Reading {
     config.plugins.sort_by(|a, b| a.name.cmp(&b.name));
     (config.input_groups, config.inputs) = inputs::read(&reader);
     config.roles.extend(break_glass::read(&reader));
+    installs::check(&mut config, &reader);
     unknown::check(&reader);
     cross::check(&config, &reader);
     let Found { diagnostics, file_refs, remotes, spans } = reader.finish();

@@ -345,6 +345,55 @@ fn a_sensitive_input_has_no_value_yet_wherever_it_would_come_from() {
     assert_eq!(resolve_inputs(&there, &BTreeMap::new()).unwrap()["key"], "x");
 }
 
+const SENSITIVE: &str = "[[input]]\nname = \"pin\"\nsensitive = true\ntype = \"number\"\n";
+
+#[test]
+fn a_sensitive_input_has_no_value_in_an_install_of_the_directory() {
+    let inputs = format!("{SENSITIVE}[[input]]\nname = \"n\"\ntype = \"number\"\n");
+    let install = "name = \"one\"\n[[inputs]]\nn = \"no number\"\n[[inputs]]\npin = \"s3cret\"\n";
+    let files = [("app/inputs.toml", inputs.as_str()), ("app/installs/one.toml", install)];
+    let reading = survey(&bundle(&files).app(), &[]);
+    let errors: Vec<_> = reading.diagnostics.iter().filter(|found| found.is_error()).collect();
+    let [found] = errors.as_slice() else { panic!("{errors:?}") };
+    assert_eq!((found.code, found.file.as_str()), ("sensitive_value", "installs/one.toml"));
+    assert!(found.message.contains("line 5") && found.message.contains("`pin`"), "{found}");
+    let picture =
+        app_config::diagnostic::picture(&reading.diagnostics, &bundle(&files).app(), false, true);
+    assert!(!picture.contains("s3cret"), "{picture}");
+    assert!(!format!("{:?}", reading.config.installs).contains("s3cret"));
+    let typed = reading.diagnostics.iter().find(|found| found.code == "bad_value").unwrap();
+    assert_eq!((typed.line, typed.column), (3, 6), "{typed}");
+    assert!(typed.message.contains("`n` has to be a number"), "{typed}");
+}
+
+#[test]
+fn the_default_of_a_sensitive_input_is_said_nowhere() {
+    let vars = format!("{COMPONENT}[vars]\nx = \"{{{{ .nuon.inputs.inputs.pin }}}}\"\n");
+    let with = |default: &str| {
+        let inputs = format!("{SENSITIVE}default = \"{default}\"\n");
+        bundle(&[("app/inputs.toml", &inputs), ("app/components/a.toml", &vars)])
+    };
+    let (first, findings) = read(&with("hunter2")).unwrap();
+    let said = findings.iter().find(|found| found.code == "bad_default").unwrap();
+    assert!(said.message.contains("sensitive input `pin` is no number"), "{said}");
+    let picture = app_config::diagnostic::picture(&findings, &with("hunter2").app(), false, true);
+    let (second, _) = read(&with("hunter3")).unwrap();
+    let difference = diff(&first, &second);
+    assert_eq!(difference.components[0].change, Change::Changed);
+    assert_eq!(difference.inputs[0].change, Change::Changed);
+    let refused = resolve_inputs(&first, &BTreeMap::new()).unwrap_err();
+    let all = [
+        picture,
+        format!("{findings:?}"),
+        difference.to_string(),
+        serde_json::to_string(&difference).unwrap(),
+        format!("{refused:?}"),
+    ];
+    for text in all {
+        assert!(!text.contains("hunter"), "{text}");
+    }
+}
+
 #[test]
 fn a_default_may_be_made_from_other_inputs() {
     let input =

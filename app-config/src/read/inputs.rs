@@ -78,9 +78,17 @@ fn input(section: Section<'_>) -> Input {
         && !is_template(default)
         && !accepts(kind, default)
     {
-        let message = format!("the default {default:?} of `{}` is no {}", input.name, kind.name());
         let remedy = "an install that does not give it is refused; correct the default or the type";
-        section.warning("default", "bad_default", message, remedy);
+        let (name, kind) = (&input.name, kind.name());
+        if input.sensitive {
+            // Neither said nor pointed at: whoever shows a place shows what stands there.
+            let file = section.file();
+            let message = format!("the default of the sensitive input `{name}` is no {kind}");
+            section.reader.about(Severity::Warning, "bad_default", file, (message, remedy));
+        } else {
+            let message = format!("the default {default:?} of `{name}` is no {kind}");
+            section.warning("default", "bad_default", message, remedy);
+        }
     }
     section.ignore(&["index", "labels"]);
     section.finish();

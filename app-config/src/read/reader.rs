@@ -1,7 +1,7 @@
 //! What all file kinds share: the files, the findings, and which files go to whom.
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
 };
 
 use super::{names::Names, section::Section, sort, unknown};
@@ -9,7 +9,7 @@ use crate::{
     diagnostic::{Diagnostic, Place, Severity},
     document::Document,
     model::FileRef,
-    text::Spans,
+    text::{Origin, Spans},
     tree::{PluginPin, Tree},
 };
 
@@ -24,6 +24,8 @@ pub struct Reader<'t> {
     notes: RefCell<Vec<Diagnostic>>,
     refs: RefCell<BTreeSet<FileRef>>,
     pub names: RefCell<Names>,
+    /// Where an install's file gives an input, by file and input.
+    pub given: RefCell<BTreeMap<(String, String), Origin>>,
     remotes: RefCell<BTreeSet<String>>,
     spans: RefCell<Spans>,
     /// Schedules that never come, so far.
@@ -48,6 +50,7 @@ impl<'t> Reader<'t> {
             notes: RefCell::default(),
             refs: RefCell::default(),
             names: RefCell::default(),
+            given: RefCell::default(),
             remotes: RefCell::default(),
             spans: RefCell::default(),
             nevers: Cell::default(),
