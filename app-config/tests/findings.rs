@@ -201,6 +201,42 @@ fn what_is_wrong_behind_escapes_is_said_where_it_is_written() {
     }
 }
 
+/// What a sync would refuse is found without one.
+#[test]
+fn a_module_of_the_directory_itself_is_looked_at_before_a_sync() {
+    let of =
+        |name: &str, rest: &str| format!("name = \"{name}\"\ntype = \"terraform_module\"\n{rest}");
+    let repo =
+        |directory: &str| format!("[public_repo]\nrepo = \".\"\ndirectory = \"{directory}\"\n");
+    let files = [
+        ("app/sandbox.toml", "terraform_version = \"1.11.4\"\n".to_string()),
+        ("app/components/a.toml", of("a", &repo("modules/a"))),
+        ("app/components/gone.toml", of("gone", &repo("modules/gone"))),
+        ("app/components/none.toml", of("none", "")),
+        ("app/components/notf.toml", of("notf", &repo("modules/notf"))),
+        ("app/components/far.toml", of("far", "[public_repo]\nrepo = \"x/y\"\n")),
+        ("app/modules/a/main.tf", String::new()),
+        ("app/modules/notf/README.md", String::new()),
+        ("app/modules/notf/deep/main.tf", String::new()),
+    ];
+    let files: Vec<(&str, &str)> = files.iter().map(|(a, b)| (*a, b.as_str())).collect();
+    let findings = survey(&bundle(&files).app(), &[]).diagnostics;
+    let found: Vec<(&str, &str)> = findings
+        .iter()
+        .filter(|found| found.is_error() && found.code == "missing_module")
+        .map(|found| (found.file.as_str(), found.message.as_str()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("components/gone.toml", "the module of `gone` (modules/gone in .) is missing"),
+            ("components/none.toml", "`none` does not say where its module is"),
+            ("components/notf.toml", "the module of `notf` (modules/notf in .) has no .tf file"),
+            ("sandbox.toml", "`sandbox` does not say where its module is"),
+        ]
+    );
+}
+
 #[test]
 fn every_circle_is_found_at_once() {
     let part = |name: &str, on: &str| {

@@ -69,13 +69,14 @@ async fn check(source: &Source) -> Result<Checked, Failure> {
     Ok(Checked { name, tree, reading })
 }
 
-/// Module directories that should be on this machine and are not. Other repositories are the
-/// business of a sync.
+/// Module directories that `--source` should lead to and does not; those in the app directory itself
+/// have been looked at. Other repositories are the business of a sync.
 fn modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
     let config = &reading.config;
     let mut findings = Vec::new();
     for (name, module) in config.sources() {
-        if pack::place(source, &module.repo).is_none() || pack::is_here(source, module) {
+        let elsewhere = module.repo == "." || pack::place(source, &module.repo).is_none();
+        if elsewhere || pack::is_here(source, module) {
             continue;
         }
         let file = config.component(name).map_or("sandbox.toml", |component| &component.file);
