@@ -57,7 +57,7 @@ pub struct TemplateError {
     /// Column in that line, from 1, in characters.
     pub column: u32,
     /// The expression at fault, as it is written (`.nuon.inputs.inputs.size`).
-    pub variable: Option<String>,
+    pub variable: Option<Box<str>>,
 }
 
 impl TemplateError {
@@ -248,7 +248,8 @@ fn located(text: &str, origin: &Origin, fault: Fault) -> TemplateError {
         message.push_str(&format!("; it begins at {line}:{column}"));
     }
     let origin = origin.clone();
-    TemplateError { class: fault.class, message, origin, line, column, variable: fault.variable }
+    let variable = fault.variable.map(String::into_boxed_str);
+    TemplateError { class: fault.class, message, origin, line, column, variable }
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub struct Origin {
 /// The places behind the escapes of a text, in their order; between them a text stands in its file
 /// as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Jumps(Option<Arc<[Jump]>>);
+pub struct Jumps(Option<Arc<Vec<Jump>>>);
 
 /// From this byte of the text on, its characters are there in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,12 +36,12 @@ pub(crate) struct Jump {
 
 impl Jumps {
     pub(crate) fn of(jumps: Vec<Jump>) -> Self {
-        Jumps(Some(jumps.into()))
+        Jumps(Some(Arc::new(jumps)))
     }
 
     /// The last one at or before a byte.
     fn before(&self, at: usize) -> Option<Jump> {
-        let jumps = self.0.as_deref().unwrap_or_default();
+        let jumps = self.0.as_deref().map(Vec::as_slice).unwrap_or_default();
         let behind = jumps.partition_point(|jump| jump.at <= at);
         jumps[..behind].last().copied()
     }

@@ -183,6 +183,60 @@ fn each_warning_names_the_place() {
     }
 }
 
+/// Nobody deploys them in this release; who wrote them hears of it all the same.
+#[test]
+fn templates_around_the_components_are_looked_at() {
+    let input = |name: &str, default: &str| {
+        format!("[[input]]\nname = \"{name}\"\ndefault = \"{default}\"\n")
+    };
+    let stack = |rest: &str| format!("type = \"azure-bicep\"\n{rest}");
+    let nested = "[[custom_nested_stacks]]\nname = \"n\"\ntemplate_url = \"x\"\n[custom_nested_stacks.parameters]\n";
+    let secret = |rest: &str| format!("[[secret]]\nname = \"s\"\n{rest}");
+    let step = |rest: &str| format!("name = \"r\"\n[[steps]]\ntype = \"command\"\n{rest}");
+    let unknown = "{{ .nuon.inputs.inputs.nope }}";
+    let open = "{{ .nuon.install.id";
+    let pair = |name: &str| format!("{{{{ .nuon.inputs.inputs.{name} }}}}");
+    let both = input("k", &pair("l")) + &input("l", &pair("k"));
+    let sensitive = format!("{}sensitive = true\n", input("i", "hunter2 {{ .nuon.x | nosuch }}"));
+    let cases: Vec<(&str, String, &str, u32)> = vec![
+        ("app/stack.toml", stack(&format!("name = \"{unknown}\"")), "unknown_input", 2),
+        ("app/stack.toml", stack("description = \"{{ nosuch .nuon.x }}\""), "template", 2),
+        ("app/stack.toml", stack(&format!("{nested}P = \"{open}\"")), "template", 6),
+        ("app/secrets.toml", secret(&format!("description = \"{unknown}\"")), "unknown_input", 3),
+        (
+            "app/secrets.toml",
+            secret(&format!("kubernetes_secret_namespace = \"{open}\"")),
+            "template",
+            3,
+        ),
+        (
+            "app/operation_roles.toml",
+            format!("[[rules]]\noperation = \"deploy\"\nrole = \"{open}\""),
+            "template",
+            3,
+        ),
+        (
+            "app/runbooks/r.toml",
+            step(&format!("inline_contents = \"{unknown}\"")),
+            "unknown_input",
+            4,
+        ),
+        ("app/runbooks/r.toml", step(&format!("[steps.env_vars]\nA = \"{open}\"")), "template", 5),
+        ("app/inputs.toml", input("i", unknown), "unknown_input", 3),
+        ("app/inputs.toml", input("i", "{{ .nuon.install.id | nosuch }"), "template", 3),
+        ("app/inputs.toml", both, "bad_default", 3),
+        ("app/inputs.toml", sensitive, "template", 0),
+    ];
+    for (path, text, code, line) in cases {
+        let (_, findings) = read(&bundle(&[(path, &text)])).unwrap();
+        let found = findings.iter().find(|found| found.code == code);
+        let found = found.unwrap_or_else(|| panic!("no {code}: {text}\n{findings:?}"));
+        assert_eq!((found.file.as_str(), found.line), (&path[4..], line), "{found}");
+        assert_eq!(findings.iter().filter(|one| one.line == line && one.code == code).count(), 1);
+        assert!(!found.to_string().contains("hunter2"), "{found}");
+    }
+}
+
 const ROLES: &str = "type = \"custom\"\nname = \"{{ .nuon.install.id }}-ops\"\n";
 
 #[test]

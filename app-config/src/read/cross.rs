@@ -1,7 +1,7 @@
 //! What no file can be wrong about alone: templates that read nothing, triggers of nothing, cycles.
 use std::collections::BTreeSet;
 
-use super::{names::Kind, reader::Reader};
+use super::{loose, names::Kind, reader::Reader};
 use crate::{
     diagnostic::{Diagnostic, Place, Severity},
     model::{AppConfig, Secret},
@@ -127,22 +127,26 @@ fn references(config: &AppConfig, reader: &Reader<'_>) {
     for text in config.runner.iter().flat_map(|runner| runner.env_vars.values()) {
         text_refers(config, reader, text, Severity::Error);
     }
-    // Nobody deploys these, so they cannot stop a version from being published.
+    // Nobody deploys these, so they cannot stop a version from being published. What stands in the
+    // TOML itself is looked at with all that is loose.
     let readme = config.metadata.readme.iter();
-    let runbooks = config.runbooks.iter().filter_map(|runbook| runbook.readme.as_ref());
+    let runbooks = config.runbooks.iter().flat_map(|runbook| {
+        let steps = runbook.steps.iter().filter_map(|step| step.inline_contents.as_ref());
+        runbook.readme.iter().chain(steps)
+    });
     let roles = config.roles.iter().flat_map(|role| {
-        let policies =
-            role.policies.iter().flat_map(|p| [&p.managed_policy_name, &p.name, &p.contents]);
-        let own = [&role.description, &role.display_name, &role.permissions_boundary];
-        own.into_iter().chain(policies).flatten().chain([&role.name])
+        let policies = role.policies.iter().filter_map(|policy| policy.contents.as_ref());
+        role.permissions_boundary.iter().chain(policies)
     });
     let policies = config.policies.iter().filter_map(|policy| policy.contents.as_ref());
-    for text in readme.chain(runbooks).chain(roles).chain(policies) {
+    let files = readme.chain(runbooks).chain(roles).chain(policies);
+    for text in files.filter(|text| text.origin.key.is_empty()) {
         text_refers(config, reader, text, Severity::Warning);
     }
+    loose::check(config, reader);
 }
 
-fn text_refers(
+pub fn text_refers(
     config: &AppConfig,
     reader: &Reader<'_>,
     text: &Text,

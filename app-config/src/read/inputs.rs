@@ -74,6 +74,9 @@ fn input(section: Section<'_>) -> Input {
                       the value in the account, in the module";
         section.warning("sensitive", "not_yet", message, remedy);
     }
+    if let Some(text) = section.scalar("default").filter(|text| is_template(&text.value)) {
+        section.reader.defaults.borrow_mut().push((input.name.clone(), text));
+    }
     if let Some(default) = input.default.as_deref().filter(|text| !text.is_empty())
         && !is_template(default)
         && !accepts(kind, default)

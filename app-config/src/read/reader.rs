@@ -4,12 +4,12 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use super::{names::Names, section::Section, sort, unknown};
+use super::{loose, names::Names, section::Section, sort, unknown};
 use crate::{
     diagnostic::{Diagnostic, Place, Severity},
     document::Document,
     model::FileRef,
-    text::{Origin, Spans},
+    text::{Origin, Spans, Text},
     tree::{PluginPin, Tree},
 };
 
@@ -26,6 +26,9 @@ pub struct Reader<'t> {
     pub names: RefCell<Names>,
     /// Where an install's file gives an input, by file and input.
     pub given: RefCell<BTreeMap<(String, String), Origin>>,
+    /// Templates outside of what is deployed, and the defaults of inputs that are templates.
+    pub loose: RefCell<Vec<Text>>,
+    pub defaults: RefCell<Vec<(String, Text)>>,
     remotes: RefCell<BTreeSet<String>>,
     spans: RefCell<Spans>,
     /// Schedules that never come, so far.
@@ -51,6 +54,8 @@ impl<'t> Reader<'t> {
             refs: RefCell::default(),
             names: RefCell::default(),
             given: RefCell::default(),
+            loose: RefCell::default(),
+            defaults: RefCell::default(),
             remotes: RefCell::default(),
             spans: RefCell::default(),
             nevers: Cell::default(),
@@ -117,6 +122,7 @@ impl<'t> Reader<'t> {
                 None
             }
             Ok(document) => {
+                self.loose.borrow_mut().extend(loose::texts(&document));
                 self.spans.borrow_mut().extend(path, document.spans().into_iter());
                 Some(document)
             }
