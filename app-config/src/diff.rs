@@ -165,8 +165,11 @@ impl Context<'_> {
             let read =
                 |reads: &crate::refs::Reads| reached.iter().any(|name| reads.reads_input(name));
             if reads.is_some_and(read) || read(&self.graph.runner) {
-                let (before, after) = (before.clone(), after.clone());
-                why.push(Why::InputDefault { input: input.clone(), before, after });
+                let (input, before, after) = (input.clone(), before.clone(), after.clone());
+                why.push(match is_sensitive(self.before, self.after, &input) {
+                    true => Why::Text { key: format!("default of the input {input}") },
+                    false => Why::InputDefault { input, before, after },
+                });
             }
         }
         if self.environment {
@@ -194,6 +197,11 @@ fn changed_defaults(
     kept.filter(|(old, new)| old.default != new.default)
         .map(|(old, new)| (old.name.clone(), old.default.clone(), new.default.clone()))
         .collect()
+}
+
+/// Whether either config calls an input sensitive: then its default is shown to nobody.
+fn is_sensitive(before: &AppConfig, after: &AppConfig, input: &str) -> bool {
+    [before, after].iter().any(|config| config.input(input).is_some_and(|input| input.sensitive))
 }
 
 fn actions(before: &AppConfig, after: &AppConfig) -> Vec<PartChange> {
@@ -225,7 +233,15 @@ fn inputs(before: &AppConfig, after: &AppConfig) -> Vec<PartChange> {
         .map(|name| match (before.input(&name), after.input(&name)) {
             (Some(old), Some(new)) => {
                 let mut why = Vec::new();
-                settings("", &said(old), &said(new), &mut why);
+                let (mut old_said, mut new_said) = (said(old), said(new));
+                if old.sensitive || new.sensitive {
+                    let key = "default".to_string();
+                    why.extend((old.default != new.default).then_some(Why::Text { key }));
+                    for said in [&mut old_said, &mut new_said] {
+                        said.as_object_mut().map(|said| said.remove("default"));
+                    }
+                }
+                settings("", &old_said, &new_said, &mut why);
                 let change = if why.is_empty() { Change::Unchanged } else { Change::Changed };
                 part(&name, change, why, false)
             }

@@ -4,12 +4,13 @@ use std::{collections::BTreeMap, ops::Range};
 use serde_json::{Map, Number, Value};
 use toml::de::{DeTable, DeValue};
 
+mod escapes;
 mod lines;
 
 use self::lines::Lines;
 use crate::{
     diagnostic::{Diagnostic, Place},
-    text::{Origin, Span},
+    text::{Jumps, Origin, Span},
 };
 
 /// Larger files are refused before they are parsed.
@@ -97,9 +98,16 @@ impl Document {
     /// Where the characters of a string value begin: behind its quotes, and behind the newline
     /// that TOML drops after an opening `"""`.
     pub fn content(&self, key: &str, spot: &Spot) -> Origin {
-        let start = self.inner(spot).start;
-        let Place { line, column, .. } = self.place(start..start);
-        Origin { file: self.file.clone(), key: key.to_string(), line, column }
+        let inner = self.inner(spot);
+        let Place { line, column, .. } = self.place(inner.start..inner.start);
+        let jumps = match &spot.node {
+            Node::Text(text) if self.text[spot.span.start..].starts_with('"') => {
+                escapes::jumps(self, inner, text)
+            }
+            Node::Text(_) | Node::Integer(_) | Node::Bool(_) | Node::Other(_) => Jumps::default(),
+            Node::Array(_) | Node::Table(_) => Jumps::default(),
+        };
+        Origin { file: self.file.clone(), key: key.to_string(), line, column, jumps }
     }
 
     /// The bytes of a value; of a string value those of its characters.

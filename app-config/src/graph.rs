@@ -4,24 +4,49 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Who depends on whom; dependencies that are no keys are not looked at.
 pub type Edges = BTreeMap<String, BTreeSet<String>>;
 
-/// Every node one layer above the highest of its dependencies, names sorted; or one cycle, its
-/// first node repeated at its end.
-pub fn layers(edges: &Edges) -> Result<Vec<Vec<String>>, Vec<String>> {
+/// More cycles than this are not looked for: who has so many reads the first and starts again.
+const MOST_CYCLES: usize = 20;
+
+/// Every node one layer above the highest of its dependencies, names sorted; or the cycles that
+/// forbid it, each with its first node repeated at its end.
+pub fn layers(edges: &Edges) -> Result<Vec<Vec<String>>, Vec<Vec<String>>> {
     let mut left = edges.clone();
     let mut layers = Vec::new();
     while !left.is_empty() {
-        let ready: Vec<String> = left
-            .iter()
-            .filter(|(_, below)| !below.iter().any(|name| left.contains_key(name)))
-            .map(|(name, _)| name.clone())
-            .collect();
+        let ready = ready(&left);
         if ready.is_empty() {
-            return Err(cycle(&left));
+            return Err(cycles(left));
         }
         left.retain(|name, _| !ready.contains(name));
         layers.push(ready);
     }
     Ok(layers)
+}
+
+/// What depends on nothing that is left.
+fn ready(left: &Edges) -> Vec<String> {
+    let free = left.iter().filter(|(_, below)| !below.iter().any(|name| left.contains_key(name)));
+    free.map(|(name, _)| name.clone()).collect()
+}
+
+/// Cycle after cycle: of each that is found the edge that closes it is taken out, until what is left
+/// has none.
+fn cycles(mut left: Edges) -> Vec<Vec<String>> {
+    let mut cycles = Vec::new();
+    while cycles.len() < MOST_CYCLES {
+        let ready = ready(&left);
+        if !ready.is_empty() {
+            left.retain(|name, _| !ready.contains(name));
+            continue;
+        }
+        let cycle = cycle(&left);
+        let [.., from, to] = cycle.as_slice() else { break };
+        if let Some(below) = left.get_mut(from) {
+            below.remove(to);
+        }
+        cycles.push(cycle);
+    }
+    cycles
 }
 
 /// Every node that is left depends on another that is left, so following any path ends in a cycle.
@@ -58,6 +83,31 @@ mod tests {
     #[test]
     fn a_cycle_is_shown_from_end_to_end() {
         let edges = edges(&[("a", &["b"]), ("b", &["c"]), ("c", &["b"]), ("d", &[])]);
-        assert_eq!(layers(&edges).unwrap_err(), ["b", "c", "b"]);
+        assert_eq!(layers(&edges).unwrap_err(), [["b", "c", "b"]]);
+    }
+
+    #[test]
+    fn every_cycle_is_shown_and_not_only_the_first() {
+        let edges = edges(&[
+            ("a", &["b"]),
+            ("b", &["a", "base"]),
+            ("base", &[]),
+            ("c", &["d"]),
+            ("d", &["c", "e"]),
+            ("e", &["d"]),
+            ("self", &["self"]),
+            ("top", &["a"]),
+        ]);
+        let cycles: [&[&str]; 4] =
+            [&["a", "b", "a"], &["c", "d", "c"], &["d", "e", "d"], &["self", "self"]];
+        assert_eq!(layers(&edges).unwrap_err(), cycles);
+    }
+
+    #[test]
+    fn more_cycles_than_a_person_reads_are_not_looked_for() {
+        let names: Vec<String> = (0..100).map(|n| format!("n{n}")).collect();
+        let all = |_: &String| names.iter().cloned().collect();
+        let edges: Edges = names.iter().map(|name| (name.clone(), all(name))).collect();
+        assert_eq!(layers(&edges).unwrap_err().len(), MOST_CYCLES);
     }
 }

@@ -101,6 +101,10 @@ pub fn resolve_inputs(
                 resolved.insert(name, text);
             }
             Ok(text) => problems.push(ill_typed(input, &text)),
+            Err(_) if input.sensitive => {
+                let why = "its template fails".to_string();
+                problems.push(InputProblem::Underived { name, why });
+            }
             Err(error) => problems.push(InputProblem::Underived { name, why: error.message }),
         }
     }
@@ -180,8 +184,17 @@ fn one(input: &Input, given: Option<&Value>) -> Result<Resolved, InputProblem> {
     Err(ill_typed(input, &text))
 }
 
+/// Whether a text that somebody wrote down for an input is a value of it.
+pub(crate) fn given(input: &Input, text: &str) -> Result<(), InputProblem> {
+    if text.is_empty() || accepts(input.kind, text) { Ok(()) } else { Err(ill_typed(input, text)) }
+}
+
 fn ill_typed(input: &Input, text: &str) -> InputProblem {
-    let found = format!("{:?}", text.chars().take(60).collect::<String>());
+    let found = match input.sensitive {
+        // It may be the default, which was written in the clear and is said no further.
+        true => "what it is".to_string(),
+        false => format!("{:?}", text.chars().take(60).collect::<String>()),
+    };
     InputProblem::IllTyped { name: input.name.clone(), wanted: wanted(input.kind), found }
 }
 

@@ -60,6 +60,7 @@ pub fn inspect(name: &str, app: &Tree, reading: &Reading) -> Value {
         "edges": edges(&graph),
         "layers": graph.layers,
         "cycle": graph.cycle,
+        "cycles": graph.cycles,
         "inputs": inputs(config),
         "secrets": secrets(config),
         "actions": actions(config, &graph),
@@ -105,7 +106,7 @@ fn sandbox(config: &AppConfig) -> Value {
 }
 
 fn components(config: &AppConfig, graph: &Graph) -> Value {
-    let list = config.components.iter().map(|one| component(config, graph, one));
+    let list = config.components.iter().map(|one| component(graph, one));
     json!({
         "count": config.components.len(),
         "by_type": count(config.components.iter().map(|one| one.module.kind.clone())),
@@ -113,13 +114,14 @@ fn components(config: &AppConfig, graph: &Graph) -> Value {
     })
 }
 
-fn component(config: &AppConfig, graph: &Graph, component: &Component) -> Value {
+fn component(graph: &Graph, component: &Component) -> Value {
     let inferred: Vec<&String> = graph
         .components
         .get(&component.name)
         .into_iter()
-        .flat_map(|node| node.reads.components.keys())
-        .filter(|name| config.component(name).is_some() && **name != component.name)
+        .flat_map(|node| {
+            node.reads.components.keys().filter(|name| node.dependencies.contains(*name))
+        })
         .collect();
     let settings = &component.module.settings;
     let mut shown = json!({

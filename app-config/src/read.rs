@@ -17,6 +17,7 @@ mod cross;
 mod inputs;
 mod installs;
 mod kinds;
+mod loose;
 mod metadata;
 mod module;
 mod names;
@@ -56,7 +57,17 @@ impl Reading {
 
 /// Reads an app directory whose module directories have not been gathered yet; the tree's top is
 /// the app directory itself. [`AppConfig::sources`] then says what a bundle needs.
+///
+/// A module that lies in the app directory itself is looked at here; of one in another repository only
+/// who gathers it can say anything.
 pub fn survey(app: &Tree, plugins: &[PluginPin]) -> Reading {
+    let mut reading = directory(app, plugins);
+    reading.diagnostics.extend(sources::here(app, &reading.config));
+    sort(&mut reading.diagnostics);
+    reading
+}
+
+fn directory(app: &Tree, plugins: &[PluginPin]) -> Reading {
     let reader = Reader::new(app, plugins);
     let mut config = AppConfig {
         metadata: metadata::read(&reader),
@@ -81,6 +92,7 @@ pub fn survey(app: &Tree, plugins: &[PluginPin]) -> Reading {
     config.plugins.sort_by(|a, b| a.name.cmp(&b.name));
     (config.input_groups, config.inputs) = inputs::read(&reader);
     config.roles.extend(break_glass::read(&reader));
+    installs::check(&mut config, &reader);
     unknown::check(&reader);
     cross::check(&config, &reader);
     let Found { diagnostics, file_refs, remotes, spans } = reader.finish();
@@ -94,7 +106,7 @@ pub fn survey(app: &Tree, plugins: &[PluginPin]) -> Reading {
 /// Everything that was found, warnings too, when at least one finding stops the config.
 pub fn read(bundle: &Tree) -> Result<(AppConfig, Vec<Diagnostic>), Vec<Diagnostic>> {
     let plugins = bundle.plugins().map_err(|error| vec![about_bundle(&error)])?;
-    let Reading { mut config, mut diagnostics, .. } = survey(&bundle.app(), &plugins);
+    let Reading { mut config, mut diagnostics, .. } = directory(&bundle.app(), &plugins);
     diagnostics.extend(sources::attach(bundle, &mut config));
     if !diagnostics.iter().any(Diagnostic::is_error) {
         // A file that could not be read would make a stranger of its component's module.

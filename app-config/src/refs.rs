@@ -196,8 +196,10 @@ pub struct Graph {
     /// Components in the order of a deploy; each layer depends on layers before it only. Empty when
     /// there is a cycle.
     pub layers: Vec<Vec<String>>,
-    /// A cycle, with its first component repeated at its end.
+    /// The first of the cycles, with its first component repeated at its end.
     pub cycle: Option<Vec<String>>,
+    /// All of them, as far as a person would read them.
+    pub cycles: Vec<Vec<String>>,
 }
 
 /// Who reads whom in a config.
@@ -214,8 +216,12 @@ pub fn graph(config: &AppConfig) -> Graph {
     };
     for component in &config.components {
         let reads = Reads::of(&component.module.texts);
+        // What is there once it was deployed may be asked for, and cannot be needed before.
+        let other = |name: &&String| {
+            **name != component.name || reads.needed_components.contains(name.as_str())
+        };
         let known = |name: &&String| config.component(name).is_some();
-        let read = reads.components.keys().filter(known).filter(|name| **name != component.name);
+        let read = reads.components.keys().filter(known).filter(other);
         let dependencies = component.dependencies.iter().chain(read).cloned().collect();
         graph.components.insert(component.name.clone(), Node { dependencies, reads });
     }
@@ -231,7 +237,7 @@ pub fn graph(config: &AppConfig) -> Graph {
     }
     match layers(&graph.edges()) {
         Ok(layers) => graph.layers = layers,
-        Err(cycle) => graph.cycle = Some(cycle),
+        Err(cycles) => (graph.cycle, graph.cycles) = (cycles.first().cloned(), cycles),
     }
     graph
 }

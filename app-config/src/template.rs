@@ -57,7 +57,7 @@ pub struct TemplateError {
     /// Column in that line, from 1, in characters.
     pub column: u32,
     /// The expression at fault, as it is written (`.nuon.inputs.inputs.size`).
-    pub variable: Option<String>,
+    pub variable: Option<Box<str>>,
 }
 
 impl TemplateError {
@@ -241,26 +241,15 @@ pub fn render_tree(tree: &Json, state: &Json, origin: &Origin) -> Result<Json, T
 }
 
 fn located(text: &str, origin: &Origin, fault: Fault) -> TemplateError {
-    let (line, column) = place_of(text, origin, fault.at);
+    let (line, column) = origin.of(text, fault.at);
     let mut message = fault.message;
     if let Some(opened) = fault.opened {
-        let (line, column) = place_of(text, origin, opened);
+        let (line, column) = origin.of(text, opened);
         message.push_str(&format!("; it begins at {line}:{column}"));
     }
     let origin = origin.clone();
-    TemplateError { class: fault.class, message, origin, line, column, variable: fault.variable }
-}
-
-fn place_of(text: &str, origin: &Origin, at: usize) -> (u32, u32) {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    let before = &text[..at];
-    let lines = before.matches('\n').count() as u32;
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() as u32;
-    let first = if lines == 0 { origin.column.max(1) } else { 1 };
-    (origin.line.max(1) + lines, first + column)
+    let variable = fault.variable.map(String::into_boxed_str);
+    TemplateError { class: fault.class, message, origin, line, column, variable }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! A piece of text and where it was written, so that an error in it can name the place.
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Serialize, Serializer};
 
@@ -16,12 +16,56 @@ pub struct Origin {
     pub line: u32,
     /// Column of the text's first character, from 1, in characters.
     pub column: u32,
+    /// Where its other characters are, when it was written with escapes.
+    #[serde(skip)]
+    pub jumps: Jumps,
+}
+
+/// The places behind the escapes of a text, in their order; between them a text stands in its file
+/// as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Jumps(Option<Arc<Vec<Jump>>>);
+
+/// From this byte of the text on, its characters are there in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Jump {
+    pub at: usize,
+    pub line: u32,
+    pub column: u32,
+}
+
+impl Jumps {
+    pub(crate) fn of(jumps: Vec<Jump>) -> Self {
+        Jumps(Some(Arc::new(jumps)))
+    }
+
+    /// The last one at or before a byte.
+    fn before(&self, at: usize) -> Option<Jump> {
+        let jumps = self.0.as_deref().map(Vec::as_slice).unwrap_or_default();
+        let behind = jumps.partition_point(|jump| jump.at <= at);
+        jumps[..behind].last().copied()
+    }
 }
 
 impl Origin {
     /// The beginning of a whole file.
     pub fn file(path: impl Into<String>) -> Self {
-        Origin { file: path.into(), key: String::new(), line: 1, column: 1 }
+        Origin { file: path.into(), line: 1, column: 1, ..Origin::default() }
+    }
+
+    /// Line and column in the file of a byte of the text that begins here.
+    pub fn of(&self, text: &str, at: usize) -> (u32, u32) {
+        let mut at = at.min(text.len());
+        while !text.is_char_boundary(at) {
+            at -= 1;
+        }
+        let first = Jump { at: 0, line: self.line.max(1), column: self.column.max(1) };
+        let from = self.jumps.before(at).unwrap_or(first);
+        let between = text.get(from.at..at).unwrap_or_default();
+        let lines = between.matches('\n').count() as u32;
+        let column = between.rsplit('\n').next().unwrap_or_default().chars().count() as u32;
+        let first = if lines == 0 { from.column } else { 1 };
+        (from.line + lines, first + column)
     }
 
     /// The same for a finding, over so many characters.

@@ -28,6 +28,8 @@ fn action(section: Section<'_>) -> Action {
     let (texts, files) = content::every_text(&section);
     let settings = section.json();
     let said = serde_json::json!({"files": files, "settings": settings});
+    section.mentioned("role", Kind::Role, Severity::Warning);
+    section.mentioned("break_glass_role", Kind::Role, Severity::Warning);
     let (role, break_glass) = (section.text("role"), section.text("break_glass_role"));
     let action = Action {
         at: section.place(),
@@ -35,7 +37,7 @@ fn action(section: Section<'_>) -> Action {
         file: section.file().to_string(),
         timeout_ms: timeout(&section),
         triggers: section.sections("triggers").into_iter().filter_map(trigger).collect(),
-        steps: section.sections("steps").into_iter().map(step).collect(),
+        steps: section.steps().into_iter().map(step).collect(),
         dependencies: section.mentions("dependencies", Kind::Component, Severity::Error),
         role: role.or(break_glass),
         settings,

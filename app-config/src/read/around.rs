@@ -14,10 +14,22 @@ pub fn operation_roles(reader: &Reader<'_>) -> Option<OperationRoles> {
         rules: spec::operation_roles(&section, "rules"),
     };
     for rule in section.sections("rules") {
-        let principal = rule.string("principal").unwrap_or_default();
-        if let Some(name) = principal.strip_prefix("nuon::component:") {
-            let mut names = rule.reader.names.borrow_mut();
-            names.mention(Kind::Component, name, Severity::Warning, rule.origin("principal"));
+        let Some(principal) = rule.string("principal") else { continue };
+        let named = [("nuon::component:", Kind::Component), ("nuon::action:", Kind::Action)];
+        let named =
+            named.iter().find_map(|(prefix, kind)| Some((principal.strip_prefix(prefix)?, *kind)));
+        match named {
+            Some(("*", _)) => {}
+            Some((name, kind)) => {
+                let mut names = rule.reader.names.borrow_mut();
+                names.mention(kind, name, Severity::Warning, rule.origin("principal"));
+            }
+            None if principal == "nuon::sandbox" => {}
+            None => {
+                let message = format!("there is no principal `{principal}`");
+                let remedy = "use nuon::sandbox, nuon::component:NAME or nuon::action:NAME";
+                rule.warning("principal", "bad_value", message, remedy);
+            }
         }
     }
     section.finish();
@@ -55,7 +67,7 @@ pub fn branches(reader: &Reader<'_>) -> Vec<Branch> {
         let section = reader.section(document);
         branches.push(Branch {
             at: section.place(),
-            name: section.required("name"),
+            name: section.declared(Kind::Branch),
             file: section.file().to_string(),
             source: source(&section),
         });

@@ -13,9 +13,28 @@ use crate::{
     tree::sha256,
 };
 
-/// The keys whose `./file` is followed. `command` is not: it names a file of the step's own source.
-const CONTENT_KEYS: [&str; 5] =
-    ["contents", "manifest", "inline_contents", "permissions_boundary", "readme"];
+/// Where in a component, the sandbox or an action a `./file` is followed: a list, if it is in one,
+/// and the key. A variable may be called `manifest`, too. `command` is not followed: it names a
+/// file of the step's own source.
+const CONTENT_KEYS: [(&str, &str); 5] = [
+    ("", "manifest"),
+    ("steps", "inline_contents"),
+    ("values_file", "contents"),
+    ("values_file", "source"),
+    ("var_file", "contents"),
+];
+
+/// Whether a key path (`steps.0.inline_contents`) is one of these; `[steps]` counts as `[[steps]]`.
+fn is_followed(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('.').collect();
+    let (list, key) = match parts.as_slice() {
+        [key] => ("", *key),
+        [list, key] => (*list, *key),
+        [list, at, key] if at.bytes().all(|byte| byte.is_ascii_digit()) => (*list, *key),
+        _ => return false,
+    };
+    CONTENT_KEYS.contains(&(list, key))
+}
 
 /// How a text begins that is somewhere else.
 const REMOTE: [&str; 5] = ["http://", "https://", "git::", "git@", "file:"];
@@ -51,9 +70,8 @@ impl Found<'_> {
             if top && NEVER_TEMPLATES.contains(&key.as_str()) {
                 continue;
             }
-            let followed = CONTENT_KEYS.contains(&key.as_str())
-                || (key == "source" && path.starts_with("values_file."));
-            self.spot(&entry.spot, &format!("{path}{key}"), followed);
+            let path = format!("{path}{key}");
+            self.spot(&entry.spot, &path, is_followed(&path));
         }
     }
 

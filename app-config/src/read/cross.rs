@@ -1,7 +1,7 @@
 //! What no file can be wrong about alone: templates that read nothing, triggers of nothing, cycles.
 use std::collections::BTreeSet;
 
-use super::{names::Kind, reader::Reader};
+use super::{loose, names::Kind, reader::Reader};
 use crate::{
     diagnostic::{Diagnostic, Place, Severity},
     model::{AppConfig, Secret},
@@ -14,21 +14,26 @@ pub fn check(config: &AppConfig, reader: &Reader<'_>) {
     triggers(config, reader);
     idle(config, reader);
     references(config, reader);
-    cycle(config, reader);
+    cycles(config, reader);
 }
 
-fn cycle(config: &AppConfig, reader: &Reader<'_>) {
-    let Some(cycle) = graph(config).cycle else { return };
-    let message = format!("components depend on each other in a circle: {}", cycle.join(" → "));
-    let remedy = "remove one of these dependencies, or one of the references between them";
-    let finding = Diagnostic::error("cycle", message, remedy);
-    let first = cycle.first().map(String::as_str).unwrap_or_default();
+fn cycles(config: &AppConfig, reader: &Reader<'_>) {
     let names = reader.names.borrow();
-    let place = names.place(Kind::Component, first);
-    reader.note(match place {
-        Some(origin) => finding.at(&origin.file, origin.place(first.chars().count())),
-        None => finding,
-    });
+    for cycle in graph(config).cycles {
+        let message = format!("components depend on each other in a circle: {}", cycle.join(" → "));
+        let remedy = match cycle.as_slice() {
+            [one, again] if one == again => {
+                "its own outputs exist only after it: remove what reads them"
+            }
+            _ => "remove one of these dependencies, or one of the references between them",
+        };
+        let finding = Diagnostic::error("cycle", message, remedy);
+        let first = cycle.first().map(String::as_str).unwrap_or_default();
+        reader.note(match names.place(Kind::Component, first) {
+            Some(origin) => finding.at(&origin.file, origin.place(first.chars().count())),
+            None => finding,
+        });
+    }
 }
 
 /// Triggers of things that the app does not have.
@@ -122,22 +127,26 @@ fn references(config: &AppConfig, reader: &Reader<'_>) {
     for text in config.runner.iter().flat_map(|runner| runner.env_vars.values()) {
         text_refers(config, reader, text, Severity::Error);
     }
-    // Nobody deploys these, so they cannot stop a version from being published.
+    // Nobody deploys these, so they cannot stop a version from being published. What stands in the
+    // TOML itself is looked at with all that is loose.
     let readme = config.metadata.readme.iter();
-    let runbooks = config.runbooks.iter().filter_map(|runbook| runbook.readme.as_ref());
+    let runbooks = config.runbooks.iter().flat_map(|runbook| {
+        let steps = runbook.steps.iter().filter_map(|step| step.inline_contents.as_ref());
+        runbook.readme.iter().chain(steps)
+    });
     let roles = config.roles.iter().flat_map(|role| {
-        let policies =
-            role.policies.iter().flat_map(|p| [&p.managed_policy_name, &p.name, &p.contents]);
-        let own = [&role.description, &role.display_name, &role.permissions_boundary];
-        own.into_iter().chain(policies).flatten().chain([&role.name])
+        let policies = role.policies.iter().filter_map(|policy| policy.contents.as_ref());
+        role.permissions_boundary.iter().chain(policies)
     });
     let policies = config.policies.iter().filter_map(|policy| policy.contents.as_ref());
-    for text in readme.chain(runbooks).chain(roles).chain(policies) {
+    let files = readme.chain(runbooks).chain(roles).chain(policies);
+    for text in files.filter(|text| text.origin.key.is_empty()) {
         text_refers(config, reader, text, Severity::Warning);
     }
+    loose::check(config, reader);
 }
 
-fn text_refers(
+pub fn text_refers(
     config: &AppConfig,
     reader: &Reader<'_>,
     text: &Text,
@@ -202,13 +211,9 @@ fn at(
     message: String,
     remedy: &str,
 ) {
-    let Origin { file, line, column, .. } = &text.origin;
     let dotted = text.value.find(&format!(".{name}")).map(|at| at + 1);
-    let before = &text.value[..dotted.or_else(|| text.value.find(name)).unwrap_or_default()];
-    let lines = before.matches('\n').count() as u32;
-    let within = before.rsplit('\n').next().unwrap_or_default().chars().count() as u32;
-    let first = if lines == 0 { *column } else { 1 };
-    let length = name.chars().count() as u32;
-    let place = Place { line: line + lines, column: first + within, length };
-    reader.note(Diagnostic::new(severity, code, message, remedy).at(file, place));
+    let begin = dotted.or_else(|| text.value.find(name)).unwrap_or_default();
+    let (line, column) = text.origin.of(&text.value, begin);
+    let place = Place { line, column, length: name.chars().count() as u32 };
+    reader.note(Diagnostic::new(severity, code, message, remedy).at(&text.origin.file, place));
 }

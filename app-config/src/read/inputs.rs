@@ -74,13 +74,24 @@ fn input(section: Section<'_>) -> Input {
                       the value in the account, in the module";
         section.warning("sensitive", "not_yet", message, remedy);
     }
+    if let Some(text) = section.scalar("default").filter(|text| is_template(&text.value)) {
+        section.reader.defaults.borrow_mut().push((input.name.clone(), text));
+    }
     if let Some(default) = input.default.as_deref().filter(|text| !text.is_empty())
         && !is_template(default)
         && !accepts(kind, default)
     {
-        let message = format!("the default {default:?} of `{}` is no {}", input.name, kind.name());
         let remedy = "an install that does not give it is refused; correct the default or the type";
-        section.warning("default", "bad_default", message, remedy);
+        let (name, kind) = (&input.name, kind.name());
+        if input.sensitive {
+            // Neither said nor pointed at: whoever shows a place shows what stands there.
+            let file = section.file();
+            let message = format!("the default of the sensitive input `{name}` is no {kind}");
+            section.reader.about(Severity::Warning, "bad_default", file, (message, remedy));
+        } else {
+            let message = format!("the default {default:?} of `{name}` is no {kind}");
+            section.warning("default", "bad_default", message, remedy);
+        }
     }
     section.ignore(&["index", "labels"]);
     section.finish();

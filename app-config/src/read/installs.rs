@@ -2,7 +2,12 @@
 use std::collections::BTreeMap;
 
 use super::{names::Kind, reader::Reader, section::Section};
-use crate::{diagnostic::Severity, model::InstallFile};
+use crate::{
+    diagnostic::{Diagnostic, Place, Severity},
+    inputs::given,
+    model::{AppConfig, InstallFile},
+    text::Origin,
+};
 
 /// Tables that name the account, and the key in them that names the place.
 const ACCOUNTS: [(&str, &str); 3] =
@@ -14,6 +19,34 @@ pub fn read(reader: &Reader<'_>) -> Vec<InstallFile> {
         documents.iter().map(|document| install(reader.section(document))).collect();
     installs.sort_by(|a, b| (&a.name, &a.file).cmp(&(&b.name, &b.file)));
     installs
+}
+
+/// What the installs give, held against what the app asks.
+pub fn check(config: &mut AppConfig, reader: &Reader<'_>) {
+    let AppConfig { inputs, installs, .. } = config;
+    for install in installs {
+        for input in inputs.iter() {
+            let Some(text) = install.inputs.get(&input.name) else { continue };
+            let at =
+                reader.given.borrow().get(&(install.file.clone(), input.name.clone())).cloned();
+            let at = at.unwrap_or_else(|| Origin::file(&install.file));
+            if input.sensitive {
+                let message = format!(
+                    "line {} gives the sensitive input `{}` a value, which would be published in the clear",
+                    at.line, input.name
+                );
+                let remedy = "take it out of the file and out of the history of the repository; a later \
+                              release seals sensitive inputs for the install's runner";
+                // Not at its line: whoever shows a place shows the value.
+                let finding = Diagnostic::error("sensitive_value", message, remedy);
+                reader.note(finding.at(&install.file, Place::default()));
+                install.inputs.remove(&input.name);
+            } else if let Err(problem) = given(input, text) {
+                let finding = Diagnostic::warning("bad_value", problem.to_string(), "correct it");
+                reader.note(finding.at(&install.file, at.place(text.chars().count())));
+            }
+        }
+    }
 }
 
 fn install(section: Section<'_>) -> InstallFile {
@@ -31,7 +64,9 @@ fn install(section: Section<'_>) -> InstallFile {
         for (name, text) in group.scalars() {
             let origin = group.origin(&name);
             let mut names = section.reader.names.borrow_mut();
-            names.mention(Kind::Input, &name, Severity::Warning, origin);
+            names.mention(Kind::Input, &name, Severity::Warning, origin.clone());
+            let key = (section.file().to_string(), name.clone());
+            section.reader.given.borrow_mut().insert(key, origin);
             inputs.insert(name, text.value);
         }
     }

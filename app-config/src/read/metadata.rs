@@ -21,6 +21,7 @@ pub fn read(reader: &Reader<'_>) -> Metadata {
         description: section.string("description"),
         readme: section.content("readme"),
     };
+    section.one_of("version", "version of the format", &["v1", "v2"]);
     section.ignore(&["slack_webhook_url", "onboarding", "labels"]);
     section.finish();
     metadata

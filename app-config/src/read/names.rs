@@ -13,11 +13,14 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Action,
+    Branch,
     Component,
     Context,
     Group,
     Input,
     Install,
+    NestedStack,
+    Role,
     Runbook,
     Secret,
 }
@@ -26,11 +29,14 @@ impl Kind {
     fn word(self) -> &'static str {
         match self {
             Kind::Action => "action",
+            Kind::Branch => "branch",
             Kind::Component => "component",
             Kind::Context => "kubernetes context",
             Kind::Group => "input group",
             Kind::Input => "input",
             Kind::Install => "install",
+            Kind::NestedStack => "nested stack",
+            Kind::Role => "role",
             Kind::Runbook => "runbook",
             Kind::Secret => "secret",
         }
@@ -42,8 +48,22 @@ impl Kind {
             Kind::Component => "unknown_component",
             Kind::Group => "unknown_group",
             Kind::Input => "unknown_input",
+            Kind::Role => "unknown_role",
             Kind::Secret => "unknown_secret",
-            Kind::Context | Kind::Install | Kind::Runbook => "bad_value",
+            Kind::Branch | Kind::Context | Kind::Install | Kind::NestedStack | Kind::Runbook => {
+                "bad_value"
+            }
+        }
+    }
+
+    /// Two of one name: what this release deploys cannot be told apart, the rest is only read.
+    fn clash(self) -> Severity {
+        match self {
+            Kind::Action | Kind::Component | Kind::Context | Kind::Group | Kind::Input => {
+                Severity::Error
+            }
+            Kind::Install | Kind::Runbook | Kind::Secret => Severity::Error,
+            Kind::Branch | Kind::NestedStack | Kind::Role => Severity::Warning,
         }
     }
 }
@@ -96,20 +116,28 @@ impl Names {
         }
     }
 
+    /// Roles are named by what their names become in an install: `{{ .nuon.install.id }}-x`, or `x`
+    /// alone. What is made from anything else, or is a role of the account, is known only there.
+    fn may_be_role(&self, name: &str) -> bool {
+        let plain = role_name(name);
+        let declared = self.declared.iter().filter(|(of, _, _)| *of == Kind::Role);
+        let mut names = declared.map(|(_, name, _)| role_name(name));
+        plain.contains("{{")
+            || plain.starts_with("arn:")
+            || names.any(|role| role == plain || role.strip_prefix("INSTALL-") == Some(&*plain))
+    }
+
     /// Names that two things take, and names of nothing.
     pub fn check(&self) -> Vec<Diagnostic> {
         let mut findings = Vec::new();
         let mut taken: BTreeMap<(Kind, &str), &Origin> = BTreeMap::new();
         for (kind, name, origin) in &self.declared {
             let Some(other) = taken.insert((*kind, name), origin) else { continue };
-            let (word, file, line) = (kind.word(), &other.file, other.line);
-            let message =
-                format!("the {word} `{name}` is described twice, here and in {file}:{line}");
-            let finding = Diagnostic::error("duplicate_name", message, "rename one of them");
-            findings.push(finding.at(&origin.file, origin.place(name.chars().count())));
+            findings.push(twice(kind.clash(), kind.word(), name, (origin, other)));
         }
         for Mention { kind, name, severity, origin } in &self.mentioned {
-            if taken.contains_key(&(*kind, name)) {
+            if taken.contains_key(&(*kind, name)) || (*kind == Kind::Role && self.may_be_role(name))
+            {
                 continue;
             }
             let message = format!("there is no {} `{name}`", kind.word());
@@ -121,7 +149,49 @@ impl Names {
     }
 }
 
+/// A role's name with a word for the install's id, however that is written.
+fn role_name(name: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = name;
+    while let Some((before, behind)) = rest.split_once("{{") {
+        let (inside, after) = behind.split_once("}}").unwrap_or((behind, ""));
+        plain.push_str(before);
+        match inside.trim_matches(['-', ' ', '\t']) {
+            ".nuon.install.id" | ".stead.install.id" => plain.push_str("INSTALL"),
+            other => plain.push_str(&format!("{{{{{other}}}}}")),
+        }
+        rest = after;
+    }
+    plain + rest
+}
+
+fn twice(
+    severity: Severity,
+    word: &str,
+    name: &str,
+    (here, other): (&Origin, &Origin),
+) -> Diagnostic {
+    let (file, line) = (&other.file, other.line);
+    let message = format!("the {word} `{name}` is described twice, here and in {file}:{line}");
+    let finding = Diagnostic::new(severity, "duplicate_name", message, "rename one of them");
+    finding.at(&here.file, here.place(name.chars().count()))
+}
+
 impl Section<'_> {
+    /// The steps of this table. Two of one name are told apart by nobody who reads their outputs.
+    pub fn steps(&self) -> Vec<Self> {
+        let steps = self.sections("steps");
+        let mut taken: BTreeMap<String, Origin> = BTreeMap::new();
+        for step in &steps {
+            let Some(name) = step.string("name") else { continue };
+            let here = step.origin("name");
+            if let Some(other) = taken.insert(name.clone(), here.clone()) {
+                self.reader.note(twice(Severity::Warning, "step", &name, (&here, &other)));
+            }
+        }
+        steps
+    }
+
     /// This table's own name, which has to be there.
     pub fn declared(&self, kind: Kind) -> String {
         let name = self.required("name");

@@ -1,5 +1,5 @@
 //! `permissions.toml` or `permissions/*.toml`: the roles of the install's operations.
-use super::{reader::Reader, section::Section};
+use super::{names::Kind, reader::Reader, section::Section};
 use crate::model::{CloudGrants, Role, RolePolicy, RolePurpose};
 
 /// Tables of the one-file form.
@@ -45,10 +45,8 @@ pub fn read(reader: &Reader<'_>) -> Vec<Role> {
 }
 
 pub fn role(section: Section<'_>, purpose: RolePurpose, word: &str) -> Role {
+    section.declared(Kind::Role);
     let name = section.text("name");
-    if name.is_none() {
-        section.required("name");
-    }
     let mut policies = Vec::new();
     for inner in section.sections("policies") {
         policies.push(RolePolicy {
@@ -69,7 +67,7 @@ pub fn role(section: Section<'_>, purpose: RolePurpose, word: &str) -> Role {
         description: section.text("description"),
         display_name: section.text("display_name"),
         permissions_boundary: section.content("permissions_boundary"),
-        cloud_platform: section.string("cloud_platform"),
+        cloud_platform: section.one_of("cloud_platform", "cloud", &["aws", "azure", "gcp"]),
         enabled_in_stack: section.flag("enabled_in_stack"),
         clouds: clouds(&section),
         policies,

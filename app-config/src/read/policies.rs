@@ -19,14 +19,30 @@ pub fn read(reader: &Reader<'_>) -> Vec<Policy> {
     policies
 }
 
+const TYPES: [&str; 12] = [
+    "container_image",
+    "docker_build",
+    "external_image",
+    "helm_chart",
+    "kubernetes_cluster",
+    "kubernetes_manifest",
+    "pulumi",
+    "runner_job_action_workflow",
+    "runner_job_helm_deploy",
+    "runner_job_terraform_deploy",
+    "sandbox",
+    "terraform_module",
+];
+
 fn policy(section: Section<'_>) -> Policy {
     let policy = Policy {
         at: section.place(),
         kind: section.required("type"),
-        engine: section.string("engine"),
+        engine: section.one_of("engine", "policy engine", &["kyverno", "opa"]),
         components: components(&section),
         contents: section.content("contents"),
     };
+    section.one_of("type", "type of a policy", &TYPES);
     section.ignore(&["name", "description", "labels", "mode"]);
     section.finish();
     policy

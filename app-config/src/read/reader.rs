@@ -1,15 +1,15 @@
 //! What all file kinds share: the files, the findings, and which files go to whom.
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
 };
 
-use super::{names::Names, section::Section, sort, unknown};
+use super::{loose, names::Names, section::Section, sort, unknown};
 use crate::{
     diagnostic::{Diagnostic, Place, Severity},
     document::Document,
     model::FileRef,
-    text::Spans,
+    text::{Origin, Spans, Text},
     tree::{PluginPin, Tree},
 };
 
@@ -24,6 +24,11 @@ pub struct Reader<'t> {
     notes: RefCell<Vec<Diagnostic>>,
     refs: RefCell<BTreeSet<FileRef>>,
     pub names: RefCell<Names>,
+    /// Where an install's file gives an input, by file and input.
+    pub given: RefCell<BTreeMap<(String, String), Origin>>,
+    /// Templates outside of what is deployed, and the defaults of inputs that are templates.
+    pub loose: RefCell<Vec<Text>>,
+    pub defaults: RefCell<Vec<(String, Text)>>,
     remotes: RefCell<BTreeSet<String>>,
     spans: RefCell<Spans>,
     /// Schedules that never come, so far.
@@ -48,6 +53,9 @@ impl<'t> Reader<'t> {
             notes: RefCell::default(),
             refs: RefCell::default(),
             names: RefCell::default(),
+            given: RefCell::default(),
+            loose: RefCell::default(),
+            defaults: RefCell::default(),
             remotes: RefCell::default(),
             spans: RefCell::default(),
             nevers: Cell::default(),
@@ -114,6 +122,7 @@ impl<'t> Reader<'t> {
                 None
             }
             Ok(document) => {
+                self.loose.borrow_mut().extend(loose::texts(&document));
                 self.spans.borrow_mut().extend(path, document.spans().into_iter());
                 Some(document)
             }

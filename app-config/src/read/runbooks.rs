@@ -15,7 +15,7 @@ pub fn read(reader: &Reader<'_>) -> Vec<Runbook> {
             file: section.file().to_string(),
             description: section.string("description").unwrap_or_default(),
             readme: section.content("readme"),
-            steps: section.sections("steps").into_iter().map(step).collect(),
+            steps: section.steps().into_iter().map(step).collect(),
         };
         if runbook.steps.is_empty() {
             let message = "this runbook has no steps".to_string();
@@ -29,6 +29,8 @@ pub fn read(reader: &Reader<'_>) -> Vec<Runbook> {
     runbooks
 }
 
+const STEPS: [&str; 3] = ["action", "command", "component_deploy"];
+
 fn step(section: Section<'_>) -> RunbookStep {
     let step = RunbookStep {
         at: section.place(),
@@ -41,7 +43,9 @@ fn step(section: Section<'_>) -> RunbookStep {
         env_vars: section.texts("env_vars"),
         timeout_ms: section.duration("timeout"),
     };
-    section.ignore(&["description", "inputs", "labels", "role", "skip_noops"]);
+    section.one_of("type", "type of a step", &STEPS);
+    section.mentioned("role", Kind::Role, Severity::Warning);
+    section.ignore(&["description", "inputs", "labels", "skip_noops"]);
     section.ignore(&["public_repo", "connected_repo", "enable_kube_config", "kubernetes_context"]);
     section.finish();
     step

@@ -9,6 +9,7 @@ use super::reader::Reader;
 use crate::{
     diagnostic::{Diagnostic, Place, Severity, nearest},
     document::{Document, Entry, Node, Spot, Table, json},
+    template::is_template,
     text::{Origin, Text},
 };
 
@@ -77,6 +78,20 @@ impl<'d> Section<'d> {
             self.finding(Severity::Error, "missing_key", self.at.clone(), message, &remedy);
         }
         String::new()
+    }
+
+    /// A text that is one of a few words. Another one is said: it may be of a later version.
+    pub fn one_of(&self, key: &str, what: &str, known: &[&str]) -> Option<String> {
+        let word = self.string(key)?;
+        if !known.contains(&word.as_str()) && !is_template(&word) {
+            let message = format!("there is no {what} `{word}`");
+            let remedy = match nearest(&word, known.iter().copied()) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("use one of: {}", known.join(", ")),
+            };
+            self.warning(key, "bad_value", message, &remedy);
+        }
+        Some(word)
     }
 
     pub fn flag(&self, key: &str) -> Option<bool> {
@@ -240,7 +255,7 @@ impl<'d> Section<'d> {
     pub fn place(&self) -> Origin {
         let Place { line, column, .. } = self.document.place(self.at.clone());
         let key = self.path.trim_end_matches('.').to_string();
-        Origin { file: self.document.file.clone(), key, line, column }
+        Origin { file: self.document.file.clone(), key, line, column, ..Origin::default() }
     }
 
     /// Where a key's value is, for findings that are made when everything has been read.

@@ -20,6 +20,27 @@ pub fn attach(bundle: &Tree, config: &mut AppConfig) -> Vec<Diagnostic> {
     findings
 }
 
+/// What [`attach`] will say of modules that the app directory holds itself, or that nobody names: who
+/// looks at a directory is told what its bundle would be refused for.
+pub fn here(app: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
+    let sandbox = config.sandbox.iter().map(|one| (SANDBOX, "sandbox.toml", &one.module));
+    let components =
+        config.components.iter().map(|c| (c.name.as_str(), c.file.as_str(), &c.module));
+    let deployed = |kind: &str| kind == TERRAFORM_MODULE || config.plugin(kind).is_some();
+    let all = sandbox.chain(components).filter(|(_, _, module)| deployed(&module.kind));
+    let missing = all.filter_map(|(name, file, module)| {
+        let source = match &module.source {
+            None => Tree::default(),
+            Some(source) if source.repo != "." => return None,
+            Some(source) if source.directory == "." => app.clone(),
+            Some(source) => app.subtree(&source.directory),
+        };
+        let (message, remedy) = missing(name, module, &source)?;
+        Some(finding("missing_module", file, message, remedy))
+    });
+    missing.collect()
+}
+
 fn one(
     bundle: &Tree,
     name: &str,

@@ -130,7 +130,8 @@ fn image(section: &Section<'_>) -> Image {
 
 /// The keys that every kind takes.
 pub fn options(section: &Section<'_>) -> Options {
-    section.ignore(&["description", "display_name", "label", "role"]);
+    section.ignore(&["description", "display_name", "label"]);
+    section.mentioned("role", Kind::Role, Severity::Warning);
     Options {
         max_auto_retries: section
             .table
@@ -154,11 +155,16 @@ pub fn options(section: &Section<'_>) -> Options {
     }
 }
 
+const OPERATIONS: [&str; 6] =
+    ["provision", "reprovision", "deprovision", "deploy", "teardown", "trigger"];
+
 /// `[[operation_roles]]` of a part, or the `[[rules]]` of `operation_roles.toml`.
 pub fn operation_roles(section: &Section<'_>, key: &str) -> Vec<OperationRole> {
     let mut roles = Vec::new();
     for inner in section.sections(key) {
         inner.required("role");
+        inner.mentioned("role", Kind::Role, Severity::Warning);
+        inner.one_of("operation", "operation", &OPERATIONS);
         roles.push(OperationRole {
             at: inner.place(),
             principal: inner.string("principal"),

@@ -1,6 +1,8 @@
 //! `stack.toml`: what the customer applies once to admit the runner.
-use super::{reader::Reader, section::Section};
+use super::{names::Kind, reader::Reader, section::Section};
 use crate::model::{NestedStack, Stack};
+
+const TYPES: [&str; 3] = ["aws-cloudformation", "azure-bicep", "gcp-terraform"];
 
 pub fn read(reader: &Reader<'_>) -> Option<Stack> {
     let document = reader.document("stack.toml")?;
@@ -17,6 +19,7 @@ pub fn read(reader: &Reader<'_>) -> Option<Stack> {
         custom_nested_stacks: nested.len(),
         nested_stacks: nested,
     };
+    section.one_of("type", "type of a stack", &TYPES);
     section.ignore(&["labels"]);
     section.finish();
     Some(stack)
@@ -26,7 +29,7 @@ fn nested(section: Section<'_>) -> NestedStack {
     section.required("template_url");
     let stack = NestedStack {
         at: section.place(),
-        name: section.required("name"),
+        name: section.declared(Kind::NestedStack),
         template_url: section.text("template_url").unwrap_or_default(),
         index: section.table.get("index").and(section.integer("index")).unwrap_or_default(),
         parameters: section.texts("parameters"),

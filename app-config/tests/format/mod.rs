@@ -49,9 +49,9 @@ pub struct VarFile {
 /// Which role an operation of this part takes.
 #[derive(JsonSchema)]
 pub struct OperationRole {
-    /// `nuon::sandbox` or `nuon::component:NAME`; only in operation_roles.toml.
+    /// `nuon::sandbox`, `nuon::component:NAME` or `nuon::action:NAME`; only in operation_roles.toml.
     principal: Option<String>,
-    /// `provision`, `reprovision`, `deprovision`, `deploy`, `teardown`, …
+    /// `provision`, `reprovision`, `deprovision`, `deploy`, `teardown` or `trigger`.
     operation: String,
     /// The name of the role. A template.
     role: String,

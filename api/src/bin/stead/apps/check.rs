@@ -69,13 +69,14 @@ async fn check(source: &Source) -> Result<Checked, Failure> {
     Ok(Checked { name, tree, reading })
 }
 
-/// Module directories that should be on this machine and are not. Other repositories are the
-/// business of a sync.
+/// Module directories that `--source` should lead to and does not; those in the app directory itself
+/// have been looked at. Other repositories are the business of a sync.
 fn modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
     let config = &reading.config;
     let mut findings = Vec::new();
     for (name, module) in config.sources() {
-        if pack::place(source, &module.repo).is_none() || pack::is_here(source, module) {
+        let elsewhere = module.repo == "." || pack::place(source, &module.repo).is_none();
+        if elsewhere || pack::is_here(source, module) {
             continue;
         }
         let file = config.component(name).map_or("sandbox.toml", |component| &component.file);
@@ -152,9 +153,9 @@ pub fn parts(said: &Value, screen: &Screen) -> String {
         }
     }
     text += &table.text(screen);
-    let cycle = texts(&said["cycle"]);
-    if !cycle.is_empty() {
-        text += &format!("components depend on each other in a circle: {}\n", cycle.join(" → "));
+    for cycle in list("/cycles") {
+        let cycle = texts(cycle).join(" → ");
+        text += &format!("components depend on each other in a circle: {cycle}\n");
     }
     let asked = [
         ("inputs", "/inputs/names"),
