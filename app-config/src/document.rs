@@ -9,7 +9,7 @@ mod lines;
 use self::lines::Lines;
 use crate::{
     diagnostic::{Diagnostic, Place},
-    text::{Origin, Span},
+    text::{Escapes, Origin, Span},
 };
 
 /// Larger files are refused before they are parsed.
@@ -97,9 +97,20 @@ impl Document {
     /// Where the characters of a string value begin: behind its quotes, and behind the newline
     /// that TOML drops after an opening `"""`.
     pub fn content(&self, key: &str, spot: &Spot) -> Origin {
-        let start = self.inner(spot).start;
-        let Place { line, column, .. } = self.place(start..start);
-        Origin { file: self.file.clone(), key: key.to_string(), line, column }
+        let inner = self.inner(spot);
+        let Place { line, column, .. } = self.place(inner.start..inner.start);
+        let escapes = match &spot.node {
+            Node::Text(value) if self.text[spot.span.clone()].starts_with('"') => {
+                Escapes::of(&self.text[inner], value, line, column)
+            }
+            Node::Text(_)
+            | Node::Integer(_)
+            | Node::Bool(_)
+            | Node::Other(_)
+            | Node::Array(_)
+            | Node::Table(_) => Escapes::default(),
+        };
+        Origin { file: self.file.clone(), key: key.to_string(), line, column, escapes }
     }
 
     /// The bytes of a value; of a string value those of its characters.

@@ -241,26 +241,14 @@ pub fn render_tree(tree: &Json, state: &Json, origin: &Origin) -> Result<Json, T
 }
 
 fn located(text: &str, origin: &Origin, fault: Fault) -> TemplateError {
-    let (line, column) = place_of(text, origin, fault.at);
+    let (line, column) = origin.locate(text, fault.at);
     let mut message = fault.message;
     if let Some(opened) = fault.opened {
-        let (line, column) = place_of(text, origin, opened);
+        let (line, column) = origin.locate(text, opened);
         message.push_str(&format!("; it begins at {line}:{column}"));
     }
     let origin = origin.clone();
     TemplateError { class: fault.class, message, origin, line, column, variable: fault.variable }
-}
-
-fn place_of(text: &str, origin: &Origin, at: usize) -> (u32, u32) {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    let before = &text[..at];
-    let lines = before.matches('\n').count() as u32;
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() as u32;
-    let first = if lines == 0 { origin.column.max(1) } else { 1 };
-    (origin.line.max(1) + lines, first + column)
 }
 
 #[cfg(test)]

@@ -1,9 +1,13 @@
 //! A piece of text and where it was written, so that an error in it can name the place.
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use serde::{Serialize, Serializer};
 
 use crate::diagnostic::Place;
+
+mod escapes;
+
+pub use self::escapes::Escapes;
 
 /// The place in the app directory where a text begins.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -16,18 +20,48 @@ pub struct Origin {
     pub line: u32,
     /// Column of the text's first character, from 1, in characters.
     pub column: u32,
+    /// What of the text is written otherwise than it reads.
+    #[serde(skip)]
+    pub escapes: Escapes,
 }
 
 impl Origin {
     /// The beginning of a whole file.
     pub fn file(path: impl Into<String>) -> Self {
-        Origin { file: path.into(), key: String::new(), line: 1, column: 1 }
+        Origin { file: path.into(), line: 1, column: 1, ..Origin::default() }
     }
 
     /// The same for a finding, over so many characters.
     pub fn place(&self, length: usize) -> Place {
         Place { line: self.line, column: self.column, length: length as u32 }
     }
+
+    /// Line and column at which a byte of the text is written.
+    pub fn locate(&self, text: &str, at: usize) -> (u32, u32) {
+        let at = floor(text, at);
+        let first = (0, self.line.max(1), self.column.max(1));
+        let (from, line, column) = self.escapes.before(at).unwrap_or(first);
+        let before = &text[floor(text, from).min(at)..at];
+        let lines = before.matches('\n').count() as u32;
+        let within = before.rsplit('\n').next().unwrap_or_default().chars().count() as u32;
+        (line + lines, if lines == 0 { column } else { 1 } + within)
+    }
+
+    /// The place of some bytes of the text, as far as they are on the line of the first of them.
+    pub fn within(&self, text: &str, bytes: Range<usize>) -> Place {
+        let (line, column) = self.locate(text, bytes.start);
+        let (start, end) = (floor(text, bytes.start), floor(text, bytes.end.max(bytes.start)));
+        let length = match self.locate(text, end) {
+            (last, behind) if last == line => behind.saturating_sub(column),
+            (_, _) => text[start..end].lines().next().unwrap_or_default().chars().count() as u32,
+        };
+        Place { line, column, length }
+    }
+}
+
+/// The nearest byte before, at which a character begins.
+fn floor(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default()
 }
 
 /// A text of the config that may hold templates. In JSON it is just its text.

@@ -240,7 +240,7 @@ impl<'d> Section<'d> {
     pub fn place(&self) -> Origin {
         let Place { line, column, .. } = self.document.place(self.at.clone());
         let key = self.path.trim_end_matches('.').to_string();
-        Origin { file: self.document.file.clone(), key, line, column }
+        Origin { file: self.document.file.clone(), key, line, column, ..Origin::default() }
     }
 
     /// Where a key's value is, for findings that are made when everything has been read.
