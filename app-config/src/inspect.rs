@@ -114,11 +114,15 @@ fn components(config: &AppConfig, graph: &Graph) -> Value {
 }
 
 fn component(config: &AppConfig, graph: &Graph, component: &Component) -> Value {
-    let inferred: Vec<&String> = graph
-        .components
-        .get(&component.name)
+    let node = graph.components.get(&component.name);
+    let inferred: BTreeSet<&String> = node
         .into_iter()
-        .flat_map(|node| node.reads.components.keys())
+        .flat_map(|node| {
+            // Who goes over all components needs more than its templates name.
+            let over_all = node.dependencies.iter().filter(|_| node.reads.all_components);
+            let declared = |name: &&String| component.dependencies.contains(name);
+            node.reads.components.keys().chain(over_all.filter(move |name| !declared(name)))
+        })
         .filter(|name| config.component(name).is_some() && **name != component.name)
         .collect();
     let settings = &component.module.settings;

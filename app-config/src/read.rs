@@ -17,6 +17,7 @@ mod cross;
 mod inputs;
 mod installs;
 mod kinds;
+mod kustomize;
 mod metadata;
 mod module;
 mod names;

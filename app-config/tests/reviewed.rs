@@ -1,6 +1,6 @@
 //! What a hostile reading of the checks has found, one test for each promise that did not hold.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
-use app_config::{Diagnostic, survey};
+use app_config::{Diagnostic, graph, survey};
 
 #[path = "support/small.rs"]
 mod small;
@@ -85,4 +85,24 @@ fn a_step_runs_one_thing_and_a_trigger_knows_its_keys() {
     assert_eq!(places(&found, "two_scripts"), [(7, 12, 1)], "{found:?}");
     let unknown = found.iter().find(|finding| finding.code == "unknown_key").unwrap();
     assert_eq!(unknown.remedy, "did you mean `index`?");
+}
+
+/// A component that goes over all others finds them all; several of them make no circle.
+#[test]
+fn whoever_goes_over_all_components_comes_after_those_that_do_not_need_it() {
+    let part = |name: &str, rest: &str| {
+        format!("{}{rest}", COMPONENT.replace("\"a\"", &format!("{name:?}")))
+    };
+    let all = "[vars]\nx = \"{{ range .nuon.components }}{{ .outputs.u }}{{ end }}\"\n";
+    let computed = "[vars]\nx = '{{ (index .nuon.components (printf \"%s\" \"b\")).outputs.u }}'\n";
+    let needs_c = "[vars]\nx = \"{{ .nuon.components.c.outputs.u }}\"\n";
+    let texts = [part("a", needs_c), part("b", ""), part("c", all), part("d", computed)];
+    let names = ["a", "b", "c", "d"].map(|name| format!("app/components/{name}.toml"));
+    let files: Vec<(&str, &str)> =
+        names.iter().zip(&texts).map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let graph = graph(&survey(&bundle(&files).app(), &[]).config);
+    assert_eq!(graph.cycle, None);
+    let needs = |name: &str| graph.dependencies(name).into_iter().collect::<Vec<_>>().join(" ");
+    let found = ["a", "b", "c", "d"].map(needs);
+    assert_eq!(found, ["c", "", "b d", "b"]);
 }
