@@ -84,8 +84,8 @@ pub fn survey(app: &Tree, plugins: &[PluginPin]) -> Reading {
     config.roles.extend(break_glass::read(&reader));
     unknown::check(&reader);
     cross::check(&config, &reader);
-    let Found { diagnostics, file_refs, remotes, spans } = reader.finish();
-    (config.file_refs, config.spans) = (file_refs, spans);
+    let Found { diagnostics, file_refs, remotes, spans, beside } = reader.finish();
+    (config.file_refs, config.spans, config.beside) = (file_refs, spans, beside);
     Reading { config, diagnostics, remotes }
 }
 

@@ -4,13 +4,15 @@ use std::{
     collections::BTreeSet,
 };
 
+use serde_json::Value;
+
 use super::{names::Names, section::Section, sort, unknown};
 use crate::{
     diagnostic::{Diagnostic, Place, Severity},
     document::Document,
-    model::FileRef,
+    model::{Beside, FileRef},
     text::Spans,
-    tree::{PluginPin, Tree},
+    tree::{PluginPin, Tree, sha256},
 };
 
 /// More findings than this are counted, not shown.
@@ -26,6 +28,7 @@ pub struct Reader<'t> {
     pub names: RefCell<Names>,
     remotes: RefCell<BTreeSet<String>>,
     spans: RefCell<Spans>,
+    beside: RefCell<Beside>,
     /// Schedules that never come, so far.
     pub nevers: Cell<usize>,
     /// Bytes of content files so far, each as often as it is named.
@@ -38,6 +41,7 @@ pub struct Found {
     pub file_refs: Vec<FileRef>,
     pub remotes: Vec<String>,
     pub spans: Spans,
+    pub beside: Beside,
 }
 
 impl<'t> Reader<'t> {
@@ -50,6 +54,7 @@ impl<'t> Reader<'t> {
             names: RefCell::default(),
             remotes: RefCell::default(),
             spans: RefCell::default(),
+            beside: RefCell::default(),
             nevers: Cell::default(),
             followed: Cell::default(),
         }
@@ -70,6 +75,7 @@ impl<'t> Reader<'t> {
             file_refs: self.refs.into_inner().into_iter().collect(),
             remotes: self.remotes.into_inner().into_iter().collect(),
             spans: self.spans.into_inner(),
+            beside: self.beside.into_inner(),
         }
     }
 
@@ -93,6 +99,16 @@ impl<'t> Reader<'t> {
     /// A remote text that the directory does not hold.
     pub fn wants(&self, url: &str) {
         self.remotes.borrow_mut().insert(url.to_string());
+    }
+
+    /// A key that is in no model, and yet makes another version of its part.
+    pub fn is_beside(&self, file: &str, path: String, key: &str, value: Value) {
+        // Whoever has such an address can write to the channel.
+        let value = match key {
+            "slack_webhook_url" => sha256(value.to_string().as_bytes()).to_string().into(),
+            _ => value,
+        };
+        self.beside.borrow_mut().entry(file.to_string()).or_default().insert(path, value);
     }
 
     pub fn refers(&self, reference: FileRef) {
