@@ -72,7 +72,7 @@ impl Diagnostic {
     ) -> Self {
         debug_assert!(CODES.iter().any(|(known, _)| *known == code), "{code} is in no table");
         let Place { line, column, length } = Place::default();
-        let (file, message, remedy) = (String::new(), message.into(), remedy.into());
+        let (file, message, remedy) = (String::new(), plain(message), plain(remedy));
         Diagnostic { severity, code, file, line, column, length, message, remedy }
     }
 
@@ -80,12 +80,21 @@ impl Diagnostic {
     #[must_use]
     pub fn at(self, file: &str, place: Place) -> Self {
         let Place { line, column, length } = place;
-        Diagnostic { file: file.to_string(), line, column, length, ..self }
+        Diagnostic { file: plain(file), line, column, length, ..self }
     }
 
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
+}
+
+/// What stands in a directory must not write to the terminal or turn a line around on whoever reads
+/// about it.
+fn plain(text: impl Into<String>) -> String {
+    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let acts = |c: char| (c.is_control() && c != '\n') || turns(c);
+    let text = text.into();
+    if text.contains(acts) { text.replace(acts, "\u{fffd}") } else { text }
 }
 
 impl fmt::Display for Diagnostic {

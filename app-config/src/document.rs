@@ -4,13 +4,12 @@ use std::{collections::BTreeMap, ops::Range};
 use serde_json::{Map, Number, Value};
 use toml::de::{DeTable, DeValue};
 
-mod escapes;
 mod lines;
 
 use self::lines::Lines;
 use crate::{
     diagnostic::{Diagnostic, Place},
-    text::{Jumps, Origin, Span},
+    text::{Escapes, Origin, Span},
 };
 
 /// Larger files are refused before they are parsed.
@@ -100,14 +99,18 @@ impl Document {
     pub fn content(&self, key: &str, spot: &Spot) -> Origin {
         let inner = self.inner(spot);
         let Place { line, column, .. } = self.place(inner.start..inner.start);
-        let jumps = match &spot.node {
-            Node::Text(text) if self.text[spot.span.start..].starts_with('"') => {
-                escapes::jumps(self, inner, text)
+        let escapes = match &spot.node {
+            Node::Text(value) if self.text[spot.span.clone()].starts_with('"') => {
+                Escapes::of(&self.text[inner], value, line, column)
             }
-            Node::Text(_) | Node::Integer(_) | Node::Bool(_) | Node::Other(_) => Jumps::default(),
-            Node::Array(_) | Node::Table(_) => Jumps::default(),
+            Node::Text(_)
+            | Node::Integer(_)
+            | Node::Bool(_)
+            | Node::Other(_)
+            | Node::Array(_)
+            | Node::Table(_) => Escapes::default(),
         };
-        Origin { file: self.file.clone(), key: key.to_string(), line, column, jumps }
+        Origin { file: self.file.clone(), key: key.to_string(), line, column, escapes }
     }
 
     /// The bytes of a value; of a string value those of its characters.

@@ -115,12 +115,15 @@ fn components(config: &AppConfig, graph: &Graph) -> Value {
 }
 
 fn component(graph: &Graph, component: &Component) -> Value {
-    let inferred: Vec<&String> = graph
-        .components
-        .get(&component.name)
+    let node = graph.components.get(&component.name);
+    let inferred: BTreeSet<&String> = node
         .into_iter()
         .flat_map(|node| {
-            node.reads.components.keys().filter(|name| node.dependencies.contains(*name))
+            let read = node.reads.components.keys();
+            let read = read.filter(|name| node.dependencies.contains(*name));
+            // Who goes over all components needs more than its templates name.
+            let over_all = node.dependencies.iter().filter(|_| node.reads.all_components);
+            read.chain(over_all.filter(|name| !component.dependencies.contains(name)))
         })
         .collect();
     let settings = &component.module.settings;

@@ -80,7 +80,13 @@ pub struct AppConfig {
     /// Where every value of every file is written.
     #[serde(skip)]
     pub spans: Spans,
+    /// What the models above leave out, for the difference between two versions.
+    #[serde(skip)]
+    pub(crate) beside: Beside,
 }
+
+/// Keys that are read without being acted on: by file and key path, what they say.
+pub(crate) type Beside = BTreeMap<String, BTreeMap<String, Value>>;
 
 impl AppConfig {
     pub fn component(&self, name: &str) -> Option<&Component> {

@@ -17,6 +17,7 @@ mod cross;
 mod inputs;
 mod installs;
 mod kinds;
+mod kustomize;
 mod loose;
 mod metadata;
 mod module;
@@ -95,8 +96,8 @@ fn directory(app: &Tree, plugins: &[PluginPin]) -> Reading {
     installs::check(&mut config, &reader);
     unknown::check(&reader);
     cross::check(&config, &reader);
-    let Found { diagnostics, file_refs, remotes, spans } = reader.finish();
-    (config.file_refs, config.spans) = (file_refs, spans);
+    let Found { diagnostics, file_refs, remotes, spans, beside } = reader.finish();
+    (config.file_refs, config.spans, config.beside) = (file_refs, spans, beside);
     Reading { config, diagnostics, remotes }
 }
 

@@ -241,10 +241,10 @@ pub fn render_tree(tree: &Json, state: &Json, origin: &Origin) -> Result<Json, T
 }
 
 fn located(text: &str, origin: &Origin, fault: Fault) -> TemplateError {
-    let (line, column) = origin.of(text, fault.at);
+    let (line, column) = origin.locate(text, fault.at);
     let mut message = fault.message;
     if let Some(opened) = fault.opened {
-        let (line, column) = origin.of(text, opened);
+        let (line, column) = origin.locate(text, opened);
         message.push_str(&format!("; it begins at {line}:{column}"));
     }
     let origin = origin.clone();

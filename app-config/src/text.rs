@@ -1,9 +1,13 @@
 //! A piece of text and where it was written, so that an error in it can name the place.
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range};
 
 use serde::{Serialize, Serializer};
 
 use crate::diagnostic::Place;
+
+mod escapes;
+
+pub use self::escapes::Escapes;
 
 /// The place in the app directory where a text begins.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -16,35 +20,9 @@ pub struct Origin {
     pub line: u32,
     /// Column of the text's first character, from 1, in characters.
     pub column: u32,
-    /// Where its other characters are, when it was written with escapes.
+    /// What of the text is written otherwise than it reads.
     #[serde(skip)]
-    pub jumps: Jumps,
-}
-
-/// The places behind the escapes of a text, in their order; between them a text stands in its file
-/// as it is.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Jumps(Option<Arc<Vec<Jump>>>);
-
-/// From this byte of the text on, its characters are there in the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Jump {
-    pub at: usize,
-    pub line: u32,
-    pub column: u32,
-}
-
-impl Jumps {
-    pub(crate) fn of(jumps: Vec<Jump>) -> Self {
-        Jumps(Some(Arc::new(jumps)))
-    }
-
-    /// The last one at or before a byte.
-    fn before(&self, at: usize) -> Option<Jump> {
-        let jumps = self.0.as_deref().map(Vec::as_slice).unwrap_or_default();
-        let behind = jumps.partition_point(|jump| jump.at <= at);
-        jumps[..behind].last().copied()
-    }
+    pub escapes: Escapes,
 }
 
 impl Origin {
@@ -53,25 +31,37 @@ impl Origin {
         Origin { file: path.into(), line: 1, column: 1, ..Origin::default() }
     }
 
-    /// Line and column in the file of a byte of the text that begins here.
-    pub fn of(&self, text: &str, at: usize) -> (u32, u32) {
-        let mut at = at.min(text.len());
-        while !text.is_char_boundary(at) {
-            at -= 1;
-        }
-        let first = Jump { at: 0, line: self.line.max(1), column: self.column.max(1) };
-        let from = self.jumps.before(at).unwrap_or(first);
-        let between = text.get(from.at..at).unwrap_or_default();
-        let lines = between.matches('\n').count() as u32;
-        let column = between.rsplit('\n').next().unwrap_or_default().chars().count() as u32;
-        let first = if lines == 0 { from.column } else { 1 };
-        (from.line + lines, first + column)
-    }
-
     /// The same for a finding, over so many characters.
     pub fn place(&self, length: usize) -> Place {
         Place { line: self.line, column: self.column, length: length as u32 }
     }
+
+    /// Line and column at which a byte of the text is written.
+    pub fn locate(&self, text: &str, at: usize) -> (u32, u32) {
+        let at = floor(text, at);
+        let first = (0, self.line.max(1), self.column.max(1));
+        let (from, line, column) = self.escapes.before(at).unwrap_or(first);
+        let before = &text[floor(text, from).min(at)..at];
+        let lines = before.matches('\n').count() as u32;
+        let within = before.rsplit('\n').next().unwrap_or_default().chars().count() as u32;
+        (line + lines, if lines == 0 { column } else { 1 } + within)
+    }
+
+    /// The place of some bytes of the text, as far as they are on the line of the first of them.
+    pub fn within(&self, text: &str, bytes: Range<usize>) -> Place {
+        let (line, column) = self.locate(text, bytes.start);
+        let (start, end) = (floor(text, bytes.start), floor(text, bytes.end.max(bytes.start)));
+        let length = match self.locate(text, end) {
+            (last, behind) if last == line => behind.saturating_sub(column),
+            (_, _) => text[start..end].lines().next().unwrap_or_default().chars().count() as u32,
+        };
+        Place { line, column, length }
+    }
+}
+
+/// The nearest byte before, at which a character begins.
+fn floor(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default()
 }
 
 /// A text of the config that may hold templates. In JSON it is just its text.

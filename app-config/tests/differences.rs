@@ -61,3 +61,45 @@ fn policies_of_one_type_do_not_hide_each_other() {
     let [one] = &difference.around[..] else { panic!("{difference:?}") };
     assert_eq!((one.kind, one.part.name.as_str()), ("policy", "x (2)"));
 }
+
+/// What this release reads without acting on it makes another version, too.
+#[test]
+fn keys_that_nothing_acts_on_yet_are_in_the_difference() {
+    let files = |other: &str| {
+        [
+            (
+                "app/runbooks/r.toml",
+                format!("name = \"r\"\n[[steps]]\ntype = \"x\"\nrole = \"{other}\"\n"),
+            ),
+            ("app/branches/m.toml", format!("name = \"m\"\ninstall_groups = [\"{other}\"]\n")),
+            (
+                "app/secrets.toml",
+                format!(
+                    "[[secret]]\nname = \"s\"\nuser_configurable = \"{other}\"\n[[secret]]\nname = \"t\"\n[[secret.kubernetes_sync_targets]]\nname = \"n\"\nnamespace = \"{other}\"\n"
+                ),
+            ),
+            (
+                "app/installs/i.toml",
+                format!("name = \"i\"\n[aws_account]\niam_role_arn = \"{other}\"\n"),
+            ),
+            (
+                "app/metadata.toml",
+                format!("version = \"v2\"\nslack_webhook_url = \"https://hook/{other}\"\n"),
+            ),
+        ]
+    };
+    let read = |other: &str| {
+        let files = files(other);
+        config(&files.each_ref().map(|(path, text)| (*path, text.as_str())))
+    };
+    let difference = diff(&read("one"), &read("two"));
+    let found: Vec<(&str, &str)> =
+        difference.around.iter().map(|one| (one.kind, &*one.part.name)).collect();
+    let kinds = [("branch", "m"), ("install", "i"), ("metadata", "metadata"), ("runbook", "r")];
+    assert_eq!(found, [&kinds[..], &[("secret", "s"), ("secret", "t")]].concat());
+    let text = difference.to_string();
+    assert!(
+        text.contains("steps.0.role: \"one\" -> \"two\"") && !text.contains("https:"),
+        "{text}"
+    );
+}

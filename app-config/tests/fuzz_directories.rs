@@ -109,7 +109,7 @@ fn run(bytes: &[u8]) {
     assert_eq!(reading.diagnostics, again.diagnostics, "the same bytes, another answer");
     inspect("app", &tree, &reading);
     picture(&reading.diagnostics, &tree, true, true);
-    sarif(&reading.diagnostics, "0");
+    sarif(&reading.diagnostics, "0", "");
     assert!(diff(&reading.config, &again.config).is_empty(), "it differs from itself");
     let bundle = Tree::bundle(&tree, &Default::default(), &[]).unwrap_or_default();
     let _ = read(&bundle);

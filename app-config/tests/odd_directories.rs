@@ -86,7 +86,31 @@ fn a_kustomization_that_leads_away_is_read_from_nowhere() {
             read(&[("components/k.toml", &text), ("x.yaml", "{{ .nuon.components.no }}")]);
         let unknown = reading.diagnostics.iter().any(|finding| finding.code == "unknown_component");
         assert!(!unknown, "{path}: {:?}", reading.diagnostics);
+        let escapes: Vec<_> = errors(&reading)
+            .iter()
+            .filter(|finding| finding.code == "path_escape")
+            .map(|finding| (finding.line, finding.column))
+            .collect();
+        let leaves = path.contains("..");
+        assert_eq!(escapes, if leaves { vec![(6, 9)] } else { vec![] }, "{path}");
     }
+}
+
+#[test]
+fn a_kustomization_reads_what_it_names_elsewhere_in_the_directory() {
+    let rest = "[public_repo]\nrepo = \".\"\n[kustomize]\npath = \"overlays/prod\"\n";
+    let reading = read(&[
+        ("components/k.toml", &component("k", "kubernetes_manifest", rest)),
+        ("components/a.toml", &component("a", "terraform_module", REPO)),
+        ("components/b.toml", &component("b", "terraform_module", REPO)),
+        ("overlays/prod/kustomization.yaml", "resources:\n- \"../../base\"\n"),
+        ("base/kustomization.yml", "components: [../part, ../overlays/prod]\n"),
+        ("base/x.yaml", "x: {{ .nuon.components.a.outputs.x }}\n"),
+        ("part/y.yaml", "y: {{ .nuon.components.b.outputs.y }}\n"),
+        ("other/z.yaml", "z: {{ .nuon.components.no.outputs.z }}\n"),
+    ]);
+    assert_eq!(needs(&reading, "k"), ["a", "b"]);
+    assert!(errors(&reading).is_empty(), "{:?}", reading.diagnostics);
 }
 
 #[test]

@@ -63,9 +63,32 @@ fn mistakes_are_shown_as_a_compiler_shows_them() {
 }
 
 #[test]
+fn what_stands_in_a_directory_does_not_write_to_the_terminal() {
+    let kind = "terraform_module\\u001b]0;owned\\u0007\\u202e";
+    let component = format!("name = \"x\"\ntype = \"{kind}\"\n\"\\u001b[2Jk\" = 1\n");
+    let mut app = app();
+    app.insert("components/x.toml", File { bytes: component.into(), executable: false }).unwrap();
+    let findings = survey(&app, &[]).diagnostics;
+    let mut shown = picture(&findings, &app, false, true);
+    findings.iter().for_each(|finding| shown += &finding.to_string());
+    assert!(shown.contains("owned"), "{shown}");
+    let acts = shown.find(|c: char| (c.is_control() && c != '\n') || c == '\u{202e}');
+    assert_eq!(acts, None, "{shown:?}");
+}
+
+#[test]
 fn programs_get_the_same_as_sarif_and_json() {
     let findings = survey(&app(), &[]).diagnostics;
     let pretty = |value: &serde_json::Value| format!("{value:#}\n");
-    golden("apps-validate.sarif.json", &pretty(&sarif(&findings, "0.0.0")));
+    // A code host refuses a result without a place, and knows paths from the top of the repository.
+    for result in sarif(&findings, "0.0.0", "apps/shop")["runs"][0]["results"].as_array().unwrap() {
+        let place = &result["locations"][0]["physicalLocation"];
+        let path = place["artifactLocation"]["uri"].as_str().unwrap();
+        assert!(
+            path.starts_with("apps/shop/") && place["region"]["startLine"].is_u64(),
+            "{result}"
+        );
+    }
+    golden("apps-validate.sarif.json", &pretty(&sarif(&findings, "0.0.0", "apps/shop")));
     golden("apps-validate.json", &pretty(&serde_json::to_value(&findings).unwrap()));
 }

@@ -42,6 +42,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("template", "A template cannot be read."),
     ("too_many", "There are more findings than are shown."),
     ("too_much", "The files that a directory names are too large together."),
+    ("two_scripts", "A step has more than one thing to run."),
     ("two_sources", "A component has more than one source."),
     ("unknown_action", "An action that something names does not exist."),
     ("unknown_component", "A component that something names does not exist."),
@@ -54,6 +55,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("unknown_role_type", "There is no such type of role."),
     ("unknown_secret", "A secret that a template reads does not exist."),
     ("unknown_trigger", "There is no such trigger."),
+    ("unreadable", "A file or a directory cannot be read on this machine."),
     ("unused_file", "A file is of no kind of the format and has no effect."),
     ("wrong_type", "A value is of another type than its key takes."),
 ];

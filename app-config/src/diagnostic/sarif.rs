@@ -5,12 +5,19 @@ use serde_json::{Value, json};
 
 use super::{CODES, Diagnostic, Severity};
 
-/// One run of this tool. `version` is the tool's.
-pub fn sarif(findings: &[Diagnostic], version: &str) -> Value {
+/// What the paths are relative to, by the name that other tools have for it.
+const BASE: &str = "%SRCROOT%";
+/// Code hosts refuse a result without a place. What is about the directory stands at the top of the
+/// one file that every directory has.
+const TOP: &str = "metadata.toml";
+
+/// One run of this tool. `version` is the tool's; `below` is where the app directory is in its
+/// repository, empty when it is the top of it.
+pub fn sarif(findings: &[Diagnostic], version: &str, below: &str) -> Value {
     let used: BTreeSet<&str> = findings.iter().map(|finding| finding.code).collect();
     let rules: Vec<&(&str, &str)> = CODES.iter().filter(|(code, _)| used.contains(code)).collect();
     let results = findings.iter().map(|finding| {
-        let mut result = json!({
+        json!({
             "ruleId": finding.code,
             "ruleIndex": rules.iter().position(|(code, _)| *code == finding.code),
             "level": match finding.severity {
@@ -18,11 +25,8 @@ pub fn sarif(findings: &[Diagnostic], version: &str) -> Value {
                 Severity::Warning => "warning",
             },
             "message": {"text": said(finding)},
-        });
-        if !finding.file.is_empty() {
-            result["locations"] = json!([{"physicalLocation": place(finding)}]);
-        }
-        result
+            "locations": [{"physicalLocation": place(finding, below)}],
+        })
     });
     let rule = |(code, meaning): &&(&str, &str)| json!({"id": code, "shortDescription": {"text": meaning}});
     json!({
@@ -35,6 +39,9 @@ pub fn sarif(findings: &[Diagnostic], version: &str) -> Value {
                 "rules": rules.iter().map(rule).collect::<Vec<_>>(),
             }},
             "columnKind": "unicodeCodePoints",
+            "originalUriBaseIds": {BASE: {"description": {
+                "text": "The repository of the app directory; the directory itself when it is in none.",
+            }}},
             "results": results.collect::<Vec<_>>(),
         }],
     })
@@ -47,17 +54,19 @@ fn said(finding: &Diagnostic) -> String {
     }
 }
 
-fn place(finding: &Diagnostic) -> Value {
-    let mut place = json!({"artifactLocation": {"uri": encoded(&finding.file)}});
-    if finding.line > 0 {
-        let start = finding.column.max(1);
-        place["region"] = json!({
-            "startLine": finding.line,
+fn place(finding: &Diagnostic, below: &str) -> Value {
+    let file = if finding.file.is_empty() { TOP } else { &finding.file };
+    let path = if below.is_empty() { file.to_string() } else { format!("{below}/{file}") };
+    let start = finding.column.max(1);
+    let region = match finding.line {
+        0 => json!({"startLine": 1}),
+        line => json!({
+            "startLine": line,
             "startColumn": start,
             "endColumn": start + finding.length.max(1),
-        });
-    }
-    place
+        }),
+    };
+    json!({"artifactLocation": {"uri": encoded(&path), "uriBaseId": BASE}, "region": region})
 }
 
 /// A path as a relative URI.

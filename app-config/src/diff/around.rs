@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Change, PartChange, part, settings};
-use crate::model::AppConfig;
+use crate::{model::AppConfig, text::Origin};
 
 /// One such part that is not the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -49,12 +49,13 @@ fn parts(config: &AppConfig) -> BTreeMap<(&'static str, String), Value> {
         }
         parts.insert(key, value);
     };
-    put("metadata", "metadata", json(&config.metadata));
+    let json_at = |at: &Origin, one: Value| with_beside(config, at, one);
+    put("metadata", "metadata", json_at(&config.metadata.at, json(&config.metadata)));
     let single = [
-        ("runner", config.runner.as_ref().map(json)),
-        ("stack", config.stack.as_ref().map(json)),
+        ("runner", config.runner.as_ref().map(|one| json_at(&one.at, json(one)))),
+        ("stack", config.stack.as_ref().map(|one| json_at(&one.at, json(one)))),
         ("operation_roles", config.operation_roles.as_ref().map(json)),
-        ("installer", config.installer.as_ref().map(json)),
+        ("installer", config.installer.as_ref().map(|one| json_at(&one.at, json(one)))),
         ("installs", config.installs_elsewhere.as_ref().map(json)),
     ];
     for (kind, value) in single {
@@ -62,15 +63,33 @@ fn parts(config: &AppConfig) -> BTreeMap<(&'static str, String), Value> {
             put(kind, kind, value);
         }
     }
-    config.input_groups.iter().for_each(|one| put("input group", &one.name, json(one)));
-    config.roles.iter().for_each(|one| put("role", &one.name.value, json(one)));
-    config.policies.iter().for_each(|one| put("policy", &one.kind, json(one)));
-    config.secrets.iter().for_each(|one| put("secret", &one.name, json(one)));
-    config.runbooks.iter().for_each(|one| put("runbook", &one.name, json(one)));
-    config.installs.iter().for_each(|one| put("install", &one.name, json(one)));
-    config.branches.iter().for_each(|one| put("branch", &one.name, json(one)));
-    config.kubernetes_contexts.iter().for_each(|one| put("cluster", &one.name, json(one)));
+    config
+        .input_groups
+        .iter()
+        .for_each(|one| put("input group", &one.name, json_at(&one.at, json(one))));
+    config.roles.iter().for_each(|one| put("role", &one.name.value, json_at(&one.at, json(one))));
+    config.policies.iter().for_each(|one| put("policy", &one.kind, json_at(&one.at, json(one))));
+    config.secrets.iter().for_each(|one| put("secret", &one.name, json_at(&one.at, json(one))));
+    config.runbooks.iter().for_each(|one| put("runbook", &one.name, json_at(&one.at, json(one))));
+    config.installs.iter().for_each(|one| put("install", &one.name, json_at(&one.at, json(one))));
+    config.branches.iter().for_each(|one| put("branch", &one.name, json_at(&one.at, json(one))));
+    config
+        .kubernetes_contexts
+        .iter()
+        .for_each(|one| put("cluster", &one.name, json_at(&one.at, json(one))));
     parts
+}
+
+/// A part with the keys of its place that its model leaves out.
+fn with_beside(config: &AppConfig, at: &Origin, mut part: Value) -> Value {
+    let prefix = if at.key.is_empty() { String::new() } else { format!("{}.", at.key) };
+    let beside = config.beside.get(&at.file).into_iter().flatten();
+    for (path, value) in beside {
+        if let (Some(key), Some(part)) = (path.strip_prefix(&prefix), part.as_object_mut()) {
+            part.entry(key).or_insert_with(|| value.clone());
+        }
+    }
+    part
 }
 
 fn json(of: &impl Serialize) -> Value {

@@ -74,7 +74,7 @@ fn trigger(section: Section<'_>) -> Option<Trigger> {
     let of = |key| section.mentioned(key, Kind::Component, Severity::Error);
     let (component, older) = (of("component_name"), of("component"));
     let component = component.or(older);
-    let index = section.table.get("index").and_then(|_| section.integer("index"));
+    let index = section.integer("index");
     let origin = section.origin("type");
     let Some(kind) = TriggerKind::parse(&word) else {
         if !word.is_empty() {
@@ -122,6 +122,10 @@ fn step(section: Section<'_>) -> ActionStep {
     if step.command.is_none() && !written {
         let message = format!("the step `{}` has nothing to run", step.name);
         section.error("name", "no_script", message, "add `command` or `inline_contents`");
+    }
+    if step.command.is_some() && written {
+        let message = format!("the step `{}` has both `command` and `inline_contents`", step.name);
+        section.error("command", "two_scripts", message, "keep one of them");
     }
     if step.source.is_some() {
         // A bundle has no scripts of repositories: such a step would find nothing to run.

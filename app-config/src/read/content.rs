@@ -36,8 +36,19 @@ fn is_followed(path: &str) -> bool {
     CONTENT_KEYS.contains(&(list, key))
 }
 
-/// How a text begins that is somewhere else.
-const REMOTE: [&str; 5] = ["http://", "https://", "git::", "git@", "file:"];
+/// How a text begins that is somewhere else, beside addresses with a scheme (`git://`).
+const REMOTE: [&str; 10] = [
+    "git::",
+    "git@",
+    "hg::",
+    "s3::",
+    "gcs::",
+    "http::",
+    "file:",
+    "github.com/",
+    "gitlab.com/",
+    "bitbucket.org/",
+];
 
 /// Never templates: they are names that other files use, or places.
 const NEVER_TEMPLATES: [&str; 6] =
@@ -67,7 +78,9 @@ struct Found<'a> {
 impl Found<'_> {
     fn table(&mut self, table: &Table, path: &str, top: bool) {
         for (key, entry) in table {
-            if top && NEVER_TEMPLATES.contains(&key.as_str()) {
+            // Steps and triggers have names and places of their own; a variable may have any name.
+            let own = top || is_item(path, "steps") || is_item(path, "triggers");
+            if own && NEVER_TEMPLATES.contains(&key.as_str()) {
                 continue;
             }
             let path = format!("{path}{key}");
@@ -98,13 +111,21 @@ impl Found<'_> {
     }
 }
 
+/// Whether a path ends at one of a list of tables at the top: `steps.0.`.
+fn is_item(path: &str, list: &str) -> bool {
+    let index = path.strip_prefix(list).and_then(|rest| rest.strip_prefix('.'));
+    index
+        .and_then(|rest| rest.strip_suffix('.').or(Some(rest)))
+        .is_some_and(|index| index.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// The text itself, or the text of the file that it names. `None` after a finding.
 fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Text> {
     let value = written.value.trim();
     if value.contains('\n') {
         return Some(written);
     }
-    if REMOTE.iter().any(|prefix| value.starts_with(prefix)) {
+    if is_remote(value) {
         return remote(reader, document, &written, value);
     }
     if !value.starts_with("./") && !value.starts_with("../") {
@@ -133,6 +154,21 @@ fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Tex
         return None;
     };
     Some(Text { value: text, origin: Origin::file(path) })
+}
+
+/// Whether a text of one line is only an address, in any spelling of it.
+fn is_remote(text: &str) -> bool {
+    if text.contains(char::is_whitespace) {
+        return false;
+    }
+    let begins = |prefix: &&str| {
+        text.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    };
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme).unwrap_or_default();
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    let has_scheme =
+        scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(plain);
+    has_scheme || REMOTE.iter().any(begins)
 }
 
 /// A remote text is read from the directory, where whoever allowed it has put it: what was fetched

@@ -114,9 +114,8 @@ fn references(config: &AppConfig, reader: &Reader<'_>) {
     }
     let sandbox = config.sandbox.iter().flat_map(|sandbox| &sandbox.module.texts);
     for text in sandbox {
-        if let Some(reads) = text_refers(config, reader, text, Severity::Error)
-            && let Some(name) = reads.components.keys().next()
-        {
+        let reads = text_refers(config, reader, text, Severity::Error);
+        for name in reads.iter().flat_map(|reads| reads.components.keys()) {
             let message = format!("the sandbox reads the component `{name}`, which comes after it");
             at(reader, Severity::Error, "sandbox_first", text, name, message, "move the value");
         }
@@ -156,8 +155,8 @@ pub fn text_refers(
         let message =
             "this is left as it is: templates begin with a dot, as in {{ .nuon.install.id }}";
         let finding = Diagnostic::warning("no_template", message, "write the dot");
-        let length = text.value.lines().next().unwrap_or_default().chars().count();
-        reader.note(finding.at(&text.origin.file, text.origin.place(length)));
+        let place = text.origin.within(&text.value, 0..text.value.len());
+        reader.note(finding.at(&text.origin.file, place));
     }
     let reads = match Reads::of_one(text) {
         Ok(reads) => reads,
@@ -211,9 +210,10 @@ fn at(
     message: String,
     remedy: &str,
 ) {
-    let dotted = text.value.find(&format!(".{name}")).map(|at| at + 1);
-    let begin = dotted.or_else(|| text.value.find(name)).unwrap_or_default();
-    let (line, column) = text.origin.of(&text.value, begin);
-    let place = Place { line, column, length: name.chars().count() as u32 };
-    reader.note(Diagnostic::new(severity, code, message, remedy).at(&text.origin.file, place));
+    let Text { value, origin } = text;
+    let dotted = value.find(&format!(".{name}")).map(|at| at + 1);
+    let start = dotted.or_else(|| value.find(name)).unwrap_or_default();
+    let mut place = origin.within(value, start..start);
+    place.length = name.chars().count() as u32;
+    reader.note(Diagnostic::new(severity, code, message, remedy).at(&origin.file, place));
 }

@@ -1,5 +1,5 @@
 //! What a component and the sandbox have in common.
-use super::{content, section::Section, spec};
+use super::{content, kustomize, section::Section, spec};
 use crate::{
     model::{KubernetesManifest, Module, Source, Spec},
     text::{Origin, Text},
@@ -45,13 +45,18 @@ fn kustomized(section: &Section<'_>, source: Option<&Source>, spec: &Spec) -> Ve
         None => "",
         Some(_) => return Vec::new(),
     };
-    let Some(top) = content::join(base, &kustomize.path).filter(|top| !top.is_empty()) else {
+    let Some(top) = content::join(base, &kustomize.path) else {
+        if let Some(inner) = section.section("kustomize") {
+            let message = format!("the path {:?} leaves its repository", kustomize.path);
+            inner.error("path", "path_escape", message, "name a directory inside it");
+        }
         return Vec::new();
     };
-    let (app, prefix) = (section.reader.app, format!("{top}/"));
-    let paths = app.iter().map(|(path, _)| path).filter(|path| path.starts_with(&prefix));
-    let yaml = paths.filter(|path| path.ends_with(".yaml") || path.ends_with(".yml"));
-    let texts = yaml.filter_map(|path| {
+    if top.is_empty() {
+        return Vec::new();
+    }
+    let app = section.reader.app;
+    let texts = kustomize::files(app, top).into_iter().filter_map(|path| {
         let text = app.text(path).filter(|text| !section.reader.is_too_much(Some(text)))?;
         Some(Text { value: text.to_string(), origin: Origin::file(path) })
     });

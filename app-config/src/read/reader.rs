@@ -4,13 +4,15 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+use serde_json::Value;
+
 use super::{loose, names::Names, section::Section, sort, unknown};
 use crate::{
     diagnostic::{Diagnostic, Place, Severity},
     document::Document,
-    model::FileRef,
+    model::{Beside, FileRef},
     text::{Origin, Spans, Text},
-    tree::{PluginPin, Tree},
+    tree::{PluginPin, Tree, sha256},
 };
 
 /// More findings than this are counted, not shown.
@@ -31,6 +33,7 @@ pub struct Reader<'t> {
     pub defaults: RefCell<Vec<(String, Text)>>,
     remotes: RefCell<BTreeSet<String>>,
     spans: RefCell<Spans>,
+    beside: RefCell<Beside>,
     /// Schedules that never come, so far.
     pub nevers: Cell<usize>,
     /// Bytes of content files so far, each as often as it is named.
@@ -43,6 +46,7 @@ pub struct Found {
     pub file_refs: Vec<FileRef>,
     pub remotes: Vec<String>,
     pub spans: Spans,
+    pub beside: Beside,
 }
 
 impl<'t> Reader<'t> {
@@ -58,6 +62,7 @@ impl<'t> Reader<'t> {
             defaults: RefCell::default(),
             remotes: RefCell::default(),
             spans: RefCell::default(),
+            beside: RefCell::default(),
             nevers: Cell::default(),
             followed: Cell::default(),
         }
@@ -78,6 +83,7 @@ impl<'t> Reader<'t> {
             file_refs: self.refs.into_inner().into_iter().collect(),
             remotes: self.remotes.into_inner().into_iter().collect(),
             spans: self.spans.into_inner(),
+            beside: self.beside.into_inner(),
         }
     }
 
@@ -101,6 +107,16 @@ impl<'t> Reader<'t> {
     /// A remote text that the directory does not hold.
     pub fn wants(&self, url: &str) {
         self.remotes.borrow_mut().insert(url.to_string());
+    }
+
+    /// A key that is in no model, and yet makes another version of its part.
+    pub fn is_beside(&self, file: &str, path: String, key: &str, value: Value) {
+        // Whoever has such an address can write to the channel.
+        let value = match key {
+            "slack_webhook_url" => sha256(value.to_string().as_bytes()).to_string().into(),
+            _ => value,
+        };
+        self.beside.borrow_mut().entry(file.to_string()).or_default().insert(path, value);
     }
 
     pub fn refers(&self, reference: FileRef) {

@@ -203,7 +203,14 @@ impl<'d> Section<'d> {
 
     /// Keys of the format that this release reads without acting on them.
     pub fn ignore(&self, keys: &[&str]) {
-        self.seen.borrow_mut().extend(keys.iter().map(|key| key.to_string()));
+        for key in keys {
+            if self.seen.borrow_mut().insert(key.to_string())
+                && let Some(entry) = self.table.get(*key)
+            {
+                let path = format!("{}{key}", self.path);
+                self.reader.is_beside(self.file(), path, key, entry.spot.node.json());
+            }
+        }
     }
 
     /// Says which keys nobody took.

@@ -73,40 +73,50 @@ impl Schedule {
     }
 }
 
-/// Durations as Go writes them: `1h`, `5m30s`, `250ms`, `1.5h`.
+/// Durations as Go reads them: `1h`, `5m30s`, `1.5h`, `.5h`, `250ms`, `+5m`. What is less than a
+/// millisecond counts as one; a negative one is none.
 pub fn duration_ms(text: &str) -> Option<u64> {
-    let mut rest = text.trim();
-    let mut total = 0u64;
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    let mut total = 0u128;
+    if rest == "0" {
+        return Some(0);
+    }
     if rest.is_empty() {
         return None;
     }
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let is_number = |c: char| c.is_ascii_digit() || c == '.';
+        let digits = rest.find(|c| !is_number(c)).unwrap_or(rest.len());
         let (number, after) = rest.split_at(digits);
-        let letters = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
-        let (unit, after) = after.split_at(letters);
-        let unit_ms = match unit {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
+        let (unit, after) = after.split_at(after.find(is_number).unwrap_or(after.len()));
+        let unit_ns = match unit {
+            "ns" => 1,
+            // Both letters that look so.
+            "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
             _ => return None,
         };
-        total = total.checked_add(times(number, unit_ms)?)?;
+        total += nanoseconds(number, unit_ns)?;
         rest = after;
     }
-    Some(total)
+    // As long as Go can say, which is 292 years.
+    let total = u64::try_from(total).ok().filter(|total| *total <= i64::MAX as u64)?;
+    Some(total.div_ceil(1_000_000))
 }
 
-/// A decimal number of units; what is less than a millisecond is cut off.
-fn times(number: &str, unit_ms: u64) -> Option<u64> {
-    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
-    if whole.is_empty() || part.is_empty() || part.len() > 9 {
+/// A decimal number of units; digits behind the ninth of a part change nothing.
+fn nanoseconds(number: &str, unit_ns: u128) -> Option<u128> {
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && part.is_empty() || part.contains('.') {
         return None;
     }
-    let scale = 10u64.pow(part.len() as u32);
-    let part = part.parse::<u64>().ok()?.checked_mul(unit_ms)? / scale;
-    whole.parse::<u64>().ok()?.checked_mul(unit_ms)?.checked_add(part)
+    let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u64>().ok() };
+    let part = &part[..part.len().min(9)];
+    let scale = 10u128.pow(part.len() as u32);
+    Some(u128::from(digits(whole)?) * unit_ns + u128::from(digits(part)?) * unit_ns / scale)
 }
 
 #[cfg(test)]
@@ -115,10 +125,39 @@ mod tests {
 
     #[test]
     fn durations_are_those_of_the_format() {
-        for (text, ms) in [("1h", 3_600_000), ("5m30s", 330_000), ("1.5h", 5_400_000)] {
+        for (text, ms) in [
+            ("1h", 3_600_000),
+            ("5m30s", 330_000),
+            ("1.5h", 5_400_000),
+            (".5h", 1_800_000),
+            ("1.h", 3_600_000),
+            ("+5m", 300_000),
+            ("100us", 1),
+            ("1500\u{b5}s", 2),
+            ("1500\u{3bc}s", 2),
+            ("5000000ns", 5),
+            ("0.0000000000000000001h1s", 1_000),
+            ("0", 0),
+        ] {
             assert_eq!(duration_ms(text), Some(ms), "{text}");
         }
-        for bad in ["", "5", "m", "5 m", "-5m", "1..5h", ".5h", "1.h", "99999999999999999999h"] {
+        for bad in [
+            "",
+            "5",
+            "m",
+            "5 m",
+            "-5m",
+            "1..5h",
+            ".",
+            ".h",
+            " 5m",
+            "5m ",
+            "+",
+            "++5m",
+            "5d",
+            "9999999h",
+            "99999999999999999999h",
+        ] {
             assert_eq!(duration_ms(bad), None, "{bad}");
         }
     }

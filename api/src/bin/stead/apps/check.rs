@@ -28,7 +28,7 @@ pub async fn validate(source: &Source, strict: bool, settings: &Settings) -> Res
     let errors = findings.iter().filter(|finding| finding.is_error()).count();
     let screen = settings.screen();
     if settings.output == Format::Sarif {
-        let said = sarif(findings, env!("CARGO_PKG_VERSION"));
+        let said = sarif(findings, env!("CARGO_PKG_VERSION"), &directory::below(&source.dir)?);
         write(&format!("{said:#}\n"))?;
     } else {
         screen.one(&verdict(name, findings, errors), |screen| {
@@ -62,11 +62,22 @@ async fn check(source: &Source) -> Result<Checked, Failure> {
     if source.allow_remote && remote::fetch_all(&reading.remotes, &mut tree).await? {
         reading = survey(&tree, &pins);
     }
+    odd.extend(unfit(&name));
     odd.extend(modules(source, &reading));
     odd.append(&mut reading.diagnostics);
     odd.sort_by_key(|finding| finding.severity);
     reading.diagnostics = odd;
     Ok(Checked { name, tree, reading })
+}
+
+/// A name that a sync would be refused for.
+fn unfit(name: &str) -> Option<Diagnostic> {
+    if domain::name::is_valid(name) {
+        return None;
+    }
+    let message = format!("{name:?} is no name for an app");
+    let remedy = "name it: --name NAME, of small letters, digits and `-`";
+    Some(Diagnostic::error("bad_name", message, remedy))
 }
 
 /// Module directories that `--source` should lead to and does not; those in the app directory itself

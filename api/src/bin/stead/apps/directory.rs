@@ -3,6 +3,7 @@
 //! Symbolic links are followed, but never out of the repository that the directory is in, nor to
 //! what is not sent under its own name: what is sent is what a reviewer of that repository has seen.
 use std::{
+    ffi::OsString,
     fs, io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -14,6 +15,10 @@ use crate::failure::Failure;
 
 /// Directories that tools make and nobody means to send.
 const NOT_SENT: [&str; 3] = [".git", ".terraform", "node_modules"];
+/// Links to directories multiply: two in each of fifteen directories, one below the other, would be
+/// thirty thousand ways down.
+const MOST_DIRECTORIES: usize = 5_000;
+const DEEPEST: usize = 64;
 /// Files with a state in them that belongs to no bundle and may hold secrets.
 const STATE: &str = ".tfstate";
 
@@ -39,9 +44,18 @@ pub fn survey(directory: &Path) -> Result<(Tree, Vec<Diagnostic>), Failure> {
     }
     let root = repository(&top);
     let (tree, limits) = (Tree::default(), Limits::default());
-    let mut walk = Walk { tree, top: top.clone(), root, limits, bytes: 0, odd: Vec::new() };
+    let (top, odd) = (top.clone(), Vec::new());
+    let mut walk = Walk { tree, top: top.clone(), root, limits, bytes: 0, directories: 0, odd };
     walk.directory(&top, "", &mut vec![top.clone()])?;
     Ok((walk.tree, walk.odd))
+}
+
+/// Where a directory is in the repository around it, with `/`; empty when it is the top of it.
+pub fn below(directory: &Path) -> Result<String, Failure> {
+    let top = canonical(directory)?;
+    let inside = top.strip_prefix(repository(&top)).unwrap_or(Path::new(""));
+    let parts: Vec<_> = inside.iter().map(|part| part.to_string_lossy()).collect();
+    Ok(parts.join("/"))
 }
 
 /// The repository around a directory: the nearest one above it that holds `.git`, or itself.
@@ -60,6 +74,8 @@ struct Walk {
     root: PathBuf,
     limits: Limits,
     bytes: u64,
+    /// That have been read, each as often as a link led to it.
+    directories: usize,
     odd: Vec<Diagnostic>,
 }
 
@@ -71,27 +87,44 @@ impl Walk {
         below: &str,
         above: &mut Vec<PathBuf>,
     ) -> Result<(), Failure> {
-        let mut entries = Vec::new();
-        for entry in fs::read_dir(directory).map_err(|e| at(directory, &e))? {
-            entries.push(entry.map_err(|e| at(directory, &e))?.file_name());
-        }
-        entries.sort();
+        self.directories += 1;
+        let entries = match names(directory) {
+            Ok(entries) => entries,
+            // Of the top there is nothing else to say.
+            Err(error) if below.is_empty() => return Err(at(directory, &error)),
+            Err(error) => {
+                self.cannot(below, &error);
+                return Ok(());
+            }
+        };
         for name in entries {
             let path = directory.join(&name);
-            let Some(name) = name.to_str() else {
-                return Err(Failure::Usage(format!("{}: the name is not UTF-8", path.display())));
-            };
-            if is_not_sent(name) {
+            let shown = name.to_string_lossy();
+            if is_not_sent(&shown) {
                 continue;
             }
-            let inside = if below.is_empty() { name.to_owned() } else { format!("{below}/{name}") };
+            let inside =
+                if below.is_empty() { shown.to_string() } else { format!("{below}/{shown}") };
+            if name.to_str().is_none() {
+                self.say("bad_name", &inside, "the name is not UTF-8", "rename it");
+                continue;
+            }
             let Some(real) = self.inside(&path, &inside) else { continue };
-            let meta = fs::metadata(&real).map_err(|e| at(&path, &e))?;
+            let meta = match fs::metadata(&real) {
+                Ok(meta) => meta,
+                Err(error) => {
+                    self.cannot(&inside, &error);
+                    continue;
+                }
+            };
             if meta.is_dir() {
                 if above.contains(&real) {
                     let said = "the link leads back to a directory above it";
                     self.say("path_escape", &inside, said, "remove the link");
                     continue;
+                }
+                if self.is_full(above.len(), &inside) {
+                    return Ok(());
                 }
                 above.push(real.clone());
                 self.directory(&real, &inside, above)?;
@@ -106,11 +139,40 @@ impl Walk {
         Ok(())
     }
 
+    /// Whether another directory would be one too many; said once.
+    fn is_full(&mut self, depth: usize, inside: &str) -> bool {
+        let said = if self.directories > MOST_DIRECTORIES {
+            return true;
+        } else if self.directories == MOST_DIRECTORIES {
+            self.directories += 1;
+            format!("there are more than {MOST_DIRECTORIES} directories, counted through links")
+        } else if depth >= DEEPEST {
+            format!("this lies deeper than {DEEPEST} directories")
+        } else {
+            return false;
+        };
+        self.say("too_much", inside, &said, "remove links to directories, or keep it elsewhere");
+        true
+    }
+
+    fn cannot(&mut self, inside: &str, error: &io::Error) {
+        let said = format!("this cannot be read: {error}");
+        self.say("unreadable", inside, &said, "correct its permissions, or remove it");
+    }
+
     /// Where a path really is, when that is inside of the repository and may be sent.
     fn inside(&mut self, path: &Path, inside: &str) -> Option<PathBuf> {
-        let Ok(real) = path.canonicalize() else {
-            self.say("missing_file", inside, "the link leads to nothing", "remove or correct it");
-            return None;
+        let real = match path.canonicalize() {
+            Ok(real) => real,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let said = "the link leads to nothing";
+                self.say("missing_file", inside, said, "remove or correct it");
+                return None;
+            }
+            Err(error) => {
+                self.cannot(inside, &error);
+                return None;
+            }
         };
         // Of what is no link the name has been looked at. The top itself may be anywhere.
         if real.as_path() == path {
@@ -145,7 +207,13 @@ impl Walk {
         if self.tree.len() >= limits.files {
             return too(format!("the directory has more than {} files", limits.files));
         }
-        let bytes = fs::read(path).map_err(|e| at(path, &e))?;
+        let bytes = match fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.cannot(inside, &error);
+                return Ok(());
+            }
+        };
         let executable = meta.permissions().mode() & 0o100 != 0;
         if let Err(error) = self.tree.insert(inside, File { bytes, executable }) {
             self.say("bad_name", inside, &error.to_string(), "rename the file");
@@ -159,6 +227,14 @@ impl Walk {
     }
 }
 
+/// What a directory holds, in order.
+fn names(directory: &Path) -> io::Result<Vec<OsString>> {
+    let entries = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name()));
+    let mut entries = entries.collect::<io::Result<Vec<_>>>()?;
+    entries.sort();
+    Ok(entries)
+}
+
 fn canonical(path: &Path) -> Result<PathBuf, Failure> {
     path.canonicalize().map_err(|e| at(path, &e))
 }
@@ -168,69 +244,4 @@ fn at(path: &Path, error: &io::Error) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    #[test]
-    fn links_are_followed_inside_the_repository_and_refused_outside() {
-        let dir = tempfile::tempdir().unwrap();
-        let repo = dir.path().join("repo");
-        let app = repo.join("apps/shop");
-        fs::create_dir_all(&app).unwrap();
-        fs::create_dir_all(repo.join(".git")).unwrap();
-        fs::write(repo.join("shared.toml"), "a = 1").unwrap();
-        fs::write(dir.path().join("secret"), "x").unwrap();
-        symlink("../../shared.toml", app.join("linked.toml")).unwrap();
-        let tree = read(&app).unwrap();
-        assert_eq!(tree.text("linked.toml"), Some("a = 1"));
-
-        symlink(dir.path().join("secret"), app.join("out")).unwrap();
-        symlink("nowhere", app.join("dangling")).unwrap();
-        let refused = read(&app).unwrap_err().text();
-        assert!(refused.contains("the link leads to nothing"), "{refused}");
-        let (tree, odd) = survey(&app).unwrap();
-        assert_eq!(tree.len(), 1);
-        let odd: Vec<_> = odd.iter().map(|finding| (finding.code, finding.file.as_str())).collect();
-        assert_eq!(odd, [("missing_file", "dangling"), ("path_escape", "out")]);
-    }
-
-    /// `.git/config` may hold the token of whoever runs this.
-    #[test]
-    fn a_link_to_what_is_not_sent_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let app = dir.path().join(".terraform/app");
-        for made in [".git", ".terraform/app/.terraform/modules", ".terraform/app/shared"] {
-            fs::create_dir_all(dir.path().join(made)).unwrap();
-        }
-        fs::write(dir.path().join(".git/config"), "token").unwrap();
-        fs::write(app.join("terraform.tfstate.backup"), "{}").unwrap();
-        fs::write(app.join("shared/a.txt"), "a").unwrap();
-        symlink("shared/a.txt", app.join("linked.txt")).unwrap();
-        symlink("../../.git", app.join("git")).unwrap();
-        symlink("../../.git/config", app.join("notes.md")).unwrap();
-        symlink(".terraform/modules", app.join("modules")).unwrap();
-        symlink("terraform.tfstate.backup", app.join("state.txt")).unwrap();
-        let (tree, odd) = survey(&app).unwrap();
-        let sent: Vec<_> = tree.iter().map(|(path, _)| path).collect();
-        assert_eq!(sent, ["linked.txt", "shared/a.txt"]);
-        let odd: Vec<_> = odd.iter().map(|finding| (finding.code, finding.file.as_str())).collect();
-        let refused = ["git", "modules", "notes.md", "state.txt"];
-        assert_eq!(odd, refused.map(|file| ("path_escape", file)));
-    }
-
-    #[test]
-    fn a_link_without_end_is_refused_and_state_is_not_sent() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("module/.terraform")).unwrap();
-        fs::write(dir.path().join("module/terraform.tfstate"), "{}").unwrap();
-        fs::write(dir.path().join("module/main.tf"), "").unwrap();
-        let tree = read(dir.path()).unwrap();
-        assert_eq!(tree.iter().map(|(p, _)| p).collect::<Vec<_>>(), ["module/main.tf"]);
-
-        symlink("..", dir.path().join("module/up")).unwrap();
-        let refused = read(dir.path()).unwrap_err().text();
-        assert!(refused.contains("leads back"), "{refused}");
-    }
-}
+mod tests;

@@ -20,7 +20,7 @@ pub async fn fetch_all(urls: &[String], tree: &mut Tree) -> Result<bool, Failure
 }
 
 async fn fetch(url: &str) -> Result<Vec<u8>, String> {
-    if !url.starts_with("https://") {
+    if !url.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://")) {
         return Err("only https:// is fetched; save the file in the app directory".into());
     }
     let client = reqwest::Client::builder().timeout(PATIENCE).https_only(true).build();

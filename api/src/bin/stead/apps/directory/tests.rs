@@ -1,0 +1,110 @@
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+#[test]
+fn links_are_followed_inside_the_repository_and_refused_outside() {
+    let dir = tempfile::tempdir().unwrap();
+    let repo = dir.path().join("repo");
+    let app = repo.join("apps/shop");
+    fs::create_dir_all(&app).unwrap();
+    fs::create_dir_all(repo.join(".git")).unwrap();
+    fs::write(repo.join("shared.toml"), "a = 1").unwrap();
+    fs::write(dir.path().join("secret"), "x").unwrap();
+    symlink("../../shared.toml", app.join("linked.toml")).unwrap();
+    let tree = read(&app).unwrap();
+    assert_eq!(tree.text("linked.toml"), Some("a = 1"));
+
+    symlink(dir.path().join("secret"), app.join("out")).unwrap();
+    symlink("nowhere", app.join("dangling")).unwrap();
+    let refused = read(&app).unwrap_err().text();
+    assert!(refused.contains("the link leads to nothing"), "{refused}");
+    let (tree, odd) = survey(&app).unwrap();
+    assert_eq!(tree.len(), 1);
+    let odd: Vec<_> = odd.iter().map(|finding| (finding.code, finding.file.as_str())).collect();
+    assert_eq!(odd, [("missing_file", "dangling"), ("path_escape", "out")]);
+}
+
+/// `.git/config` may hold the token of whoever runs this.
+#[test]
+fn a_link_to_what_is_not_sent_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let app = dir.path().join(".terraform/app");
+    for made in [".git", ".terraform/app/.terraform/modules", ".terraform/app/shared"] {
+        fs::create_dir_all(dir.path().join(made)).unwrap();
+    }
+    fs::write(dir.path().join(".git/config"), "token").unwrap();
+    fs::write(app.join("terraform.tfstate.backup"), "{}").unwrap();
+    fs::write(app.join("shared/a.txt"), "a").unwrap();
+    symlink("shared/a.txt", app.join("linked.txt")).unwrap();
+    symlink("../../.git", app.join("git")).unwrap();
+    symlink("../../.git/config", app.join("notes.md")).unwrap();
+    symlink(".terraform/modules", app.join("modules")).unwrap();
+    symlink("terraform.tfstate.backup", app.join("state.txt")).unwrap();
+    let (tree, odd) = survey(&app).unwrap();
+    let sent: Vec<_> = tree.iter().map(|(path, _)| path).collect();
+    assert_eq!(sent, ["linked.txt", "shared/a.txt"]);
+    let odd: Vec<_> = odd.iter().map(|finding| (finding.code, finding.file.as_str())).collect();
+    let refused = ["git", "modules", "notes.md", "state.txt"];
+    assert_eq!(odd, refused.map(|file| ("path_escape", file)));
+}
+
+#[test]
+fn a_link_without_end_is_refused_and_state_is_not_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("module/.terraform")).unwrap();
+    fs::write(dir.path().join("module/terraform.tfstate"), "{}").unwrap();
+    fs::write(dir.path().join("module/main.tf"), "").unwrap();
+    let tree = read(dir.path()).unwrap();
+    assert_eq!(tree.iter().map(|(p, _)| p).collect::<Vec<_>>(), ["module/main.tf"]);
+
+    symlink("..", dir.path().join("module/up")).unwrap();
+    let refused = read(dir.path()).unwrap_err().text();
+    assert!(refused.contains("leads back"), "{refused}");
+}
+
+/// A fork with two prongs on each of twenty levels is a million directories.
+#[test]
+fn links_that_multiply_come_to_an_end() {
+    let dir = tempfile::tempdir().unwrap();
+    for level in 0..20 {
+        let (here, next) = (dir.path().join(format!("d{level}")), format!("../d{}", level + 1));
+        fs::create_dir(&here).unwrap();
+        symlink(&next, here.join("a")).unwrap();
+        symlink(&next, here.join("b")).unwrap();
+    }
+    fs::create_dir(dir.path().join("d20")).unwrap();
+    let (_, odd) = survey(dir.path()).unwrap();
+    let [only] = &odd[..] else { panic!("{odd:?}") };
+    assert_eq!(only.code, "too_much");
+
+    let deep = tempfile::tempdir().unwrap();
+    fs::create_dir_all(deep.path().join("d/".repeat(70))).unwrap();
+    fs::write(deep.path().join("x"), "").unwrap();
+    let (tree, odd) = survey(deep.path()).unwrap();
+    assert_eq!((tree.len(), odd.len(), odd[0].code), (1, 1, "too_much"));
+}
+
+#[test]
+fn what_cannot_be_read_is_a_finding_beside_the_others() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    let name = std::ffi::OsStr::from_bytes(b"bad\xffname");
+    fs::write(dir.path().join(name), "").unwrap();
+    // Too long for anything to be there, whoever asks.
+    symlink("x".repeat(300), dir.path().join("long")).unwrap();
+    fs::write(dir.path().join("z.toml"), "a = 1").unwrap();
+    let (tree, odd) = survey(dir.path()).unwrap();
+    assert_eq!(tree.len(), 1);
+    let odd: Vec<_> = odd.iter().map(|finding| (finding.code, finding.file.as_str())).collect();
+    assert_eq!(odd, [("bad_name", "bad\u{fffd}name"), ("unreadable", "long")]);
+}
+
+#[test]
+fn a_directory_knows_where_it_is_in_its_repository() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join(".git")).unwrap();
+    fs::create_dir_all(dir.path().join("apps/shop")).unwrap();
+    assert_eq!(below(&dir.path().join("apps/shop")).unwrap(), "apps/shop");
+    assert_eq!(below(dir.path()).unwrap(), "");
+}

@@ -1,0 +1,42 @@
+//! Components whose templates go over all components, or over one whose name only a rendering knows.
+//!
+//! What they find would hang on chance if they came before the others. So each comes after every
+//! component that does not come after it; among several of them the first by name is the last to come.
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Node;
+
+/// Beyond so many edges nobody means an order, and they would fill the memory.
+const MOST_EDGES: usize = 250_000;
+
+pub(super) fn add(components: &mut BTreeMap<String, Node>) {
+    let over_all = components.iter().filter(|(_, node)| node.reads.all_components);
+    let over_all: Vec<String> = over_all.map(|(name, _)| name.clone()).collect();
+    if over_all.len() * components.len() > MOST_EDGES {
+        return;
+    }
+    for name in over_all {
+        let after = after(components, &name);
+        let before: Vec<String> =
+            components.keys().filter(|other| !after.contains(*other)).cloned().collect();
+        if let Some(node) = components.get_mut(&name) {
+            node.dependencies.extend(before);
+        }
+    }
+}
+
+/// A component and everything that needs it.
+fn after(components: &BTreeMap<String, Node>, name: &str) -> BTreeSet<String> {
+    let mut needed_by: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (above, node) in components {
+        for below in &node.dependencies {
+            needed_by.entry(below).or_default().push(above);
+        }
+    }
+    let (mut found, mut left) = (BTreeSet::from([name]), vec![name]);
+    while let Some(below) = left.pop() {
+        let above = needed_by.get(below).into_iter().flatten();
+        left.extend(above.filter(|above| found.insert(above)));
+    }
+    found.into_iter().map(str::to_string).collect()
+}

@@ -1,0 +1,101 @@
+//! Where the characters of a string are written, when it is written with escapes: `"a\nb"` is two
+//! lines to whoever reads it, and one line of its file.
+use std::sync::Arc;
+
+/// Behind each escape of a string, where it goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Escapes(Arc<[Jump]>);
+
+/// From this byte of the value on, characters are written one after the other again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Jump {
+    at: usize,
+    line: u32,
+    column: u32,
+}
+
+impl Escapes {
+    /// Holds a string as it is written, from its first character at `line` and `column` on, against
+    /// what it says. Only strings in double quotes have escapes.
+    pub(crate) fn of(written: &str, value: &str, mut line: u32, mut column: u32) -> Self {
+        if !written.contains('\\') {
+            return Escapes::default();
+        }
+        let (mut jumps, mut rest, mut at) = (Vec::new(), written, 0);
+        while let Some(first) = rest.chars().next() {
+            let (length, says) = match first {
+                '\\' => escape(rest),
+                '\r' if rest.starts_with("\r\n") && value[at..].starts_with('\n') => (1, false),
+                _ => (first.len_utf8(), true),
+            };
+            for character in rest[..length].chars() {
+                (line, column) = if character == '\n' { (line + 1, 1) } else { (line, column + 1) };
+            }
+            rest = &rest[length..];
+            let said = if says { value[at..].chars().next().map_or(0, char::len_utf8) } else { 0 };
+            at += said;
+            if first == '\\' {
+                jumps.push(Jump { at, line, column });
+            }
+        }
+        Escapes(jumps.into())
+    }
+
+    /// The last jump at or before a byte of the value: that byte of the value, and its place.
+    pub(crate) fn before(&self, at: usize) -> Option<(usize, u32, u32)> {
+        let behind = self.0.partition_point(|jump| jump.at <= at);
+        let Jump { at, line, column } = *self.0.get(behind.checked_sub(1)?)?;
+        Some((at, line, column))
+    }
+}
+
+/// How many bytes an escape takes, and whether it says a character.
+fn escape(text: &str) -> (usize, bool) {
+    let mut after = text[1..].chars();
+    let (length, says) = match after.next() {
+        Some('u') => (6, true),
+        Some('U') => (10, true),
+        Some('x') => (4, true),
+        // At the end of a line: what is blank from here on is not there.
+        Some(' ' | '\t' | '\r' | '\n') => {
+            let blank = text[1..].trim_start_matches([' ', '\t', '\r', '\n']);
+            (text.len() - blank.len(), false)
+        }
+        Some(other) => (1 + other.len_utf8(), true),
+        None => (1, false),
+    };
+    // The parser took this string, so that it does not end within an escape.
+    (if text.is_char_boundary(length) { length } else { text.len() }, says)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{document::Document, text::Origin};
+
+    /// Where the letter `X` is written, held against where it is said to be.
+    #[test]
+    fn a_character_is_where_it_is_written_whatever_is_written_before_it() {
+        for string in [
+            r#""X""#,
+            r#""one\ntwo X""#,
+            r#""say \"no\" X""#,
+            r#""\u00e9\U0001F600é\x41\\ X""#,
+            "'one\\ntwo X'",
+            "\"\"\"\none\\ntwo\nthree X\"\"\"",
+            "\"\"\"one \\\n   \n   X\"\"\"",
+            "\"\"\"\\\n  one\\t\\\n  two\n X\"\"\"",
+            "\"\"\"one\r\ntwo\\t\r\nthree \\\r\n  X\"\"\"",
+        ] {
+            let text = format!("a = 1\nk = {string}\n");
+            let document = Document::parse("f.toml", text.as_bytes()).unwrap();
+            let spot = &document.root["k"].spot;
+            let value = spot.node.scalar().unwrap();
+            let origin: Origin = document.content("k", spot);
+            let at = text.find('X').unwrap();
+            let before = &text[..at];
+            let line = before.matches('\n').count() as u32 + 1;
+            let column = before.rsplit('\n').next().unwrap().chars().count() as u32 + 1;
+            assert_eq!(origin.locate(&value, value.find('X').unwrap()), (line, column), "{string}");
+        }
+    }
+}
