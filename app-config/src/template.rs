@@ -51,7 +51,7 @@ pub struct TemplateError {
     pub class: ErrorClass,
     pub message: String,
     /// Where the whole text is.
-    pub origin: Origin,
+    pub origin: Box<Origin>,
     /// Line in the file, from 1.
     pub line: u32,
     /// Column in that line, from 1, in characters.
@@ -247,7 +247,7 @@ fn located(text: &str, origin: &Origin, fault: Fault) -> TemplateError {
         let (line, column) = origin.locate(text, opened);
         message.push_str(&format!("; it begins at {line}:{column}"));
     }
-    let origin = origin.clone();
+    let origin = Box::new(origin.clone());
     TemplateError { class: fault.class, message, origin, line, column, variable: fault.variable }
 }
 
