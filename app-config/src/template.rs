@@ -51,13 +51,13 @@ pub struct TemplateError {
     pub class: ErrorClass,
     pub message: String,
     /// Where the whole text is.
-    pub origin: Origin,
+    pub origin: Box<Origin>,
     /// Line in the file, from 1.
     pub line: u32,
     /// Column in that line, from 1, in characters.
     pub column: u32,
     /// The expression at fault, as it is written (`.nuon.inputs.inputs.size`).
-    pub variable: Option<Box<str>>,
+    pub variable: Option<String>,
 }
 
 impl TemplateError {
@@ -247,9 +247,8 @@ fn located(text: &str, origin: &Origin, fault: Fault) -> TemplateError {
         let (line, column) = origin.locate(text, opened);
         message.push_str(&format!("; it begins at {line}:{column}"));
     }
-    let origin = origin.clone();
-    let variable = fault.variable.map(String::into_boxed_str);
-    TemplateError { class: fault.class, message, origin, line, column, variable }
+    let origin = Box::new(origin.clone());
+    TemplateError { class: fault.class, message, origin, line, column, variable: fault.variable }
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ fn unfit(name: &str) -> Option<Diagnostic> {
         return None;
     }
     let message = format!("{name:?} is no name for an app");
-    let remedy = "name it: --name NAME, of small letters, digits and `-`";
+    let remedy = "name it: --name NAME, of small letters, digits, `-` and `_`";
     Some(Diagnostic::error("bad_name", message, remedy))
 }
 
