@@ -84,7 +84,7 @@ const BROKEN: [(&str, Break, &[&str]); 12] = [
     (
         "a missing module",
         |app| fs::remove_dir_all(app.join("modules/cache")).unwrap(),
-        &["cache: there is no module directory", "modules/cache", "try:"],
+        &["components/cache.toml: the module of `cache` (modules/cache in .) is missing", "try:"],
     ),
     (
         "an unknown function in a template",
