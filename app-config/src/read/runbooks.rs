@@ -44,8 +44,9 @@ fn step(section: Section<'_>) -> RunbookStep {
         timeout_ms: section.duration("timeout"),
     };
     section.one_of("type", "type of a step", &STEPS);
+    section.ignore(&["description", "inputs", "labels", "role", "skip_noops"]);
+    // Nothing acts on it, but it is there to be found.
     section.mentioned("role", Kind::Role, Severity::Warning);
-    section.ignore(&["description", "inputs", "labels", "skip_noops"]);
     section.ignore(&["public_repo", "connected_repo", "enable_kube_config", "kubernetes_context"]);
     section.finish();
     step
