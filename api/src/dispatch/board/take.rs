@@ -1,0 +1,61 @@
+//! What an event changes of what the board knows about its job.
+use std::time::Duration;
+
+use domain::{decider::Decider as _, ids::ExecutionId, job::JobEvent};
+use tokio::time::Instant;
+
+use super::{Fact, Tracked};
+
+impl Tracked {
+    pub(super) fn take(&mut self, fact: Fact, now: Instant) {
+        self.sequence = fact.sequence;
+        match &fact.event {
+            JobEvent::Queued(work) => {
+                self.over_at = now + Duration::from_millis(work.queue_ttl_ms);
+            }
+            JobEvent::Claimed { runner, deadline, .. } => {
+                (self.heard, self.last_runner) = (now, Some(*runner));
+                self.over_at = now + (*deadline - fact.recorded_at).to_std().unwrap_or_default();
+                self.claim = fact.claim;
+            }
+            JobEvent::Requeued { execution, .. } => {
+                (self.order, self.queued_at) = (fact.position, fact.recorded_at);
+                let patience = self.patience().and_then(|wait| wait.to_std().ok());
+                self.over_at = now + patience.unwrap_or_default();
+                self.leave(Some(*execution), now);
+            }
+            JobEvent::OutcomeUnknown { execution, .. }
+            | JobEvent::Succeeded { execution, .. }
+            | JobEvent::Lost { execution, .. } => self.leave(Some(*execution), now),
+            JobEvent::Failed { execution, .. } | JobEvent::Cancelled { execution, .. } => {
+                self.leave(*execution, now);
+            }
+            // A second request, with force, is given its own time.
+            JobEvent::CancelRequested { .. } => self.cancel_since = Some(now),
+            JobEvent::CancelUnconfirmed { .. } => self.cancel_since = None,
+            JobEvent::LogSealed(log) => {
+                self.unsealed.retain(|(execution, _)| *execution != log.execution);
+            }
+            JobEvent::Started { .. }
+            | JobEvent::PhaseEntered { .. }
+            | JobEvent::PlanProduced { .. }
+            | JobEvent::OutputsReported { .. }
+            | JobEvent::ArtifactPushed { .. }
+            | JobEvent::Disconnected { .. }
+            | JobEvent::Reattached { .. }
+            | JobEvent::OutcomeResolved { .. }
+            | JobEvent::LogDiverged { .. }
+            | JobEvent::LateResultReported { .. } => {}
+        }
+        self.job.evolve(fact.event);
+    }
+
+    /// An execution is over: its log is what is left of it.
+    fn leave(&mut self, execution: Option<ExecutionId>, now: Instant) {
+        self.cancel_since = None;
+        let known = |execution| self.unsealed.iter().any(|(known, _)| *known == execution);
+        if let Some(execution) = execution.filter(|over| !self.is_sealed(*over) && !known(*over)) {
+            self.unsealed.push((execution, now));
+        }
+    }
+}
