@@ -149,6 +149,7 @@ impl EventLog {
             keys: options.keys,
             stale: false,
             next: None,
+            owed: Default::default(),
         };
         tokio::spawn(appender.run(Queue::new(queue), options.watch_others));
         Ok(EventLog { shared: Arc::new(shared) })

@@ -2,9 +2,9 @@
 use std::iter;
 
 use sqlx::{
-    Encode, Postgres, Type,
+    Arguments, Encode, Postgres, Type,
+    error::BoxDynError,
     postgres::{PgArguments, PgHasArrayType},
-    query::Query,
 };
 use uuid::Uuid;
 
@@ -22,36 +22,39 @@ pub(super) struct Expected<'a> {
     pub check: Check,
 }
 
-/// The statement with the values that it has so far.
-pub(super) struct Bound<'q> {
-    pub query: Query<'q, Postgres, PgArguments>,
-    /// Whether it takes values instead of lists.
+/// The values that the statement has so far, as the database wants them.
+pub(super) struct Bound {
+    /// An error: one of them cannot be written so.
+    values: Result<PgArguments, BoxDynError>,
+    /// Whether the statement takes values instead of lists.
     single: bool,
 }
 
-impl<'q> Bound<'q> {
-    pub(super) fn of(sql: &'q str, single: bool) -> Bound<'q> {
-        Bound { query: sqlx::query(sql), single }
+impl Bound {
+    pub(super) fn none(single: bool) -> Bound {
+        Bound { values: Ok(PgArguments::default()), single }
+    }
+
+    pub(super) fn values(self) -> Result<PgArguments, sqlx::Error> {
+        self.values.map_err(sqlx::Error::Encode)
     }
 
     pub(super) fn bind(
         self,
         parameter: Parameter,
         expected: &Expected<'_>,
-        batch: &'q Batch,
-    ) -> Bound<'q> {
+        batch: &Batch,
+    ) -> Bound {
         use Parameter as P;
         let Batch { events, guards, keys, consumers, sessions, begun, grown, nodes, head, .. } =
             batch;
-        let texts = |of: fn(&Stored) -> &str| -> Vec<&'q str> { events.iter().map(of).collect() };
-        let bytes = |of: fn(&Stored) -> &[u8]| -> Vec<&'q [u8]> { events.iter().map(of).collect() };
+        let texts = |of: fn(&Stored) -> &str| -> Vec<&str> { events.iter().map(of).collect() };
+        let bytes = |of: fn(&Stored) -> &[u8]| -> Vec<&[u8]> { events.iter().map(of).collect() };
         let numbers = |of: fn(&Stored) -> u64| -> Vec<i64> {
             events.iter().map(|event| bigint(of(event))).collect()
         };
-        let asked = |guards: &'q [String], begun: &'q [String]| -> Vec<&'q str> {
-            let begun = if expected.check == Check::Asked { begun } else { &[] };
-            guards.iter().chain(begun).map(|text| &**text).collect()
-        };
+        let asks = expected.check == Check::Asked;
+        let begins = if asks { begun.kind.len() } else { 0 };
         match parameter {
             P::Position => self.value(bigint(expected.before.position)),
             P::CommitNo => self.value(bigint(expected.before.commit_no)),
@@ -61,12 +64,13 @@ impl<'q> Bound<'q> {
             P::NewPosition => self.value(bigint(head.position)),
             P::NewChain => self.value(&head.chain[..]),
             P::RecordedAt => self.value(head.recorded_at),
-            P::GuardKind => self.list(asked(&guards.kind, &begun.kind)),
-            P::GuardId => self.list(asked(&guards.id, &begun.id)),
+            P::GuardKind => self
+                .list(guards.kind.iter().chain(begun.kind.iter().take(begins)).map(|text| &**text)),
+            P::GuardId => {
+                self.list(guards.id.iter().chain(begun.id.iter().take(begins)).map(|text| &**text))
+            }
             P::GuardExpected => {
-                let zero = if expected.check == Check::Asked { begun.kind.len() } else { 0 };
-                let wanted = guards.expected.iter().copied().chain(iter::repeat_n(0, zero));
-                self.list(wanted)
+                self.list(guards.expected.iter().copied().chain(iter::repeat_n(0, begins)))
             }
             P::KeyPrincipal => self.list(keys.principal.iter().map(|text| &**text)),
             P::Key => self.list(keys.key.iter().map(|text| &**text)),
@@ -116,7 +120,7 @@ impl<'q> Bound<'q> {
     }
 
     /// A view's column.
-    pub(super) fn column(self, column: Column) -> Bound<'q> {
+    pub(super) fn column(self, column: Column) -> Bound {
         match column {
             Column::Text(values) => self.nullable(values),
             Column::Bigint(values) => self.nullable(values),
@@ -127,19 +131,19 @@ impl<'q> Bound<'q> {
         }
     }
 
-    fn value<T: 'q + Encode<'q, Postgres> + Type<Postgres>>(mut self, value: T) -> Bound<'q> {
-        self.query = self.query.bind(value);
+    fn value<'q, T: 'q + Encode<'q, Postgres> + Type<Postgres>>(mut self, value: T) -> Bound {
+        self.values = self.values.and_then(|mut values| values.add(value).map(|()| values));
         self
     }
 
-    fn list<T>(self, values: impl IntoIterator<Item = T>) -> Bound<'q>
+    fn list<'q, T>(self, values: impl IntoIterator<Item = T>) -> Bound
     where
         T: 'q + Encode<'q, Postgres> + Type<Postgres> + PgHasArrayType,
     {
         self.nullable(values.into_iter().map(Some))
     }
 
-    fn nullable<T>(self, values: impl IntoIterator<Item = Option<T>>) -> Bound<'q>
+    fn nullable<'q, T>(self, values: impl IntoIterator<Item = Option<T>>) -> Bound
     where
         T: 'q + Encode<'q, Postgres> + Type<Postgres> + PgHasArrayType,
     {

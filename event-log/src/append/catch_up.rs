@@ -11,6 +11,9 @@ const SHREDDED: [&str; 2] = ["subject.shredded", "subject.copies_erased"];
 impl Appender {
     /// A connection, and a head that was read after whatever made it stale.
     pub(super) async fn ready(&mut self) -> Result<(), sqlx::Error> {
+        if self.connection.is_none() || self.stale {
+            self.pay();
+        }
         if self.connection.is_none() {
             self.connection = Some(head::connect(&self.options, self.answer).await?);
             self.stale = true;
@@ -56,21 +59,21 @@ impl Appender {
             self.views.iter().for_each(|view| view.forget(Forget::All));
         }
         match others {
-            head::Others::Nothing => self.publish(Vec::new()),
+            head::Others::Nothing => self.outlet.publish(&self.head, &self.nearby, Vec::new()),
             head::Others::Unknown => {
                 self.versions.forget();
                 self.cache.clear();
                 self.nearby.forget();
                 self.keys.forget_all();
                 self.views.iter().for_each(|view| view.forget(Forget::All));
-                self.publish(Vec::new());
+                self.outlet.publish(&self.head, &self.nearby, Vec::new());
             }
             head::Others::Wrote(events) => {
                 self.versions.learn(&events);
                 self.obey(&events);
                 let streams: Vec<_> = events.iter().map(|event| event.stream.clone()).collect();
                 self.views.iter().for_each(|view| view.forget(Forget::Streams(&streams)));
-                self.publish(events);
+                self.outlet.publish(&self.head, &self.nearby, events);
             }
         }
         Ok(())

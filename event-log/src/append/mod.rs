@@ -1,7 +1,7 @@
 //! One task per process and log writes whatever is waiting, one statement at a time.
 //!
 //! ```text
-//!  queue ─▶ batch (numbered, hashed) ─▶ statement ─┬─ committed ─▶ answer, publish
+//!  queue ─▶ batch (numbered, hashed) ─▶ statement ─┬─ committed ─▶ the next on its way, publish, answer
 //!                                                  ├─ culprits  ─▶ answer those, send the rest
 //!                                                  ├─ moved     ─▶ read the head, number again, send again
 //!                                                  ├─ refused   ─▶ halve until the one to blame is alone
@@ -15,6 +15,7 @@ mod culprits;
 mod doubt;
 mod head;
 mod intake;
+mod owed;
 mod placeholders;
 #[cfg(feature = "planted")]
 mod planted;
@@ -26,10 +27,7 @@ mod versions;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use sqlx::{PgConnection, postgres::PgConnectOptions};
-use tokio::{
-    sync::{broadcast, watch},
-    time::sleep,
-};
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::{
@@ -44,23 +42,18 @@ use culprits::Culprits;
 pub(crate) use head::connect as connection;
 pub(crate) use head::{Head, Seen};
 pub(crate) use intake::Intake;
+pub(crate) use owed::Outlet;
+use owed::Owed;
 pub(crate) use queue::{Pending, Queue};
 use sql::Check;
-use statement::Sent;
 pub(crate) use statement::Statement;
+use statement::{Early, Sent};
 pub(crate) use versions::Versions;
 
 /// How often the same commits are sent again when the database asks for it (deadlock, lock time-out).
 const RETRIES: u32 = 20;
 /// How often a new connection is tried before the callers are told that the database is away.
 const RECONNECTS: u32 = 3;
-
-/// What the appender tells the rest of the program.
-pub(crate) struct Outlet {
-    pub seen: watch::Sender<Seen>,
-    pub positions: watch::Sender<u64>,
-    pub tail: broadcast::Sender<Arc<[Stored]>>,
-}
 
 /// The one writer of this process.
 pub(crate) struct Appender {
@@ -86,16 +79,19 @@ pub(crate) struct Appender {
     pub stale: bool,
     /// What goes next, if it was numbered while the last batch was on its way.
     pub next: Option<Ahead>,
+    /// What is durable and not told yet. Nobody is waited for before it is, but the next batch's way to the database.
+    pub owed: Owed,
 }
 
 impl Appender {
     /// Write until nobody can ask any more.
     pub(crate) async fn run(mut self, mut queue: Queue, watch_others: Option<Duration>) {
         loop {
-            if let Some(Ahead { commits, numbered }) = self.next.take() {
-                self.write(commits, Some(numbered), &mut queue).await;
+            if let Some(Ahead { commits, numbered, early }) = self.next.take() {
+                self.write(commits, Some((numbered, early)), &mut queue).await;
                 continue;
             }
+            self.pay();
             let batch = match watch_others {
                 None => queue.next().await,
                 Some(period) => match tokio::time::timeout(period, queue.arrival()).await {
@@ -115,7 +111,7 @@ impl Appender {
     async fn write(
         &mut self,
         commits: Vec<Pending>,
-        mut numbered: Option<Numbered>,
+        mut numbered: Option<(Numbered, Option<Early>)>,
         queue: &mut Queue,
     ) {
         let mut parts = VecDeque::from([commits]);
@@ -124,7 +120,11 @@ impl Appender {
             if part.is_empty() {
                 continue;
             }
-            match self.try_once(&mut part, &mut check, numbered.take(), queue).await {
+            let tried = self.try_once(&mut part, &mut check, numbered.take(), queue).await;
+            if tried.is_err() {
+                self.pay();
+            }
+            match tried {
                 Ok(true) => (tries, check) = (0, Check::Trusted),
                 Ok(false) => parts.push_front(part),
                 Err(error) if statement::is_transient(&error) && tries < RETRIES => {
@@ -171,7 +171,7 @@ impl Appender {
         &mut self,
         part: &mut Vec<Pending>,
         check: &mut Check,
-        numbered: Option<Numbered>,
+        numbered: Option<(Numbered, Option<Early>)>,
         queue: &mut Queue,
     ) -> Result<bool, sqlx::Error> {
         self.ready().await?;
@@ -182,9 +182,10 @@ impl Appender {
             }
             return Ok(true);
         }
-        let numbered = numbered.filter(|it| it.holds(&self.head, part, &mut self.versions));
-        let Numbered { batch, late, .. } = numbered.unwrap_or_else(|| {
-            numbered_on(&self.head, part, &mut self.versions, &self.clock, self.key_ttl)
+        let numbered = numbered.filter(|(it, _)| it.holds(&self.head, part, &mut self.versions));
+        let (Numbered { batch, late, .. }, early) = numbered.unwrap_or_else(|| {
+            let key_ttl = self.key_ttl;
+            (numbered_on(&self.head, part, &mut self.versions, &self.clock, key_ttl), None)
         });
         if batch.is_empty() {
             let mut culprits = Culprits::default();
@@ -193,15 +194,22 @@ impl Appender {
             return Ok(true);
         }
         let Some(connection) = self.connection.as_mut() else { return Ok(false) };
-        let rides = head::within(self.answer, batch.rides(&self.views, connection)).await?;
-        let how = (self.layout, *check, self.answer);
+        let Appender { head, owed, nearby, outlet, statement, versions, clock, .. } = self;
+        let pay = |owed: &mut Owed| owed.pay(head, nearby, outlet);
+        let rides = head::within(self.answer, batch.rides(&self.views, connection));
+        let rides = ahead::waiting(rides, || pay(owed)).await?;
         #[cfg(feature = "planted")]
         planted::answer_before_commit(&batch, part, &late);
-        let sent = self.statement.send(connection, &self.head, &batch, rides, how);
-        let after = if batch.writes { &batch.head } else { &self.head };
-        let (versions, clock, key_ttl) = (&mut self.versions, &self.clock, self.key_ttl);
-        let number = |commits: &[Pending]| numbered_on(after, commits, versions, clock, key_ttl);
-        match ahead::during(sent, queue, &mut self.next, number).await {
+        let sending = statement.of_batch(head, &batch, early, rides, (self.layout, *check));
+        let sent = ahead::paying(sending.send(connection, self.answer), || pay(owed));
+        let after = if batch.writes { &batch.head } else { &*head };
+        let (key_ttl, layout) = (self.key_ttl, self.layout);
+        let ready = |commits: Vec<Pending>| {
+            let numbered = numbered_on(after, &commits, versions, clock, key_ttl);
+            let early = statement.early(after, &numbered.batch, layout);
+            Ahead { commits, numbered, early }
+        };
+        match ahead::during(sent, queue, &mut self.next, ready).await {
             Sent::Distrusted => {
                 *check = Check::Asked;
                 Ok(false)
@@ -249,7 +257,7 @@ impl Appender {
         }
     }
 
-    /// Take in what is durable now and answer everyone.
+    /// Take in what is durable now. Everyone hears of it when the next batch is on its way, at once if there is none.
     fn committed(&mut self, batch: Batch, part: &mut Vec<Pending>) {
         let Batch { head, events, spans, writes, .. } = batch;
         let recorded_at = head.recorded_at;
@@ -263,11 +271,18 @@ impl Appender {
             }
             self.obey(&events);
             self.versions.learn(&events);
-            self.publish(events);
         }
-        for (pending, (first, last)) in part.drain(..).zip(spans) {
-            pending.answer(Ok(Appended { first, last, commit_no, recorded_at }));
+        let appended =
+            spans.into_iter().map(|(first, last)| Appended { first, last, commit_no, recorded_at });
+        self.owed.add(events, part.drain(..).zip(appended));
+        if self.next.is_none() {
+            self.pay();
         }
+    }
+
+    /// Tell what is durable.
+    fn pay(&mut self) {
+        self.owed.pay(&self.head, &self.nearby, &self.outlet);
     }
 
     /// Who is shredded from these events on is read by nobody here: not from a key, a state or a row in memory.
@@ -276,17 +291,6 @@ impl Appender {
             self.cache.clear();
             self.views.iter().for_each(|view| view.forget(Forget::All));
         }
-    }
-
-    /// Tell the program where the log is now.
-    fn publish(&mut self, events: Vec<Stored>) {
-        self.nearby.grow(&events);
-        self.outlet.seen.send_replace(self.head.seen());
-        if !events.is_empty() {
-            // Nobody listening is fine.
-            let _ = self.outlet.tail.send(events.into());
-        }
-        self.outlet.positions.send_replace(self.head.position);
     }
 }
 

@@ -12,7 +12,7 @@ const TURNS: u32 = 32;
 const IDLE_TURNS: u32 = 2;
 
 /// How many make a batch whose cost is theirs and no longer the round trip's.
-pub(crate) const ENOUGH: usize = 96;
+pub(crate) const ENOUGH: usize = 32;
 
 /// A commit and whoever waits for its answer.
 pub(crate) struct Pending {

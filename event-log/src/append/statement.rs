@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use sqlx::{
     PgConnection, Row,
-    postgres::{PgDatabaseError, PgRow, PgSeverity},
+    postgres::{PgArguments, PgDatabaseError, PgRow, PgSeverity},
 };
 
 use super::{
@@ -37,66 +37,65 @@ pub(crate) enum Sent {
 pub(crate) struct Statement {
     /// For each view its statements.
     views: Vec<Vec<String>>,
-    texts: HashMap<(Parts, Vec<Statements>), Text>,
+    texts: HashMap<(Parts, Vec<Statements>), Arc<str>>,
+    /// What each combination takes before the values of the views.
+    parameters: HashMap<Parts, Arc<[Parameter]>>,
 }
 
 /// Which view, and which of its statements.
 type Statements = (usize, Vec<usize>);
 
-#[derive(Clone)]
-struct Text {
-    sql: Arc<str>,
-    parameters: Arc<[Parameter]>,
-    /// Whether it takes values instead of lists.
-    single: bool,
-}
-
 impl Statement {
     pub(crate) fn of(views: &[Arc<dyn SyncView>]) -> Statement {
         let views = views.iter().map(|view| view.statements()).collect();
-        Statement { views, texts: HashMap::new() }
+        Statement { views, texts: HashMap::new(), parameters: HashMap::new() }
     }
 
-    /// Send a batch and wait until the database has said everything it has to say about it.
-    pub(crate) fn send<'a>(
-        &'a mut self,
-        connection: &'a mut PgConnection,
-        before: &'a Head,
-        batch: &'a Batch,
+    /// What of a batch can be written down before it is known what the views write with it. `None`: that decides
+    /// how the rest is written.
+    pub(crate) fn early(&mut self, before: &Head, batch: &Batch, layout: i32) -> Option<Early> {
+        let parts = Parts::of(batch, Check::Trusted, 0);
+        let expected = Expected { before, layout, check: Check::Trusted };
+        (!parts.single).then(|| Early { parts, values: self.values(parts, &expected, batch) })
+    }
+
+    /// A batch as it is sent. `early`: what of it is written down already.
+    pub(crate) fn of_batch(
+        &mut self,
+        before: &Head,
+        batch: &Batch,
+        early: Option<Early>,
         rides: Vec<Ride>,
-        (layout, check, answer): (i32, Check, Duration),
-    ) -> BoxFuture<'a, Sent> {
-        let Text { sql, parameters, single } = self.text(batch, check, &rides);
-        Box::pin(async move {
-            let expected = Expected { before, layout, check };
-            let mut bound = Bound::of(&sql, single);
-            for parameter in parameters.iter() {
-                bound = bound.bind(*parameter, &expected, batch);
-            }
-            for column in rides.into_iter().flat_map(|ride| ride.columns) {
-                bound = bound.column(column);
-            }
-            let query = bound.query;
-            // All rows, not one: the commit comes after the row, and only the end of the answer says it is durable.
-            match within(answer, query.fetch_all(connection)).await {
-                Ok(rows) => outcome(&rows).unwrap_or_else(Sent::InDoubt),
-                Err(error) if check == Check::Trusted && was_known(&error) => Sent::Distrusted,
-                Err(error) if is_certain(&error) => Sent::Refused(error),
-                Err(error) if batch.writes => Sent::InDoubt(error),
-                Err(error) => Sent::Refused(error),
-            }
+        (layout, check): (i32, Check),
+    ) -> Sending {
+        let rows = rides.iter().flat_map(|ride| &ride.columns).map(Column::len).max().unwrap_or(0);
+        let parts = Parts::of(batch, check, rows);
+        let sql = self.text(parts, &rides);
+        let values = match early {
+            Some(early) if early.parts == parts => early.values,
+            _ => self.values(parts, &Expected { before, layout, check }, batch),
+        };
+        let columns = rides.into_iter().flat_map(|ride| ride.columns);
+        let values = columns.fold(values, Bound::column).values();
+        Sending { sql, values, check, writes: batch.writes }
+    }
+
+    fn values(&mut self, parts: Parts, expected: &Expected<'_>, batch: &Batch) -> Bound {
+        let parameters =
+            self.parameters.entry(parts).or_insert_with(|| parts.text(&[]).1.into()).iter();
+        parameters.fold(Bound::none(parts.single), |bound, parameter| {
+            bound.bind(*parameter, expected, batch)
         })
     }
 
-    fn text(&mut self, batch: &Batch, check: Check, rides: &[Ride]) -> Text {
-        let rows = rides.iter().flat_map(|ride| &ride.columns).map(Column::len).max().unwrap_or(0);
+    fn text(&mut self, parts: Parts, rides: &[Ride]) -> Arc<str> {
         // Of a view only the statements that have rows.
         let wanted = |ride: &Ride| {
             let statements = self.views.get(ride.view).into_iter().flatten().enumerate();
             let wanted = statements.filter(|(_, sql)| placeholders::has_rows(sql, &ride.columns));
             (ride.view, wanted.map(|(number, _)| number).collect::<Vec<_>>())
         };
-        let key = (Parts::of(batch, check, rows), rides.iter().map(wanted).collect::<Vec<_>>());
+        let key = (parts, rides.iter().map(wanted).collect::<Vec<_>>());
         if let Some(text) = self.texts.get(&key) {
             return text.clone();
         }
@@ -109,11 +108,49 @@ impl Statement {
                 parameters: ride.columns.len(),
             })
             .collect();
-        let (sql, parameters) = key.0.text(&views);
-        let single = key.0.single;
-        let text = Text { sql: sql.into(), parameters: parameters.into(), single };
+        let text: Arc<str> = parts.text(&views).0.into();
         self.texts.insert(key, text.clone());
         text
+    }
+}
+
+/// The part of a batch's values that does not depend on the views.
+pub(crate) struct Early {
+    parts: Parts,
+    values: Bound,
+}
+
+/// A batch on its way.
+pub(crate) struct Sending {
+    sql: Arc<str>,
+    values: Result<PgArguments, sqlx::Error>,
+    check: Check,
+    writes: bool,
+}
+
+impl Sending {
+    /// Send it and wait until the database has said everything it has to say about it, `answer` at most.
+    pub(crate) fn send(
+        self,
+        connection: &mut PgConnection,
+        answer: Duration,
+    ) -> BoxFuture<'_, Sent> {
+        let Sending { sql, values, check, writes } = self;
+        Box::pin(async move {
+            let values = match values {
+                Ok(values) => values,
+                Err(error) => return Sent::Refused(error),
+            };
+            let query = sqlx::query_with(&sql, values);
+            // All rows, not one: the commit comes after the row, and only the end of the answer says it is durable.
+            match within(answer, query.fetch_all(connection)).await {
+                Ok(rows) => outcome(&rows).unwrap_or_else(Sent::InDoubt),
+                Err(error) if check == Check::Trusted && was_known(&error) => Sent::Distrusted,
+                Err(error) if is_certain(&error) => Sent::Refused(error),
+                Err(error) if writes => Sent::InDoubt(error),
+                Err(error) => Sent::Refused(error),
+            }
+        })
     }
 }
 
