@@ -11,8 +11,9 @@ use axum::{
     middleware::Next,
     response::Response,
 };
+use futures::FutureExt as _;
 
-use crate::state::App;
+use crate::{listen::Aside, state::App};
 
 /// Upper bounds of the request durations, seconds.
 const BOUNDS: [f64; 9] = [0.001, 0.0025, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 60.0];
@@ -136,14 +137,21 @@ pub async fn measure(State(app): State<App>, request: Request, next: Next) -> Re
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_string());
     let route = route.unwrap_or_else(|| "none".into());
     let method = request.method().clone();
-    let started = Instant::now();
+    let (started, aside) = (Instant::now(), request.extensions().get::<Aside>().cloned());
+    let counted = move |response: Response| {
+        let status = response.status();
+        let labels = [("route", route.as_str()), ("method", method.as_str())];
+        app.metrics.observe("stead_http_request_seconds", &labels, started.elapsed());
+        let labels = [labels[0], labels[1], ("status", status.as_str())];
+        app.metrics.count("stead_http_requests_total", &labels);
+        response
+    };
     let response = next.run(request).await;
-    let status = response.status();
-    let labels = [("route", route.as_str()), ("method", method.as_str())];
-    app.metrics.observe("stead_http_request_seconds", &labels, started.elapsed());
-    let labels = [labels[0], labels[1], ("status", status.as_str())];
-    app.metrics.count("stead_http_requests_total", &labels);
-    response
+    // What was put aside is over when its answer comes.
+    match aside.and_then(|aside| Some((aside.take()?, aside))) {
+        Some((later, aside)) => aside.put(later.map(counted).boxed()),
+        None => counted(response),
+    }
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 //! moved in the same transaction. So each event counts once, whatever is killed.
 //!
 //! Any number of servers may run it on one database: the positions are locked while a page is written.
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use event_log::{EventLog, LogError, Source};
 use sqlx::{PgConnection, Row};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
 
 use crate::{
@@ -25,6 +25,9 @@ const RETRY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long the database keeps the positions locked for somebody who says nothing: all other servers wait for them.
 const SILENCE: &str = "set local idle_in_transaction_session_timeout = '5s'";
+/// How long events wait for others, so that not every commit has a page of its own, made at the very moment when its
+/// callers are answered and go on. Whoever asks for a position does not wait for it.
+const GATHER: Duration = Duration::from_millis(10);
 /// How often to look what other servers projected.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -42,6 +45,7 @@ pub struct Behind {
 #[derive(Debug, Clone)]
 pub struct Projections {
     reached: watch::Receiver<u64>,
+    hurry: Arc<Notify>,
 }
 
 impl Projections {
@@ -53,15 +57,17 @@ impl Projections {
     pub async fn start(log: &EventLog) -> Result<Projections, rebuild::RebuildError> {
         ready(log).await?;
         let (sender, reached) = watch::channel(0);
+        let hurry = Arc::new(Notify::new());
         let following = views().into_iter().filter(|view| view.class() == Class::Asynchronous);
         let projector = Projector {
             source: Source::from(log),
             views: following.map(|view| (view.folding(), view)).collect(),
             known: HashMap::new(),
             reached: sender,
+            hurry: Arc::clone(&hurry),
         };
         tokio::spawn(projector.run(log.positions()));
-        Ok(Projections { reached })
+        Ok(Projections { reached, hurry })
     }
 
     /// The position that all views include.
@@ -80,6 +86,9 @@ impl Projections {
     /// [`Behind`] if they do not in this time.
     pub async fn wait_for(&self, position: u64, timeout: Duration) -> Result<(), Behind> {
         let mut reached = self.reached.clone();
+        if *reached.borrow() < position {
+            self.hurry.notify_one();
+        }
         let there = tokio::time::timeout(timeout, reached.wait_for(|at| *at >= position)).await;
         match there {
             Ok(Ok(_)) => Ok(()),
@@ -135,6 +144,8 @@ struct Projector {
     /// Where each view was when we wrote it last.
     known: HashMap<&'static str, At>,
     reached: watch::Sender<u64>,
+    /// Told when somebody waits for a position.
+    hurry: Arc<Notify>,
 }
 
 /// Where a view is, and in which table: a swap gives it another owner's epoch.
@@ -163,8 +174,9 @@ impl Projector {
             tokio::select! {
                 changed = positions.changed() => if changed.is_err() { return },
                 () = closed => return,
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(LOOK) => continue,
             }
+            let _hurried = tokio::time::timeout(GATHER, self.hurry.notified()).await;
         }
     }
 

@@ -5,9 +5,10 @@
 //! cause nothing move it in memory; that is written with the next reaction, after a page, or every
 //! second. A fact that cannot be reacted to for a reason of ours is parked and tried again later:
 //! whoever it is not about goes on.
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use event_log::{ConsumerMove, Stored, consumer};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, MissedTickBehavior};
 use ulid::Ulid;
 
@@ -143,19 +144,27 @@ impl Place {
 }
 
 async fn follow(app: &App, owner: &str, held: consumer::Held) -> Result<(), Problem> {
-    let mut positions = app.engine.log().positions();
+    let (mut tail, mut positions) = (app.engine.log().tail(), app.engine.log().positions());
+    // What this server appended comes through memory; what it missed, or others append, is read.
+    let mut heard: Option<Arc<[Stored]>> = None;
     let mut place = Place::of(held);
     let mut beat = tokio::time::interval(BEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut tried: Option<Instant> = None;
     loop {
-        let events = app.engine.log().read(place.seen, PAGE).await?;
-        let caught_up = events.len() < PAGE as usize;
+        let (events, caught_up) = match heard.take() {
+            Some(batch) => (batch, true),
+            None => {
+                let page = app.engine.log().read(place.seen, PAGE).await?;
+                let caught_up = page.len() < PAGE as usize;
+                (page.into(), caught_up)
+            }
+        };
         if app.engine.log().is_outdated() {
             let detail = "the log has another layout than this program";
             return Err(Problem::new(Code::Unavailable, detail));
         }
-        for event in &events {
+        for event in events.iter() {
             consume(app, &mut place, event).await?;
             if place.renewed.elapsed() >= RENEWAL {
                 settle(app, owner, &mut place).await?;
@@ -175,15 +184,29 @@ async fn follow(app: &App, owner: &str, held: consumer::Held) -> Result<(), Prob
             parked::try_again(app, &mut place).await?;
             tried = Some(Instant::now());
         }
-        tokio::select! {
-            () = app.stopping.cancelled() => {}
-            _ = beat.tick() => settle(app, owner, &mut place).await?,
-            changed = positions.changed() => {
-                if changed.is_err() {
-                    return Ok(());
-                }
+        let nothing = || Some(Arc::from([]));
+        heard = tokio::select! {
+            // The tail first: what it brings need not be read.
+            biased;
+            () = app.stopping.cancelled() => None,
+            _ = beat.tick() => {
+                settle(app, owner, &mut place).await?;
+                None
             }
-        }
+            batch = tail.recv() => match batch {
+                Ok(batch) if batch.first().is_some_and(|first| first.position == place.seen + 1) => {
+                    Some(batch)
+                }
+                Ok(batch) if batch.last().is_none_or(|last| last.position <= place.seen) => nothing(),
+                Ok(_) | Err(RecvError::Lagged(_)) => None,
+                Err(RecvError::Closed) => return Ok(()),
+            },
+            changed = positions.changed() => match changed {
+                Ok(()) if *positions.borrow_and_update() <= place.seen => nothing(),
+                Ok(()) => None,
+                Err(_) => return Ok(()),
+            },
+        };
     }
 }
 

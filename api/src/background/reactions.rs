@@ -198,8 +198,11 @@ async fn wanted(app: &App, event: &Stored) -> Result<Vec<(&'static str, Wanted)>
 }
 
 async fn origin(app: &App, job: JobId) -> Result<Option<Origin>, Problem> {
-    let job = app.engine.log().reload::<Job>(&job.to_string()).await?;
-    Ok(job.state.work.as_ref().map(|work| work.origin.clone()))
+    let (log, job) = (app.engine.log(), job.to_string());
+    let known = log.load::<Job>(&job).await?.state;
+    // Where a job comes from never changes; only that it is not there may be of yesterday.
+    let job = if known.work.is_some() { known } else { log.reload::<Job>(&job).await?.state };
+    Ok(job.work.as_ref().map(|work| work.origin.clone()))
 }
 
 /// Do it, as often as others are faster.

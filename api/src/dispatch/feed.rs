@@ -63,6 +63,7 @@ pub async fn follow(
 ) {
     let mut positions = log.positions();
     loop {
+        dispatch.0.taken.send_replace(position);
         let read = tokio::select! {
             // The tail first: what it brings need not be read.
             biased;

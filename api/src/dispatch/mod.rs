@@ -35,7 +35,7 @@ use domain::{
 };
 use event_log::Stored;
 use schemas::runner::PendingCancel;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 pub use board::{Board, Fact, Target, Tracked};
 pub use desk::{Desk, Moment};
@@ -61,6 +61,8 @@ struct Inner {
     timing: Timing,
     server: String,
     clock: Clock,
+    /// How far the log has been taken in.
+    taken: watch::Sender<u64>,
 }
 
 /// How many there are of what.
@@ -81,7 +83,8 @@ impl Dispatch {
     /// restart, another one for each server on one database.
     pub fn new(server: impl Into<String>, timing: Timing, clock: Clock) -> Self {
         let (desk, server) = (Mutex::default(), server.into());
-        Dispatch(Arc::new(Inner { desk, timing, server, clock }))
+        let taken = watch::Sender::new(0);
+        Dispatch(Arc::new(Inner { desk, timing, server, clock, taken }))
     }
 
     /// How long the server waits for what.
@@ -103,6 +106,12 @@ impl Dispatch {
     pub fn desk(&self) -> MutexGuard<'_, Desk> {
         // A panic while it was held has left a copy of the log that is at worst late.
         self.0.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wait until everything up to a position has been taken in.
+    pub async fn has_taken(&self, position: u64) {
+        // It never closes: we hold its other end.
+        let _ = self.0.taken.subscribe().wait_for(|at| *at >= position).await;
     }
 
     /// Take one call of a runner's allowance. `Err`: how many seconds to stay away.

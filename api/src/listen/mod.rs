@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! accept ─▶ slot (bounded) ─▶ TLS ─▶ hyper, one task per connection ─▶ router
+//!                                      ◀─ a call that waits is put aside, and hyper given up ─┘
 //! stop   ─▶ no new connections ─▶ parked polls answer ─▶ open calls end ─▶ the rest is cut after `drain`
 //! ```
+mod aside;
 mod serve;
 mod tls;
 
@@ -15,6 +17,7 @@ use std::{
 use tokio::net::TcpListener;
 
 pub use self::{
+    aside::Aside,
     serve::{Limits, serve},
     tls::{TlsError, acceptor, private_root},
 };

@@ -1,22 +1,47 @@
 //! One task per connection, bounded in number and in what it may send before it has said who it is.
-use std::{sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::Poll,
+    time::Duration,
+};
 
-use axum::Router;
-use hyper::server::conn::{http1, http2};
+use axum::{Router, response::Response};
+use hyper::{
+    Request, Version,
+    body::Incoming,
+    header,
+    server::conn::{
+        http1::{self, Parts},
+        http2,
+    },
+    service::service_fn,
+};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::graceful::GracefulConnection,
     service::TowerToHyperService,
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower::ServiceExt as _;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 use tracing::{debug, info, warn};
+
+use super::aside::{Aside, Later, Line};
+
+/// A call whose answer is there.
+const CALL: &[u8] = b"GET / HTTP/1.1\r\nhost: stead\r\n\r\n";
+/// The same, after which the connection ends.
+const LAST_CALL: &[u8] = b"GET / HTTP/1.1\r\nhost: stead\r\nconnection: close\r\n\r\n";
 
 /// What a connection may take.
 #[derive(Debug, Clone, Copy)]
@@ -131,39 +156,125 @@ impl Connections {
     async fn meet(&self, stream: TcpStream) {
         // Answers are small and waited for.
         let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(self.router.clone());
-        let Some(tls) = &self.tls else {
-            return self.talk(self.http1.serve_connection(TokioIo::new(stream), service)).await;
-        };
+        match &self.tls {
+            None => self.first(stream).await,
+            // In a box of its own: a connection without TLS has no room for it.
+            Some(tls) => Box::pin(self.secret(tls, stream)).await,
+        }
+    }
+
+    async fn secret(&self, tls: &TlsAcceptor, stream: TcpStream) {
         let stream = match timeout(self.handshake, tls.accept(stream)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(reason)) => return debug!(reason = %reason, "A handshake failed: {reason}"),
             Err(_) => return debug!("A handshake took too long"),
         };
-        let second = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        let stream = TokioIo::new(stream);
-        if second {
-            Box::pin(self.talk(self.http2.serve_connection(stream, service))).await;
+        if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+            let service = TowerToHyperService::new(self.router.clone());
+            let second = self.http2.serve_connection(TokioIo::new(stream), service);
+            self.talk(&mut Box::pin(second), &Aside::default()).await;
         } else {
-            Box::pin(self.talk(self.http1.serve_connection(stream, service))).await;
+            Box::pin(self.first(stream)).await;
         }
     }
 
-    async fn talk<C: GracefulConnection<Error = hyper::Error>>(&self, talk: C) {
-        let mut talk = std::pin::pin!(talk);
-        let ended = tokio::select! {
-            ended = talk.as_mut() => Some(ended),
-            () = self.stop.cancelled() => None,
-        };
-        let ended = match ended {
-            Some(ended) => Some(ended),
-            None => {
-                talk.as_mut().graceful_shutdown();
-                self.cut.run_until_cancelled(talk).await
-            }
-        };
-        if let Some(Err(reason)) = ended {
-            debug!(reason = %reason, "A connection ended early: {reason}");
+    /// HTTP/1.1, until a call has to wait; then without hyper, which is made again for its answer.
+    async fn first<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&self, stream: S) {
+        let (mut line, mut answer) = (Line::new(stream), None);
+        while let Some((later, rest)) = self.speak(line, answer).await {
+            line = rest;
+            let answered = tokio::select! {
+                biased;
+                answered = later => answered,
+                () = line.left() => return debug!("A caller that waited has left"),
+                () = self.cut.cancelled() => return,
+            };
+            // hyper answers calls only: this one stands for the one that waited, and its answer is there.
+            let last = self.stop.is_cancelled();
+            line.put_back(if last { LAST_CALL } else { CALL });
+            answer = Some(answered);
         }
     }
+
+    /// Until the connection ends, or a call has to wait: then what is waited for, and the connection. The first call
+    /// has this answer, if there is one.
+    async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        &self,
+        line: Line<S>,
+        answer: Option<Response>,
+    ) -> Option<(Later, Line<S>)> {
+        let (aside, answer) = (Aside::default(), Mutex::new(answer));
+        let service = service_fn(|mut request: Request<Incoming>| {
+            let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let keeps = keeps_alive(&request);
+            if keeps {
+                request.extensions_mut().insert(aside.clone());
+            }
+            let (aside, router) = (aside.clone(), self.router.clone());
+            async move {
+                if let Some(answer) = answer {
+                    return Ok::<_, Infallible>(answer);
+                }
+                let answer = router.oneshot(request).await?;
+                let Some(mut later) = aside.take() else { return Ok(answer) };
+                match futures::poll!(&mut later) {
+                    Poll::Ready(answer) => Ok(answer),
+                    Poll::Pending => {
+                        aside.put(later);
+                        std::future::pending().await
+                    }
+                }
+            }
+        });
+        let mut talk = Box::pin(self.http1.serve_connection(TokioIo::new(line), service));
+        let later = self.talk(&mut talk, &aside).await?;
+        let Parts { io, read_buf, .. } = Pin::into_inner(talk).into_parts();
+        let mut line = io.into_inner();
+        line.put_back(&read_buf);
+        Some((later, line))
+    }
+
+    /// Until the connection ends, or a call was put aside.
+    async fn talk<C: GracefulConnection<Error = hyper::Error>>(
+        &self,
+        talk: &mut Pin<Box<C>>,
+        aside: &Aside,
+    ) -> Option<Later> {
+        let said = tokio::select! {
+            biased;
+            said = next(talk, aside) => Some(said),
+            () = self.stop.cancelled() => None,
+        };
+        let said = match said {
+            Some(said) => Some(said),
+            None => {
+                talk.as_mut().graceful_shutdown();
+                self.cut.run_until_cancelled(next(talk, aside)).await
+            }
+        };
+        match said? {
+            Ok(later) => later,
+            Err(reason) => {
+                debug!(reason = %reason, "A connection ended early: {reason}");
+                None
+            }
+        }
+    }
+}
+
+/// The call that was put aside; none: the connection has ended.
+async fn next<C: GracefulConnection<Error = hyper::Error>>(
+    talk: &mut Pin<Box<C>>,
+    aside: &Aside,
+) -> Result<Option<Later>, hyper::Error> {
+    poll_fn(|cx| match talk.as_mut().poll(cx) {
+        Poll::Ready(ended) => Poll::Ready(ended.map(|()| None)),
+        Poll::Pending => aside.take().map_or(Poll::Pending, |later| Poll::Ready(Ok(Some(later)))),
+    })
+    .await
+}
+
+/// Whether the connection is there after the answer, without a word about it in the answer.
+fn keeps_alive(request: &Request<Incoming>) -> bool {
+    request.version() == Version::HTTP_11 && !request.headers().contains_key(header::CONNECTION)
 }

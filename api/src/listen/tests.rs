@@ -32,7 +32,7 @@ async fn plain_http_does_not_leave_the_machine_unless_somebody_said_so() {
 }
 
 /// A certificate for 127.0.0.1 and its key, as files.
-fn certificate(directory: &Path, name: &str) -> (Certificate, String) {
+pub(super) fn certificate(directory: &Path, name: &str) -> (Certificate, String) {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_string()]).unwrap();
     let (chain, key) =
         (directory.join(format!("{name}.crt")), directory.join(format!("{name}.key")));

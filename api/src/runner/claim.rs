@@ -40,7 +40,7 @@ pub async fn claim(
     // What there is to do is read while the claim is on its way to the disk.
     let taking = take(&app, &runner, job, &ask, server_epoch);
     let (taken, manifest) = tokio::join!(taking, grant::manifest(&app, job));
-    let held = match taken {
+    let (held, position) = match taken {
         // A call of the same session may have reached another server, which serves it now. If the
         // session is still the newest it is served here again; otherwise it is over.
         Err(moved) if moved.code == Code::SessionSuperseded => {
@@ -50,7 +50,8 @@ pub async fn claim(
         }
         taken => taken?,
     };
-    grant::answer(&app, job, &held, manifest?, ask.checkpoint.as_deref()).await.map(Json)
+    let seen = ask.checkpoint.as_deref();
+    grant::answer(&app, job, (&held, position), manifest?, seen).await.map(Json)
 }
 
 /// That the session is the runner's newest and this server's.
@@ -74,13 +75,14 @@ fn moved_again(problem: Problem) -> Problem {
     }
 }
 
+/// The execution that has the job now, and a position that includes its claim.
 async fn take(
     app: &App,
     runner: &Runner,
     job: JobId,
     ask: &Claim,
     server_epoch: u64,
-) -> Result<Execution, Problem> {
+) -> Result<(Execution, u64), Problem> {
     let (execution, runner, ask) = (ExecutionId(Ulid::new()), *runner, ask.clone());
     let guard = SessionGuard {
         runner: runner.id.to_string(),
@@ -95,7 +97,8 @@ async fn take(
         let ask = ask.clone();
         Box::pin(async move { taken(unit, &runner, job, &ask, execution).await })
     });
-    Ok(done.await.map_err(caller::again)?.answer)
+    let done = done.await.map_err(caller::again)?;
+    Ok((done.answer, done.position))
 }
 
 async fn taken(

@@ -29,15 +29,19 @@ use crate::{
 
 /// How long a claim waits for this server to hear of it.
 const CATCH_UP: Duration = Duration::from_secs(5);
+/// How long a claim waits for the dispatcher before the database is asked.
+const A_MOMENT: Duration = Duration::from_millis(50);
 
 /// Everything that the runner needs to start, and to believe us.
 pub async fn answer(
     app: &App,
     job: JobId,
-    held: &Execution,
+    (held, position): (&Execution, u64),
     manifest: Envelope,
     seen: Option<&str>,
 ) -> Result<Claimed, Problem> {
+    // The dispatcher hears of the claim when we do, and has it in memory a moment later.
+    let _late = timeout(A_MOMENT, app.dispatch.has_taken(position)).await;
     let claimed = claimed(app, job, held).await?;
     let head = head(app, claimed.position).await?;
     let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };

@@ -2,11 +2,12 @@
 use std::time::Duration;
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::State,
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
+use domain::ids::RunnerId;
 use schemas::runner::{Next, Poll, PollAnswer};
 use serde::Deserialize;
 
@@ -15,6 +16,7 @@ use crate::{
     auth::Runner,
     dispatch::{Calls, Polled, SessionRefusal, Touched},
     extract,
+    listen::Aside,
     problem::Problem,
     state::App,
 };
@@ -33,6 +35,7 @@ pub struct Wait {
 pub async fn poll(
     State(app): State<App>,
     runner: Runner,
+    aside: Option<Extension<Aside>>,
     extract::Query(query): extract::Query<Wait>,
     extract::Json(ask): extract::Json<Poll>,
 ) -> Result<Response, Problem> {
@@ -40,13 +43,23 @@ pub async fn poll(
     let touched = touch(&app, &runner, &ask).await?;
     settle::settle(&app, &runner, touched, ask.disabled.as_deref()).await;
     let wait = query.wait.map_or(app.dispatch.timing().wait, Duration::from_secs);
-    Ok(match app.dispatch.park(runner.id, &ask, wait).await? {
-        Polled::Nothing => StatusCode::NO_CONTENT.into_response(),
-        Polled::News { directives, leases, delay_ms } => {
+    let parked = park(app, runner.id, ask, wait);
+    Ok(match aside {
+        Some(Extension(aside)) => aside.put(Box::pin(parked)),
+        None => parked.await,
+    })
+}
+
+/// What is kept while a runner waits: nothing of its call but this.
+async fn park(app: App, runner: RunnerId, ask: Poll, wait: Duration) -> Response {
+    match app.dispatch.park(runner, &ask, wait).await {
+        Ok(Polled::Nothing) => StatusCode::NO_CONTENT.into_response(),
+        Ok(Polled::News { directives, leases, delay_ms }) => {
             let next = Next { wait_s: None, delay_ms };
             Json(PollAnswer { server_time: app.now(), directives, leases, next }).into_response()
         }
-    })
+        Err(refusal) => Problem::from(refusal).into_response(),
+    }
 }
 
 /// A sign of life; a session that this server does not know is looked for in the database, once.
