@@ -116,7 +116,11 @@ fn a_report_that_was_changed_or_invented_is_found_and_named() {
     };
     let at = 8;
     wrong(&|log| log[7].1["exit_code"] = json!(0), at, "says failed (exit_code), exit code 0");
-    wrong(&|log| log[7].1["reason"] = json!("timed_out"), at, "the runner signed failed (exit_code)");
+    wrong(
+        &|log| log[7].1["reason"] = json!("timed_out"),
+        at,
+        "the runner signed failed (exit_code)",
+    );
     wrong(&|log| log[7].0 = "job.cancelled", at, "says cancelled");
     wrong(&|log| log[7].1["execution"] = json!("exe_2"), at, "nobody has claimed exe_2");
     wrong(&|log| log[7].1["signed"] = json!({}), at, "cannot be read");

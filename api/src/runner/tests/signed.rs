@@ -156,6 +156,8 @@ async fn a_runner_that_changed_its_key_is_no_forger_and_is_heard_by_every_server
         let said = world.report(&agent, job, &execution, 3, former.clone()).await;
         assert_eq!(said.refused(409, "refused")["signed_by"], "former_key");
     }
+    // and also there, where nobody has heard of the new key: what is kept is by the key of its position
+    there.report(&agent, job, &execution, 3, former).await.refused(409, "refused");
     // and by its new key it is heard there, too
     let word = last_word(&signed(&statement, &agent.key));
     there.report(&agent, job, &execution, 3, word).await.ok();
