@@ -109,12 +109,12 @@ mod tests {
         let end = NewEvent {
             event_type: "job.succeeded".into(),
             event_version: "1".into(),
-            payload: r#"{"type":"succeeded","execution":"exe_x","seq":3,"exit_code":0,
+            payload: r#"{"type":"succeeded","execution":"exe_01ARZ3NDEKTSV4RRFFQ69G5FAV","seq":3,"exit_code":0,
                 "signed":{"statement":"{}","key":"00","signature":"00"}}"#
                 .into(),
             customer: None,
         };
-        let stream = StreamId::new("job", "job_x");
+        let stream = StreamId::new("job", "job_01ARZ3NDEKTSV4RRFFQ69G5FAV");
         let write = Write { stream, expected: 0, events: vec![end] };
         let meta = Meta::new(Actor::System, "cmd");
         let at = app.log().append(Commit::of(meta, vec![write])).await.unwrap().last;
