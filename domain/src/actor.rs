@@ -1,12 +1,13 @@
 //! Who did it: a principal, a policy or a timer.
 use std::{fmt, str::FromStr};
 
+use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{PrincipalId, RunnerId};
 
 /// Who decided, written as flat text: `prn_…`, `rnr_…`, `policy:<name>`, `timer:<name>`, `system`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Encode, Decode)]
 #[serde(try_from = "String", into = "String")]
 pub enum Actor {
     /// A person or a service that logged in.

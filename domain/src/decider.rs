@@ -1,6 +1,7 @@
 //! What every aggregate is: a state, and two pure functions.
 use std::fmt::Debug;
 
+use bincode::{Decode, Encode};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{ids::InstallId, upcast::Upcaster};
@@ -19,7 +20,12 @@ pub trait Event: Serialize + DeserializeOwned + Clone + PartialEq + Debug + Send
 }
 
 /// The rules: what a command means in a state, and what a fact does to it.
-pub trait Decider: Default + Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
+///
+/// A state is kept as a snapshot by bincode's own derives: they do not look at serde's attributes, of which some need
+/// a format that describes itself.
+pub trait Decider:
+    Default + Serialize + DeserializeOwned + Encode + Decode<()> + Clone + Send + Sync + 'static
+{
     /// The aggregate type, as the log writes it.
     const NAME: &'static str;
     /// What may be asked.

@@ -1,6 +1,12 @@
 //! What a thing is, whatever it is called: `sha256:` and 64 hexadecimal digits in lower case.
 use std::{fmt, str::FromStr};
 
+use bincode::{
+    Decode, Encode,
+    de::Decoder,
+    enc::Encoder,
+    error::{DecodeError, EncodeError},
+};
 use serde::{Deserialize, Serialize};
 
 /// The SHA-256 of some bytes, in its one spelling.
@@ -41,6 +47,21 @@ impl From<[u8; 32]> for Digest {
         Digest(format!("sha256:{digits}"))
     }
 }
+
+/// The 32 bytes: every one of them is a digest.
+impl Encode for Digest {
+    fn encode<E: Encoder>(&self, to: &mut E) -> Result<(), EncodeError> {
+        self.bytes().encode(to)
+    }
+}
+
+impl<C> Decode<C> for Digest {
+    fn decode<D: Decoder<Context = C>>(from: &mut D) -> Result<Digest, DecodeError> {
+        Ok(<[u8; 32]>::decode(from)?.into())
+    }
+}
+
+bincode::impl_borrow_decode!(Digest);
 
 impl FromStr for Digest {
     type Err = DigestError;

@@ -1,6 +1,12 @@
 //! Every identifier in the system: a ULID that says what it names, everywhere it is written.
 use std::{fmt, str::FromStr};
 
+use bincode::{
+    Decode, Encode,
+    de::Decoder,
+    enc::Encoder,
+    error::{DecodeError, EncodeError},
+};
 use serde::{Deserialize, Serialize};
 use ulid::Ulid;
 
@@ -35,6 +41,17 @@ macro_rules! ids {
             type Error = IdError;
             fn try_from(text: String) -> Result<Self, IdError> { text.parse() }
         }
+        impl Encode for $name {
+            fn encode<E: Encoder>(&self, to: &mut E) -> Result<(), EncodeError> {
+                self.0.to_bytes().encode(to)
+            }
+        }
+        impl<C> Decode<C> for $name {
+            fn decode<D: Decoder<Context = C>>(from: &mut D) -> Result<Self, DecodeError> {
+                Ok($name(Ulid::from_bytes(Decode::decode(from)?)))
+            }
+        }
+        bincode::impl_borrow_decode!($name);
         impl From<$name> for String {
             fn from(id: $name) -> String { id.to_string() }
         }

@@ -14,6 +14,7 @@ pub mod install;
 pub mod job;
 pub mod moment;
 pub mod name;
+pub mod outputs;
 pub mod policy;
 pub mod run;
 pub mod runner;

@@ -51,7 +51,7 @@ pub mod verify;
 
 mod cache;
 mod load;
-mod snapshot;
+pub mod snapshot;
 
 /// Bytes by digest.
 pub mod blob;

@@ -2,7 +2,12 @@
 //! disposable: what cannot be read, or was made by other code, is as good as not there.
 use std::sync::Arc;
 
+use bincode::{
+    config::standard,
+    error::{DecodeError, EncodeError},
+};
 use domain::decider::Decider;
+use sha2::{Digest as _, Sha256};
 use sqlx::{PgExecutor, PgPool, Row};
 use tracing::warn;
 
@@ -13,9 +18,12 @@ use crate::{
 
 /// After how many events of a stream its state is kept again.
 const EVERY: u64 = 200;
-/// How a state is written: JSON, because the states' own serde attributes (tags, left-out fields) need a format that
-/// describes itself.
-const JSON: i16 = 1;
+/// The length of the digest in front.
+const DIGEST: usize = 32;
+/// How a state is written: 2 is bincode behind its digest. 1 was JSON, and is as good as none.
+const CODEC: i16 = 2;
+/// What a snapshot may have, and what may be made of it. A state that is larger is folded from its events.
+const MOST_BYTES: usize = 64 * 1024 * 1024;
 /// The digest of everything that makes a state: the source of `domain`. A fold that reads its events otherwise makes
 /// another state also where its fields are the same.
 const MADE_BY: &str = env!("DOMAIN_SHA256");
@@ -23,6 +31,55 @@ const MADE_BY: &str = env!("DOMAIN_SHA256");
 /// Which code a state of this kind is of.
 fn schema_hash<D: Decider>() -> proof::Hash {
     proof::sha256(format!("stead/snapshot/v1\n{}\n{MADE_BY}", D::NAME).as_bytes())
+}
+
+/// What is kept of a state: the digest of whose it is and of what follows, and what follows. Bincode takes nearly any
+/// bytes for a state: one flipped bit would be a wrong number in silence.
+///
+/// # Errors
+/// [`EncodeError`]; also if it is too large to be kept.
+pub fn encode<D: Decider>(
+    stream: &StreamId,
+    version: u64,
+    state: &D,
+) -> Result<Vec<u8>, EncodeError> {
+    let mut bytes = vec![0; DIGEST];
+    bincode::encode_into_std_write(state, &mut bytes, standard())?;
+    if bytes.len() > MOST_BYTES {
+        return Err(EncodeError::Other("it is larger than a snapshot may be"));
+    }
+    let digest = digest::<D>(stream, version, &bytes[DIGEST..]);
+    bytes[..DIGEST].copy_from_slice(&digest);
+    Ok(bytes)
+}
+
+/// The state again: of exactly this stream, version and code.
+///
+/// # Errors
+/// [`DecodeError`].
+pub fn decode<D: Decider>(stream: &StreamId, version: u64, bytes: &[u8]) -> Result<D, DecodeError> {
+    let other = DecodeError::Other("its bytes are not those that were kept for this stream");
+    let Some((kept, state)) = bytes.split_at_checked(DIGEST) else { return Err(other) };
+    if kept != digest::<D>(stream, version, state) {
+        return Err(other);
+    }
+    let (read, length) = bincode::decode_from_slice(state, standard().with_limit::<MOST_BYTES>())?;
+    match length == state.len() {
+        true => Ok(read),
+        false => Err(DecodeError::Other("there is more than the state")),
+    }
+}
+
+fn digest<D: Decider>(stream: &StreamId, version: u64, state: &[u8]) -> proof::Hash {
+    let mut hasher = Sha256::new();
+    hasher.update(schema_hash::<D>());
+    hasher.update(version.to_be_bytes());
+    for id in [&stream.aggregate_type, &stream.aggregate_id] {
+        hasher.update((id.len() as u64).to_be_bytes());
+        hasher.update(id);
+    }
+    hasher.update(state);
+    hasher.finalize().into()
 }
 
 /// A state that is not newer than its stream, and its version.
@@ -38,13 +95,13 @@ pub(crate) async fn read<D: Decider>(
     )
     .bind(&stream.aggregate_type)
     .bind(&stream.aggregate_id)
-    .bind(JSON)
+    .bind(CODEC)
     .bind(&schema_hash::<D>()[..])
     .fetch_optional(executor)
     .await?;
     let Some(row) = row else { return Ok(None) };
     let (version, state): (i64, Vec<u8>) = (row.try_get(0)?, row.try_get(1)?);
-    match serde_json::from_slice(&state) {
+    match decode(stream, number(version), &state) {
         Ok(state) => Ok(Some((Arc::new(state), number(version)))),
         Err(error) => {
             warn!(%stream, "The snapshot of {stream} is damaged, reading its events instead: {error}");
@@ -70,8 +127,8 @@ impl EventLog {
 }
 
 async fn keep<D: Decider>(pool: &PgPool, loaded: &Loaded<D>) -> Result<(), sqlx::Error> {
-    let state =
-        serde_json::to_vec(&*loaded.state).map_err(|error| sqlx::Error::Encode(error.into()))?;
+    let state = encode(&loaded.stream, loaded.version, &*loaded.state)
+        .map_err(|error| sqlx::Error::Encode(error.into()))?;
     sqlx::query(
         "insert into log_snapshot (aggregate_type, aggregate_id, sequence, codec, schema_hash, state) \
          values ($1, $2, $3, $4, $5, $6) \
@@ -81,7 +138,7 @@ async fn keep<D: Decider>(pool: &PgPool, loaded: &Loaded<D>) -> Result<(), sqlx:
     .bind(&loaded.stream.aggregate_type)
     .bind(&loaded.stream.aggregate_id)
     .bind(bigint(loaded.version))
-    .bind(JSON)
+    .bind(CODEC)
     .bind(&schema_hash::<D>()[..])
     .bind(state)
     .execute(pool)

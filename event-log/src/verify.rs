@@ -10,9 +10,13 @@ use proof::{Hash, chain, tree::Edge};
 use crate::{LogError, Source, append::Head, nodes, stored::number};
 
 mod part;
+mod reports;
 mod whole;
 
+pub use reports::Reported;
+
 use part::{BLOCK, Range, check, link};
+use reports::Gathering;
 use whole::Whole;
 
 /// The most parts at once.
@@ -29,6 +33,8 @@ pub struct Verified {
     pub chain: Hash,
     /// How many events were read for this.
     pub checked: u64,
+    /// What runners signed of it.
+    pub reported: Reported,
 }
 
 /// The first place where the log is not what it says it is.
@@ -72,7 +78,8 @@ impl From<sqlx::Error> for VerifyError {
 /// hears how many events have been checked. As many parts at once as there are cores.
 ///
 /// It finds what was changed, removed, added or swapped by somebody who did not compute the log anew. Who did
-/// is caught only by a checkpoint that was kept elsewhere: compare [`Verified::root`] with it.
+/// is caught by a checkpoint that was kept elsewhere: compare [`Verified::root`] with it. And by what they cannot
+/// sign: [`Verified::reported`] has the reports that no runner made.
 ///
 /// # Errors
 /// [`VerifyError::Differs`] with the first difference.
@@ -156,8 +163,10 @@ pub async fn verify_in(
     });
     // In order, whichever is ready first: the first difference is the one that is told.
     let mut checks = stream::iter(checks).buffered(parts.at_once.max(1));
+    let mut gathering = Gathering::new(from_exclusive == 0);
     while let Some(part) = checks.next().await {
-        let (to, part) = part?;
+        let (to, mut part) = part?;
+        gathering.take(std::mem::take(&mut part.facts));
         whole.take(to, part)?;
         progress(to - from_exclusive);
     }
@@ -176,7 +185,8 @@ pub async fn verify_in(
     whole.compare_nodes(pool).await?;
     whole.compare_streams(pool, head.position).await?;
     let (size, checked) = (head.position, head.position.saturating_sub(from_exclusive));
-    Ok(Verified { size, root: whole.edge.root(), chain: whole.chain, checked })
+    let reported = gathering.end().await?;
+    Ok(Verified { size, root: whole.edge.root(), chain: whole.chain, checked, reported })
 }
 
 /// What is stored there is not even what we write.

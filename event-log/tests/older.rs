@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 mod support;
 
+use bincode::{Decode, Encode};
 use domain::{
     decider::{Decider, Event, Timestamp},
     upcast::{Upcaster, Words},
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use support::{alone, count, database, meta, pause, server};
 
 /// A sum, as it is added up today.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 struct Sum {
     value: u64,
 }

@@ -9,7 +9,7 @@ use domain::{
     enrolment::Enrolment, install::Install, job::Job, name::Name, run::Run, runner::Runner,
     subject::Subject,
 };
-use event_log::{Commit, EventLog, testing::Database};
+use event_log::{Commit, EventLog, StreamId, snapshot, testing::Database};
 use sqlx::Row;
 use support::{
     alone, commit, count,
@@ -53,20 +53,50 @@ async fn a_state_is_kept_every_200_events_and_only_what_follows_is_read() {
     add(&log, 40).await;
     let known = log.load::<Counter>("c").await.unwrap();
     // A server that starts takes it and the tail: what was changed in it shows.
-    run(&database, "update log_snapshot set state = replace(convert_from(state, 'UTF8'), '205', '1205')::bytea").await;
+    put(&database, &kept_as("c", 205, 1_205)).await;
     let other = alone(&database).await.load::<Counter>("c").await.unwrap();
     assert_eq!((other.version, other.state.value), (known.version, known.state.value + 1_000));
 }
 
+/// A snapshot as the server keeps it, of this value.
+fn kept_as(id: &str, version: u64, value: u64) -> Vec<u8> {
+    let counter = Counter { value, ..Counter::default() };
+    snapshot::encode(&StreamId::new("counter", id), version, &counter).unwrap()
+}
+
+async fn put(database: &Database, state: &[u8]) {
+    let sql = "update log_snapshot set state = $1";
+    sqlx::query(sql).bind(state).execute(&database.pool).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_snapshot_that_cannot_be_right_is_as_good_as_none() {
+    let set = |state: &[u8]| format!("update log_snapshot set state = '\\x{}'", hex::encode(state));
+    let right = kept_as("c", 205, 205);
+    let last = right.len() - 1;
+    let changed = |at: usize| {
+        let mut bytes = right.clone();
+        bytes[at] ^= 1;
+        set(&bytes)
+    };
     for spoil in [
-        "delete from log_snapshot",
-        "update log_snapshot set state = 'no state', sequence = 205",
-        "update log_snapshot set schema_hash = sha256('other code')",
-        "update log_snapshot set codec = 9",
-        "update log_snapshot set sequence = 9000",
+        "delete from log_snapshot".to_owned(),
+        "update log_snapshot set state = 'no state', sequence = 205".to_owned(),
+        "update log_snapshot set schema_hash = sha256('other code')".to_owned(),
+        "update log_snapshot set codec = 9".to_owned(),
+        "update log_snapshot set sequence = 9000".to_owned(),
+        // One of before: JSON.
+        r#"update log_snapshot set codec = 1, state = '{"value":7,"closed":false}'"#.to_owned(),
+        // Cut, flipped, with something behind it, of another stream, of another version.
+        set(&right[..last]),
+        set(&[]),
+        changed(0),
+        changed(last - 1),
+        set(&[&right[..], &[0]].concat()),
+        set(&kept_as("d", 205, 7)),
+        set(&kept_as("c", 204, 7)),
     ] {
+        let spoil = &*spoil;
         let database = database().await;
         add(&server(&database).await, 205).await;
         kept(&database, 200).await;
@@ -76,22 +106,34 @@ async fn a_snapshot_that_cannot_be_right_is_as_good_as_none() {
         assert_eq!((counter.version, counter.state.value), (205, 205), "{spoil}");
         // And a right one is kept again.
         for _ in 0..200 {
-            let right = "select count(*) from log_snapshot where sequence = 205 and codec = 1 \
-                 and convert_from(state, 'UTF8') like '{%'";
-            if count(&database, right).await == 1 {
+            let again =
+                "select count(*) from log_snapshot where sequence = 205 and codec = 2 and state = ";
+            if count(&database, &format!("{again}'\\x{}'", hex::encode(&right))).await == 1 {
                 break;
             }
             pause(25).await;
         }
-        let row =
-            sqlx::query("select sequence, codec, convert_from(state, 'UTF8') from log_snapshot");
+        let row = sqlx::query("select sequence, codec, state from log_snapshot");
         let row = row.fetch_one(&database.pool).await.unwrap();
-        let state: Counter = serde_json::from_str(row.get(2)).unwrap();
-        assert_eq!(
-            (row.get::<i64, _>(0), row.get::<i16, _>(1), state.value),
-            (205, 1, 205),
-            "{spoil}"
-        );
+        let kept = (row.get::<i64, _>(0), row.get::<i16, _>(1), row.get::<Vec<u8>, _>(2));
+        assert_eq!(kept, (205, 2, right.clone()), "{spoil}");
+    }
+}
+
+/// Whatever bit is flipped and wherever it is cut.
+#[test]
+fn no_other_bytes_are_taken_for_a_snapshot() {
+    let stream = StreamId::new("counter", "c");
+    let right = kept_as("c", 205, 205);
+    let read = |bytes: &[u8]| snapshot::decode::<Counter>(&stream, 205, bytes);
+    assert_eq!(read(&right).unwrap().value, 205);
+    for bit in 0..right.len() * 8 {
+        let mut other = right.clone();
+        other[bit / 8] ^= 1 << (bit % 8);
+        assert!(read(&other).is_err(), "{bit}");
+    }
+    for cut in 0..right.len() {
+        assert!(read(&right[..cut]).is_err(), "{cut}");
     }
 }
 
@@ -137,12 +179,15 @@ fn no_aggregate_loses_anything_in_a_snapshot() {
             events.iter().for_each(|event| state.evolve(event.clone()));
             state
         };
+        let stream = StreamId::of::<D>("x");
         let said = |state: &D| serde_json::to_value(state).unwrap();
         for start in 0..count {
             let whole = fold(D::default(), &all[start..]);
             for middle in start..all.len() {
-                let bytes = serde_json::to_vec(&fold(D::default(), &all[start..middle])).unwrap();
-                let again = fold(serde_json::from_slice(&bytes).unwrap(), &all[middle..]);
+                let kept = fold(D::default(), &all[start..middle]);
+                let bytes = snapshot::encode(&stream, middle as u64, &kept).unwrap();
+                let read = snapshot::decode(&stream, middle as u64, &bytes).unwrap();
+                let again = fold(read, &all[middle..]);
                 assert_eq!(said(&again), said(&whole), "{} {start} {middle}", D::NAME);
             }
         }

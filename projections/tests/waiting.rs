@@ -8,7 +8,7 @@ use domain::{
     decider::Timestamp,
     digest::Digest,
     ids::*,
-    install::InstallEvent,
+    install::{InstallEvent, Outputs},
     job::{Class, JobEvent, JobKind, Origin, Proof, Work},
     run::{Cause, Operation, PlanFacts, RunEvent, RunKind, StepSpec, Target},
     runner::{Host, Identity, Mode, RunnerEvent, Side},
@@ -298,7 +298,7 @@ fn a_job_waits_for_its_runner_for_a_slot_or_for_a_verdict() {
 
 #[test]
 fn an_install_says_in_one_word_where_it_is() {
-    let stack = InstallEvent::StackReported { runner: RUNNER, outputs: BTreeMap::new() };
+    let stack = InstallEvent::StackReported { runner: RUNNER, outputs: Outputs::new() };
     let names = BTreeSet::new();
     let admitted = InstallEvent::RunAdmitted { run: RUN, kind: RunKind::Provision, names };
     let closed = |outcome| InstallEvent::RunClosed { run: RUN, outcome };
@@ -312,7 +312,7 @@ fn an_install_says_in_one_word_where_it_is() {
         config_version: 1,
         fingerprint: digest(6),
         needs: BTreeSet::new(),
-        outputs: BTreeMap::new(),
+        outputs: Outputs::new(),
     };
     let destroyed =
         InstallEvent::ComponentDestroyed { name: "web".into(), component, run: RUN, step };

@@ -5,6 +5,7 @@
 //!                                               └─▶ tree (RFC 6962) ─▶ root ─▶ checkpoint (signed note)
 //!                                                     └─▶ inclusion and consistency proofs ─▶ bundle, range
 //! manifest, grant ─▶ RFC 8785 JSON ─▶ DSSE envelope        plan file + summary ─▶ plan digest
+//! a runner's report in an event ─▶ its key there, what it signed
 //! a runner's journal: entry ─▶ chain ─▶ head ─▶ DSSE envelope
 //! ```
 //!
@@ -40,6 +41,9 @@ pub mod canonical;
 
 /// What a person approves: the digest of a plan.
 pub mod plan;
+
+/// What runners signed of their work, in the events of a log.
+pub mod report;
 
 /// One hash over everything that a runner wrote down up to an entry.
 pub mod journal;

@@ -50,9 +50,18 @@ async fn look(app: &App, from: u64) -> Result<Verified, VerifyError> {
 
 fn tell(app: &App, seen: &Result<Verified, VerifyError>) {
     match seen {
-        Ok(Verified { size, checked, .. }) => {
+        Ok(Verified { size, checked, reported, .. }) => {
             app.metrics.set("stead_log_verified_position", &[], *size as f64);
             app.metrics.set("stead_log_damaged_position", &[], 0.0);
+            let forged = reported.wrong.first().map_or(0, |first| first.position);
+            app.metrics.set("stead_log_forged_position", &[], forged as f64);
+            for wrong in &reported.wrong {
+                tracing::error!(
+                    position = wrong.position,
+                    "Somebody wrote what no runner said, at {wrong}; see \"A report that no runner made\" in \
+                     docs/operations.md"
+                );
+            }
             tracing::info!(size, checked, "The log is what it says it is, up to position {size}");
         }
         Err(VerifyError::Differs(difference)) => {
@@ -71,6 +80,9 @@ fn tell(app: &App, seen: &Result<Verified, VerifyError>) {
 
 #[cfg(test)]
 mod tests {
+    use domain::actor::Actor;
+    use event_log::{Commit, Meta, NewEvent, StreamId, Write};
+
     use super::*;
     use crate::server::testing::Started;
 
@@ -92,6 +104,22 @@ mod tests {
         let soon = Duration::from_millis(50);
         tokio::spawn(run(app.clone(), Pace { first: soon, every: soon }));
         assert!(says(&app, "stead_log_damaged_position 0").await, "{}", app.metrics.text());
+        assert!(says(&app, "stead_log_forged_position 0").await, "{}", app.metrics.text());
+        // Whoever can write the log can write an end, and cannot sign it.
+        let end = NewEvent {
+            event_type: "job.succeeded".into(),
+            event_version: "1".into(),
+            payload: r#"{"type":"succeeded","execution":"exe_01ARZ3NDEKTSV4RRFFQ69G5FAV","seq":3,"exit_code":0,
+                "signed":{"statement":"{}","key":"00","signature":"00"}}"#
+                .into(),
+            customer: None,
+        };
+        let stream = StreamId::new("job", "job_01ARZ3NDEKTSV4RRFFQ69G5FAV");
+        let write = Write { stream, expected: 0, events: vec![end] };
+        let meta = Meta::new(Actor::System, "cmd");
+        let at = app.log().append(Commit::of(meta, vec![write])).await.unwrap().last;
+        let said = format!("stead_log_forged_position {at}");
+        assert!(says(&app, &said).await, "{said}: {}", app.metrics.text());
         // Other bytes, and some that are not even of an event.
         for (position, change) in [(3, "payload = '{\"type\":\"other\"}'"), (2, "salt = '\\x00'")] {
             let change = format!("update log_event set {change} where position = {position}");

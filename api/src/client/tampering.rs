@@ -8,140 +8,18 @@ use event_log::{
     testing::{Binaries, Database, fresh_database},
     verify::{VerifyError, verify},
 };
-use proof::checkpoint::Checkpoint;
+use proof::{checkpoint::Checkpoint, report::Tally};
 use schemas::control::audit::EventRecord;
 use serde_json::value::RawValue;
 
 use super::Verifier;
 
-/// How it is done.
-enum How {
-    /// By statements.
-    Sql(&'static str),
-    /// As `psql` puts back what `pg_dump` wrote at position 9.
-    OldBackup { published: Published },
-    /// The same, and then other events as our own program writes them, until the log is as long as before.
-    Rewritten { published: Published },
-    /// One more event, as our own program writes it.
-    Invented,
-}
+mod cases;
+mod work;
 
-/// What becomes of the published checkpoints, which are signed by a key that is not in the database.
-enum Published {
-    PutBack,
-    Removed,
-}
+use cases::{CASES, Case, How, Published};
 
-/// One row.
-struct Case {
-    what: &'static str,
-    how: How,
-    means: &'static str,
-}
-
-const fn case(what: &'static str, how: How, means: &'static str) -> Case {
-    Case { what, how, means }
-}
-
-const CASES: [Case; 15] = [
-    case(
-        "a byte of a payload is flipped",
-        How::Sql("update log_event set payload = '{\"n\":77}' where position = 7"),
-        "that event is not what was recorded",
-    ),
-    case(
-        "a time, an actor, a type or a stream is changed",
-        How::Sql("update log_event set metadata = '{\"actor\":\"prn_other\"}' where position = 7"),
-        "the same",
-    ),
-    case(
-        "a row is deleted",
-        How::Sql("delete from log_event where position = 7"),
-        "something that was recorded is gone",
-    ),
-    case(
-        "a row is inserted, and those after it move",
-        How::Sql(
-            "update log_event set position = -position where position > 6; \
-             insert into log_event select 7, gen_random_uuid(), aggregate_type, 'x', 1, event_type, event_version, \
-               payload, metadata, salt, leaf, chain, commit_no, recorded_at from log_event where position = 6; \
-             update log_event set position = 1 - position where position < 0; \
-             update log_head set position = position + 1",
-        ),
-        "something was put in that was not recorded then",
-    ),
-    case(
-        "a row is added after the last",
-        How::Sql(
-            "insert into log_event select 13, gen_random_uuid(), aggregate_type, 'x', 1, event_type, event_version, \
-             payload, metadata, salt, leaf, chain, commit_no + 1, recorded_at from log_event where position = 12",
-        ),
-        "no server wrote it: the head does not count it",
-    ),
-    case(
-        "two rows are swapped",
-        How::Sql(
-            "update log_event set position = -1 where position = 7; \
-             update log_event set position = 7 where position = 8; \
-             update log_event set position = 8 where position = -1",
-        ),
-        "the order is not the one in which it happened",
-    ),
-    case(
-        "the tail is cut off",
-        How::Sql("delete from log_event where position > 9"),
-        "the newest events are gone, the head still counts them",
-    ),
-    case(
-        "the tail is cut off, and head and streams are set back",
-        How::Sql(
-            "delete from log_event where position > 9; \
-             delete from log_stream where last_position > 9; \
-             update log_head h set position = 9, chain = e.chain, commit_no = e.commit_no \
-               from log_event e where e.position = 9",
-        ),
-        "the newest events are gone; a checkpoint promised more",
-    ),
-    case(
-        "a stream's version is changed",
-        How::Sql("update log_stream set last_position = 5000 where aggregate_id = 's2'"),
-        "commands to that stream would be refused, or decided on half of it",
-    ),
-    case(
-        "a published checkpoint is changed",
-        How::Sql(
-            "update log_seal set note = replace(note, E'\\n6\\n', E'\\n7\\n') where position = 6",
-        ),
-        "nobody of ours signed that",
-    ),
-    case(
-        "history is rewritten, with every hash computed anew",
-        How::Rewritten { published: Published::PutBack },
-        "what is published does not fit what is there",
-    ),
-    case(
-        "the same, and the published checkpoints are removed",
-        How::Rewritten { published: Published::Removed },
-        "the log is whole in itself, and is not the one that others saw",
-    ),
-    case(
-        "an old backup is put in its place",
-        How::OldBackup { published: Published::Removed },
-        "what came after it is gone; nothing in the database can tell",
-    ),
-    case(
-        "the same, and the published checkpoints are those of today",
-        How::OldBackup { published: Published::PutBack },
-        "what came after it is gone, and was promised",
-    ),
-    case(
-        "an event is added as a server adds it",
-        How::Invented,
-        "the log proves what was recorded, not that it is true; what a runner did is in its own journal",
-    ),
-];
-
-/// A log of twelve events in four streams, and what is kept of it.
+/// A log of twelve events in four streams, and what is kept of it: a runner, and a job that it did, among others.
 struct Ground {
     database: Database,
     /// A server that was there before, and goes on looking.
@@ -173,25 +51,33 @@ async fn opened(database: &Database) -> EventLog {
 
 impl Ground {
     async fn new(how: &How) -> Ground {
-        let (fifth, ninth) = match how {
-            How::Rewritten { .. } => (true, false),
-            How::OldBackup { .. } => (false, true),
-            How::Sql(_) | How::Invented => (false, false),
+        let dumped_at = match how {
+            How::Rewritten { .. } => 5,
+            How::ReportChanged => 8,
+            How::OldBackup { .. } => 9,
+            How::Sql(_) | How::Invented | How::ReportInvented { .. } => 0,
         };
         let database = fresh_database().await.unwrap();
         let key = SigningKey::from_bytes(&[7; 32]);
         let log = opened(&database).await;
-        log.append(events("s0", 0, 0..3)).await.unwrap();
-        log.append(events("s1", 0, 3..5)).await.unwrap();
-        let mut old = if fifth { dump(&database) } else { Vec::new() };
-        log.append(events("s1", 2, 5..6)).await.unwrap();
-        log.seal(&key).await.unwrap();
-        log.append(events("s2", 0, 6..9)).await.unwrap();
-        if ninth {
-            old = dump(&database);
+        let mut old = Vec::new();
+        let commits = [
+            work::enrolled(),
+            events("s1", 0, 3..5),
+            events("s1", 2, 5..6),
+            work::claimed("s2"),
+            work::ended("s2", &work::signed("s2", &work::key())),
+            events("s3", 0, 9..12),
+        ];
+        for commit in commits {
+            let at = log.append(commit).await.unwrap().last;
+            if at == dumped_at {
+                old = dump(&database);
+            }
+            if at == 6 || at == 12 {
+                log.seal(&key).await.unwrap();
+            }
         }
-        log.append(events("s3", 0, 9..12)).await.unwrap();
-        log.seal(&key).await.unwrap();
         let seals = log.seals(0, 100).await.unwrap();
         Ground { database, kept: log.head(), log, key, old, seals }
     }
@@ -229,6 +115,24 @@ impl Ground {
                 log.append(events("s9", 0, 54..57)).await.unwrap();
                 self.publish_again(published).await;
             }
+            How::ReportChanged => {
+                self.restore().await;
+                let log = opened(&self.database).await;
+                let mut end = work::signed("s2", &work::key());
+                end["exit_code"] = 1.into();
+                log.append(work::ended("s2", &end)).await.unwrap();
+                log.append(events("s3", 0, 9..12)).await.unwrap();
+                log.seal(&self.key).await.unwrap();
+            }
+            How::ReportInvented { signed } => {
+                let log = opened(&self.database).await;
+                log.append(work::claimed("s4")).await.unwrap();
+                let mut end = work::signed("s4", &SigningKey::from_bytes(&[9; 32]));
+                if !signed {
+                    end.as_object_mut().unwrap().remove("signed");
+                }
+                log.append(work::ended("s4", &end)).await.unwrap();
+            }
             How::Invented => {
                 let log = opened(&self.database).await;
                 log.append(events("s3", 3, 99..100)).await.unwrap();
@@ -245,13 +149,25 @@ impl Ground {
         assert!(psql.wait().unwrap().success());
     }
 
-    /// Each link, leaf and node of the database, against one another.
-    async fn log_says(&self) -> String {
+    /// Each link, leaf and node of the database, against one another; and what runners signed of it.
+    async fn log_says(&self) -> (String, String) {
         match verify(&self.database.pool, 0, |_| {}).await {
-            Ok(_) => String::new(),
-            Err(VerifyError::Differs(difference)) => difference.to_string(),
+            Ok(verified) => {
+                let wrong = verified.reported.wrong.first().map(ToString::to_string);
+                (String::new(), of_reports(wrong, verified.reported.tally))
+            }
+            Err(VerifyError::Differs(difference)) => (difference.to_string(), String::new()),
             Err(VerifyError::Log(error)) => panic!("{error}"),
         }
+    }
+
+    /// What runners signed, as `stead audit verify` sees it in a log that is whole.
+    async fn reports_say(&self) -> String {
+        let mut verifier = Verifier::new(&self.kept.log_id);
+        for event in event_log::read::read(&self.database.pool, 0, 100).await.unwrap() {
+            verifier.take(&record(&event)).unwrap();
+        }
+        of_reports(verifier.wrong().first().map(ToString::to_string), verifier.tally())
     }
 
     /// What was signed and published, against the database.
@@ -282,6 +198,11 @@ impl Ground {
         }
         fault.err().map(|fault| fault.to_string()).unwrap_or_default()
     }
+}
+
+fn of_reports(wrong: Option<String>, tally: Tally) -> String {
+    let unsigned = tally.first_unsigned.map(|at| format!("position {at}: nobody signed this end"));
+    wrong.or(unsigned).unwrap_or_default()
 }
 
 fn dump(database: &Database) -> Vec<u8> {
@@ -318,20 +239,34 @@ const END: &str = "<!-- end of tamperings -->\n";
 /// `UPDATE_GOLDEN=1` writes what is true now.
 #[tokio::test]
 async fn who_sees_what_was_tampered_with_is_the_table_of_the_security_document() {
-    let head =
-        ["done to the database", "the log itself", "published checkpoints", "kept elsewhere"];
-    let mut table = format!("| {} | it means |\n|---|---|---|---|---|\n", head.join(" | "));
+    let head = [
+        "done to the database",
+        "the log itself",
+        "published checkpoints",
+        "kept elsewhere",
+        "signed by runners",
+    ];
+    let mut table = format!("| {} | it means |\n|---|---|---|---|---|---|\n", head.join(" | "));
     for case in &CASES {
         let ground = Ground::new(&case.how).await;
         let before =
             (ground.log_says().await, ground.published_say().await, ground.kept_says().await);
         assert_eq!(before, Default::default(), "untouched");
         ground.done(case).await;
-        let log = ground.log_says().await;
+        let (log, signed) = ground.log_says().await;
+        if log.is_empty() {
+            assert_eq!(ground.reports_say().await, signed, "{}", case.what);
+        }
         let (published, kept) = (ground.published_say().await, ground.kept_says().await);
         let cell = |said: String| if said.is_empty() { "–".to_owned() } else { said };
-        let cells =
-            [case.what.to_owned(), cell(log), cell(published), cell(kept), case.means.into()];
+        let cells = [
+            case.what.to_owned(),
+            cell(log),
+            cell(published),
+            cell(kept),
+            cell(signed),
+            case.means.into(),
+        ];
         table += &format!("| {} |\n", cells.join(" | "));
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/security.md");

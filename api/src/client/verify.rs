@@ -6,18 +6,24 @@ use proof::{
     Hash, chain,
     checkpoint::Checkpoint,
     leaf::{self, Leaf},
+    report::{Fact, Reports, Tally, Wrong},
     tree::Edge,
 };
 use schemas::control::audit::EventRecord;
 
+/// How many reports that no runner made are kept.
+const TOLD: usize = 100;
+
 /// Takes in every event of a log, from the first one on. In memory it keeps one number for each stream: about
-/// 100 MiB for a million streams, whatever the number of events.
+/// 100 MiB for a million streams, whatever the number of events; and of each job its manifest and who had it.
 #[derive(Debug)]
 pub struct Verifier {
     edge: Edge,
     chain: Hash,
     last: Option<DateTime<Utc>>,
     sequences: HashMap<String, u64>,
+    reports: Reports,
+    wrong: Vec<Wrong>,
 }
 
 /// What does not hold, and where.
@@ -71,8 +77,25 @@ pub enum Fault {
 impl Verifier {
     /// Before the first event of this log.
     pub fn new(log_id: &str) -> Self {
-        let chain = chain::genesis(log_id);
-        Verifier { edge: Edge::default(), chain, last: None, sequences: HashMap::new() }
+        Verifier {
+            edge: Edge::default(),
+            chain: chain::genesis(log_id),
+            last: None,
+            sequences: HashMap::new(),
+            reports: Reports::new(true),
+            wrong: vec![],
+        }
+    }
+
+    /// Reports that no runner made, or not like this: the log is what was written, and this was written by somebody
+    /// else. The first hundred.
+    pub fn wrong(&self) -> &[Wrong] {
+        &self.wrong
+    }
+
+    /// How many reports were taken in, and how many of them nobody signed.
+    pub fn tally(&self) -> Tally {
+        self.reports.tally()
     }
 
     /// How many events were taken in.
@@ -111,7 +134,17 @@ impl Verifier {
         }
         self.edge.push(hash, |_, _| {});
         self.last = Some(event.recorded_at);
+        self.hear(event);
         Ok(())
+    }
+
+    fn hear(&mut self, event: &EventRecord) {
+        let stream = event.stream.split_once('/').unwrap_or_default();
+        let fact = Fact::read(stream, &event.event_type, event.payload.get().as_bytes());
+        let Some(fact) = fact.filter(|_| self.wrong.len() < TOLD) else { return };
+        let asked = self.reports.take(event.position, fact);
+        let checked = asked.and_then(|asked| asked.map_or(Ok(()), |asked| asked.check()));
+        self.wrong.extend(checked.err());
     }
 
     /// Compare with a checkpoint of exactly this size.

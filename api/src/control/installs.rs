@@ -70,6 +70,7 @@ pub async fn create(
 ) -> Answer<InstallCreated> {
     let CreateInstall { app: of, name, inputs, auto_approve, config_version, stack_outputs } = ask;
     let of = apps::find(&app, &of).await?;
+    let stack_outputs = stack_outputs.into();
     let new =
         installs::NewInstall { app: of, name, inputs, auto_approve, config_version, stack_outputs };
     let name = new.name.clone();

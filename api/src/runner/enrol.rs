@@ -77,7 +77,7 @@ async fn admitted(
     }
     unit.tell::<Runner>(new, RunnerCommand::Enrol(identity(ask, install, token))).await?;
     if let Some(install) = install {
-        let outputs = ask.stack_outputs.clone();
+        let outputs = ask.stack_outputs.clone().into();
         stack::fits(&outputs)?;
         let before = unit.load::<Install>(install).await?.stack.as_ref().map(|has| has.runner);
         let replaces = match before {

@@ -143,6 +143,17 @@ async fn heard(
         };
         unit.tell::<aggregate::Runner>(runner.id, RunnerCommand::Refuse(refusal)).await?;
     }
+    // What is kept as signed was signed by the key of that very position: a new one may have come since it was checked.
+    let by_former = match (&signed, &ask.body) {
+        (Some(signed), _) => keys::of_now(unit, runner).await?.hex != signed.key,
+        (None, ReportBody::Plan(plan)) => {
+            !plan::is_signed(&keys::of_now(unit, runner).await?, (job, ask.execution), plan)
+        }
+        (None, _) => false,
+    };
+    if by_former {
+        return Err(keys::is_former(runner, "the report"));
+    }
     let (execution, seq) = (ask.execution, ask.seq);
     match words::said(ask.body) {
         Some(report) => {

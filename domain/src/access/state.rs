@@ -1,12 +1,13 @@
 //! What we know of a principal's access.
 use std::{collections::BTreeSet, fmt};
 
+use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use crate::{decider::Timestamp, digest::Digest, ids::TokenId};
 
 /// What a principal may do.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Access {
     /// What it is. Nothing before it is known.
     pub kind: Option<PrincipalKind>,
@@ -19,7 +20,7 @@ pub struct Access {
 }
 
 /// Who logs in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PrincipalKind {
@@ -30,7 +31,9 @@ pub enum PrincipalKind {
 }
 
 /// What a principal may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Encode, Decode,
+)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -45,7 +48,7 @@ pub enum Role {
 }
 
 /// A token that was given out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IssuedToken {
     /// Its id, which is no secret.
@@ -55,6 +58,7 @@ pub struct IssuedToken {
     /// After this moment it is heard no more; never, when absent.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::moment::optional")]
     #[cfg_attr(test, schemars(with = "Option<Timestamp>"))]
+    #[bincode(with_serde)]
     pub expires_at: Option<Timestamp>,
 }
 

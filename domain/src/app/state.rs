@@ -1,6 +1,7 @@
 //! What we know of an app.
 use std::collections::BTreeMap;
 
+use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
 };
 
 /// A product that a vendor installs at customers.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct App {
     /// By which people call it. Nothing before it is created.
     pub name: Option<String>,
@@ -20,7 +21,7 @@ pub struct App {
 }
 
 /// A published config version.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Published {
     /// 1, 2, 3 …
@@ -32,7 +33,7 @@ pub struct Published {
 }
 
 /// A component as a config version has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PublishedComponent {
     /// The same in every version.

@@ -1,4 +1,5 @@
 //! What we know of a build.
+use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
 };
 
 /// One attempt to turn a component's source into an artifact.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Build {
     /// What is to be made. Nothing before it is requested.
     pub order: Option<Order>,
@@ -19,7 +20,7 @@ pub struct Build {
 }
 
 /// What is to be made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Order {
     /// Of which app.
@@ -37,7 +38,7 @@ pub struct Order {
 }
 
 /// Where a build is.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub enum State {
     /// Nowhere yet.
     #[default]
@@ -64,7 +65,7 @@ pub enum State {
 }
 
 /// Why a build made nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BuildFailure {

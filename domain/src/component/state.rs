@@ -1,10 +1,11 @@
 //! What we know of a component.
+use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use crate::{digest::Digest, ids::AppId};
 
 /// One deployable part of an app.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Component {
     /// As the last config version that changed it has it. Nothing before it is defined.
     pub definition: Option<Definition>,
@@ -13,7 +14,7 @@ pub struct Component {
 }
 
 /// What a component is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Definition {
     /// Part of which app.

@@ -1,4 +1,5 @@
 //! What we know of an enrolment.
+use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
 };
 
 /// A token that lets one runner in.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Enrolment {
     /// What was given out. Nothing before.
     pub issue: Option<Issue>,
@@ -19,7 +20,7 @@ pub struct Enrolment {
 }
 
 /// What was given out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Issue {
     /// What the runner will be for.
@@ -29,11 +30,12 @@ pub struct Issue {
     /// After this moment it lets nobody in.
     #[serde(with = "crate::moment")]
     #[cfg_attr(test, schemars(with = "Timestamp"))]
+    #[bincode(with_serde)]
     pub expires_at: Timestamp,
 }
 
 /// What a runner is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Purpose {
@@ -47,7 +49,7 @@ pub enum Purpose {
 }
 
 /// Who came in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Use {
     /// Under this id.

@@ -2,18 +2,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::{
     actor::Actor,
     decider::Event,
     digest::Digest,
     ids::{AppId, BuildId, ComponentId, RunId, RunnerId, StepId},
+    outputs::Outputs,
     run::{Outcome, RunKind},
 };
-
-/// Values by name, as a plugin, a script or the customer's stack reported them.
-pub type Outputs = BTreeMap<String, Value>;
 
 /// A fact about an install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

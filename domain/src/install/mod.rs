@@ -16,9 +16,10 @@ mod reserve;
 mod state;
 #[cfg(test)]
 mod tests;
+pub use crate::outputs::Outputs;
 pub use command::{Changing, InstallCommand, Resource, StepResult};
 pub use error::InstallError;
-pub use event::{InstallEvent, Outputs};
+pub use event::InstallEvent;
 pub use readings::Readings;
 pub use state::{Admitted, Before, Deployed, Holder, Install, Sandbox, Stack};
 

@@ -1,13 +1,14 @@
 //! Who runs on outputs that have become others since.
 use std::collections::BTreeMap;
 
+use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use super::{Deployed, Install, Outputs};
 use crate::run::plan::Missed;
 
 /// When outputs became others, and when steps began to read them: counted, because nothing here knows the clock.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Readings {
     /// How often any outputs became others.
     moves: u64,

@@ -1,6 +1,7 @@
 //! What we know of an install, and how a fact changes it.
 use std::collections::{BTreeMap, BTreeSet};
 
+use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use super::{InstallEvent, Outputs, readings::Readings};
@@ -14,7 +15,7 @@ use crate::{
 };
 
 /// One copy of an app in one customer's account.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Install {
     /// Of which app; nothing before the install is created.
     pub app: Option<AppId>,
@@ -56,7 +57,7 @@ pub struct Install {
 }
 
 /// What the customer's stack gave its runner.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Stack {
     /// Which runner reported it.
     pub runner: RunnerId,
@@ -65,7 +66,7 @@ pub struct Stack {
 }
 
 /// The base infrastructure of an install.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Sandbox {
     /// What was brought.
     pub build: BuildId,
@@ -78,7 +79,7 @@ pub struct Sandbox {
 }
 
 /// A component that is there.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Deployed {
     /// Which.
     pub component: ComponentId,
@@ -98,7 +99,7 @@ pub struct Deployed {
 }
 
 /// What a thing was before an apply of it began.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Before<T> {
     /// Whose apply.
     pub by: Holder,
@@ -107,7 +108,7 @@ pub struct Before<T> {
 }
 
 /// A run that may change the install now.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Admitted {
     /// What it does.
     pub kind: RunKind,
@@ -116,7 +117,7 @@ pub struct Admitted {
 }
 
 /// The step that holds something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct Holder {
     /// Whose step.
     pub run: RunId,

@@ -1,14 +1,13 @@
 //! What can be asked of a job, in the order of its life.
-use std::collections::BTreeMap;
-
+use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{Outcome, PlanReport, SealedLog, Signed, Work};
 use crate::{
     actor::Actor,
     artifact::Artifact,
     ids::{ExecutionId, RunnerId, SessionId},
+    outputs::Outputs,
 };
 
 /// A request that may be refused.
@@ -122,7 +121,7 @@ pub enum Report {
     /// What the work gives to others.
     Outputs {
         /// By name.
-        outputs: BTreeMap<String, Value>,
+        outputs: Outputs,
     },
     /// What a build made.
     Artifact(Artifact),
@@ -157,7 +156,7 @@ pub enum Ending {
 }
 
 /// Why the server gives up on an execution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
@@ -172,7 +171,7 @@ pub enum Proof {
 }
 
 /// What somebody makes of an unknown outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -185,7 +184,7 @@ pub enum Verdict {
 }
 
 /// What kind of failure. Closed: what is new goes into the detail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FailureReason {

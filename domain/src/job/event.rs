@@ -1,8 +1,6 @@
 //! What can have happened to a job. The names are on disk: add, never rename.
-use std::collections::BTreeMap;
-
+use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{FailureReason, Outcome, PlanReport, Proof, SealedLog, Signed, Verdict, Work};
 use crate::{
@@ -10,10 +8,11 @@ use crate::{
     artifact::Artifact,
     decider::{Event, Timestamp},
     ids::{ExecutionId, RunnerId, SessionId},
+    outputs::Outputs,
 };
 
 /// A fact about a job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum JobEvent {
@@ -34,6 +33,7 @@ pub enum JobEvent {
         /// It must be over by then.
         #[serde(with = "crate::moment")]
         #[cfg_attr(test, schemars(with = "Timestamp"))]
+        #[bincode(with_serde)]
         deadline: Timestamp,
     },
     /// The child runs.
@@ -68,7 +68,7 @@ pub enum JobEvent {
         /// The place among its reports.
         seq: u64,
         /// By name.
-        outputs: BTreeMap<String, Value>,
+        outputs: Outputs,
     },
     /// What a build made.
     ArtifactPushed {

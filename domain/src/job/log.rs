@@ -1,11 +1,12 @@
 //! The log of an execution: sealed once, when nothing can be added to it.
+use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use super::{Decision, Job, JobError, JobEvent, State};
 use crate::{digest::Digest, ids::ExecutionId};
 
 /// What a log is, for good.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SealedLog {
     /// Whose log.

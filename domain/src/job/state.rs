@@ -1,6 +1,7 @@
 //! What we know of a job, and how a fact changes it.
 use std::fmt;
 
+use bincode::{Decode, Encode};
 use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,7 @@ use crate::{
 };
 
 /// One unit of work for one runner.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Job {
     /// What is to be done. Nothing before the job is queued.
     pub work: Option<Work>,
@@ -35,7 +36,7 @@ pub struct Job {
 }
 
 /// Where a job is.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub enum State {
     /// Nowhere yet.
     #[default]
@@ -61,7 +62,7 @@ pub enum State {
 }
 
 /// One attempt at a job by one runner.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Execution {
     /// The fencing token.
     pub id: ExecutionId,
@@ -74,6 +75,7 @@ pub struct Execution {
     /// 1 first.
     pub attempt: u32,
     /// It must be over by then.
+    #[bincode(with_serde)]
     pub deadline: Timestamp,
     /// Whether its child ran.
     pub started: bool,
@@ -84,7 +86,7 @@ pub struct Execution {
 }
 
 /// Whether a runner calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub enum Contact {
     /// It does.
     Connected,
@@ -93,7 +95,7 @@ pub enum Contact {
 }
 
 /// Somebody wants an execution to end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct CancelRequest {
     /// Who.
     pub by: Actor,
@@ -106,7 +108,7 @@ pub struct CancelRequest {
 }
 
 /// How a job ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {

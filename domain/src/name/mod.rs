@@ -1,5 +1,6 @@
 //! A name belongs to one thing at a time. Its stream is `<kind>/<name>`, so that taking it and
 //! making the thing is one commit, and the second to take it is refused by the log itself.
+use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use crate::decider::{Decider, Timestamp};
@@ -14,7 +15,7 @@ pub use error::NameError;
 pub use event::NameEvent;
 
 /// One name among things of one kind.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Name {
     /// The id of the thing that has it.
     pub owner: Option<String>,

@@ -4,6 +4,7 @@ use std::{
     fmt,
 };
 
+use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use super::{RunEvent, Step, StepState};
@@ -14,7 +15,7 @@ use crate::{
 };
 
 /// One orchestrated operation on an install.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Run {
     /// What was asked; nothing before the run is requested.
     pub request: Option<Request>,
@@ -27,7 +28,7 @@ pub struct Run {
 }
 
 /// That a run is to end.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Cancel {
     /// Who asked.
     pub by: Actor,
@@ -38,7 +39,7 @@ pub struct Cancel {
 }
 
 /// What was asked.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Request {
     /// Whose install is to be changed.
     pub install: InstallId,
@@ -55,7 +56,7 @@ pub struct Request {
 }
 
 /// What a run does to an install.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunKind {
@@ -96,7 +97,7 @@ impl fmt::Display for RunKind {
 }
 
 /// Why a run was asked for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Cause {
@@ -112,7 +113,7 @@ pub enum Cause {
 }
 
 /// One node of a run's graph, as it was planned.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StepSpec {
     /// Its id.
@@ -130,7 +131,7 @@ pub struct StepSpec {
 }
 
 /// What a step changes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Target {
@@ -159,7 +160,7 @@ pub enum Target {
 }
 
 /// What a step does to its target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -172,7 +173,7 @@ pub enum Operation {
 }
 
 /// What an apply would change, in numbers, and the digest that an approval speaks of.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlanFacts {
     /// The plan digest (design: signed by the runner, approved by people).
@@ -190,7 +191,7 @@ pub struct PlanFacts {
 }
 
 /// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {

@@ -1,11 +1,12 @@
 //! Where a step of a run is, and how it got there.
+use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use super::{PlanFacts, StepSpec};
 use crate::{decider::Timestamp, ids::JobId};
 
 /// One node of a run's graph, and where it is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Step {
     /// As it was planned.
     pub spec: StepSpec,
@@ -18,7 +19,7 @@ pub struct Step {
 }
 
 /// Where a step is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum StepState {
     /// For other steps, or for what it must hold.
@@ -33,6 +34,7 @@ pub enum StepState {
         /// To this plan.
         plan: PlanFacts,
         /// Before this moment.
+        #[bincode(with_serde)]
         expires_at: Timestamp,
     },
     /// Somebody said yes; the apply is not queued yet.
@@ -72,7 +74,7 @@ pub enum StepState {
 }
 
 /// What kind of failure ended a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepFailure {
@@ -91,7 +93,7 @@ pub enum StepFailure {
 }
 
 /// Why a step is not done in this run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Skip {

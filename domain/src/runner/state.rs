@@ -1,6 +1,7 @@
 //! What we know of a runner.
 use std::collections::BTreeSet;
 
+use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
 };
 
 /// One agent.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Runner {
     /// Who it is. Nothing before it enrolled.
     pub identity: Option<Identity>,
@@ -24,13 +25,14 @@ pub struct Runner {
     /// Whether it is never heard again.
     pub revoked: bool,
     /// Its last call, if it is silent.
+    #[bincode(with_serde)]
     pub silent_since: Option<Timestamp>,
     /// The last refusals, to know a repeated one.
     pub refusals: Vec<Refusal>,
 }
 
 /// Who a runner is, as it said when it enrolled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Identity {
     /// What it is for.
@@ -52,7 +54,7 @@ pub struct Identity {
 }
 
 /// What a runner is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -63,7 +65,7 @@ pub enum Mode {
 }
 
 /// Where a runner runs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Host {
     /// `linux`, …
@@ -76,7 +78,9 @@ pub struct Host {
 }
 
 /// Whose switch it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Encode, Decode,
+)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
@@ -87,7 +91,7 @@ pub enum Side {
 }
 
 /// A job that a runner will not do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Refusal {
     /// Which.
@@ -104,7 +108,7 @@ pub struct Refusal {
 }
 
 /// Who or what says no to a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RefusedBy {

@@ -1,6 +1,7 @@
 //! What we know of a subject.
 use std::{fmt, str::FromStr};
 
+use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
 };
 
 /// What became of what is kept of a subject.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Subject {
     /// Who decided that nobody reads it any more; nothing while everybody may.
     pub shredded: Option<Shredding>,
@@ -18,7 +19,7 @@ pub struct Subject {
 }
 
 /// Who made it unreadable.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Shredding {
     /// Who decided.
     pub by: Actor,
@@ -27,7 +28,9 @@ pub struct Shredding {
 }
 
 /// Whose data it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Encode, Decode,
+)]
 #[serde(try_from = "String", into = "String")]
 pub enum SubjectId {
     /// A customer's.

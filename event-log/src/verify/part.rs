@@ -5,6 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use proof::{
     Hash, chain,
     leaf::{self, Leaf, metadata_hash, payload_hash},
+    report::Fact,
     tree,
 };
 use sqlx::{PgConnection, PgPool, Row, postgres::PgRow};
@@ -46,6 +47,8 @@ pub(super) struct Part {
     pub nodes: Vec<Hash>,
     /// The leaves after the last of them.
     pub leaves: Vec<Hash>,
+    /// What its events say of runners' reports, and where.
+    pub facts: Vec<(u64, Fact)>,
 }
 
 /// What was seen of a stream.
@@ -129,6 +132,7 @@ fn walk(
     let mut position = range.after;
     let mut times: Option<((i64, i64), (i64, i64))> = None;
     let mut streams: HashMap<(&str, &str), Seen> = HashMap::new();
+    let mut facts = vec![];
     leaves.reserve(archived.len() + rows.len());
     let rows = rows.iter().map(Found::Row);
     for found in archived.iter().map(|event| Found::Archived(event)).chain(rows) {
@@ -162,6 +166,9 @@ fn walk(
         }
         seen.last = here;
         leaves.push(event.leaf);
+        let stream = (event.aggregate_type, event.aggregate_id);
+        let fact = Fact::read(stream, event.event_type, event.payload);
+        facts.extend(fact.map(|fact| (position, fact)));
     }
     if position != range.to {
         let what = "the event is missing".into();
@@ -172,7 +179,7 @@ fn walk(
     let nodes = blocks.filter_map(tree::perfect).collect();
     let streams = streams.into_iter();
     let streams = streams.map(|((kind, id), seen)| (StreamId::new(kind, id), seen)).collect();
-    Ok(Part { chain, times, streams, nodes, leaves: rest })
+    Ok(Part { chain, times, streams, nodes, leaves: rest, facts })
 }
 
 /// The nodes from an index on are stored as they are.

@@ -2,7 +2,9 @@
 use domain::decider::{Decider, Event, Timestamp};
 use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Default, PartialEq, Serialize, Deserialize, bincode::Encode, bincode::Decode,
+)]
 pub struct Counter {
     pub value: u64,
     pub closed: bool,

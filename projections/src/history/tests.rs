@@ -7,7 +7,7 @@ use domain::{
     ids::{
         AppId, BuildId, ComponentId, ExecutionId, JobId, PrincipalId, RunnerId, SessionId, StepId,
     },
-    install::InstallEvent,
+    install::{InstallEvent, Outputs},
     job::{self, Class, FailureReason, JobEvent, JobKind, Origin, Work},
     run::{self, Cause, Operation, RunEvent, RunKind, StepSpec, Target},
 };
@@ -168,7 +168,7 @@ fn deployed(n: u128, version: u32) -> Fact {
         config_version: version,
         fingerprint: digest(),
         needs: BTreeSet::new(),
-        outputs: BTreeMap::new(),
+        outputs: Outputs::new(),
     })
 }
 

@@ -18,7 +18,7 @@ use crate::moment;
 /// DSSE payload type of a [`JournalHead`].
 pub const JOURNAL_HEAD_TYPE: &str = proof::journal::HEAD;
 /// DSSE payload type of a [`Statement`].
-pub const STATEMENT_TYPE: &str = "application/vnd.stead.execution.v1+json";
+pub const STATEMENT_TYPE: &str = proof::report::STATEMENT;
 
 /// So many entries a runner's journal has, and everything in them in one hash. Whoever keeps it elsewhere sees whether
 /// the journal's end was cut off later.

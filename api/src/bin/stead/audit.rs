@@ -66,7 +66,8 @@ Of an install or a run, what happened is told by run; of another thing, event by
         #[arg(long, value_name = "TIME|POSITION")]
         to: Option<At>,
     },
-    /// Compute every leaf, the chain and the tree again, and compare with the signed checkpoint
+    /// Compute every leaf, the chain and the tree again, compare with the signed checkpoint, and hold what runners reported
+    /// against what they signed
     #[command(after_help = "\
 Examples:
   stead audit verify

@@ -31,8 +31,8 @@ const TOLD: usize = 100;
 
 /// Look at everything that is stored, with today's code
 ///
-/// Leaves, chain, tree, stream versions and head; published checkpoints; every event as the rules read it; every row
-/// of every projection. Nothing is written. One at a time on each server: it reads everything.
+/// Leaves, chain, tree, stream versions and head; what runners signed; published checkpoints; every event as the rules
+/// read it; every row of every projection. Nothing is written. One at a time on each server: it reads everything.
 #[utoipa::path(
     post, path = "/v1/audit/examination", tag = "audit",
     responses((status = 200, body = Examined, content_type = "text/event-stream")),
@@ -134,7 +134,7 @@ impl Look {
         let findings = match verified.await.map_err(Problem::internal)? {
             Ok(verified) => {
                 self.total = verified.size;
-                vec![]
+                verified.reported.wrong.iter().map(ToString::to_string).collect()
             }
             Err(VerifyError::Differs(difference)) => vec![difference.to_string()],
             Err(VerifyError::Log(LogError::Database(error))) => return Err(error.into()),

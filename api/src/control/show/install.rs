@@ -43,7 +43,7 @@ pub async fn install(
         .into(),
         config_version: state.sandbox.as_ref().map(|has| has.config_version),
         build: state.sandbox.as_ref().map(|has| has.build),
-        outputs: state.sandbox.as_ref().map(|has| has.outputs.clone()).unwrap_or_default(),
+        outputs: state.sandbox.as_ref().map(|has| has.outputs.clone().into()).unwrap_or_default(),
         held_by: state.sandbox_holder.map(|holder| holder.run),
     });
     let mut components: BTreeMap<&str, InstallComponent> = BTreeMap::new();
@@ -64,7 +64,7 @@ pub async fn install(
         state: row.word().into(),
         auto_approve: state.auto_approve,
         inputs: inputs.into_iter().map(|(name, text)| (name, Value::String(text))).collect(),
-        stack: state.stack_outputs(),
+        stack: state.stack_outputs().into(),
         runner: row.runner(),
         sandbox,
         components: components.into_values().collect(),
@@ -97,7 +97,7 @@ fn component(
         .into(),
         config_version: has.map(|has| has.config_version),
         build: has.map(|has| has.build),
-        outputs: has.map(|has| has.outputs.clone()).unwrap_or_default(),
+        outputs: has.map(|has| has.outputs.clone().into()).unwrap_or_default(),
         held_by,
     }
 }

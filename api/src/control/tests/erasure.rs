@@ -6,7 +6,7 @@ use domain::{
     actor::Actor,
     decider::Decider as _,
     ids::{ExecutionId, InstallId, JobId, RunId, RunnerId, SessionId, StepId},
-    install::{Install, InstallCommand},
+    install::{Install, InstallCommand, Outputs},
     job::{Class, Ending, FailureReason, Job, JobCommand, JobKind, Origin, Report, Work},
     subject::{self, SubjectCommand, SubjectId},
 };
@@ -68,7 +68,7 @@ async fn of_ada(app: &App, owner: &Client) -> (InstallId, JobId) {
     let done = app.engine.transact(&call, move |unit| {
         let manifest = manifest.clone();
         Box::pin(async move {
-            let outputs = BTreeMap::from([("account".to_owned(), json!({"id": STACK}))]);
+            let outputs = Outputs::from([("account".to_owned(), json!({"id": STACK}))]);
             let report = InstallCommand::ReportStack { runner, outputs, replaces: None };
             unit.tell::<Install>(install, report).await?;
             let (run, step) = (RunId(Ulid::new()), StepId(Ulid::new()));
@@ -83,7 +83,7 @@ async fn of_ada(app: &App, owner: &Client) -> (InstallId, JobId) {
             };
             let (session, claim_id) = (SessionId(Ulid::new()), "c".to_owned());
             let report = |seq, report| JobCommand::Report { execution, seq, report, signed: None };
-            let outputs = BTreeMap::from([("host".to_owned(), Value::from(OUTPUT))]);
+            let outputs = Outputs::from([("host".to_owned(), Value::from(OUTPUT))]);
             let failed = Ending::Failed {
                 reason: FailureReason::ExitCode,
                 detail: DETAIL.into(),

@@ -5,7 +5,7 @@ use domain::{
     actor::Actor,
     digest::Digest,
     ids::{BuildId, ComponentId, InstallId, JobId, RunId, RunnerId, StepId},
-    install::{Changing, Install, InstallCommand, Resource, StepResult},
+    install::{Changing, Install, InstallCommand, Outputs, Resource, StepResult},
     job::{Class, Job, JobCommand, JobKind, Origin, Work},
     run::{
         Approval, Cause, Operation, Outcome, PlanFacts, Request, Run, RunCommand, RunKind,
@@ -31,7 +31,7 @@ async fn is_there(started: &Started, install: InstallId) {
     let done = started.app().engine.transact(&call, move |unit| {
         Box::pin(async move {
             let (run, runner) = (RunId(Ulid::new()), RunnerId(Ulid::new()));
-            let (outputs, replaces, names) = (BTreeMap::new(), None, BTreeSet::new());
+            let (outputs, replaces, names) = (Outputs::new(), None, BTreeSet::new());
             let mut commands = vec![
                 InstallCommand::ReportStack { runner, outputs, replaces },
                 InstallCommand::AdmitRun { run, kind: RunKind::Deploy, names },
@@ -45,7 +45,7 @@ async fn is_there(started: &Started, install: InstallId) {
                     config_version: 1,
                     fingerprint: format!("sha256:{}", "0".repeat(64)).parse().unwrap(),
                     needs: BTreeSet::new(),
-                    outputs: BTreeMap::new(),
+                    outputs: Outputs::new(),
                 };
                 commands.push(InstallCommand::Reserve { resource, run, step });
                 commands.push(InstallCommand::Record { run, step, result });
@@ -183,7 +183,7 @@ async fn an_install_that_was_torn_down_is_not_provisioned_because_its_runner_was
             let close = InstallCommand::CloseRun { run, outcome: Outcome::Succeeded };
             unit.tell::<Install>(install, close).await?;
             let before = unit.load::<Install>(install).await?.stack.as_ref().map(|has| has.runner);
-            let (runner, outputs) = (RunnerId(Ulid::new()), BTreeMap::new());
+            let (runner, outputs) = (RunnerId(Ulid::new()), Outputs::new());
             let report = InstallCommand::ReportStack { runner, outputs, replaces: before };
             unit.tell::<Install>(install, report).await
         })
@@ -242,7 +242,7 @@ async fn half_done(started: &Started, install: InstallId, name: &'static str) {
     let done = started.app().engine.transact(&call, move |unit| {
         Box::pin(async move {
             let (run, runner) = (RunId(Ulid::new()), RunnerId(Ulid::new()));
-            let (outputs, step) = (BTreeMap::new(), StepId(Ulid::new()));
+            let (outputs, step) = (Outputs::new(), StepId(Ulid::new()));
             let changing = Changing::Component {
                 name: name.into(),
                 component: ComponentId(Ulid::new()),

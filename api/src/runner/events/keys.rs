@@ -4,6 +4,7 @@ use ed25519_dalek::VerifyingKey;
 
 use crate::{
     auth::Runner,
+    execute::Unit,
     problem::{Code, Problem},
     state::App,
 };
@@ -27,6 +28,11 @@ pub(super) async fn known(app: &App, runner: &Runner) -> Result<Keys, Problem> {
 pub(super) async fn of_the_log(app: &App, runner: &Runner) -> Result<Keys, Problem> {
     let loaded = app.engine.log().reload::<aggregate::Runner>(&runner.id.to_string()).await?;
     Ok(Keys::of(&loaded.state))
+}
+
+/// As they are where this use case writes: its commit fails if they have changed.
+pub(super) async fn of_now(unit: &mut Unit, runner: &Runner) -> Result<Keys, Problem> {
+    Ok(Keys::of(unit.load::<aggregate::Runner>(runner.id).await?))
 }
 
 impl Keys {

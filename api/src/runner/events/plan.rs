@@ -9,7 +9,7 @@ use event_log::blob;
 use schemas::runner::PlanReport;
 use serde::Deserialize;
 
-use super::keys;
+use super::keys::{self, Keys};
 use crate::{
     auth::Runner,
     problem::{Code, Problem},
@@ -60,19 +60,27 @@ async fn signed(
     (job, execution): (JobId, ExecutionId),
     plan: &PlanReport,
 ) -> Result<(), Problem> {
-    let (job, execution) = (job.to_string(), execution.to_string());
-    let said = proof::plan::statement(&plan.digest.bytes(), &job, &execution);
-    if is_by(&keys::known(app, runner).await?.now, &said, &plan.signature) {
+    let of = (job, execution);
+    if is_signed(&keys::known(app, runner).await?, of, plan) {
         return Ok(());
     }
     let current = keys::of_the_log(app, runner).await?;
-    if is_by(&current.now, &said, &plan.signature) {
+    if is_signed(&current, of, plan) {
         return Ok(());
     }
-    if is_by(&current.former, &said, &plan.signature) {
+    if is_by(&current.former, &said(of, plan), &plan.signature) {
         return Err(keys::is_former(runner, "the plan"));
     }
     Err(invalid("signature is not of this plan by this runner's identity key"))
+}
+
+/// Whether the key that the runner has now signed this plan.
+pub(super) fn is_signed(keys: &Keys, of: (JobId, ExecutionId), plan: &PlanReport) -> bool {
+    is_by(&keys.now, &said(of, plan), &plan.signature)
+}
+
+fn said((job, execution): (JobId, ExecutionId), plan: &PlanReport) -> Vec<u8> {
+    proof::plan::statement(&plan.digest.bytes(), &job.to_string(), &execution.to_string())
 }
 
 fn is_by(keys: &[VerifyingKey], said: &[u8], signature: &str) -> bool {

@@ -17,7 +17,7 @@ pub(super) fn said(body: ReportBody) -> Option<Said> {
         ReportBody::Started {} => Said::Started,
         ReportBody::Phase { name } => Said::Phase { phase: name },
         ReportBody::Plan(plan) => Said::Plan(dispatch::plan_of(plan)),
-        ReportBody::Outputs { outputs } => Said::Outputs { outputs: fitting(outputs) },
+        ReportBody::Outputs { outputs } => Said::Outputs { outputs: fitting(outputs).into() },
         ReportBody::Artifact(artifact) => Said::Artifact(Artifact {
             repository: artifact.repository,
             digest: artifact.digest,

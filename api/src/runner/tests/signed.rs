@@ -85,6 +85,10 @@ async fn what_a_runner_signed_is_kept_with_the_end_of_its_job() {
     assert_eq!(said.execution.to_string(), execution);
     let changed = text("statement").replace("succeeded", "cancelled");
     assert_eq!(Statement::open(&changed, &text("key"), &text("signature")), None);
+    // nor whoever verifies the whole log
+    let verified = event_log::verify::verify(world.app.log(), 0, |_| {}).await.unwrap();
+    let signed = (verified.reported.tally.signed, verified.reported.wrong);
+    assert_eq!(signed, (1, vec![]));
     assert_eq!(forgeries(&world, &agent).await, 0);
 }
 
@@ -156,6 +160,8 @@ async fn a_runner_that_changed_its_key_is_no_forger_and_is_heard_by_every_server
         let said = world.report(&agent, job, &execution, 3, former.clone()).await;
         assert_eq!(said.refused(409, "refused")["signed_by"], "former_key");
     }
+    // and also there, where nobody has heard of the new key: what is kept is by the key of its position
+    there.report(&agent, job, &execution, 3, former).await.refused(409, "refused");
     // and by its new key it is heard there, too
     let word = last_word(&signed(&statement, &agent.key));
     there.report(&agent, job, &execution, 3, word).await.ok();
@@ -163,6 +169,8 @@ async fn a_runner_that_changed_its_key_is_no_forger_and_is_heard_by_every_server
     let end = events.iter().find(|event| event.event_type == "job.succeeded").unwrap();
     assert!(end.payload.contains(&hex::encode(agent.key.verifying_key().as_bytes())));
     assert_eq!(forgeries(&world, &agent).await, 0);
+    let verified = event_log::verify::verify(world.app.log(), 0, |_| {}).await.unwrap();
+    assert_eq!(verified.reported.wrong, vec![]);
 }
 
 #[tokio::test]

@@ -266,6 +266,9 @@ async fn a_plan_by_a_key_that_was_replaced_is_signed_again_and_heard_by_every_se
     let again = plan(&world, &agent, (job, &execution), summary).await;
     there.report(&agent, job, &execution, 2, again).await.ok();
     assert!(world.story(job).await.contains(&"plan_produced".to_string()));
+    // and whoever verifies the whole log finds that it is by the key of its position
+    let verified = event_log::verify::verify(world.app.log(), 0, |_| {}).await.unwrap();
+    assert_eq!((verified.reported.tally.signed, verified.reported.wrong), (1, vec![]));
 }
 
 /// The report of a plan with this summary, as an honest runner makes it.

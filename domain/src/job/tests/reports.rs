@@ -1,5 +1,6 @@
 //! A runner says everything once and in order, however often it says it.
 use super::*;
+use crate::outputs::Outputs;
 
 fn phase(phase: &str) -> Report {
     Report::Phase { phase: phase.into() }
@@ -98,7 +99,7 @@ fn a_plan_is_reported_once_and_only_by_a_job_that_plans() {
 
 #[test]
 fn the_work_gives_outputs_to_others() {
-    let outputs: std::collections::BTreeMap<_, _> = [("url".to_string(), "x".into())].into();
+    let outputs = Outputs::from([("url".to_string(), "x".into())]);
     let reported = JobEvent::OutputsReported { execution: A, seq: 2, outputs: outputs.clone() };
     let say = |seq| report(A, seq, Report::Outputs { outputs: outputs.clone() });
     given(running(Pure)).when(say(2)).then([reported.clone()]);

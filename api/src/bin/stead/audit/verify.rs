@@ -123,10 +123,25 @@ async fn check(
     if let Err(fault) = faults {
         return Err(Failure::Outcome(harmless(&fault.to_string())));
     }
+    if let Some(false_reports) = forged(&verifier) {
+        return Err(Failure::Outcome(harmless(&false_reports)));
+    }
     let (size, root) = (verifier.size(), hex::encode(verifier.root()));
     let mut text =
         format!("Verified {} of {}: leaves, chain and tree.\n", count(size, "event"), any.origin());
     text += &format!("  root      {root}\n");
+    let tally = verifier.tally();
+    text += &format!(
+        "  signed    {} of runners, by the keys that they had\n",
+        count(tally.signed, "report")
+    );
+    if let Some(first) = tally.first_unsigned {
+        text += &format!(
+            "  {} of executions {} signed by nobody, the first at position {first}: the server's word alone\n",
+            count(tally.unsigned, "end"),
+            if tally.unsigned == 1 { "is" } else { "are" },
+        );
+    }
     if let Some(kept) = &kept {
         text += &format!("  unchanged since the kept checkpoint at {}\n", kept.size);
     }
@@ -141,6 +156,22 @@ async fn check(
     let said = json!({
         "verified": size, "unsigned": unsigned, "log": any.origin(), "root": root,
         "unchanged_since": kept.as_ref().map(|k| k.size),
+        "signed_reports": tally.signed, "unsigned_ends": tally.unsigned,
+        "first_unsigned_end": tally.first_unsigned,
     });
     tell(&screen, &said, &text)
+}
+
+/// What somebody wrote into this log as a runner's word, and no runner said.
+fn forged(verifier: &Verifier) -> Option<String> {
+    let (first, more) = verifier.wrong().split_first()?;
+    let mut said = first.to_string();
+    if !more.is_empty() {
+        let places: Vec<_> = more.iter().map(|wrong| wrong.position.to_string()).collect();
+        said += &format!("\nand so at {}", places.join(", "));
+    }
+    Some(format!(
+        "{said}\nLeaves, chain and tree are whole: whoever wrote this log wrote that. The runner's own record has what \
+         it did: stead-runner journal, in the customer's account"
+    ))
 }

@@ -1,0 +1,209 @@
+//! Values by name, as a plugin, a script or the customer's stack reported them.
+use std::{
+    collections::{BTreeMap, btree_map},
+    ops::{Deref, DerefMut},
+};
+
+use bincode::{
+    Decode, Encode,
+    de::Decoder,
+    enc::Encoder,
+    error::{DecodeError, EncodeError},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value};
+
+/// How deep values go: as deep as JSON is read.
+const DEEPEST: usize = 128;
+
+/// Values by name. A map like any other, but in a snapshot: a JSON value reads itself only from a format that says
+/// what comes, which a snapshot's does not.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(transparent)]
+pub struct Outputs(BTreeMap<String, Value>);
+
+impl Outputs {
+    /// None yet.
+    pub fn new() -> Outputs {
+        Outputs::default()
+    }
+}
+
+impl Deref for Outputs {
+    type Target = BTreeMap<String, Value>;
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Outputs {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl From<BTreeMap<String, Value>> for Outputs {
+    fn from(values: BTreeMap<String, Value>) -> Outputs {
+        Outputs(values)
+    }
+}
+
+impl From<Outputs> for BTreeMap<String, Value> {
+    fn from(outputs: Outputs) -> Self {
+        outputs.0
+    }
+}
+
+impl<const N: usize> From<[(String, Value); N]> for Outputs {
+    fn from(values: [(String, Value); N]) -> Outputs {
+        Outputs(values.into())
+    }
+}
+
+impl FromIterator<(String, Value)> for Outputs {
+    fn from_iter<T: IntoIterator<Item = (String, Value)>>(values: T) -> Outputs {
+        Outputs(values.into_iter().collect())
+    }
+}
+
+impl IntoIterator for Outputs {
+    type Item = (String, Value);
+    type IntoIter = btree_map::IntoIter<String, Value>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'o> IntoIterator for &'o Outputs {
+    type Item = (&'o String, &'o Value);
+    type IntoIter = btree_map::Iter<'o, String, Value>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl Encode for Outputs {
+    fn encode<E: Encoder>(&self, to: &mut E) -> Result<(), EncodeError> {
+        self.0.len().encode(to)?;
+        self.0.iter().try_for_each(|(name, value)| {
+            name.encode(to)?;
+            encode(value, to)
+        })
+    }
+}
+
+impl<C> Decode<C> for Outputs {
+    fn decode<D: Decoder<Context = C>>(from: &mut D) -> Result<Outputs, DecodeError> {
+        let length = usize::decode(from)?;
+        let value = |_| Ok((String::decode(from)?, decode(from, 0)?));
+        (0..length).map(value).collect()
+    }
+}
+
+bincode::impl_borrow_decode!(Outputs);
+
+/// What comes, and then it.
+fn encode<E: Encoder>(value: &Value, to: &mut E) -> Result<(), EncodeError> {
+    match value {
+        Value::Null => 0u8.encode(to),
+        Value::Bool(value) => (1u8, value).encode(to),
+        Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
+            (Some(number), _, _) => (2u8, number).encode(to),
+            (None, Some(number), _) => (3u8, number).encode(to),
+            (None, None, Some(number)) => (4u8, number).encode(to),
+            (None, None, None) => Err(EncodeError::Other("a number of no kind")),
+        },
+        Value::String(text) => (5u8, text).encode(to),
+        Value::Array(values) => {
+            (6u8, values.len()).encode(to)?;
+            values.iter().try_for_each(|value| encode(value, to))
+        }
+        Value::Object(members) => {
+            (7u8, members.len()).encode(to)?;
+            members.iter().try_for_each(|(name, value)| {
+                name.encode(to)?;
+                encode(value, to)
+            })
+        }
+    }
+}
+
+fn decode<D: Decoder>(from: &mut D, depth: usize) -> Result<Value, DecodeError> {
+    if depth > DEEPEST {
+        return Err(DecodeError::Other("a value goes too deep"));
+    }
+    Ok(match u8::decode(from)? {
+        0 => Value::Null,
+        1 => Value::Bool(Decode::decode(from)?),
+        2 => Value::Number(u64::decode(from)?.into()),
+        3 => Value::Number(i64::decode(from)?.into()),
+        4 => {
+            let number = Number::from_f64(f64::decode(from)?);
+            Value::Number(number.ok_or(DecodeError::Other("a number that JSON has not"))?)
+        }
+        5 => Value::String(Decode::decode(from)?),
+        6 => {
+            let length = usize::decode(from)?;
+            let values = (0..length).map(|_| decode(from, depth + 1));
+            Value::Array(values.collect::<Result<_, _>>()?)
+        }
+        7 => {
+            let length = usize::decode(from)?;
+            let member = |_| Ok((String::decode(from)?, decode(from, depth + 1)?));
+            Value::Object((0..length).map(member).collect::<Result<Map<_, _>, DecodeError>>()?)
+        }
+        _ => return Err(DecodeError::Other("a value of no kind")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    type Read = Result<(Outputs, usize), DecodeError>;
+
+    fn read(bytes: &[u8]) -> Read {
+        bincode::decode_from_slice(bytes, bincode::config::standard().with_limit::<4_096>())
+    }
+
+    #[test]
+    fn values_are_read_back_as_they_were_to_the_last_bit() {
+        let value = json!({
+            "none": null, "yes": true, "small": -7, "big": u64::MAX, "low": i64::MIN, "zero": 0,
+            "whole": 1.0, "minus": -0.0, "third": 0.1 + 0.2, "text": "a\u{0}b\n", "": [[], {}, [1, "x"]],
+        });
+        let outputs: Outputs = serde_json::from_value(value).unwrap();
+        let bytes = bincode::encode_to_vec(&outputs, bincode::config::standard()).unwrap();
+        let (again, length) = read(&bytes).unwrap();
+        assert_eq!((length, again.len()), (bytes.len(), outputs.len()));
+        // As text, because 0.0 and -0.0 are equal.
+        assert_eq!(
+            serde_json::to_string(&again).unwrap(),
+            serde_json::to_string(&outputs).unwrap()
+        );
+        for cut in 0..bytes.len() {
+            assert!(read(&bytes[..cut]).is_err(), "{cut}");
+        }
+    }
+
+    #[test]
+    fn what_no_value_is_like_is_refused_and_breaks_nothing() {
+        // One name, and a list in a list in a list …
+        let mut deep = vec![1, 1, b'a'];
+        deep.extend([6, 1].repeat(1_000));
+        assert!(read(&deep).unwrap_err().to_string().contains("too deep"));
+        assert!(read(&[1, 1, b'a', 8]).is_err());
+        let mut infinite = vec![1, 1, b'a', 4];
+        infinite.extend(f64::INFINITY.to_le_bytes());
+        assert!(read(&infinite).is_err());
+        // A length that nobody has bytes for.
+        for kind in [5, 6, 7] {
+            let mut long = vec![1, 1, b'a', kind, 253];
+            long.extend(u64::MAX.to_le_bytes());
+            assert!(read(&long).is_err(), "{kind}");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The reports of a log, one after the other: whose they are, and whether the event says what was signed.
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{Claimed, Ended, Fact, Kind, LogSealed, Outputs, Planned, STATEMENT, Signature, Wrong};
+use crate::{Hash, canonical, digest_text, dsse, plan};
+
+/// How many reports there were.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Plans and ends of executions that are signed.
+    pub signed: u64,
+    /// Ends of executions that nobody signed: the server's word alone.
+    pub unsigned: u64,
+    /// Where the first of these is.
+    pub first_unsigned: Option<u64>,
+}
+
+/// Takes the facts of a log in. In memory it keeps each runner's key and, of each job, its manifest and who had it.
+#[derive(Debug, Default)]
+pub struct Reports {
+    /// Whether it began at the first event: then what was not seen is not there.
+    whole: bool,
+    keys: HashMap<String, String>,
+    jobs: HashMap<String, Job>,
+    tally: Tally,
+}
+
+#[derive(Debug, Default)]
+struct Job {
+    manifest: Option<String>,
+    runs: Vec<Run>,
+}
+
+#[derive(Debug)]
+struct Run {
+    execution: String,
+    runner: String,
+    /// What it reported, until it ended. `None`: not all of it can be read.
+    outputs: Option<Map<String, Value>>,
+    /// As its runner signed it.
+    log: Option<Log>,
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+struct Log {
+    length_bytes: u64,
+    sha256: String,
+    omitted_bytes: u64,
+}
+
+#[derive(Deserialize)]
+struct Statement {
+    version: u32,
+    runner: String,
+    job: String,
+    execution: String,
+    outcome: String,
+    reason: Option<String>,
+    exit_code: Option<i64>,
+    signal: Option<i64>,
+    manifest: Option<String>,
+    log: Option<Log>,
+    outputs: Option<String>,
+}
+
+impl Reports {
+    /// Before the first event; or somewhere within a log, where a report of a job that was claimed before is not
+    /// looked at.
+    pub fn new(whole: bool) -> Reports {
+        Reports { whole, ..Reports::default() }
+    }
+
+    /// What was seen so far.
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Take the next fact in. What it gives back is still to be checked.
+    ///
+    /// # Errors
+    /// [`Wrong`]: whatever the signature, this is not what its runner said.
+    pub fn take(&mut self, position: u64, fact: Fact) -> Result<Option<Signature>, Wrong> {
+        let Fact { of, kind } = fact;
+        match kind {
+            Kind::Key(key) => drop(self.keys.insert(of, key)),
+            Kind::Queued(manifest) => self.jobs.entry(of).or_default().manifest = Some(manifest),
+            Kind::Claimed(Claimed { execution, runner }) => {
+                let run = Run { execution, runner, outputs: Some(Map::new()), log: None };
+                self.jobs.entry(of).or_default().runs.push(run);
+            }
+            Kind::Outputs(Outputs { execution, outputs }) => {
+                if let Some(run) = self.run(&of, &execution) {
+                    let known = |value: &Value| value != "[sealed]" && value != "[erased]";
+                    let readable = outputs.values().all(known);
+                    run.outputs = run.outputs.take().filter(|_| readable).map(|mut all| {
+                        all.extend(outputs);
+                        all
+                    });
+                }
+            }
+            Kind::Planned(planned) => return self.planned(position, &of, &planned),
+            Kind::Ended(ended) => return self.ended(position, &of, &ended),
+            Kind::LogSealed(sealed) => self.sealed(position, &of, sealed)?,
+            Kind::Unreadable(what) => {
+                let what = format!("the {what} that is reported here cannot be read");
+                return Err(Wrong { position, what });
+            }
+        }
+        Ok(None)
+    }
+
+    fn run(&mut self, job: &str, execution: &str) -> Option<&mut Run> {
+        let runs = &mut self.jobs.get_mut(job)?.runs;
+        runs.iter_mut().find(|run| run.execution == execution)
+    }
+
+    /// Who had it, and their key. `None`: it was claimed before what is looked at.
+    fn holder(
+        &mut self,
+        position: u64,
+        job: &str,
+        execution: &str,
+    ) -> Result<Option<(String, String)>, Wrong> {
+        let Some(runner) = self.run(job, execution).map(|run| run.runner.clone()) else {
+            let what =
+                format!("this report was not made by any runner: nobody has claimed {execution}");
+            return if self.whole { Err(Wrong { position, what }) } else { Ok(None) };
+        };
+        match self.keys.get(&runner) {
+            Some(key) => Ok(Some((runner, key.clone()))),
+            None if self.whole => Err(Wrong::of(position, &runner, "it has never enrolled")),
+            None => Ok(None),
+        }
+    }
+
+    fn planned(
+        &mut self,
+        position: u64,
+        job: &str,
+        planned: &Planned,
+    ) -> Result<Option<Signature>, Wrong> {
+        let Planned { execution, plan } = planned;
+        let Some((runner, key)) = self.holder(position, job, execution)? else { return Ok(None) };
+        self.tally.signed += 1;
+        let wrong = |why: &str| Wrong::of(position, &runner, why);
+        let manifest = self.jobs.get(job).and_then(|job| job.manifest.as_deref());
+        let parts = [Some(&*plan.digest), Some(&*plan.file), Some(&*plan.summary), manifest];
+        let [Some(digest), Some(file), Some(summary), Some(manifest)] =
+            parts.map(|part| part.and_then(hash))
+        else {
+            return Err(wrong("a digest of the plan cannot be read, or the job has no manifest"));
+        };
+        if plan::digest_of(&file, &summary, &manifest, &plan.tool) != digest {
+            return Err(wrong("file, summary, tool and manifest are not those of the signed plan"));
+        }
+        let said = plan::statement(&digest, job, execution);
+        let said = dsse::pre_authentication(plan::STATEMENT, &said);
+        let signature = plan.signature.clone();
+        Ok(Some(Signature { position, runner, key, said, signature }))
+    }
+
+    fn ended(
+        &mut self,
+        position: u64,
+        job: &str,
+        ended: &Ended,
+    ) -> Result<Option<Signature>, Wrong> {
+        let Some(signed) = &ended.signed else {
+            // Without a place among a runner's reports it is a decision, which nobody takes for a report.
+            if ended.seq.is_some() {
+                self.tally.unsigned += 1;
+                self.tally.first_unsigned.get_or_insert(position);
+            }
+            return Ok(None);
+        };
+        let execution = ended.execution.as_deref().unwrap_or_default();
+        let Some((runner, key)) = self.holder(position, job, execution)? else { return Ok(None) };
+        self.tally.signed += 1;
+        let wrong = |why: &str| Wrong::of(position, &runner, why);
+        if signed.key != key {
+            return Err(wrong("it is signed by a key that was not the runner's at this position"));
+        }
+        let said: Statement = serde_json::from_str(&signed.statement)
+            .map_err(|_| wrong("the statement that is kept with it cannot be read"))?;
+        let of = (said.version, &*said.runner, &*said.job, &*said.execution);
+        if of != (1, &*runner, job, execution) {
+            return Err(wrong("the statement is of another runner, job or execution"));
+        }
+        if !says(ended, &said) {
+            let why = format!(
+                "the event says {}, and the runner signed {}",
+                told(&ended.outcome, ended.reason.as_deref(), ended.exit_code, ended.signal),
+                told(&said.outcome, said.reason.as_deref(), said.exit_code, said.signal),
+            );
+            return Err(wrong(&why));
+        }
+        let manifest = self.jobs.get(job).and_then(|job| job.manifest.as_ref());
+        let ran_another = said.manifest.is_some() && said.manifest.as_ref() != manifest;
+        if ran_another || (said.manifest.is_none() && ended.outcome == "succeeded") {
+            return Err(wrong("the runner signed that it ran another manifest than the job's"));
+        }
+        if let Some(run) = self.run(job, execution) {
+            // What came too late came after the server stopped listening.
+            if let Some(outputs) = run.outputs.take().filter(|_| !ended.late)
+                && digest_of(&outputs) != said.outputs
+            {
+                return Err(wrong("the outputs that were reported are not those that it signed"));
+            }
+            run.log = said.log;
+        }
+        let said = dsse::pre_authentication(STATEMENT, signed.statement.as_bytes());
+        let signature = signed.signature.clone();
+        Ok(Some(Signature { position, runner, key, said, signature }))
+    }
+
+    fn sealed(&mut self, position: u64, job: &str, sealed: LogSealed) -> Result<(), Wrong> {
+        let LogSealed { execution, length_bytes, sha256, omitted_bytes, complete } = sealed;
+        let kept = Log { length_bytes, sha256, omitted_bytes };
+        match self.run(job, &execution) {
+            Some(Run { log: Some(signed), runner, .. }) if complete && *signed != kept => {
+                let what = format!("this log is not the one that the runner {runner} signed");
+                Err(Wrong { position, what })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// What an event says of an end that is also in the statement; the rest is not in the event.
+fn says(ended: &Ended, said: &Statement) -> bool {
+    let code = ended.exit_code == said.exit_code;
+    ended.outcome == said.outcome
+        && match &*ended.outcome {
+            "succeeded" => code,
+            "failed" => code && ended.signal == said.signal && reason(said) == ended.reason,
+            _ => true,
+        }
+}
+
+/// The server says for a runner that gives no reason what kind of failure it was.
+fn reason(said: &Statement) -> Option<String> {
+    let given = said.reason.clone();
+    let kind = match (said.signal, said.exit_code) {
+        (Some(_), _) => "signal",
+        (None, Some(_)) => "exit_code",
+        (None, None) => "internal",
+    };
+    given.or_else(|| Some(kind.to_owned()))
+}
+
+fn told(outcome: &str, reason: Option<&str>, code: Option<i64>, signal: Option<i64>) -> String {
+    let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let code = code.map(|code| format!(", exit code {code}")).unwrap_or_default();
+    let signal = signal.map(|signal| format!(", signal {signal}")).unwrap_or_default();
+    format!("{outcome}{reason}{code}{signal}")
+}
+
+fn digest_of(outputs: &Map<String, Value>) -> Option<String> {
+    if outputs.is_empty() {
+        return None;
+    }
+    canonical::hash(outputs).ok().map(|hash| digest_text(&hash))
+}
+
+/// A digest as everybody writes it.
+fn hash(text: &str) -> Option<Hash> {
+    hex::decode(text.strip_prefix("sha256:")?).ok()?.try_into().ok()
+}

@@ -1,0 +1,167 @@
+use ed25519_dalek::SigningKey;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{canonical, digest_text, dsse, plan};
+
+const RUNNER: &str = "rnr_1";
+
+fn key(of: u8) -> SigningKey {
+    SigningKey::from_bytes(&[of; 32])
+}
+
+fn public(of: u8) -> String {
+    hex::encode(key(of).verifying_key().as_bytes())
+}
+
+fn digest(of: u8) -> String {
+    digest_text(&[of; 32])
+}
+
+fn statement() -> Value {
+    json!({"version": 1, "runner": RUNNER, "job": "job_1", "execution": "exe_1", "outcome": "failed",
+        "reason": "exit_code", "exit_code": 1, "manifest": digest(1), "outputs": outputs_digest(),
+        "log": {"length_bytes": 7, "sha256": digest(2), "omitted_bytes": 0}})
+}
+
+fn outputs_digest() -> String {
+    digest_text(&canonical::hash(&json!({"bucket": "b", "size": 1.5})).unwrap())
+}
+
+fn signed(statement: &Value, by: u8) -> Value {
+    let said = String::from_utf8(canonical::json(statement).unwrap()).unwrap();
+    let envelope = dsse::sign(STATEMENT, said.as_bytes(), &key(by));
+    json!({"statement": said, "key": public(by), "signature": envelope.signatures[0].sig})
+}
+
+fn end(statement: &Value, by: u8) -> Value {
+    json!({"type": "failed", "execution": "exe_1", "seq": 4, "reason": "exit_code", "detail": "[sealed]",
+        "exit_code": 1, "signed": signed(statement, by)})
+}
+
+fn planned(job: &str, by: u8) -> Value {
+    let (file, summary) = ([3; 32], [4; 32]);
+    let of = plan::digest_of(&file, &summary, &[1; 32], "terraform 1.9.8");
+    let signature = plan::sign(&plan::statement(&of, job, "exe_1"), &key(by));
+    json!({"type": "plan_produced", "execution": "exe_1", "seq": 2, "plan": {"digest": digest_text(&of),
+        "file": digest(3), "summary": digest(4), "noop": false, "add": 1, "change": 0, "destroy": 0,
+        "tool": "terraform 1.9.8", "signature": signature}})
+}
+
+type Events = Vec<(&'static str, Value)>;
+
+/// A job that failed, as its runner said, after the runner changed its key.
+fn log() -> Events {
+    vec![
+        ("runner.enrolled", json!({"type": "enrolled", "identity_key": public(1)})),
+        ("job.queued", json!({"type": "queued", "manifest": digest(1)})),
+        ("job.claimed", json!({"type": "claimed", "execution": "exe_1", "runner": RUNNER})),
+        ("job.plan_produced", planned("job_1", 1)),
+        ("runner.rekeyed", json!({"type": "rekeyed", "identity_key": public(2)})),
+        ("job.outputs_reported", json!({"execution": "exe_1", "outputs": {"size": 1.5}})),
+        ("job.outputs_reported", json!({"execution": "exe_1", "outputs": {"bucket": "b"}})),
+        ("job.failed", end(&statement(), 2)),
+        (
+            "job.log_sealed",
+            json!({"execution": "exe_1", "length_bytes": 7, "sha256": digest(2), "omitted_bytes": 0,
+                "complete": true}),
+        ),
+    ]
+}
+
+fn told(whole: bool, events: &Events) -> (Vec<Wrong>, Tally) {
+    let (mut reports, mut wrong) = (Reports::new(whole), vec![]);
+    for (position, (event_type, payload)) in (1..).zip(events) {
+        let kind = event_type.split('.').next().unwrap();
+        let of = if kind == "job" { "job_1" } else { RUNNER };
+        let payload = serde_json::to_vec(payload).unwrap();
+        let Some(fact) = Fact::read((kind, of), event_type, &payload) else { continue };
+        let taken = reports.take(position, fact);
+        wrong.extend(taken.and_then(|asked| asked.map_or(Ok(()), |asked| asked.check())).err());
+    }
+    (wrong, reports.tally())
+}
+
+#[test]
+fn what_a_runner_said_is_believed_with_the_key_that_it_had_there() {
+    assert_eq!(told(true, &log()), (vec![], Tally { signed: 2, ..Tally::default() }));
+    // Sealed or erased outputs have no digest that anybody could compute.
+    for unknown in ["[sealed]", "[erased]"] {
+        let mut log = log();
+        log[6].1["outputs"]["bucket"] = json!(unknown);
+        assert_eq!(told(true, &log).0, []);
+    }
+    // A reason that the runner left out is the server's.
+    let mut silent = statement();
+    silent.as_object_mut().unwrap().remove("reason");
+    let mut log = log();
+    log[7].1 = end(&silent, 2);
+    assert_eq!(told(true, &log).0, []);
+}
+
+#[test]
+fn a_report_that_was_changed_or_invented_is_found_and_named() {
+    let wrong = |change: &dyn Fn(&mut Events), position: u64, why: &str| {
+        let mut log = log();
+        change(&mut log);
+        let (found, _) = told(true, &log);
+        assert_eq!(found.len(), 1, "{why}: {found:?}");
+        assert_eq!(found[0].position, position, "{found:?}");
+        assert!(found[0].what.contains(why), "{found:?}");
+    };
+    let other = |change: &dyn Fn(&mut Value)| {
+        let mut statement = statement();
+        change(&mut statement);
+        statement
+    };
+    let at = 8;
+    wrong(&|log| log[7].1["exit_code"] = json!(0), at, "says failed (exit_code), exit code 0");
+    wrong(
+        &|log| log[7].1["reason"] = json!("timed_out"),
+        at,
+        "the runner signed failed (exit_code)",
+    );
+    wrong(&|log| log[7].0 = "job.cancelled", at, "says cancelled");
+    wrong(&|log| log[7].1["execution"] = json!("exe_2"), at, "nobody has claimed exe_2");
+    wrong(&|log| log[7].1["signed"] = json!({}), at, "cannot be read");
+    // Another statement under the old signature.
+    let forged = |log: &mut Events| {
+        log[7].1["exit_code"] = json!(3);
+        let said = serde_json::to_string(&other(&|said| said["exit_code"] = json!(3))).unwrap();
+        log[7].1["signed"]["statement"] = json!(said);
+    };
+    wrong(&forged, at, "the signature is not that of the runner's key");
+    wrong(&|log| log[7].1 = end(&statement(), 3), at, "not the runner's at this position");
+    wrong(&|log| log[7].1 = end(&statement(), 1), at, "not the runner's at this position");
+    for (member, other_one) in [("job", "job_2"), ("execution", "exe_2"), ("runner", "rnr_2")] {
+        let said = other(&|said| said[member] = json!(other_one));
+        wrong(&|log| log[7].1 = end(&said, 2), at, "of another runner, job or execution");
+    }
+    let ran = other(&|said| said["manifest"] = json!(digest(9)));
+    wrong(&|log| log[7].1 = end(&ran, 2), at, "another manifest");
+    wrong(&|log| log[6].1["outputs"]["bucket"] = json!("c"), at, "the outputs that were reported");
+    wrong(&|log| log[8].1["sha256"] = json!(digest(9)), 9, "this log is not the one");
+    // A plan: another tool, another digest, another job's, another key.
+    wrong(&|log| log[3].1["plan"]["tool"] = json!("tofu"), 4, "not those of the signed plan");
+    wrong(&|log| log[3].1["plan"]["digest"] = json!(digest(9)), 4, "not those of the signed plan");
+    wrong(&|log| log[3].1 = planned("job_2", 1), 4, "the signature is not");
+    wrong(&|log| log[3].1 = planned("job_1", 2), 4, "the signature is not");
+}
+
+#[test]
+fn what_nobody_signed_is_counted_and_what_was_claimed_before_is_left_to_others() {
+    let mut log = log();
+    log[7].1.as_object_mut().unwrap().remove("signed");
+    let unsigned = Tally { signed: 1, unsigned: 1, first_unsigned: Some(8) };
+    assert_eq!(told(true, &log), (vec![], unsigned));
+    // A person or a timer decided.
+    log[7].1.as_object_mut().unwrap().remove("seq");
+    assert_eq!(told(true, &log).1.unsigned, 0);
+    let mut late = end(&statement(), 2);
+    late["outcome"] = json!("failed");
+    log[7] = ("job.late_result_reported", late);
+    assert_eq!(told(true, &log).0, []);
+    let tail = log.split_off(3);
+    assert_eq!(told(false, &tail), (vec![], Tally::default()));
+    assert_eq!(told(true, &tail).0.len(), 2);
+}
