@@ -1,0 +1,58 @@
+//! What is durable and not told yet: the next batch goes on its way first, so that the database need not wait
+//! while we talk.
+use tokio::sync::{broadcast, watch};
+
+use super::{
+    head::{Head, Seen},
+    queue::Pending,
+};
+use crate::{Appended, Stored, nearby::Nearby};
+
+/// What the appender tells the rest of the program.
+pub(crate) struct Outlet {
+    pub seen: watch::Sender<Seen>,
+    pub positions: watch::Sender<u64>,
+    pub tail: broadcast::Sender<std::sync::Arc<[Stored]>>,
+}
+
+impl Outlet {
+    /// Tell the program where the log is now.
+    pub(crate) fn publish(&self, head: &Head, nearby: &Nearby, events: Vec<Stored>) {
+        nearby.grow(&events);
+        self.seen.send_replace(head.seen());
+        if !events.is_empty() {
+            // Nobody listening is fine.
+            let _ = self.tail.send(events.into());
+        }
+        self.positions.send_replace(head.position);
+    }
+}
+
+/// Events that are durable, and the answers of those who wrote them.
+#[derive(Default)]
+pub(crate) struct Owed {
+    events: Vec<Stored>,
+    answers: Vec<(Pending, Appended)>,
+}
+
+impl Owed {
+    /// Owe it to these. What was owed before has been paid.
+    pub(crate) fn add(
+        &mut self,
+        events: Vec<Stored>,
+        answers: impl Iterator<Item = (Pending, Appended)>,
+    ) {
+        self.events = events;
+        self.answers.extend(answers);
+    }
+
+    /// Publish, then answer: whoever has an answer finds the head there.
+    pub(crate) fn pay(&mut self, head: &Head, nearby: &Nearby, outlet: &Outlet) {
+        if !self.events.is_empty() {
+            outlet.publish(head, nearby, std::mem::take(&mut self.events));
+        }
+        for (pending, appended) in self.answers.drain(..) {
+            pending.answer(Ok(appended));
+        }
+    }
+}
