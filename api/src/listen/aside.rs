@@ -18,7 +18,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 pub type Later = BoxFuture<'static, Response>;
 
 /// Where a handler may leave its answer to come. Among a request's extensions where the connection can wait without
-/// hyper; a handler that finds none waits by itself.
+/// hyper; a handler that finds none waits by itself. It has read the whole body before it leaves anything here: what is
+/// left of a body would be taken for the next call.
 #[derive(Clone, Default)]
 pub struct Aside(Arc<Mutex<Option<Later>>>);
 

@@ -63,7 +63,8 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
 
 fn call(path: &str, word: &str, more: &str) -> Vec<u8> {
     let length = word.len();
-    format!("POST {path} HTTP/1.1\r\nhost: x\r\n{more}content-length: {length}\r\n\r\n{word}").into()
+    format!("POST {path} HTTP/1.1\r\nhost: x\r\n{more}content-length: {length}\r\n\r\n{word}")
+        .into()
 }
 
 /// One answer with a body that ends so.
