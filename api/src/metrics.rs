@@ -2,6 +2,7 @@
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
+    panic::AssertUnwindSafe,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -13,7 +14,7 @@ use axum::{
 };
 use futures::FutureExt as _;
 
-use crate::{listen::Aside, state::App};
+use crate::{listen::Aside, router::panicked, state::App};
 
 /// Upper bounds of the request durations, seconds.
 const BOUNDS: [f64; 9] = [0.001, 0.0025, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 60.0];
@@ -149,7 +150,12 @@ pub async fn measure(State(app): State<App>, request: Request, next: Next) -> Re
     let response = next.run(request).await;
     // What was put aside is over when its answer comes.
     match aside.and_then(|aside| Some((aside.take()?, aside))) {
-        Some((later, aside)) => aside.put(later.map(counted).boxed()),
+        Some((later, aside)) => {
+            // Nothing is around it any more that would catch a panic.
+            let answered = AssertUnwindSafe(later).catch_unwind();
+            let answered = answered.map(|answer| answer.unwrap_or_else(panicked));
+            aside.put(answered.map(counted).boxed())
+        }
         None => counted(response),
     }
 }

@@ -80,7 +80,8 @@ async fn not_so(method: Method, uri: Uri) -> Problem {
     Problem::new(Code::MethodNotAllowed, format!("{} does not take {method}", uri.path()))
 }
 
-fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
+/// What a panic is answered with.
+pub fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
     Problem::internal("a handler panicked").into_response()
 }
 

@@ -96,8 +96,8 @@ impl Encode for Outputs {
 impl<C> Decode<C> for Outputs {
     fn decode<D: Decoder<Context = C>>(from: &mut D) -> Result<Outputs, DecodeError> {
         let length = usize::decode(from)?;
-        let value = |_| Ok((String::decode(from)?, decode(from, 0)?));
-        (0..length).map(value).collect()
+        from.claim_container_read::<Member>(length)?;
+        (0..length).map(|_| member(from, 0)).collect()
     }
 }
 
@@ -129,6 +129,14 @@ fn encode<E: Encoder>(value: &Value, to: &mut E) -> Result<(), EncodeError> {
     }
 }
 
+type Member = (String, Value);
+
+/// One that was claimed with all others: what it takes is counted as it is read.
+fn member<D: Decoder>(from: &mut D, depth: usize) -> Result<Member, DecodeError> {
+    from.unclaim_bytes_read(size_of::<Member>());
+    Ok((String::decode(from)?, decode(from, depth)?))
+}
+
 fn decode<D: Decoder>(from: &mut D, depth: usize) -> Result<Value, DecodeError> {
     if depth > DEEPEST {
         return Err(DecodeError::Other("a value goes too deep"));
@@ -145,13 +153,18 @@ fn decode<D: Decoder>(from: &mut D, depth: usize) -> Result<Value, DecodeError> 
         5 => Value::String(Decode::decode(from)?),
         6 => {
             let length = usize::decode(from)?;
-            let values = (0..length).map(|_| decode(from, depth + 1));
+            from.claim_container_read::<Value>(length)?;
+            let values = (0..length).map(|_| {
+                from.unclaim_bytes_read(size_of::<Value>());
+                decode(from, depth + 1)
+            });
             Value::Array(values.collect::<Result<_, _>>()?)
         }
         7 => {
             let length = usize::decode(from)?;
-            let member = |_| Ok((String::decode(from)?, decode(from, depth + 1)?));
-            Value::Object((0..length).map(member).collect::<Result<Map<_, _>, DecodeError>>()?)
+            from.claim_container_read::<Member>(length)?;
+            let members = (0..length).map(|_| member(from, depth + 1));
+            Value::Object(members.collect::<Result<Map<_, _>, _>>()?)
         }
         _ => return Err(DecodeError::Other("a value of no kind")),
     })

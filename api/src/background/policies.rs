@@ -35,6 +35,8 @@ const AGAIN: Duration = Duration::from_secs(60);
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(500);
 const PAGE: u32 = 500;
+/// How many batches may wait in memory while others are reacted to.
+const BACKLOG: usize = 64;
 
 /// React for as long as the server runs.
 pub async fn run(app: App, server: String) {
@@ -176,7 +178,9 @@ async fn follow(app: &App, owner: &str, held: consumer::Held) -> Result<(), Prob
         if app.stopping.is_cancelled() {
             return settle(app, owner, &mut place).await;
         }
-        if !caught_up {
+        if !caught_up || tail.len() > BACKLOG {
+            // What is read from the log is not kept in memory until we come to it.
+            tail = app.engine.log().tail();
             settle(app, owner, &mut place).await?;
             continue;
         }

@@ -6,7 +6,10 @@
 use std::{
     io,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
 };
 
@@ -40,12 +43,34 @@ impl Aside {
 pub struct Line<S> {
     before: Vec<u8>,
     stream: S,
+    unsent: Unsent,
+}
+
+/// Whether hyper still has something to say that the caller does not take: it would be lost with hyper.
+#[derive(Clone, Default)]
+pub struct Unsent(Arc<AtomicBool>);
+
+impl Unsent {
+    /// Whether there is.
+    pub fn is_some(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn note<T>(&self, said: Poll<T>) -> Poll<T> {
+        self.0.store(said.is_pending(), Ordering::Relaxed);
+        said
+    }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
     /// One that has said nothing yet.
     pub fn new(stream: S) -> Self {
-        Line { before: Vec::new(), stream }
+        Line { before: Vec::new(), stream, unsent: Unsent::default() }
+    }
+
+    /// Whether something waits to be taken, as long as hyper has the connection.
+    pub fn unsent(&self) -> Unsent {
+        self.unsent.clone()
     }
 
     /// Put bytes before everything that is still to be read.
@@ -91,7 +116,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Line<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let said = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.unsent.note(said)
     }
 
     fn poll_write_vectored(
@@ -99,7 +125,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Line<S> {
         cx: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, pieces)
+        let said = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
+        self.unsent.note(said)
     }
 
     fn is_write_vectored(&self) -> bool {

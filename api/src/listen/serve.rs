@@ -36,7 +36,7 @@ use tower::ServiceExt as _;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 use tracing::{debug, info, warn};
 
-use super::aside::{Aside, Later, Line};
+use super::aside::{Aside, Later, Line, Unsent};
 
 /// A call whose answer is there.
 const CALL: &[u8] = b"GET / HTTP/1.1\r\nhost: stead\r\n\r\n";
@@ -172,7 +172,7 @@ impl Connections {
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
             let service = TowerToHyperService::new(self.router.clone());
             let second = self.http2.serve_connection(TokioIo::new(stream), service);
-            self.talk(&mut Box::pin(second), &Aside::default()).await;
+            self.talk(&mut Box::pin(second), &Aside::default(), &Unsent::default()).await;
         } else {
             Box::pin(self.first(stream)).await;
         }
@@ -226,8 +226,9 @@ impl Connections {
                 }
             }
         });
+        let unsent = line.unsent();
         let mut talk = Box::pin(self.http1.serve_connection(TokioIo::new(line), service));
-        let later = self.talk(&mut talk, &aside).await?;
+        let later = self.talk(&mut talk, &aside, &unsent).await?;
         let Parts { io, read_buf, .. } = Pin::into_inner(talk).into_parts();
         let mut line = io.into_inner();
         line.put_back(&read_buf);
@@ -239,17 +240,18 @@ impl Connections {
         &self,
         talk: &mut Pin<Box<C>>,
         aside: &Aside,
+        unsent: &Unsent,
     ) -> Option<Later> {
         let said = tokio::select! {
             biased;
-            said = next(talk, aside) => Some(said),
+            said = next(talk, aside, unsent) => Some(said),
             () = self.stop.cancelled() => None,
         };
         let said = match said {
             Some(said) => Some(said),
             None => {
                 talk.as_mut().graceful_shutdown();
-                self.cut.run_until_cancelled(next(talk, aside)).await
+                self.cut.run_until_cancelled(next(talk, aside, unsent)).await
             }
         };
         match said? {
@@ -266,9 +268,12 @@ impl Connections {
 async fn next<C: GracefulConnection<Error = hyper::Error>>(
     talk: &mut Pin<Box<C>>,
     aside: &Aside,
+    unsent: &Unsent,
 ) -> Result<Option<Later>, hyper::Error> {
     poll_fn(|cx| match talk.as_mut().poll(cx) {
         Poll::Ready(ended) => Poll::Ready(ended.map(|()| None)),
+        // An earlier answer that the caller is still to take goes first.
+        Poll::Pending if unsent.is_some() => Poll::Pending,
         Poll::Pending => aside.take().map_or(Poll::Pending, |later| Poll::Ready(Ok(Some(later)))),
     })
     .await

@@ -17,6 +17,9 @@ use super::super::{Aside, Limits, acceptor, open, serve, tests::certificate};
 /// The other end of a call that waits: what it is to be answered, until its caller has left.
 type Waits = mpsc::UnboundedReceiver<oneshot::Sender<&'static str>>;
 
+/// More than the sockets of both sides take.
+const LARGE: usize = 32 << 20;
+
 struct Served {
     address: SocketAddr,
     waits: Waits,
@@ -38,7 +41,10 @@ async fn served(tls: Option<tokio_rustls::TlsAcceptor>) -> Served {
             }
         }
     };
-    let routes = Router::new().route("/wait", post(wait)).route("/", post(|| async { "at once" }));
+    let routes = Router::new()
+        .route("/wait", post(wait))
+        .route("/", post(|| async { "at once" }))
+        .route("/large", post(|| async { "y".repeat(LARGE) }));
     let door = open("127.0.0.1:0".parse().unwrap(), "--x", false, tls.is_some()).await.unwrap();
     let (address, stop) = (door.address, CancellationToken::new());
     let limits = Limits { drain: Duration::from_secs(2), ..Limits::default() };
@@ -162,6 +168,33 @@ async fn whoever_asks_for_the_connections_end_waits_with_hyper() {
     let mut answer = String::new();
     soon(stream.read_to_string(&mut answer)).await.unwrap();
     assert!(answer.contains("connection: close") && answer.ends_with("x bye"), "{answer}");
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_call_behind_an_answer_that_is_not_taken_yet_does_not_cut_it() {
+    let mut served = served(None).await;
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    let both = [call("/large", "", ""), call("/wait", "x", "")].concat();
+    stream.write_all(&both).await.unwrap();
+    // The second is read when the first is answered, which is long before that is taken.
+    let asked = timeout(Duration::from_millis(500), served.waits.recv()).await;
+    let mut answers = vec![0; LARGE];
+    soon(stream.read_exact(&mut answers)).await.unwrap();
+    let tell = match asked {
+        Ok(tell) => tell.unwrap(),
+        Err(_) => served.next().await,
+    };
+    tell.send("later").unwrap();
+    let mut rest = Vec::new();
+    while !rest.ends_with(b"x later") {
+        assert_ne!(soon(stream.read_buf(&mut rest)).await.unwrap(), 0);
+    }
+    answers.extend(rest);
+    let text = String::from_utf8(answers).unwrap();
+    assert_eq!(text.matches("HTTP/1.1 200 OK").count(), 2);
+    assert!(text.contains(&format!("{}HTTP/1.1 200 OK", "y".repeat(LARGE))));
+    drop(stream);
     served.end().await;
 }
 
