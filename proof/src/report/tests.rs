@@ -165,3 +165,16 @@ fn what_nobody_signed_is_counted_and_what_was_claimed_before_is_left_to_others()
     assert_eq!(told(false, &tail), (vec![], Tally::default()));
     assert_eq!(told(true, &tail).0.len(), 2);
 }
+
+#[test]
+fn a_job_that_was_queued_before_what_is_looked_at_is_no_forgery() {
+    // given a part that begins behind `job.queued`, in which a runner enrols, claims and reports
+    let mut log = log();
+    log.remove(1);
+    // then its end is believed as far as it can be known, and its plan is left to who reads everything
+    assert_eq!(told(false, &log), (vec![], Tally { signed: 1, ..Tally::default() }));
+    assert_eq!(told(true, &log).0.len(), 2);
+    // and a lie that needs no manifest is found in the part, too
+    log[6].1["exit_code"] = json!(0);
+    assert_eq!(told(false, &log).0.len(), 1);
+}
