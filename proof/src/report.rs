@@ -38,6 +38,9 @@ enum Kind {
     /// The manifest of the job.
     Queued(String),
     Claimed(Claimed),
+    /// It waits for a runner again.
+    Requeued,
+    Resolved(Resolved),
     Outputs(Outputs),
     Planned(Box<Planned>),
     Ended(Box<Ended>),
@@ -60,6 +63,13 @@ struct Queued {
 struct Claimed {
     execution: String,
     runner: String,
+}
+
+/// Somebody decided what became of it; the end that follows is directly behind.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct Resolved {
+    execution: String,
+    verdict: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -128,6 +138,8 @@ impl Fact {
             }
             ("job", "job.queued") => Kind::Queued(json::<Queued>(payload)?.manifest),
             ("job", "job.claimed") => Kind::Claimed(json(payload)?),
+            ("job", "job.requeued") => Kind::Requeued,
+            ("job", "job.outcome_resolved") => Kind::Resolved(json(payload)?),
             ("job", "job.outputs_reported") => Kind::Outputs(json(payload)?),
             ("job", "job.plan_produced") => match json(payload) {
                 Some(planned) => Kind::Planned(Box::new(planned)),

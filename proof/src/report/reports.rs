@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Claimed, Ended, Fact, Kind, LogSealed, Outputs, Planned, STATEMENT, Signature, Wrong};
+use super::{
+    Claimed, Ended, Fact, Kind, LogSealed, Outputs, Planned, Resolved, STATEMENT, Signature, Wrong,
+};
 use crate::{Hash, canonical, digest_text, dsse, plan};
 
 /// How many reports there were.
@@ -25,12 +27,16 @@ pub struct Reports {
     whole: bool,
     keys: HashMap<String, String>,
     jobs: HashMap<String, Job>,
+    /// The last decision: where, and of which job.
+    decided: Option<(u64, String, Resolved)>,
     tally: Tally,
 }
 
 #[derive(Debug, Default)]
 struct Job {
     manifest: Option<String>,
+    /// Whether some runner has it, or had it last.
+    is_held: bool,
     runs: Vec<Run>,
 }
 
@@ -89,8 +95,12 @@ impl Reports {
             Kind::Queued(manifest) => self.jobs.entry(of).or_default().manifest = Some(manifest),
             Kind::Claimed(Claimed { execution, runner }) => {
                 let run = Run { execution, runner, outputs: Some(Map::new()), log: None };
-                self.jobs.entry(of).or_default().runs.push(run);
+                let job = self.jobs.entry(of).or_default();
+                job.is_held = true;
+                job.runs.push(run);
             }
+            Kind::Requeued => self.jobs.entry(of).or_default().is_held = false,
+            Kind::Resolved(resolved) => self.decided = Some((position, of, resolved)),
             Kind::Outputs(Outputs { execution, outputs }) => {
                 if let Some(run) = self.run(&of, &execution) {
                     let known = |value: &Value| value != "[sealed]" && value != "[erased]";
@@ -173,11 +183,7 @@ impl Reports {
         ended: &Ended,
     ) -> Result<Option<Signature>, Wrong> {
         let Some(signed) = &ended.signed else {
-            // Without a place among a runner's reports it is a decision, which nobody takes for a report.
-            if ended.seq.is_some() {
-                self.tally.unsigned += 1;
-                self.tally.first_unsigned.get_or_insert(position);
-            }
+            self.unsigned(position, job, ended)?;
             return Ok(None);
         };
         let execution = ended.execution.as_deref().unwrap_or_default();
@@ -219,6 +225,32 @@ impl Reports {
         let said = dsse::pre_authentication(STATEMENT, signed.statement.as_bytes());
         let signature = signed.signature.clone();
         Ok(Some(Signature { position, runner, key, said, signature }))
+    }
+
+    /// With a place among a runner's reports it is the server's word for what that runner said. Without one it is a
+    /// decision, and has to be one.
+    fn unsigned(&mut self, position: u64, job: &str, ended: &Ended) -> Result<(), Wrong> {
+        if ended.seq.is_some() || ended.late {
+            self.tally.unsigned += 1;
+            self.tally.first_unsigned.get_or_insert(position);
+            return Ok(());
+        }
+        let known = self.jobs.get(job);
+        let is_decided = match (&ended.execution, &self.decided) {
+            (Some(execution), Some((at, of, resolved))) => {
+                (at + 1, &**of, &*resolved.execution, &*resolved.verdict)
+                    == (position, job, execution, &*ended.outcome)
+            }
+            (Some(_), None) => false,
+            // Nobody had it: it was cancelled, or waited for too long.
+            (None, _) => ended.outcome != "succeeded" && !known.is_some_and(|job| job.is_held),
+        };
+        // Of a job that is not known in this part, the decision may be the last event before it.
+        if is_decided || (known.is_none() && !self.whole) {
+            return Ok(());
+        }
+        let what = "no runner reported this end, and nobody decided it".into();
+        Err(Wrong { position, what })
     }
 
     fn sealed(&mut self, position: u64, job: &str, sealed: LogSealed) -> Result<(), Wrong> {
