@@ -35,6 +35,8 @@ pub struct Fact {
 enum Kind {
     /// This is the runner's key from here on, hexadecimal.
     Key(String),
+    /// From here on nothing that it signs counts.
+    Revoked,
     /// The manifest of the job.
     Queued(String),
     Claimed(Claimed),
@@ -136,6 +138,7 @@ impl Fact {
             ("runner", "runner.enrolled" | "runner.rekeyed") => {
                 Kind::Key(json::<Enrolled>(payload)?.identity_key)
             }
+            ("runner", "runner.revoked") => Kind::Revoked,
             ("job", "job.queued") => Kind::Queued(json::<Queued>(payload)?.manifest),
             ("job", "job.claimed") => Kind::Claimed(json(payload)?),
             ("job", "job.requeued") => Kind::Requeued,

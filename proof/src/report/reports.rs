@@ -26,6 +26,8 @@ pub struct Reports {
     /// Whether it began at the first event: then what was not seen is not there.
     whole: bool,
     keys: HashMap<String, String>,
+    /// Runners whose keys were revoked, and where. No later key brings one back.
+    revoked: HashMap<String, u64>,
     jobs: HashMap<String, Job>,
     /// The last decision: where, and of which job.
     decided: Option<(u64, String, Resolved)>,
@@ -92,6 +94,9 @@ impl Reports {
         let Fact { of, kind } = fact;
         match kind {
             Kind::Key(key) => drop(self.keys.insert(of, key)),
+            Kind::Revoked => {
+                self.revoked.entry(of).or_insert(position);
+            }
             Kind::Queued(manifest) => self.jobs.entry(of).or_default().manifest = Some(manifest),
             Kind::Claimed(Claimed { execution, runner }) => {
                 let run = Run { execution, runner, outputs: Some(Map::new()), log: None };
@@ -139,6 +144,10 @@ impl Reports {
                 format!("this report was not made by any runner: nobody has claimed {execution}");
             return if self.whole { Err(Wrong { position, what }) } else { Ok(None) };
         };
+        if let Some(at) = self.revoked.get(&runner) {
+            let why = format!("its key was revoked at position {at}");
+            return Err(Wrong::of(position, &runner, &why));
+        }
         match self.keys.get(&runner) {
             Some(key) => Ok(Some((runner, key.clone()))),
             None if self.whole => Err(Wrong::of(position, &runner, "it has never enrolled")),

@@ -220,3 +220,27 @@ fn an_end_that_no_runner_reported_and_nobody_decided_is_found() {
     // In a part that begins behind the decision nobody can know.
     assert_eq!(found(false, &resolved("succeeded").split_off(8)), []);
 }
+
+#[test]
+fn what_is_signed_by_a_key_that_was_revoked_before_is_found() {
+    let revoked = || ("runner.revoked", json!({"type": "revoked", "reason": "stolen"}));
+    let found = |whole: bool, log: &Events| {
+        let told = told(whole, log).0.into_iter();
+        told.map(|wrong| (wrong.position, wrong.what)).collect::<Vec<_>>()
+    };
+    let why = |at: u64| {
+        format!(
+            "this report was not made by the runner {RUNNER}: its key was revoked at position {at}"
+        )
+    };
+    let mut log = log();
+    log.insert(7, revoked());
+    assert_eq!(found(true, &log), [(9, why(8))]);
+    // in a part that has the claim and not the key, too; and what was signed before stands
+    log.drain(..2);
+    assert_eq!(found(false, &log), [(7, why(6))]);
+    // and no key that comes after brings it back
+    let mut log = super::tests::log();
+    log.insert(3, revoked());
+    assert_eq!(found(true, &log), [(5, why(4)), (9, why(4))]);
+}
