@@ -212,7 +212,7 @@ async fn a_last_word_that_was_let_in_before_the_revocation_is_not_written_behind
     ask["seq"] = json!(3);
     ask["log_len"] = json!(0);
     let ask = serde_json::from_value(ask).unwrap();
-    let mode = RunnerMode::Aws;
+    let mode = RunnerMode::Install;
     let runner = auth::Runner { id: agent.id, mode, install: None, generation: 1 };
     // then it is refused, signed or not
     for signed in [Some(kept), None] {
