@@ -3,11 +3,11 @@ use axum::http::Method;
 use domain::{
     ids::JobId,
     job::{Class, JobKind, Signed},
-    runner::{Runner, RunnerMode},
+    runner::Runner,
 };
 use ed25519_dalek::SigningKey;
 use proof::dsse::{self, Envelope};
-use schemas::runner::{JOURNAL_HEAD_TYPE, STATEMENT_TYPE, Statement};
+use schemas::runner::{JOURNAL_HEAD_TYPE, RunnerMode, STATEMENT_TYPE, Statement};
 use serde_json::{Value, json};
 use sha2::Digest as _;
 
