@@ -12,6 +12,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+mod known;
 mod reports;
 mod signature;
 #[cfg(test)]
@@ -41,7 +42,8 @@ enum Kind {
     Queued(String),
     Claimed(Claimed),
     /// It waits for a runner again.
-    Requeued,
+    Requeued(Over),
+    Lost(Over),
     Resolved(Resolved),
     Outputs(Outputs),
     Planned(Box<Planned>),
@@ -65,6 +67,12 @@ struct Queued {
 struct Claimed {
     execution: String,
     runner: String,
+}
+
+/// Which attempt is over.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct Over {
+    execution: String,
 }
 
 /// Somebody decided what became of it; the end that follows is directly behind.
@@ -141,7 +149,8 @@ impl Fact {
             ("runner", "runner.revoked") => Kind::Revoked,
             ("job", "job.queued") => Kind::Queued(json::<Queued>(payload)?.manifest),
             ("job", "job.claimed") => Kind::Claimed(json(payload)?),
-            ("job", "job.requeued") => Kind::Requeued,
+            ("job", "job.requeued") => Kind::Requeued(json(payload)?),
+            ("job", "job.lost") => Kind::Lost(json(payload)?),
             ("job", "job.outcome_resolved") => Kind::Resolved(json(payload)?),
             ("job", "job.outputs_reported") => Kind::Outputs(json(payload)?),
             ("job", "job.plan_produced") => match json(payload) {
