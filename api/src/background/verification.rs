@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use event_log::verify::{Verified, VerifyError, verify};
 
-use crate::state::App;
+use crate::{metrics::Metrics, state::App};
 
 /// When everything is read for the first time, and how often then. Servers that start together do not read together.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ pub async fn run(app: App, pace: Pace) {
     loop {
         tokio::select! {
             () = app.stopping.cancelled() => return,
-            seen = look(&app, from) => tell(&app, from, &seen),
+            seen = look(&app, from) => tell(&app.metrics, from, &seen),
         }
         tokio::select! {
             () = app.stopping.cancelled() => return,
@@ -48,19 +48,19 @@ async fn look(app: &App, from: u64) -> Result<Verified, VerifyError> {
     Ok(verified)
 }
 
-fn tell(app: &App, from: u64, seen: &Result<Verified, VerifyError>) {
+fn tell(metrics: &Metrics, from: u64, seen: &Result<Verified, VerifyError>) {
     match seen {
         Ok(Verified { size, checked, reported, .. }) => {
-            app.metrics.set("stead_log_verified_position", &[], *size as f64);
-            app.metrics.set("stead_log_damaged_position", &[], 0.0);
+            metrics.set("stead_log_verified_position", &[], *size as f64);
+            metrics.set("stead_log_damaged_position", &[], 0.0);
             let forged = reported.wrong.first().map_or(0, |first| first.position);
             // Who read a part alone has not looked at what was found before, nor counted all.
             if from == 0 || forged > 0 {
-                app.metrics.set("stead_log_forged_position", &[], forged as f64);
+                metrics.set("stead_log_forged_position", &[], forged as f64);
             }
             if from == 0 {
                 let unsigned = reported.tally.unsigned;
-                app.metrics.set("stead_log_unsigned_ends", &[], unsigned as f64);
+                metrics.set("stead_log_unsigned_ends", &[], unsigned as f64);
             }
             if let Some(first) = reported.tally.first_unsigned {
                 let unsigned = reported.tally.unsigned;
@@ -80,7 +80,7 @@ fn tell(app: &App, from: u64, seen: &Result<Verified, VerifyError>) {
             tracing::info!(size, checked, "The log is what it says it is, up to position {size}");
         }
         Err(VerifyError::Differs(difference)) => {
-            app.metrics.set("stead_log_damaged_position", &[], difference.position as f64);
+            metrics.set("stead_log_damaged_position", &[], difference.position as f64);
             tracing::error!(
                 position = difference.position,
                 "The log was damaged or rewritten at {difference}; stop the servers, keep this database as it is and \
@@ -121,19 +121,18 @@ mod tests {
         Ok(Verified { size: 9, root: [0; 32], chain: [0; 32], checked: 9, reported })
     }
 
-    #[tokio::test]
-    async fn who_read_a_part_takes_no_alarm_back_and_does_not_count() {
-        let started = Started::new().await;
-        let app = started.app();
+    #[test]
+    fn who_read_a_part_takes_no_alarm_back_and_does_not_count() {
+        let metrics = Metrics::default();
         let one = || vec![Difference { position: 7, what: "invented".into() }];
         let unsigned = Tally { unsigned: 2, first_unsigned: Some(3), ..Tally::default() };
         let gauge = |name: &str| {
-            let text = app.metrics.text();
+            let text = metrics.text();
             let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
             line.map(str::to_owned)
         };
         let told = |from, wrong, tally| {
-            tell(app, from, &seen(wrong, tally));
+            tell(&metrics, from, &seen(wrong, tally));
             (gauge("stead_log_forged_position"), gauge("stead_log_unsigned_ends"))
         };
         let is = |value: &str| Some(value.to_owned());
@@ -141,7 +140,6 @@ mod tests {
         assert_eq!(told(5, one(), unsigned), (is("7"), None));
         assert_eq!(told(5, vec![], unsigned), (is("7"), None));
         assert_eq!(told(0, vec![], unsigned), (is("0"), is("2")));
-        started.server.stop().await;
     }
 
     #[tokio::test]

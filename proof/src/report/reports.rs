@@ -217,7 +217,7 @@ impl Reports {
         let is_decided = match (&ended.execution, &self.decided) {
             (Some(execution), Some((at, of, resolved))) => {
                 (at + 1, &**of, &*resolved.execution, &*resolved.verdict)
-                    == (position, job, execution, &*ended.outcome)
+                    == (position, job, &**execution, &*ended.outcome)
             }
             (Some(_), None) => false,
             // Nobody had it: it was cancelled, or waited for too long.

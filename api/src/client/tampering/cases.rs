@@ -37,7 +37,7 @@ const fn case(what: &'static str, how: How, means: &'static str) -> Case {
     Case { what, how, means }
 }
 
-pub(super) const CASES: [Case; 18] = [
+pub(super) const CASES: [Case; 19] = [
     case(
         "a byte of a payload is flipped",
         How::Sql("update log_event set payload = '{\"n\":77}' where position = 7"),
