@@ -1,8 +1,9 @@
 //! What a runner signs: kept as it was said, refused when it is not so, and never the server's invention.
 use axum::http::Method;
 use domain::{
+    decider::Decider as _,
     ids::JobId,
-    job::{Class, JobKind, Signed},
+    job::{Class, Job, JobKind, Signed},
     runner::Runner,
 };
 use ed25519_dalek::SigningKey;
@@ -212,8 +213,9 @@ async fn a_last_word_that_was_let_in_before_the_revocation_is_not_written_behind
     ask["seq"] = json!(3);
     ask["log_len"] = json!(0);
     let ask = serde_json::from_value(ask).unwrap();
+    let install = world.app.engine.load::<Job>(job).await.unwrap().customer(&job.to_string());
     let mode = RunnerMode::Install;
-    let runner = auth::Runner { id: agent.id, mode, install: None, generation: 1 };
+    let runner = auth::Runner { id: agent.id, mode, install, generation: 1 };
     // then it is refused, signed or not
     for signed in [Some(kept), None] {
         let said = events::hear(&world.app, &runner, job, (&ask, signed), None).await;
