@@ -12,6 +12,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+mod known;
 mod reports;
 mod signature;
 #[cfg(test)]
@@ -35,9 +36,15 @@ pub struct Fact {
 enum Kind {
     /// This is the runner's key from here on, hexadecimal.
     Key(String),
+    /// From here on nothing that it signs counts.
+    Revoked,
     /// The manifest of the job.
     Queued(String),
     Claimed(Claimed),
+    /// It waits for a runner again.
+    Requeued(Over),
+    Lost(Over),
+    Resolved(Resolved),
     Outputs(Outputs),
     Planned(Box<Planned>),
     Ended(Box<Ended>),
@@ -60,6 +67,19 @@ struct Queued {
 struct Claimed {
     execution: String,
     runner: String,
+}
+
+/// Which attempt is over.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct Over {
+    execution: String,
+}
+
+/// Somebody decided what became of it; the end that follows is directly behind.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct Resolved {
+    execution: String,
+    verdict: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -126,8 +146,12 @@ impl Fact {
             ("runner", "runner.enrolled" | "runner.rekeyed") => {
                 Kind::Key(json::<Enrolled>(payload)?.identity_key)
             }
+            ("runner", "runner.revoked") => Kind::Revoked,
             ("job", "job.queued") => Kind::Queued(json::<Queued>(payload)?.manifest),
             ("job", "job.claimed") => Kind::Claimed(json(payload)?),
+            ("job", "job.requeued") => Kind::Requeued(json(payload)?),
+            ("job", "job.lost") => Kind::Lost(json(payload)?),
+            ("job", "job.outcome_resolved") => Kind::Resolved(json(payload)?),
             ("job", "job.outputs_reported") => Kind::Outputs(json(payload)?),
             ("job", "job.plan_produced") => match json(payload) {
                 Some(planned) => Kind::Planned(Box::new(planned)),

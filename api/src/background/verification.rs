@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use event_log::verify::{Verified, VerifyError, verify};
 
-use crate::state::App;
+use crate::{metrics::Metrics, state::App};
 
 /// When everything is read for the first time, and how often then. Servers that start together do not read together.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ pub async fn run(app: App, pace: Pace) {
     loop {
         tokio::select! {
             () = app.stopping.cancelled() => return,
-            seen = look(&app, from) => tell(&app, &seen),
+            seen = look(&app, from) => tell(&app.metrics, from, &seen),
         }
         tokio::select! {
             () = app.stopping.cancelled() => return,
@@ -48,13 +48,28 @@ async fn look(app: &App, from: u64) -> Result<Verified, VerifyError> {
     Ok(verified)
 }
 
-fn tell(app: &App, seen: &Result<Verified, VerifyError>) {
+fn tell(metrics: &Metrics, from: u64, seen: &Result<Verified, VerifyError>) {
     match seen {
         Ok(Verified { size, checked, reported, .. }) => {
-            app.metrics.set("stead_log_verified_position", &[], *size as f64);
-            app.metrics.set("stead_log_damaged_position", &[], 0.0);
+            metrics.set("stead_log_verified_position", &[], *size as f64);
+            metrics.set("stead_log_damaged_position", &[], 0.0);
             let forged = reported.wrong.first().map_or(0, |first| first.position);
-            app.metrics.set("stead_log_forged_position", &[], forged as f64);
+            // Who read a part alone has not looked at what was found before, nor counted all.
+            if from == 0 || forged > 0 {
+                metrics.set("stead_log_forged_position", &[], forged as f64);
+            }
+            if from == 0 {
+                let unsigned = reported.tally.unsigned;
+                metrics.set("stead_log_unsigned_ends", &[], unsigned as f64);
+            }
+            if let Some(first) = reported.tally.first_unsigned {
+                let unsigned = reported.tally.unsigned;
+                tracing::warn!(
+                    position = first,
+                    "{unsigned} ends of jobs after position {from} are signed by no runner, the first at {first}: the \
+                     server's word alone; see \"What runners signed\" in docs/audit.md"
+                );
+            }
             for wrong in &reported.wrong {
                 tracing::error!(
                     position = wrong.position,
@@ -65,7 +80,7 @@ fn tell(app: &App, seen: &Result<Verified, VerifyError>) {
             tracing::info!(size, checked, "The log is what it says it is, up to position {size}");
         }
         Err(VerifyError::Differs(difference)) => {
-            app.metrics.set("stead_log_damaged_position", &[], difference.position as f64);
+            metrics.set("stead_log_damaged_position", &[], difference.position as f64);
             tracing::error!(
                 position = difference.position,
                 "The log was damaged or rewritten at {difference}; stop the servers, keep this database as it is and \
@@ -81,7 +96,11 @@ fn tell(app: &App, seen: &Result<Verified, VerifyError>) {
 #[cfg(test)]
 mod tests {
     use domain::actor::Actor;
-    use event_log::{Commit, Meta, NewEvent, StreamId, Write};
+    use event_log::{
+        Commit, Meta, NewEvent, StreamId, Write,
+        verify::{Difference, Reported},
+    };
+    use proof::report::Tally;
 
     use super::*;
     use crate::server::testing::Started;
@@ -95,6 +114,32 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         false
+    }
+
+    fn seen(wrong: Vec<Difference>, tally: Tally) -> Result<Verified, VerifyError> {
+        let reported = Reported { tally, wrong };
+        Ok(Verified { size: 9, root: [0; 32], chain: [0; 32], checked: 9, reported })
+    }
+
+    #[test]
+    fn who_read_a_part_takes_no_alarm_back_and_does_not_count() {
+        let metrics = Metrics::default();
+        let one = || vec![Difference { position: 7, what: "invented".into() }];
+        let unsigned = Tally { unsigned: 2, first_unsigned: Some(3), ..Tally::default() };
+        let gauge = |name: &str| {
+            let text = metrics.text();
+            let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+            line.map(str::to_owned)
+        };
+        let told = |from, wrong, tally| {
+            tell(&metrics, from, &seen(wrong, tally));
+            (gauge("stead_log_forged_position"), gauge("stead_log_unsigned_ends"))
+        };
+        let is = |value: &str| Some(value.to_owned());
+        assert_eq!(told(5, vec![], unsigned), (None, None));
+        assert_eq!(told(5, one(), unsigned), (is("7"), None));
+        assert_eq!(told(5, vec![], unsigned), (is("7"), None));
+        assert_eq!(told(0, vec![], unsigned), (is("0"), is("2")));
     }
 
     #[tokio::test]

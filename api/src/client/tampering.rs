@@ -124,13 +124,11 @@ impl Ground {
                 log.append(events("s3", 0, 9..12)).await.unwrap();
                 log.seal(&self.key).await.unwrap();
             }
-            How::ReportInvented { signed } => {
+            How::ReportInvented { lacks } => {
                 let log = opened(&self.database).await;
                 log.append(work::claimed("s4")).await.unwrap();
                 let mut end = work::signed("s4", &SigningKey::from_bytes(&[9; 32]));
-                if !signed {
-                    end.as_object_mut().unwrap().remove("signed");
-                }
+                end.as_object_mut().unwrap().retain(|member, _| !lacks.contains(&member.as_str()));
                 log.append(work::ended("s4", &end)).await.unwrap();
             }
             How::Invented => {

@@ -101,7 +101,7 @@ async fn made(app: &App, job: &Job, artifact: &ArtifactReport) -> Result<u64, Pr
     Ok(image.blobs().fold(size, |size, blob| size.saturating_add(blob.size)))
 }
 
-async fn hear(
+pub(super) async fn hear(
     app: &App,
     runner: &Runner,
     job: JobId,
@@ -144,10 +144,14 @@ async fn heard(
         unit.tell::<aggregate::Runner>(runner.id, RunnerCommand::Refuse(refusal)).await?;
     }
     // What is kept as signed was signed by the key of that very position: a new one may have come since it was checked.
+    // Nor does it stand behind a revocation: the call may have been let in a moment before.
     let by_former = match (&signed, &ask.body) {
         (Some(signed), _) => keys::of_now(unit, runner).await?.hex != signed.key,
         (None, ReportBody::Plan(plan)) => {
             !plan::is_signed(&keys::of_now(unit, runner).await?, (job, ask.execution), plan)
+        }
+        (None, ReportBody::Finished(_) | ReportBody::Refused { .. }) => {
+            keys::of_now(unit, runner).await.map(|_| false)?
         }
         (None, _) => false,
     };

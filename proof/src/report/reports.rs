@@ -1,10 +1,11 @@
 //! The reports of a log, one after the other: whose they are, and whether the event says what was signed.
-use std::collections::HashMap;
-
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Claimed, Ended, Fact, Kind, LogSealed, Outputs, Planned, STATEMENT, Signature, Wrong};
+use super::{
+    Ended, Fact, Kind, LogSealed, Outputs, Over, Planned, Resolved, STATEMENT, Signature, Wrong,
+    known::{Id, Known},
+};
 use crate::{Hash, canonical, digest_text, dsse, plan};
 
 /// How many reports there were.
@@ -18,33 +19,18 @@ pub struct Tally {
     pub first_unsigned: Option<u64>,
 }
 
-/// Takes the facts of a log in. In memory it keeps each runner's key and, of each job, its manifest and who had it.
+/// Takes the facts of a log in. What it keeps in memory: see `Known`.
 #[derive(Debug, Default)]
 pub struct Reports {
     /// Whether it began at the first event: then what was not seen is not there.
     whole: bool,
-    keys: HashMap<String, String>,
-    jobs: HashMap<String, Job>,
+    known: Known,
+    /// The last decision: where, and of which job.
+    decided: Option<(u64, String, Resolved)>,
     tally: Tally,
 }
 
-#[derive(Debug, Default)]
-struct Job {
-    manifest: Option<String>,
-    runs: Vec<Run>,
-}
-
-#[derive(Debug)]
-struct Run {
-    execution: String,
-    runner: String,
-    /// What it reported, until it ended. `None`: not all of it can be read.
-    outputs: Option<Map<String, Value>>,
-    /// As its runner signed it.
-    log: Option<Log>,
-}
-
-#[derive(Debug, PartialEq, Deserialize)]
+#[derive(Deserialize)]
 struct Log {
     length_bytes: u64,
     sha256: String,
@@ -85,21 +71,20 @@ impl Reports {
     pub fn take(&mut self, position: u64, fact: Fact) -> Result<Option<Signature>, Wrong> {
         let Fact { of, kind } = fact;
         match kind {
-            Kind::Key(key) => drop(self.keys.insert(of, key)),
-            Kind::Queued(manifest) => self.jobs.entry(of).or_default().manifest = Some(manifest),
-            Kind::Claimed(Claimed { execution, runner }) => {
-                let run = Run { execution, runner, outputs: Some(Map::new()), log: None };
-                self.jobs.entry(of).or_default().runs.push(run);
+            Kind::Key(key) => self.known.runner(of).key = Some(key),
+            Kind::Revoked => {
+                self.known.runner(of).revoked.get_or_insert(position);
             }
+            Kind::Queued(manifest) => self.known.job(&of).manifest = hash(&manifest),
+            Kind::Claimed(claimed) => self.known.claimed(&of, claimed),
+            Kind::Requeued(Over { execution }) => {
+                self.known.job(&of).is_held = false;
+                self.known.over(&of, &execution);
+            }
+            Kind::Lost(Over { execution }) => drop(self.known.over(&of, &execution)),
+            Kind::Resolved(resolved) => self.decided = Some((position, of, resolved)),
             Kind::Outputs(Outputs { execution, outputs }) => {
-                if let Some(run) = self.run(&of, &execution) {
-                    let known = |value: &Value| value != "[sealed]" && value != "[erased]";
-                    let readable = outputs.values().all(known);
-                    run.outputs = run.outputs.take().filter(|_| readable).map(|mut all| {
-                        all.extend(outputs);
-                        all
-                    });
-                }
+                self.known.reported(&of, &execution, outputs);
             }
             Kind::Planned(planned) => return self.planned(position, &of, &planned),
             Kind::Ended(ended) => return self.ended(position, &of, &ended),
@@ -112,11 +97,6 @@ impl Reports {
         Ok(None)
     }
 
-    fn run(&mut self, job: &str, execution: &str) -> Option<&mut Run> {
-        let runs = &mut self.jobs.get_mut(job)?.runs;
-        runs.iter_mut().find(|run| run.execution == execution)
-    }
-
     /// Who had it, and their key. `None`: it was claimed before what is looked at.
     fn holder(
         &mut self,
@@ -124,14 +104,18 @@ impl Reports {
         job: &str,
         execution: &str,
     ) -> Result<Option<(String, String)>, Wrong> {
-        let Some(runner) = self.run(job, execution).map(|run| run.runner.clone()) else {
+        let Some((_, runner)) = self.known.run(job, execution) else {
             let what =
                 format!("this report was not made by any runner: nobody has claimed {execution}");
             return if self.whole { Err(Wrong { position, what }) } else { Ok(None) };
         };
-        match self.keys.get(&runner) {
-            Some(key) => Ok(Some((runner, key.clone()))),
-            None if self.whole => Err(Wrong::of(position, &runner, "it has never enrolled")),
+        if let Some(at) = runner.revoked {
+            let why = format!("its key was revoked at position {at}");
+            return Err(Wrong::of(position, &runner.id, &why));
+        }
+        match &runner.key {
+            Some(key) => Ok(Some((runner.id.clone(), key.clone()))),
+            None if self.whole => Err(Wrong::of(position, &runner.id, "it has never enrolled")),
             None => Ok(None),
         }
     }
@@ -144,12 +128,16 @@ impl Reports {
     ) -> Result<Option<Signature>, Wrong> {
         let Planned { execution, plan } = planned;
         let Some((runner, key)) = self.holder(position, job, execution)? else { return Ok(None) };
+        let manifest = self.known.seen(job).and_then(|job| job.manifest);
+        // It was queued before what is looked at: whoever reads the whole log knows its manifest.
+        if manifest.is_none() && !self.whole {
+            return Ok(None);
+        }
         self.tally.signed += 1;
         let wrong = |why: &str| Wrong::of(position, &runner, why);
-        let manifest = self.jobs.get(job).and_then(|job| job.manifest.as_deref());
-        let parts = [Some(&*plan.digest), Some(&*plan.file), Some(&*plan.summary), manifest];
-        let [Some(digest), Some(file), Some(summary), Some(manifest)] =
-            parts.map(|part| part.and_then(hash))
+        let [digest, file, summary] = [&plan.digest, &plan.file, &plan.summary].map(|of| hash(of));
+        let (Some(digest), Some(file), Some(summary), Some(manifest)) =
+            (digest, file, summary, manifest)
         else {
             return Err(wrong("a digest of the plan cannot be read, or the job has no manifest"));
         };
@@ -169,11 +157,10 @@ impl Reports {
         ended: &Ended,
     ) -> Result<Option<Signature>, Wrong> {
         let Some(signed) = &ended.signed else {
-            // Without a place among a runner's reports it is a decision, which nobody takes for a report.
-            if ended.seq.is_some() {
-                self.tally.unsigned += 1;
-                self.tally.first_unsigned.get_or_insert(position);
+            if let Some(execution) = &ended.execution {
+                self.known.over(job, execution);
             }
+            self.unsigned(position, job, ended)?;
             return Ok(None);
         };
         let execution = ended.execution.as_deref().unwrap_or_default();
@@ -197,35 +184,70 @@ impl Reports {
             );
             return Err(wrong(&why));
         }
-        let manifest = self.jobs.get(job).and_then(|job| job.manifest.as_ref());
-        let ran_another = said.manifest.is_some() && said.manifest.as_ref() != manifest;
+        let manifest = self.known.seen(job).and_then(|job| job.manifest);
+        let is_known = self.whole || manifest.is_some();
+        let is_another = |stated: &String| hash(stated).is_none_or(|hash| Some(hash) != manifest);
+        let ran_another = is_known && said.manifest.as_ref().is_some_and(is_another);
         if ran_another || (said.manifest.is_none() && ended.outcome == "succeeded") {
             return Err(wrong("the runner signed that it ran another manifest than the job's"));
         }
-        if let Some(run) = self.run(job, execution) {
-            // What came too late came after the server stopped listening.
-            if let Some(outputs) = run.outputs.take().filter(|_| !ended.late)
-                && digest_of(&outputs) != said.outputs
-            {
-                return Err(wrong("the outputs that were reported are not those that it signed"));
-            }
-            run.log = said.log;
+        // What came too late came after the server stopped listening.
+        if let Some(outputs) = self.known.over(job, execution).filter(|_| !ended.late)
+            && digest_of(&outputs) != said.outputs
+        {
+            return Err(wrong("the outputs that were reported are not those that it signed"));
+        }
+        if let Some((run, _)) = self.known.run(job, execution) {
+            run.log = said.log.map(|log| log.id());
         }
         let said = dsse::pre_authentication(STATEMENT, signed.statement.as_bytes());
         let signature = signed.signature.clone();
         Ok(Some(Signature { position, runner, key, said, signature }))
     }
 
+    /// With a place among a runner's reports it is the server's word for what that runner said. Without one it is a
+    /// decision, and has to be one.
+    fn unsigned(&mut self, position: u64, job: &str, ended: &Ended) -> Result<(), Wrong> {
+        if ended.seq.is_some() || ended.late {
+            self.tally.unsigned += 1;
+            self.tally.first_unsigned.get_or_insert(position);
+            return Ok(());
+        }
+        let known = self.known.seen(job);
+        let is_decided = match (&ended.execution, &self.decided) {
+            (Some(execution), Some((at, of, resolved))) => {
+                (at + 1, &**of, &*resolved.execution, &*resolved.verdict)
+                    == (position, job, &**execution, &*ended.outcome)
+            }
+            (Some(_), None) => false,
+            // Nobody had it: it was cancelled, or waited for too long.
+            (None, _) => ended.outcome != "succeeded" && !known.is_some_and(|job| job.is_held),
+        };
+        // Of a job that is not known in this part, the decision may be the last event before it.
+        if is_decided || (known.is_none() && !self.whole) {
+            return Ok(());
+        }
+        let what = "no runner reported this end, and nobody decided it".into();
+        Err(Wrong { position, what })
+    }
+
     fn sealed(&mut self, position: u64, job: &str, sealed: LogSealed) -> Result<(), Wrong> {
         let LogSealed { execution, length_bytes, sha256, omitted_bytes, complete } = sealed;
-        let kept = Log { length_bytes, sha256, omitted_bytes };
-        match self.run(job, &execution) {
-            Some(Run { log: Some(signed), runner, .. }) if complete && *signed != kept => {
-                let what = format!("this log is not the one that the runner {runner} signed");
+        let kept = Log { length_bytes, sha256, omitted_bytes }.id();
+        match self.known.run(job, &execution) {
+            Some((run, runner)) if complete && run.log.is_some_and(|signed| signed != kept) => {
+                let what = format!("this log is not the one that the runner {} signed", runner.id);
                 Err(Wrong { position, what })
             }
             Some(_) | None => Ok(()),
         }
+    }
+}
+
+impl Log {
+    fn id(&self) -> Id {
+        let Log { length_bytes, sha256, omitted_bytes } = self;
+        Id::of(&[&length_bytes.to_string(), sha256, &omitted_bytes.to_string()])
     }
 }
 

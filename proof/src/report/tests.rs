@@ -154,9 +154,6 @@ fn what_nobody_signed_is_counted_and_what_was_claimed_before_is_left_to_others()
     log[7].1.as_object_mut().unwrap().remove("signed");
     let unsigned = Tally { signed: 1, unsigned: 1, first_unsigned: Some(8) };
     assert_eq!(told(true, &log), (vec![], unsigned));
-    // A person or a timer decided.
-    log[7].1.as_object_mut().unwrap().remove("seq");
-    assert_eq!(told(true, &log).1.unsigned, 0);
     let mut late = end(&statement(), 2);
     late["outcome"] = json!("failed");
     log[7] = ("job.late_result_reported", late);
@@ -164,4 +161,86 @@ fn what_nobody_signed_is_counted_and_what_was_claimed_before_is_left_to_others()
     let tail = log.split_off(3);
     assert_eq!(told(false, &tail), (vec![], Tally::default()));
     assert_eq!(told(true, &tail).0.len(), 2);
+}
+
+#[test]
+fn a_job_that_was_queued_before_what_is_looked_at_is_no_forgery() {
+    // given a part that begins behind `job.queued`, in which a runner enrols, claims and reports
+    let mut log = log();
+    log.remove(1);
+    // then its end is believed as far as it can be known, and its plan is left to who reads everything
+    assert_eq!(told(false, &log), (vec![], Tally { signed: 1, ..Tally::default() }));
+    assert_eq!(told(true, &log).0.len(), 2);
+    // and a lie that needs no manifest is found in the part, too
+    log[6].1["exit_code"] = json!(0);
+    assert_eq!(told(false, &log).0.len(), 1);
+}
+
+/// The job ended by a decision, directly behind it.
+fn resolved(verdict: &str) -> Events {
+    let mut log = log();
+    log.truncate(7);
+    let decision =
+        json!({"execution": "exe_1", "by": "prn_1", "verdict": verdict, "reason": "seen"});
+    log.push(("job.outcome_resolved", decision));
+    log.push(("job.succeeded", json!({"type": "succeeded", "execution": "exe_1"})));
+    log
+}
+
+#[test]
+fn an_end_that_no_runner_reported_and_nobody_decided_is_found() {
+    let well = (vec![], Tally { signed: 1, ..Tally::default() });
+    assert_eq!(told(true, &resolved("succeeded")), well);
+    let found = |whole: bool, log: &Events| {
+        let (found, tally) = told(whole, log);
+        assert_eq!(tally.unsigned, 0);
+        found.into_iter().map(|wrong| (wrong.position, wrong.what)).collect::<Vec<_>>()
+    };
+    let wrong =
+        |at: u64| vec![(at, "no runner reported this end, and nobody decided it".to_owned())];
+    // without a decision, in a part of the log too; with another one; of another execution; behind something else
+    let mut none = resolved("succeeded");
+    none.remove(7);
+    assert_eq!((found(true, &none), found(false, &none)), (wrong(8), wrong(8)));
+    assert_eq!(found(true, &resolved("failed")), wrong(9));
+    let mut other = resolved("succeeded");
+    other[7].1["execution"] = json!("exe_2");
+    assert_eq!(found(true, &other), wrong(9));
+    let mut later = resolved("succeeded");
+    later.insert(8, ("job.log_diverged", json!({"execution": "exe_1", "offset_bytes": 1})));
+    assert_eq!(found(true, &later), wrong(10));
+    // and one that names no execution, as long as a runner has the job
+    let mut unnamed = none.clone();
+    unnamed[7] = ("job.cancelled", json!({"type": "cancelled", "forced": false}));
+    assert_eq!(found(true, &unnamed), wrong(8));
+    unnamed.insert(7, ("job.requeued", json!({"execution": "exe_1", "attempt": 2})));
+    assert!(found(true, &unnamed).is_empty());
+    unnamed[8] = ("job.succeeded", json!({"type": "succeeded"}));
+    assert_eq!(found(true, &unnamed), wrong(9));
+    // In a part that begins behind the decision nobody can know.
+    assert!(found(false, &resolved("succeeded").split_off(8)).is_empty());
+}
+
+#[test]
+fn what_is_signed_by_a_key_that_was_revoked_before_is_found() {
+    let revoked = || ("runner.revoked", json!({"type": "revoked", "reason": "stolen"}));
+    let found = |whole: bool, log: &Events| {
+        let told = told(whole, log).0.into_iter();
+        told.map(|wrong| (wrong.position, wrong.what)).collect::<Vec<_>>()
+    };
+    let why = |at: u64| {
+        format!(
+            "this report was not made by the runner {RUNNER}: its key was revoked at position {at}"
+        )
+    };
+    let mut log = log();
+    log.insert(7, revoked());
+    assert_eq!(found(true, &log), [(9, why(8))]);
+    // in a part that has the claim and not the key, too; and what was signed before stands
+    log.drain(..2);
+    assert_eq!(found(false, &log), [(7, why(6))]);
+    // and no key that comes after brings it back
+    let mut log = super::tests::log();
+    log.insert(3, revoked());
+    assert_eq!(found(true, &log), [(5, why(4)), (9, why(4))]);
 }

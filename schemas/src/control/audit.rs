@@ -221,7 +221,7 @@ pub struct Examined {
     /// What is not as it should be; of the last one everything.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
-    /// Why it failed.
+    /// Why it failed; of a part that was looked at, what is to be known and is no fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }

@@ -15,8 +15,8 @@ pub(super) enum How {
     ReportChanged,
     /// One more job whose runner is said to have done it, as our own program writes it.
     ReportInvented {
-        /// Whether somebody signs it, who is not the runner.
-        signed: bool,
+        /// What somebody, who is not the runner and signs it, then takes out of it.
+        lacks: &'static [&'static str],
     },
 }
 
@@ -37,7 +37,7 @@ const fn case(what: &'static str, how: How, means: &'static str) -> Case {
     Case { what, how, means }
 }
 
-pub(super) const CASES: [Case; 18] = [
+pub(super) const CASES: [Case; 19] = [
     case(
         "a byte of a payload is flipped",
         How::Sql("update log_event set payload = '{\"n\":77}' where position = 7"),
@@ -135,13 +135,18 @@ pub(super) const CASES: [Case; 18] = [
     ),
     case(
         "a runner's report is invented and signed by another",
-        How::ReportInvented { signed: true },
+        How::ReportInvented { lacks: &[] },
         "the runner never said so",
     ),
     case(
         "a runner's report is invented and not signed",
-        How::ReportInvented { signed: false },
+        How::ReportInvented { lacks: &["signed"] },
         "nobody can show that the runner said so: it is the server's word alone",
+    ),
+    case(
+        "a job's end is invented, as if somebody had decided it",
+        How::ReportInvented { lacks: &["signed", "seq"] },
+        "no server writes an end that neither a runner reported nor anybody decided",
     ),
     case(
         "an event is added as a server adds it",

@@ -11,6 +11,7 @@ use event_log::{
 };
 use futures::Stream;
 use projections::{RebuildError, Recorded};
+use proof::report::Tally;
 use schemas::control::audit::Examined;
 use tokio::sync::{
     OwnedSemaphorePermit,
@@ -79,6 +80,15 @@ pub async fn examine(
     Ok(Sse::new(events).keep_alive(KeepAlive::default()))
 }
 
+/// It is no fault of the log: a runner of before signs nothing.
+fn unsigned(Tally { unsigned, first_unsigned, .. }: &Tally) -> Option<String> {
+    first_unsigned.map(|first| {
+        format!(
+            "ends of jobs that no runner signed: {unsigned}, the first at position {first}: the server's word alone"
+        )
+    })
+}
+
 struct Look {
     said: UnboundedSender<Examined>,
     total: u64,
@@ -112,9 +122,9 @@ impl Look {
         Examined { part, state, events: 0, total, findings: vec![], detail: None }
     }
 
-    fn looked(&mut self, part: &str, findings: Vec<String>) {
-        let told =
-            Examined { events: self.total, findings: findings.clone(), ..self.at(part, "looked") };
+    fn looked(&mut self, part: &str, findings: Vec<String>, detail: Option<String>) {
+        let (events, found) = (self.total, findings.clone());
+        let told = Examined { events, findings: found, detail, ..self.at(part, "looked") };
         let _ = self.said.send(told);
         self.findings.extend(findings.into_iter().map(|finding| format!("{part}: {finding}")));
     }
@@ -131,16 +141,18 @@ impl Look {
             };
             verify(&log, 0, progress).await
         });
+        let mut detail = None;
         let findings = match verified.await.map_err(Problem::internal)? {
             Ok(verified) => {
                 self.total = verified.size;
+                detail = unsigned(&verified.reported.tally);
                 verified.reported.wrong.iter().map(ToString::to_string).collect()
             }
             Err(VerifyError::Differs(difference)) => vec![difference.to_string()],
             Err(VerifyError::Log(LogError::Database(error))) => return Err(error.into()),
             Err(VerifyError::Log(error)) => vec![error.to_string()],
         };
-        self.looked("log", findings);
+        self.looked("log", findings, detail);
         Ok(())
     }
 
@@ -157,7 +169,7 @@ impl Look {
             let key = hex::encode(key.as_bytes());
             format!("the database names a key of checkpoints that this server does not know: {key}")
         }));
-        self.looked("checkpoints", findings);
+        self.looked("checkpoints", findings, None);
         Ok(())
     }
 
@@ -189,7 +201,7 @@ impl Look {
                 format!("what comes after position {at} was not looked at: mend these first");
             findings.push(after);
         }
-        self.looked("events", findings);
+        self.looked("events", findings, None);
         Ok(())
     }
 
@@ -213,7 +225,20 @@ impl Look {
             Err(RebuildError::Log(error)) => return Err(error.into()),
             Err(error) => return Err(Problem::internal(error)),
         };
-        self.looked(name, findings);
+        self.looked(name, findings, None);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_that_nobody_signed_are_told_and_are_no_finding() {
+        assert_eq!(unsigned(&Tally { signed: 3, ..Tally::default() }), None);
+        let tally = Tally { signed: 3, unsigned: 2, first_unsigned: Some(7) };
+        let told = unsigned(&tally).unwrap();
+        assert!(told.contains("no runner signed: 2, the first at position 7"), "{told}");
     }
 }

@@ -30,9 +30,13 @@ pub(super) async fn of_the_log(app: &App, runner: &Runner) -> Result<Keys, Probl
     Ok(Keys::of(&loaded.state))
 }
 
-/// As they are where this use case writes: its commit fails if they have changed.
+/// As they are where this use case writes: its commit fails if they have changed. Of a revoked runner nothing counts.
 pub(super) async fn of_now(unit: &mut Unit, runner: &Runner) -> Result<Keys, Problem> {
-    Ok(Keys::of(unit.load::<aggregate::Runner>(runner.id).await?))
+    let loaded = unit.load::<aggregate::Runner>(runner.id).await?;
+    if loaded.revoked {
+        return Err(Problem::new(Code::RunnerRevoked, "enrol again with a new token"));
+    }
+    Ok(Keys::of(loaded))
 }
 
 impl Keys {

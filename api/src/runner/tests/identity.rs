@@ -78,7 +78,7 @@ async fn a_build_runner_has_no_stack() {
     assert_eq!(said.refused(422, "invalid")["errors"][0]["field"], "stack_outputs");
 }
 
-async fn revoke(world: &World, id: RunnerId) {
+pub(super) async fn revoke(world: &World, id: RunnerId) {
     let call = &World::system();
     let revoked = world.app.engine.transact(call, move |unit| {
         let revoke = RunnerCommand::Revoke { by: Actor::System, reason: "stolen".into() };

@@ -1,20 +1,23 @@
 //! What a runner signs: kept as it was said, refused when it is not so, and never the server's invention.
 use axum::http::Method;
 use domain::{
+    decider::Decider as _,
     ids::JobId,
-    job::{Class, JobKind},
+    job::{Class, Job, JobKind, Signed},
     runner::Runner,
 };
 use ed25519_dalek::SigningKey;
 use proof::dsse::{self, Envelope};
-use schemas::runner::{JOURNAL_HEAD_TYPE, STATEMENT_TYPE, Statement};
+use schemas::runner::{JOURNAL_HEAD_TYPE, RunnerMode, STATEMENT_TYPE, Statement};
 use serde_json::{Value, json};
 use sha2::Digest as _;
 
 use super::{
+    identity::revoke,
     rekey::rekeyed,
     world::{Agent, World},
 };
+use crate::{auth, problem::Code, runner::events};
 
 /// A job that runs, with an output that was reported.
 async fn at_work(world: &World) -> (Agent, JobId, String, Value) {
@@ -190,6 +193,35 @@ async fn an_end_whose_statement_is_not_taken_is_heard_without_it() {
     let events = world.events("job", job).await;
     let end = events.iter().find(|event| event.event_type == "job.succeeded").unwrap();
     assert!(!end.payload.contains("signed"), "{}", end.payload);
+}
+
+#[tokio::test]
+async fn a_last_word_that_was_let_in_before_the_revocation_is_not_written_behind_it() {
+    // given a call that is past the door when its runner is revoked
+    let world = World::new().await;
+    let (agent, job, execution, statement) = at_work(&world).await;
+    revoke(&world, agent.id).await;
+    let before = world.story(job).await;
+    let envelope = signed(&statement, &agent.key);
+    let kept = Signed {
+        statement: String::from_utf8(proof::canonical::json(&statement).unwrap()).unwrap(),
+        key: hex::encode(agent.key.verifying_key().as_bytes()),
+        signature: envelope.signatures[0].sig.clone(),
+    };
+    let mut ask = last_word(&envelope);
+    ask["execution"] = json!(execution);
+    ask["seq"] = json!(3);
+    ask["log_len"] = json!(0);
+    let ask = serde_json::from_value(ask).unwrap();
+    let install = world.app.engine.load::<Job>(job).await.unwrap().customer(&job.to_string());
+    let mode = RunnerMode::Install;
+    let runner = auth::Runner { id: agent.id, mode, install, generation: 1 };
+    // then it is refused, signed or not
+    for signed in [Some(kept), None] {
+        let said = events::hear(&world.app, &runner, job, (&ask, signed), None).await;
+        assert_eq!(said.err().map(|problem| problem.code), Some(Code::RunnerRevoked));
+    }
+    assert_eq!(world.story(job).await, before);
 }
 
 fn head(agent: &Agent, journal: &str, entries: u64, key: &SigningKey) -> Value {

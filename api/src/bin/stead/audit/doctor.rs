@@ -43,8 +43,8 @@ fn said(examined: &Examined) -> String {
         0 => format!("{}: well\n", examined.part),
         found => format!("{}: {found} found\n", examined.part),
     };
-    for finding in &examined.findings {
-        text += &format!("  {}\n", harmless(finding));
+    for line in examined.findings.iter().chain(&examined.detail) {
+        text += &format!("  {}\n", harmless(line));
     }
     text
 }
