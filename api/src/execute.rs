@@ -7,7 +7,7 @@ use std::{any::Any, collections::HashMap};
 
 use domain::decider::{Decider, Timestamp};
 use event_log::{
-    AppendError, CommandKey, Commit, ConsumerMove, EventLog, Loaded, Meta, NewEvent, SessionGuard,
+    AppendError, CommandKey, Commit, ConsumerGuard, EventLog, Loaded, Meta, NewEvent, SessionGuard,
     StreamId, Write,
 };
 use futures::future::BoxFuture;
@@ -34,8 +34,8 @@ pub struct Call {
     pub meta: Meta,
     /// Makes a repeated command harmless.
     pub key: Option<CommandKey>,
-    /// Consumer positions that move with what the command causes.
-    pub consumers: Vec<ConsumerMove>,
+    /// The consumer whose reaction it is, which must still be where and whose it was.
+    pub consumer: Option<ConsumerGuard>,
     /// Runners' sessions that must still be this server's.
     pub sessions: Vec<SessionGuard>,
 }
@@ -43,7 +43,7 @@ pub struct Call {
 impl Call {
     /// A command of this actor, as part of nothing else.
     pub fn of(meta: Meta) -> Call {
-        Call { meta, key: None, consumers: vec![], sessions: vec![] }
+        Call { meta, key: None, consumer: None, sessions: vec![] }
     }
 }
 
@@ -251,14 +251,14 @@ impl Unit {
             }
         }
         let events = writes.iter().map(|write| write.events.len()).sum();
-        if writes.is_empty() && call.consumers.is_empty() {
+        if writes.is_empty() && call.consumer.is_none() {
             return Ok((self.log.position(), 0));
         }
         let commit = Commit {
             writes,
             meta: call.meta.clone(),
             key: call.key.clone(),
-            consumers: call.consumers.clone(),
+            consumers: call.consumer.iter().cloned().collect(),
             sessions: call.sessions.clone(),
         };
         let appended = self.log.append(commit).await?;

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     artifacts::{Manifests, Registry},
     auth::{Assertions, People, Tokens},
-    background::evidence::Evidence,
+    background::{answers::Answers, evidence::Evidence},
     compose::config::Configs,
     dispatch::Dispatch,
     execute::Engine,
@@ -49,6 +49,8 @@ pub struct Inner {
     pub dispatch: Dispatch,
     /// Grants that are yet to be kept.
     pub evidence: Evidence,
+    /// Answers of commands that are yet to be kept.
+    pub answers: Answers,
     /// What jobs wrote.
     pub logs: LogStore,
     /// The vendor's artifacts.

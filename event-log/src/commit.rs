@@ -67,9 +67,9 @@ pub struct CommandKey {
     pub answer: Option<Value>,
 }
 
-/// A consumer's step from one position to another, in the commit that its reaction caused.
+/// The consumer that a reaction is of must still be where and whose it was. The commit does not move it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConsumerMove {
+pub struct ConsumerGuard {
     /// Which consumer.
     pub name: String,
     /// Of which version.
@@ -80,8 +80,6 @@ pub struct ConsumerMove {
     pub expected: u64,
     /// Whose it must be.
     pub owner_epoch: u64,
-    /// Where it goes. Equal to `expected`: a guard only.
-    pub to: u64,
 }
 
 /// The session of this runner must still be this server's.
@@ -104,8 +102,8 @@ pub struct Commit {
     pub meta: Meta,
     /// Under which idempotency key.
     pub key: Option<CommandKey>,
-    /// Consumers that move with it.
-    pub consumers: Vec<ConsumerMove>,
+    /// Consumers that it depends on.
+    pub consumers: Vec<ConsumerGuard>,
     /// Sessions that it depends on.
     pub sessions: Vec<SessionGuard>,
 }

@@ -1,5 +1,5 @@
-//! Who moves a consumer's position. A projection moves it in its own transaction; a policy moves it in the
-//! commit that its reaction caused ([`crate::ConsumerMove`]).
+//! Who moves a consumer's position. A projection moves it in its own transaction. What a policy causes is guarded by
+//! it ([`crate::ConsumerGuard`]), and the policies' loop moves it when everything up to there was reacted to.
 use std::time::Duration;
 
 use sqlx::{PgExecutor, PgPool, Row};

@@ -69,7 +69,7 @@ pub use proof::planted;
 
 pub use archive::Archives;
 pub use clock::Clock;
-pub use commit::{Appended, CommandKey, Commit, ConsumerMove, NewEvent, SessionGuard, Write};
+pub use commit::{Appended, CommandKey, Commit, ConsumerGuard, NewEvent, SessionGuard, Write};
 pub use connect::connect;
 pub use error::{AppendError, LogError};
 pub use load::Loaded;

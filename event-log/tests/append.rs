@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use event_log::{AppendError, Commit, ConsumerMove, Options, SessionGuard, consumer, testing};
+use event_log::{AppendError, Commit, ConsumerGuard, Options, SessionGuard, consumer, testing};
 use support::{alone, checked, commit, count, database, keyed, meta, run, server, stream, write};
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn an_expired_key_may_be_used_again() {
 }
 
 #[tokio::test]
-async fn a_consumer_moves_with_what_it_caused_and_only_from_where_it_is() {
+async fn what_a_consumer_causes_is_kept_out_when_it_is_elsewhere_or_somebody_elses() {
     let database = database().await;
     let log = server(&database).await;
     let lease = Duration::from_secs(60);
@@ -161,23 +161,55 @@ async fn a_consumer_moves_with_what_it_caused_and_only_from_where_it_is() {
     let held = held.await.unwrap().unwrap();
     let others = consumer::acquire(&database.pool, log.clock(), name, "server 2", lease);
     assert_eq!(others.await.unwrap(), None);
-    let with = |id: &str, expected, owner_epoch, to| {
+    let with = |id: &str, expected, owner_epoch| {
         let mut commit = commit(id, 0, 1);
         let (name, version, shard) = ("policy/x".into(), 1, 0);
-        commit.consumers = vec![ConsumerMove { name, version, shard, expected, owner_epoch, to }];
+        commit.consumers = vec![ConsumerGuard { name, version, shard, expected, owner_epoch }];
         commit
     };
-    log.append(with("a", 0, held.owner_epoch, 7)).await.unwrap();
-    for (expected, owner_epoch) in [(0, held.owner_epoch), (7, held.owner_epoch + 1)] {
-        let refused = log.append(with("b", expected, owner_epoch, 8)).await;
+    log.append(with("a", 0, held.owner_epoch)).await.unwrap();
+    for (expected, owner_epoch) in [(1, held.owner_epoch), (0, held.owner_epoch + 1)] {
+        let refused = log.append(with("b", expected, owner_epoch)).await;
+        assert!(matches!(refused, Err(AppendError::ConsumerMoved { .. })));
+        // A commit of nothing but the guard asks the same.
+        let mut only = with("b", expected, owner_epoch);
+        only.writes.clear();
+        let refused = log.append(only).await;
         assert!(matches!(refused, Err(AppendError::ConsumerMoved { .. })));
     }
-    // Without events of its own it moves all the same.
-    let mut only = with("b", 7, held.owner_epoch, 9);
+    let mut only = with("b", 0, held.owner_epoch);
     only.writes.clear();
     log.append(only).await.unwrap();
-    assert_eq!(consumer::position(&database.pool, name).await.unwrap(), Some(9));
+    // It stands where it stood, and what it caused before it moved is the last of it.
+    assert_eq!(consumer::position(&database.pool, name).await.unwrap(), Some(0));
+    assert!(consumer::advance(&database.pool, &held, 9).await.unwrap());
+    let refused = log.append(with("b", 0, held.owner_epoch)).await;
+    assert!(matches!(refused, Err(AppendError::ConsumerMoved { .. })));
     assert_eq!(checked(&database).await.0.size, 1);
+}
+
+#[tokio::test]
+async fn what_one_consumer_causes_goes_together() {
+    const REACTIONS: usize = 20;
+    let database = database().await;
+    let log = server(&database).await;
+    let name = ("policy/x", 1, 0);
+    let held = consumer::acquire(&database.pool, log.clock(), name, "me", Duration::from_secs(60));
+    let owner_epoch = held.await.unwrap().unwrap().owner_epoch;
+    log.append(commit("first", 0, 1)).await.unwrap();
+    let before = count(&database, "select commit_no from log_head").await;
+    let reactions = (0..REACTIONS).map(|number| {
+        let mut commit = commit(&format!("{number}"), 0, 1);
+        let (name, version, shard) = ("policy/x".into(), 1, 0);
+        commit.consumers = vec![ConsumerGuard { name, version, shard, expected: 0, owner_epoch }];
+        log.append(commit)
+    });
+    for done in futures::future::join_all(reactions).await {
+        done.unwrap();
+    }
+    let batches = count(&database, "select commit_no from log_head").await - before;
+    assert!(batches <= 3, "{batches} batches");
+    assert_eq!(checked(&database).await.0.size, 1 + REACTIONS as u64);
 }
 
 #[tokio::test]

@@ -12,15 +12,14 @@ use std::{
 };
 
 use event_log::{
-    AppendError, Appended, Commit, ConsumerMove, EventLog, Options, consumer,
+    AppendError, Appended, EventLog, Options,
     testing::{
         Database,
         proxy::{Fault, Proxy},
     },
 };
 use support::{
-    checked, commit, count, database, event, every_answer_is_true, keyed, meta, pause, server,
-    stream,
+    checked, commit, count, database, event, every_answer_is_true, keyed, pause, server, stream,
 };
 
 /// A log whose way to the database can be broken.
@@ -151,33 +150,19 @@ async fn a_request_that_comes_late_counts_before_the_turn_and_never_after() {
     assert_eq!(checked(&database).await.0.size, 1 + ROUNDS * 6);
 }
 
-/// The batch wrote nothing but a consumer's step or a key: no event can tell.
+/// The batch wrote nothing but a key: no event can tell.
 #[tokio::test]
 async fn a_batch_without_events_is_settled_too() {
     for fault in [Fault::RequestLost, Fault::ReplyLost, Fault::RequestLate] {
         let database = database().await;
         let proxy = Proxy::before(&database.url);
         let log = behind(&proxy, &database).await;
-        let (name, lease) = (("policy/x", 1, 0), Duration::from_secs(60));
-        let held = consumer::acquire(&database.pool, log.clock(), name, "me", lease);
-        let owner_epoch = held.await.unwrap().unwrap().owner_epoch;
-        let step = |expected, to| {
-            let mut step = Commit::of(meta(), Vec::new());
-            let (name, version, shard) = ("policy/x".into(), 1, 0);
-            step.consumers = vec![ConsumerMove { name, version, shard, expected, owner_epoch, to }];
-            log.append(step)
-        };
-        step(0, 1).await.unwrap();
-        step(1, 2).await.unwrap();
-        proxy.arm(fault);
-        step(2, 3).await.unwrap();
-        assert_eq!(consumer::position(&database.pool, name).await.unwrap(), Some(3));
         log.append(keyed("first", 1, commit("warm", 1, 0))).await.unwrap();
         log.append(keyed("second", 1, commit("warm", 1, 0))).await.unwrap();
         proxy.arm(fault);
         log.append(keyed("third", 1, commit("warm", 1, 0))).await.unwrap();
         assert_eq!(count(&database, "select count(*) from log_command").await, 3);
-        assert_eq!(proxy.hits(), 2);
+        assert_eq!(proxy.hits(), 1);
     }
 }
 

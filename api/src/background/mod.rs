@@ -1,8 +1,11 @@
 //! What goes on without being asked: each loop owns a consumer row or nothing at all.
+mod abreast;
+pub mod answers;
 pub mod checkpoints;
 pub mod erasure;
 pub mod evidence;
 pub mod keys;
+pub mod later;
 pub mod liveness;
 pub mod log_days;
 pub mod log_partitions;

@@ -54,7 +54,7 @@ pub async fn park(app: &App, position: u64, problem: &Problem) -> Result<(), Pro
 }
 
 /// Try every parked fact once more.
-pub async fn try_again(app: &App, place: &mut Place) -> Result<(), Problem> {
+pub async fn try_again(app: &App, place: &Place) -> Result<(), Problem> {
     let rows = sqlx::query("select position from log_parked order by tries, position limit $1")
         .bind(AT_ONCE)
         .fetch_all(&app.pool)
@@ -63,7 +63,7 @@ pub async fn try_again(app: &App, place: &mut Place) -> Result<(), Problem> {
         let position = row.try_get::<i64, _>(0)?.unsigned_abs();
         let found = app.engine.log().read(position - 1, 1).await?;
         let Some(event) = found.first() else { continue };
-        match reactions::to(app, place, event, false).await {
+        match reactions::to(app, place, event).await {
             Ok(()) => {
                 let done = sqlx::query("delete from log_parked where position = $1");
                 done.bind(position.cast_signed()).execute(&app.pool).await?;

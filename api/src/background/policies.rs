@@ -1,21 +1,18 @@
 //! Runs the policies over the log: each fact is reacted to once.
 //!
-//! The consumer row moves in the commit of what a reaction caused, guarded by its position and its
-//! owner, so a server that was killed, or taken for dead, cannot react a second time. Facts that
-//! cause nothing move it in memory; that is written with the next reaction, after a page, or every
-//! second. A fact that cannot be reacted to for a reason of ours is parked and tried again later:
-//! whoever it is not about goes on.
+//! What a reaction causes is guarded by the consumer's position and owner, so a server that was taken for dead does
+//! nothing. The position moves in memory when all facts up to there were reacted to ([`abreast`]); it is written after a
+//! page, or every second. Whoever starts again from it does nothing a second time, for a reaction does what is wanted
+//! now. A fact that cannot be reacted to for a reason of ours is parked and tried again later: whoever it is not about
+//! goes on.
 use std::{sync::Arc, time::Duration};
 
-use event_log::{ConsumerMove, Stored, consumer};
+use event_log::{ConsumerGuard, Stored, consumer};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, MissedTickBehavior};
 use ulid::Ulid;
 
-use super::{
-    parked,
-    reactions::{self, Weight, weigh},
-};
+use super::{abreast, parked};
 use crate::{
     problem::{Code, Problem},
     state::App,
@@ -31,10 +28,9 @@ const RENEWAL: Duration = Duration::from_secs(5);
 const BEAT: Duration = Duration::from_secs(1);
 /// How often parked facts are tried again.
 const AGAIN: Duration = Duration::from_secs(60);
-/// How often a fact is tried before it is parked, and how long is waited in between.
-const TRIES: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(500);
 const PAGE: u32 = 500;
+/// How many facts are reacted to before it is looked at whether the lease must be renewed, or the server stops.
+const ABREAST: usize = 128;
 /// How many batches may wait in memory while others are reacted to.
 const BACKLOG: usize = 64;
 
@@ -126,22 +122,15 @@ impl Place {
         Place { seen: held.position, held, renewed: Instant::now() }
     }
 
-    /// The consumer's step to a position, in the commit that a reaction causes. Without one it is a
-    /// guard only.
-    pub fn step(&self, to: Option<u64>) -> ConsumerMove {
-        ConsumerMove {
+    /// What must hold when a reaction is committed.
+    pub fn guard(&self) -> ConsumerGuard {
+        ConsumerGuard {
             name: CONSUMER.0.into(),
             version: CONSUMER.1,
             shard: CONSUMER.2,
             expected: self.held.position,
             owner_epoch: self.held.owner_epoch,
-            to: to.unwrap_or(self.held.position),
         }
-    }
-
-    /// A commit has moved it.
-    pub fn moved(&mut self, to: u64) {
-        self.held.position = to;
     }
 }
 
@@ -166,8 +155,9 @@ async fn follow(app: &App, owner: &str, held: consumer::Held) -> Result<(), Prob
             let detail = "the log has another layout than this program";
             return Err(Problem::new(Code::Unavailable, detail));
         }
-        for event in events.iter() {
-            consume(app, &mut place, event).await?;
+        for facts in events.chunks(ABREAST) {
+            abreast::react(app, &place, facts).await?;
+            place.seen = facts.last().map_or(place.seen, |last| last.position);
             if place.renewed.elapsed() >= RENEWAL {
                 settle(app, owner, &mut place).await?;
             }
@@ -185,7 +175,7 @@ async fn follow(app: &App, owner: &str, held: consumer::Held) -> Result<(), Prob
             continue;
         }
         if tried.is_none_or(|at| at.elapsed() >= AGAIN) {
-            parked::try_again(app, &mut place).await?;
+            parked::try_again(app, &place).await?;
             tried = Some(Instant::now());
         }
         let nothing = || Some(Arc::from([]));
@@ -234,24 +224,4 @@ async fn settle(app: &App, owner: &str, place: &mut Place) -> Result<(), Problem
         }
         Some(_) | None => Err(lost()),
     }
-}
-
-async fn consume(app: &App, place: &mut Place, event: &Stored) -> Result<(), Problem> {
-    let mut tries = 1;
-    while let Err(problem) = reactions::to(app, place, event, true).await {
-        match weigh(problem.code) {
-            // Nothing can be done now, for nobody: from here on again, in a moment.
-            Weight::Later => return Err(problem),
-            Weight::Over | Weight::Cannot | Weight::Broken if tries >= TRIES => {
-                parked::park(app, event.position, &problem).await?;
-                break;
-            }
-            Weight::Over | Weight::Cannot | Weight::Broken => {
-                tokio::time::sleep(PAUSE * tries).await;
-                tries += 1;
-            }
-        }
-    }
-    place.seen = event.position;
-    Ok(())
 }

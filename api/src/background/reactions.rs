@@ -5,7 +5,7 @@ use domain::{
     actor::Actor,
     build::Build,
     decider::Event,
-    ids::{BuildId, InstallId, JobId, RunId},
+    ids::{BuildId, EventId, InstallId, JobId, RunId},
     install::Install,
     job::{Job, Origin},
     policy::{self, Fact, Reaction},
@@ -107,33 +107,47 @@ pub fn weigh(code: Code) -> Weight {
     }
 }
 
-/// Do everything that the policies want because of a fact. The last commit takes the consumer along,
-/// if it is to move. One reaction that fails for a reason of ours keeps no other from being done, and one that
-/// panics does not end the policies of every install: it is a mistake in one fact.
-pub async fn to(app: &App, place: &mut Place, event: &Stored, moves: bool) -> Result<(), Problem> {
-    let reaction = AssertUnwindSafe(all(app, place, event, moves)).catch_unwind();
+/// What a fact's reactions are about, so that nothing else about it is done at the same moment. `None`: there is none.
+pub async fn about(app: &App, event: &Stored) -> Option<String> {
+    // What cannot be read now fails when it is reacted to, and is dealt with there.
+    let unread = || Some(event.stream.to_string());
+    let Ok(facts) = facts(event) else { return unread() };
+    for (_, reaction) in facts.iter().flat_map(policy::react) {
+        let (of_build, job) = match reaction {
+            Reaction::QueueBuild(build) | Reaction::WakeWaitersOfBuild(build) => {
+                return Some(build.to_string());
+            }
+            Reaction::Provision(install) | Reaction::WakeWaitersOf(install) => {
+                return Some(install.to_string());
+            }
+            Reaction::GoOn(run) => return Some(run.to_string()),
+            Reaction::SettleBuild(job) => (true, job),
+            Reaction::SettleStep(job) => (false, job),
+        };
+        match origin(app, job).await {
+            Ok(Some(Origin::Build { build, .. })) if of_build => return Some(build.to_string()),
+            Ok(Some(Origin::Step { run, .. })) if !of_build => return Some(run.to_string()),
+            Ok(_) => {}
+            Err(_) => return unread(),
+        }
+    }
+    None
+}
+
+/// Do everything that the policies want because of a fact. One reaction that fails for a reason of ours keeps no other
+/// from being done, and one that panics does not end the policies of every install: it is a mistake in one fact.
+pub async fn to(app: &App, place: &Place, event: &Stored) -> Result<(), Problem> {
+    let reaction = AssertUnwindSafe(all(app, place, event)).catch_unwind();
     reaction.await.unwrap_or_else(|_| {
         Err(Problem::internal(format!("a reaction to position {} panicked", event.position)))
     })
 }
 
-async fn all(app: &App, place: &mut Place, event: &Stored, moves: bool) -> Result<(), Problem> {
-    let wanted = wanted(app, event).await?;
-    let (last, mut broken) = (wanted.len(), None);
-    for (at, (name, wanted)) in wanted.into_iter().enumerate() {
-        let guard = call(name, event, place, None);
-        let goes = moves && at + 1 == last && broken.is_none();
-        let to = goes.then_some(event.position);
-        let done = done(app, &call(name, event, place, to), wanted).await;
-        let problem = match done {
-            Ok(()) => {
-                if let Some(to) = to {
-                    place.moved(to);
-                }
-                continue;
-            }
-            Err(problem) => problem,
-        };
+async fn all(app: &App, place: &Place, event: &Stored) -> Result<(), Problem> {
+    let mut broken = None;
+    for (name, wanted) in wanted(app, event).await? {
+        let guard = call(name, event, place);
+        let Err(problem) = done(app, &guard, wanted).await else { continue };
         let (position, detail) = (event.position, &problem.detail);
         let given_up = match weigh(problem.code) {
             Weight::Later | Weight::Broken => Err(problem),
@@ -155,12 +169,12 @@ async fn all(app: &App, place: &mut Place, event: &Stored, moves: bool) -> Resul
     broken.map_or(Ok(()), Err)
 }
 
-fn call(name: &str, event: &Stored, place: &Place, to: Option<u64>) -> Call {
-    let id = domain::ids::EventId(event.event_id).to_string();
+fn call(name: &str, event: &Stored, place: &Place) -> Call {
+    let id = EventId(event.event_id).to_string();
     let mut meta = Meta::new(Actor::Policy(name.into()), id.clone());
     meta.causation_id = Some(id);
     meta.correlation_id = event.meta().ok().and_then(|meta| meta.correlation_id);
-    Call { consumers: vec![place.step(to)], ..Call::of(meta) }
+    Call { consumer: Some(place.guard()), ..Call::of(meta) }
 }
 
 /// What the policies want, as commits. A wake is one for each run: a build that thousands wait for is

@@ -17,6 +17,8 @@ pub struct Restored {
     pub seals: u64,
     /// How it stands to what others kept.
     pub witnessed: Vec<Reached>,
+    /// Where reports are that no runner made, or not like this: they were backed up with everything else.
+    pub forged: Vec<u64>,
     /// The epoch that tells every runner that this log was restored.
     pub next_epoch: u64,
 }
@@ -77,9 +79,10 @@ pub async fn fill_database(
     }
     // Rights, which belong to the roles of a server, and tables of later versions.
     crate::server::prepare(whole.clone()).await?;
+    let forged = verified.reported.wrong.iter().map(|wrong| wrong.position).collect();
     let restored = stands(source, whole, kept).await;
     pool.close().await;
-    restored
+    Ok(Restored { forged, ..restored? })
 }
 
 async fn stands(
@@ -100,7 +103,7 @@ async fn stands(
     }
     let epochs = witnessed.iter().map(|reached| reached.epoch).chain([source.manifest.epoch]);
     let next_epoch = epochs.max().unwrap_or(0) + 1;
-    Ok(Restored { seals, witnessed, next_epoch })
+    Ok(Restored { seals, witnessed, forged: vec![], next_epoch })
 }
 
 /// A database with anything in it is somebody's.

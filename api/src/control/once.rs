@@ -1,9 +1,9 @@
 //! `Idempotency-Key`: a change that is sent twice is done once, and answered twice.
 //!
 //! The key is written in the commit of the change, so there is no moment at which one is there without
-//! the other. The answer is kept beside it afterwards, without what is secret in it; that is done
-//! apart from the connection, so a caller that goes away cannot part the two. Only a server that dies
-//! in between can, and then the log itself says what was done.
+//! the other. The answer is kept beside it a moment afterwards, without what is secret in it; that is
+//! done apart from the connection, so a caller that goes away cannot part the two. Only a server that
+//! dies in between can, and then the log itself says what was done.
 mod lost;
 
 use std::time::Duration;
@@ -25,6 +25,7 @@ use tracing::Instrument as _;
 use super::BUNDLE_BYTES;
 use crate::{
     auth::Who,
+    background::answers::{self, Answer},
     extract::is_too_long,
     problem::{Code, Problem},
     state::App,
@@ -166,18 +167,9 @@ async fn keep(app: &App, key: &CommandKey, answer: Response) -> Response {
         for secret in SECRETS {
             said.remove(secret);
         }
-        let kept = sqlx::query(
-            "update log_command set answer = $3::json \
-             where principal = $1 and idempotency_key = $2 and answer is null",
-        )
-        .bind(&key.principal)
-        .bind(&key.key)
-        .bind(Value::Object(said).to_string())
-        .execute(&app.pool)
-        .await;
-        if let Err(why) = kept {
-            tracing::warn!(reason = %why, "The answer of a command is not kept for who asks again: {why}");
-        }
+        let (principal, key) = (key.principal.clone(), key.key.clone());
+        let said = Value::Object(said).to_string();
+        answers::keep(app, Answer { principal, key, said }).await;
     }
     Response::from_parts(parts, Body::from(bytes))
 }

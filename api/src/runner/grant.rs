@@ -23,6 +23,7 @@ use schemas::{
 use tokio::time::timeout;
 
 use crate::{
+    background::evidence,
     problem::{Code, Problem},
     state::App,
 };
@@ -121,7 +122,7 @@ async fn grant(
 ) -> Result<Envelope, Problem> {
     let payload = payload(app, job, held, fence, claimed).await?;
     let envelope = dsse::sign(GRANT_TYPE, &payload, app.keys.current().manifests_at(app.now()));
-    app.evidence.keep(&app.pool, payload).await?;
+    evidence::keep(&app.evidence, &app.pool, payload).await?;
     Ok(envelope)
 }
 

@@ -164,7 +164,8 @@ impl Server {
         let timing = Timing::default();
         let dispatch = Dispatch::new(config.server.clone(), timing, Arc::clone(&clock));
         let logs = LogStore::new(pool.clone());
-        let (evidence, left) = background::evidence::channel();
+        let (evidence, grants) = background::later::channel();
+        let (answers, answered) = background::later::channel();
         let app = App::new(Inner {
             pool,
             owner: owner_pool,
@@ -177,6 +178,7 @@ impl Server {
             assertions: Assertions::default(),
             dispatch,
             evidence,
+            answers,
             logs,
             registry,
             manifests: Manifests::default(),
@@ -189,7 +191,8 @@ impl Server {
         });
         let mut loops = JoinSet::new();
         loops.spawn(auth::follow(app.clone(), tail));
-        loops.spawn(background::evidence::run(app.clone(), left));
+        loops.spawn(background::evidence::run(app.clone(), grants));
+        loops.spawn(background::answers::run(app.clone(), answered));
         let filled = loops::start(&app, &mut loops).await;
         filled.map_err(|problem| StartError::Loops(Box::new(problem)))?;
         let doors = serve(&app, &options, control, runner)?;

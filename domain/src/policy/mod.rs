@@ -1,8 +1,8 @@
 //! When this happened, then that is wanted: one file per sentence.
 //!
 //! A policy sees a fact and says what is wanted; it knows no state. The shell gathers what the
-//! reaction needs, tells the aggregates, and moves the policies' consumer position in the commit of
-//! what came of it, so that each fact is reacted to once.
+//! reaction needs and tells the aggregates, who do what is wanted now: a fact that is come to again,
+//! after a kill, causes nothing again.
 use crate::{
     build::BuildEvent,
     ids::{BuildId, InstallId, JobId, RunId},

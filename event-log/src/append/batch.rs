@@ -7,7 +7,7 @@ use proof::{Hash, chain, leaf::Leaf, tree::Node};
 use sqlx::PgConnection;
 
 use super::{head::Head, queue::Pending, versions::Late};
-use crate::{Column, Stored, SyncView, stored::bigint};
+use crate::{Column, ConsumerGuard, Stored, SyncView, stored::bigint};
 
 /// A batch as it would be in the log if the head is where we think.
 pub(crate) struct Batch {
@@ -58,7 +58,7 @@ pub(crate) struct Probes {
     pub key: Vec<String>,
 }
 
-/// Where consumers must be and where they go.
+/// Where and whose consumers must be. Many commits of a batch depend on the same one, which is asked for once.
 #[derive(Default)]
 pub(crate) struct Consumers {
     pub name: Vec<String>,
@@ -66,7 +66,25 @@ pub(crate) struct Consumers {
     pub shard: Vec<i32>,
     pub expected: Vec<i64>,
     pub owner_epoch: Vec<i64>,
-    pub to: Vec<i64>,
+}
+
+impl Consumers {
+    fn add(&mut self, guard: &ConsumerGuard) {
+        let (expected, owner_epoch) = (bigint(guard.expected), bigint(guard.owner_epoch));
+        let known = (0..self.name.len()).any(|at| {
+            (self.expected[at], self.owner_epoch[at]) == (expected, owner_epoch)
+                && (self.version[at], self.shard[at]) == (guard.version, guard.shard)
+                && self.name[at] == guard.name
+        });
+        if known {
+            return;
+        }
+        self.name.push(guard.name.clone());
+        self.version.push(guard.version);
+        self.shard.push(guard.shard);
+        self.expected.push(expected);
+        self.owner_epoch.push(owner_epoch);
+    }
 }
 
 /// Whose sessions must be whose.
@@ -125,9 +143,7 @@ impl Batch {
                 batch.add(pending);
             }
         }
-        batch.writes = !batch.events.is_empty()
-            || !batch.keys.key.is_empty()
-            || !batch.consumers.name.is_empty();
+        batch.writes = !batch.events.is_empty() || !batch.keys.key.is_empty();
         batch
     }
 
@@ -201,12 +217,7 @@ impl Batch {
             self.keys.answer.push(key.answer.as_ref().map(ToString::to_string));
         }
         for of in &intake.consumers {
-            self.consumers.name.push(of.name.clone());
-            self.consumers.version.push(of.version);
-            self.consumers.shard.push(of.shard);
-            self.consumers.expected.push(bigint(of.expected));
-            self.consumers.owner_epoch.push(bigint(of.owner_epoch));
-            self.consumers.to.push(bigint(of.to));
+            self.consumers.add(of);
         }
         for session in &intake.sessions {
             self.sessions.runner.push(session.runner.clone());

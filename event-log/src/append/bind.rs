@@ -86,7 +86,6 @@ impl Bound {
             P::ConsumerShard => self.list(consumers.shard.iter().copied()),
             P::ConsumerExpected => self.list(consumers.expected.iter().copied()),
             P::ConsumerOwnerEpoch => self.list(consumers.owner_epoch.iter().copied()),
-            P::ConsumerTo => self.list(consumers.to.iter().copied()),
             P::SessionRunner => self.list(sessions.runner.iter().map(|text| &**text)),
             P::SessionServer => self.list(sessions.server.iter().map(|text| &**text)),
             P::SessionServerEpoch => self.list(sessions.server_epoch.iter().copied()),

@@ -8,7 +8,7 @@ use ulid::Ulid;
 use uuid::Uuid;
 
 use super::{Appender, Batch, head};
-use crate::stored::{bigint, number};
+use crate::stored::bigint;
 
 /// The longest pause between two tries to reach the database.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -50,22 +50,6 @@ async fn was_written(connection: &mut PgConnection, batch: &Batch) -> Result<boo
             .await?;
         let found = row.map(|row| row.try_get::<Uuid, _>(0)).transpose()?;
         return Ok(found.is_some_and(|found| Ulid::from_bytes(*found.as_bytes()) == event.event_id));
-    }
-    // Only its owner moves a consumer, so one that is where we sent it was moved by us.
-    let moves = &batch.consumers;
-    if let Some(at) = (0..moves.name.len()).find(|at| moves.to[*at] != moves.expected[*at]) {
-        let row = sqlx::query(
-            "select position from log_consumer where name = $1 and version = $2 and shard = $3 \
-             and owner_epoch = $4",
-        )
-        .bind(&moves.name[at])
-        .bind(moves.version[at])
-        .bind(moves.shard[at])
-        .bind(moves.owner_epoch[at])
-        .fetch_optional(connection)
-        .await?;
-        let found = row.map(|row| row.try_get::<i64, _>(0)).transpose()?;
-        return Ok(found.is_some_and(|found| number(found) == number(moves.to[at])));
     }
     // The same request under the same key without events: whoever wrote it, the answer is the same.
     if let (Some(principal), Some(key)) = (batch.keys.principal.first(), batch.keys.key.first()) {

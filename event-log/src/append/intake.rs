@@ -8,7 +8,7 @@ use proof::{
 use ulid::Ulid;
 
 use crate::{
-    AppendError, CommandKey, Commit, ConsumerMove, SessionGuard, StreamId,
+    AppendError, CommandKey, Commit, ConsumerGuard, SessionGuard, StreamId,
     sealed::{Keys, Which},
     stored::Said,
 };
@@ -28,7 +28,7 @@ pub(crate) struct Intake {
     pub writes: Vec<IntakeWrite>,
     pub metadata: Arc<str>,
     pub key: Option<CommandKey>,
-    pub consumers: Vec<ConsumerMove>,
+    pub consumers: Vec<ConsumerGuard>,
     pub sessions: Vec<SessionGuard>,
     pub events: usize,
     pub bytes: usize,

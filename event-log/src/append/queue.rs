@@ -37,7 +37,7 @@ pub(crate) struct Queue {
     crowd: usize,
 }
 
-/// What at most one commit of a batch may change.
+/// What at most one commit of a batch may change, and many may depend on.
 #[derive(PartialEq, Eq, Hash)]
 enum Resource {
     Stream(StreamId),
@@ -48,8 +48,8 @@ enum Resource {
 /// How a batch uses a resource.
 #[derive(PartialEq, Eq, Clone, Copy)]
 enum Use {
-    /// It must be there, and stays: several may ask for the same.
-    Guard(u64),
+    /// It must be there, and stays: several may ask for the same. A consumer in one life of its owner.
+    Guard(u64, u64),
     /// It changes, or somebody who came first waits for it.
     Taken,
 }
@@ -121,7 +121,7 @@ impl Queue {
             let free = wanted.iter().all(|(resource, wants)| match used.get(resource) {
                 None => true,
                 Some(Use::Taken) => false,
-                Some(Use::Guard(_)) => used.get(resource) == Some(wants),
+                Some(Use::Guard(..)) => used.get(resource) == Some(wants),
             });
             let fits = batch.is_empty()
                 || (events + pending.intake.events <= BATCH_EVENTS
@@ -145,16 +145,17 @@ impl Queue {
 
 fn uses(intake: &Intake) -> Vec<(Resource, Use)> {
     let streams = intake.writes.iter().map(|write| {
-        let wants = if write.events.is_empty() { Use::Guard(write.expected) } else { Use::Taken };
+        let wants =
+            if write.events.is_empty() { Use::Guard(write.expected, 0) } else { Use::Taken };
         (Resource::Stream(write.stream.clone()), wants)
     });
     let key = intake
         .key
         .iter()
         .map(|key| (Resource::Key(key.principal.clone(), key.key.clone()), Use::Taken));
-    let consumers = intake
-        .consumers
-        .iter()
-        .map(|of| (Resource::Consumer(of.name.clone(), of.version, of.shard), Use::Taken));
+    let consumers = intake.consumers.iter().map(|of| {
+        let consumer = Resource::Consumer(of.name.clone(), of.version, of.shard);
+        (consumer, Use::Guard(of.expected, of.owner_epoch))
+    });
     streams.chain(key).chain(consumers).collect()
 }

@@ -13,7 +13,7 @@ pub(crate) enum Parameter {
     GuardKind, GuardId, GuardExpected,
     KeyPrincipal, Key, KeyRequestHash, KeyFirst, KeyLast, KeyAnswer, KeyExpiresAt,
     ProbePrincipal, ProbeKey,
-    ConsumerName, ConsumerVersion, ConsumerShard, ConsumerExpected, ConsumerOwnerEpoch, ConsumerTo,
+    ConsumerName, ConsumerVersion, ConsumerShard, ConsumerExpected, ConsumerOwnerEpoch,
     SessionRunner, SessionServer, SessionServerEpoch,
     EventPosition, EventId, EventStreamKind, EventStreamId, EventSequence, EventType, EventVersion,
     EventPayload, EventMetadata, EventSalt, EventLeaf, EventChain,
@@ -23,7 +23,7 @@ pub(crate) enum Parameter {
 }
 
 #[rustfmt::skip]
-pub(super) const NAMES: [(&str, Parameter); 52] = {
+pub(super) const NAMES: [(&str, Parameter); 51] = {
     use Parameter::*;
     [
         ("position", Position), ("commit_no", CommitNo), ("turn", Turn), ("epoch", Epoch), ("layout", Layout),
@@ -34,7 +34,6 @@ pub(super) const NAMES: [(&str, Parameter); 52] = {
         ("probe_principal", ProbePrincipal), ("probe_key", ProbeKey),
         ("consumer_name", ConsumerName), ("consumer_version", ConsumerVersion), ("consumer_shard", ConsumerShard),
         ("consumer_expected", ConsumerExpected), ("consumer_owner_epoch", ConsumerOwnerEpoch),
-        ("consumer_to", ConsumerTo),
         ("session_runner", SessionRunner), ("session_server", SessionServer),
         ("session_server_epoch", SessionServerEpoch),
         ("event_position", EventPosition), ("event_id", EventId), ("event_stream_kind", EventStreamKind),
@@ -77,11 +76,11 @@ const PROBED: &str = "probed as (
     join log_command c on c.principal = u.principal and c.idempotency_key = u.key
    where c.expires_at > :recorded_at::timestamptz)";
 
-/// Consumers must be where the policy thinks, and its own. Their owner changes outside an append, so the guard
+/// Consumers must be where the policy thinks, and its own. Owner and position change outside an append, so the guard
 /// locks them.
 const CONSUMERS: &str = "held_consumer as (
   select c.name, c.version, c.shard, c.position, c.owner_epoch from log_consumer c
-   where c.name = any(:consumer_name::text[]) order by c.name, c.version, c.shard for update),
+   where c.name = any(:consumer_name::text[]) order by c.name, c.version, c.shard LOCK),
 moved_consumer as (
   select u.name, u.version, u.shard
     from unnest(:consumer_name::text[], :consumer_version::integer[], :consumer_shard::integer[],
@@ -147,12 +146,6 @@ const AGAIN: &str = "
      set request_hash = excluded.request_hash, first_position = excluded.first_position,
          last_position = excluded.last_position, answer = excluded.answer,
          expires_at = excluded.expires_at";
-
-const MOVES: &str = "consumer as (
-  update log_consumer c set position = u.target
-    from head, unnest(:consumer_name::text[], :consumer_version::integer[], :consumer_shard::integer[],
-         :consumer_to::bigint[]) as u(name, version, shard, target)
-   where c.name = u.name and c.version = u.version and c.shard = u.shard)";
 
 const NODES: &str = "node as (
   insert into log_node (level, index, hash)
@@ -233,12 +226,10 @@ impl Parts {
         wanted(self.streams, stale());
         wanted(self.asks_keys(), KNOWN.to_owned());
         wanted(self.probes, PROBED.to_owned());
-        wanted(self.consumers, CONSUMERS.to_owned());
         // Nothing is written under a check's guard, so it does not lock.
-        wanted(
-            self.sessions,
-            SESSIONS.replace("LOCK", if self.writes { "for update" } else { "" }),
-        );
+        let lock = if self.writes { "for update" } else { "" };
+        wanted(self.consumers, CONSUMERS.replace("LOCK", lock));
+        wanted(self.sessions, SESSIONS.replace("LOCK", lock));
         if self.writes {
             wanted(true, self.ok());
             wanted(true, HEAD.to_owned());
@@ -247,7 +238,6 @@ impl Parts {
             wanted(self.grown, GROWN.to_owned());
             let again = if self.asks_keys() { AGAIN } else { "" };
             wanted(self.keys, format!("{COMMANDS}{again})"));
-            wanted(self.consumers, MOVES.to_owned());
             wanted(self.nodes, NODES.to_owned());
         }
         let (text, parameters) = numbered(&format!("with {}", parts.join(",\n")));

@@ -1,3 +1,5 @@
+use std::{fs, path::Path};
+
 use ed25519_dalek::SigningKey;
 use serde_json::{Value, json};
 
@@ -243,4 +245,38 @@ fn what_is_signed_by_a_key_that_was_revoked_before_is_found() {
     let mut log = super::tests::log();
     log.insert(3, revoked());
     assert_eq!(found(true, &log), [(5, why(4)), (9, why(4))]);
+}
+
+/// A new version of one of these events must be read here too, or every report of it would be taken for a forged one.
+#[test]
+fn every_kept_example_of_a_report_is_read_as_one() {
+    let of_runner = ["enrolled", "rekeyed", "revoked"].map(|event| ("runner", event));
+    let of_job = [
+        "queued",
+        "claimed",
+        "requeued",
+        "lost",
+        "outcome_resolved",
+        "outputs_reported",
+        "plan_produced",
+        "succeeded",
+        "failed",
+        "cancelled",
+        "late_result_reported",
+        "log_sealed",
+    ];
+    for (kind, event) in of_runner.into_iter().chain(of_job.map(|event| ("job", event))) {
+        let event_type = format!("{kind}.{event}");
+        let kept =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events").join(&event_type);
+        let files = fs::read_dir(&kept).unwrap().map(|file| file.unwrap().path());
+        let examples: Vec<_> =
+            files.filter(|file| file.to_string_lossy().ends_with(".example.json")).collect();
+        assert!(!examples.is_empty(), "{}", kept.display());
+        for example in examples {
+            let fact = Fact::read((kind, "it"), &event_type, &fs::read(&example).unwrap());
+            let is_read = fact.is_some_and(|fact| !matches!(fact.kind, Kind::Unreadable(_)));
+            assert!(is_read, "{}", example.display());
+        }
+    }
 }

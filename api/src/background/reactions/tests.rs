@@ -37,11 +37,11 @@ async fn a_reaction_that_panics_is_a_mistake_of_ours_and_ends_nothing_else() {
     let event = app.log().read(at - 1, 1).await.unwrap().remove(0);
     let (name, version, shard) = CONSUMER;
     let held = Held { name: name.into(), version, shard, position: at, owner_epoch: 1 };
-    let mut place = Place::of(held);
+    let place = Place::of(held);
     // when its reaction panics
-    let panicked = BROKEN.scope((), to(app, &mut place, &event, false)).await.unwrap_err();
+    let panicked = BROKEN.scope((), to(app, &place, &event)).await.unwrap_err();
     // then it is parked and tried again like any other mistake
     assert_eq!(weigh(panicked.code), Weight::Broken);
-    to(app, &mut place, &event, false).await.unwrap();
+    to(app, &place, &event).await.unwrap();
     started.server.stop().await;
 }

@@ -150,6 +150,7 @@ fn a_backup_and_what_came_back_of_it_read_like_this() {
             reached("checkpoint-of-acme", 1190, None),
             reached("checkpoint-of-beta", 1230, Some((1205, 1230))),
         ],
+        forged: vec![],
         took_ms: 4_700,
         next_epoch: 2,
         database_owner_url: Some(
@@ -159,6 +160,7 @@ fn a_backup_and_what_came_back_of_it_read_like_this() {
     golden("backup-restore.txt", &backup::picture::restored(&report));
     report.database_owner_url = None;
     golden("backup-restore-url.txt", &backup::picture::restored(&report));
+    report.forged = vec![14, 1201];
     golden("backup-drill.txt", &backup::picture::drilled(&report, out));
 }
 

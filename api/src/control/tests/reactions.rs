@@ -148,6 +148,52 @@ async fn of_the_runs_that_waited_for_a_build_one_that_cannot_go_on_keeps_no_othe
 }
 
 #[tokio::test]
+async fn facts_that_are_come_to_again_cause_nothing_a_second_time() {
+    // given an install whose first run, which it asked for itself, has failed, and one whose run goes on
+    let (started, owner, acme) = with_install().await;
+    let beta = owner.create_install(&new_install("beta")).await.unwrap();
+    let app = started.app();
+    enrolled(app, beta.id).await;
+    let failed = run_of(app, beta.id).await;
+    enrolled(app, acme.id).await;
+    run_of(app, acme.id).await;
+    let by = domain::actor::Actor::System;
+    let wrong = json!({"type": "inputs_changed", "set": {"size": "large"}, "by": by});
+    happened(app, beta.id, "install.inputs_changed", wrong).await;
+    built(&started).await;
+    until(async || app.engine.load::<Run>(failed).await.unwrap().outcome).await;
+    // and who could be provisioned now
+    let right = json!({"type": "inputs_changed", "set": {"size": "1"}, "by": by});
+    happened(app, beta.id, "install.inputs_changed", right).await;
+    let Started { server, data, http, database } = started;
+    server.stop().await;
+    let pool = event_log::connect(&database, 1).await.unwrap();
+    let caused = async || {
+        let by_policies = "select count(*) from log_event where metadata->>'actor' like '%policy%'";
+        sqlx::query_scalar::<_, i64>(by_policies).fetch_one(&pool).await.unwrap()
+    };
+    let before = caused().await;
+    assert!(before > 5, "{before}");
+    // when a server starts again with the position that the first one began with
+    sqlx::query("update log_consumer set position = 0 where name = 'policies'")
+        .execute(&pool)
+        .await
+        .unwrap();
+    let server = Server::start(options(data.path(), &database)).await.unwrap();
+    let started = Started { server, data, http, database };
+    let app = started.app();
+    until(async || {
+        let progress = parked::progress(&app.pool).await.unwrap();
+        assert_eq!(progress.parked, 0);
+        (progress.position == app.log().position()).then_some(())
+    })
+    .await;
+    // then no run was asked for again, and no job
+    assert_eq!(caused().await, before);
+    started.server.stop().await;
+}
+
+#[tokio::test]
 async fn a_fact_whose_row_cannot_be_read_is_parked_and_goes_on_when_the_row_is_mended() {
     // given two runs that wait for one build, and a row of the first, written with its events, that is spoiled
     // beneath the server

@@ -26,7 +26,7 @@ use ulid::Ulid;
 use crate::{
     artifacts::{Manifests, Registry},
     auth::{self, Assertions, People, Tokens},
-    background::{evidence, liveness},
+    background::{answers, evidence, later, liveness},
     dispatch::{self, Dispatch, Timing},
     execute::{Call, Engine},
     keys::Keys,
@@ -124,7 +124,8 @@ impl World {
         let keys = Keys::open(&data.path().join("keys"), clock()).unwrap();
         let views = Projections::start(&log).await.unwrap();
         let tokens = Tokens::new(&keys.current(), log.log_id());
-        let (evidence, left) = evidence::channel();
+        let (evidence, grants) = later::channel();
+        let (answers, answered) = later::channel();
         let app = App::new(Inner {
             owner: None,
             engine: Engine::new(log, Arc::clone(&clock)),
@@ -136,6 +137,7 @@ impl World {
             assertions: Assertions::default(),
             dispatch: Dispatch::new(server, timing, Arc::clone(&clock)),
             evidence,
+            answers,
             logs: LogStore::new(pool.clone()),
             registry: Registry::open(data.path(), 1 << 20).unwrap(),
             manifests: Manifests::default(),
@@ -157,7 +159,8 @@ impl World {
         });
         let mut loops = JoinSet::new();
         loops.spawn(auth::follow(app.clone(), tail));
-        loops.spawn(evidence::run(app.clone(), left));
+        loops.spawn(evidence::run(app.clone(), grants));
+        loops.spawn(answers::run(app.clone(), answered));
         let log = app.engine.log().clone();
         let (tail, position) = dispatch::load(&app.dispatch, &log, &app.pool).await.unwrap();
         let stopping = app.stopping.clone();

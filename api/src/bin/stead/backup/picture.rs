@@ -65,6 +65,13 @@ fn whole(report: &Report) -> String {
             ),
         };
     }
+    if !report.forged.is_empty() {
+        let places: Vec<_> = report.forged.iter().map(u64::to_string).collect();
+        text += &format!(
+            "  Forged reports  position {}: no runner made them like this; `stead audit verify` says why\n",
+            places.join(", ")
+        );
+    }
     text
 }
 

@@ -62,6 +62,8 @@ pub struct Report {
     /// Published checkpoints that the log holds to.
     pub seals: u64,
     pub witnessed: Vec<backup::Reached>,
+    /// Where reports are that no runner made, or not like this.
+    pub forged: Vec<u64>,
     pub took_ms: u64,
     /// What `stead migrate --raise-epoch` takes.
     pub next_epoch: u64,
@@ -133,6 +135,7 @@ impl Filled {
             root: hex::encode(source.checkpoint.root),
             seals: restored.seals,
             witnessed: restored.witnessed,
+            forged: restored.forged,
             took_ms: u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX),
             next_epoch: restored.next_epoch,
         }

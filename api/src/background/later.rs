@@ -1,0 +1,43 @@
+//! What is written after it was answered, many at a time: nobody waits for the disk for what can be had again.
+use tokio::sync::mpsc::{self, Receiver, Sender, error::TrySendError};
+use tokio_util::sync::CancellationToken;
+
+/// How many may wait; whoever has one more writes it.
+const WAITING: usize = 4_096;
+/// How many are written at once.
+const TOGETHER: usize = 256;
+
+/// Where it is left.
+pub struct Later<T>(Sender<T>);
+
+/// What was left, for the one loop that writes it.
+pub struct Left<T>(Receiver<T>);
+
+/// Both ends.
+pub fn channel<T>() -> (Later<T>, Left<T>) {
+    let (leave, left) = mpsc::channel(WAITING);
+    (Later(leave), Left(left))
+}
+
+impl<T> Later<T> {
+    /// Leave it. Given back where too many wait, or nobody writes any more.
+    pub fn leave(&self, what: T) -> Result<(), T> {
+        self.0.try_send(what).map_err(|refused| match refused {
+            TrySendError::Full(what) | TrySendError::Closed(what) => what,
+        })
+    }
+}
+
+impl<T> Left<T> {
+    /// The next of what is left, until the server stops, and then the rest. `None`: that was all.
+    pub async fn next(&mut self, stopping: &CancellationToken) -> Option<Vec<T>> {
+        let mut some = Vec::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = stopping.cancelled(), if !self.0.is_closed() => self.0.close(),
+                number = self.0.recv_many(&mut some, TOGETHER) => return (number > 0).then_some(some),
+            }
+        }
+    }
+}
