@@ -37,6 +37,43 @@ impl Ask {
     }
 }
 
+/// Take what the usage names, and nothing else: a measurement of something that was not meant takes minutes.
+/// Shows the usage for `--help`.
+pub fn understand(usage: &str) {
+    match understood(usage, std::env::args().skip(1)) {
+        Ok(true) => {}
+        Ok(false) => {
+            println!("usage: {usage}");
+            std::process::exit(0);
+        }
+        Err(what) => {
+            eprintln!("{what}\nusage: {usage}");
+            std::process::exit(2);
+        }
+    }
+}
+
+/// False: it is asked how to ask.
+fn understood(usage: &str, words: impl Iterator<Item = String>) -> Result<bool, String> {
+    let known: Vec<&str> = usage.split_whitespace().collect();
+    let takes = |word: &str| {
+        let at = known.iter().position(|of| of.trim_matches(['[', ']']) == word)?;
+        // What stands alone in its brackets takes no value.
+        (word.starts_with("--")).then(|| !known[at].ends_with(']'))
+    };
+    let mut words = words.peekable();
+    while let Some(word) = words.next() {
+        if word == "--help" || word == "-h" {
+            return Ok(false);
+        }
+        let takes_value = takes(&word).ok_or_else(|| format!("unknown: {word}"))?;
+        if takes_value && words.next_if(|value| !value.starts_with("--")).is_none() {
+            return Err(format!("{word}: a value is missing"));
+        }
+    }
+    Ok(true)
+}
+
 /// Whether an option is there.
 pub fn has(name: &str) -> bool {
     std::env::args().any(|argument| argument == name)

@@ -28,7 +28,7 @@ use tokio::{
 
 use crate::{
     agent::{ASKED_TO_WAIT, Agent, MANY_SLOTS},
-    command_line::{Place, argument, block_on, has},
+    command_line::{Place, argument, block_on, has, understand},
     database::Database,
     server,
     serving::Serving,
@@ -45,8 +45,11 @@ pub struct Ask {
     json: bool,
 }
 
-/// `stead-bench-fleet [--runners N] [--quick] [--json]`
+const USAGE: &str = "stead-bench-fleet [--runners N] [--quick] [--json]";
+
+/// `scripts/bench fleet`
 pub fn main() {
+    understand(USAGE);
     let (otherwise, window_s) = if has("--quick") { (500, 10) } else { (10_000, 60) };
     let runners = argument("--runners").map_or(otherwise, |n| n.parse().expect("--runners N"));
     block_on(run(Ask { runners, window_s, json: has("--json") }));

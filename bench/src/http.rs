@@ -17,13 +17,16 @@ use self::{
     enqueue::Enqueue,
 };
 use crate::{
-    command_line::{Ask, Place, block_on},
+    command_line::{Ask, Place, block_on, understand},
     database::Database,
     serving::Serving,
 };
 
-/// `stead-bench-http [--quick] [--json] [--rounds N] [--seconds N]`
+const USAGE: &str = "stead-bench-http [--quick] [--json] [--rounds N] [--seconds N]";
+
+/// `scripts/bench http`
 pub fn main() {
+    understand(USAGE);
     block_on(run(Ask::read()));
 }
 

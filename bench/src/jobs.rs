@@ -21,13 +21,16 @@ use self::{
     ours::Ours,
 };
 use crate::{
-    command_line::{Ask, Place, argument, block_on},
+    command_line::{Ask, Place, argument, block_on, understand},
     database::Database,
     load::claims::{self, Claims},
 };
 
-/// `stead-bench-jobs [--quick] [--json] [--rounds N] [--seconds N] [--npm DIR]`: where `bench/npm` was installed.
+const USAGE: &str = "stead-bench-jobs [--quick] [--json] [--rounds N] [--seconds N] [--npm DIR]";
+
+/// DIR is where `bench/npm` was installed.
 pub fn main() {
+    understand(USAGE);
     block_on(run(Ask::read()));
 }
 

@@ -11,7 +11,7 @@ mod report;
 
 use self::{claims::Claims, parked::Parked, report::Report};
 use crate::{
-    command_line::{Place, argument, block_on, has},
+    command_line::{Place, argument, block_on, has, understand},
     database::Database,
 };
 
@@ -28,8 +28,11 @@ pub struct Ask {
     json: bool,
 }
 
-/// `stead-bench-load [--quick] [--json] [--append FILE]`: the file holds what the append benchmark printed.
+const USAGE: &str = "stead-bench-load [--quick] [--json] [--append FILE]";
+
+/// FILE holds what the append benchmark printed.
 pub fn main() {
+    understand(USAGE);
     let json = has("--json");
     let ask = if has("--quick") {
         Ask { samples: 500, runners: 200, window_s: 10, json }

@@ -21,13 +21,16 @@ use self::{
     terraform::Output,
 };
 use crate::{
-    command_line::{Ask, Place, block_on},
+    command_line::{Ask, Place, block_on, understand},
     database::Database,
     serving::Serving,
 };
 
-/// `stead-bench-logs [--quick] [--json] [--rounds N] [--seconds N]`
+const USAGE: &str = "stead-bench-logs [--quick] [--json] [--rounds N] [--seconds N]";
+
+/// `scripts/bench logs`
 pub fn main() {
+    understand(USAGE);
     block_on(run(Ask::read()));
 }
 

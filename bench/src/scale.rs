@@ -14,12 +14,15 @@ use event_log::testing::measure::Conditions;
 
 use self::{grown::Grown, table::Table};
 use crate::{
-    command_line::{Ask, Place, block_on, has},
+    command_line::{Ask, Place, block_on, has, understand},
     database::Database,
 };
 
-/// `stead-bench-scale [--quick] [--large] [--json]`
+const USAGE: &str = "stead-bench-scale [--quick] [--large] [--json]";
+
+/// `scripts/bench scale`
 pub fn main() {
+    understand(USAGE);
     block_on(run(Ask::read(), has("--large")));
 }
 

@@ -17,7 +17,7 @@ use event_log::testing::measure::{Conditions, Quantiles};
 use serde_json::{Value, json};
 
 use crate::{
-    command_line::{Ask, Place, block_on},
+    command_line::{Ask, Place, block_on, understand},
     database::Database,
     serving::Serving,
 };
@@ -36,8 +36,11 @@ struct Times {
     answered: Vec<Duration>,
 }
 
-/// `stead-bench-start [--quick] [--json] [--rounds N]`
+const USAGE: &str = "stead-bench-start [--quick] [--json] [--rounds N]";
+
+/// `scripts/bench start`
 pub fn main() {
+    understand(USAGE);
     block_on(run(Ask::read()));
 }
 

@@ -29,7 +29,7 @@ const BEAT: Duration = Duration::from_secs(1);
 /// How often parked facts are tried again.
 const AGAIN: Duration = Duration::from_secs(60);
 const PAGE: u32 = 500;
-/// How many facts are reacted to before it is looked at whether the lease must be renewed, or the server stops.
+/// How many facts are reacted to before it is looked at whether the server stops.
 const ABREAST: usize = 128;
 /// How many batches may wait in memory while others are reacted to.
 const BACKLOG: usize = 64;
@@ -113,13 +113,12 @@ async fn release(app: &App, owner: &str) -> Result<(), sqlx::Error> {
 pub struct Place {
     held: consumer::Held,
     seen: u64,
-    renewed: Instant,
 }
 
 impl Place {
     /// Where it is when it was taken.
     pub fn of(held: consumer::Held) -> Place {
-        Place { seen: held.position, held, renewed: Instant::now() }
+        Place { seen: held.position, held }
     }
 
     /// What must hold when a reaction is committed.
@@ -141,6 +140,8 @@ async fn follow(app: &App, owner: &str, held: consumer::Held) -> Result<(), Prob
     let mut place = Place::of(held);
     let mut beat = tokio::time::interval(BEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut renewal = tokio::time::interval_at(Instant::now() + RENEWAL, RENEWAL);
+    renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut tried: Option<Instant> = None;
     loop {
         let (events, caught_up) = match heard.take() {
@@ -156,22 +157,31 @@ async fn follow(app: &App, owner: &str, held: consumer::Held) -> Result<(), Prob
             return Err(Problem::new(Code::Unavailable, detail));
         }
         for facts in events.chunks(ABREAST) {
-            abreast::react(app, &place, facts).await?;
-            place.seen = facts.last().map_or(place.seen, |last| last.position);
-            if place.renewed.elapsed() >= RENEWAL {
-                settle(app, owner, &mut place).await?;
+            // Facts that cannot be reacted to take their time; the lease does not wait for them.
+            let renewing = async {
+                loop {
+                    renewal.tick().await;
+                    if let Err(problem) = renew(app, owner, &place).await {
+                        break problem;
+                    }
+                }
+            };
+            tokio::select! {
+                done = abreast::react(app, &place, facts) => done?,
+                problem = renewing => return Err(problem),
             }
+            place.seen = facts.last().map_or(place.seen, |last| last.position);
             if app.stopping.is_cancelled() {
                 break;
             }
         }
         if app.stopping.is_cancelled() {
-            return settle(app, owner, &mut place).await;
+            return settle(app, &mut place).await;
         }
         if !caught_up || tail.len() > BACKLOG {
             // What is read from the log is not kept in memory until we come to it.
             tail = app.engine.log().tail();
-            settle(app, owner, &mut place).await?;
+            settle(app, &mut place).await?;
             continue;
         }
         if tried.is_none_or(|at| at.elapsed() >= AGAIN) {
@@ -184,8 +194,12 @@ async fn follow(app: &App, owner: &str, held: consumer::Held) -> Result<(), Prob
             biased;
             () = app.stopping.cancelled() => None,
             _ = beat.tick() => {
-                settle(app, owner, &mut place).await?;
+                settle(app, &mut place).await?;
                 None
+            }
+            _ = renewal.tick() => {
+                renew(app, owner, &place).await?;
+                nothing()
             }
             batch = tail.recv() => match batch {
                 Ok(batch) if batch.first().is_some_and(|first| first.position == place.seen + 1) => {
@@ -204,24 +218,25 @@ async fn follow(app: &App, owner: &str, held: consumer::Held) -> Result<(), Prob
     }
 }
 
-/// Write a position that moved in memory only, and renew the lease in time.
-async fn settle(app: &App, owner: &str, place: &mut Place) -> Result<(), Problem> {
-    let lost = || Problem::internal("the policies' consumer is somebody else's");
+/// Write a position that moved in memory only.
+async fn settle(app: &App, place: &mut Place) -> Result<(), Problem> {
     if place.seen > place.held.position {
         if !consumer::advance(&app.pool, &place.held, place.seen).await? {
             return Err(lost());
         }
         place.held.position = place.seen;
     }
-    if place.renewed.elapsed() < RENEWAL {
-        return Ok(());
-    }
+    Ok(())
+}
+
+async fn renew(app: &App, owner: &str, place: &Place) -> Result<(), Problem> {
     let clock = app.engine.log().clock();
     match consumer::acquire(&app.pool, clock, CONSUMER, owner, LEASE).await? {
-        Some(held) if held.owner_epoch == place.held.owner_epoch => {
-            place.renewed = Instant::now();
-            Ok(())
-        }
+        Some(held) if held.owner_epoch == place.held.owner_epoch => Ok(()),
         Some(_) | None => Err(lost()),
     }
+}
+
+fn lost() -> Problem {
+    Problem::internal("the policies' consumer is somebody else's")
 }

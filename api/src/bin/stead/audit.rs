@@ -5,6 +5,7 @@ mod doctor;
 mod events;
 mod export;
 pub mod keys;
+pub mod ocsf;
 mod prove;
 mod verify;
 mod which;

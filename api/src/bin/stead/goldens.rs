@@ -165,6 +165,23 @@ fn a_backup_and_what_came_back_of_it_read_like_this() {
 }
 
 #[test]
+fn an_event_reads_like_this_in_ocsf() {
+    let event = |sequence, actor: String, payload| {
+        read(json!({
+            "position": 40 + sequence, "event_id": id("evt"), "stream": format!("install/{}", id("ins")),
+            "sequence": sequence, "type": "install.run_admitted", "version": "1", "recorded_at": AT,
+            "actor": actor, "payload": payload, "salt": "00", "leaf": "aa", "chain": "bb",
+            "metadata": {"actor": actor, "command_id": "c", "correlation_id": "r", "route": "POST /v1/runs"},
+        }))
+    };
+    let payload = json!({"type": "run_admitted", "reason": "[sealed]"});
+    let text =
+        [event(1, id("prn"), payload.clone()), event(2, "policy:run_goes_on".into(), payload)]
+            .map(|event| format!("{:#}\n", audit::ocsf::of("stead/log", &event).unwrap()));
+    golden("audit-export-ocsf.txt", &text.concat());
+}
+
+#[test]
 fn a_job_reads_like_this() {
     let job = read(json!({
         "id": id("job"), "kind": "apply", "class": "mutating", "state": "outcome_unknown",

@@ -6,12 +6,12 @@ use std::{
 };
 
 use api::client::lines;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use futures::{StreamExt, pin_mut};
 use proof::range::Head;
-use schemas::control::bundles::RangeQuery;
+use schemas::control::{audit::EventRecord, bundles::RangeQuery};
 
-use super::At;
+use super::{At, ocsf};
 use crate::{failure::Failure, settings::Desk};
 
 #[derive(Debug, Args)]
@@ -22,9 +22,21 @@ pub struct Export {
     /// Up to this position, which is included, or this moment, which is not
     #[arg(long, value_name = "TIME|POSITION")]
     to: Option<At>,
+    /// What a line is: `ndjson` can be checked, `ocsf` is for a SIEM and proves nothing
+    #[arg(long, value_enum, default_value_t = Format::Ndjson)]
+    format: Format,
     /// The file; without it standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+}
+
+/// What a line of an export is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// The event as it was written, behind a first line with what proves the range
+    Ndjson,
+    /// The event as Entity Management of OCSF 1.3.0
+    Ocsf,
 }
 
 /// Write the lines as they come, with a bar.
@@ -42,10 +54,17 @@ pub async fn run(desk: &Desk, ask: Export) -> Result<(), Failure> {
         Some(path) => Box::new(BufWriter::new(created(path)?)),
         None => Box::new(BufWriter::new(std::io::stdout())),
     };
-    writeln!(out, "{first}")?;
+    if ask.format == Format::Ndjson {
+        writeln!(out, "{first}")?;
+    }
+    let origin = head.checkpoint.lines().next().unwrap_or_default();
     let mut count = 0u64;
     while let Some(event) = lines.next().await {
-        writeln!(out, "{}", event?)?;
+        let event = event?;
+        match ask.format {
+            Format::Ndjson => writeln!(out, "{event}")?,
+            Format::Ocsf => writeln!(out, "{}", in_ocsf(origin, &event)?)?,
+        }
         count += 1;
         bar.set_position(count);
     }
@@ -56,13 +75,25 @@ pub async fn run(desk: &Desk, ask: Export) -> Result<(), Failure> {
     }
     if let Some(path) = ask.out {
         let (from, to, path) = (head.from, head.to, path.display());
-        desk.screen.remark(&format!(
-            "{count} events, positions {from} to {to}, are in {path}.\nTo check it anywhere: stead audit check {path} \
-             --key {}",
-            head.signer
-        ));
+        let next = match ask.format {
+            Format::Ndjson => {
+                format!("To check it anywhere: stead audit check {path} --key {}", head.signer)
+            }
+            Format::Ocsf => {
+                "Nobody can check these; keep an export without --format beside them.".into()
+            }
+        };
+        desk.screen
+            .remark(&format!("{count} events, positions {from} to {to}, are in {path}.\n{next}"));
     }
     Ok(())
+}
+
+fn in_ocsf(origin: &str, line: &str) -> Result<String, Failure> {
+    let event = serde_json::from_str::<EventRecord>(line);
+    let told = event.and_then(|event| ocsf::of(origin, &event));
+    told.map(|told| told.to_string())
+        .map_err(|error| Failure::Outcome(format!("a line of the export is no event: {error}")))
 }
 
 fn cut() -> Failure {
