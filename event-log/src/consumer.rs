@@ -79,8 +79,8 @@ pub async fn position(
     row.map(|row| row.try_get(0).map(number)).transpose()
 }
 
-/// Move a consumer inside a transaction that also writes what it made of the events. False: it is no longer
-/// where or whose it was; roll back.
+/// Move a consumer, where it is a projection's inside the transaction that also writes what it made of the events. False:
+/// it is no longer where or whose it was; roll back.
 ///
 /// # Errors
 /// If the database does not answer.

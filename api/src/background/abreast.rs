@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{problem::Problem, state::App};
 
-/// How many threads are followed at a time.
-const THREADS: usize = 32;
+/// How many reactions are under way at a time.
+pub const AT_ONCE: usize = 32;
 /// How often a fact is tried before it is parked, and how long is waited in between.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(500);
@@ -36,31 +36,43 @@ pub async fn react(app: &App, place: &Place, facts: &[Stored]) -> Result<(), Pro
     }
     let threads: Vec<_> =
         threads.into_iter().map(|thread| follow(app, place, thread).boxed()).collect();
-    let done: Vec<_> = stream::iter(threads).buffer_unordered(THREADS).collect().await;
+    let done: Vec<_> = stream::iter(threads).buffer_unordered(AT_ONCE).collect().await;
     done.into_iter().collect()
 }
 
 async fn follow(app: &App, place: &Place, thread: Vec<&Stored>) -> Result<(), Problem> {
+    let mut tries = TRIES;
     for fact in thread {
-        consume(app, place, fact).await?;
+        if consume(app, place, fact, tries).await? == Came::Parked {
+            // What is wrong with the thing is wrong for its next fact, too: others have waited for it once.
+            tries = 1;
+        }
     }
     Ok(())
 }
 
-async fn consume(app: &App, place: &Place, fact: &Stored) -> Result<(), Problem> {
-    let mut tries = 1;
+/// What became of a fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Came {
+    Through,
+    Parked,
+}
+
+async fn consume(app: &App, place: &Place, fact: &Stored, tries: u32) -> Result<Came, Problem> {
+    let mut tried = 1;
     while let Err(problem) = reactions::to(app, place, fact).await {
         match weigh(problem.code) {
             // Nothing can be done now, for nobody: from here on again, in a moment.
             Weight::Later => return Err(problem),
-            Weight::Over | Weight::Cannot | Weight::Broken if tries >= TRIES => {
-                return parked::park(app, fact.position, &problem).await;
+            Weight::Over | Weight::Cannot | Weight::Broken if tried >= tries => {
+                parked::park(app, fact.position, &problem).await?;
+                return Ok(Came::Parked);
             }
             Weight::Over | Weight::Cannot | Weight::Broken => {
-                tokio::time::sleep(PAUSE * tries).await;
-                tries += 1;
+                tokio::time::sleep(PAUSE * tried).await;
+                tried += 1;
             }
         }
     }
-    Ok(())
+    Ok(Came::Through)
 }

@@ -1,4 +1,4 @@
-//! Runs the policies over the log: each fact is reacted to once.
+//! Runs the policies over the log.
 //!
 //! What a reaction causes is guarded by the consumer's position and owner, so a server that was taken for dead does
 //! nothing. The position moves in memory when all facts up to there were reacted to ([`abreast`]); it is written after a
@@ -8,7 +8,7 @@
 use std::{sync::Arc, time::Duration};
 
 use event_log::{ConsumerGuard, Stored, consumer};
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{RwLock, broadcast::error::RecvError};
 use tokio::time::{Instant, MissedTickBehavior};
 use ulid::Ulid;
 
@@ -43,9 +43,12 @@ pub async fn run(app: App, server: String) {
         match acquire(&app, &server, &owner, is_first).await {
             Ok(Some(held)) => {
                 is_first = false;
-                if let Err(problem) = follow(&app, &owner, held).await {
+                let mut place = Place::of(held);
+                if let Err(problem) = follow(&app, &owner, &mut place).await {
                     let detail = &problem.detail;
                     tracing::warn!(reason = %detail, "Policies stop for a moment: {detail}");
+                    // What was reacted to need not be come to again. If it is somebody else's, this does nothing.
+                    let _ = settle(&app, &mut place).await;
                 }
             }
             Ok(None) => is_first = false,
@@ -113,12 +116,14 @@ async fn release(app: &App, owner: &str) -> Result<(), sqlx::Error> {
 pub struct Place {
     held: consumer::Held,
     seen: u64,
+    /// Reactions go side by side with it, or alone.
+    pub turn: RwLock<()>,
 }
 
 impl Place {
     /// Where it is when it was taken.
     pub fn of(held: consumer::Held) -> Place {
-        Place { seen: held.position, held }
+        Place { seen: held.position, held, turn: RwLock::new(()) }
     }
 
     /// What must hold when a reaction is committed.
@@ -133,15 +138,13 @@ impl Place {
     }
 }
 
-async fn follow(app: &App, owner: &str, held: consumer::Held) -> Result<(), Problem> {
+async fn follow(app: &App, owner: &str, place: &mut Place) -> Result<(), Problem> {
     let (mut tail, mut positions) = (app.engine.log().tail(), app.engine.log().positions());
     // What this server appended comes through memory; what it missed, or others append, is read.
     let mut heard: Option<Arc<[Stored]>> = None;
-    let mut place = Place::of(held);
+    let mut lease = Lease { owner, renewed: Instant::now() };
     let mut beat = tokio::time::interval(BEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut renewal = tokio::time::interval_at(Instant::now() + RENEWAL, RENEWAL);
-    renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut tried: Option<Instant> = None;
     loop {
         let (events, caught_up) = match heard.take() {
@@ -157,35 +160,23 @@ async fn follow(app: &App, owner: &str, held: consumer::Held) -> Result<(), Prob
             return Err(Problem::new(Code::Unavailable, detail));
         }
         for facts in events.chunks(ABREAST) {
-            // Facts that cannot be reacted to take their time; the lease does not wait for them.
-            let renewing = async {
-                loop {
-                    renewal.tick().await;
-                    if let Err(problem) = renew(app, owner, &place).await {
-                        break problem;
-                    }
-                }
-            };
-            tokio::select! {
-                done = abreast::react(app, &place, facts) => done?,
-                problem = renewing => return Err(problem),
-            }
+            lease.beside(app, place, abreast::react(app, place, facts)).await?;
             place.seen = facts.last().map_or(place.seen, |last| last.position);
             if app.stopping.is_cancelled() {
                 break;
             }
         }
         if app.stopping.is_cancelled() {
-            return settle(app, &mut place).await;
+            return settle(app, place).await;
         }
         if !caught_up || tail.len() > BACKLOG {
             // What is read from the log is not kept in memory until we come to it.
             tail = app.engine.log().tail();
-            settle(app, &mut place).await?;
+            settle(app, place).await?;
             continue;
         }
         if tried.is_none_or(|at| at.elapsed() >= AGAIN) {
-            parked::try_again(app, &place).await?;
+            lease.beside(app, place, parked::try_again(app, place)).await?;
             tried = Some(Instant::now());
         }
         let nothing = || Some(Arc::from([]));
@@ -194,12 +185,9 @@ async fn follow(app: &App, owner: &str, held: consumer::Held) -> Result<(), Prob
             biased;
             () = app.stopping.cancelled() => None,
             _ = beat.tick() => {
-                settle(app, &mut place).await?;
+                settle(app, place).await?;
+                lease.renew_if_due(app, place).await?;
                 None
-            }
-            _ = renewal.tick() => {
-                renew(app, owner, &place).await?;
-                nothing()
             }
             batch = tail.recv() => match batch {
                 Ok(batch) if batch.first().is_some_and(|first| first.position == place.seen + 1) => {
@@ -229,11 +217,54 @@ async fn settle(app: &App, place: &mut Place) -> Result<(), Problem> {
     Ok(())
 }
 
-async fn renew(app: &App, owner: &str, place: &Place) -> Result<(), Problem> {
-    let clock = app.engine.log().clock();
-    match consumer::acquire(&app.pool, clock, CONSUMER, owner, LEASE).await? {
-        Some(held) if held.owner_epoch == place.held.owner_epoch => Ok(()),
-        Some(_) | None => Err(lost()),
+/// Until when the consumer is ours, as far as we know.
+struct Lease<'o> {
+    owner: &'o str,
+    renewed: Instant,
+}
+
+impl Lease<'_> {
+    /// Do something that may take its time; the lease does not wait for it.
+    async fn beside(
+        &mut self,
+        app: &App,
+        place: &Place,
+        doing: impl Future<Output = Result<(), Problem>>,
+    ) -> Result<(), Problem> {
+        // The end of what is done may cut a renewal short.
+        self.renew_if_due(app, place).await?;
+        tokio::select! {
+            done = doing => done,
+            problem = self.keep(app, place) => Err(problem),
+        }
+    }
+
+    /// Renew it again and again, until it is lost.
+    async fn keep(&mut self, app: &App, place: &Place) -> Problem {
+        loop {
+            tokio::time::sleep_until(self.renewed + RENEWAL).await;
+            if let Err(problem) = self.renew_if_due(app, place).await {
+                return problem;
+            }
+            tokio::time::sleep(BEAT).await;
+        }
+    }
+
+    /// A database that does not answer is asked again for as long as nobody else can have taken the consumer.
+    async fn renew_if_due(&mut self, app: &App, place: &Place) -> Result<(), Problem> {
+        if self.renewed.elapsed() < RENEWAL {
+            return Ok(());
+        }
+        let (clock, asked) = (app.engine.log().clock(), Instant::now());
+        match consumer::acquire(&app.pool, clock, CONSUMER, self.owner, LEASE).await {
+            Ok(Some(held)) if held.owner_epoch == place.held.owner_epoch => {
+                self.renewed = asked;
+                Ok(())
+            }
+            Ok(Some(_) | None) => Err(lost()),
+            Err(_) if self.renewed.elapsed() < LEASE => Ok(()),
+            Err(reason) => Err(reason.into()),
+        }
     }
 }
 

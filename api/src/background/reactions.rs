@@ -12,9 +12,9 @@ use domain::{
     run::Run,
 };
 use event_log::{Meta, Stored};
-use futures::FutureExt as _;
+use futures::{FutureExt as _, StreamExt as _, stream};
 
-use super::policies::Place;
+use super::{abreast::AT_ONCE, policies::Place};
 use crate::{
     execute::Call,
     problem::{Code, Problem},
@@ -109,29 +109,33 @@ pub fn weigh(code: Code) -> Weight {
 
 /// What a fact's reactions are about, so that nothing else about it is done at the same moment. `None`: there is none.
 pub async fn about(app: &App, event: &Stored) -> Option<String> {
-    // What cannot be read now fails when it is reacted to, and is dealt with there.
+    // What cannot be read now, or panics, does so again when it is reacted to, and is dealt with there.
     let unread = || Some(event.stream.to_string());
-    let Ok(facts) = facts(event) else { return unread() };
+    let target = AssertUnwindSafe(target(app, event)).catch_unwind().await;
+    target.ok().and_then(Result::ok).unwrap_or_else(unread)
+}
+
+async fn target(app: &App, event: &Stored) -> Result<Option<String>, Problem> {
+    let facts = facts(event)?;
     for (_, reaction) in facts.iter().flat_map(policy::react) {
         let (of_build, job) = match reaction {
             Reaction::QueueBuild(build) | Reaction::WakeWaitersOfBuild(build) => {
-                return Some(build.to_string());
+                return Ok(Some(build.to_string()));
             }
             Reaction::Provision(install) | Reaction::WakeWaitersOf(install) => {
-                return Some(install.to_string());
+                return Ok(Some(install.to_string()));
             }
-            Reaction::GoOn(run) => return Some(run.to_string()),
+            Reaction::GoOn(run) => return Ok(Some(run.to_string())),
             Reaction::SettleBuild(job) => (true, job),
             Reaction::SettleStep(job) => (false, job),
         };
-        match origin(app, job).await {
-            Ok(Some(Origin::Build { build, .. })) if of_build => return Some(build.to_string()),
-            Ok(Some(Origin::Step { run, .. })) if !of_build => return Some(run.to_string()),
-            Ok(_) => {}
-            Err(_) => return unread(),
+        match origin(app, job).await? {
+            Some(Origin::Build { build, .. }) if of_build => return Ok(Some(build.to_string())),
+            Some(Origin::Step { run, .. }) if !of_build => return Ok(Some(run.to_string())),
+            Some(Origin::Build { .. } | Origin::Step { .. }) | None => {}
         }
     }
-    None
+    Ok(None)
 }
 
 /// Do everything that the policies want because of a fact. One reaction that fails for a reason of ours keeps no other
@@ -144,29 +148,46 @@ pub async fn to(app: &App, place: &Place, event: &Stored) -> Result<(), Problem>
 }
 
 async fn all(app: &App, place: &Place, event: &Stored) -> Result<(), Problem> {
+    let wanted = wanted(app, event).await?;
+    // Of the runs that were woken none is before another.
+    let are_runs = wanted.iter().all(|(_, wanted)| matches!(wanted, Wanted::GoOn(_)));
+    let at_once = if are_runs { AT_ONCE } else { 1 };
+    let each: Vec<_> = wanted
+        .into_iter()
+        .map(|(name, wanted)| one(app, place, event, name, wanted).boxed())
+        .collect();
+    let done: Vec<_> = stream::iter(each).buffer_unordered(at_once).collect().await;
     let mut broken = None;
-    for (name, wanted) in wanted(app, event).await? {
-        let guard = call(name, event, place);
-        let Err(problem) = done(app, &guard, wanted).await else { continue };
-        let (position, detail) = (event.position, &problem.detail);
-        let given_up = match weigh(problem.code) {
-            Weight::Later | Weight::Broken => Err(problem),
-            Weight::Over => {
-                tracing::info!(policy = name, position, reason = %detail, "{name} was refused at {position}: {detail}");
-                give_up(app, &guard, wanted, &problem).await
-            }
-            Weight::Cannot => {
-                tracing::warn!(policy = name, position, reason = %detail, "{name} cannot be done at {position}: {detail}");
-                give_up(app, &guard, wanted, &problem).await
-            }
-        };
-        match given_up {
-            Ok(()) => {}
-            Err(problem) if weigh(problem.code) == Weight::Later => return Err(problem),
-            Err(problem) => broken = Some(problem),
+    for problem in done.into_iter().filter_map(Result::err) {
+        if weigh(problem.code) == Weight::Later {
+            return Err(problem);
         }
+        broken = Some(problem);
     }
     broken.map_or(Ok(()), Err)
+}
+
+async fn one(
+    app: &App,
+    place: &Place,
+    event: &Stored,
+    name: &'static str,
+    wanted: Wanted,
+) -> Result<(), Problem> {
+    let guard = call(name, event, place);
+    let Err(problem) = done(app, place, &guard, wanted).await else { return Ok(()) };
+    let (position, detail) = (event.position, &problem.detail);
+    match weigh(problem.code) {
+        Weight::Later | Weight::Broken => return Err(problem),
+        Weight::Over => {
+            tracing::info!(policy = name, position, reason = %detail, "{name} was refused at {position}: {detail}");
+        }
+        Weight::Cannot => {
+            tracing::warn!(policy = name, position, reason = %detail, "{name} cannot be done at {position}: {detail}");
+        }
+    }
+    let _alone = place.turn.write().await;
+    give_up(app, &guard, wanted, &problem).await
 }
 
 fn call(name: &str, event: &Stored, place: &Place) -> Call {
@@ -187,7 +208,7 @@ async fn wanted(app: &App, event: &Stored) -> Result<Vec<(&'static str, Wanted)>
             Reaction::QueueBuild(build) => all.push((name, Wanted::QueueBuild(build))),
             Reaction::Provision(install) => all.push((name, Wanted::Provision(install))),
             Reaction::GoOn(run) => all.push((name, Wanted::GoOn(run))),
-            // A job is for a build or for a step: only the one that it is for takes the consumer along.
+            // A job is for a build or for a step.
             Reaction::SettleBuild(job) => {
                 if let Some(Origin::Build { build, .. }) = origin(app, job).await? {
                     all.push((name, Wanted::SettleBuild(job, build)));
@@ -219,22 +240,35 @@ async fn origin(app: &App, job: JobId) -> Result<Option<Origin>, Problem> {
     Ok(job.work.as_ref().map(|work| work.origin.clone()))
 }
 
-/// Do it, as often as others are faster.
-async fn done(app: &App, call: &Call, wanted: Wanted) -> Result<(), Problem> {
-    let mut races = 1;
-    loop {
-        let done = match wanted {
-            Wanted::QueueBuild(build) => builds::queue(app, call, build).await,
-            Wanted::SettleBuild(job, _) => builds::settle(app, call, job).await,
-            Wanted::Provision(install) => runs::provision(app, call, install).await,
-            Wanted::GoOn(run) => steps::go_on(app, call, run).await,
-            Wanted::SettleStep(job) => settle::settle(app, call, job).await,
-        };
-        match done {
-            Err(problem) if problem.code == Code::Conflict && races < RACES => races += 1,
-            done => return done.map(|_| ()),
+/// Do it, as often as others are faster. Hundreds of runs may tell one build that they wait for it: whoever loses against
+/// them goes on alone, and then loses against callers only.
+async fn done(app: &App, place: &Place, call: &Call, wanted: Wanted) -> Result<(), Problem> {
+    {
+        let _beside = place.turn.read().await;
+        match attempt(app, call, wanted).await {
+            Err(problem) if problem.code == Code::Conflict => {}
+            done => return done,
         }
     }
+    let _alone = place.turn.write().await;
+    let mut races = 1;
+    loop {
+        match attempt(app, call, wanted).await {
+            Err(problem) if problem.code == Code::Conflict && races < RACES => races += 1,
+            done => return done,
+        }
+    }
+}
+
+async fn attempt(app: &App, call: &Call, wanted: Wanted) -> Result<(), Problem> {
+    let done = match wanted {
+        Wanted::QueueBuild(build) => builds::queue(app, call, build).await,
+        Wanted::SettleBuild(job, _) => builds::settle(app, call, job).await,
+        Wanted::Provision(install) => runs::provision(app, call, install).await,
+        Wanted::GoOn(run) => steps::go_on(app, call, run).await,
+        Wanted::SettleStep(job) => settle::settle(app, call, job).await,
+    };
+    done.map(|_| ())
 }
 
 /// It was refused. If it is over, nothing is left to be said; if not, whoever waits for it is told.

@@ -2,8 +2,8 @@
 //!
 //! The key is written in the commit of the change, so there is no moment at which one is there without
 //! the other. The answer is kept beside it a moment afterwards, without what is secret in it; that is
-//! done apart from the connection, so a caller that goes away cannot part the two. Only a server that
-//! dies in between can, and then the log itself says what was done.
+//! done apart from the connection, so a caller that goes away cannot part the two. Only a server or a
+//! database that dies in between can, and then the log itself says what was done.
 mod lost;
 
 use std::time::Duration;

@@ -133,7 +133,13 @@ impl Queue {
                 used.extend(wanted);
                 batch.push(pending);
             } else {
-                used.extend(wanted.into_iter().map(|(resource, _)| (resource, Use::Taken)));
+                for (resource, wants) in wanted {
+                    // Who waits for what only has to be there keeps out who changes it, and nobody else.
+                    let waits = used.entry(resource).or_insert(wants);
+                    if *waits != wants {
+                        *waits = Use::Taken;
+                    }
+                }
                 later.push_back(pending);
             }
         }
@@ -158,4 +164,54 @@ fn uses(intake: &Intake) -> Vec<(Resource, Use)> {
         (consumer, Use::Guard(of.expected, of.owner_epoch))
     });
     streams.chain(key).chain(consumers).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use domain::actor::Actor;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::{Commit, ConsumerGuard, Meta, NewEvent, Write};
+
+    /// A commit that writes to this stream, and is a reaction of one consumer at this position.
+    fn reaction(stream: &str, expected: u64) -> Pending {
+        let event = NewEvent {
+            event_type: "build.awaited".into(),
+            event_version: "1".into(),
+            payload: "{}".into(),
+            customer: None,
+        };
+        let stream = StreamId::new("build", stream);
+        let write = Write { stream, expected: 0, events: vec![event] };
+        let mut commit = Commit::of(Meta::new(Actor::System, "c"), vec![write]);
+        let (name, version, shard) = ("policies".into(), 1, 0);
+        commit.consumers = vec![ConsumerGuard { name, version, shard, expected, owner_epoch: 1 }];
+        let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let intake = Intake::of(commit, None).unwrap();
+        Pending { intake, answer: oneshot::channel().0, _place: place }
+    }
+
+    /// given reactions of one consumer of which two write to one stream, and one at another position, when a batch is made,
+    /// then only the second of those waits, and the other one, with those behind it.
+    #[tokio::test]
+    async fn who_waits_for_a_stream_keeps_nobody_out_who_guards_the_same() {
+        let (send, arrivals) = mpsc::unbounded_channel();
+        let mut queue = Queue::new(arrivals);
+        for (stream, position) in [("x", 7), ("x", 7), ("y", 7), ("z", 8), ("w", 7)] {
+            send.send(reaction(stream, position)).ok().unwrap();
+        }
+        queue.arrival().await;
+        queue.drain();
+        let streams = |batch: Vec<Pending>| -> Vec<String> {
+            batch.iter().map(|one| one.intake.writes[0].stream.aggregate_id.clone()).collect()
+        };
+        assert_eq!(streams(queue.select()), ["x", "y"]);
+        // Nor does who comes later overtake whoever waits for another position.
+        assert_eq!(streams(queue.select()), ["x"]);
+        assert_eq!(streams(queue.select()), ["z"]);
+        assert_eq!(streams(queue.select()), ["w"]);
+    }
 }

@@ -191,7 +191,8 @@ pub(crate) fn is_refusal(error: &sqlx::Error) -> bool {
 fn outcome(rows: &[PgRow]) -> Result<Sent, sqlx::Error> {
     let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
     let (moved, culprits) = (row.try_get::<i64, _>("moved")? == 1, culprits(row)?);
-    let held = culprits.stale.is_empty() && culprits.sessions.is_empty();
+    let held =
+        culprits.stale.is_empty() && culprits.sessions.is_empty() && culprits.consumers.is_empty();
     Ok(match (moved, culprits.is_empty()) {
         (true, _) if held => Sent::Committed(culprits),
         (false, true) => Sent::Moved,

@@ -148,6 +148,55 @@ async fn of_the_runs_that_waited_for_a_build_one_that_cannot_go_on_keeps_no_othe
 }
 
 #[tokio::test]
+async fn however_many_runs_tell_one_build_at_once_that_they_wait_for_it_each_is_heard() {
+    const INSTALLS: usize = 48;
+    // given installs whose runners were all heard of while no server reacted
+    let (started, owner, _) = with_install().await;
+    let mut installs = vec![];
+    for number in 0..INSTALLS {
+        let made = owner.create_install(&new_install(&format!("many{number}"))).await.unwrap();
+        installs.push(made.id);
+    }
+    let Started { server, data, http, database } = started;
+    server.stop().await;
+    let pool = event_log::connect(&database, 2).await.unwrap();
+    let log = event_log::EventLog::open(pool, event_log::Options::default()).await.unwrap();
+    for install in &installs {
+        let stream = StreamId::new("install", install.to_string());
+        let expected = log.version(&stream).await.unwrap();
+        let fact =
+            json!({"type": "stack_reported", "runner": RunnerId(Ulid::new()), "outputs": {}});
+        let events = vec![NewEvent {
+            event_type: "install.stack_reported".into(),
+            event_version: "1".into(),
+            payload: fact.to_string(),
+            customer: None,
+        }];
+        log.append(Commit::of(meta(), vec![Write { stream, expected, events }])).await.unwrap();
+    }
+    drop(log);
+    // when one starts
+    let server = Server::start(options(data.path(), &database)).await.unwrap();
+    let started = Started { server, data, http, database };
+    // then all of them wait for the build, and none was put off for good
+    let builds = super::owner(&started).builds(&BuildsQuery::default()).await.unwrap().items;
+    let build = builds.iter().find(|build| build.component_name == "base").unwrap().id;
+    let app = started.app();
+    until(async || {
+        let waiting = app.engine.load::<Build>(build).await.unwrap().awaited_by.len();
+        (waiting == INSTALLS).then_some(())
+    })
+    .await;
+    built(&started).await;
+    for install in installs {
+        let run = run_of(app, install).await;
+        first(app, run, StepState::job).await;
+    }
+    assert_eq!(parked::progress(&app.pool).await.unwrap().parked, 0);
+    started.server.stop().await;
+}
+
+#[tokio::test]
 async fn facts_that_are_come_to_again_cause_nothing_a_second_time() {
     // given an install whose first run, which it asked for itself, has failed, and one whose run goes on
     let (started, owner, acme) = with_install().await;
