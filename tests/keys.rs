@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs,
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -201,6 +202,7 @@ fn its_word_is_its_own(server: &Server, runner: &Runner, id: &str) {
     let stranger = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
     let refused = runner.local(&[&["journal", "verify"], &file[..], &[stranger]].concat()).output();
     assert!(!refused.unwrap().status.success());
+    a_cut_one_is_not_signed_again(server, runner);
     // and each end of a job is the runner's own word
     let jobs = server.ask(&["jobs", "list", "--install", "acme"]);
     let ended: Vec<_> =
@@ -215,4 +217,25 @@ fn its_word_is_its_own(server: &Server, runner: &Runner, id: &str) {
         let digest = job["attempts"][0]["signed"]["digest"].as_str().unwrap();
         assert!(journal.contains(&format!("signed how it ended: {digest}")), "{journal}");
     }
+}
+
+/// A journal that lost its end is told by whoever looks, and no export makes it good again.
+fn a_cut_one_is_not_signed_again(server: &Server, runner: &Runner) {
+    let cut = server.dir().join("cut");
+    let copied = Command::new("cp").arg("-a").arg(runner.data()).arg(&cut).status();
+    assert!(copied.unwrap().success());
+    let whole = fs::read_to_string(cut.join("journal.ndjson")).unwrap();
+    let lines: Vec<&str> = whole.lines().collect();
+    let kept = lines[..lines.len() / 2].join("\n") + "\n";
+    fs::write(cut.join("journal.ndjson"), kept).unwrap();
+    let local = |args: &[&str]| {
+        Command::new(program("stead-runner")).args(args).arg("--data").arg(&cut).output().unwrap()
+    };
+    let out = server.dir().join("cut.export");
+    let exported = local(&["journal", "export", "--out", out.to_str().unwrap()]);
+    let said = String::from_utf8(exported.stderr).unwrap();
+    assert!(!exported.status.success() && said.contains("nothing is exported"), "{said}");
+    assert!(!out.exists());
+    let status = String::from_utf8(local(&["status"]).stdout).unwrap();
+    assert!(status.contains("WRONG"), "{status}");
 }

@@ -215,18 +215,15 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             let data = open()?;
             let keys = Keys::open(&data)?;
             let identity = start::identity(&data, &keys, &run).await?;
-            println!("{}", identity.runner);
-            Ok(ExitCode::SUCCESS)
+            show::said(&format!("{}\n", identity.runner))
         }
         Some(Command::Disable { reason, stop_jobs }) => {
             switch::disable(&open()?, &reason, stop_jobs)?;
-            println!("disabled: nothing new is taken until `stead-runner enable`");
-            Ok(ExitCode::SUCCESS)
+            show::said("disabled: nothing new is taken until `stead-runner enable`\n")
         }
         Some(Command::Enable) => {
             switch::enable(&open()?)?;
-            println!("enabled");
-            Ok(ExitCode::SUCCESS)
+            show::said("enabled\n")
         }
         Some(Command::Questions) => show::questions(&look()?),
         Some(Command::Approve { execution, reason }) => {
@@ -244,17 +241,23 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             show::evidence(&look()?, output)
         }
         Some(Command::Witness { command: Some(WitnessCommand::Accept { epoch }) }) => {
-            let data = open()?;
+            let data = look()?;
+            if let Some(seen) = show::standing::seen(&data)?
+                && epoch <= seen.epoch
+            {
+                bail!(
+                    "nothing is to be accepted: a log of epoch {} is believed already, and none of an earlier one \
+                     will be",
+                    seen.epoch
+                );
+            }
             Witness::of(&data).accept(epoch)?;
             Journal::open(&data)?.write(Fact::EpochAccepted { epoch })?;
-            println!("epoch {epoch} is accepted");
-            Ok(ExitCode::SUCCESS)
+            show::said(&format!("epoch {epoch} is accepted\n"))
         }
         Some(Command::Witness { command: Some(WitnessCommand::Key) }) => {
-            for key in enrol::checkpoint_keys(&open()?)? {
-                println!("{key}");
-            }
-            Ok(ExitCode::SUCCESS)
+            let keys = enrol::checkpoint_keys(&look()?)?;
+            show::said(&keys.iter().map(|key| format!("{key}\n")).collect::<String>())
         }
         Some(Command::Redact) => {
             crate::shim::hide::hand_in()?;
@@ -271,8 +274,7 @@ fn answer(data: &Data, execution: ExecutionId, word: &Answer) -> anyhow::Result<
     if !ask::answer(data, execution, word)? {
         bail!("{execution} does not wait for a word");
     }
-    println!("{}", if word.yes { "approved" } else { "denied" });
-    Ok(ExitCode::SUCCESS)
+    show::said(if word.yes { "approved\n" } else { "denied\n" })
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

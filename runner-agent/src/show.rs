@@ -63,15 +63,18 @@ pub(crate) fn journal(
     last: Option<usize>,
 ) -> anyhow::Result<ExitCode> {
     let lines = story::of(journal::read_all(data)?, job, last);
-    let text = match output {
+    said(&match output {
         Output::Table => story::table(&lines),
-        Output::Json => lines.into_iter().map(|told| told.line.text + "\n").collect(),
-    };
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        // Who reads only the beginning has read enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        written => Ok(written.map(|()| ExitCode::SUCCESS)?),
-    }
+        Output::Json => lines.into_iter().map(|told| told.line.text + "\n").collect::<String>(),
+    })
+}
+
+/// Say this on standard output.
+pub(crate) fn said(text: &str) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What waits for a person's word.
@@ -93,10 +96,8 @@ pub fn questions(data: &Data) -> anyhow::Result<ExitCode> {
 
 /// The last checkpoint, and what was not believed since.
 pub fn checkpoint(data: &Data) -> anyhow::Result<ExitCode> {
-    match Witness::of(data).last()? {
-        Some(note) => print!("{note}"),
-        None => println!("no checkpoint seen yet"),
-    }
+    let note = Witness::of(data).last()?;
+    said(note.as_deref().unwrap_or("no checkpoint seen yet\n"))?;
     // Standard output is the signed note and nothing else: it is kept and compared.
     if let Some(refused) = standing::refused(data)? {
         eprintln!("{refused}");

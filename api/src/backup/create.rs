@@ -205,14 +205,33 @@ impl Draft {
                 path: from.join(&inner).display().to_string(),
                 why,
             };
-            for name in [EVENTS, INDEX, MANIFEST] {
+            let take = |name: &str| {
                 let file = self.take(from, ARCHIVES, &inner.join(name));
-                taken.push(file.map_err(|why| unreadable(why.to_string()))?);
-            }
+                file.map_err(|why| unreadable(why.to_string()))
+            };
+            let manifest = take(MANIFEST)?;
             let digest = format!("sha256:{}", hex::encode(archive.manifest_sha256));
-            if taken.last().is_none_or(|manifest| manifest.digest != digest) {
+            if manifest.digest != digest {
                 return Err(unreadable("its manifest is not the one that was made".into()).into());
             }
+            // A backup with a spoiled archive would take the place of one that is whole.
+            let copied = self.path.join(ARCHIVES).join(&inner).join(MANIFEST);
+            let said = fs::read(&copied).map_err(at(&copied))?;
+            let said: archive::Manifest =
+                serde_json::from_slice(&said).map_err(|why| unreadable(why.to_string()))?;
+            for name in [EVENTS, INDEX] {
+                let file = take(name)?;
+                let digest = file.digest.strip_prefix("sha256:").unwrap_or_default();
+                let is_made = |made: &archive::Measured| {
+                    made.name == name && made.bytes == file.bytes && made.sha256 == digest
+                };
+                if !said.files.iter().any(is_made) {
+                    let why = format!("the bytes of {name} are not those that were written");
+                    return Err(unreadable(why).into());
+                }
+                taken.push(file);
+            }
+            taken.push(manifest);
         }
         Ok(taken)
     }

@@ -342,9 +342,25 @@ async fn archives_of_what_has_no_rows_any_more_come_along_and_come_back() {
     let verified = event_log::verify::verify(whole, 0, |_| {}).await.unwrap();
     assert_eq!(verified.size, manifest.position);
 
+    // One with a spoiled archive would take the place of one that is whole, and the running server hears of it as well.
+    let events = directory.join("1-256/events.ndjson.zst");
+    let whole = fs::read(&events).unwrap();
+    let mut spoiled = whole.clone();
+    spoiled[40] ^= 1;
+    fs::write(&events, spoiled).unwrap();
+    let other = place.path().join("other");
+    let refused = create((data, &directory), &access, &other, now, &quiet).await.unwrap_err();
+    let why = "events.ndjson.zst are not those that were written";
+    assert!(refused.to_string().contains(why), "{refused}");
+    assert!(!other.exists() && !place.path().join("other.partial").exists());
+    tokio::time::sleep(std::time::Duration::from_millis(5_500)).await;
+    let served = event_log::Source::from(app.log());
+    let found = event_log::verify::verify(served, 0, |_| {}).await.unwrap_err();
+    assert!(found.to_string().contains("are not those that were written"), "{found}");
+    fs::write(&events, whole).unwrap();
+
     // A backup without one that is needed would be of half a log.
     fs::rename(directory.join("1-256"), directory.join("away")).unwrap();
-    let other = place.path().join("other");
     let refused = create((data, &directory), &access, &other, now, &quiet).await.unwrap_err();
     assert!(refused.to_string().contains("positions 1 to 256 are only in"), "{refused}");
     assert!(!other.exists());

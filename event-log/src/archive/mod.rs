@@ -29,7 +29,7 @@ mod streams;
 pub use check::check;
 pub use create::{FRAME, Step, create};
 pub use discard::{discard, verify};
-pub use manifest::{EVENTS, FORMAT, INDEX, MANIFEST, Manifest, directory};
+pub use manifest::{EVENTS, FORMAT, INDEX, MANIFEST, Manifest, Measured, directory};
 pub use needs::Reader;
 pub use shelf::{Archives, FLOOR, Listed, floor, hold, list};
 

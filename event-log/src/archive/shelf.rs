@@ -3,6 +3,7 @@ use std::{
     collections::{HashMap, VecDeque},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use domain::decider::Timestamp;
@@ -17,6 +18,8 @@ use crate::{
 
 /// How many frames are kept: those of a page and of a stream that is read page by page.
 const FRAMES: usize = 8;
+/// For how long something is kept: whoever verifies the log must hear what is in the files, not what was.
+const KEEP: Duration = Duration::from_secs(5);
 
 /// What a statement that reads rows says besides, so that it knows in the same moment which it cannot have seen: the
 /// last position that is in archives only.
@@ -89,6 +92,9 @@ pub async fn hold(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
 /// The events of a frame.
 type Events = Arc<[Arc<Stored>]>;
 
+/// A frame of the archive with this last position, by its number, and when it was read.
+type Kept = ((u64, usize), Instant, Events);
+
 /// Where archives are, and those that are open. Clones share what is open.
 #[derive(Debug, Clone, Default)]
 pub struct Archives(Arc<Shelf>);
@@ -97,8 +103,8 @@ pub struct Archives(Arc<Shelf>);
 struct Shelf {
     directory: Option<PathBuf>,
     /// By last position.
-    open: Mutex<HashMap<u64, Arc<Store>>>,
-    frames: Mutex<VecDeque<((u64, usize), Events)>>,
+    open: Mutex<HashMap<u64, (Instant, Arc<Store>)>>,
+    frames: Mutex<VecDeque<Kept>>,
 }
 
 impl Archives {
@@ -156,7 +162,10 @@ impl Archives {
     /// An archive, which must be the one that the database knows.
     pub(super) async fn open(&self, listed: &Listed) -> Result<Arc<Store>, LogError> {
         let known = lock(&self.0.open).get(&listed.last).cloned();
-        if let Some(known) = known.filter(|known| known.sha256 == listed.manifest_sha256) {
+        if let Some((opened, known)) = known
+            && opened.elapsed() < KEEP
+            && known.sha256 == listed.manifest_sha256
+        {
             return Ok(known);
         }
         let Some(archives) = self.directory() else {
@@ -168,7 +177,7 @@ impl Archives {
         let (opening, hash) = (path.clone(), listed.manifest_sha256);
         let opened = blocking(move || Store::open(&opening, Some(&hash))).await?;
         let store = Arc::new(opened.map_err(|why| unreadable(&path, listed, &why))?);
-        lock(&self.0.open).insert(listed.last, store.clone());
+        lock(&self.0.open).insert(listed.last, (Instant::now(), store.clone()));
         Ok(store)
     }
 
@@ -179,8 +188,7 @@ impl Archives {
         frame: usize,
     ) -> Result<Events, LogError> {
         let key = (listed.last, frame);
-        let known = lock(&self.0.frames).iter().find(|(at, _)| *at == key).map(|(_, f)| f.clone());
-        if let Some(known) = known {
+        if let Some(known) = self.kept(key) {
             return Ok(known);
         }
         let reading = store.clone();
@@ -188,8 +196,17 @@ impl Archives {
         let read: Events = read.map_err(|why| unreadable(&store.directory, listed, &why))?.into();
         let mut frames = lock(&self.0.frames);
         frames.truncate(FRAMES - 1);
-        frames.push_front((key, read.clone()));
+        frames.push_front((key, Instant::now(), read.clone()));
         Ok(read)
+    }
+}
+
+impl Archives {
+    /// A frame that was read a moment ago.
+    fn kept(&self, key: (u64, usize)) -> Option<Events> {
+        let mut kept = lock(&self.0.frames);
+        kept.retain(|(_, read, _)| read.elapsed() < KEEP);
+        kept.iter().find(|(at, ..)| *at == key).map(|(.., known)| known.clone())
     }
 }
 

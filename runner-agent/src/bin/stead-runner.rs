@@ -29,6 +29,11 @@ fn main() -> ExitCode {
     // A claim or a report that waits for the server must not hold up the end.
     runtime.shutdown_timeout(cli::LAST_BREATH);
     ended.unwrap_or_else(|error| {
+        let io = error.downcast_ref::<io::Error>();
+        if io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+            // Who reads only the beginning has read enough.
+            return ExitCode::SUCCESS;
+        }
         eprintln!("error: {error:#}");
         ExitCode::FAILURE
     })

@@ -121,6 +121,16 @@ fn verify_own(
     given: Vec<VerifyingKey>,
     other: Option<&Path>,
 ) -> anyhow::Result<ExitCode> {
+    let (examined, head) = examined(data, given, other)?;
+    said("this runner's journal", &examined, head.as_ref())
+}
+
+/// The journal here, which holds everything that was signed of it, and the last of that.
+fn examined(
+    data: &Data,
+    given: Vec<VerifyingKey>,
+    other: Option<&Path>,
+) -> anyhow::Result<(Examined, Option<JournalHead>)> {
     // The heads first: the agent may write and sign more while this reads.
     let (denied, last) = (Heads::of(data).denied()?, Heads::of(data).last()?);
     let keys = if given.is_empty() { own_keys(data)? } else { given };
@@ -136,7 +146,7 @@ fn verify_own(
     if let Some(path) = other {
         examined.holds(&read_head(path, &keys)?)?;
     }
-    said("this runner's journal", &examined, head.as_ref())
+    Ok((examined, head))
 }
 
 /// The key of now, and those that the journal says were replaced.
@@ -191,6 +201,10 @@ fn said(whose: &str, examined: &Examined, head: Option<&JournalHead>) -> anyhow:
 
 fn export(data: &Data, out: &Path) -> anyhow::Result<ExitCode> {
     let identity = enrol::known(data)?.context("this runner has not enrolled yet")?;
+    // Signed once more, a journal that was cut would be good for whoever has no older head of it.
+    examined(data, vec![], None).context(
+        "nothing is exported: this journal is not the one that was signed before; keep its files as they are",
+    )?;
     let (journal, key) = (Journal::open(data)?, Keys::open(data)?.identity.now());
     let head = journal::sign_head(&journal, identity.runner, &key.key, host::now())?;
     let Some(head) = head else {
@@ -201,17 +215,17 @@ fn export(data: &Data, out: &Path) -> anyhow::Result<ExitCode> {
     let file = journal::export(identity.runner, public.clone(), head, &lines)?;
     let written =
         data::fresh(out).and_then(|mut new| new.write_all(&file).and_then(|()| new.sync_all()));
-    written.with_context(|| format!("writing {}: it must not be there yet", out.display()))?;
+    written.with_context(|| {
+        format!("writing {}, which must be in a directory and not be there yet", out.display())
+    })?;
     // What was written is what another person will see.
     journal::verify(&file, &[key.key.verifying_key()])
         .context("the journal is written, and wrong")?;
-    println!(
-        "{} is written; its runner is {}, whose public key is",
+    show::said(&format!(
+        "{} is written; its runner is {}, whose public key is\n{public}\n",
         out.display(),
         identity.runner
-    );
-    println!("{public}");
-    Ok(ExitCode::SUCCESS)
+    ))
 }
 
 fn public_key(text: &str) -> Result<VerifyingKey, String> {

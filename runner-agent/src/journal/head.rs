@@ -90,6 +90,13 @@ impl Heads {
         heads.collect()
     }
 
+    /// What was signed of this journal, as far as it is kept here, without asking who did.
+    pub fn signed(&self) -> io::Result<Vec<JournalHead>> {
+        let mut signed = self.denied()?;
+        signed.extend(self.last()?.as_ref().and_then(said));
+        Ok(signed)
+    }
+
     fn keep(&self, head: &JournalHead, envelope: &Envelope) -> io::Result<()> {
         let path = self.0.path(LAST);
         let former = match fs::read(&path) {

@@ -10,8 +10,10 @@ use crate::{
     witness::Witness,
 };
 
-/// The journal's chain. Signatures are looked at by `journal verify`.
+/// The journal's chain, and whether it still holds what was signed. Signatures are looked at by `journal verify`.
 pub fn journal(data: &Data) -> String {
+    // First: the agent may write and sign more while this reads.
+    let signed = journal::Heads::of(data).signed();
     let examined = match journal::examine_all(data) {
         Ok(examined) => examined,
         Err(error) => return format!("cannot be read: {error}"),
@@ -19,7 +21,11 @@ pub fn journal(data: &Data) -> String {
     match examined {
         Ok(examined) => {
             let entries: u64 = examined.chains.iter().map(journal::Chain::entries).sum();
-            format!("{entries} entries, the chain holds")
+            match signed.map(|signed| signed.iter().find_map(|head| examined.holds(head).err())) {
+                Ok(None) => format!("{entries} entries, the chain holds"),
+                Ok(Some(wrong)) => format!("WRONG: {wrong}; see `stead-runner journal verify`"),
+                Err(error) => format!("{entries} entries, and what was signed of them: {error}"),
+            }
         }
         Err(wrong) => format!("WRONG at entry {}: {wrong}", wrong.entry()),
     }
@@ -30,14 +36,18 @@ pub fn witness(data: &Data) -> io::Result<String> {
     if let Some(refused) = refused(data)? {
         return Ok(refused);
     }
-    let note = Witness::of(data).last()?;
-    let seen = note.and_then(|note| Checkpoint::read_unverified(&note).ok());
-    Ok(match seen {
+    Ok(match seen(data)? {
         Some(seen) => {
             format!("the vendor's log is believed up to event {}, epoch {}", seen.size, seen.epoch)
         }
         None => "nothing of the vendor's log was seen yet".into(),
     })
+}
+
+/// The head that was believed last.
+pub fn seen(data: &Data) -> io::Result<Option<Checkpoint>> {
+    let note = Witness::of(data).last()?;
+    Ok(note.and_then(|note| Checkpoint::read_unverified(&note).ok()))
 }
 
 /// Why the log that was shown last is not believed; `None`: it is, or the customer has accepted another since.

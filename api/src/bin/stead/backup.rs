@@ -14,7 +14,7 @@ use api::{
 };
 use clap::{Args, Subcommand};
 
-use crate::{failure::Failure, place::Place, render::Screen};
+use crate::{failure::Failure, place::Place, render::Screen, serve::Told};
 
 #[derive(Debug, Subcommand)]
 pub enum Backup {
@@ -76,11 +76,16 @@ pub async fn run(verb: Backup, screen: Screen) -> ExitCode {
 }
 
 async fn create(ask: Create, screen: &Screen) -> Result<(), Failure> {
-    let data = ask.place.data()?;
+    let (told, data) = (Told::listen()?, ask.place.data()?);
     let bar = screen.spinner("backup");
-    let made = made(&ask, &data, &|said: String| bar.set_message(said)).await;
+    let progress = |said: String| bar.set_message(said);
+    // What is given up in the middle takes with it what it has copied: keys, too.
+    let made = tokio::select! {
+        made = made(&ask, &data, &progress) => made.map_err(refused),
+        () = told.heard() => Err(Failure::Usage("stopped; no backup was made".into())),
+    };
     bar.finish_and_clear();
-    let manifest = made.map_err(refused)?;
+    let manifest = made?;
     screen.one(&manifest, |_| picture::made(&manifest, &ask.out))
 }
 

@@ -74,10 +74,13 @@ async fn head(app: &App, which: &RangeQuery) -> Result<Head, Problem> {
     let from = which.from.unwrap_or(1).max(within.after + 1);
     let to = which.to.unwrap_or(checkpoint.size).min(within.until).min(checkpoint.size);
     if from > to || which.from == Some(0) || which.to.is_some_and(|to| to > checkpoint.size) {
-        let detail = format!(
-            "there is nothing from {from} to {to}: the log has positions 1 to {}",
-            checkpoint.size
-        );
+        let asked_to = which.to.unwrap_or(to);
+        let asked = match (since, until) {
+            (None, None) => format!("from {} to {asked_to}", which.from.unwrap_or(1)),
+            _ => "between those moments".into(),
+        };
+        let detail =
+            format!("there is nothing {asked}: the log has positions 1 to {}", checkpoint.size);
         return Err(Problem::new(Code::NotFound, detail));
     }
     let before = match from {

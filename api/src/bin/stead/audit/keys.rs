@@ -16,11 +16,17 @@ pub fn believed(texts: &[String]) -> Result<Vec<Believed>, Failure> {
 /// A checkpoint that one of these keys signed. What is believed by its fingerprint is found among those that are
 /// `named` by whoever is not believed.
 pub fn open(
+    whose: &str,
     note: &str,
     believed: &[Believed],
     named: &[VerifierKey],
 ) -> Result<Checkpoint, Failure> {
-    let outcome = |error: &dyn std::fmt::Display| Failure::Outcome(error.to_string());
+    let outcome = |error: &dyn std::fmt::Display| {
+        Failure::Outcome(format!(
+            "{whose}: {error}\n  try: `stead audit check --help` says where a key is got, and a kept checkpoint is the \
+             whole file as it was written"
+        ))
+    };
     let origin = Checkpoint::read_unverified(note).map_err(|error| outcome(&error))?.origin();
     let named = named.iter().filter(|key| believed.iter().any(|one| one.is(key)));
     let known: Vec<VerifyingKey> = believed

@@ -45,7 +45,12 @@ pub async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure> {
         let mut lines = BufReader::new(fs::File::open(path)?).lines().peekable();
         let first = lines.peek().and_then(|line| line.as_ref().ok());
         let head = first.and_then(|line| Head::read(line.as_bytes()).ok());
-        let kept = open(note, &given, &named(head.iter().map(|head| &head.signer)))?;
+        let kept = open(
+            "the kept checkpoint",
+            note,
+            &given,
+            &named(head.iter().map(|head| &head.signer)),
+        )?;
         // The line before the events is for `check`.
         let events = lines.skip(usize::from(head.is_some()));
         let events = stream::iter(events.map(|line| line.map_err(Failure::from)));
@@ -68,8 +73,11 @@ pub async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure> {
         }
         false => (given.clone(), given),
     };
-    let today = open(&now.note, &today, &by_server)?;
-    let kept = note.as_deref().map(|note| open(note, &ever, &by_server)).transpose()?;
+    let today = open("the server's checkpoint", &now.note, &today, &by_server)?;
+    let kept = note
+        .as_deref()
+        .map(|note| open("the kept checkpoint", note, &ever, &by_server))
+        .transpose()?;
     let export = desk.client.export(&EventsQuery::default()).await?;
     let events = lines(export).map(|line| line.map_err(Failure::from));
     check(settings, events, Some(today), kept).await
