@@ -1,7 +1,8 @@
 //! A part of the log in a file.
 use std::{
     fs::OpenOptions,
-    io::{BufWriter, Write},
+    io::{BufWriter, ErrorKind, Write},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -100,8 +101,14 @@ fn cut() -> Failure {
     Failure::Unreachable("the export broke off before its end; try again".into())
 }
 
-/// A file that was not there: what was kept is never written over.
+/// A file that was not there: what was kept is never written over. It has payloads and salts, so it is its owner's alone.
 pub fn created(path: &Path) -> Result<std::fs::File, Failure> {
-    let file = OpenOptions::new().write(true).create_new(true).open(path);
-    file.map_err(|error| Failure::Usage(format!("{} cannot be made: {error}", path.display())))
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file.map_err(|error| {
+        let next = match error.kind() {
+            ErrorKind::AlreadyExists => "\n  try: another name; what was kept is not written over",
+            _ => "",
+        };
+        Failure::Usage(format!("{} cannot be made: {error}{next}", path.display()))
+    })
 }
