@@ -3,11 +3,11 @@
 use sqlx::PgPool;
 use tracing::warn;
 
-use super::later::{Later, Left};
+use super::unhurried::{Left, Unhurried};
 use crate::state::App;
 
 /// Where answers are left to be kept.
-pub type Answers = Later<Answer>;
+pub type Answers = Unhurried<Answer>;
 
 /// What a command was answered, without what is secret in it.
 pub struct Answer {

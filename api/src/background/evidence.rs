@@ -4,11 +4,11 @@ use event_log::blob;
 use sqlx::PgPool;
 use tracing::warn;
 
-use super::later::{Later, Left};
+use super::unhurried::{Left, Unhurried};
 use crate::state::App;
 
 /// Where a grant is left to be kept.
-pub type Evidence = Later<Vec<u8>>;
+pub type Evidence = Unhurried<Vec<u8>>;
 
 /// Leave these bytes, or keep them at once where too many wait.
 pub async fn keep(

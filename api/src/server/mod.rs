@@ -164,8 +164,8 @@ impl Server {
         let timing = Timing::default();
         let dispatch = Dispatch::new(config.server.clone(), timing, Arc::clone(&clock));
         let logs = LogStore::new(pool.clone());
-        let (evidence, grants) = background::later::channel();
-        let (answers, answered) = background::later::channel();
+        let (evidence, grants) = background::unhurried::channel();
+        let (answers, answered) = background::unhurried::channel();
         let app = App::new(Inner {
             pool,
             owner: owner_pool,

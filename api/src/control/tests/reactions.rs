@@ -10,7 +10,7 @@ use domain::{
     job::{Ending, Job, JobCommand, PlanReport, Report},
     run::{Outcome, Run, StepFailure, StepState},
 };
-use event_log::{Commit, Meta, NewEvent, StreamId, Write};
+use event_log::{Commit, EventLog, Meta, NewEvent, StreamId, Write};
 use schemas::control::{
     audit::EventsQuery, builds::BuildsQuery, installs::UpdateInstall, jobs::JobsQuery,
 };
@@ -48,19 +48,23 @@ pub(super) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 /// A fact, as it stands in the log.
-async fn happened(app: &App, install: InstallId, event: &str, fact: Value) {
+async fn happened(log: &EventLog, install: InstallId, event: &str, fact: Value) {
     let stream = StreamId::new("install", install.to_string());
-    let expected = app.log().version(&stream).await.unwrap();
+    let expected = log.version(&stream).await.unwrap();
     let (event_type, payload) = (event.to_owned().into(), fact.to_string());
     let events = vec![NewEvent { event_type, event_version: "1".into(), payload, customer: None }];
     let commit = Commit::of(meta(), vec![Write { stream, expected, events }]);
-    app.log().append(commit).await.unwrap();
+    log.append(commit).await.unwrap();
 }
 
 pub(super) async fn enrolled(app: &App, install: InstallId) {
+    stack_reported(app.log(), install).await;
+}
+
+async fn stack_reported(log: &EventLog, install: InstallId) {
     let runner = RunnerId(Ulid::new());
     let fact = json!({"type": "stack_reported", "runner": runner, "outputs": {}});
-    happened(app, install, "install.stack_reported", fact).await;
+    happened(log, install, "install.stack_reported", fact).await;
 }
 
 pub(super) async fn run_of(app: &App, install: InstallId) -> RunId {
@@ -131,7 +135,7 @@ async fn of_the_runs_that_waited_for_a_build_one_that_cannot_go_on_keeps_no_othe
     let acme_run = run_of(app, acme.id).await;
     let by = domain::actor::Actor::System;
     let wrong = json!({"type": "inputs_changed", "set": {"size": "large"}, "by": by});
-    happened(app, beta.id, "install.inputs_changed", wrong).await;
+    happened(app.log(), beta.id, "install.inputs_changed", wrong).await;
     built(&started).await;
 
     let job = first(app, acme_run, StepState::job).await;
@@ -160,19 +164,9 @@ async fn however_many_runs_tell_one_build_at_once_that_they_wait_for_it_each_is_
     let Started { server, data, http, database } = started;
     server.stop().await;
     let pool = event_log::connect(&database, 2).await.unwrap();
-    let log = event_log::EventLog::open(pool, event_log::Options::default()).await.unwrap();
+    let log = EventLog::open(pool, event_log::Options::default()).await.unwrap();
     for install in &installs {
-        let stream = StreamId::new("install", install.to_string());
-        let expected = log.version(&stream).await.unwrap();
-        let fact =
-            json!({"type": "stack_reported", "runner": RunnerId(Ulid::new()), "outputs": {}});
-        let events = vec![NewEvent {
-            event_type: "install.stack_reported".into(),
-            event_version: "1".into(),
-            payload: fact.to_string(),
-            customer: None,
-        }];
-        log.append(Commit::of(meta(), vec![Write { stream, expected, events }])).await.unwrap();
+        stack_reported(&log, *install).await;
     }
     drop(log);
     // when one starts
@@ -208,12 +202,12 @@ async fn facts_that_are_come_to_again_cause_nothing_a_second_time() {
     run_of(app, acme.id).await;
     let by = domain::actor::Actor::System;
     let wrong = json!({"type": "inputs_changed", "set": {"size": "large"}, "by": by});
-    happened(app, beta.id, "install.inputs_changed", wrong).await;
+    happened(app.log(), beta.id, "install.inputs_changed", wrong).await;
     built(&started).await;
     until(async || app.engine.load::<Run>(failed).await.unwrap().outcome).await;
     // and who could be provisioned now
     let right = json!({"type": "inputs_changed", "set": {"size": "1"}, "by": by});
-    happened(app, beta.id, "install.inputs_changed", right).await;
+    happened(app.log(), beta.id, "install.inputs_changed", right).await;
     let Started { server, data, http, database } = started;
     server.stop().await;
     let pool = event_log::connect(&database, 1).await.unwrap();

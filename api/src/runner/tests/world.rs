@@ -26,7 +26,7 @@ use ulid::Ulid;
 use crate::{
     artifacts::{Manifests, Registry},
     auth::{self, Assertions, People, Tokens},
-    background::{answers, evidence, later, liveness},
+    background::{answers, evidence, liveness, unhurried},
     dispatch::{self, Dispatch, Timing},
     execute::{Call, Engine},
     keys::Keys,
@@ -124,8 +124,8 @@ impl World {
         let keys = Keys::open(&data.path().join("keys"), clock()).unwrap();
         let views = Projections::start(&log).await.unwrap();
         let tokens = Tokens::new(&keys.current(), log.log_id());
-        let (evidence, grants) = later::channel();
-        let (answers, answered) = later::channel();
+        let (evidence, grants) = unhurried::channel();
+        let (answers, answered) = unhurried::channel();
         let app = App::new(Inner {
             owner: None,
             engine: Engine::new(log, Arc::clone(&clock)),

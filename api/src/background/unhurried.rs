@@ -8,18 +8,18 @@ const WAITING: usize = 4_096;
 const TOGETHER: usize = 256;
 
 /// Where it is left.
-pub struct Later<T>(Sender<T>);
+pub struct Unhurried<T>(Sender<T>);
 
 /// What was left, for the one loop that writes it.
 pub struct Left<T>(Receiver<T>);
 
 /// Both ends.
-pub fn channel<T>() -> (Later<T>, Left<T>) {
+pub fn channel<T>() -> (Unhurried<T>, Left<T>) {
     let (leave, left) = mpsc::channel(WAITING);
-    (Later(leave), Left(left))
+    (Unhurried(leave), Left(left))
 }
 
-impl<T> Later<T> {
+impl<T> Unhurried<T> {
     /// Leave it. Given back where too many wait, or nobody writes any more.
     pub fn leave(&self, what: T) -> Result<(), T> {
         self.0.try_send(what).map_err(|refused| match refused {
