@@ -14,8 +14,8 @@ use nix::fcntl::{Flock, FlockArg};
 use sqlx::{Executor as _, PgConnection, Row as _};
 
 use super::{
-    ARCHIVES, BackupError, DUMP, File, KEYS, Manifest, Progress, REGISTRY, at, files, manifest,
-    pack,
+    ARCHIVES, BackupError, DUMP, File, KEYS, Manifest, PARTIAL, Progress, REGISTRY, at, files,
+    manifest, pack,
 };
 use crate::{
     auth::OWNER_TOKEN,
@@ -148,8 +148,11 @@ impl Draft {
             return Err(BackupError::Exists { path: shown() });
         }
         let name = out.file_name().ok_or_else(|| BackupError::Exists { path: shown() })?;
+        if files::is_partial(out) {
+            return Err(BackupError::Reserved { path: shown() });
+        }
         let mut name = name.to_os_string();
-        name.push(".partial");
+        name.push(PARTIAL);
         let path = out.with_file_name(name);
         files::private_directory(&path)?;
         let open = fs::File::open(&path).map_err(at(&path))?;

@@ -8,7 +8,13 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::{BackupError, File, at};
+use super::{BackupError, File, PARTIAL, at};
+
+/// Whether a name is that of a backup that is being made, or of one whose `create` was stopped.
+pub(super) fn is_partial(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    name.as_encoded_bytes().ends_with(PARTIAL.as_bytes())
+}
 
 /// A directory for our eyes only; whether it is there already does not matter.
 pub(super) fn directory(path: &Path) -> Result<(), BackupError> {

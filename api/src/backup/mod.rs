@@ -48,6 +48,8 @@ const REGISTRY: &str = "registry";
 const ARCHIVES: &str = "archives";
 /// What a backup has besides.
 const DUMP: &str = "database.dump";
+/// What ends the name of one that is being made.
+const PARTIAL: &str = ".partial";
 
 /// Hears what is being done, for who waits.
 pub type Progress<'a> = &'a (dyn Fn(String) + Send + Sync);
@@ -64,6 +66,9 @@ pub enum BackupError {
          place for the backup"
     )]
     NotOurs { path: String },
+    /// The name of what is no backup yet.
+    #[error("{path}: `{PARTIAL}` ends the name of what is no backup yet: choose another name")]
+    Reserved { path: String },
     /// Somebody else writes it.
     #[error("another backup to {path} is being made")]
     Busy { path: String },
@@ -130,6 +135,7 @@ impl BackupError {
             E::Log(error) => matches!(error, LogError::Damaged { .. }),
             E::Exists { .. }
             | E::NotOurs { .. }
+            | E::Reserved { .. }
             | E::Busy { .. }
             | E::Incomplete { .. }
             | E::Newer { .. }

@@ -33,6 +33,13 @@ impl Source {
         progress: Progress<'_>,
     ) -> Result<Source, BackupError> {
         let found = fs::metadata(from).map_err(at(from))?;
+        // It may have its manifest and still not all that is in it on the disk.
+        if files::is_partial(&fs::canonicalize(from).map_err(at(from))?) {
+            let why =
+                "a `create` gives it a name without `.partial` when it is whole; make another";
+            let why = why.to_owned();
+            return Err(BackupError::Incomplete { path: from.display().to_string(), why });
+        }
         let directory = if found.is_dir() {
             from.to_path_buf()
         } else {

@@ -218,13 +218,22 @@ async fn half_a_backup_is_no_backup_and_the_next_one_takes_its_place() {
     assert_eq!(mode(&out), 0o700);
     assert_eq!(mode(&out.join("database.dump")), 0o600);
 
-    // As kill -9 leaves it, a moment before the end.
+    // As kill -9 leaves it, a moment before the end: all is there, and may not be on the disk.
     fs::rename(&out, &partial).unwrap();
+    let said = refused(&partial);
+    assert!(said.contains("without `.partial`"), "{said}");
+    let link = place.path().join("link");
+    std::os::unix::fs::symlink(&partial, &link).unwrap();
+    assert_eq!(refused(&link).replace("link", "backup.partial"), said);
+    fs::remove_file(&link).unwrap();
+    let half = place.path().join("half");
+    fs::rename(&partial, &half).unwrap();
     for last in ["manifest.sha256", "manifest.json", "database.dump"] {
-        fs::remove_file(partial.join(last)).unwrap();
-        let said = refused(&partial);
+        fs::remove_file(half.join(last)).unwrap();
+        let said = refused(&half);
         assert!(said.contains("is not a whole backup"), "{last}: {said}");
     }
+    fs::rename(&half, &partial).unwrap();
     backed_up(&started, &out).await;
     assert!(!partial.exists());
     opened(&out).unwrap();
@@ -232,6 +241,9 @@ async fn half_a_backup_is_no_backup_and_the_next_one_takes_its_place() {
     let now = started.app().now();
     let again = create(places(started.data.path()), &access, &out, now, &quiet).await.unwrap_err();
     assert!(matches!(again, BackupError::Exists { .. }), "{again}");
+    let named = create(places(started.data.path()), &access, &partial, now, &quiet).await;
+    let named = named.unwrap_err();
+    assert!(matches!(named, BackupError::Reserved { .. }), "{named}");
 
     // One that fails leaves nothing, above all no keys.
     let nowhere = fresh_empty_database().await.unwrap();
