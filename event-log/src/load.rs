@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use domain::{decider::Decider, ids::InstallId};
 
-use crate::{EventLog, LogError, StreamId, Write, commit::NewEvent, snapshot};
+use crate::{EventLog, LogError, Stored, StreamId, Write, commit::NewEvent, snapshot};
 
 /// How many events are read at once.
 const PAGE: u32 = 1_000;
@@ -118,7 +118,18 @@ impl EventLog {
         let era = self.shared.cache.era();
         let known = match self.shared.cache.get::<D>(&stream) {
             Some(known) => Some(known),
-            None => snapshot::read::<D>(self.pool(), &stream).await?,
+            // Nearly every stream is so short that it was never kept. A longer one costs a question more.
+            None => match self.read_below(&stream, snapshot::EVERY).await? {
+                Some(events) => {
+                    let mut loaded = Loaded::new(stream, era);
+                    take_in(&mut loaded, &events)?;
+                    if loaded.version > 0 {
+                        self.keep(&loaded, 0);
+                    }
+                    return Ok(loaded);
+                }
+                None => snapshot::read::<D>(self.pool(), &stream).await?,
+            },
         };
         let mut loaded = Loaded::new(stream, era);
         if let Some((state, version)) = known {
@@ -144,16 +155,7 @@ impl EventLog {
     async fn catch_up<D: Decider>(&self, loaded: &mut Loaded<D>, to: u64) -> Result<(), LogError> {
         loop {
             let events = self.read_page(&loaded.stream, (loaded.version, to), PAGE).await?;
-            for event in &events {
-                if event.sequence != loaded.version + 1 {
-                    let what = format!("{} has a gap", loaded.stream);
-                    return Err(LogError::Damaged { position: event.position, what });
-                }
-                let facts = event.decode()?;
-                let state = Arc::make_mut(&mut loaded.state);
-                facts.into_iter().for_each(|fact| state.evolve(fact));
-                loaded.version = event.sequence;
-            }
+            take_in(loaded, &events)?;
             if events.len() < PAGE as usize {
                 return Ok(());
             }
@@ -165,4 +167,18 @@ impl EventLog {
         self.shared.cache.put(stream, state, (loaded.version, loaded.era));
         self.keep_snapshot(loaded, since);
     }
+}
+
+fn take_in<D: Decider>(loaded: &mut Loaded<D>, events: &[Stored]) -> Result<(), LogError> {
+    for event in events {
+        if event.sequence != loaded.version + 1 {
+            let what = format!("{} has a gap", loaded.stream);
+            return Err(LogError::Damaged { position: event.position, what });
+        }
+        let facts = event.decode()?;
+        let state = Arc::make_mut(&mut loaded.state);
+        facts.into_iter().for_each(|fact| state.evolve(fact));
+        loaded.version = event.sequence;
+    }
+    Ok(())
 }

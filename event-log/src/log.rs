@@ -32,7 +32,8 @@ pub struct Options {
     pub key_ttl: Duration,
     /// How often to look whether another server wrote, while this one writes nothing. `None`: it is alone.
     pub watch_others: Option<Duration>,
-    /// How many aggregates' states are kept in memory.
+    /// How many aggregates' states are kept in memory, about. Half of them are of those that were asked for since they
+    /// came; a quarter of all that is asked for again and again stays.
     pub cached_states: usize,
     /// Where events are read that have no rows any more.
     pub archives: Archives,
@@ -50,7 +51,7 @@ impl Default for Options {
             answer: Duration::from_secs(10),
             key_ttl: Duration::from_secs(24 * 60 * 60),
             watch_others: Some(Duration::from_millis(250)),
-            cached_states: 20_000,
+            cached_states: 40_000,
             archives: Archives::default(),
             keys: KeyRing::default(),
         }

@@ -112,11 +112,33 @@ impl EventLog {
         (after_sequence, to_position): (u64, u64),
         limit: u32,
     ) -> Result<Vec<Stored>, LogError> {
+        let page = self.page_below(stream, (after_sequence, to_position), limit, u64::MAX).await?;
+        Ok(page.unwrap_or_default())
+    }
+
+    /// All events of a stream, if it has fewer than so many.
+    pub(crate) async fn read_below(
+        &self,
+        stream: &StreamId,
+        below: u32,
+    ) -> Result<Option<Vec<Stored>>, LogError> {
+        self.page_below(stream, (0, u64::MAX), below, below.into()).await
+    }
+
+    /// A page of a stream, if the stream has fewer events than `below`.
+    async fn page_below(
+        &self,
+        stream: &StreamId,
+        (after_sequence, to_position): (u64, u64),
+        limit: u32,
+        below: u64,
+    ) -> Result<Option<Vec<Stored>>, LogError> {
         // The stream's own row says where to begin and what to expect, also where no event of it is a row any more.
         let sql = format!(
             "select s.version as stream_version, s.last_position, {FLOOR} as floor, e.* from (select) as one \
              left join log_stream s on s.aggregate_type = $1 and s.aggregate_id = $2 left join lateral ( \
-               select {COLUMNS} from log_event where aggregate_type = $1 and aggregate_id = $2 and sequence > $3 \
+               select {COLUMNS} from log_event where coalesce(s.version, 0) < $6 \
+               and aggregate_type = $1 and aggregate_id = $2 and sequence > $3 \
                and position between coalesce(s.since_position, 0) and $4 order by sequence limit $5) e on true \
              order by e.sequence"
         );
@@ -125,14 +147,19 @@ impl EventLog {
             .bind(&stream.aggregate_id)
             .bind(bigint(after_sequence))
             .bind(bigint(to_position))
-            .bind(i64::from(limit));
+            .bind(i64::from(limit))
+            .bind(bigint(below));
         let mut connection = self.pool().acquire().await?;
         let rows = query.fetch_all(&mut *connection).await?;
-        let Some(first) = rows.first() else { return Ok(vec![]) };
+        let Some(first) = rows.first() else { return Ok(Some(vec![])) };
         let counted = |column: &str| -> Result<u64, sqlx::Error> {
             Ok(first.try_get::<Option<i64>, _>(column)?.map_or(0, number))
         };
         let (version, last) = (counted("stream_version")?, counted("last_position")?);
+        // Also where the stream's own row says otherwise: then it is damaged, and is read to its end.
+        if version >= below || rows.len() as u64 >= below {
+            return Ok(None);
+        }
         let floor = counted("floor")?;
         let there =
             |row: &&PgRow| row.try_get::<Option<i64>, _>("position").ok().flatten().is_some();
@@ -149,7 +176,7 @@ impl EventLog {
         }
         if whole || floor == 0 {
             self.ring().open(&mut connection, &mut rows).await?;
-            return Ok(rows);
+            return Ok(Some(rows));
         }
         let asked = (after_sequence, to_position);
         let archived = self.archives().stream(&mut connection, stream, asked, limit).await?;
@@ -158,7 +185,7 @@ impl EventLog {
         let left = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(events.len());
         events.extend(rows.into_iter().filter(|row| row.sequence > last).take(left));
         self.ring().open(&mut connection, &mut events).await?;
-        Ok(events)
+        Ok(Some(events))
     }
 
     /// The sequence of a stream's last event, at the database; 0: there is none.

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// After how many events of a stream its state is kept again.
-const EVERY: u64 = 200;
+pub(crate) const EVERY: u32 = 200;
 /// The length of the digest in front.
 const DIGEST: usize = 32;
 /// How a state is written: 2 is bincode behind its digest. 1 was JSON, and is as good as none.
@@ -113,7 +113,8 @@ pub(crate) async fn read<D: Decider>(
 impl EventLog {
     /// Keep a durable state that has come far enough since `known`, when whoever waits for an answer has it.
     pub(crate) fn keep_snapshot<D: Decider>(&self, loaded: &Loaded<D>, known: u64) {
-        if loaded.version / EVERY <= known / EVERY {
+        let every = u64::from(EVERY);
+        if loaded.version / every <= known / every {
             return;
         }
         let (pool, loaded) = (self.pool().clone(), loaded.clone());

@@ -42,6 +42,21 @@ async fn kept(database: &Database, at_least: i64) -> i64 {
 }
 
 #[tokio::test]
+async fn a_stream_that_says_it_is_short_is_read_to_its_end_all_the_same() {
+    let database = database().await;
+    let log = server(&database).await;
+    add(&log, 150).await;
+    add(&log, 45).await;
+    add(&log, 10).await;
+    kept(&database, 200).await;
+    for damage in ["update log_stream set version = 3", "delete from log_stream"] {
+        sqlx::query(damage).execute(&database.pool).await.unwrap();
+        let read = alone(&database).await.load::<Counter>("c").await.unwrap();
+        assert_eq!((read.version, read.state.value), (205, 205), "{damage}");
+    }
+}
+
+#[tokio::test]
 async fn a_state_is_kept_every_200_events_and_only_what_follows_is_read() {
     let database = database().await;
     let log = server(&database).await;

@@ -75,7 +75,7 @@ async fn admitted(
         let runner = enrolment.used.map(|by| by.runner).ok_or_else(unknown)?;
         return Ok((runner, install));
     }
-    unit.tell::<Runner>(new, RunnerCommand::Enrol(identity(ask, install, token))).await?;
+    unit.begin::<Runner>(new, RunnerCommand::Enrol(identity(ask, install, token))).await?;
     if let Some(install) = install {
         let outputs = ask.stack_outputs.clone().into();
         stack::fits(&outputs)?;

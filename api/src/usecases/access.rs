@@ -52,7 +52,7 @@ pub async fn create(
         let issued = issued.clone();
         async move {
             let add = AccessCommand::AddPrincipal { kind: PrincipalKind::Service, name_ref: None };
-            unit.tell::<Access>(principal, add).await?;
+            unit.begin::<Access>(principal, add).await?;
             unit.tell::<Access>(principal, AccessCommand::GrantRole { role }).await?;
             unit.tell::<Access>(principal, AccessCommand::IssueToken(issued)).await.map(drop)
         }

@@ -180,7 +180,7 @@ async fn publish(
             let id = AppId(ulid::Ulid::new());
             let take = NameCommand::Take { owner: id.to_string() };
             unit.tell::<Name>(&stream, take).await?;
-            unit.tell::<AppState>(id, AppCommand::Create { name: name.into() }).await?;
+            unit.begin::<AppState>(id, AppCommand::Create { name: name.into() }).await?;
             id
         }
     };
@@ -226,7 +226,6 @@ async fn part(
     source: SourceTar,
 ) -> Result<Part, Problem> {
     let known = state.components.get(name).copied();
-    let component = known.unwrap_or_else(|| ComponentId(ulid::Ulid::new()));
     let SourceTar { kind, definition, source, .. } = source;
     let publish = ComponentCommand::Publish(Definition {
         app,
@@ -235,7 +234,17 @@ async fn part(
         definition: definition.clone(),
         config_version,
     });
-    unit.tell::<Component>(component, publish).await?;
+    let component = match known {
+        Some(component) => {
+            unit.tell::<Component>(component, publish).await?;
+            component
+        }
+        None => {
+            let component = ComponentId(ulid::Ulid::new());
+            unit.begin::<Component>(component, publish).await?;
+            component
+        }
+    };
     let earlier = before
         .and_then(|before| before.components.iter().find(|part| part.name == name))
         .map(|part| part.build);
@@ -261,7 +270,7 @@ async fn part(
                 source,
                 kind: kind.clone(),
             };
-            unit.tell::<Build>(build, BuildCommand::Request(order)).await?;
+            unit.begin::<Build>(build, BuildCommand::Request(order)).await?;
             build
         }
     };

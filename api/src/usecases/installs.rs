@@ -99,7 +99,7 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
                     inputs: new.inputs,
                     auto_approve: new.auto_approve,
                 };
-                unit.tell::<Install>(install, create).await?;
+                unit.begin::<Install>(install, create).await?;
                 let outputs = new.stack_outputs;
                 let give = InstallCommand::GiveStack { outputs, by, reason: None };
                 unit.tell::<Install>(install, give).await?;

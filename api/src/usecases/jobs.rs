@@ -39,7 +39,7 @@ pub async fn resolve(
 }
 
 /// Tell a job something, and nothing else in the same commit.
-pub async fn tell(
+async fn tell(
     app: &App,
     call: &Call,
     job: JobId,

@@ -46,7 +46,7 @@ async fn rebuild(unit: &mut Unit, build: BuildId) -> Result<Rebuilt, Problem> {
         let Some(order) = failed_order(unit, part.build).await? else { continue };
         part.build = BuildId(ulid::Ulid::new());
         let order = Order { config_version: version, ..order };
-        unit.tell::<Build>(part.build, BuildCommand::Request(order)).await?;
+        unit.begin::<Build>(part.build, BuildCommand::Request(order)).await?;
         builds.push((part.name.clone(), part.build));
     }
     unit.tell::<AppState>(app, AppCommand::Publish { bundle, components }).await?;
