@@ -32,24 +32,26 @@ pub fn digest(bytes: &[u8]) -> Result<Digest, domain::digest::DigestError> {
 /// [`BlobError`].
 pub async fn put(pool: &PgPool, bytes: &[u8]) -> Result<Digest, BlobError> {
     let digest = digest(bytes)?;
-    sqlx::query(
+    let put = sqlx::query(
         "insert into blob (digest, bytes, created_at) values ($1, $2, $3) \
          on conflict (digest) do nothing",
-    )
-    .bind(digest.to_string())
-    .bind(bytes)
-    .bind(Clock::system().now())
-    .execute(pool)
-    .await?;
+    );
+    let put = put.bind(digest.to_string()).bind(bytes).bind(Clock::system().now());
+    if put.execute(pool).await?.rows_affected() == 0 {
+        // Who was first may not have waited for the disk. A commit that writes nothing does not wait for it either.
+        sqlx::query("select pg_logical_emit_message(true, 'stead', '')").execute(pool).await?;
+    }
     Ok(digest)
 }
 
-/// Keep all of these, in one statement, and do not wait for the disk: for what can be made again.
+/// Keep all of these, in one statement, and do not wait for the disk: for what can be made again, and for what an event
+/// names that is appended afterwards, whose commit takes to the disk all that was committed before it.
 ///
 /// # Errors
 /// [`BlobError`].
-pub async fn put_unhurried(pool: &PgPool, all: &[Vec<u8>]) -> Result<(), BlobError> {
-    let digests = all.iter().map(|bytes| Ok(digest(bytes)?.to_string()));
+pub async fn put_unhurried<B: AsRef<[u8]>>(pool: &PgPool, all: &[B]) -> Result<(), BlobError> {
+    let bytes: Vec<&[u8]> = all.iter().map(AsRef::as_ref).collect();
+    let digests = bytes.iter().map(|bytes| Ok(digest(bytes)?.to_string()));
     let digests = digests.collect::<Result<Vec<String>, BlobError>>()?;
     sqlx::query(
         "with unhurried as (select set_config('synchronous_commit', 'off', true)) \
@@ -58,7 +60,7 @@ pub async fn put_unhurried(pool: &PgPool, all: &[Vec<u8>]) -> Result<(), BlobErr
          on conflict (digest) do nothing",
     )
     .bind(digests)
-    .bind(all)
+    .bind(bytes)
     .bind(Clock::system().now())
     .execute(pool)
     .await?;

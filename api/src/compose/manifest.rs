@@ -40,7 +40,9 @@ pub fn timeouts(kind: runner::JobKind, deadline_ms: u64) -> Timeouts {
 /// Keep a manifest, and say what is to be queued.
 pub async fn keep(app: &App, manifest: &Manifest, origin: Origin) -> Result<Work, Problem> {
     let payload = proof::canonical::json(manifest).map_err(Problem::internal)?;
-    let digest = blob::put(&app.pool, &payload).await?;
+    // The event that names it comes after it.
+    blob::put_unhurried(&app.pool, &[&payload]).await?;
+    let digest = blob::digest(&payload).map_err(Problem::internal)?;
     Ok(Work {
         kind: kind(manifest.kind),
         class: class(manifest.class),
