@@ -3,7 +3,7 @@ use std::{
     collections::BTreeMap,
     fmt::Write as _,
     panic::AssertUnwindSafe,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -23,27 +23,19 @@ const BOUNDS: [f64; 9] = [0.001, 0.0025, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 60.0]
 #[derive(Default)]
 pub struct Metrics(Mutex<BTreeMap<&'static str, Family>>);
 
-struct Family {
-    kind: Kind,
-    samples: BTreeMap<String, f64>,
+/// Samples by their labels, as they are written between the braces.
+enum Family {
+    Counter(BTreeMap<String, f64>),
+    Gauge(BTreeMap<String, f64>),
+    Histogram(BTreeMap<String, Histogram>),
 }
 
-/// What Prometheus is told that a name is.
-#[derive(Clone, Copy)]
-enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
-impl Kind {
-    fn word(self) -> &'static str {
-        match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        }
-    }
+/// How many took so long, each counted once: in the first bucket that it fits into.
+#[derive(Default)]
+struct Histogram {
+    buckets: [u64; BOUNDS.len()],
+    longer: u64,
+    seconds: f64,
 }
 
 impl Metrics {
@@ -54,83 +46,106 @@ impl Metrics {
 
     /// Add to a counter with these labels.
     pub fn add(&self, name: &'static str, labels: &[(&str, &str)], by: f64) {
-        let key = text_of(labels);
-        self.change(name, Kind::Counter, |samples| *samples.entry(key).or_default() += by);
+        let labels = text_of(labels);
+        let mut families = self.families();
+        let family = families.entry(name).or_insert_with(|| Family::Counter(BTreeMap::new()));
+        match family {
+            Family::Counter(samples) => *samples.entry(labels).or_default() += by,
+            Family::Gauge(_) | Family::Histogram(_) => {
+                debug_assert!(false, "{name} is of another kind")
+            }
+        }
     }
 
     /// Set a gauge.
     pub fn set(&self, name: &'static str, labels: &[(&str, &str)], value: f64) {
-        let key = text_of(labels);
-        self.change(name, Kind::Gauge, |samples| {
-            samples.insert(key, value);
-        });
+        let labels = text_of(labels);
+        let mut families = self.families();
+        let family = families.entry(name).or_insert_with(|| Family::Gauge(BTreeMap::new()));
+        match family {
+            Family::Gauge(samples) => drop(samples.insert(labels, value)),
+            Family::Counter(_) | Family::Histogram(_) => {
+                debug_assert!(false, "{name} is of another kind")
+            }
+        }
     }
 
     /// Count one duration in buckets; the name ends in `_seconds`.
     pub fn observe(&self, name: &'static str, labels: &[(&str, &str)], took: Duration) {
-        let seconds = took.as_secs_f64();
-        let plain = text_of(labels);
-        self.change(name, Kind::Histogram, |samples| {
-            for bound in BOUNDS {
-                let add = if seconds <= bound { 1.0 } else { 0.0 };
-                *samples.entry(bucket(labels, &bound.to_string())).or_default() += add;
+        let (labels, seconds) = (text_of(labels), took.as_secs_f64());
+        let mut families = self.families();
+        let family = families.entry(name).or_insert_with(|| Family::Histogram(BTreeMap::new()));
+        let histogram = match family {
+            Family::Histogram(samples) => samples.entry(labels).or_default(),
+            Family::Counter(_) | Family::Gauge(_) => {
+                return debug_assert!(false, "{name} is of another kind");
             }
-            *samples.entry(bucket(labels, "+Inf")).or_default() += 1.0;
-            *samples.entry(format!("_sum{plain}")).or_default() += seconds;
-            *samples.entry(format!("_count{plain}")).or_default() += 1.0;
-        });
+        };
+        let bucket = BOUNDS.iter().position(|bound| seconds <= *bound);
+        *bucket.map_or(&mut histogram.longer, |at| &mut histogram.buckets[at]) += 1;
+        histogram.seconds += seconds;
     }
 
-    fn change(&self, name: &'static str, kind: Kind, how: impl FnOnce(&mut BTreeMap<String, f64>)) {
-        let mut families = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let family =
-            families.entry(name).or_insert_with(|| Family { kind, samples: BTreeMap::new() });
-        how(&mut family.samples);
+    fn families(&self) -> MutexGuard<'_, BTreeMap<&'static str, Family>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Everything, in the text format.
     pub fn text(&self) -> String {
-        let families = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
-        for (name, family) in families.iter() {
-            let _ = writeln!(text, "# TYPE {name} {}", family.kind.word());
-            let mut samples: Vec<_> = family.samples.iter().collect();
-            samples.sort_by(|(one, _), (other, _)| {
-                let (one, other) = (bound(one), bound(other));
-                one.0.cmp(other.0).then(one.1.total_cmp(&other.1))
-            });
-            for (labels, value) in samples {
-                let _ = writeln!(text, "{name}{labels} {value}");
+        for (name, family) in self.families().iter() {
+            let kind = match family {
+                Family::Counter(_) => "counter",
+                Family::Gauge(_) => "gauge",
+                Family::Histogram(_) => "histogram",
+            };
+            let _ = writeln!(text, "# TYPE {name} {kind}");
+            match family {
+                Family::Counter(samples) | Family::Gauge(samples) => {
+                    for (labels, value) in samples {
+                        let _ = writeln!(text, "{name}{} {value}", braced(labels));
+                    }
+                }
+                Family::Histogram(samples) => {
+                    for (labels, histogram) in samples {
+                        histogram.write(&mut text, name, labels);
+                    }
+                }
             }
         }
         text
     }
 }
 
-/// What a bucket counts up to, which is its last label: as text, 10 would come before 2.
-fn bound(labels: &str) -> (&str, f64) {
-    match labels.rsplit_once("le=\"") {
-        Some((rest, bound)) => {
-            (rest, bound.trim_end_matches("\"}").parse().unwrap_or(f64::INFINITY))
+impl Histogram {
+    /// Buckets count what is in the smaller ones, too.
+    fn write(&self, text: &mut String, name: &str, labels: &str) {
+        let comma = if labels.is_empty() { "" } else { "," };
+        let mut count = 0;
+        for (bound, number) in BOUNDS.iter().zip(self.buckets) {
+            count += number;
+            let _ = writeln!(text, "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {count}");
         }
-        None => (labels, 0.0),
+        count += self.longer;
+        let _ = writeln!(text, "{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {count}");
+        let labels = braced(labels);
+        let _ = writeln!(text, "{name}_sum{labels} {}", self.seconds);
+        let _ = writeln!(text, "{name}_count{labels} {count}");
     }
 }
 
-fn bucket(labels: &[(&str, &str)], bound: &str) -> String {
-    let mut labels = labels.to_vec();
-    labels.push(("le", bound));
-    format!("_bucket{}", text_of(&labels))
+fn braced(labels: &str) -> String {
+    if labels.is_empty() { String::new() } else { format!("{{{labels}}}") }
 }
 
 fn text_of(labels: &[(&str, &str)]) -> String {
-    if labels.is_empty() {
-        return String::new();
+    let mut text = String::new();
+    for (key, value) in labels {
+        let comma = if text.is_empty() { "" } else { "," };
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', " ");
+        let _ = write!(text, "{comma}{key}=\"{value}\"");
     }
-    let quoted = labels.iter().map(|(key, value)| {
-        format!("{key}=\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', " "))
-    });
-    format!("{{{}}}", quoted.collect::<Vec<_>>().join(","))
+    text
 }
 
 /// Counts every call by route, method and status.
@@ -171,13 +186,20 @@ mod tests {
         metrics.count("stead_claims_total", &[("outcome", "a\"b")]);
         metrics.set("stead_runners_parked", &[], 3.0);
         metrics.observe("stead_x_seconds", &[], Duration::from_millis(30));
+        metrics.observe("stead_x_seconds", &[], Duration::from_secs(100));
+        metrics.observe("stead_y_seconds", &[("route", "/")], Duration::from_secs(1));
         let text = metrics.text();
         assert!(text.contains("# TYPE stead_claims_total counter\n"), "{text}");
         assert!(text.contains("stead_claims_total{outcome=\"a\\\"b\"} 2\n"), "{text}");
         assert!(text.contains("stead_runners_parked 3\n"), "{text}");
         assert!(text.contains("stead_x_seconds_bucket{le=\"0.1\"} 1\n"), "{text}");
         assert!(text.contains("stead_x_seconds_bucket{le=\"0.025\"} 0\n"), "{text}");
-        assert!(text.contains("stead_x_seconds_count 1\n"), "{text}");
+        assert!(text.contains("stead_x_seconds_bucket{le=\"60\"} 1\n"), "{text}");
+        assert!(text.contains("stead_x_seconds_bucket{le=\"+Inf\"} 2\n"), "{text}");
+        assert!(text.contains("stead_x_seconds_count 2\n"), "{text}");
+        assert!(text.contains("stead_x_seconds_sum 100.03\n"), "{text}");
+        assert!(text.contains("stead_y_seconds_bucket{route=\"/\",le=\"1\"} 1\n"), "{text}");
+        assert!(text.contains("stead_y_seconds_bucket{route=\"/\",le=\"0.25\"} 0\n"), "{text}");
         let at = |le| text.find(&format!("stead_x_seconds_bucket{{le=\"{le}\"}}"));
         assert!(at("0.025") < at("0.1") && at("0.1") < at("+Inf"), "{text}");
     }
