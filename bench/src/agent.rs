@@ -121,7 +121,8 @@ impl Agent {
         let Some(answer) = self.send(Method::POST, &path, &poll).await? else {
             return Ok(Vec::new());
         };
-        if let Some(delay) = answer["next"]["delay_ms"].as_u64() {
+        // Not even a sleep of nothing where there is no delay: a timer is a millisecond late.
+        if let Some(delay @ 1..) = answer["next"]["delay_ms"].as_u64() {
             tokio::time::sleep(Duration::from_millis(delay)).await;
         }
         let directives = answer["directives"].as_array().cloned().unwrap_or_default();

@@ -5,16 +5,16 @@ use api::{
     execute::Call,
     server::{Options, Server},
     state::App,
-    usecases::{enrolments, jobs},
+    usecases::enrolments,
 };
 use domain::{
     actor::Actor,
     enrolment::Purpose,
     ids::{AppId, BuildId, ComponentId, JobId},
-    job::{Class, JobCommand, JobKind, Origin, Work},
+    job::{Class, Job, JobCommand, JobKind, Origin, Work},
 };
 use event_log::Meta;
-use futures::{StreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, stream};
 use schemas::{
     manifest::{Limits, Manifest, PluginRef, Timeouts},
     runner,
@@ -23,6 +23,10 @@ use serde_json::json;
 use ulid::Ulid;
 
 use crate::{database::Database, people::People};
+
+/// As in the program that serves.
+#[global_allocator]
+static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// With its own data directory, on free ports of loopback.
 pub async fn start(database: &Database, data: &Path) -> Server {
@@ -72,7 +76,8 @@ pub async fn queue(app: &App) -> JobId {
         plan: None,
     };
     let manifest = proof::canonical::json(&manifest).unwrap();
-    let manifest = event_log::blob::put(&app.pool, &manifest).await.unwrap();
+    event_log::blob::put_unhurried(&app.pool, &[&manifest]).await.unwrap();
+    let manifest = event_log::blob::digest(&manifest).unwrap();
     let (component, build) = (ComponentId(Ulid::new()), BuildId(Ulid::new()));
     let work = Work {
         kind: JobKind::Build,
@@ -83,7 +88,11 @@ pub async fn queue(app: &App) -> JobId {
         deadline_ms: 3_600_000,
         queue_ttl_ms: 3_600_000,
     };
-    let queued = jobs::tell(app, &system(), job, JobCommand::Queue(work)).await;
-    queued.map_err(|problem| problem.detail).unwrap();
+    let call = system();
+    let queued = app.engine.transact(&call, move |unit| {
+        let work = work.clone();
+        async move { unit.begin::<Job>(job, JobCommand::Queue(work)).await }.boxed()
+    });
+    queued.await.map_err(|problem| problem.detail).unwrap();
     job
 }

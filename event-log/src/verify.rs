@@ -33,7 +33,7 @@ pub struct Verified {
     pub chain: Hash,
     /// How many events were read for this.
     pub checked: u64,
-    /// What runners signed of it.
+    /// What runners signed of it; nothing, where it was not looked at ([`Parts::reports`]).
     pub reported: Reported,
 }
 
@@ -105,11 +105,13 @@ pub struct Parts {
     pub at_once: usize,
     /// How many blocks of 256 events one has.
     pub blocks: u64,
+    /// Whether what runners signed is checked, too. Their signatures take longer than all the rest.
+    pub reports: bool,
 }
 
 impl Default for Parts {
     fn default() -> Parts {
-        Parts { at_once: 1, blocks: 16 }
+        Parts { at_once: 1, blocks: 16, reports: true }
     }
 }
 
@@ -152,7 +154,7 @@ pub async fn verify_in(
         nodes: Vec::new(),
         whole: from_exclusive == 0,
     };
-    let ranges = ranges(parts.blocks, start, from_exclusive, head.position, genesis);
+    let ranges = ranges(parts, start, from_exclusive, head.position, genesis);
     let checks = ranges.map(|range| {
         let to = range.to;
         let checking = tokio::spawn(check(source.clone(), range));
@@ -201,7 +203,7 @@ fn unreadable(position: u64, error: sqlx::Error) -> VerifyError {
 
 /// The parts, each from a block's beginning; but the first begins where it was asked for.
 fn ranges(
-    blocks: u64,
+    Parts { blocks, reports, .. }: Parts,
     block: u64,
     after: u64,
     end: u64,
@@ -214,5 +216,6 @@ fn ranges(
         after: block.max(after),
         to: block.saturating_add(part).min(end),
         genesis,
+        reports,
     })
 }

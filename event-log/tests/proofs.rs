@@ -203,7 +203,7 @@ async fn whatever_is_tampered_with_is_found_where_it_is() {
         drop(grown(&database).await);
         run(&database, tampering).await;
         // In one part, and in five of which some are checked at once.
-        let small = Parts { at_once: 3, blocks: 1 };
+        let small = Parts { at_once: 3, blocks: 1, ..Parts::default() };
         for parts in [Parts::default(), small] {
             match verify_in(&database.pool, 0, parts, |_| {}).await {
                 Err(VerifyError::Differs(difference)) => {
@@ -281,7 +281,7 @@ async fn rows_that_contradict_each_other_are_found_by_whoever_believes_every_has
         checked(&database).await;
         run(&database, tampering).await;
         computed_anew(&database).await;
-        for parts in [Parts::default(), Parts { at_once: 3, blocks: 1 }] {
+        for parts in [Parts::default(), Parts { at_once: 3, blocks: 1, ..Parts::default() }] {
             match verify_in(&database.pool, 0, parts, |_| {}).await {
                 Err(VerifyError::Differs(difference)) => {
                     assert_eq!(difference.position, position, "{what}, {parts:?}: {difference}");

@@ -13,8 +13,8 @@ use crate::{
     server::{self, queue, tokens},
 };
 
-/// So many runners wait: none of them may poll more than twice a second for long.
-const RUNNERS: usize = 64;
+/// So many runners wait.
+const RUNNERS: usize = 2_000;
 /// Claims and bare commits take turns of so many.
 const TURN: usize = 50;
 

@@ -30,6 +30,10 @@ use event_log::testing::{
 
 use cells::{CELLS, Cell, RATIOS};
 
+/// As in the program that serves.
+#[global_allocator]
+static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() {
     let ask = Ask {
         rounds: number("--rounds", 5),

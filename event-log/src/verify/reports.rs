@@ -49,9 +49,7 @@ impl Gathering {
 
     fn check(&mut self) {
         let batch = std::mem::take(&mut self.waiting);
-        self.tasks.spawn(async move {
-            batch.iter().filter_map(|signature| signature.check().err()).take(TOLD).collect()
-        });
+        self.tasks.spawn(async move { Signature::check_all(&batch).take(TOLD).collect() });
     }
 
     fn found(&mut self, wrong: Wrong) {

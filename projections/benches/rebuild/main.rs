@@ -14,10 +14,14 @@ use event_log::{
         Cluster, fresh_in,
         measure::{History, cluster_settings},
     },
-    verify::{Parts, verify_in},
+    verify::{Parts, Reported, verify_in},
 };
 use projections::{Progress, rebuild_all, rollback, verify};
 use sqlx::PgPool;
+
+/// As in the program that serves.
+#[global_allocator]
+static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() {
     let events = argument("--events", 200_000);
@@ -41,17 +45,22 @@ async fn run(wanted: u64) {
     let per_second = |took: f64| events as f64 / took;
     println!("| what, of {events} events | s | events/s | events/s of our own processor time |");
     println!("|---|---|---|---|");
-    for at_once in [1, 2] {
+    for (at_once, reports) in [(1, false), (2, false), (1, true), (2, true)] {
         let before = processor();
+        let mut reported = None;
         let took = timed(async {
-            verify_in(pool, 0, Parts { at_once, ..Parts::default() }, |_| {}).await.unwrap();
+            let parts = Parts { at_once, reports, ..Parts::default() };
+            reported = Some(verify_in(pool, 0, parts, |_| {}).await.unwrap().reported);
         });
         let took = took.await;
         let own = per_second(processor() - before);
-        println!(
-            "| log verified, {at_once} at once | {took:.1} | {:.0} | {own:.0} |",
-            per_second(took)
-        );
+        let Reported { tally, wrong } = reported.unwrap();
+        assert_eq!((wrong, tally.unsigned), (vec![], 0));
+        let what = match reports {
+            true => format!("the same and {} signatures of runners", tally.signed),
+            false => "chain and tree verified".to_owned(),
+        };
+        println!("| {what}, {at_once} at once | {took:.1} | {:.0} | {own:.0} |", per_second(took));
     }
     let mut connection = pool.acquire().await.unwrap();
     let all: Vec<_> =

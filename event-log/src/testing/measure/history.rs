@@ -1,13 +1,16 @@
 //! A log of runs as they happen: an install admits a run, the run is planned, its plan job and its apply job are queued,
 //! claimed, worked at and sealed, and somebody approves in between. Payloads are the kept examples, with the ids of
-//! what they are about.
+//! what they are about; what a runner reports is signed, by the runner of the install.
 use std::{collections::BTreeMap, path::Path};
 
 use domain::actor::Actor;
 use serde_json::{Value, json};
 use ulid::Ulid;
 
+use self::signer::{Of, RUNNER, Signer};
 use crate::{Commit, EventLog, Meta, NewEvent, StreamId, Write};
+
+mod signer;
 
 /// What one run leaves in the log: streams, and what happened to each, in this order.
 const INSTALL: &[&str] = &[
@@ -56,13 +59,23 @@ pub struct History {
     app: String,
     versions: BTreeMap<u64, u64>,
     runs: u64,
+    signers: Vec<Signer>,
+    /// The manifest of all jobs.
+    manifest: String,
+    /// The end of all logs.
+    sealed: Value,
 }
 
 impl History {
     /// Of installs of this app; `None`: of one that nobody knows.
     pub fn of(app: Option<&str>) -> History {
         let app = app.unwrap_or(APP).to_string();
-        History { examples: examples(), app, versions: BTreeMap::new(), runs: 0 }
+        let (examples, signers) = (examples(), (0..INSTALLS).map(Signer::of).collect());
+        let read = |name: &str| serde_json::from_str::<Value>(&examples[name].payload).unwrap();
+        let manifest = read("job.queued")["manifest"].as_str().unwrap().to_owned();
+        let sealed = read("job.log_sealed");
+        let versions = BTreeMap::new();
+        History { examples, app, versions, runs: 0, signers, manifest, sealed }
     }
 
     /// Write until the log has so many events, a few runs in a commit. It ends where a run ends.
@@ -114,7 +127,8 @@ impl History {
         *version += names.len() as u64;
         let name = format!("acme-{number}");
         let [plan, apply] = &jobs;
-        let own: [(&str, &str); 7] = [
+        let signer = &self.signers[number as usize];
+        let own: [(&str, &str); 8] = [
             (APP, &self.app),
             ("acme", &name),
             (RUN_OF_INSTALL, &run),
@@ -122,18 +136,52 @@ impl History {
             (JOBS_OF_RUN[0], plan),
             (JOBS_OF_RUN[1], apply),
             (EXECUTION, &execution),
+            (RUNNER, &signer.id),
         ];
         let write = |kind: &str, id: &str, expected: u64, names: &[&str]| Write {
             stream: StreamId::new(kind, id),
             expected,
             events: names.iter().map(|name| self.event(name, &own)).collect(),
         };
-        vec![
+        let signed = |job: &str| {
+            let mut write = write("job", job, 0, JOB);
+            for event in &mut write.events {
+                self.sign(signer, (job, &execution, &self.manifest), event);
+            }
+            write
+        };
+        let enrolled = (expected == 0).then(|| Write {
+            stream: StreamId::new("runner", &*signer.id),
+            expected: 0,
+            events: vec![self.enrolled(signer, &install)],
+        });
+        let writes = [
             write("install", &install, expected, &names),
             write("run", &run, 0, RUN),
-            write("job", plan, 0, JOB),
-            write("job", apply, 0, JOB),
-        ]
+            signed(plan),
+            signed(apply),
+        ];
+        enrolled.into_iter().chain(writes).collect()
+    }
+
+    fn enrolled(&self, signer: &Signer, install: &str) -> NewEvent {
+        let mut event = self.event("runner.enrolled", &[]);
+        let mut payload: Value = serde_json::from_str(&event.payload).unwrap();
+        payload["identity_key"] = (*signer.public).into();
+        payload["install"] = install.into();
+        event.payload = payload.to_string();
+        event
+    }
+
+    /// What a runner signs of a job, signed.
+    fn sign(&self, signer: &Signer, of: Of<'_>, event: &mut NewEvent) {
+        let mut payload: Value = serde_json::from_str(&event.payload).unwrap();
+        match &*event.event_type {
+            "job.plan_produced" => signer.plan(of, &mut payload),
+            "job.succeeded" => signer.end(of, &self.sealed, &mut payload),
+            _ => return,
+        }
+        event.payload = payload.to_string();
     }
 
     /// An example, with other ids in it.
