@@ -133,6 +133,7 @@ fn a_proof_and_an_export_are_checked_without_a_server_and_say_what_they_do_not_p
     let server = Server::up();
     let at = |name: &str| server.dir().join(name).to_str().unwrap().to_owned();
     let (note, bundle, part, wrong) = (at("note"), at("bundle"), at("part"), at("wrong"));
+    let alone = at("alone");
     let kept = server.ask(&["audit", "checkpoint"]);
     std::fs::write(&note, kept["note"].as_str().unwrap()).unwrap();
     server.ask(&["tokens", "create", "--role", "viewer"]);
@@ -140,6 +141,7 @@ fn a_proof_and_an_export_are_checked_without_a_server_and_say_what_they_do_not_p
     let stream = events[0]["stream"].as_str().unwrap();
     let make = |args: &[&str]| stdout_of(server.stead_for_people().args(args));
     make(&["audit", "prove", stream, "--since", &note, "--out", &bundle]);
+    make(&["audit", "prove", stream, "--alone", "--out", &alone]);
     make(&["audit", "export", "--from", "2", "--to", "3", "--out", &part]);
 
     // when somebody has nothing but these files, and a key in each of its shapes
@@ -174,8 +176,13 @@ fn a_proof_and_an_export_are_checked_without_a_server_and_say_what_they_do_not_p
         let verified = make(&["audit", "verify", "--against", &note, "--key", key]);
         assert!(verified.contains("unchanged since the kept checkpoint"), "{verified}");
     }
-    // and what was changed, is no proof, or is by another key, is told apart
+    // and a program that wants all of it is told whether it has
     let key = listed["verifier_key"].as_str().unwrap();
+    for (file, code) in [(&bundle, 0), (&part, 0), (&alone, 1)] {
+        let complete = check(file, key, &["--complete"]);
+        assert_eq!(complete.status.code(), Some(code), "{file}: {}", said(&complete).1);
+    }
+    // and what was changed, is no proof, or is by another key, is told apart
     let text = std::fs::read_to_string(&bundle).unwrap();
     std::fs::write(&wrong, text.replacen("\"sequence\":1,", "\"sequence\":2,", 1)).unwrap();
     let (code, text) = said(&check(&wrong, key, &[]));

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use proof::{
+    bundle::BundleError,
     key::Believed,
     range::{Proven, Range},
 };
@@ -38,7 +39,14 @@ pub fn check(
     }
     let events = directory.join(EVENTS);
     let wrong = |why: &dyn std::fmt::Display| spoiled(&events, why.to_string());
-    let mut range = Range::begin(manifest.proof.clone(), keys, None).map_err(|why| wrong(&why))?;
+    let begun = Range::begin(manifest.proof.clone(), keys, None).map_err(|why| {
+        if matches!(why, BundleError::Stranger { .. }) {
+            let path = directory.display().to_string();
+            return ArchiveError::Signer { path, why: why.to_string() };
+        }
+        wrong(&why)
+    });
+    let mut range = begun?;
     let (mut entries, mut last) = (Entries::default(), None);
     for number in 0..manifest.frames.len() {
         let mut seen = Frames::new();

@@ -56,6 +56,14 @@ pub enum ArchiveError {
         /// What is wrong.
         why: String,
     },
+    /// Nobody whom we believe signed it.
+    #[error("the archive {path} was not read: {why}; `stead keys list` shows the log's keys")]
+    Signer {
+        /// Where.
+        path: String,
+        /// Who did.
+        why: String,
+    },
     /// The rows are not what was signed.
     #[error(
         "positions {first} to {last} were not touched, their rows are not what was published: {why}"

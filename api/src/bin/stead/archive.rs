@@ -111,9 +111,11 @@ impl From<Undone> for Failure {
     fn from(error: Undone) -> Failure {
         match &error {
             // What is there is not what was written.
-            Undone::Archive(ArchiveError::Spoiled { .. } | ArchiveError::Rows { .. }) => {
-                Failure::Outcome(error.to_string())
-            }
+            Undone::Archive(
+                ArchiveError::Spoiled { .. }
+                | ArchiveError::Signer { .. }
+                | ArchiveError::Rows { .. },
+            ) => Failure::Outcome(error.to_string()),
             Undone::Archive(
                 ArchiveError::Open { .. }
                 | ArchiveError::Unknown(_)

@@ -55,6 +55,16 @@ pub struct Wanted {
     actor: Option<String>,
 }
 
+/// Whether streams are of this type at all: a mistyped filter would find nothing, as if nothing had happened.
+fn known(filter: &str, kind: &str) -> Result<(), Problem> {
+    if states::KINDS.contains(&kind) {
+        return Ok(());
+    }
+    let kinds = states::KINDS.join(", ");
+    let detail = format!("`{filter}`: {kind:?} is no aggregate type; there are {kinds}");
+    Err(Problem::new(Code::BadRequest, detail))
+}
+
 impl Wanted {
     /// Times become positions: they never go backwards along the log.
     pub async fn of(app: &App, query: &EventsQuery) -> Result<Wanted, Problem> {
@@ -77,10 +87,21 @@ impl Wanted {
                 let StreamId { aggregate_type, aggregate_id } = states::stream(app, stream).await?;
                 (Some(aggregate_type), Some(aggregate_id))
             }
-            Some(kind) => (Some(kind.to_owned()), None),
+            Some(kind) => {
+                known("stream", kind)?;
+                (Some(kind.to_owned()), None)
+            }
             None => (None, None),
         };
         let named = query.event_type.clone();
+        if let Some(named) = &named {
+            let Some((kind, _)) = named.split_once('.') else {
+                let detail =
+                    format!("`type`: {named:?} is no event type; all of an aggregate are `run.`");
+                return Err(Problem::new(Code::BadRequest, detail));
+            };
+            known("type", kind)?;
+        }
         let (event_prefix, event_type) = match named {
             Some(prefix) if prefix.ends_with('.') => (Some(prefix), None),
             exact => (None, exact),

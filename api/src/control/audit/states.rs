@@ -25,6 +25,21 @@ use crate::{
     usecases::{apps, installs},
 };
 
+/// The types that streams are of.
+pub const KINDS: [&str; 11] = [
+    AppState::NAME,
+    Install::NAME,
+    Component::NAME,
+    Build::NAME,
+    Run::NAME,
+    Job::NAME,
+    Runner::NAME,
+    Access::NAME,
+    Enrolment::NAME,
+    Name::NAME,
+    Subject::NAME,
+];
+
 /// What a stream's events make, up to a position.
 pub struct Folded {
     /// How many of them; 0: there was none yet.

@@ -181,6 +181,9 @@ async fn what_cannot_be_read_is_refused_with_its_place() {
     assert_eq!((status, &problem["code"]), (400, &json!("invalid_json")));
     assert!(problem["detail"].as_str().unwrap().contains("colour"), "{problem}");
     for (path, status, code) in [
+        ("/v1/audit/events?stream=instal", 400, "bad_request"),
+        ("/v1/audit/events?type=runs.approved", 400, "bad_request"),
+        ("/v1/audit/events?type=run", 400, "bad_request"),
         ("/v1/installs?limit=0", 400, "bad_request"),
         ("/v1/installs?limit=201", 400, "bad_request"),
         ("/v1/installs?colour=red", 400, "bad_request"),

@@ -31,6 +31,9 @@ pub struct Check {
     /// A signed checkpoint that was kept: the file has to be of the same log
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
+    /// Fail unless the file shows that none of what it says it is of is missing, as of its checkpoint
+    #[arg(long)]
+    complete: bool,
 }
 
 /// What holds, and what a reader might take for proven and is not.
@@ -41,6 +44,8 @@ pub struct Said {
     size: u64,
     root: String,
     signer: String,
+    /// Whether none of what was asked for is missing; none: one event was asked for.
+    complete: Option<bool>,
     proven: Vec<String>,
     not_proven: Vec<String>,
 }
@@ -53,6 +58,18 @@ pub fn run(settings: &Settings, ask: &Check) -> Result<(), Failure> {
     };
     let kept = ask.checkpoint.as_ref().map(read).transpose()?;
     let said = checked(&ask.file, &keys, kept.as_deref())?;
+    if ask.complete && said.complete != Some(true) {
+        let (file, subject) = (ask.file.display(), harmless(&said.subject));
+        let why = match said.complete {
+            Some(_) => {
+                "was made with --alone: it does not show that nothing came after its last event"
+            }
+            None => {
+                "is of one event: only a bundle of a stream, and an export, show that none is missing"
+            }
+        };
+        return Err(Failure::Outcome(format!("{file} holds, and {why} ({subject})")));
+    }
     let text = format!("{} holds.\n{}", ask.file.display(), said.text());
     tell(&settings.screen(), &serde_json::json!(said), &text)
 }
@@ -163,6 +180,11 @@ pub fn said(bundle: &Bundle, proven: &Proven) -> Said {
         size,
         root: hex::encode(checkpoint.root),
         signer: proven.signer.to_string(),
+        complete: match proven.complete {
+            Complete::NotAsked => None,
+            Complete::Unknown { .. } => Some(false),
+            Complete::FromSequences { .. } | Complete::Whole => Some(true),
+        },
         proven: holds,
         not_proven: open,
     }
@@ -192,6 +214,7 @@ fn of_range(proven: &range::Proven) -> Said {
         size: checkpoint.size,
         root: hex::encode(checkpoint.root),
         signer: proven.signer.to_string(),
+        complete: Some(true),
         proven: holds,
         not_proven: open,
     }

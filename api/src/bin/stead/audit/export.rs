@@ -6,10 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use api::client::lines;
+use api::client::{ClientError, harmless, lines, take};
 use clap::{Args, ValueEnum};
-use futures::{StreamExt, pin_mut};
-use proof::range::Head;
+use futures::{Stream, StreamExt, pin_mut};
+use proof::{
+    bundle::BundleError,
+    key::Believed,
+    range::{Head, Range},
+};
 use schemas::control::{audit::EventRecord, bundles::RangeQuery};
 
 use super::{At, ocsf};
@@ -40,7 +44,7 @@ enum Format {
     Ocsf,
 }
 
-/// Write the lines as they come, with a bar.
+/// Write the lines as they come, with a bar. What breaks off, or does not hold, is removed.
 pub async fn run(desk: &Desk, ask: Export) -> Result<(), Failure> {
     let (from, since) = ask.from.map_or((None, None), At::parts);
     let (to, until) = ask.to.map_or((None, None), At::parts);
@@ -48,23 +52,56 @@ pub async fn run(desk: &Desk, ask: Export) -> Result<(), Failure> {
     let lines = lines(desk.client.range(&query).await?);
     pin_mut!(lines);
     let first = lines.next().await.ok_or_else(cut)??;
-    let head = Head::read(first.as_bytes()).map_err(|error| Failure::Outcome(error.to_string()))?;
-    let all = head.count();
-    let bar = desk.screen.bar(all, "export");
-    let mut out: Box<dyn Write> = match &ask.out {
-        Some(path) => Box::new(BufWriter::new(created(path)?)),
-        None => Box::new(BufWriter::new(std::io::stdout())),
+    let head = Head::read(first.as_bytes()).map_err(wrong)?;
+    let out: Box<dyn Write> = match &ask.out {
+        Some(path) => Box::new(created(path)?),
+        None => Box::new(std::io::stdout()),
     };
-    if ask.format == Format::Ndjson {
+    let written = written(desk, (&first, head.clone()), lines, (ask.format, out)).await;
+    let Some(path) = ask.out else { return written };
+    if let Err(failure) = written {
+        if let Err(error) = std::fs::remove_file(&path) {
+            desk.screen.remark(&format!("{} is no export, remove it: {error}", path.display()));
+        }
+        return Err(failure);
+    }
+    let (count, from, to, path) = (head.count(), head.from, head.to, path.display());
+    let next = match ask.format {
+        Format::Ndjson => {
+            format!("To check it anywhere: stead audit check {path} --key {}", head.signer)
+        }
+        Format::Ocsf => {
+            "Nobody can check these; keep an export without --format beside them.".into()
+        }
+    };
+    desk.screen
+        .remark(&format!("{count} events, positions {from} to {to}, are in {path}.\n{next}"));
+    Ok(())
+}
+
+/// Write the lines, and check them on their way. Whose key it is, is for whoever checks the file.
+async fn written(
+    desk: &Desk,
+    (first, head): (&str, Head),
+    mut lines: impl Stream<Item = Result<String, ClientError>> + Unpin,
+    (format, out): (Format, Box<dyn Write>),
+) -> Result<(), Failure> {
+    let bar = desk.screen.bar(head.count(), "export");
+    let mut out = BufWriter::new(out);
+    if format == Format::Ndjson {
         writeln!(out, "{first}")?;
     }
-    let origin = head.checkpoint.lines().next().unwrap_or_default();
+    let origin = head.checkpoint.lines().next().unwrap_or_default().to_owned();
+    let all = head.count();
+    let signer = head.signer.parse().map_err(|error| wrong(BundleError::Key(error)))?;
+    let mut range = Range::begin(head, &[Believed::Verifier(signer)], None).map_err(wrong)?;
     let mut count = 0u64;
     while let Some(event) = lines.next().await {
         let event = event?;
-        match ask.format {
+        take(&mut range, event.as_bytes()).map_err(wrong)?;
+        match format {
             Format::Ndjson => writeln!(out, "{event}")?,
-            Format::Ocsf => writeln!(out, "{}", in_ocsf(origin, &event)?)?,
+            Format::Ocsf => writeln!(out, "{}", in_ocsf(&origin, &event)?)?,
         }
         count += 1;
         bar.set_position(count);
@@ -74,20 +111,13 @@ pub async fn run(desk: &Desk, ask: Export) -> Result<(), Failure> {
     if count != all {
         return Err(cut());
     }
-    if let Some(path) = ask.out {
-        let (from, to, path) = (head.from, head.to, path.display());
-        let next = match ask.format {
-            Format::Ndjson => {
-                format!("To check it anywhere: stead audit check {path} --key {}", head.signer)
-            }
-            Format::Ocsf => {
-                "Nobody can check these; keep an export without --format beside them.".into()
-            }
-        };
-        desk.screen
-            .remark(&format!("{count} events, positions {from} to {to}, are in {path}.\n{next}"));
-    }
-    Ok(())
+    range.end().map(drop).map_err(wrong)
+}
+
+/// What the server sent is not what it signed.
+fn wrong(error: BundleError) -> Failure {
+    let said = harmless(&format!("the export does not hold: {error}"));
+    if error.is_useless() { Failure::Usage(said) } else { Failure::Outcome(said) }
 }
 
 fn in_ocsf(origin: &str, line: &str) -> Result<String, Failure> {

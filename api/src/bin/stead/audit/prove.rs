@@ -1,8 +1,21 @@
 //! A bundle in a file, checked before it is handed on.
-use std::{fs, io::Write, path::PathBuf};
+use std::{fs, io::Write, path::PathBuf, str::FromStr};
 
 use api::client::harmless;
 use clap::Args;
+use domain::{
+    access::Access,
+    app::App,
+    build::Build,
+    component::Component,
+    decider::Decider as _,
+    enrolment::Enrolment,
+    ids::{AppId, BuildId, ComponentId, JobId, PrincipalId, RunId, RunnerId, TokenId},
+    install::Install,
+    job::Job,
+    run::Run,
+    runner::Runner,
+};
 use futures::StreamExt;
 use proof::{
     bundle::{Bundle, BundleError, MAX_BYTES},
@@ -15,8 +28,9 @@ use crate::{failure::Failure, render::write, settings::Desk};
 
 #[derive(Debug, Args)]
 pub struct Prove {
-    /// A position, an event's id, a job's id, an install's name or id, or any stream: `<aggregate type>/<id>`
-    #[arg(value_name = "EVENT|JOB|INSTALL|STREAM")]
+    /// A position, an event's id, an install's name, the id of an install, run, job, build, component, app, runner,
+    /// principal or enrolment, or any stream: `<aggregate type>/<id>`
+    #[arg(value_name = "EVENT|INSTALL|ID|STREAM")]
     what: String,
     /// The file; without it standard output
     #[arg(long, value_name = "FILE")]
@@ -57,13 +71,30 @@ impl Prove {
             query.event = Some(event);
         } else if what.contains('/') {
             query.stream = Some(what.into());
-        } else if what.starts_with("job_") {
-            query.stream = Some(format!("job/{what}"));
         } else {
-            query.stream = Some(format!("install/{what}"));
+            query.stream = Some(format!("{}/{what}", kind(what)));
         }
         Ok(query)
     }
+}
+
+/// What an id names; what is none is an install's name.
+fn kind(what: &str) -> &'static str {
+    fn is<I: FromStr>(what: &str) -> bool {
+        what.parse::<I>().is_ok()
+    }
+    let kinds = [
+        (is::<AppId>(what), App::NAME),
+        (is::<ComponentId>(what), Component::NAME),
+        (is::<BuildId>(what), Build::NAME),
+        (is::<RunId>(what), Run::NAME),
+        (is::<JobId>(what), Job::NAME),
+        (is::<RunnerId>(what), Runner::NAME),
+        (is::<PrincipalId>(what), Access::NAME),
+        (is::<TokenId>(what), Enrolment::NAME),
+    ];
+    let named = kinds.into_iter().find(|(is, _)| *is);
+    named.map_or(Install::NAME, |(_, kind)| kind)
 }
 
 pub async fn run(desk: &Desk, ask: Prove) -> Result<(), Failure> {
