@@ -1,12 +1,12 @@
 //! Mistakes made on purpose, one at a time: the oracle that the nemesis asks must find each of them, and nothing where
 //! there is none. The reaper is in `api`, beside what it spoils.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use domain::actor::Actor;
 use event_log::{
     AppendError, Appended, Commit, EventLog, Meta, NewEvent, Options, StreamId, Write,
-    planted::{Bug, plant},
+    planted::{Bug, has, plant},
     testing::{
         Database, fresh_database,
         proxy::{Fault, Proxy},
@@ -140,9 +140,18 @@ async fn swaps() -> (Database, Vec<Heard>) {
         }
         heard
     };
+    let deadlocks = "select deadlocks from pg_stat_database where datname = current_database()";
+    let deadlocks =
+        async || sqlx::query_scalar::<_, i64>(deadlocks).fetch_one(&database.pool).await.unwrap();
     let swap = async {
-        for _ in 0..10 {
+        let (is_planted, began) = (has(Bug::HeadBeforeTables), Instant::now());
+        let mut swaps = 0;
+        // It is chance whether an append begins in the moment between the two locks.
+        while swaps < 10
+            || (is_planted && deadlocks().await == 0 && began.elapsed() < Duration::from_secs(30))
+        {
             projections::rebuild(&database.pool, "job_queue", |_| {}).await.unwrap();
+            swaps += 1;
         }
         stop.store(true, std::sync::atomic::Ordering::SeqCst);
     };
