@@ -20,6 +20,8 @@ pub const AHEAD: u64 = 1;
 pub const FAR_AHEAD: u64 = 4;
 /// How long whoever appends may be held up.
 const LOCK_MS: u32 = 2_000;
+/// How long the database keeps it locked for somebody whom it does not hear any more.
+const SILENCE_MS: u32 = 5_000;
 
 /// A range of positions that has a table of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +73,12 @@ pub async fn make(owner: &PgPool, size: u64, ahead: u64) -> Result<Vec<Partition
         };
         // Only now: two that have looked, and want the table that they looked at to themselves, wait for each other.
         let mut tx = connection.begin().await?;
-        tx.execute(&*format!("set local lock_timeout = '{LOCK_MS}ms'")).await?;
+        // A server that stands still keeps everybody who reads the log waiting no longer than this.
+        tx.execute(&*format!(
+            "set local lock_timeout = '{LOCK_MS}ms'; \
+             set local idle_in_transaction_session_timeout = '{SILENCE_MS}ms'"
+        ))
+        .await?;
         // With rows to take along everybody has to stand still. Without, only who would write into the rest: to
         // attach a table keeps nobody from the others.
         let lock = if missing.takes_rest { "log_event" } else { "log_event_rest" };

@@ -14,6 +14,8 @@ pub const AHEAD: u64 = 7;
 pub const FAR_AHEAD: u64 = 90;
 /// How long writers of the rest may be held up.
 const LOCK_MS: u32 = 2_000;
+/// How long the database keeps it locked for somebody whom it does not hear any more.
+const SILENCE_MS: u32 = 5_000;
 
 /// Make what is missing: today, so many days after it, and each day of which the rest has something. Any number
 /// of servers may do so at once. Gives the days that were made.
@@ -70,9 +72,12 @@ async fn one(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>, sqlx::
         return Ok(None);
     }
     let mut tx = owner.begin().await?;
-    // Held against other servers, and against rows that would come into the rest while those of the day leave it.
+    // Held against other servers, and against rows that would come into the rest while those of the day leave it; not
+    // by a server that stands still.
     let lock = format!(
-        "set local lock_timeout = '{LOCK_MS}ms'; lock table job_log_rest in access exclusive mode"
+        "set local lock_timeout = '{LOCK_MS}ms'; \
+         set local idle_in_transaction_session_timeout = '{SILENCE_MS}ms'; \
+         lock table job_log_rest in access exclusive mode"
     );
     tx.execute(&*lock).await?;
     if is_there(&mut *tx, &table).await? {

@@ -22,6 +22,8 @@ use crate::{
 
 /// How long readers and writers may be held up by one try.
 const LOCK_MS: u32 = 40;
+/// How long the database keeps everybody waiting for somebody whom it does not hear any more.
+const SILENCE_MS: u32 = 5_000;
 /// How often it is tried before the range is said to be busy.
 const TRIES: u32 = 200;
 
@@ -91,6 +93,7 @@ async fn once(connection: &mut PgConnection, of: &Partition) -> Result<(), sqlx:
     let table = &of.table;
     let gone = format!(
         "set local lock_timeout = '{LOCK_MS}ms'; \
+         set local idle_in_transaction_session_timeout = '{SILENCE_MS}ms'; \
          lock table log_event in access exclusive mode; \
          lock table log_archive in access exclusive mode; \
          alter table log_event detach partition {table}; drop table {table}"

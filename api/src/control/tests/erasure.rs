@@ -129,9 +129,11 @@ async fn deprovisioned(app: &App, owner: &Client, install: InstallId) {
 }
 
 /// Everything that the database has, as text; bytes as hexadecimal.
-fn dump(url: &str) -> String {
+async fn dump(url: &str) -> String {
     let mut dump = Binaries::find().unwrap().command("pg_dump");
-    let done = dump.args(["--inserts", "--dbname", url]).output().unwrap();
+    dump.args(["--inserts", "--dbname", url]);
+    // It may wait for a lock of the server, which runs in this thread.
+    let done = tokio::task::spawn_blocking(move || dump.output()).await.unwrap().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     String::from_utf8(done.stdout).unwrap()
 }
@@ -185,7 +187,7 @@ async fn after_shredding_no_row_has_it_and_everything_that_was_proven_still_is()
     let state = owner.install_state("acme", &Default::default()).await.unwrap().state.to_string();
     assert!(state.contains(INPUT) && state.contains(STACK), "{state}");
     app.views.wait_for(app.log().position(), Duration::from_secs(10)).await.unwrap();
-    let there = found(&dump(&started.database), &ALL);
+    let there = found(&dump(&started.database).await, &ALL);
     assert!(
         there.contains(&OUTPUT) && there.contains(&DETAIL) && there.contains(&MANIFEST),
         "{there:?}"
@@ -210,7 +212,7 @@ async fn after_shredding_no_row_has_it_and_everything_that_was_proven_still_is()
 
     let shown = erased(&owner, subject).await;
     assert_eq!(shown.reason.as_deref(), Some("asked on 3 May"));
-    assert_eq!(found(&dump(&started.database), &ALL), Vec::<&str>::new());
+    assert_eq!(found(&dump(&started.database).await, &ALL), Vec::<&str>::new());
     let logs: i64 =
         sqlx::query_scalar("select count(*) from job_log").fetch_one(&app.pool).await.unwrap();
     assert_eq!(logs, 0);
@@ -244,7 +246,7 @@ async fn a_persons_words_and_name_go_and_what_they_were_about_stays() {
     owner.revoke_token(made.id).await.unwrap();
     owner.shred(subject, &why()).await.unwrap();
     erased(&owner, subject).await;
-    let dump = dump(&started.database);
+    let dump = dump(&started.database).await;
     assert_eq!(found(&dump, &[REASON, "Ada Lovelace"]), Vec::<&str>::new());
     // The customer's own is still there.
     let state = owner.install_state("acme", &Default::default()).await.unwrap().state.to_string();
@@ -299,7 +301,7 @@ async fn another_server_forgets_too_and_who_is_killed_in_between_leaves_it_to_th
         let state = server.app.engine.load::<Install>(&id).await.unwrap();
         assert_eq!(state.inputs["size"], "[erased]");
     }
-    assert_eq!(found(&dump(&database), &ALL), Vec::<&str>::new());
+    assert_eq!(found(&dump(&database).await, &ALL), Vec::<&str>::new());
     // And while both are at it: what one decides the other obeys, as soon as it hears of it.
     let of_first = Client::new(&target(&first)).unwrap();
     let inputs = BTreeMap::from([("size".to_owned(), INPUT.to_owned())]);

@@ -52,7 +52,7 @@ async fn what_is_in_archives_only_is_sealed_there_and_reads_erased_when_its_key_
     erased(&owner, subject).await;
 
     // No copy is left of what only archives name: logs, plans, manifests, reasons.
-    assert_eq!(found(&dump(&started.database), &ALL), Vec::<&str>::new());
+    assert_eq!(found(&dump(&started.database).await, &ALL), Vec::<&str>::new());
     assert_eq!(owner.job(job).await.unwrap().detail.as_deref(), Some("[erased]"));
     let state = app.log().reload::<Install>(&install.to_string()).await.unwrap().state;
     assert_eq!(state.inputs["size"], "[erased]");
@@ -72,7 +72,7 @@ async fn what_is_in_archives_only_is_sealed_there_and_reads_erased_when_its_key_
         let verified = projections::verify(app.log(), view, |_| {}).await.unwrap();
         assert_eq!(verified.differences, [], "{view}");
     }
-    assert_eq!(found(&dump(&started.database), &ALL), Vec::<&str>::new());
+    assert_eq!(found(&dump(&started.database).await, &ALL), Vec::<&str>::new());
     assert_eq!(verify::verify(app.log(), 0, |_| {}).await.unwrap().size, app.log().position());
     let which = BundleQuery {
         stream: Some("install/acme".into()),
