@@ -25,11 +25,16 @@ pub fn take(range: &mut Range, line: &[u8]) -> Result<(), BundleError> {
     if event.actor != actor.actor || event.actor_name.is_some() {
         return Err(wrong(Wrong::Actor));
     }
-    let hash = |text: &str| -> Option<Hash> { hex::decode(text).ok()?.try_into().ok() };
+    let hash = |text: &str| -> Option<Hash> { hex_of(text)?.try_into().ok() };
     let leaf = leaf_of(&event).map_err(|name| wrong(Wrong::Field(name)))?;
     let said = hash(&event.leaf).ok_or(wrong(Wrong::Field("leaf")))?;
     let link = hash(&event.chain).ok_or(wrong(Wrong::Field("chain")))?;
     range.take(&leaf, &said, &link)
+}
+
+/// Bytes in the one spelling that is written: a letter that was made large is a line that was changed.
+pub(super) fn hex_of(text: &str) -> Option<Vec<u8>> {
+    hex::decode(text).ok().filter(|bytes| hex::encode(bytes) == text)
 }
 
 #[derive(Deserialize)]

@@ -11,6 +11,8 @@ use proof::{
 };
 use schemas::control::audit::EventRecord;
 
+use super::exported::hex_of;
+
 /// How many reports that no runner made are kept.
 const TOLD: usize = 100;
 
@@ -160,7 +162,7 @@ impl Verifier {
 /// The leaf of an event, from its bytes alone; or the field that cannot be read.
 pub(super) fn leaf_of(event: &EventRecord) -> Result<Leaf<'_>, &'static str> {
     let salt: leaf::Salt =
-        hex::decode(&event.salt).ok().and_then(|s| s.try_into().ok()).ok_or("salt")?;
+        hex_of(&event.salt).and_then(|salt| salt.try_into().ok()).ok_or("salt")?;
     let (aggregate_type, aggregate_id) = event.stream.split_once('/').ok_or("stream")?;
     Ok(Leaf {
         position: event.position,

@@ -123,7 +123,11 @@ pub async fn run(desk: &Desk, ask: Prove) -> Result<(), Failure> {
     let Some(path) = ask.out else {
         return write(&String::from_utf8_lossy(&bytes));
     };
-    created(&path)?.write_all(&bytes)?;
+    if let Err(error) = created(&path)?.write_all(&bytes) {
+        // Half a proof would be in the way of the next one.
+        let _ = fs::remove_file(&path);
+        return Err(error.into());
+    }
     let (path, signer) = (path.display(), &bundle.signer);
     let said = check::said(&bundle, &proven).text();
     desk.screen
