@@ -108,3 +108,19 @@ async fn fold<D: Decider>(app: &App, id: &str, position: u64) -> Result<Folded, 
 pub fn unborn(stream: &StreamId, position: u64) -> Problem {
     Problem::new(Code::NotFound, format!("{stream} did not exist at position {position}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs};
+
+    use super::*;
+
+    #[test]
+    fn every_type_that_has_an_event_is_one_that_streams_are_of() {
+        let events = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../schemas/events"));
+        let names = events.unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let kinds: BTreeSet<_> =
+            names.filter_map(|name| Some(name.split_once('.')?.0.to_owned())).collect();
+        assert_eq!(kinds, KINDS.map(str::to_owned).into());
+    }
+}
