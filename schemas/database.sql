@@ -4,6 +4,14 @@ CREATE TABLE stead.blob (
     bytes bytea NOT NULL,
     created_at timestamp with time zone NOT NULL
 );
+CREATE TABLE stead.blob_upload (
+    execution text NOT NULL COLLATE pg_catalog."C",
+    digest text NOT NULL COLLATE pg_catalog."C",
+    runner text NOT NULL COLLATE pg_catalog."C",
+    size bigint NOT NULL,
+    bytes bytea,
+    created_at timestamp with time zone NOT NULL
+);
 CREATE TABLE stead.job_log (
     execution text NOT NULL COLLATE pg_catalog."C",
     start_offset bigint NOT NULL,
@@ -120,7 +128,8 @@ CREATE TABLE stead.log_snapshot (
     sequence bigint NOT NULL,
     codec smallint NOT NULL,
     schema_hash bytea NOT NULL,
-    state bytea NOT NULL
+    state bytea NOT NULL,
+    read_position bigint DEFAULT 0 NOT NULL
 );
 CREATE TABLE stead.log_stream (
     aggregate_type text NOT NULL COLLATE pg_catalog."C",
@@ -168,7 +177,8 @@ CREATE TABLE stead.subject_key (
     wrapped_by text,
     made_at timestamp with time zone NOT NULL,
     shredded_at timestamp with time zone,
-    erased_at timestamp with time zone
+    erased_at timestamp with time zone,
+    fence bigint
 );
 CREATE TABLE stead.view_apps (
     key text NOT NULL COLLATE pg_catalog."C",
@@ -269,6 +279,8 @@ ALTER TABLE ONLY stead.job_log ATTACH PARTITION stead.job_log_rest DEFAULT;
 ALTER TABLE ONLY stead.log_event ATTACH PARTITION stead.log_event_rest DEFAULT;
 ALTER TABLE ONLY stead.blob
     ADD CONSTRAINT blob_pkey PRIMARY KEY (digest);
+ALTER TABLE ONLY stead.blob_upload
+    ADD CONSTRAINT blob_upload_pkey PRIMARY KEY (execution, digest);
 ALTER TABLE ONLY stead.job_log
     ADD CONSTRAINT job_log_pkey PRIMARY KEY (execution, start_offset);
 ALTER TABLE ONLY stead.job_log_rest
@@ -333,7 +345,10 @@ ALTER TABLE ONLY stead.view_timers
     ADD CONSTRAINT view_timers_pkey PRIMARY KEY (key);
 ALTER TABLE ONLY stead.view_tokens
     ADD CONSTRAINT view_tokens_pkey PRIMARY KEY (key);
+CREATE INDEX blob_upload_created_at ON stead.blob_upload USING btree (created_at);
+CREATE INDEX blob_upload_runner ON stead.blob_upload USING btree (runner);
 CREATE INDEX log_command_expires ON stead.log_command USING brin (expires_at);
+CREATE INDEX subject_key_fence ON stead.subject_key USING btree (fence) WHERE (fence IS NOT NULL);
 CREATE INDEX subject_key_open ON stead.subject_key USING btree (shredded_at) WHERE ((shredded_at IS NOT NULL) AND (erased_at IS NULL));
 CREATE INDEX view_apps_name ON stead.view_apps USING btree (name);
 CREATE INDEX view_builds_app ON stead.view_builds USING btree (app, key);
@@ -365,6 +380,7 @@ ALTER INDEX stead.job_log_pkey ATTACH PARTITION stead.job_log_rest_pkey;
 ALTER INDEX stead.log_event_pkey ATTACH PARTITION stead.log_event_rest_pkey;
 GRANT USAGE ON SCHEMA stead TO stead_app;
 GRANT SELECT,INSERT ON TABLE stead.blob TO stead_app;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.blob_upload TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.job_log TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.job_log_rest TO stead_app;
 GRANT SELECT ON TABLE stead.log_archive TO stead_app;

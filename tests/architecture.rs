@@ -87,3 +87,20 @@ fn no_crate_brings_in_what_it_must_do_without() {
         }
     }
 }
+
+/// bincode is unmaintained: docs/adr/0019.
+#[test]
+fn only_the_module_of_snapshots_encodes_or_decodes_with_bincode() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut grep = Command::new("git");
+    grep.args(["grep", "-lE", r"bincode::(en|de)code_|encode_into_|decode_from_", "--", "*.rs"]);
+    let files = stdout_of(grep.current_dir(&root));
+    let ships = |file: &&str| {
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        let shipped = text.split("#[cfg(test)]").next().unwrap();
+        let uses = shipped.contains("decode_from_") || shipped.contains("encode_into_");
+        !file.contains("tests/") && shipped.contains("bincode::") && uses
+    };
+    let found: Vec<_> = files.lines().filter(ships).collect();
+    assert_eq!(found, ["event-log/src/snapshot.rs"]);
+}

@@ -4,9 +4,10 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Output},
+    time::Duration,
 };
 
-use tests::{Server, program, stdout_of};
+use tests::{Server, program, stdout_of, until};
 
 /// `stead` of a person with this home and nothing in the environment.
 fn at_home(home: &Path) -> Command {
@@ -267,4 +268,28 @@ fn the_command_that_is_printed_lets_a_runner_in_and_holds_no_token() {
     });
     runner.kill().unwrap();
     runner.wait().unwrap();
+}
+
+#[test]
+fn log_lines_of_the_server_and_its_build_runner_are_json_on_request() {
+    // given a server and its build runner that log JSON
+    let server = Server::up_with("127.0.0.1:0", &["--log-format", "json"]);
+    let lines = |text: &str| -> Vec<serde_json::Value> {
+        let complete = text.lines().filter(|line| line.starts_with('{'));
+        complete.filter_map(|line| serde_json::from_str(line).ok()).collect()
+    };
+    let log = server.data().join("build-runner.log");
+    until("a log line of the build runner", Duration::from_secs(30), || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        lines(&text).iter().any(|line| line["level"] == "INFO")
+    });
+    // then each line has its time, level, message and fields, and none is text
+    let text = server.log();
+    let found = lines(&text);
+    let ready = found.iter().find(|line| line["fields"]["message"] == "Taking calls").unwrap();
+    assert!(ready["timestamp"].is_string() && ready["fields"]["control"].is_string(), "{ready}");
+    assert!(!text.contains(" INFO "), "{text}");
+    // and an unknown format is refused
+    let wrong = server.stead().args(["up", "--log-format", "xml"]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
 }

@@ -210,3 +210,35 @@ fn another_runner_goes_on_where_a_lost_one_was() {
     assert_eq!(second.ledger().len(), 6, "{:?}", second.ledger());
     assert_ne!(server.ask(&["installs", "show", "acme"])["runner"], runner.as_str());
 }
+
+#[test]
+fn a_runner_that_is_stopped_is_shown_as_stopped_and_an_unknown_filter_is_an_error() {
+    let server = Server::up();
+    let plugin = format!("files={}", program("stead-plugin-files").display());
+    let app = notes_files(server.dir());
+    server.ask(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
+    let create = ["installs", "create", "notes-files", "acme", "--input", "company=A"];
+    let created = server.ask(&create);
+    let token = created["enrolment"]["token"].as_str().unwrap();
+    let mut runner = Runner::start(&server, "customer", token);
+    let shown = |field: &str| server.ask(&["installs", "show", "acme"])[field].clone();
+    until("the runner to be active", SOON, || {
+        shown("runner_state") == "active" && shown("runner_last_contact").is_string()
+    });
+    runner.drain();
+    until("the runner to end", SOON, || runner.ended().is_some());
+    until("the server to show it", SOON, || shown("runner_state") == "stopped");
+    let of_acme = |runner: &&Value| runner["install_name"] == "acme";
+    let runners = server.ask(&["runners", "list"]);
+    let listed = runners.as_array().unwrap().iter().find(of_acme).unwrap();
+    assert_eq!(listed["state"], "stopped", "{listed:#}");
+    assert!(listed["last_contact"].is_string(), "{listed:#}");
+    runner.restart();
+    until("the runner to be back", SOON, || shown("runner_state") == "active");
+
+    for filter in [["runs", "list", "--state", "bogus"], ["jobs", "list", "--state", "bogus"]] {
+        let (code, said) = server.refused(&filter);
+        assert_ne!(code, 0);
+        assert!(said.contains("bogus") && said.contains("succeeded"), "{said}");
+    }
+}

@@ -40,13 +40,15 @@ fn what_a_customer_checks_alone(server: &Server, runner: &Runner) {
     std::fs::write(&note, stdout_of(&mut runner.local(&["witness"]))).unwrap();
     let key = stdout_of(&mut runner.local(&["witness", "key"]));
     let job = server.ask(&["jobs", "list"])[0]["id"].as_str().unwrap().to_owned();
-    for subject in ["acme", &job] {
+    let of_acme = ["complete, ", "requested", "approved", "signed by the runner that ran them"];
+    for (subject, shown) in [("acme", &of_acme[..]), (&job, &["is missing"][..])] {
         let proof = at(&format!("{subject}.json"));
         let ask = ["audit", "prove", subject, "--whole", "--since", &note, "--out", &proof];
         stdout_of(server.stead_for_people().args(ask));
         let check = ["audit", "check", &proof, "--key", key.trim(), "--checkpoint", &note];
         let said = stdout_of(Command::new(program("stead")).args(check));
-        assert!(said.contains("is missing") && said.contains("the kept checkpoint"), "{said}");
+        assert!(said.contains("the kept checkpoint"), "{said}");
+        assert!(shown.iter().all(|shown| said.contains(shown)), "{said}");
     }
 }
 
@@ -85,8 +87,16 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     let (_, said) = server.refused(&create);
     assert!(said.contains("taken"), "{said}");
 
-    // The install provisions itself, by approval.
+    // The install provisions itself: one command approves layer after layer, and ends as the run does.
     let runner = Runner::start(&server, "customer", token);
+    let follow = ["runs", "approve", "acme", "--follow", "--reason", "first install"];
+    let (code, said) = server.refused(&follow);
+    assert!(code == 2 && said.contains("--all"), "nobody can be asked here: {said}");
+    let all = [&follow[..], &["--all"]].concat();
+    let said = stdout_of(server.stead_for_people().args(all));
+    for shown in ["plan of network", "network approved: plan sha256:", "edge approved: plan"] {
+        assert!(said.contains(shown), "{shown}: {said}");
+    }
     until("the provision run", SOON, || {
         let runs = server.ask(&["runs", "list", "--install", "acme"]);
         !runs.as_array().unwrap().is_empty()

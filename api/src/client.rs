@@ -6,6 +6,7 @@
 mod calls;
 mod exported;
 mod harmless;
+mod history;
 mod stream;
 #[cfg(test)]
 mod tampering;
@@ -26,6 +27,7 @@ use ulid::Ulid;
 
 pub use exported::take;
 pub use harmless::harmless;
+pub use history::{HistoryError, ProvenHistory, proven_history};
 pub use stream::{ServerEvent, lines, server_events};
 pub use verify::{Fault, Verifier};
 

@@ -42,6 +42,6 @@ async fn schema(Path(kind): Path<String>) -> Result<impl IntoResponse, Problem> 
 async fn page() -> impl IntoResponse {
     // Nothing but what is in the page itself may run or load.
     let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                  connect-src 'self'; base-uri 'none'; form-action 'none'";
+                  connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
     ([(header::CONTENT_SECURITY_POLICY, policy)], Html(PAGE))
 }

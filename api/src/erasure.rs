@@ -1,172 +1,190 @@
 //! Every copy of a subject's words that the server can reach, when their key is gone. What it cannot reach is listed in
 //! `docs/security.md`. Done again it does the same.
-use std::collections::{BTreeSet, HashSet};
+//!
+//! ```text
+//! fence ─▶ copies (from the log) ─▶ marks ─▶ barrier ─▶ delete ─▶ rebuild ─▶ look for what remains
+//! ```
+//! No projection is asked what is to be erased: each may be behind. What other servers read before they knew of the
+//! shredding is rejected by the database from the fence on, so no server's clock counts.
+mod copies;
 
 use domain::{
-    decider::Decider as _,
-    digest::Digest,
     erasure::ERASED,
     ids::{InstallId, PrincipalId},
-    job::Job,
     subject::SubjectId,
 };
-use event_log::{Stored, StreamId, archive::floor};
+use event_log::{sealed::shred, upload};
 use projections::RebuildError;
-use serde::Deserialize;
 
+use self::copies::Copies;
 use crate::{
     auth::names,
     problem::{Code, Problem},
     state::App,
 };
 
-/// The event that says which plan a job has.
-const PLANNED: &str = "job.plan_produced";
-/// How many archived events are read at once.
-const PAGE: u32 = 2_000;
+/// The tables that late writers could write copies to.
+const WRITTEN: [&str; 6] =
+    ["log_snapshot", "log_command", "job_log", "blob", "blob_upload", "principal_name"];
 
-/// Erase the copies of these, all of them in one go.
+/// Erase the copies of these, all of them in one go. Their keys are deleted.
+///
+/// # Errors
+/// What could not be erased; then it is to be tried again.
 pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<(), Problem> {
+    let ids: Vec<String> = subjects.iter().map(ToString::to_string).collect();
+    shred::raise_fence(&app.pool, &ids).await?;
+    // With those that were erased before: a plan that two of them have in common is no other's.
+    let before = erased(app).await?;
+    let all: Vec<SubjectId> = before.iter().chain(subjects).copied().collect();
+    let copies = Copies::of(app, &installs(&all)).await?;
+    app.logs.mark_erased(&copies.executions()).await?;
+    shred::barrier(app.owner(), &WRITTEN).await.map_err(|error| unmade(error.into()))?;
     // States with what was folded into them; they are made again when they are needed.
     sqlx::query("delete from log_snapshot").execute(&app.pool).await?;
     // An answer that is not kept is told from the log, which no longer says it.
     let answers = "update log_command set answer = null where answer is not null";
     sqlx::query(answers).execute(&app.pool).await?;
-    for subject in subjects {
-        match subject {
-            SubjectId::Install(install) => of_install(app, *install).await?,
-            SubjectId::Principal(principal) => of_principal(app, *principal).await?,
-        }
+    app.logs.erase(&copies.executions()).await?;
+    upload::erase(&app.pool, &copies.executions()).await?;
+    unparked(app, &copies).await?;
+    sqlx::query("delete from blob where digest = any($1)")
+        .bind(copies.digests())
+        .execute(app.owner())
+        .await
+        .map_err(|error| unmade(error.into()))?;
+    for principal in principals(&all) {
+        names::forget(&app.pool, principal).await?;
     }
     projections::erase::erase(app.owner_source()).await.map_err(unmade)?;
     // Deleted rows are on the disk until then. Only the owner may; the database does it by itself later.
-    let tables = "subject_key, log_snapshot, log_command, principal_name, blob, job_log";
+    let tables =
+        "subject_key, log_snapshot, log_command, principal_name, blob, blob_upload, job_log";
     if let Err(why) = projections::erase::vacuum(app.owner(), tables).await {
         tracing::warn!(reason = %why, "Deleted rows stay on the disk until the database removes them by itself: {why}");
     }
-    Ok(())
+    match remaining(app, &all).await?.as_slice() {
+        [] => Ok(()),
+        some => Err(Problem::new(Code::Unavailable, format!("copies remain: {}", some.join("; ")))),
+    }
 }
 
-async fn of_principal(app: &App, principal: PrincipalId) -> Result<(), Problem> {
-    names::forget(&app.pool, principal).await?;
-    Ok(())
+/// Copies that should have been erased: of every subject of which the log says so.
+pub async fn remaining_copies(app: &App) -> Result<Vec<String>, Problem> {
+    let subjects = erased(app).await?;
+    if subjects.is_empty() {
+        return Ok(vec![]);
+    }
+    remaining(app, &subjects).await
 }
 
-/// What its jobs wrote, were told, and said that they would change.
-async fn of_install(app: &App, install: InstallId) -> Result<(), Problem> {
-    let jobs = "select key from view_jobs where install = $1";
-    let jobs: Vec<String> =
-        sqlx::query_scalar(jobs).bind(install.to_string()).fetch_all(&app.pool).await?;
-    let runs = "select key from view_runs where install = $1";
-    let runs: Vec<String> =
-        sqlx::query_scalar(runs).bind(install.to_string()).fetch_all(&app.pool).await?;
-    let Named { executions, mut digests } = named(app, &jobs).await?;
-    sqlx::query("delete from job_log where execution = any($1)")
-        .bind(&executions)
-        .execute(&app.pool)
-        .await?;
-    let streams: HashSet<String> =
-        jobs.iter().chain(&runs).cloned().chain([install.to_string()]).collect();
-    unparked(app, &streams).await?;
-    elsewhere(app, &jobs, &mut digests).await?;
-    let digests: Vec<String> = digests.into_iter().collect();
-    // Two plans may be the same to the byte: then it is somebody else's too, and says nothing of this one alone.
-    sqlx::query(
-        "delete from blob where digest = any($1) and digest not in ( \
-           select payload -> 'plan' ->> 'summary' from log_event where aggregate_type = 'job' \
-             and event_type = 'job.plan_produced' and not aggregate_id = any($2) \
-             and payload -> 'plan' ->> 'summary' = any($1))",
-    )
-    .bind(&digests)
-    .bind(&jobs)
-    .execute(app.owner())
-    .await
-    .map_err(|error| unmade(error.into()))?;
-    Ok(())
+/// The subjects of which the log says that no copy is left.
+async fn erased(app: &App) -> Result<Vec<SubjectId>, Problem> {
+    let erased = shred::without_copies(&app.pool).await?;
+    Ok(erased.iter().filter_map(|id| id.parse().ok()).collect())
 }
 
-/// What these jobs name: whether their events are rows or in archives only.
-#[derive(Default)]
-struct Named {
-    executions: Vec<String>,
-    digests: BTreeSet<String>,
-}
-
-async fn named(app: &App, jobs: &[String]) -> Result<Named, Problem> {
-    let mut named = Named::default();
-    for job in jobs {
-        for event in app.log().read_stream(&StreamId::new(Job::NAME, job), 0).await? {
-            match &*event.event_type {
-                "job.claimed" => named.executions.extend(told(&event).execution),
-                "job.queued" => named.digests.extend(told(&event).manifest.and_then(digest)),
-                PLANNED => named.digests.extend(summary(&event)),
-                _ => {}
-            }
+async fn remaining(app: &App, subjects: &[SubjectId]) -> Result<Vec<String>, Problem> {
+    let mut found = vec![];
+    let all = installs(subjects);
+    // The log is read once for all of them, and again for each only if there is something to name.
+    let of_all = of_installs(app, &all).await?;
+    let are_clean = of_all.iter().all(|(number, _)| *number == 0);
+    for install in all.iter().filter(|_| !are_clean) {
+        let of_one = of_installs(app, &[*install]).await?.into_iter();
+        found.extend(of_one.filter(|(number, _)| *number > 0).map(|(number, what)| {
+            format!("{number} {what} of {install} remain after its erasure: `stead subjects shred {install}` again")
+        }));
+    }
+    if found.is_empty() {
+        // What two of them have in common is of neither alone.
+        found.extend(of_all.iter().filter(|(number, _)| *number > 0).map(|(number, what)| {
+            format!("{number} {what} of several erased installs remain: `stead subjects shred` one of them again")
+        }));
+    }
+    for principal in principals(subjects) {
+        let names = "select count(*) from principal_name where principal = $1";
+        let names: i64 =
+            sqlx::query_scalar(names).bind(principal.to_string()).fetch_one(&app.pool).await?;
+        if names > 0 {
+            found.push(format!(
+                "the name of {principal} remains after its erasure: `stead subjects shred {principal}` again"
+            ));
         }
     }
-    Ok(named)
+    for (table, what) in [
+        ("log_command where answer is not null and last_position", "cached responses"),
+        ("log_snapshot where read_position", "snapshots"),
+    ] {
+        let count = format!("select count(*) from {table} <= (select max(fence) from subject_key)");
+        let number: i64 = sqlx::query_scalar(&count).fetch_one(&app.pool).await?;
+        if number > 0 {
+            found.push(format!(
+                "{number} {what} of before an erasure remain: `stead subjects shred` an erased subject again"
+            ));
+        }
+    }
+    Ok(found)
+}
+
+/// Numbers of copies of these installs' data, by kind.
+async fn of_installs(
+    app: &App,
+    installs: &[InstallId],
+) -> Result<[(i64, &'static str); 4], Problem> {
+    let copies = Copies::of(app, installs).await?;
+    let logs = app.logs.not_erased(&copies.executions()).await?;
+    let blobs = "select count(*) from blob where digest = any($1)";
+    let blobs = sqlx::query_scalar(blobs).bind(copies.digests()).fetch_one(&app.pool).await?;
+    let uploads = "select count(*) from blob_upload where execution = any($1)";
+    let uploads =
+        sqlx::query_scalar(uploads).bind(copies.executions()).fetch_one(&app.pool).await?;
+    let reasons = i64::try_from(dead_letters(app, &copies).await?.len()).unwrap_or(i64::MAX);
+    Ok([
+        (logs, "job logs"),
+        (blobs, "manifests and plan summaries"),
+        (uploads, "uploads"),
+        (reasons, "dead letters"),
+    ])
+}
+
+fn installs(subjects: &[SubjectId]) -> Vec<InstallId> {
+    let install = |subject: &SubjectId| match subject {
+        SubjectId::Install(install) => Some(*install),
+        SubjectId::Principal(_) => None,
+    };
+    subjects.iter().filter_map(install).collect()
+}
+
+fn principals(subjects: &[SubjectId]) -> Vec<PrincipalId> {
+    let principal = |subject: &SubjectId| match subject {
+        SubjectId::Principal(principal) => Some(*principal),
+        SubjectId::Install(_) => None,
+    };
+    subjects.iter().filter_map(principal).collect()
 }
 
 /// Why something that happened there could not be reacted to, in words.
-async fn unparked(app: &App, streams: &HashSet<String>) -> Result<(), Problem> {
+async fn unparked(app: &App, copies: &Copies) -> Result<(), Problem> {
+    for position in dead_letters(app, copies).await? {
+        let reason = "update log_parked set reason = $2 where position = $1";
+        sqlx::query(reason).bind(position).bind(ERASED).execute(&app.pool).await?;
+    }
+    Ok(())
+}
+
+/// Positions of dead letters of these streams that have a reason.
+async fn dead_letters(app: &App, copies: &Copies) -> Result<Vec<i64>, Problem> {
     let parked = "select position from log_parked where reason <> $1";
     let parked: Vec<i64> = sqlx::query_scalar(parked).bind(ERASED).fetch_all(&app.pool).await?;
+    let mut of_copies = vec![];
     for position in parked {
         let event = app.log().event(position.max(0).cast_unsigned()).await?;
-        if event.is_some_and(|event| streams.contains(&event.stream.aggregate_id)) {
-            let reason = "update log_parked set reason = $2 where position = $1";
-            sqlx::query(reason).bind(position).bind(ERASED).execute(&app.pool).await?;
+        if event.is_some_and(|event| copies.has_stream(&event.stream.aggregate_id)) {
+            of_copies.push(position);
         }
     }
-    Ok(())
-}
-
-/// Leave out what jobs of others name too, as far as archives say it; what rows say is asked when it is deleted.
-async fn elsewhere(
-    app: &App,
-    jobs: &[String],
-    digests: &mut BTreeSet<String>,
-) -> Result<(), Problem> {
-    let mut connection = app.pool.acquire().await?;
-    let (floor, mut at) = (floor(&mut connection).await?, 0);
-    while at < floor && !digests.is_empty() {
-        let page = app.log().archives().events(&mut connection, (at, floor), PAGE).await?;
-        let Some(last) = page.last() else { break };
-        at = last.position;
-        for event in page.iter().filter(|event| event.event_type == PLANNED) {
-            if let Some(summary) =
-                summary(event).filter(|_| !jobs.contains(&event.stream.aggregate_id))
-            {
-                digests.remove(&summary);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// What is nobody's in the events of jobs, and is read without opening them.
-#[derive(Default, Deserialize)]
-struct Told {
-    execution: Option<String>,
-    manifest: Option<String>,
-    plan: Option<Plan>,
-}
-
-#[derive(Deserialize)]
-struct Plan {
-    summary: Option<String>,
-}
-
-fn told(event: &Stored) -> Told {
-    serde_json::from_str(&event.payload).unwrap_or_default()
-}
-
-fn summary(event: &Stored) -> Option<String> {
-    told(event).plan?.summary.and_then(digest)
-}
-
-fn digest(text: String) -> Option<String> {
-    text.parse::<Digest>().ok().map(|digest| digest.to_string())
+    Ok(of_copies)
 }
 
 /// Only the tables' owner may delete a blob or make a view again.

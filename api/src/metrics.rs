@@ -14,7 +14,11 @@ use axum::{
 };
 use futures::FutureExt as _;
 
-use crate::{listen::Aside, router::panicked, state::App};
+use crate::{
+    listen::Aside,
+    router::{headers, panicked},
+    state::App,
+};
 
 /// Upper bounds of the request durations, seconds.
 const BOUNDS: [f64; 9] = [0.001, 0.0025, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 60.0];
@@ -148,8 +152,12 @@ fn text_of(labels: &[(&str, &str)]) -> String {
     text
 }
 
-/// Counts every call by route, method and status.
-pub async fn measure(State(app): State<App>, request: Request, next: Next) -> Response {
+/// Counts every call by route, method and status, and adds the headers that every response has.
+pub async fn measure(
+    State((app, https)): State<(App, bool)>,
+    request: Request,
+    next: Next,
+) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_string());
     let route = route.unwrap_or_else(|| "none".into());
     let method = request.method().clone();
@@ -160,7 +168,7 @@ pub async fn measure(State(app): State<App>, request: Request, next: Next) -> Re
         app.metrics.observe("stead_http_request_seconds", &labels, started.elapsed());
         let labels = [labels[0], labels[1], ("status", status.as_str())];
         app.metrics.count("stead_http_requests_total", &labels);
-        response
+        headers::secure(response, https)
     };
     let response = next.run(request).await;
     // What was put aside is over when its answer comes.
@@ -177,7 +185,94 @@ pub async fn measure(State(app): State<App>, request: Request, next: Next) -> Re
 
 #[cfg(test)]
 mod tests {
+    use std::{collections::BTreeSet, fs, path::Path};
+
     use super::*;
+
+    /// Texts that begin like a metric and name something else.
+    const OTHERS: [&str; 7] = [
+        "stead_app",
+        "stead_owner",
+        "stead_enrol_",
+        "stead_enrol_x",
+        "stead_none",
+        "stead_nothing",
+        "stead_",
+    ];
+
+    fn named_in(path: &Path, found: &mut BTreeSet<String>) {
+        for entry in fs::read_dir(path).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                named_in(&path, found);
+                continue;
+            }
+            let is_test = path.components().any(|part| {
+                let name = part.as_os_str().to_string_lossy();
+                ["tests", "tests.rs", "testing.rs"].contains(&&*name)
+            });
+            if is_test || path.extension().is_none_or(|is| is != "rs") {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let code = text.split("#[cfg(test)]\nmod ").next().unwrap();
+            for (at, _) in code.match_indices("\"stead_") {
+                let name = code[at + 1..].split('"').next().unwrap();
+                let is_name = name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+                if is_name && !OTHERS.contains(&name) {
+                    found.insert(name.to_owned());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_metric_is_documented_with_an_alert() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut found = BTreeSet::new();
+        named_in(&root.join("src"), &mut found);
+        assert!(found.contains("stead_runs_failed_total"), "{found:?}");
+        let docs = fs::read_to_string(root.join("../docs/operations.md")).unwrap();
+        for metric in &found {
+            let row = docs.lines().find(|line| {
+                let rest = line.strip_prefix(&format!("| `{metric}"));
+                rest.is_some_and(|rest| rest.starts_with(['`', '{']))
+            });
+            let row = row.unwrap_or_else(|| panic!("docs/operations.md has no row of {metric}"));
+            let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+            assert_eq!(cells.len(), 3, "name, meaning and alert: {row}");
+            assert!(cells[2].contains(metric.as_str()), "an alert in PromQL: {row}");
+        }
+        for row in docs.lines().filter(|line| line.starts_with("| `stead_")) {
+            let name = row.split('`').nth(1).unwrap().split('{').next().unwrap();
+            assert!(found.contains(name), "{name} is documented and does not exist");
+        }
+    }
+
+    #[test]
+    fn no_log_line_has_the_debug_form_of_a_value() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let mut pending: Vec<_> = ["api", "event-log", "projections", "runner-agent"]
+            .map(|name| root.join(name).join("src"))
+            .into();
+        let mut seen = 0;
+        while let Some(path) = pending.pop() {
+            if path.is_dir() {
+                pending.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            for level in ["info!(", "warn!(", "error!("] {
+                for (at, _) in text.match_indices(level) {
+                    let call = text[at..].split(");").next().unwrap();
+                    seen += 1;
+                    let is_debug = call.contains(":?}") || call.contains("= ?");
+                    assert!(!is_debug, "{}: {call}", path.display());
+                }
+            }
+        }
+        assert!(seen > 100, "{seen}");
+    }
 
     #[test]
     fn what_was_counted_is_written_as_prometheus_reads_it() {

@@ -1,4 +1,6 @@
 //! What operators and probes ask: is it alive, does it work, what has it done, which keys does it use.
+mod gauges;
+
 use std::time::Duration;
 
 use axum::{Json, Router, extract::State, http::header, response::IntoResponse, routing::get};
@@ -26,12 +28,21 @@ async fn healthz() -> Json<Value> {
     Json(json!({"status": "alive"}))
 }
 
-/// The process can do its work: the database answers within a second, its tables are still of this program's version,
+/// The process can do its work: every background task runs, the database answers within a second, its tables are still of this program's version,
 /// and nobody asked it to stop.
 async fn readyz(State(app): State<App>) -> Answer<Value> {
     if app.stopping.is_cancelled() {
         return Err(Problem::new(Code::Stopping, "the server is stopping").retry_after(5));
     }
+    let mut down = app.tasks.down();
+    if !app.views.is_running() && !down.contains(&"projections") {
+        down.push("projections");
+    }
+    if !down.is_empty() {
+        let detail = format!("these background tasks do not run: {}", down.join(", "));
+        return Err(Problem::new(Code::Unavailable, detail).with("tasks", down).retry_after(1));
+    }
+    app.people.check_current(app.log())?;
     let asked = async {
         app.log().is_ours().await?;
         Ok::<_, Problem>(parked::progress(&app.pool).await?)
@@ -42,6 +53,7 @@ async fn readyz(State(app): State<App>) -> Answer<Value> {
             "status": "ready",
             "policies_behind": app.log().position().saturating_sub(policies.position),
             "policies_parked": policies.parked,
+            "callers_unreadable": app.people.unreadable(),
         }))),
         Ok(Err(reason)) => Err(reason),
         Err(_) => {
@@ -56,10 +68,17 @@ async fn exposition(State(app): State<App>) -> impl IntoResponse {
     let (log, views) = (app.log().position() as f64, app.views.position() as f64);
     app.metrics.set("stead_log_position", &[], log);
     app.metrics.set("stead_views_position", &[], views);
+    app.metrics.set("stead_log_read_age_seconds", &[], app.people.age(app.log()).as_secs_f64());
+    app.metrics.set("stead_callers_unreadable", &[], app.people.unreadable() as f64);
     // Where the database is away, the numbers of before stay, and the log's own position moves on.
     if let Ok(policies) = parked::progress(&app.pool).await {
         app.metrics.set("stead_policies_position", &[], policies.position as f64);
         app.metrics.set("stead_policies_parked", &[], policies.parked as f64);
+    }
+    if let Ok(open) = gauges::read(&app).await {
+        app.metrics.set("stead_approvals_waiting", &[], open.approvals as f64);
+        app.metrics.set("stead_approvals_oldest_seconds", &[], open.oldest_seconds);
+        app.metrics.set("stead_runners_disconnected", &[], open.disconnected as f64);
     }
     app.metrics.set("stead_database_connections", &[], f64::from(app.pool.size()));
     app.metrics.set("stead_database_connections_idle", &[], app.pool.num_idle() as f64);

@@ -80,6 +80,7 @@ codes! {
     FencedOut = 412 "fenced_out", "The execution is not the job's current one";
     LogMismatch = 412 "log_mismatch", "The log's digest is not the one that was announced";
     TooLarge = 413 "too_large", "What was sent is too long";
+    UploadQuota = 413 "upload_quota", "The quota of uploaded bytes is used up";
     UnsupportedMediaType = 415 "unsupported_media_type", "The body is of a type that this call does not take";
     LogGap = 416 "log_gap", "Log bytes are missing before these";
     RangeNotSatisfiable = 416 "range_not_satisfiable", "The log has no such bytes";
@@ -93,6 +94,9 @@ codes! {
     Busy = 503 "busy", "The server has more to do than it takes on";
     Stopping = 503 "stopping", "The server is stopping";
     Behind = 503 "behind", "The view has not reached the position";
+    LogStale = 503 "log_stale", "The server has not read the log for too long";
+    CallerUnreadable = 503 "caller_unreadable", "An event about the caller cannot be read";
+    ArchiveMissing = 503 "archive_missing", "An archive of the log is missing";
     LogFull = 507 "log_full", "The job's log quota is used up";
 }
 

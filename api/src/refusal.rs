@@ -29,6 +29,7 @@ impl From<RunError> for Problem {
             | RunError::NotItsJob
             | RunError::NothingToApprove
             | RunError::NotFailed
+            | RunError::NotAProvision
             | RunError::Cancelling => Code::Refused,
             RunError::AlreadyEnded { .. } => Code::AlreadyEnded,
         };
@@ -46,6 +47,9 @@ impl From<InstallError> for Problem {
             InstallError::AlreadyCreated
             | InstallError::HasARunner { .. }
             | InstallError::NotGone
+            | InstallError::NotFirstProvision
+            | InstallError::NoSuchComponent { .. }
+            | InstallError::InvalidLineage { .. }
             | InstallError::NotAdmitted
             | InstallError::Held { .. }
             | InstallError::NotHolding => Code::Refused,
@@ -139,7 +143,7 @@ impl From<LogError> for Problem {
             // The remedy is the operator's, and no secret: whoever asks should know why they get no answer.
             error @ LogError::Archived { .. } => {
                 tracing::error!(reason = %error, "What is asked for cannot be read: {error}");
-                Problem::new(Code::Unavailable, error.to_string())
+                Problem::new(Code::ArchiveMissing, error.to_string())
             }
             LogError::NoLog
             | LogError::Encoding(_)

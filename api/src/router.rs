@@ -51,24 +51,30 @@ pub fn control(app: &App) -> Router {
         .route_layer(from_fn_with_state(app.clone(), control::once))
         .route_layer(from_fn_with_state(app.clone(), control::fresh))
         .route_layer(from_fn_with_state(control::Asked::of(&document), control::asked))
-        .route_layer(from_fn_with_state(app.clone(), auth::guard));
-    finish(app, api.merge(docs::routes(document)).merge(docs::schemas()).merge(ops::routes(true)))
+        .route_layer(from_fn_with_state(app.clone(), auth::guard))
+        .route_layer(from_fn_with_state(app.clone(), auth::require_current));
+    let all = api.merge(docs::routes(document)).merge(docs::schemas()).merge(ops::routes(true));
+    finish(app, all, &app.config.control_url)
 }
 
 /// Everything behind the runners' door.
 pub fn runner(app: &App) -> Router {
     let (api, document) = runner_api();
-    let api = api.merge(artifacts::routes());
-    finish(app, api.merge(docs::routes(document)).merge(ops::routes(false)))
+    let api = api
+        .merge(artifacts::routes())
+        .route_layer(from_fn_with_state(app.clone(), auth::require_current));
+    let all = api.merge(docs::routes(document)).merge(ops::routes(false));
+    finish(app, all, &app.config.runner_url)
 }
 
-fn finish(app: &App, routes: Router<App>) -> Router {
+fn finish(app: &App, routes: Router<App>, url: &str) -> Router {
+    let https = url.starts_with("https://");
     routes
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_so)
         .layer(DefaultBodyLimit::max(BODY_BYTES))
-        .layer(from_fn_with_state(app.clone(), metrics::measure))
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn_with_state((app.clone(), https), metrics::measure))
         .with_state(app.clone())
 }
 
@@ -85,6 +91,7 @@ pub fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
     Problem::internal("a handler panicked").into_response()
 }
 
+pub mod headers;
 #[cfg(test)]
 mod matrix;
 #[cfg(test)]

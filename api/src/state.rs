@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     artifacts::{Manifests, Registry},
     auth::{Assertions, People, Tokens},
-    background::{answers::Answers, evidence::Evidence},
+    background::{answers::Answers, evidence::Evidence, supervise::Tasks},
     compose::config::Configs,
     dispatch::Dispatch,
     execute::Engine,
@@ -61,6 +61,8 @@ pub struct Inner {
     pub config: Config,
     /// What is counted.
     pub metrics: Metrics,
+    /// Which background tasks run.
+    pub tasks: Tasks,
     /// For one examination at a time: it reads everything that is stored.
     pub examining: Arc<Semaphore>,
     /// For a few at a time who make a projection as it was: each keeps a connection.
@@ -92,6 +94,8 @@ pub struct Config {
     pub runner_ca: Option<String>,
     /// The most bytes of one blob of an artifact.
     pub max_blob_bytes: u64,
+    /// Most bytes that runners may upload for their reports.
+    pub uploads: event_log::upload::Quota,
     /// How many positions a partition of the log has.
     pub partition_events: u64,
 }

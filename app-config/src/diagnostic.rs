@@ -83,6 +83,11 @@ impl Diagnostic {
         Diagnostic { file: plain(file), line, column, length, ..self }
     }
 
+    /// Whether it names something that this release reads and does not act on.
+    pub fn is_about_something_unacted(&self) -> bool {
+        ["no_plugin", "not_enforced", "not_yet", "script_elsewhere"].contains(&self.code)
+    }
+
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }

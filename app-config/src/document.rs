@@ -16,9 +16,6 @@ use crate::{
 const LARGEST_BYTES: usize = 1 << 20;
 /// Deeper values are refused; real configs stay below ten.
 const DEEPEST: usize = 64;
-/// One slip makes many errors behind it.
-const MOST: usize = 10;
-
 /// A value and where it is, in bytes.
 #[derive(Debug, Clone)]
 pub struct Spot {
@@ -59,7 +56,7 @@ impl Document {
     /// Parses one file.
     ///
     /// # Errors
-    /// Everything in it that is no TOML, up to a number that a person would read.
+    /// Why it cannot be read: its first syntax error, its size or its encoding.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Document, Vec<Diagnostic>> {
         let refuse = |at: Option<Place>, message: String, remedy: &str| {
             let place = at.unwrap_or_default();
@@ -75,13 +72,12 @@ impl Document {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lines = Lines::of(text);
         let (root, errors) = DeTable::parse_recoverable(text);
-        if !errors.is_empty() {
-            let said = errors.iter().take(MOST).map(|error| {
-                let at = error.span().map(|span| lines.place(text, span));
-                let message = format!("this is not TOML: {}", error.message().replace('\n', ", "));
-                refuse(at, message, "correct the line; a TOML checker shows it in your editor")
-            });
-            return Err(said.collect());
+        // Only the first: what follows is mostly how a parser reads the rest after it.
+        if let Some(error) = errors.first() {
+            let at = error.span().map(|span| lines.place(text, span));
+            let message = format!("this is not TOML: {}", error.message().replace('\n', ", "));
+            let remedy = "correct the line; a TOML checker shows it in your editor";
+            return Err(vec![refuse(at, message, remedy)]);
         }
         let root = table(root.get_ref(), 0).ok_or_else(|| {
             vec![refuse(None, format!("values nest deeper than {DEEPEST}"), "flatten them")]

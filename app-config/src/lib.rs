@@ -16,6 +16,7 @@ pub mod diff;
 pub mod inputs;
 pub mod inspect;
 pub mod model;
+pub mod modules;
 pub mod read;
 pub mod refs;
 pub mod schema;

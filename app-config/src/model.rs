@@ -23,7 +23,7 @@ pub use self::{
     inputs::{Input, InputGroup, InputKind},
     kinds::{
         DockerBuild, Ecr, HelmChart, HelmRepo, Image, Job, KubernetesManifest, Kustomize,
-        OperationRole, Options, Pulumi, Spec,
+        MOST_RETRIES, OperationRole, Options, Pulumi, Spec, bounded_retries,
     },
     stack::{
         CloudGrants, InstallFile, Metadata, NestedStack, Policy, Role, RolePolicy, RolePurpose,

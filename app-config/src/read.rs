@@ -5,6 +5,7 @@
 use crate::{
     diagnostic::Diagnostic,
     model::AppConfig,
+    modules,
     tree::{PluginPin, Tree, TreeError},
 };
 
@@ -23,6 +24,7 @@ mod metadata;
 mod module;
 mod names;
 mod permissions;
+mod platform;
 mod policies;
 mod reader;
 mod runbooks;
@@ -34,7 +36,9 @@ mod sources;
 mod spec;
 mod stack;
 mod times;
+mod unacted;
 mod unknown;
+mod variables;
 
 pub use self::content::remote_path;
 use self::reader::{Found, Reader};
@@ -64,41 +68,48 @@ impl Reading {
 pub fn survey(app: &Tree, plugins: &[PluginPin]) -> Reading {
     let mut reading = directory(app, plugins);
     reading.diagnostics.extend(sources::here(app, &reading.config));
+    let local = sources::local(app, &reading.config);
+    reading.diagnostics.extend(modules::check(&reading.config, &local));
     sort(&mut reading.diagnostics);
     reading
 }
 
 fn directory(app: &Tree, plugins: &[PluginPin]) -> Reading {
     let reader = Reader::new(app, plugins);
-    let mut config = AppConfig {
-        metadata: metadata::read(&reader),
-        sandbox: sandbox::read(&reader),
-        runner: runner::read(&reader),
-        stack: stack::read(&reader),
-        roles: permissions::read(&reader),
-        policies: policies::read(&reader),
-        secrets: secrets::read(&reader),
-        components: components::read(&reader),
-        actions: actions::read(&reader),
-        runbooks: runbooks::read(&reader),
-        installs: installs::read(&reader),
-        installs_elsewhere: around::installs_elsewhere(&reader),
-        operation_roles: around::operation_roles(&reader),
-        kubernetes_contexts: around::contexts(&reader),
-        branches: around::branches(&reader),
-        installer: around::installer(&reader),
-        plugins: plugins.to_vec(),
-        ..AppConfig::default()
-    };
-    config.plugins.sort_by(|a, b| a.name.cmp(&b.name));
-    (config.input_groups, config.inputs) = inputs::read(&reader);
-    config.roles.extend(break_glass::read(&reader));
-    installs::check(&mut config, &reader);
-    unknown::check(&reader);
-    cross::check(&config, &reader);
+    let mut config = directory_with(&reader);
     let Found { diagnostics, file_refs, remotes, spans, beside } = reader.finish();
     (config.file_refs, config.spans, config.beside) = (file_refs, spans, beside);
     Reading { config, diagnostics, remotes }
+}
+
+fn directory_with(reader: &Reader<'_>) -> AppConfig {
+    let mut config = AppConfig {
+        metadata: metadata::read(reader),
+        sandbox: sandbox::read(reader),
+        runner: runner::read(reader),
+        stack: stack::read(reader),
+        roles: permissions::read(reader),
+        policies: policies::read(reader),
+        secrets: secrets::read(reader),
+        components: components::read(reader),
+        actions: actions::read(reader),
+        runbooks: runbooks::read(reader),
+        installs: installs::read(reader),
+        installs_elsewhere: around::installs_elsewhere(reader),
+        operation_roles: around::operation_roles(reader),
+        kubernetes_contexts: around::contexts(reader),
+        branches: around::branches(reader),
+        installer: around::installer(reader),
+        plugins: reader.plugins.to_vec(),
+        ..AppConfig::default()
+    };
+    config.plugins.sort_by(|a, b| a.name.cmp(&b.name));
+    (config.input_groups, config.inputs) = inputs::read(reader);
+    config.roles.extend(break_glass::read(reader));
+    installs::check(&mut config, reader);
+    unknown::check(reader);
+    cross::check(&config, reader);
+    config
 }
 
 /// Reads a bundle: `app/**`, `source/<component>/**` and `plugins.json`.

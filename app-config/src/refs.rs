@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     graph::{Edges, layers},
-    model::AppConfig,
+    model::{AppConfig, Component},
     template::{
         Template, TemplateError, is_template,
         reads::{ANY, Path},
@@ -37,6 +37,12 @@ pub struct Reads {
     /// Inputs that some template needs to exist.
     #[serde(skip)]
     pub needed_inputs: BTreeSet<String>,
+    /// Outputs that some template needs to exist, with their component.
+    #[serde(skip)]
+    pub needed_outputs: BTreeSet<(String, String)>,
+    /// Outputs of the sandbox that some template needs to exist.
+    #[serde(skip)]
+    pub needed_sandbox: BTreeSet<String>,
     /// Outputs of the stack without which some template cannot be rendered, whatever else there is.
     #[serde(skip)]
     pub needed_stack: BTreeSet<String>,
@@ -109,6 +115,8 @@ impl Reads {
         self.actions.extend(other.actions);
         self.needed_components.extend(other.needed_components);
         self.needed_inputs.extend(other.needed_inputs);
+        self.needed_outputs.extend(other.needed_outputs);
+        self.needed_sandbox.extend(other.needed_sandbox);
         self.needed_stack.extend(other.needed_stack);
     }
 
@@ -126,6 +134,11 @@ impl Reads {
             ["components", name, rest @ ..] => {
                 if insists {
                     self.needed_components.insert(name.to_string());
+                }
+                if let (true, ["outputs", output, ..]) =
+                    (insists && rest.get(1) != Some(&ANY), rest)
+                {
+                    self.needed_outputs.insert((name.to_string(), output.to_string()));
                 }
                 let outputs = self.components.entry(name.to_string()).or_default();
                 match rest {
@@ -150,6 +163,7 @@ impl Reads {
                 self.sandbox.insert(ANY.to_string());
             }
             ["sandbox", "outputs", name, ..] | ["install", "sandbox", "outputs", name, ..] => {
+                self.needed_sandbox.extend((insists && *name != ANY).then(|| name.to_string()));
                 self.sandbox.insert(name.to_string());
             }
             ["install"] => {
@@ -254,6 +268,16 @@ impl Graph {
     /// What a component needs deployed before it.
     pub fn dependencies(&self, component: &str) -> BTreeSet<String> {
         self.components.get(component).map(|node| node.dependencies.clone()).unwrap_or_default()
+    }
+
+    /// Names of the components without which a component cannot be deployed. One that it only asks for
+    /// (`dig`, `index`) is not among them.
+    pub fn required(&self, component: &Component) -> BTreeSet<String> {
+        let node = self.components.get(&component.name);
+        let mut required: BTreeSet<String> = component.dependencies.iter().cloned().collect();
+        required.extend(node.into_iter().flat_map(|node| node.reads.needed_components.clone()));
+        required.remove(&component.name);
+        required
     }
 
     /// Everything above these components, themselves included: what may have to follow when they

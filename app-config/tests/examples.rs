@@ -42,7 +42,8 @@ fn versions(name: &str, plugins: &[PluginPin]) -> (AppConfig, AppConfig) {
         second.insert(path, file.clone()).unwrap();
     }
     let config = |app: &Tree| {
-        let (config, findings) = read(&bundle(app, plugins)).unwrap();
+        let (config, mut findings) = read(&bundle(app, plugins)).unwrap();
+        findings.retain(|found| !found.is_about_something_unacted());
         assert!(findings.is_empty(), "{findings:?}");
         config
     };
@@ -105,7 +106,8 @@ fn without_its_plugin_an_app_is_refused_with_the_way_out() {
 #[test]
 fn aws_bucket_is_read() {
     let app = support::tree(&directory("aws-bucket"));
-    let (config, findings) = read(&bundle(&app, &[])).unwrap();
+    let (config, mut findings) = read(&bundle(&app, &[])).unwrap();
+    findings.retain(|found| !found.is_about_something_unacted());
     assert!(findings.is_empty(), "{findings:?}");
     assert!(config.sources().contains_key(SANDBOX));
 }

@@ -130,7 +130,7 @@ fn a_directory_from_windows_reads_like_any_other() {
 #[test]
 fn scalars_of_any_type_are_the_text_that_they_say() {
     let rest = format!(
-        "{REPO}[vars]\na = 8\nb = true\nc = 1.50\nd = \"x\"\n\"aws:region\" = 'r'\ne.f = 1\n[env_vars]\n\"A B\" = 0x10\n"
+        "{REPO}[vars]\na = 8\nb = true\nc = 1.50\nd = \"x\"\n\"aws:region\" = 'r'\ne.f = 1\n[env_vars]\nA_B = 0x10\n"
     );
     let reading = read(&[("components/a.toml", &component("a", "terraform_module", &rest))]);
     let vars = &reading.config.component("a").unwrap().module.vars;
@@ -222,4 +222,31 @@ fn a_directory_of_empty_files_is_a_directory_with_warnings() {
         let empty = reading.diagnostics.iter().filter(|d| d.code == "empty_file").count();
         assert_eq!(empty, names.len(), "{text:?}: {:?}", reading.diagnostics);
     }
+}
+
+#[test]
+fn a_file_with_a_syntax_error_makes_no_finding_elsewhere() {
+    let reads = "{{ .nuon.components.base.outputs.id }} {{ .nuon.inputs.inputs.size }}";
+    let rest = format!("dependencies = [\"base\"]\n{REPO}[vars]\nx = \"{reads}\"\n");
+    let web = component("web", "terraform_module", &rest);
+    // One slip, after which a parser finds an error in nearly every line.
+    let broken = "name = \"base\ntype = \"terraform_module\"\n[vars]\nx = \"1\"\ny = \"2\"\n";
+    let findings = |base: &str, inputs: &str| -> Vec<(String, &'static str, u32)> {
+        let reading = read(&[
+            ("components/web.toml", &web),
+            ("components/base.toml", base),
+            ("inputs.toml", inputs),
+        ]);
+        let errors = reading.diagnostics.into_iter().filter(Diagnostic::is_error);
+        errors.map(|found| (found.file.clone(), found.code, found.line)).collect()
+    };
+    let malformed = |file: &str, line| (file.to_owned(), "malformed_file", line);
+    assert_eq!(
+        findings(broken, "[[input]\n"),
+        [malformed("components/base.toml", 1), malformed("inputs.toml", 1)]
+    );
+    // What is absent from files that can be read is still found.
+    let base = component("base", "terraform_module", REPO);
+    let named: Vec<_> = findings(&base, "").into_iter().map(|(_, code, _)| code).collect();
+    assert!(named.contains(&"unknown_input"), "{named:?}");
 }

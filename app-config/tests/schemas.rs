@@ -8,9 +8,12 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 mod format;
+#[path = "support/sample.rs"]
+mod sample;
 mod support;
 
 use format::{components::*, surroundings::*, work::*};
+use sample::{PLACES, samples};
 
 fn made<T: JsonSchema>(kind: &str) -> (String, Value) {
     let generator = SchemaSettings::draft2020_12().into_generator();
@@ -77,94 +80,23 @@ fn the_schemas_are_what_was_agreed() {
         assert_eq!(schema(kind), Some(text.as_str()), "{kind} is not served");
     }
     assert_eq!(app_config::SCHEMAS.len(), all.len());
-    assert_eq!(fs::read_dir(folder).unwrap().count(), all.len());
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let schemas = files.filter(|file| file.extension().is_some_and(|is| is == "json"));
+    assert_eq!(schemas.count(), all.len());
 }
 
 /// Each schema's keys, all at once, in a file of its kind: the reader knows every one of them.
 #[test]
 fn the_reader_knows_every_key_of_the_schemas() {
-    let places = [
-        ("action", "actions/x.toml"),
-        ("branch", "branch.toml"),
-        ("break-glass", "break_glass.toml"),
-        ("input", "inputs/x.toml"),
-        ("input-group", "input_groups/x.toml"),
-        ("inputs", "inputs.toml"),
-        ("install", "installs/x.toml"),
-        ("installer", "installer.toml"),
-        ("installs", "installs.toml"),
-        ("kubernetes-contexts", "kubernetes_contexts.toml"),
-        ("metadata", "metadata.toml"),
-        ("operation-roles", "operation_roles.toml"),
-        ("permissions", "permissions.toml"),
-        ("policies", "policies.toml"),
-        ("policy", "policies/x.toml"),
-        ("role", "permissions/x.toml"),
-        ("runbook", "runbooks/x.toml"),
-        ("runner", "runner.toml"),
-        ("secret", "secrets/x.toml"),
-        ("secrets", "secrets.toml"),
-        ("stack", "stack.toml"),
-        ("component", "components/x.toml"),
-        ("sandbox", "sandbox.toml"),
-    ];
-    assert_eq!(places.len(), all().len());
-    for (kind, path) in places {
-        let made = &all()[kind];
-        let variants = made["oneOf"].as_array().cloned().unwrap_or_else(|| vec![made.clone()]);
-        for variant in variants {
-            let mut sample = sample(&variant, &made["$defs"]);
-            if kind == "sandbox" {
-                sample["type"] = json!("pulumi");
-            }
-            let text = toml::to_string(&sample).unwrap();
-            let mut app = Tree::default();
-            app.insert(path, File { bytes: text.clone().into(), executable: false }).unwrap();
-            let findings = survey(&app, &[]).diagnostics;
-            let unknown: Vec<_> = findings.iter().filter(|f| f.code == "unknown_key").collect();
-            assert!(unknown.is_empty(), "{kind}: {unknown:?}\n{text}");
-        }
+    let all = all();
+    assert_eq!(PLACES.len(), all.len());
+    for (kind, path, text) in samples(|kind| all[kind].clone()) {
+        let mut app = Tree::default();
+        app.insert(path, File { bytes: text.clone().into(), executable: false }).unwrap();
+        let findings = survey(&app, &[]).diagnostics;
+        let unknown: Vec<_> = findings.iter().filter(|f| f.code == "unknown_key").collect();
+        assert!(unknown.is_empty(), "{kind}: {unknown:?}\n{text}");
     }
-}
-
-/// A value with every key of a schema.
-fn sample(schema: &Value, defs: &Value) -> Value {
-    if let Some(name) = schema["$ref"].as_str() {
-        let named = &defs[name.rsplit('/').next().unwrap()];
-        if schema.get("properties").is_none() {
-            return sample(named, defs);
-        }
-        let mut both = sample(named, defs);
-        let own = without_ref(schema);
-        both.as_object_mut().unwrap().extend(sample(&own, defs).as_object().unwrap().clone());
-        return both;
-    }
-    if let Some(one) = schema.get("const") {
-        return one.clone();
-    }
-    for key in ["anyOf", "oneOf", "enum"] {
-        if let Some(first) = schema[key].as_array().and_then(|all| all.first()) {
-            return if key == "enum" { first.clone() } else { sample(first, defs) };
-        }
-    }
-    let kind = schema["type"].as_str().or_else(|| schema["type"][0].as_str());
-    match kind.unwrap_or("object") {
-        "string" => json!("x"),
-        "boolean" => json!(true),
-        "integer" | "number" => json!(1),
-        "array" => json!([sample(&schema["items"], defs)]),
-        _ => {
-            let own = schema["properties"].as_object().into_iter().flatten();
-            let pairs = own.map(|(key, value)| (key.clone(), sample(value, defs)));
-            Value::Object(pairs.collect::<Map<_, _>>())
-        }
-    }
-}
-
-fn without_ref(schema: &Value) -> Value {
-    let mut own = schema.as_object().unwrap().clone();
-    own.remove("$ref");
-    Value::Object(own)
 }
 
 /// Which schema a file of a directory has.

@@ -124,7 +124,8 @@ fn a_role_that_nobody_describes_is_said_and_one_is_known_however_its_name_is_wri
         let text = action(&format!("role = \"{role}\""));
         let inputs = "[[input]]\nname = \"role\"\n";
         let files = [("app/permissions/ops.toml", ROLES), (x, &text), ("app/inputs.toml", inputs)];
-        let (_, findings) = read(&bundle(&files)).unwrap();
+        let (_, mut findings) = read(&bundle(&files)).unwrap();
+        findings.retain(|found| !found.is_about_something_unacted());
         assert!(findings.is_empty(), "{role}: {findings:?}");
     }
 }

@@ -74,6 +74,7 @@ pub async fn queue(app: &App) -> JobId {
         limits: Limits { memory_bytes: None, output_bytes: 1 << 20 },
         timeouts: Timeouts { deadline_ms: 3_600_000, grace_ms: 10_000, no_output_ms: None },
         plan: None,
+        state: None,
     };
     let manifest = proof::canonical::json(&manifest).unwrap();
     event_log::blob::put_unhurried(&app.pool, &[&manifest]).await.unwrap();

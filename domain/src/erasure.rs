@@ -46,6 +46,9 @@ pub fn places(event_type: &str) -> &'static [Place] {
         | "job.outputs_reported" => &[OUTPUTS],
         "install.config_pinned"
         | "install.approval_changed"
+        | "install.state_accepted"
+        | "install.component_disabled"
+        | "install.component_enabled"
         | "run.requested"
         | "run.approved"
         | "run.denied"
@@ -62,9 +65,11 @@ pub fn places(event_type: &str) -> &'static [Place] {
         | "enrolment.revoked"
         | "subject.shredded" => &[REASON],
         "run.plan_voided" => &[VOIDED],
-        "run.step_failed" | "job.failed" | "job.late_result_reported" | "runner.refused" => {
-            &[DETAIL]
-        }
+        "run.step_failed"
+        | "run.step_retry_scheduled"
+        | "job.failed"
+        | "job.late_result_reported"
+        | "runner.refused" => &[DETAIL],
         "runner.enrolled" => &[HOSTNAME],
         _ => &[],
     }

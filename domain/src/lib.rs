@@ -8,6 +8,7 @@ pub mod component;
 pub mod decider;
 pub mod digest;
 pub mod enrolment;
+pub mod environment;
 pub mod erasure;
 pub mod ids;
 pub mod install;
@@ -20,6 +21,7 @@ pub mod run;
 pub mod runner;
 #[cfg(test)]
 mod schema;
+pub mod state_version;
 pub mod subject;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

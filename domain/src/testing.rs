@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::decider::{Decider, Event, Timestamp};
 
-const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+pub const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// A history, and the moment at which something is asked.
 pub struct Given<D: Decider> {

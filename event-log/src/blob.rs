@@ -44,6 +44,33 @@ pub async fn put(pool: &PgPool, bytes: &[u8]) -> Result<Digest, BlobError> {
     Ok(digest)
 }
 
+/// Keep bytes about a subject, for an event that is appended afterwards: its commit takes them to the disk. Nothing is kept
+/// of a subject that is shredded, nor does its event come.
+///
+/// # Errors
+/// [`BlobError`].
+pub async fn put_of_subject(
+    pool: &PgPool,
+    bytes: &[u8],
+    subject: &str,
+) -> Result<Digest, BlobError> {
+    let digest = digest(bytes)?;
+    sqlx::query(
+        "with unhurried as (select set_config('synchronous_commit', 'off', true)) \
+         insert into blob (digest, bytes, created_at) \
+         select $1::text, $2::bytea, $3::timestamptz from unhurried \
+         where not exists (select from subject_key where subject = $4 and shredded_at is not null) \
+         on conflict (digest) do nothing",
+    )
+    .bind(digest.to_string())
+    .bind(bytes)
+    .bind(Clock::system().now())
+    .bind(subject)
+    .execute(pool)
+    .await?;
+    Ok(digest)
+}
+
 /// Keep all of these, in one statement, and do not wait for the disk: for what can be made again, and for what an event
 /// names that is appended afterwards, whose commit takes to the disk all that was committed before it.
 ///

@@ -59,6 +59,8 @@ pub mod blob;
 pub mod consumer;
 /// The one place where the domain meets `cqrs-es`.
 pub mod cqrs;
+/// Bytes of runners, before a report names them.
+pub mod upload;
 
 /// A private Postgres and a fresh database per test.
 #[cfg(feature = "testing")]
@@ -78,6 +80,7 @@ pub use meta::Meta;
 pub use migrate::migrate;
 pub use proofs::{Standing, standing};
 pub use ride::{Column, Forget, SyncView};
+pub use seal::SealKey;
 pub use sealed::{KeyRing, WrappingKey};
 pub use source::Source;
 pub use stored::Stored;

@@ -19,18 +19,20 @@ pub struct Loaded<D> {
     pub version: u64,
     /// When it was begun to be read: [`crate::cache::Cache::era`].
     era: u64,
+    /// The position that this process knew then.
+    pub(crate) read_at: u64,
 }
 
 impl<D> Clone for Loaded<D> {
     fn clone(&self) -> Self {
         let (stream, state) = (self.stream.clone(), self.state.clone());
-        Loaded { stream, state, version: self.version, era: self.era }
+        Loaded { stream, state, version: self.version, era: self.era, read_at: self.read_at }
     }
 }
 
 impl<D: Decider> Loaded<D> {
-    fn new(stream: StreamId, era: u64) -> Loaded<D> {
-        Loaded { stream, state: Arc::new(D::default()), version: 0, era }
+    fn new(stream: StreamId, (era, read_at): (u64, u64)) -> Loaded<D> {
+        Loaded { stream, state: Arc::new(D::default()), version: 0, era, read_at }
     }
 
     /// A write of these events onto this state; none: a guard that the state is current.
@@ -68,7 +70,13 @@ impl EventLog {
     /// The state of an aggregate whose id was made a moment ago: nothing, without asking anybody. Like every
     /// other state it is guarded by its version, so a stream that is there after all is a conflict.
     pub fn unborn<D: Decider>(&self, aggregate_id: &str) -> Loaded<D> {
-        Loaded::new(StreamId::of::<D>(aggregate_id), self.shared.cache.era())
+        Loaded::new(StreamId::of::<D>(aggregate_id), self.begin())
+    }
+
+    /// The era and the position from which on something is read.
+    fn begin(&self) -> (u64, u64) {
+        let position = self.position();
+        (self.shared.cache.era(), position)
     }
 
     /// The state of an aggregate as this process knows it, which may be behind another server's writes: a
@@ -78,9 +86,9 @@ impl EventLog {
     /// [`LogError`].
     pub async fn load<D: Decider>(&self, aggregate_id: &str) -> Result<Loaded<D>, LogError> {
         let stream = StreamId::of::<D>(aggregate_id);
-        let era = self.shared.cache.era();
+        let (era, read_at) = self.begin();
         match self.shared.cache.get::<D>(&stream) {
-            Some((state, version)) => Ok(Loaded { stream, state, version, era }),
+            Some((state, version)) => Ok(Loaded { stream, state, version, era, read_at }),
             None => self.load_current(stream).await,
         }
     }
@@ -109,19 +117,19 @@ impl EventLog {
         aggregate_id: &str,
         position: u64,
     ) -> Result<Loaded<D>, LogError> {
-        let mut loaded = Loaded::new(StreamId::of::<D>(aggregate_id), self.shared.cache.era());
+        let mut loaded = Loaded::new(StreamId::of::<D>(aggregate_id), self.begin());
         self.catch_up(&mut loaded, position).await?;
         Ok(loaded)
     }
 
     async fn load_current<D: Decider>(&self, stream: StreamId) -> Result<Loaded<D>, LogError> {
-        let era = self.shared.cache.era();
+        let begun = self.begin();
         let known = match self.shared.cache.get::<D>(&stream) {
             Some(known) => Some(known),
             // Nearly every stream is so short that it was never kept. A longer one costs a question more.
             None => match self.read_below(&stream, snapshot::EVERY).await? {
                 Some(events) => {
-                    let mut loaded = Loaded::new(stream, era);
+                    let mut loaded = Loaded::new(stream, begun);
                     take_in(&mut loaded, &events)?;
                     if loaded.version > 0 {
                         self.keep(&loaded, 0);
@@ -131,7 +139,7 @@ impl EventLog {
                 None => snapshot::read::<D>(self.pool(), &stream).await?,
             },
         };
-        let mut loaded = Loaded::new(stream, era);
+        let mut loaded = Loaded::new(stream, begun);
         if let Some((state, version)) = known {
             (loaded.state, loaded.version) = (state, version);
         }
@@ -140,7 +148,7 @@ impl EventLog {
             Err(LogError::Damaged { .. }) if since > 0 => {
                 // The log was restored to an earlier state beneath us: what we knew is of a lost history.
                 self.shared.cache.remove(&loaded.stream);
-                loaded = Loaded::new(loaded.stream, era);
+                loaded = Loaded::new(loaded.stream, begun);
                 self.catch_up(&mut loaded, u64::MAX).await?;
             }
             caught_up => caught_up?,

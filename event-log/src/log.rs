@@ -1,8 +1,14 @@
 //! The log as the program holds it.
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use sqlx::{PgPool, Row};
-use tokio::sync::{Semaphore, TryAcquireError, broadcast, mpsc, oneshot, watch};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, broadcast, mpsc, oneshot, watch},
+    time::timeout,
+};
 
 use crate::{
     AppendError, Appended, Archives, Clock, Commit, KeyRing, LogError, Stored, SyncView,
@@ -12,6 +18,7 @@ use crate::{
     cache::Cache,
     migrate,
     nearby::Nearby,
+    stored::number,
 };
 
 /// How the log is opened.
@@ -72,8 +79,12 @@ pub(crate) struct Shared {
     pub arrivals: mpsc::UnboundedSender<Pending>,
     /// The places of the queue.
     pub places: Arc<Semaphore>,
+    /// Large commits that may wait for places.
+    pub large: Semaphore,
     pub queue: u32,
     pub positions: watch::Receiver<u64>,
+    /// `None`: no other server writes to this log.
+    pub read_at: Option<watch::Receiver<Instant>>,
     pub seen: watch::Receiver<Seen>,
     pub tail: broadcast::WeakSender<Arc<[Stored]>>,
     pub cache: Arc<Cache>,
@@ -82,10 +93,35 @@ pub(crate) struct Shared {
     pub keys: KeyRing,
 }
 
+/// A commit that takes more places than this waits for them where the queue is full.
+const SMALL: u32 = 1;
+/// How many such commits wait at most, and for how long.
+const LARGE_MOST: usize = 16;
+const LARGE_WAIT: Duration = Duration::from_secs(5);
 /// How long a caller should stay away from a full queue.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How many batches a slow listener of [`EventLog::tail`] may be behind.
 const TAIL: usize = 1_024;
+
+impl Shared {
+    /// Places of the queue. A small commit gets them at once or is told to come again. A large one waits for its turn:
+    /// whoever comes later gets no place before it, however many small ones there are.
+    async fn places(&self, wanted: u32) -> Result<OwnedSemaphorePermit, AppendError> {
+        let full = AppendError::Full { retry_after: RETRY_AFTER };
+        match self.places.clone().try_acquire_many_owned(wanted) {
+            Ok(places) => return Ok(places),
+            Err(TryAcquireError::Closed) => return Err(AppendError::Closed),
+            Err(TryAcquireError::NoPermits) if wanted <= SMALL => return Err(full),
+            Err(TryAcquireError::NoPermits) => {}
+        }
+        // Those who wait are in memory already, so only some may.
+        let Ok(_waiting) = self.large.try_acquire() else { return Err(full) };
+        match timeout(LARGE_WAIT, self.places.clone().acquire_many_owned(wanted)).await {
+            Ok(places) => places.map_err(|_| AppendError::Closed),
+            Err(_) => Err(full),
+        }
+    }
+}
 
 impl EventLog {
     /// Open the log and start its writer, which ends when the last clone is gone and everything is answered.
@@ -106,6 +142,7 @@ impl EventLog {
         if !there.fetch_one(&mut connection).await?.try_get::<bool, _>(0)? {
             return Err(LogError::NoLog);
         }
+        let opened = Instant::now();
         let head = Head::read(&mut connection).await?.ok_or(LogError::NoLog)?;
         if head.layout != options.layout {
             return Err(LogError::Layout { known: options.layout, found: head.layout });
@@ -114,6 +151,7 @@ impl EventLog {
         let (arrivals, queue) = mpsc::unbounded_channel();
         let (positions, watched_positions) = watch::channel(head.position);
         let (seen, watched) = watch::channel(head.seen());
+        let (read_at, watched_reads) = watch::channel(opened);
         let tail = broadcast::Sender::new(TAIL);
         let cache = Arc::new(Cache::of(options.cached_states));
         let nearby = Arc::new(Nearby::default());
@@ -124,8 +162,10 @@ impl EventLog {
             clock: options.clock.clone(),
             arrivals,
             places: Arc::new(Semaphore::new(options.queue as usize)),
+            large: Semaphore::new(LARGE_MOST),
             queue: options.queue,
             positions: watched_positions,
+            read_at: options.watch_others.map(|_| watched_reads),
             seen: watched,
             tail: tail.downgrade(),
             cache: cache.clone(),
@@ -141,7 +181,7 @@ impl EventLog {
             key_ttl: options.key_ttl,
             statement: Statement::of(&options.sync_views),
             views: options.sync_views,
-            outlet: Outlet { seen, positions, tail },
+            outlet: Outlet { seen, positions, tail, read_at },
             connection: Some(connection),
             head,
             versions: Versions::default(),
@@ -152,7 +192,12 @@ impl EventLog {
             next: None,
             owed: Default::default(),
         };
-        tokio::spawn(appender.run(Queue::new(queue), options.watch_others));
+        let writing = tokio::spawn(appender.run(Queue::new(queue), options.watch_others));
+        tokio::spawn(async move {
+            if let Err(error) = writing.await {
+                tracing::error!(error = %error, "The log's writer panicked; nothing is appended any more");
+            }
+        });
         Ok(EventLog { shared: Arc::new(shared) })
     }
 
@@ -168,11 +213,7 @@ impl EventLog {
         let (answer, answered) = oneshot::channel();
         // However large it is, it fits into an empty queue.
         let wanted = u32::try_from(intake.places()).unwrap_or(u32::MAX).min(self.shared.queue);
-        let place = self.shared.places.clone().try_acquire_many_owned(wanted);
-        let place = place.map_err(|error| match error {
-            TryAcquireError::NoPermits => AppendError::Full { retry_after: RETRY_AFTER },
-            TryAcquireError::Closed => AppendError::Closed,
-        })?;
+        let place = self.shared.places(wanted).await?;
         let pending = Pending { intake, answer, _place: place };
         self.shared.arrivals.send(pending).map_err(|_| AppendError::Closed)?;
         answered.await.map_err(|_| AppendError::Closed)?
@@ -186,6 +227,15 @@ impl EventLog {
         let row = sqlx::query("select layout from log_head").fetch_one(self.pool()).await?;
         let (known, found) = (self.shared.layout, row.try_get(0)?);
         if found == known { Ok(()) } else { Err(LogError::Layout { known, found }) }
+    }
+
+    /// The position of the last event, as the database says now.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn current_position(&self) -> Result<u64, LogError> {
+        let position = sqlx::query("select position from log_head").fetch_one(self.pool()).await?;
+        Ok(number(position.try_get(0)?))
     }
 
     /// Whether another version of the program has migrated the tables, as far as this process has read the log: events
@@ -207,6 +257,18 @@ impl EventLog {
     /// The position of the last event that this process knows of; 0: there is none.
     pub fn position(&self) -> u64 {
         *self.shared.positions.borrow()
+    }
+
+    /// Waits until the writer has ended: nothing can be appended any more.
+    pub async fn ended(&self) {
+        let mut positions = self.positions();
+        while positions.changed().await.is_ok() {}
+    }
+
+    /// The moment up to which this process knows the log: [`EventLog::position`] is at least what the head was then. It
+    /// falls behind when the database does not answer. Read it before the position.
+    pub fn read_at(&self) -> Instant {
+        self.shared.read_at.as_ref().map_or_else(Instant::now, |at| *at.borrow())
     }
 
     /// The position as it grows.

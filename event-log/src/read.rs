@@ -81,6 +81,28 @@ impl EventLog {
         Ok(events)
     }
 
+    /// Events of one aggregate type, and of one event type of another, in order, by one query. What is in archives only
+    /// is left out.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn rows_of(
+        &self,
+        aggregate_type: &str,
+        (other, event_type): (&str, &str),
+    ) -> Result<Vec<Stored>, LogError> {
+        let sql = format!(
+            "select {COLUMNS} from log_event where aggregate_type = $1 \
+             or (aggregate_type = $2 and event_type = $3) order by position"
+        );
+        let query = sqlx::query(&sql).bind(aggregate_type).bind(other).bind(event_type);
+        let mut connection = self.pool().acquire().await?;
+        let rows = query.fetch_all(&mut *connection).await?;
+        let mut events: Vec<Stored> = rows.iter().map(Stored::read).collect::<Result<_, _>>()?;
+        self.ring().open(&mut connection, &mut events).await?;
+        Ok(events)
+    }
+
     /// The event at a position, if there is one.
     ///
     /// # Errors

@@ -1,4 +1,5 @@
 //! Checkpoints that were published, and what may be forgotten.
+use chrono::TimeDelta;
 use domain::decider::Timestamp;
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use proof::checkpoint::Checkpoint;
@@ -8,6 +9,30 @@ use crate::{
     EventLog, LogError,
     stored::{bigint, fixed, number},
 };
+
+/// How long after its end a key may still have signed: servers take a new one within seconds.
+const LAG: TimeDelta = TimeDelta::seconds(60);
+
+/// Key that signs published checkpoints, and its end.
+#[derive(Debug, Clone, Copy)]
+pub struct SealKey {
+    /// The public key.
+    pub key: VerifyingKey,
+    /// From when on it validates nothing; `None`: it was not retired.
+    pub until: Option<Timestamp>,
+}
+
+impl From<VerifyingKey> for SealKey {
+    fn from(key: VerifyingKey) -> SealKey {
+        SealKey { key, until: None }
+    }
+}
+
+/// The keys that may have signed what was published at a moment.
+fn valid_at(keys: &[SealKey], at: Timestamp) -> Vec<VerifyingKey> {
+    let valid = keys.iter().filter(|key| key.until.is_none_or(|until| at < until + LAG));
+    valid.map(|key| key.key).collect()
+}
 
 impl EventLog {
     /// Sign and publish the head, if something happened since the last time. Returns the note that was published.
@@ -77,14 +102,27 @@ impl EventLog {
     /// # Errors
     /// [`LogError`].
     pub async fn seals(&self, after: u64, limit: u32) -> Result<Vec<(u64, String)>, LogError> {
+        let published = self.published(after, limit).await?;
+        Ok(published.into_iter().map(|(position, note, _)| (position, note)).collect())
+    }
+
+    async fn published(
+        &self,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<(u64, String, Timestamp)>, LogError> {
         let rows = sqlx::query(
-            "select position, note from log_seal where position > $1 order by position limit $2",
+            "select position, note, sealed_at from log_seal where position > $1 \
+             order by position limit $2",
         )
         .bind(bigint(after))
         .bind(i64::from(limit))
         .fetch_all(self.pool())
         .await?;
-        rows.iter().map(|row| Ok((number(row.try_get(0)?), row.try_get(1)?))).collect()
+        let seal = |row: &sqlx::postgres::PgRow| {
+            Ok((number(row.try_get(0)?), row.try_get(1)?, row.try_get(2)?))
+        };
+        rows.iter().map(seal).collect()
     }
 
     /// The keys that published checkpoints were signed with, as the database has them.
@@ -95,14 +133,15 @@ impl EventLog {
         note_keys(self.pool()).await
     }
 
-    /// Read every published checkpoint and compare it with the log as it is now. Returns how many there are.
+    /// Read every published checkpoint and compare it with the log as it is now. A key validates nothing that was
+    /// published after its end. Returns how many there are.
     ///
     /// # Errors
     /// [`LogError::Damaged`] with the first that does not hold.
-    pub async fn check_seals(&self, keys: &[VerifyingKey]) -> Result<u64, LogError> {
+    pub async fn check_seals(&self, keys: &[SealKey]) -> Result<u64, LogError> {
         let (mut checked, mut last) = (0, 0);
         loop {
-            let seals = self.seals(last, 100).await?;
+            let seals = self.published(last, 100).await?;
             if seals.is_empty() {
                 return Ok(checked);
             }
@@ -111,16 +150,16 @@ impl EventLog {
                 sqlx::query_scalar("select position from log_head").fetch_one(self.pool()).await?;
             let end = number(end);
             let there: Vec<u64> =
-                seals.iter().map(|(position, _)| *position).filter(|at| *at <= end).collect();
+                seals.iter().map(|(position, ..)| *position).filter(|at| *at <= end).collect();
             let roots = match self.roots(&there).await {
                 Err(LogError::Database(sqlx::Error::Decode(_))) => {
                     return Err(self.first_without_root(&there).await?);
                 }
                 roots => roots?,
             };
-            for (n, (position, note)) in seals.into_iter().enumerate() {
+            for (n, (position, note, sealed_at)) in seals.into_iter().enumerate() {
                 let differs = |position, what: String| LogError::Damaged { position, what };
-                let seal = Checkpoint::open(&note, keys)
+                let seal = Checkpoint::open(&note, &valid_at(keys, sealed_at))
                     .map_err(|error| differs(position, error.to_string()))?;
                 let Some(root) = roots.get(n) else {
                     let what =
@@ -170,13 +209,29 @@ impl EventLog {
 /// # Errors
 /// [`LogError`].
 pub async fn note_keys(executor: impl PgExecutor<'_>) -> Result<Vec<VerifyingKey>, LogError> {
-    let rows = sqlx::query("select public_key from log_note_key order by valid_from")
+    Ok(all_note_keys(executor).await?.into_iter().map(|key| key.key).collect())
+}
+
+/// Those of them that may have signed what was published at a moment.
+///
+/// # Errors
+/// [`LogError`].
+pub async fn note_keys_at(
+    executor: impl PgExecutor<'_>,
+    at: Timestamp,
+) -> Result<Vec<VerifyingKey>, LogError> {
+    Ok(valid_at(&all_note_keys(executor).await?, at))
+}
+
+async fn all_note_keys(executor: impl PgExecutor<'_>) -> Result<Vec<SealKey>, LogError> {
+    let rows = sqlx::query("select public_key, valid_until from log_note_key order by valid_from")
         .fetch_all(executor)
         .await?;
     let key = |row: &sqlx::postgres::PgRow| {
         let bytes = fixed(row.try_get(0)?, 0, "a checkpoint's key")?;
-        VerifyingKey::from_bytes(&bytes)
-            .map_err(|error| LogError::Damaged { position: 0, what: error.to_string() })
+        let key = VerifyingKey::from_bytes(&bytes)
+            .map_err(|error| LogError::Damaged { position: 0, what: error.to_string() })?;
+        Ok(SealKey { key, until: row.try_get(1)? })
     };
     rows.iter().map(key).collect()
 }

@@ -82,7 +82,8 @@ fn digest<D: Decider>(stream: &StreamId, version: u64, state: &[u8]) -> proof::H
     hasher.finalize().into()
 }
 
-/// A state that is not newer than its stream, and its version.
+/// A state that is not newer than its stream, and its version. None is read while copies are being erased, or that was
+/// made of what was read before: it may have what nobody may read any more.
 pub(crate) async fn read<D: Decider>(
     executor: impl PgExecutor<'_>,
     stream: &StreamId,
@@ -91,7 +92,10 @@ pub(crate) async fn read<D: Decider>(
         "select s.sequence, s.state from log_snapshot s \
          join log_stream t using (aggregate_type, aggregate_id) \
          where aggregate_type = $1 and aggregate_id = $2 and s.sequence <= t.version \
-           and s.codec = $3 and s.schema_hash = $4",
+           and s.codec = $3 and s.schema_hash = $4 \
+           and not exists (select from subject_key \
+             where shredded_at is not null and erased_at is null) \
+           and not exists (select from subject_key where fence >= s.read_position)",
     )
     .bind(&stream.aggregate_type)
     .bind(&stream.aggregate_id)
@@ -130,11 +134,15 @@ impl EventLog {
 async fn keep<D: Decider>(pool: &PgPool, loaded: &Loaded<D>) -> Result<(), sqlx::Error> {
     let state = encode(&loaded.stream, loaded.version, &*loaded.state)
         .map_err(|error| sqlx::Error::Encode(error.into()))?;
+    // A state that was read before a key was deleted must not come back after its copies were erased.
     sqlx::query(
-        "insert into log_snapshot (aggregate_type, aggregate_id, sequence, codec, schema_hash, state) \
-         values ($1, $2, $3, $4, $5, $6) \
+        "insert into log_snapshot (aggregate_type, aggregate_id, sequence, codec, schema_hash, state, \
+           read_position) \
+         select $1::text, $2::text, $3::int8, $4::int2, $5::bytea, $6::bytea, $7::int8 \
+         where not exists (select from subject_key where fence >= $7::int8) \
          on conflict (aggregate_type, aggregate_id) do update set sequence = excluded.sequence, \
-           codec = excluded.codec, schema_hash = excluded.schema_hash, state = excluded.state",
+           codec = excluded.codec, schema_hash = excluded.schema_hash, state = excluded.state, \
+           read_position = excluded.read_position",
     )
     .bind(&loaded.stream.aggregate_type)
     .bind(&loaded.stream.aggregate_id)
@@ -142,6 +150,7 @@ async fn keep<D: Decider>(pool: &PgPool, loaded: &Loaded<D>) -> Result<(), sqlx:
     .bind(CODEC)
     .bind(&schema_hash::<D>()[..])
     .bind(state)
+    .bind(bigint(loaded.read_at))
     .execute(pool)
     .await?;
     Ok(())

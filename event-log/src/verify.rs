@@ -168,7 +168,7 @@ pub async fn verify_in(
     let mut gathering = Gathering::new(from_exclusive == 0);
     while let Some(part) = checks.next().await {
         let (to, mut part) = part?;
-        gathering.take(std::mem::take(&mut part.facts));
+        gathering.take(std::mem::take(&mut part.facts)).await?;
         whole.take(to, part)?;
         progress(to - from_exclusive);
     }

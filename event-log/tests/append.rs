@@ -265,6 +265,28 @@ async fn a_full_queue_says_come_back_later() {
     assert_eq!(checked(&database).await.0.size, written as u64);
 }
 
+#[tokio::test]
+async fn pentest_a_large_commit_is_served_while_small_ones_keep_the_queue_full() {
+    let database = database().await;
+    let log = database.log_with(Options { queue: 8, ..Options::default() }).await.unwrap();
+    let mut small = tokio::task::JoinSet::new();
+    for caller in 0..40 {
+        let log = log.clone();
+        small.spawn(async move {
+            for n in 0_u64.. {
+                while let Err(error) = log.append(commit(&format!("{caller}-{n}"), 0, 1)).await {
+                    assert!(matches!(error, AppendError::Full { .. }), "{error}");
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+    }
+    for n in 0..20 {
+        log.append(commit(&format!("large-{n}"), 0, 1_024)).await.unwrap();
+    }
+    small.shutdown().await;
+}
+
 /// One commit of a stream goes with each batch: the rest waits, and waiting is bounded.
 #[tokio::test]
 async fn a_queue_that_grows_faster_than_it_is_written_is_full_at_some_time() {

@@ -141,7 +141,7 @@ async fn what_is_archived_and_dropped_reads_as_it_did() {
     assert_eq!(log.root(700).await.unwrap(), root);
     assert_eq!(log.consistency(100, 700).await.unwrap(), old);
     assert_eq!(log.inclusion(77, 700).await.unwrap(), inclusion);
-    assert_eq!(log.check_seals(&[world.key.verifying_key()]).await.unwrap(), 1);
+    assert_eq!(log.check_seals(&[world.key.verifying_key().into()]).await.unwrap(), 1);
     // The whole, and from the middle of an archive; and it goes on.
     log.append(commit("s0", 13 * 7, 3)).await.unwrap();
     for from in [0, 100, 256, 300, 512, 600] {

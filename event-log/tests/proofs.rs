@@ -76,12 +76,12 @@ async fn a_published_checkpoint_is_compared_with_the_log() {
         assert!(log.seal(&key).await.unwrap().is_some());
         assert_eq!(log.seal(&key).await.unwrap(), None);
     }
-    assert_eq!(log.check_seals(&[key.verifying_key()]).await.unwrap(), 3);
+    assert_eq!(log.check_seals(&[key.verifying_key().into()]).await.unwrap(), 3);
     let other = SigningKey::from_bytes(&[8; 32]).verifying_key();
-    assert!(log.check_seals(&[other]).await.is_err());
+    assert!(log.check_seals(&[other.into()]).await.is_err());
     run(&database, "update log_event set leaf = sha256('x') where position = 3").await;
     let LogError::Damaged { position, .. } =
-        log.check_seals(&[key.verifying_key()]).await.unwrap_err()
+        log.check_seals(&[key.verifying_key().into()]).await.unwrap_err()
     else {
         panic!()
     };
@@ -108,12 +108,12 @@ async fn many_published_checkpoints_are_compared_page_by_page() {
         log.append(commit("a", n * 2, 2)).await.unwrap();
         log.seal(&key).await.unwrap();
     }
-    assert_eq!(log.check_seals(&[key.verifying_key()]).await.unwrap(), 230);
+    assert_eq!(log.check_seals(&[key.verifying_key().into()]).await.unwrap(), 230);
     let forged = log.root(10).await.unwrap();
     let checkpoint = Checkpoint { size: 444, root: forged, ..log.head() };
     let forged = sqlx::query("update log_seal set note = $1 where position = 444");
     forged.bind(checkpoint.sign(&key)).execute(&database.pool).await.unwrap();
-    match log.check_seals(&[key.verifying_key()]).await.unwrap_err() {
+    match log.check_seals(&[key.verifying_key().into()]).await.unwrap_err() {
         LogError::Damaged { position, .. } => assert_eq!(position, 444),
         other => panic!("{other}"),
     }
@@ -336,4 +336,27 @@ async fn rewritten_history_is_seen_by_whoever_kept_a_checkpoint() {
     let root = other.root(1_176).await.unwrap();
     assert!(verify_consistency(kept.size, &kept.root, 1_176, &root, &path).is_err());
     assert!(verify_consistency(rewritten.size, &rewritten.root, 1_176, &root, &path).is_ok());
+}
+
+/// given a key that was retired at once, then it validates what was published before, and nothing after.
+#[tokio::test]
+async fn pentest_a_retired_key_validates_nothing_that_was_published_after_its_end() {
+    let database = database().await;
+    let now = std::sync::Arc::new(std::sync::Mutex::new(
+        chrono::DateTime::from_timestamp(1_800_000_000, 0).unwrap(),
+    ));
+    let told = now.clone();
+    let clock = event_log::Clock::of(move || *told.lock().unwrap());
+    let log = database.log_with(event_log::Options { clock, ..Default::default() }).await.unwrap();
+    let key = ed25519_dalek::SigningKey::from_bytes(&[7; 32]);
+    let end = *now.lock().unwrap() + chrono::TimeDelta::hours(1);
+    let retired = [event_log::SealKey { key: key.verifying_key(), until: Some(end) }];
+    log.append(commit("a", 0, 1)).await.unwrap();
+    log.seal(&key).await.unwrap();
+    assert_eq!(log.check_seals(&retired).await.unwrap(), 1);
+    *now.lock().unwrap() = end + chrono::TimeDelta::minutes(2);
+    log.append(commit("a", 1, 1)).await.unwrap();
+    log.seal(&key).await.unwrap();
+    assert!(log.check_seals(&retired).await.is_err());
+    assert_eq!(log.check_seals(&[key.verifying_key().into()]).await.unwrap(), 2);
 }

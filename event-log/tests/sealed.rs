@@ -159,7 +159,7 @@ async fn who_is_shredded_is_forgotten_by_every_server_when_it_hears_of_it() {
     shred::delete_key(&database.pool, &install.to_string(), now).await.unwrap();
     shred::delete_key(&database.pool, &install.to_string(), now).await.unwrap();
     assert_eq!(shred::undone(&database.pool).await.unwrap(), Vec::<String>::new());
-    assert_eq!(shred::with_copies(&database.pool, now).await.unwrap(), [install.to_string()]);
+    assert_eq!(shred::with_copies(&database.pool).await.unwrap(), [install.to_string()]);
     // A server that starts now has never heard of it.
     let three = opened(&database, ring(1, &[])).await;
     assert_eq!(city(&three, install).await, "[erased]");

@@ -17,6 +17,8 @@ use crate::{
 
 /// How many events of one stream are taken at once.
 const PAGE: u32 = 1_000;
+/// The position up to which nothing that was read may be kept.
+const FENCE: &str = "select coalesce(max(fence), 0) from subject_key";
 
 /// A view being made as it was.
 pub struct Past {
@@ -30,6 +32,8 @@ pub struct Past {
     position: u64,
     /// The last row that was given out.
     given: Option<String>,
+    /// The newest fence of an erasure when the look began.
+    fence: i64,
 }
 
 /// What of it.
@@ -87,7 +91,7 @@ impl Past {
             None => Of::All { at: 0 },
         };
         let folding = view.folding();
-        Ok(Past { tx, source, view, folding, table, of, position, given: None })
+        Ok(Past { tx, source, view, folding, table, of, position, given: None, fence: 0 })
     }
 
     /// Begin to make all rows of a view as of a position in a table that stays.
@@ -99,6 +103,7 @@ impl Past {
         let source = source.into();
         let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
         let mut tx = source.pool.begin().await?;
+        let fence = sqlx::query_scalar(FENCE).fetch_one(&mut *tx).await?;
         let position = position.min(head(&mut tx).await?);
         let (live, table) = (view.table(), kept::table(&view.table(), position));
         let sql = format!(
@@ -113,13 +118,20 @@ impl Past {
         swap::grant(&mut tx, &live, &table).await?;
         let folding = view.folding();
         let of = Of::All { at: 0 };
-        Ok(Past { tx, source, view, folding, table, of, position, given: None })
+        Ok(Past { tx, source, view, folding, table, of, position, given: None, fence })
     }
 
     /// Keep the table.
     pub(crate) async fn commit(mut self) -> Result<Kept, RebuildError> {
         let count = format!("select count(*) from {}", self.table);
         let rows = sqlx::query(&count).fetch_one(&mut *self.tx).await?.try_get::<i64, _>(0)?;
+        // An erasure that begins after this lock finds the table; rows of before one that began earlier are not kept.
+        let lock = "set local lock_timeout = '2s'; lock table subject_key in share mode";
+        sqlx::Executor::execute(&mut *self.tx, lock).await?;
+        let fence: i64 = sqlx::query_scalar(FENCE).fetch_one(&mut *self.tx).await?;
+        if fence != self.fence {
+            return Err(RebuildError::Busy(self.view.name()));
+        }
         self.tx.commit().await?;
         let rows = rows.max(0).cast_unsigned();
         Ok(Kept { table: self.table, position: self.position, rows })

@@ -80,6 +80,14 @@ impl Recorded {
         Ok(facts)
     }
 
+    /// Decodes an event without decrypting it: encrypted fields read `[sealed]`.
+    ///
+    /// # Errors
+    /// [`LogError::Damaged`] if this program does not know the event.
+    pub fn read_encrypted(stored: &Stored) -> Result<Vec<Recorded>, LogError> {
+        Raw::of(stored).decode()
+    }
+
     /// What kind of aggregate it happened to.
     pub fn aggregate(&self) -> &'static str {
         match &self.fact {
@@ -252,16 +260,27 @@ fn number(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
-struct Raw<'a> {
-    position: u64,
-    sequence: u64,
-    at: Timestamp,
-    aggregate: &'a str,
-    id: &'a str,
-    event_type: &'a str,
-    version: &'a str,
-    payload: &'a str,
-    metadata: &'a str,
+/// An event before it is decoded, from a row, an archive or a bundle.
+#[derive(Debug, Clone, Copy)]
+pub struct Raw<'a> {
+    /// Place in the log, from 1.
+    pub position: u64,
+    /// Place in its stream, from 1.
+    pub sequence: u64,
+    /// Time of the record.
+    pub at: Timestamp,
+    /// Aggregate type.
+    pub aggregate: &'a str,
+    /// Aggregate id.
+    pub id: &'a str,
+    /// `aggregate.verb_past`.
+    pub event_type: &'a str,
+    /// Version of the payload, a number.
+    pub version: &'a str,
+    /// JSON. Encrypted fields in it read `[sealed]` unless they were decrypted.
+    pub payload: &'a str,
+    /// JSON.
+    pub metadata: &'a str,
 }
 
 /// All that a fold reads of the metadata.
@@ -303,6 +322,16 @@ impl<'a> Raw<'a> {
     fn which(&self) -> Which<'a> {
         let Raw { aggregate, id, sequence, event_type, .. } = *self;
         Which { aggregate_type: aggregate, aggregate_id: id, sequence, event_type }
+    }
+
+    /// Decodes the event with the payload as it is: nothing is decrypted.
+    ///
+    /// # Errors
+    /// [`LogError::Damaged`] if this program does not know the event.
+    pub fn decode(self) -> Result<Vec<Recorded>, LogError> {
+        let mut facts = vec![];
+        self.read(&mut facts)?;
+        Ok(facts)
     }
 
     fn read(self, facts: &mut Vec<Recorded>) -> Result<(), LogError> {

@@ -13,10 +13,12 @@ use crate::{Fact, Recorded, fact::streams};
 
 mod components;
 mod jobs;
+mod references;
 mod story;
 #[cfg(test)]
 mod tests;
 mod told;
+pub use references::references;
 pub use told::{ComponentHistory, Happened, History, JobHistory, RunHistory, Said, Version, Word};
 
 /// The most events of one kind that one answer is made of.
@@ -98,6 +100,12 @@ pub async fn of_stream(
     let events = read.streams(aggregate, &[id.to_owned()], &[]).await?;
     let others = events.iter().map(story::happened).collect();
     Ok(History { runs: vec![], others, until: read.until })
+}
+
+/// What these events say happened, which are in the order of their positions: all of an install, its runs and jobs.
+pub fn of_events(events: &[Recorded]) -> History {
+    let until = events.last().map_or(0, |event| event.position);
+    History { until, ..story::tell(&Install::default(), 0, events) }
 }
 
 struct Read<'a> {

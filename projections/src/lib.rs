@@ -51,7 +51,7 @@ pub mod views;
 
 pub use as_of::Past;
 pub use catalogue::{Status, list, sync_views};
-pub use fact::{Fact, Recorded};
+pub use fact::{Fact, Raw, Recorded};
 pub use projection::{Cell, Class, Projection, Type};
 pub use projector::{Behind, Projections};
 pub use rebuild::{Progress, RebuildError, Rebuilt, rebuild, rebuild_all, rollback};

@@ -2,12 +2,21 @@
 //! moved in the same transaction. So each event counts once, whatever is killed.
 //!
 //! Any number of servers may run it on one database: the positions are locked while a page is written.
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use event_log::{EventLog, LogError, Source};
+use futures::FutureExt as _;
 use sqlx::{PgConnection, Row};
 use tokio::sync::{Notify, watch};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::{
     Class, Recorded,
@@ -21,6 +30,9 @@ use crate::{
 const PAGE: u64 = 1_000;
 /// How long to wait after an error.
 const RETRY: Duration = Duration::from_secs(1);
+/// How many panics within which time are survived.
+const PANICS_MOST: usize = 5;
+const PANICS_WITHIN: Duration = Duration::from_secs(300);
 /// How long a page may take. The network may have gone silent beneath it, which nobody says for a quarter of an hour.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long the database keeps the positions locked for somebody who says nothing: all other servers wait for them.
@@ -46,6 +58,7 @@ pub struct Behind {
 pub struct Projections {
     reached: watch::Receiver<u64>,
     hurry: Arc<Notify>,
+    is_running: Arc<AtomicBool>,
 }
 
 impl Projections {
@@ -59,15 +72,28 @@ impl Projections {
         let (sender, reached) = watch::channel(0);
         let hurry = Arc::new(Notify::new());
         let following = views().into_iter().filter(|view| view.class() == Class::Asynchronous);
-        let projector = Projector {
+        let mut projector = Projector {
             source: Source::from(log),
             views: following.map(|view| (view.folding(), view)).collect(),
             known: HashMap::new(),
             reached: sender,
             hurry: Arc::clone(&hurry),
         };
-        tokio::spawn(projector.run(log.positions()));
-        Ok(Projections { reached, hurry })
+        let (is_running, positions) = (Arc::new(AtomicBool::new(true)), log.positions());
+        let running = Arc::clone(&is_running);
+        tokio::spawn(async move { projector.supervised(positions, &running).await });
+        Ok(Projections { reached, hurry, is_running })
+    }
+
+    /// Whether the task that keeps views up to date runs. After a panic it is started again in a moment.
+    pub fn is_running(&self) -> bool {
+        self.is_running.load(Ordering::Relaxed)
+    }
+
+    /// Waits until that task has ended for good.
+    pub async fn ended(&self) {
+        let mut reached = self.reached.clone();
+        while reached.changed().await.is_ok() {}
     }
 
     /// The position that all views include.
@@ -138,6 +164,14 @@ pub async fn ready(source: impl Into<Source>) -> Result<(), rebuild::RebuildErro
     Ok(())
 }
 
+#[cfg(feature = "planted")]
+#[allow(clippy::panic, reason = "this is the injected fault")]
+fn injected_fault() {
+    if event_log::planted::has(event_log::planted::Bug::PanicInProjector) {
+        panic!("injected fault");
+    }
+}
+
 struct Projector {
     source: Source,
     views: Vec<(Box<dyn Folding>, Box<dyn View>)>,
@@ -156,8 +190,32 @@ struct At {
 }
 
 impl Projector {
-    async fn run(mut self, mut positions: watch::Receiver<u64>) {
+    /// Runs again after a panic, unless it panics again and again.
+    async fn supervised(&mut self, positions: watch::Receiver<u64>, is_running: &AtomicBool) {
+        let mut panics: Vec<Instant> = vec![];
+        loop {
+            let run = AssertUnwindSafe(self.run(positions.clone())).catch_unwind().await;
+            if run.is_ok() {
+                return;
+            }
+            is_running.store(false, Ordering::Relaxed);
+            panics.retain(|at| at.elapsed() < PANICS_WITHIN);
+            panics.push(Instant::now());
+            if panics.len() > PANICS_MOST {
+                error!("Projections keep panicking; giving up");
+                return;
+            }
+            error!(panics = panics.len(), "Projections panicked; starting them again");
+            tokio::time::sleep(RETRY).await;
+            self.forget();
+            is_running.store(true, Ordering::Relaxed);
+        }
+    }
+
+    async fn run(&mut self, mut positions: watch::Receiver<u64>) {
         while !self.reached.is_closed() {
+            #[cfg(feature = "planted")]
+            injected_fault();
             positions.borrow_and_update();
             let late = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()).into());
             match tokio::time::timeout(PATIENCE, self.page()).await.unwrap_or_else(late) {
@@ -185,7 +243,11 @@ impl Projector {
         let mut tx = self.source.pool.begin().await?;
         sqlx::Executor::execute(&mut *tx, SILENCE).await?;
         let at = self.locked(&mut tx).await?;
-        let from = at.values().map(|at| at.position).min().unwrap_or(0);
+        // Other versions of the program keep every view: nothing is left to do here.
+        let Some(from) = at.values().map(|at| at.position).min() else {
+            tx.rollback().await?;
+            return Ok(false);
+        };
         let head = rebuild::head(&mut tx).await?;
         let to = head.min(from + PAGE);
         if to <= from {

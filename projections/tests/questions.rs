@@ -118,7 +118,7 @@ async fn every_wait_has_an_end() {
     asked.sort_by_key(|timer| timer.kind() == "cancel_confirmation");
     assert_eq!(asked, both);
 
-    let ending = Ending::Cancelled { forced: false };
+    let ending = Ending::Cancelled { forced: false, not_ended: vec![] };
     tell::<Job>(&log, JOB, now, report(1, Report::Finished(ending))).await;
     assert_eq!(due().await, [Timer::LogSeal { job: JOB, execution: A }]);
     let sealed = SealedLog {

@@ -2,7 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 mod support;
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use domain::{
     access::{Access, AccessCommand, PrincipalKind, Role},
@@ -340,4 +346,36 @@ async fn whoever_does_not_own_the_tables_is_told_what_is_missing() {
     let pool = sqlx::postgres::PgPoolOptions::new().connect_with(options).await.unwrap();
     let refused = rebuild(&pool, "apps", |_| {}).await.unwrap_err().to_string();
     assert!(refused.contains("DATABASE_OWNER_URL"), "{refused}");
+}
+
+/// given views that other versions of the program keep, then a server does not read the log for them again and again.
+#[tokio::test]
+async fn pentest_a_server_without_a_view_of_its_version_comes_to_rest() {
+    let database = database().await;
+    // Each page takes a connection from the pool.
+    let pages = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&pages);
+    let pool = sqlx::postgres::PgPoolOptions::new()
+        .before_acquire(move |_, _| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async { Ok(true) })
+        })
+        .connect_with((*database.pool.connect_options()).clone())
+        .await
+        .unwrap();
+    let options =
+        event_log::Options { sync_views: projections::sync_views(), ..Default::default() };
+    let log = event_log::EventLog::open(pool, options).await.unwrap();
+    let views = Projections::start(&log).await.unwrap();
+    Noise::new(1).write(&log, 20).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    let others = "update log_consumer set version = version + 1000";
+    sqlx::query(others).execute(&database.pool).await.unwrap();
+    // Longer than a projector waits before it looks again.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let before = pages.load(Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let taken = pages.load(Ordering::Relaxed) - before;
+    assert!(taken < 10, "{taken} pages in a second");
+    assert!(views.is_running());
 }

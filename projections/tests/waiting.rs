@@ -8,9 +8,9 @@ use domain::{
     decider::Timestamp,
     digest::Digest,
     ids::*,
-    install::{InstallEvent, Outputs},
+    install::InstallEvent,
     job::{Class, JobEvent, JobKind, Origin, Proof, Work},
-    run::{Cause, Operation, PlanFacts, RunEvent, RunKind, StepSpec, Target},
+    run::{Cause, Operation, PlanFacts, RunEvent, RunKind, StepOptions, StepSpec, Target},
     runner::{Host, Identity, Mode, RunnerEvent, Side},
 };
 use projections::{
@@ -21,7 +21,7 @@ use projections::{
         jobs::{self, Jobs},
         runners::{self, Runners},
         runs::{self, Runs},
-        waiting::{Around, Waiting, of_job, of_step},
+        waiting::{Around, Awaited, Contact, Waiting, of_job, of_step},
     },
 };
 use ulid::Ulid;
@@ -64,7 +64,8 @@ fn install(then: Vec<InstallEvent>) -> installs::Row {
 }
 
 fn spec(step: StepId, target: Target, needs: Vec<StepId>) -> StepSpec {
-    StepSpec { step, target, operation: Operation::Apply, needs, fingerprint: None }
+    let options = StepOptions::default();
+    StepSpec { step, target, operation: Operation::Apply, needs, fingerprint: None, options }
 }
 
 fn run(then: Vec<RunEvent>) -> runs::Row {
@@ -187,8 +188,13 @@ fn why_among(
     let jobs = jobs.into_iter().map(|row| (row.job, row)).collect();
     let builds = [(BUILD, build)].into();
     let runner = runner(vec![]);
-    let around = Around { run, install, jobs: &jobs, builds: &builds, runner: Some(&runner) };
+    let around =
+        Around { run, install, jobs: &jobs, builds: &builds, runner: Some(awaited(&runner)) };
     of_step(run.state.step(step).unwrap(), around)
+}
+
+fn awaited(row: &runners::Row) -> Awaited<'_> {
+    Awaited { row, contact: None }
 }
 
 fn on(waiting: Option<Waiting>) -> Option<&'static str> {
@@ -275,65 +281,54 @@ fn a_job_waits_for_its_runner_for_a_slot_or_for_a_verdict() {
         by: Actor::Runner(RUNNER),
         reason: "audit".into(),
     };
-    let silent = RunnerEvent::Disconnected { silent_since: NOW };
+    let silent = RunnerEvent::Disconnected { silent_since: NOW, stopped: false };
     let revoked = RunnerEvent::Revoked { by: Actor::System, reason: "stolen".into() };
     assert_eq!(on(of_job(&queued, None, 0)), Some("runner"));
     for fact in
         [disabled, silent, revoked, RunnerEvent::Drained { by: Actor::System, reason: None }]
     {
         let runner = runner(vec![fact]);
-        assert_eq!(on(of_job(&queued, Some(&runner), 3)), Some("runner"), "{}", runner.word());
+        assert_eq!(
+            on(of_job(&queued, Some(awaited(&runner)), 3)),
+            Some("runner"),
+            "{}",
+            runner.word()
+        );
     }
     let active = runner(vec![]);
-    assert_eq!(on(of_job(&queued, Some(&active), 0)), Some("runner"));
-    assert_eq!(on(of_job(&queued, Some(&active), 3)), Some("slot"));
+    assert_eq!(on(of_job(&queued, Some(awaited(&active)), 0)), Some("runner"));
+    assert_eq!(on(of_job(&queued, Some(awaited(&active)), 3)), Some("slot"));
 
     let execution = ExecutionId(Ulid(11));
     let gone = JobEvent::Disconnected { execution };
     let doubt = JobEvent::OutcomeUnknown { execution, proof: Proof::DeadlinePassed };
-    assert_eq!(on(of_job(&job(vec![claimed(), gone]), Some(&active), 0)), Some("runner"));
-    assert_eq!(on(of_job(&job(vec![claimed(), doubt]), Some(&active), 0)), Some("verdict"));
-    assert_eq!(on(of_job(&job(vec![claimed()]), Some(&active), 0)), None);
+    assert_eq!(on(of_job(&job(vec![claimed(), gone]), Some(awaited(&active)), 0)), Some("runner"));
+    assert_eq!(
+        on(of_job(&job(vec![claimed(), doubt]), Some(awaited(&active)), 0)),
+        Some("verdict")
+    );
+    assert_eq!(on(of_job(&job(vec![claimed()]), Some(awaited(&active)), 0)), None);
 }
 
 #[test]
-fn an_install_says_in_one_word_where_it_is() {
-    let stack = InstallEvent::StackReported { runner: RUNNER, outputs: Outputs::new() };
-    let names = BTreeSet::new();
-    let admitted = InstallEvent::RunAdmitted { run: RUN, kind: RunKind::Provision, names };
-    let closed = |outcome| InstallEvent::RunClosed { run: RUN, outcome };
-    let (component, step) = (ComponentId(Ulid(10)), StepId(Ulid(11)));
-    let deployed = InstallEvent::ComponentDeployed {
-        name: "web".into(),
-        component,
-        run: RUN,
-        step,
-        build: BUILD,
-        config_version: 1,
-        fingerprint: digest(6),
-        needs: BTreeSet::new(),
-        outputs: Outputs::new(),
+fn a_queued_job_says_when_its_runner_called_last() {
+    let (queued, active) = (job(vec![]), runner(vec![]));
+    let detail = |online, last| {
+        let contact = Some(Contact { online, last });
+        of_job(&queued, Some(Awaited { row: &active, contact }), 0).unwrap().detail
     };
-    let destroyed =
-        InstallEvent::ComponentDestroyed { name: "web".into(), component, run: RUN, step };
-    use domain::run::Outcome::{Failed, Succeeded};
-    let mut facts = vec![];
-    let mut said = vec![install(facts.clone()).word()];
-    for fact in [
-        stack,
-        admitted.clone(),
-        deployed,
-        closed(Succeeded),
-        admitted,
-        closed(Failed),
-        closed(Succeeded),
-        destroyed,
-        InstallEvent::Deprovisioned { run: Some(RUN) },
-    ] {
-        facts.push(fact);
-        said.push(install(facts.clone()).word());
-    }
-    let expected = "waiting_for_runner empty provisioning provisioning active provisioning \
-                    failed active torn_down deprovisioned";
-    assert_eq!(said.join(" "), expected);
+    let offered = "the runner is offered the job and has not taken it yet";
+    assert_eq!(
+        detail(true, Some(NOW)),
+        format!("{offered}; it called last at 1970-01-01T00:00:00.000000Z")
+    );
+    assert_eq!(detail(true, None), offered);
+    assert_eq!(
+        detail(false, Some(NOW)),
+        "the runner has not called since 1970-01-01T00:00:00.000000Z; start it or check its network"
+    );
+    let stopped = runner(vec![RunnerEvent::Disconnected { silent_since: NOW, stopped: true }]);
+    assert_eq!(stopped.word(), "stopped");
+    let said = of_job(&queued, Some(awaited(&stopped)), 0).unwrap();
+    assert_eq!(said.detail, "the runner was stopped; start it");
 }

@@ -11,7 +11,7 @@
 //!
 //! An event's salt goes with its payload and metadata and with nothing else: it opens both hashes, and whoever has
 //! it can try guesses. An event without them has the two hashes and is proven as well.
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,7 @@ mod check;
 mod complete;
 mod fault;
 mod note;
+mod streams;
 mod text;
 
 pub use self::{
@@ -29,6 +30,7 @@ pub use self::{
     check::Proven,
     complete::Complete,
     fault::{BundleError, Wrong},
+    streams::StreamProven,
     text::{Text, spelled},
 };
 pub(crate) use self::{
@@ -60,6 +62,9 @@ pub struct Bundle {
     /// An older checkpoint, and that the log only grew from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Since>,
+    /// Names and reasons that the server added. No proof covers them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Annotations>,
     /// The events, by position.
     pub events: Vec<Event>,
     /// The rest of the log from a position on, which shows that no event of the stream is there.
@@ -75,6 +80,20 @@ pub enum Subject {
     Position(u64),
     /// All events of `<aggregate type>/<aggregate id>`.
     Stream(String),
+    /// All events of several streams, in ascending order of their names: an install with its runs, jobs and builds.
+    Streams(Vec<String>),
+}
+
+/// Statements of the server about events of the bundle. Their source is outside the log, or encrypted in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Annotations {
+    /// Display names of principals, by id. Absent: not requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub names: Option<BTreeMap<String, String>>,
+    /// Decrypted reasons of events, by position. Absent: not requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasons: Option<BTreeMap<u64, String>>,
 }
 
 /// That the log is the older one, and more.
@@ -155,6 +174,10 @@ impl fmt::Display for Subject {
         match self {
             Subject::Position(position) => write!(f, "position {position}"),
             Subject::Stream(stream) => f.write_str(stream),
+            Subject::Streams(streams) => match streams.iter().find(|s| s.starts_with("install/")) {
+                Some(install) => write!(f, "{install} with its runs, jobs and builds"),
+                None => write!(f, "{} streams", streams.len()),
+            },
         }
     }
 }

@@ -35,6 +35,9 @@ bugs! {
     ReaperByUpdate = 5 "reaper_by_update", "What is overdue is changed in its row instead of by a command.";
     ConsumerOffByOne = 6 "consumer_off_by_one", "A consumer's position is one further than what it has consumed.";
     UnprefixedLeaf = 7 "unprefixed_leaf", "Leaves of the tree are hashed without their 0x00.";
+    PanicInTask = 8 "panic_in_task", "The background task of timers panics again and again.";
+    PanicInAppender = 9 "panic_in_appender", "The appender panics at its next batch.";
+    PanicInProjector = 10 "panic_in_projector", "The task that keeps projections up to date panics again and again.";
 }
 
 const NONE: u8 = 0;

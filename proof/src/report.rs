@@ -7,7 +7,7 @@
 //! | of a runner | signed | held against it |
 //! |---|---|---|
 //! | a plan | digest, job, execution | file, summary and tool of the event, and the job's manifest make the digest |
-//! | how an execution ended | a statement, kept with the event | job, execution, runner, outcome, reason, exit code, signal; the job's manifest; outputs, where they are in clear |
+//! | how an execution ended | a statement, kept with the event | job, execution, runner, outcome, reason, exit code, signal, processes that outlived it; the job's manifest; outputs, where they are in clear |
 //! | the end of a log | in that statement | length, digest, what was omitted |
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -114,6 +114,8 @@ struct Ended {
     exit_code: Option<i64>,
     signal: Option<i64>,
     signed: Option<Signed>,
+    #[serde(default)]
+    not_ended: Vec<String>,
     #[serde(skip)]
     late: bool,
 }

@@ -1,55 +1,50 @@
 //! "Ask me first": a job that waits for the word of a person at the customer's, on this host.
 //!
 //! The question and the answer are files of the execution. The server only sees that the job waits.
-use std::{fs, io, time::Duration};
+use std::{
+    fs, io,
+    time::{Duration, Instant},
+};
 
-use chrono::{DateTime, Utc};
-use domain::{
-    digest::Digest,
-    ids::{ExecutionId, JobId},
-};
-use schemas::{
-    manifest::Manifest,
-    moment,
-    runner::{JobClass, JobKind},
-};
+use chrono::{DateTime, TimeDelta, Utc};
+use domain::{digest::Digest, ids::ExecutionId};
+use schemas::{manifest::Manifest, moment};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     data::{self, Data},
     host,
     journal::{Fact, Journal},
-    policy::Refusal,
+    plugins,
+    policy::{self, Refusal},
+    witness::Verified,
 };
 
 /// How often the answer is looked for.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What is asked.
+/// Request for an approval: everything that will run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Question {
-    /// The job.
-    pub job: JobId,
     /// The execution: what the answer names.
     pub execution: ExecutionId,
-    /// Its kind.
-    pub kind: JobKind,
-    /// Its class.
-    pub class: JobClass,
-    /// Who would do it.
-    pub plugin: String,
-    /// To what: the component or the action.
+    /// The manifest that was verified; the shim gets the same one.
+    pub manifest: Manifest,
+    /// Its digest.
+    pub digest: Digest,
+    /// Name and digest of an action, as the policy compares them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub subject: Option<String>,
-    /// The approved plan.
+    pub action: Option<String>,
+    /// Summary of the plan, if this runner has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub plan: Option<Digest>,
+    pub plan: Option<Value>,
     /// Since when it waits.
     #[serde(with = "moment")]
     pub asked_at: DateTime<Utc>,
-    /// Until when an answer counts.
+    /// When the request expires.
     #[serde(with = "moment")]
-    pub deadline: DateTime<Utc>,
+    pub expires_at: DateTime<Utc>,
 }
 
 /// What the person said.
@@ -62,26 +57,41 @@ pub struct Answer {
 }
 
 impl Question {
-    /// The question about a job that was granted.
-    pub fn new(manifest: &Manifest, execution: ExecutionId, deadline: DateTime<Utc>) -> Self {
-        let named = ["component", "action"].into_iter().find_map(|key| manifest.inputs.get(key));
+    /// Request for the approval of a job that was granted. It expires after `patience`.
+    pub fn new(
+        data: &Data,
+        verified: &Verified,
+        execution: ExecutionId,
+        patience: Duration,
+    ) -> Self {
+        let manifest = verified.manifest.clone();
+        let plan = manifest.plan.as_ref();
+        let asked_at = host::now();
         Question {
-            job: manifest.job,
             execution,
-            kind: manifest.kind,
-            class: manifest.class,
-            plugin: manifest.plugin.name.clone(),
-            subject: named.and_then(|name| name.as_str()).map(String::from),
-            plan: manifest.plan.clone(),
-            asked_at: host::now(),
-            deadline,
+            action: policy::action_with_digest(&manifest),
+            plan: plan.and_then(|plan| plugins::plan_summary(&data.path("plans"), plan)),
+            manifest,
+            digest: verified.digest.clone(),
+            asked_at,
+            expires_at: TimeDelta::from_std(patience)
+                .ok()
+                .and_then(|patience| asked_at.checked_add_signed(patience))
+                .unwrap_or(asked_at),
         }
     }
 }
 
 /// Ask, and wait for the word. A cancel ends the waiting: the shim finds it, too.
-pub async fn wait(data: &Data, journal: &Journal, question: &Question) -> Result<(), Refusal> {
-    let Question { job, execution, .. } = *question;
+pub async fn wait(
+    data: &Data,
+    journal: &Journal,
+    question: &Question,
+    patience: Duration,
+) -> Result<(), Refusal> {
+    let (job, execution) = (question.manifest.job, question.execution);
+    // The server's clock cannot extend it.
+    let until = Instant::now() + patience;
     let dir = data.job(execution);
     dir.create()
         .and_then(|()| data::replace_json(&dir.question(), question))
@@ -96,8 +106,9 @@ pub async fn wait(data: &Data, journal: &Journal, question: &Question) -> Result
         if dir.cancel().exists() {
             break Ok(());
         }
-        if host::server_now() >= question.deadline {
-            break Err(Refusal::policy("ask", "nobody answered before the deadline"));
+        if Instant::now() >= until {
+            let detail = format!("the approval request expired after {} s", patience.as_secs());
+            break Err(Refusal::policy("ask", detail));
         }
         tokio::time::sleep(LOOK).await;
     };
@@ -110,7 +121,10 @@ pub async fn wait(data: &Data, journal: &Journal, question: &Question) -> Result
 pub fn waiting(data: &Data) -> io::Result<Vec<Question>> {
     let dirs = fs::read_dir(data.path("jobs"))?.filter_map(Result::ok);
     let asked = dirs.filter_map(|dir| data::read_json(&dir.path().join("question.json")).ok()?);
-    let mut questions: Vec<Question> = asked.collect();
+    // One that an agent left behind expires, too.
+    let now = host::now();
+    let mut questions: Vec<Question> =
+        asked.filter(|question: &Question| now < question.expires_at).collect();
     questions.sort_unstable_by_key(|question| question.asked_at);
     Ok(questions)
 }
@@ -130,31 +144,15 @@ pub fn answer(data: &Data, execution: ExecutionId, answer: &Answer) -> io::Resul
 
 #[cfg(test)]
 mod tests {
-    use chrono::TimeDelta;
-
     use super::*;
+    use crate::supervisor::tests::{execution, verified};
 
-    fn question(deadline: TimeDelta) -> Question {
-        let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
-        Question {
-            job: format!("job_{id}").parse().unwrap(),
-            execution: format!("exe_{id}").parse().unwrap(),
-            kind: JobKind::Apply,
-            class: JobClass::Mutating,
-            plugin: "terraform_module".into(),
-            subject: Some("network".into()),
-            plan: None,
-            asked_at: host::now(),
-            deadline: host::now() + deadline,
-        }
-    }
-
-    async fn asked(deadline: TimeDelta, said: Option<bool>) -> Result<(), Refusal> {
+    async fn asked(patience: Duration, said: Option<bool>) -> Result<(), Refusal> {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
         let journal = Journal::open(&data).unwrap();
-        let question = question(deadline);
-        let waits = wait(&data, &journal, &question);
+        let question = Question::new(&data, &verified(), execution(), patience);
+        let waits = wait(&data, &journal, &question, patience);
         let speaks = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
             assert_eq!(waiting(&data).unwrap(), std::slice::from_ref(&question));
@@ -172,14 +170,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_persons_word_decides() {
-        assert_eq!(asked(TimeDelta::minutes(1), Some(true)).await, Ok(()));
-        let no = asked(TimeDelta::minutes(1), Some(false)).await.unwrap_err();
+        let minute = Duration::from_secs(60);
+        assert_eq!(asked(minute, Some(true)).await, Ok(()));
+        let no = asked(minute, Some(false)).await.unwrap_err();
         assert_eq!((no.rule.as_str(), no.detail.as_str()), ("ask", "not today"));
     }
 
     #[tokio::test]
     async fn silence_is_no_word() {
-        let refused = asked(TimeDelta::milliseconds(300), None).await.unwrap_err();
-        assert!(refused.detail.contains("nobody answered"));
+        let refused = asked(Duration::from_millis(300), None).await.unwrap_err();
+        assert!(refused.detail.contains("expired"));
     }
 }

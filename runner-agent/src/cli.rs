@@ -1,5 +1,6 @@
 //! The command line.
 mod journal;
+mod state;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
@@ -7,13 +8,14 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use domain::ids::{ExecutionId, JobId};
 
-use self::journal::JournalArgs;
+use self::{journal::JournalArgs, state::StateCommand};
 use crate::{
     ask::{self, Answer},
     data::Data,
     enrol,
     journal::{Fact, Journal},
     keys::Keys,
+    policy::Choice,
     show, start, switch,
     witness::Witness,
 };
@@ -25,6 +27,8 @@ Examples:
       --server-key sha256:4f… --token-file - --stack-output region=eu-central-1
   Later starts:
     stead-runner --data /var/lib/stead-runner
+  Other rules than at the first start:
+    stead-runner policy set /etc/stead/policy.toml --data /var/lib/stead-runner
   Take nothing new, whatever the server says; and look at what happened here:
     stead-runner disable --data /var/lib/stead-runner --reason 'change freeze'
     stead-runner journal --data /var/lib/stead-runner
@@ -45,10 +49,37 @@ pub struct Cli {
         default_value = "/var/lib/stead-runner"
     )]
     data: PathBuf,
+    /// Format of log lines on standard error
+    #[arg(
+        long,
+        global = true,
+        env = "STEAD_LOG_FORMAT",
+        value_enum,
+        default_value_t,
+        hide_short_help = true
+    )]
+    log_format: LogFormat,
     #[command(flatten)]
     run: Run,
     #[command(subcommand)]
     command: Option<Command>,
+}
+
+/// Format of log lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people
+    #[default]
+    Text,
+    /// One JSON document per line: timestamp, level, fields with `message`, target
+    Json,
+}
+
+impl Cli {
+    /// Format of log lines.
+    pub fn log_format(&self) -> LogFormat {
+        self.log_format
+    }
 }
 
 /// How an agent is started.
@@ -81,9 +112,13 @@ pub(crate) struct Run {
     /// The same from a file: a JSON object (*.json), or TOML of `key = "value"` lines
     #[arg(long, value_name = "FILE")]
     pub(crate) stack_outputs_file: Option<PathBuf>,
-    /// The customer's rules, TOML; read anew for every job
+    /// The customer's rules, TOML; chosen at the first start (default: policy.toml in the data directory, created
+    /// if absent) and recorded there
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
+    /// No rules: allow everything that the vendor's server signs
+    #[arg(long, conflicts_with = "policy")]
+    pub(crate) no_policy: bool,
     /// Where stead-plugin-<name> executables are
     #[arg(long, value_name = "DIR")]
     pub(crate) plugin_dir: Option<PathBuf>,
@@ -131,6 +166,11 @@ enum Command {
     },
     /// Take work again
     Enable,
+    /// Show or change the policy of this runner
+    Policy {
+        #[command(subcommand)]
+        command: Option<PolicyCommand>,
+    },
     /// Who this runner is, and what it is doing
     Status,
     /// What waits for your word, where the policy says `ask`
@@ -153,6 +193,11 @@ enum Command {
     },
     /// What happened here, oldest first: each entry is chained to the one before, and the last is signed
     Journal(Box<JournalArgs>),
+    /// List the state of components, and resolve what a failed apply left
+    State {
+        #[command(subcommand)]
+        command: StateCommand,
+    },
     /// The last signed head of the server's log that this runner has seen
     Witness {
         #[command(subcommand)]
@@ -168,6 +213,17 @@ enum Command {
         #[arg(long)]
         execution: ExecutionId,
     },
+}
+
+#[derive(Debug, Subcommand)]
+enum PolicyCommand {
+    /// Apply the rules of this file to every job from now on
+    Set {
+        /// TOML; it must exist
+        file: PathBuf,
+    },
+    /// Apply no rules from now on: allow everything that the vendor's server signs
+    None,
 }
 
 #[derive(Debug, Subcommand)]
@@ -215,6 +271,10 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             let data = open()?;
             let keys = Keys::open(&data)?;
             let identity = start::identity(&data, &keys, &run).await?;
+            if let Some(policy) = Choice::recorded(&data)? {
+                let data = data.root().display();
+                eprintln!("start the runner: stead-runner --data {data} {policy}");
+            }
             show::said(&format!("{}\n", identity.runner))
         }
         Some(Command::Disable { reason, stop_jobs }) => {
@@ -232,7 +292,9 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Deny { execution, reason }) => {
             answer(&look()?, execution, &Answer { yes: false, reason })
         }
+        Some(Command::Policy { command }) => choose_policy(&look()?, command),
         Some(Command::Status) => show::status(&look()?),
+        Some(Command::State { command }) => state::run(command, &look()?),
         Some(Command::Journal(args)) => journal::run(*args, look),
         Some(Command::Witness { command: None | Some(WitnessCommand::Show) }) => {
             show::checkpoint(&look()?)
@@ -257,7 +319,8 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Some(Command::Witness { command: Some(WitnessCommand::Key) }) => {
             let keys = enrol::checkpoint_keys(&look()?)?;
-            show::said(&keys.iter().map(|key| format!("{key}\n")).collect::<String>())
+            let keys = keys.iter().map(|key| format!("{key}\n")).collect::<String>();
+            show::said(&show::sanitized(&keys))
         }
         Some(Command::Redact) => {
             crate::shim::hide::hand_in()?;
@@ -268,6 +331,17 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+fn choose_policy(data: &Data, command: Option<PolicyCommand>) -> anyhow::Result<ExitCode> {
+    let choice = match command {
+        None => return show::said(&format!("{}\n", show::standing::policy(data))),
+        Some(PolicyCommand::Set { file }) => Choice::File(std::path::absolute(file)?),
+        Some(PolicyCommand::None) => Choice::None,
+    };
+    choice.policy()?;
+    choice.record(data)?;
+    show::said(&format!("{}\n", show::standing::policy(data)))
 }
 
 fn answer(data: &Data, execution: ExecutionId, word: &Answer) -> anyhow::Result<ExitCode> {

@@ -4,6 +4,7 @@
 //! 408, 425, 429, 5xx. A clear answer is a success that can be read, or a refusal that says its code.
 mod answer;
 mod backoff;
+pub mod limits;
 mod token;
 
 use std::{
@@ -19,11 +20,14 @@ use schemas::{
     problem::Problem,
     runner::{EXECUTION, SessionOpened},
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use tracing::{debug, warn};
 
-use self::backoff::Backoff;
 pub use self::{answer::Answer, token::Tokens};
+use self::{
+    backoff::Backoff,
+    limits::{Rejected, Response},
+};
 use crate::tls::Trust;
 
 /// Longest wait between two tries while a job is open.
@@ -176,12 +180,12 @@ impl Client {
     }
 
     /// Send until there is a clear answer. Drop the future to give up.
-    pub async fn send<T: DeserializeOwned>(&self, ask: &Ask) -> Result<Answer<T>, Refused> {
+    pub async fn send<T: Response>(&self, ask: &Ask) -> Result<Answer<T>, Refused> {
         self.send_with(ask, &mut Backoff::new(ask.cap)).await
     }
 
     /// The same, going on with the pauses of former tries.
-    async fn send_with<T: DeserializeOwned>(
+    async fn send_with<T: Response>(
         &self,
         ask: &Ask,
         backoff: &mut Backoff,
@@ -190,7 +194,7 @@ impl Client {
     }
 
     /// The same for what is signed and good for a minute only: it is made anew for each try.
-    pub async fn send_anew<T: DeserializeOwned>(
+    pub async fn send_anew<T: Response>(
         &self,
         make: impl Fn() -> anyhow::Result<Ask>,
     ) -> Result<Answer<T>, Refused> {
@@ -198,7 +202,7 @@ impl Client {
         self.try_until_clear(make, &mut Backoff::new(cap)).await
     }
 
-    async fn try_until_clear<T: DeserializeOwned>(
+    async fn try_until_clear<T: Response>(
         &self,
         make: impl Fn() -> anyhow::Result<Ask>,
         backoff: &mut Backoff,
@@ -206,7 +210,7 @@ impl Client {
         let mut ask = make().map_err(|error| token::ours(&error))?;
         let mut token_renewed = false;
         loop {
-            let unclear = match self.once(&ask).await {
+            let unclear = match self.once(&ask, T::BYTES).await {
                 Ok(reply) => match answer::read::<T>(reply) {
                     answer::Read::Clear(answer) => {
                         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
@@ -231,14 +235,18 @@ impl Client {
                     answer::Read::Unclear(unclear) => unclear,
                 },
                 Err(Failed::Refused(refused)) => return Err(refused),
+                Err(Failed::Rejected(rejected)) => {
+                    answer::Unclear { why: rejected.to_string(), after: None }
+                }
                 Err(Failed::Network(error)) => answer::Unclear { why: chain(&error), after: None },
             };
             let pause = backoff.next(unclear.after);
+            let retry_ms = pause.as_millis();
             let (method, path, why) = (&ask.method, &ask.path, &unclear.why);
             if backoff.tries() > 3 {
-                warn!(%method, %path, %why, "No clear answer from the server, again in {pause:?}");
+                warn!(%method, %path, %why, retry_ms, "No clear answer from the server, retrying");
             } else {
-                debug!(%method, %path, %why, "No clear answer from the server, again in {pause:?}");
+                debug!(%method, %path, %why, retry_ms, "No clear answer from the server, retrying");
             }
             tokio::time::sleep(pause).await;
             ask = make().map_err(|error| token::ours(&error))?;
@@ -255,7 +263,9 @@ impl Client {
     /// A refusal may say what time it is.
     pub fn correct_clock(&self, refused: &Refused) {
         let said = refused.problem.more.get("server_time").and_then(|time| time.as_str());
-        if let Some(Ok(time)) = said.map(str::parse) {
+        if let Some(Ok(time)) = said.map(str::parse)
+            && limits::clock("server_time", time).is_ok()
+        {
             crate::host::server_said(time);
         }
     }
@@ -267,7 +277,7 @@ impl Client {
         }
     }
 
-    async fn once(&self, ask: &Ask) -> Result<answer::Reply, Failed> {
+    async fn once(&self, ask: &Ask, limit: usize) -> Result<answer::Reply, Failed> {
         let mut request = self
             .http
             .request(ask.method.clone(), format!("{}{}", self.base, ask.path))
@@ -282,13 +292,28 @@ impl Client {
         }
         let response = request.send().await.map_err(Failed::Network)?;
         let (status, headers) = (response.status(), response.headers().clone());
-        let body = response.bytes().await.map_err(Failed::Network)?;
+        let limit = if status.is_success() { limit } else { limits::PROBLEM_BYTES };
+        let body = body(response, limit).await?;
         Ok(answer::Reply { status, headers, body })
     }
 }
 
+/// Reads no more than `limit` bytes, whatever the length that was announced.
+async fn body(mut response: reqwest::Response, limit: usize) -> Result<bytes::Bytes, Failed> {
+    let too_large = || Failed::Rejected(Rejected::TooLarge { limit });
+    let mut body = bytes::BytesMut::new();
+    while let Some(chunk) = response.chunk().await.map_err(Failed::Network)? {
+        if chunk.len() > limit - body.len() {
+            return Err(too_large());
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body.freeze())
+}
+
 enum Failed {
     Network(reqwest::Error),
+    Rejected(Rejected),
     Refused(Refused),
 }
 

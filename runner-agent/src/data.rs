@@ -4,6 +4,7 @@
 //! runner.json        who we are, which server, which log            keys/identity[.next] keys/sealing
 //! server-keys.json   the server's keys that we believe              checkpoint   the last one seen
 //! journal.ndjson     what was claimed, started, ended, refused      disabled     the customer's switch
+//! agent.json         the process of the running agent               disabled.reserve  blocks for the switch
 //! journal.head       its signed head                                evidence/    heads of a log that was not believed
 //! jobs/<execution>/  manifest.json grant.json log.ndjson reports.ndjson cancel.json work/
 //! state/ plans/ artifacts/                                          what belongs to the install
@@ -20,6 +21,8 @@ use std::{
 use domain::ids::ExecutionId;
 use nix::{fcntl::OFlag, unistd::geteuid};
 use serde::{Serialize, de::DeserializeOwned};
+
+use crate::host::Process;
 
 /// Where everything of one runner is.
 #[derive(Debug, Clone)]
@@ -50,6 +53,17 @@ impl Data {
     /// The files of one execution.
     pub fn job(&self, execution: ExecutionId) -> JobDir {
         JobDir(self.0.join("jobs").join(execution.to_string()))
+    }
+
+    /// Records the agent that holds [`Data::lock`].
+    pub fn name_agent(&self, agent: &Process) -> io::Result<()> {
+        replace_json(&self.path("agent.json"), agent)
+    }
+
+    /// The running agent, if one has recorded itself.
+    pub fn agent(&self) -> Option<Process> {
+        let agent: Process = read_json(&self.path("agent.json")).ok()??;
+        agent.is_alive().is_ok_and(|alive| alive).then_some(agent)
     }
 
     /// Keep other agents out of this directory for as long as the answer lives; `None`: one is there.
@@ -131,6 +145,10 @@ impl JobDir {
     /// Where scripts hand in values to redact, while the shim lives.
     pub fn redact(&self) -> PathBuf {
         self.0.join("redact")
+    }
+    /// Path of the job's control group, if it has one.
+    pub fn cgroup(&self) -> PathBuf {
+        self.0.join("cgroup")
     }
     /// What the shim itself had to say when it could not write a log.
     pub fn shim_errors(&self) -> PathBuf {
@@ -241,6 +259,41 @@ pub fn sync_parent(path: &Path) -> io::Result<()> {
 /// Replace a file with JSON that people can read.
 pub fn replace_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     replace(path, &serde_json::to_vec_pretty(value)?)
+}
+
+/// Size of a file that [`keep_reserve`] prepares.
+const RESERVE: usize = 8 * 1024;
+/// Longest text that fits into such a file as JSON, whatever its characters.
+pub const RESERVED_TEXT: usize = 1024;
+
+fn reserve_of(path: &Path) -> PathBuf {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    path.with_file_name(format!("{name}.reserve"))
+}
+
+/// Prepares a file with written blocks, so that [`replace_reserved`] needs no free disk.
+pub fn keep_reserve(path: &Path) -> io::Result<()> {
+    let reserve = reserve_of(path);
+    match fs::metadata(&reserve) {
+        Ok(kept) if kept.len() == RESERVE as u64 => Ok(()),
+        Ok(_) | Err(_) => replace(&reserve, &[b' '; RESERVE]),
+    }
+}
+
+/// Replaces a file with JSON, also on a full disk: then in the blocks that [`keep_reserve`] has prepared.
+pub fn replace_reserved<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
+    let bytes = serde_json::to_vec(value)?;
+    let Err(error) = replace(path, &bytes) else { return Ok(()) };
+    let written = || {
+        let mut file = OpenOptions::new().write(true).open(reserve_of(path))?;
+        let blanks = RESERVE.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
+        // Blanks after a JSON document are part of it.
+        file.write_all(&[bytes.as_slice(), &vec![b' '; blanks]].concat())?;
+        file.sync_data()?;
+        fs::rename(reserve_of(path), path)?;
+        sync_parent(path)
+    };
+    written().map_err(|_no_reserve: io::Error| error)
 }
 
 /// Read JSON; `None`: there is no such file.

@@ -1,13 +1,20 @@
 //! What only the host knows: its clocks, its processes, its disk.
 use std::{
-    fs, io,
+    fs,
+    io::{self, ErrorKind},
     path::Path,
     sync::atomic::{AtomicI64, Ordering},
     time::SystemTime,
 };
 
 use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
+use nix::{
+    errno::Errno,
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde::{Deserialize, Serialize};
+use tracing::warn;
 
 /// Milliseconds by which the server's clock is ahead of ours.
 static AHEAD_MS: AtomicI64 = AtomicI64::new(0);
@@ -19,7 +26,9 @@ pub fn now() -> DateTime<Utc> {
 
 /// The server's clock as far as we know it, for what the server compares.
 pub fn server_now() -> DateTime<Utc> {
-    now() + TimeDelta::milliseconds(AHEAD_MS.load(Ordering::Relaxed))
+    let ahead = TimeDelta::try_milliseconds(AHEAD_MS.load(Ordering::Relaxed)).unwrap_or_default();
+    // A clock that leads out of the calendar is not believed.
+    now().checked_add_signed(ahead).unwrap_or_else(now)
 }
 
 /// The server said what time it is.
@@ -38,8 +47,11 @@ pub fn uptime_ms() -> u64 {
 
 /// Changes whenever the host starts.
 pub fn boot_id() -> String {
-    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    id.trim().into()
+    read_boot_id().unwrap_or_default()
+}
+
+pub(crate) fn read_boot_id() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().into())
 }
 
 /// A process that cannot be mistaken for a later one with the same number.
@@ -57,25 +69,58 @@ impl Process {
     /// A process that runs now.
     pub fn of(pid: u32) -> io::Result<Self> {
         let start_time = Stat::of(pid)?.start_time;
-        Ok(Process { pid, start_time, boot_id: boot_id() })
+        Ok(Process { pid, start_time, boot_id: read_boot_id()? })
     }
 
-    /// Whether it still runs: a zombie does not.
-    pub fn lives(&self) -> bool {
-        let is_it = |stat: Stat| stat.runs && stat.start_time == self.start_time;
-        self.boot_id == boot_id() && Stat::of(self.pid).is_ok_and(is_it)
+    /// Whether it still runs: a zombie does not. Only a number that is free, another start time or another boot of the host
+    /// say that it does not. An error says nothing: ask again.
+    pub fn is_alive(&self) -> io::Result<bool> {
+        if self.boot_id != read_boot_id()? {
+            return Ok(false);
+        }
+        let pid = Pid::from_raw(i32::try_from(self.pid).map_err(io::Error::other)?);
+        match kill(pid, None) {
+            Err(Errno::ESRCH) => return Ok(false),
+            // It belongs to another user.
+            Ok(()) | Err(Errno::EPERM) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match Stat::of(self.pid) {
+            Ok(stat) => Ok(stat.runs && stat.start_time == self.start_time),
+            // It may have ended since: then its number is free by now.
+            Err(error) => match kill(pid, None) {
+                Err(Errno::ESRCH) => Ok(false),
+                Ok(()) | Err(_) => Err(error),
+            },
+        }
+    }
+
+    /// The same where the answer must not wait: a process that cannot be looked at counts as running.
+    pub fn may_be_alive(&self) -> bool {
+        self.is_alive().unwrap_or_else(|error| {
+            warn!(process.id = self.pid, %error, "Cannot tell whether a process runs, assuming that it does");
+            true
+        })
+    }
+
+    /// Sends a signal, if the process still runs.
+    pub fn signal(&self, signal: Signal) {
+        if let (Ok(true), Ok(pid @ 2..)) = (self.is_alive(), i32::try_from(self.pid)) {
+            // It may end between the look and the signal.
+            let _gone = kill(Pid::from_raw(pid), signal);
+        }
     }
 
     /// Whether this process lives, or anyone of the group that it led, in the session of its shim.
-    pub fn group_lives(&self, shim: Option<&Process>) -> bool {
-        if self.lives() {
-            return true;
+    pub fn group_lives(&self, shim: Option<&Process>) -> io::Result<bool> {
+        if self.is_alive()? {
+            return Ok(true);
         }
-        let Some(shim) = shim.filter(|_| self.boot_id == boot_id()) else { return false };
-        let all = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
-        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let all: Vec<_> = pids.filter_map(|pid| Stat::of(pid).ok()).collect();
-        has_members(self, shim, &all)
+        let Some(shim) = shim else { return Ok(false) };
+        if self.boot_id != read_boot_id()? {
+            return Ok(false);
+        }
+        Ok(has_members(self, shim, &Stat::all()?))
     }
 }
 
@@ -94,28 +139,56 @@ fn has_members(leader: &Process, shim: &Process, all: &[Stat]) -> bool {
 }
 
 /// What `/proc` says of a process.
-struct Stat {
-    pid: u32,
+pub(crate) struct Stat {
+    pub(crate) pid: u32,
+    /// Name of the program, which the process can change.
+    pub(crate) name: String,
     /// It is no zombie.
-    runs: bool,
-    group: u32,
+    pub(crate) runs: bool,
+    pub(crate) parent: u32,
+    pub(crate) group: u32,
     session: u32,
-    start_time: u64,
+    pub(crate) start_time: u64,
 }
 
 impl Stat {
-    fn of(pid: u32) -> io::Result<Self> {
+    /// All processes that can be seen. An error says nothing: ask again.
+    pub(crate) fn all() -> io::Result<Vec<Self>> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir("/proc")? {
+            let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            match Stat::of(pid) {
+                Ok(stat) => all.push(stat),
+                // It ended meanwhile, or it is another user's.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::NotFound | ErrorKind::PermissionDenied
+                    ) => {}
+                Err(error) if error.raw_os_error() == Some(Errno::ESRCH as i32) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
+    }
+
+    pub(crate) fn of(pid: u32) -> io::Result<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
         let odd = || io::Error::other(format!("/proc/{pid}/stat is not understood"));
         Stat::read(pid, &text).ok_or_else(odd)
     }
 
-    fn read(pid: u32, text: &str) -> Option<Self> {
+    pub(crate) fn read(pid: u32, text: &str) -> Option<Self> {
         // After the name, which may hold spaces and brackets.
-        let fields: Vec<_> = text.rsplit_once(')')?.1.split_whitespace().collect();
+        let (name, fields) = text.rsplit_once(')')?;
+        let fields: Vec<_> = fields.split_whitespace().collect();
         Some(Stat {
             pid,
+            name: name.split_once('(')?.1.into(),
             runs: !fields.first()?.starts_with(['Z', 'X']),
+            parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
             start_time: fields.get(19)?.parse().ok()?,
@@ -159,19 +232,39 @@ mod tests {
     #[test]
     fn a_process_is_known_by_more_than_its_number() {
         let me = Process::of(std::process::id()).unwrap();
-        assert!(me.lives());
-        assert!(!Process { start_time: me.start_time + 1, ..me.clone() }.lives());
-        assert!(!Process { boot_id: "another life".into(), ..me }.lives());
+        assert!(me.is_alive().unwrap());
+        assert!(!Process { start_time: me.start_time + 1, ..me.clone() }.is_alive().unwrap());
+        assert!(!Process { boot_id: "another life".into(), ..me }.is_alive().unwrap());
+    }
+
+    #[test]
+    fn a_process_that_cannot_be_looked_at_is_not_called_dead() {
+        // given a shim that runs and an agent that has no file descriptor left to read /proc with
+        let me = Process::of(std::process::id()).unwrap();
+        let mut open = Vec::new();
+        let failed = loop {
+            match fs::File::open("/dev/null") {
+                Ok(file) => open.push(file),
+                Err(error) => break error,
+            }
+            assert!(open.len() < 1 << 20, "no limit on open files");
+        };
+        // then nothing is said of it
+        let said = (failed.raw_os_error(), me.is_alive().map_err(|error| error.raw_os_error()));
+        let may_be_alive = me.may_be_alive();
+        drop(open);
+        assert_eq!(said, (Some(Errno::EMFILE as i32), Err(Some(Errno::EMFILE as i32))));
+        assert!(may_be_alive && me.is_alive().unwrap());
     }
 
     #[test]
     fn a_zombie_does_not_live() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let process = Process::of(child.id()).unwrap();
-        assert!(process.lives());
+        assert!(process.is_alive().unwrap());
         child.kill().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(200));
-        assert!(!process.lives());
+        assert!(!process.is_alive().unwrap());
         child.wait().unwrap();
     }
 
@@ -192,12 +285,15 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(200));
         leader.kill().unwrap();
         leader.wait().unwrap();
-        assert!(!process.lives() && process.group_lives(Some(&shim)));
-        assert!(!process.group_lives(Some(&other)), "a group of another session is not ours");
+        assert!(!process.is_alive().unwrap() && process.group_lives(Some(&shim)).unwrap());
+        assert!(
+            !process.group_lives(Some(&other)).unwrap(),
+            "a group of another session is not ours"
+        );
         let group = nix::unistd::Pid::from_raw(i32::try_from(process.pid).unwrap());
         nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(200));
-        assert!(!process.group_lives(Some(&shim)));
+        assert!(!process.group_lives(Some(&shim)).unwrap());
     }
 
     #[test]
@@ -229,7 +325,7 @@ mod tests {
     fn a_process_that_keeps_to_itself_can_still_be_told_from_others() {
         keep_to_itself();
         assert!(!nix::sys::prctl::get_dumpable().unwrap());
-        assert!(Process::of(std::process::id()).unwrap().lives());
+        assert!(Process::of(std::process::id()).unwrap().is_alive().unwrap());
         assert!(fs::read_link("/proc/self/exe").is_ok());
     }
 

@@ -41,7 +41,7 @@ pub use self::{
 };
 use crate::{
     data::{self, Data},
-    host,
+    host, state,
 };
 
 /// A journal that is open for writing.
@@ -92,15 +92,21 @@ impl Journal {
         if !lines.is_empty() {
             self.append(&lines.join(&b'\n'))?;
         }
-        let first = Entry { at: host::now(), fact: Fact::Opened { journal_id: self.id()? } };
-        let mut line = frame::seal(&first, &last)?.0;
-        line.push(b'\n');
+        // What is known of the state is looked up in the current file only.
+        let first = Fact::Opened { journal_id: self.id()? };
+        let (mut text, mut link) = (Vec::new(), last);
+        for fact in [first].into_iter().chain(state::carried(self.read()?)) {
+            let (line, next) = frame::seal(&Entry { at: host::now(), fact }, &link)?;
+            text.extend_from_slice(&line);
+            text.push(b'\n');
+            link = next;
+        }
         // At every moment one of the two is there under its name, and no line is in neither.
         fs::hard_link(
             &self.path,
             self.path.with_file_name(format!("journal.{}.ndjson", ulid::Ulid::new())),
         )?;
-        data::replace(&self.path, &line)
+        data::replace(&self.path, &text)
     }
 
     /// Write a fact; when this returns it survives any crash.

@@ -14,6 +14,7 @@
 //! [`client`] [`enrol`] [`supervisor`] speak with the server; [`shim`] [`plugins`] [`artifacts`] do the work.
 pub mod artifacts;
 pub mod ask;
+mod cgroup;
 pub mod cli;
 pub mod client;
 pub mod data;
@@ -23,9 +24,12 @@ pub mod journal;
 pub mod keys;
 pub mod plugins;
 pub mod policy;
+mod processes;
+mod program;
 pub mod shim;
 pub mod show;
 mod start;
+pub mod state;
 pub mod supervisor;
 pub mod switch;
 pub mod tls;

@@ -4,11 +4,15 @@
 //! version = 1
 //! kinds = ["plan", "apply"]                # absent: every kind
 //! plugins = ["terraform_module"]           # names; `*` at the end stands for the rest
-//! actions = ["backup", "report-*"]
+//! actions = ["backup@sha256:4f…", "report-*"]   # with a digest: exactly what `stead-runner questions` showed
 //! repositories = ["acme/*"]                # where artifacts may come from
 //! roles = ["arn:aws:iam::123456789012:role/stead-*"]
+//! env = ["LOG_LEVEL", "TF_VAR_*"]          # absent: every variable that the vendor may set
 //! pass_env = ["AWS_REGION"]                # of the runner's environment, handed to the child, redacted
 //! ask = ["apply"]                          # a person here says yes first: `stead-runner approve`
+//! approval_timeout = "30m"                 # absent: 30m; and never longer than half of the job's duration
+//! max_grace = "10m"                        # absent: 10m; longest time from the polite signal to SIGKILL
+//! max_duration = "24h"                     # absent: 24h; longest duration of a job
 //! veto = ["/etc/stead/veto"]               # reads the manifest; another exit code than 0 says no
 //!
 //! [[windows]]                              # outside of all windows for its kind, a job is refused
@@ -19,15 +23,28 @@
 //! ```
 //!
 //! The file is read anew for every job. A file that cannot be read lets nothing through.
-use std::{fs, path::Path};
+mod choice;
+mod environment;
+mod limits;
+mod names;
+
+use std::{fs, path::Path, time::Duration};
 
 use chrono::{DateTime, Datelike as _, NaiveTime, Utc, Weekday};
+use domain::environment::reserved;
 use schemas::{
     manifest::Manifest,
     runner::{JobKind, RefusedBy},
 };
 use serde::Deserialize;
-use serde_json::Value;
+
+pub use self::names::action_with_digest;
+use self::names::listed;
+pub use self::{
+    choice::{Choice, begin, resume},
+    limits::Limits,
+};
+use crate::data::Data;
 
 /// What the file says.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -39,6 +56,8 @@ pub struct Policy {
     actions: Option<Vec<String>>,
     repositories: Option<Vec<String>>,
     roles: Option<Vec<String>>,
+    /// Variables that a manifest may set.
+    env: Option<Vec<String>>,
     /// Names of variables that the child gets from the runner's environment.
     #[serde(default)]
     pub pass_env: Vec<String>,
@@ -50,6 +69,12 @@ pub struct Policy {
     pub ask: Vec<JobKind>,
     #[serde(default)]
     windows: Vec<Window>,
+    #[serde(default, deserialize_with = "limits::optional")]
+    max_grace: Option<Duration>,
+    #[serde(default, deserialize_with = "limits::optional")]
+    max_duration: Option<Duration>,
+    #[serde(default, deserialize_with = "limits::optional")]
+    approval_timeout: Option<Duration>,
 }
 
 /// A time in which jobs of some kinds may begin.
@@ -89,26 +114,59 @@ pub enum PolicyError {
     /// The disk said no.
     #[error("the policy file {path} cannot be read")]
     Read { path: String, source: std::io::Error },
+    /// The data directory does not say which policy applies.
+    #[error("the data directory records no policy")]
+    NotRecorded,
     /// The text is not a policy.
     #[error("the policy file {path} is not understood: {why}")]
     Parse { path: String, why: String },
 }
 
 impl Policy {
-    /// Read the file; without one everything is allowed that the server signs.
-    pub fn read(path: Option<&Path>) -> Result<Self, PolicyError> {
-        let Some(path) = path else { return Ok(Policy { version: 1, ..Policy::default() }) };
+    /// Allows everything that the server signs, within the runner's own limits.
+    pub fn without_rules() -> Self {
+        Policy { version: 1, ..Policy::default() }
+    }
+
+    /// Reads the policy that the data directory records.
+    pub fn current(data: &Data) -> Result<Self, PolicyError> {
+        match Choice::recorded(data) {
+            Ok(Some(choice)) => choice.policy(),
+            Ok(None) => Err(PolicyError::NotRecorded),
+            Err(source) => {
+                Err(PolicyError::Read { path: data.root().display().to_string(), source })
+            }
+        }
+    }
+
+    /// Reads the file.
+    pub fn read(path: &Path) -> Result<Self, PolicyError> {
         let name = || path.display().to_string();
         let text = fs::read_to_string(path)
             .map_err(|source| PolicyError::Read { path: name(), source })?;
         let parsed: Result<Policy, _> = toml::from_str(&text);
         let policy =
             parsed.map_err(|error| PolicyError::Parse { path: name(), why: error.to_string() })?;
-        if policy.version == 1 {
-            Ok(policy)
-        } else {
+        if policy.version != 1 {
             let why = format!("version {} is not 1", policy.version);
-            Err(PolicyError::Parse { path: name(), why })
+            return Err(PolicyError::Parse { path: name(), why });
+        }
+        let lists =
+            [&policy.plugins, &policy.actions, &policy.repositories, &policy.roles, &policy.env];
+        if let Some(pattern) = names::malformed(lists.into_iter().flatten().flatten()) {
+            let why = format!("{pattern:?} is not a pattern: `*` stands only at the end");
+            return Err(PolicyError::Parse { path: name(), why });
+        }
+        Ok(policy)
+    }
+
+    /// Limits of every job, whatever its manifest says.
+    pub fn limits(&self) -> Limits {
+        let Limits { grace, duration, approval } = Limits::default();
+        Limits {
+            grace: self.max_grace.unwrap_or(grace),
+            duration: self.max_duration.unwrap_or(duration),
+            approval: self.approval_timeout.unwrap_or(approval),
         }
     }
 
@@ -119,16 +177,27 @@ impl Policy {
             let detail = format!("jobs of kind {} are not allowed here", kind.word());
             return Err(Refusal::policy("kinds", detail));
         }
+        names::check(manifest)?;
         listed("plugins", &self.plugins, &manifest.plugin.name)?;
-        if kind == JobKind::Action {
-            let action = manifest.inputs.get("action").and_then(Value::as_str);
-            listed("actions", &self.actions, action.unwrap_or_default())?;
+        if let Some(action) = names::action(manifest) {
+            names::listed_action(&self.actions, action, manifest)?;
         }
         for artifact in &manifest.artifacts {
             listed("repositories", &self.repositories, &artifact.repository)?;
         }
-        if let Some(role) = &manifest.role {
-            listed("roles", &self.roles, role)?;
+        match &manifest.role {
+            Some(role) => listed("roles", &self.roles, role)?,
+            None if self.roles.is_some() => {
+                return Err(Refusal::policy("roles", "the job names no role"));
+            }
+            None => {}
+        }
+        for name in environment::of(manifest) {
+            if let Some(why) = reserved(name) {
+                let detail = format!("the job sets the variable {name:?}: {why}");
+                return Err(Refusal::policy("env", detail));
+            }
+            listed("env", &self.env, name)?;
         }
         self.in_window(kind, now)
     }
@@ -160,19 +229,6 @@ impl Window {
     }
 }
 
-fn listed(rule: &str, allowed: &Option<Vec<String>>, name: &str) -> Result<(), Refusal> {
-    let fits = |pattern: &String| match pattern.strip_suffix('*') {
-        Some(start) => name.starts_with(start),
-        None => name == pattern,
-    };
-    match allowed {
-        Some(allowed) if !allowed.iter().any(fits) => {
-            Err(Refusal::policy(rule, format!("{name:?} is not among the allowed {rule}")))
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
 fn clock<'de, D: serde::Deserializer<'de>>(from: D) -> Result<NaiveTime, D::Error> {
     let text = String::deserialize(from)?;
     NaiveTime::parse_from_str(&text, "%H:%M")
@@ -200,7 +256,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("policy.toml");
         fs::write(&path, format!("version = 1\n{policy}")).unwrap();
-        let policy = Policy::read(Some(&path)).unwrap();
+        let policy = Policy::read(&path).unwrap();
         let now = format!("2026-11-{at}:00Z").parse().unwrap();
         policy.allows(&manifest(kind), now).err().map(|refusal| refusal.rule)
     }
@@ -238,13 +294,20 @@ mod tests {
     fn a_rule_that_is_not_understood_is_not_passed_over() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("policy.toml");
-        for text in
-            ["version = 1\nkind = [\"plan\"]", "version = 2", "", "version = 1\nkinds = [\"x\"]"]
-        {
+        for text in [
+            "version = 1\nkind = [\"plan\"]",
+            "version = 2",
+            "",
+            "version = 1\nkinds = [\"x\"]",
+            "version = 1\nactions = [\"back*up\"]",
+            "version = 1\nmax_grace = \"10\"",
+            "version = 1\nmax_grace = \"1.5h\"",
+            "version = 1\nmax_duration = \"-1m\"",
+            "version = 1\nmax_duration = \"é\"",
+        ] {
             fs::write(&path, text).unwrap();
-            assert!(Policy::read(Some(&path)).is_err(), "{text}");
+            assert!(Policy::read(&path).is_err(), "{text}");
         }
-        assert!(Policy::read(Some(&dir.path().join("none"))).is_err());
-        assert!(Policy::read(None).is_ok());
+        assert!(Policy::read(&dir.path().join("none")).is_err());
     }
 }

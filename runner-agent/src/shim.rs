@@ -9,6 +9,7 @@
 //!
 //! The supervisor only reads its files; nothing is lost and nothing ends when the supervisor does.
 pub mod hide;
+pub(crate) mod leftovers;
 pub mod limits;
 pub mod log;
 pub mod order;
@@ -35,15 +36,18 @@ use zeroize::Zeroizing;
 
 use self::{
     limits::Watch,
-    order::{CancelOrder, Cause, Order},
+    order::{Cause, Order},
     recorder::Recorder,
 };
 use crate::{
+    cgroup::Cgroup,
     client::Client,
     data::{Data, JobDir},
     host::Process,
     journal::{Fact, Journal},
     plugins::{self, JobContext, PluginError, Registry},
+    processes, program,
+    state::{self, KnownState},
 };
 
 /// Run one job to its end. What comes back is only for the shim's own standard error: whoever can be told
@@ -56,6 +60,8 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     if !crate::host::hides_what_keeps_to_itself() {
         crate::host::keep_to_itself();
     }
+    // Before anything is started: no descendant can leave our tree, whatever session it is in.
+    processes::adopt_orphans().context("becoming the parent of orphaned descendants")?;
     let journal = Journal::open(data)?;
     let process = Process::of(std::process::id())?;
     journal.write(Fact::Spawned { job, execution, process })?;
@@ -69,7 +75,7 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     let secrets = order.as_ref().map_or(Vec::new(), |order| {
         order.secrets().map(|value| Zeroizing::new(value.to_owned())).collect()
     });
-    let parsed = order.as_ref().ok().map(|order| serde_json::from_str(&order.manifest));
+    let parsed = order.as_ref().ok().map(Order::limited_manifest);
     let keep = match &parsed {
         Some(Ok(Manifest { limits, .. })) => limits.output_bytes,
         Some(Err(_)) | None => 0,
@@ -88,21 +94,35 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
             return Err(anyhow::Error::new(error).context("beginning the log"));
         }
     };
+    let cgroup = Cgroup::enter(&dir);
     let started = recorder.pen().report(ReportBody::Started {});
     let last = match (&order, parsed) {
         _ if started.is_err() => Err(anyhow::anyhow!("the runner's disk takes no report")),
-        (Ok(order), Some(Ok(manifest))) => work(data, &dir, order, manifest, &recorder).await,
+        (Ok(order), Some(Ok(manifest))) => {
+            work(data, &dir, order, manifest, &recorder, cgroup.as_ref()).await
+        }
         (Ok(_), Some(Err(error))) => Err(anyhow::Error::new(error).context("reading the manifest")),
         (_, _) => Err(anyhow::anyhow!("the supervisor ended before it had said what to do")),
     };
     let last =
         last.unwrap_or_else(|error| failed(FailureReason::SpawnFailed, format!("{error:#}")));
-    recorder.pen().finish(last)?;
-    // The child may have written secrets there.
-    let _best_effort = fs::remove_dir_all(dir.work());
+    let finished = recorder.pen().finish(last);
+    // The child may have written secrets there. State that could not be rescued is worth more.
+    if may_remove_work(data, execution) {
+        let _best_effort = fs::remove_dir_all(dir.work());
+    }
     let _best_effort = fs::remove_dir_all(dir.scratch());
-    let _best_effort = crate::data::remove(&dir.redact());
-    Ok(())
+    hide::remove(&dir);
+    if let Some(cgroup) = &cgroup {
+        cgroup.remove();
+    }
+    Ok(finished?)
+}
+
+/// Whether nothing in the work directory is needed to find out what an apply did.
+fn may_remove_work(data: &Data, execution: ExecutionId) -> bool {
+    state::executions_in_progress(&data.path("state"))
+        .is_ok_and(|in_progress| !in_progress.contains(&execution))
 }
 
 fn read_order() -> io::Result<Order> {
@@ -117,13 +137,14 @@ async fn work(
     order: &Order,
     manifest: Manifest,
     recorder: &Recorder,
+    cgroup: Option<&Cgroup>,
 ) -> anyhow::Result<Finished> {
     let (grace, silence) = (manifest.timeouts.grace_ms, manifest.timeouts.no_output_ms);
     let mut watch = Watch::new(
         dir.clone(),
         recorder.clone(),
         order.deadline_uptime_ms,
-        Duration::from_millis(grace),
+        (Duration::from_millis(grace), Duration::from_millis(order.max_grace_ms)),
         silence.map(Duration::from_millis),
     );
     let context = context(data, dir, order, &manifest, recorder, &watch)?;
@@ -137,18 +158,18 @@ async fn work(
         tokio::select! {
             ended = &mut plugin => break Some(ended),
             () = watch.stuck() => break None,
-            _signal = stop.recv() => {
-                let reason = "the shim was told to stop".into();
-                watch.stop(&CancelOrder { reason, grace_ms: None, cause: Cause::AgentStop });
-            }
+            _signal = stop.recv() => watch.stop_as_told(),
         }
     };
     plugin.abort();
-    Ok(match ended {
+    let last = match ended {
         Some(Ok(ended)) => said(ended, watch.cause, recorder),
         Some(Err(_)) => failed(FailureReason::PluginFailed, "the plugin panicked".into()),
         None => stopped(watch.cause, true),
-    })
+    };
+    let leftovers = leftovers::end(&mut watch, &mut stop, cgroup).await;
+    let forced = last.forced || (last.outcome == Outcome::Cancelled && leftovers.killed);
+    Ok(Finished { forced, not_ended: leftovers.not_ended, ..last })
 }
 
 fn context(
@@ -171,19 +192,29 @@ fn context(
         artifacts_dir: data.path("artifacts"),
         plugin_dir: order.plugin_dir.clone(),
         plans_dir: data.path("plans"),
-        env: environment(dir, order, recorder, (job, execution))?,
+        env: environment(data, dir, order, recorder, (job, execution))?,
         wrapper: limits::wrapper(&manifest.limits),
         cancel: watch.cancel.clone(),
         registry: Registry { base_url, token, http, patience: Registry::PATIENCE },
         job,
         execution,
+        known_state: known_state(data, manifest)?,
         manifest_digest: order.manifest_digest.clone(),
     })
+}
+
+/// What this runner has seen of the state that the job is about.
+fn known_state(data: &Data, manifest: &Manifest) -> io::Result<KnownState> {
+    let component = manifest.inputs.get("component").and_then(|name| name.as_str());
+    let Some(component) = component else { return Ok(KnownState::default()) };
+    let entries = Journal::open(data)?.read()?;
+    Ok(state::known(&entries).remove(component).unwrap_or_default())
 }
 
 /// The child's environment but for what the plugin and the manifest add: nothing of the runner's own but what
 /// the customer passes on.
 fn environment(
+    data: &Data,
     dir: &JobDir,
     order: &Order,
     recorder: &Recorder,
@@ -196,21 +227,19 @@ fn environment(
     let ours = [
         ("PATH", order.path.clone()),
         ("TMPDIR", scratch.display().to_string()),
-        ("LANG", "C.UTF-8".into()),
         ("STEAD_JOB", job.to_string()),
         ("STEAD_EXECUTION", execution.to_string()),
     ];
     env.extend(ours.map(|(name, value)| (name.to_owned(), value)));
-    match (hide::listen(dir, recorder), std::env::current_exe()) {
-        (Ok(socket), Ok(program)) => {
-            env.insert(hide::SOCKET.into(), socket.display().to_string());
-            env.insert("STEAD_RUNNER".into(), program.display().to_string());
-        }
-        // A path that is too long for a socket: the job can do without.
-        (Err(error), _) | (_, Err(error)) => {
-            recorder.pen().say(&format!("scripts cannot hand in values to redact: {error}"));
-        }
-    }
+    let unable = |error| {
+        let why =
+            format!("scripts could not hand in values to redact, so nothing is started: {error}");
+        io::Error::other(why)
+    };
+    let program = program::keep(data).map_err(unable)?;
+    let socket = hide::listen(dir, program.clone(), recorder).map_err(unable)?;
+    env.insert(hide::SOCKET.into(), socket.display().to_string());
+    env.insert("STEAD_RUNNER".into(), program.display().to_string());
     Ok(env)
 }
 
@@ -232,7 +261,8 @@ fn said(
         Err(error) => {
             let (reason, detail) = (error.reason(), format!("{:#}", anyhow::Error::new(error)));
             let mut pen = recorder.pen();
-            pen.say(&detail);
+            let shown = pen.clean(&detail);
+            pen.say(&shown);
             if reason == FailureReason::Refused {
                 let (by, rule) = (RefusedBy::Capability, "plugin".into());
                 let detail = pen.clean(&detail);
@@ -277,6 +307,7 @@ fn last(detail: String) -> Finished {
         log_len: 0,
         log_sha256: String::new(),
         omitted: 0,
+        not_ended: Vec::new(),
     }
 }
 

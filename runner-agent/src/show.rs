@@ -1,4 +1,5 @@
 //! What a customer sees of the runner, without any server.
+mod approval;
 pub(crate) mod standing;
 mod story;
 
@@ -41,12 +42,14 @@ pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
         }
         None => writeln!(out, "switch    on")?,
     }
+    writeln!(out, "policy    {}", standing::policy(data))?;
     writeln!(out, "journal   {}", standing::journal(data))?;
     writeln!(out, "witness   {}", standing::witness(data)?)?;
     let known = adopt::fold(journal::read(&data.path("journal.ndjson")).unwrap_or_default());
     writeln!(out, "jobs      {}", known.len())?;
     for known in known {
-        let state = serde_json::to_value(known.state(data))?;
+        let state = known.state(data)?;
+        let state = serde_json::to_value(state)?;
         let execution = known.execution.map(|execution| execution.to_string());
         let (execution, state) =
             (execution.unwrap_or_default(), state.as_str().unwrap_or_default());
@@ -79,30 +82,29 @@ pub(crate) fn said(text: &str) -> anyhow::Result<ExitCode> {
 
 /// What waits for a person's word.
 pub fn questions(data: &Data) -> anyhow::Result<ExitCode> {
-    let mut out = io::stdout().lock();
-    for question in ask::waiting(data)? {
-        // The vendor wrote these.
-        let subject = harmless(&question.subject.unwrap_or_default());
-        let plugin = harmless(&question.plugin);
-        let (execution, kind) = (question.execution, question.kind.word());
-        writeln!(out, "{execution} {kind} {plugin} {subject}")?;
-        if let Some(plan) = question.plan {
-            writeln!(out, "    plan {plan}")?;
-        }
-        writeln!(out, "    until {}", moment::text(&question.deadline))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    let questions = ask::waiting(data)?;
+    said(&questions.iter().map(approval::screen).collect::<String>())
 }
 
 /// The last checkpoint, and what was not believed since.
 pub fn checkpoint(data: &Data) -> anyhow::Result<ExitCode> {
     let note = Witness::of(data).last()?;
-    said(note.as_deref().unwrap_or("no checkpoint seen yet\n"))?;
+    said(&sanitized(note.as_deref().unwrap_or("no checkpoint seen yet\n")))?;
     // Standard output is the signed note and nothing else: it is kept and compared.
     if let Some(refused) = standing::refused(data)? {
         eprintln!("{refused}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Text of several lines without control characters. The note of an honest vendor has none, and comes out as it is.
+pub(crate) fn sanitized(text: &str) -> String {
+    text.split_inclusive('\n')
+        .map(|line| match line.strip_suffix('\n') {
+            Some(line) => harmless(line) + "\n",
+            None => harmless(line),
+        })
+        .collect()
 }
 
 /// What is kept of logs that were not believed.
@@ -120,7 +122,7 @@ pub(crate) fn evidence(data: &Data, output: Output) -> anyhow::Result<ExitCode> 
             Output::Json => writeln!(out, "{}", serde_json::to_string(&evidence)?)?,
             Output::Table => {
                 let at = moment::text(&evidence.at);
-                writeln!(out, "{at}  {}  {}", evidence.job, evidence.rule)?;
+                writeln!(out, "{at}  {}  {}", evidence.job, harmless(&evidence.rule))?;
                 writeln!(out, "    {}", harmless(&evidence.explanation))?;
                 writeln!(out, "    both heads and the proofs: {}", path.display())?;
             }

@@ -17,7 +17,9 @@ use crate::{
     cli::{Mode, Run},
     data::Data,
     enrol::{self, Identity, Invitation},
+    host::Process,
     keys::Keys,
+    policy::{self, Choice},
     supervisor::{self, Ended, Settings},
     tls::Trust,
 };
@@ -25,6 +27,15 @@ use crate::{
 /// Run until there is a reason to end.
 pub(crate) async fn serve(data: &Data, run: Run) -> anyhow::Result<ExitCode> {
     let _lock = lock(data).await?;
+    if let Err(error) = data.name_agent(&Process::of(std::process::id())?) {
+        warn!(%error, "Cannot record the agent's process");
+    }
+    if nix::unistd::geteuid().is_root() {
+        warn!(
+            "This runner runs as root, and so does each job: a job can change everything on this host. Use a user of \
+             its own"
+        );
+    }
     let keys = Keys::open(data)?;
     let identity = identity(data, &keys, &run).await?;
     let beside = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
@@ -32,11 +43,8 @@ pub(crate) async fn serve(data: &Data, run: Run) -> anyhow::Result<ExitCode> {
     let settings = Settings {
         slots: run.slots,
         plugin_dir: std::path::absolute(plugin_dir)?,
-        policy: run.policy.map(std::path::absolute).transpose()?,
         pass_env: run.pass_env,
     };
-    // A mistake in the file is better found now than at the first job.
-    crate::policy::Policy::read(settings.policy.as_deref())?;
     let ended = supervisor::run((data.clone(), keys, identity), settings).await?;
     Ok(match ended {
         Ended::Drained | Ended::Left => ExitCode::SUCCESS,
@@ -79,7 +87,9 @@ async fn lock(data: &Data) -> anyhow::Result<fs::File> {
 /// Who we are: from the directory, or by enrolling.
 pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Result<Identity> {
     let trust = Trust::of(run.ca_file.as_deref(), run.ca_fingerprint.as_deref())?;
+    let asked = Choice::asked(run.policy.as_deref(), run.no_policy)?;
     if let Some(mut known) = enrol::known(data)? {
+        policy::resume(data, asked)?;
         if let Some(server) = &run.server {
             known.server.clone_from(server);
         }
@@ -111,6 +121,7 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
         server_key: run.server_key.clone().with_context(|| format!("--server-key is {needed}"))?,
         stack_outputs: stack_outputs(run)?,
     };
+    policy::begin(data, asked)?;
     let identity = enrol::enrol(data, keys, &invitation).await?;
     info!(runner.id = %identity.runner, "Enrolled as {}", identity.runner);
     Ok(identity)

@@ -10,6 +10,7 @@ pub mod adopt;
 mod anew;
 mod attend;
 mod claim;
+mod orphans;
 mod patience;
 mod poll;
 mod quarantine;
@@ -28,7 +29,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::Context as _;
 use domain::ids::{ExecutionId, JobId, SessionId};
+use nix::sys::signal::Signal;
 use proof::dsse::Envelope;
 use schemas::{
     keys::KeyList,
@@ -46,7 +49,11 @@ use crate::{
     host::{self, Process},
     journal::{self, Fact, Journal},
     keys::Keys,
-    shim::order::{CancelOrder, Cause},
+    processes, program,
+    shim::{
+        order::{CancelOrder, Cause},
+        recorder::brief,
+    },
     witness::Witness,
 };
 
@@ -57,8 +64,6 @@ pub struct Settings {
     pub slots: u32,
     /// Where `stead-plugin-<name>` executables are.
     pub plugin_dir: PathBuf,
-    /// The customer's rules.
-    pub policy: Option<PathBuf>,
     /// Variables of the agent's environment that children get.
     pub pass_env: Vec<String>,
 }
@@ -204,6 +209,13 @@ impl Agent {
         {
             warn!(%error, "The journal cannot be written: nothing new is taken");
         }
+        self.keep_switch_reserve();
+    }
+
+    fn keep_switch_reserve(&self) {
+        if let Err(error) = crate::switch::keep_reserve(&self.data) {
+            warn!(%error, "Cannot reserve disk for the switch");
+        }
     }
 
     /// Sign what is in the journal now. Without a head everything goes on: the next one covers it.
@@ -269,16 +281,28 @@ impl Agent {
             return;
         }
         let CancelOrder { reason, grace_ms, cause } = order.clone();
+        let reason = brief(reason, data::RESERVED_TEXT);
         let force = told.is_some();
         info!(execution.id = %execution, grace_ms, "Stopping {execution}: {reason}");
         let cause = told.map_or(cause, |told| told.cause);
         let order = CancelOrder { reason: reason.clone(), grace_ms, cause };
-        let written = dir
-            .create()
-            .and_then(|()| self.journal.write(Fact::Cancelling { execution, reason, force }))
-            .and_then(|()| data::replace_json(&dir.cancel(), &order));
+        // The journal comes after it: neither a full disk nor a journal that is held delays the end of a job.
+        let written = dir.create().and_then(|()| data::replace_reserved(&dir.cancel(), &order));
         if let Err(error) = written {
-            warn!(execution.id = %execution, %error, "{execution} could not be told to stop");
+            warn!(execution.id = %execution, %error, "Cannot write the cancel order, signalling the shim");
+            self.signal_shim(execution);
+        }
+        if let Err(error) = self.journal.write(Fact::Cancelling { execution, reason, force }) {
+            warn!(execution.id = %execution, %error, "Cannot journal a cancel");
+        }
+    }
+
+    /// Stops a job without any file: its shim gives the child the grace period of the job.
+    fn signal_shim(&self, execution: ExecutionId) {
+        let state = self.state();
+        let of_it = state.running.values().find(|held| held.execution == Some(execution));
+        if let Some(shim) = of_it.and_then(|held| held.shim.as_ref()) {
+            shim.signal(Signal::SIGTERM);
         }
     }
 
@@ -291,6 +315,8 @@ impl Agent {
     }
 }
 
+/// How often it is looked for ended processes that this agent adopted.
+const REAP: Duration = Duration::from_secs(1);
 /// Bytes of disk without which no job is begun.
 const ROOM: u64 = 64 * 1024 * 1024;
 
@@ -305,6 +331,14 @@ pub async fn run(
 ) -> anyhow::Result<Ended> {
     // A job's script runs as the same user: our keys and our environment are not its to read in our memory.
     host::keep_to_itself();
+    // What a shim leaves behind when it is killed becomes ours to end.
+    processes::adopt_orphans().context("becoming the parent of orphaned descendants")?;
+    tokio::spawn(async {
+        loop {
+            tokio::time::sleep(REAP).await;
+            processes::reap();
+        }
+    });
     let client = Client::new(&identity.server, &identity.trust)?;
     let tokens = crate::client::Tokens::new(identity.runner, keys.identity.clone());
     let client = client.with_tokens(tokens);
@@ -316,19 +350,36 @@ pub async fn run(
     if let Err(error) = agent.journal.keep_reserve() {
         warn!(%error, "There is no disk to keep in reserve for the journal");
     }
+    agent.keep_switch_reserve();
     // Only the file that is written on: those that were put aside become more and more, and jobs may wait for an agent.
     if let Ok(Err(wrong)) = journal::examine_current(&agent.data) {
         warn!("The journal is not what was written, see `stead-runner journal verify`: {wrong}");
     }
+    // While there is disk, and before an upgrade replaces the file.
+    if let Err(error) = program::keep(&agent.data) {
+        warn!(%error, "Cannot keep the running program: jobs cannot start until this succeeds");
+    }
     adopt::settle(&agent).await;
+    if adopt::open_ends(&agent).is_ok_and(|open| open.is_empty())
+        && let Err(error) = program::forget_others(&agent.data)
+    {
+        warn!(%error, "Cannot remove kept programs of other versions");
+    }
     adopt::end_left_behind(&agent);
     let ended = poll::run(&agent).await?;
-    if ended == Ended::Drained {
-        // The server also notices by itself: a good-bye is only a courtesy.
-        let _said = tokio::time::timeout(Duration::from_secs(5), session::close(&agent)).await;
+    // The server also notices by itself, when the lease ends.
+    let most = match ended {
+        Ended::Drained => Some(Duration::from_secs(5)),
+        // The jobs go on, and the next agent may wait for this one to end.
+        Ended::Left => Some(Duration::from_secs(1)),
+        // No session of this agent is open.
+        Ended::Superseded | Ended::NoProtocol { .. } => None,
+    };
+    if let Some(most) = most {
+        let _closed = tokio::time::timeout(most, session::close(&agent)).await;
     }
     Ok(ended)
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,14 +1,21 @@
 //! The customer's switch: a file, so that it works with no server and no agent.
 use std::{io, path::PathBuf};
 
+use anyhow::anyhow;
 use chrono::{DateTime, Utc};
+use nix::sys::signal::Signal;
 use schemas::moment;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     data::{self, Data},
     host,
-    journal::{Fact, Journal},
+    journal::{self, Fact, Journal},
+    shim::{
+        order::{CancelOrder, Cause},
+        recorder::brief,
+    },
+    supervisor::adopt::{self, Stage},
 };
 
 /// What the file says while the runner is off.
@@ -39,10 +46,62 @@ pub fn off(data: &Data) -> Option<Off> {
     }
 }
 
-/// Off: nothing new is taken from now on.
-pub fn disable(data: &Data, reason: &str, stop_jobs: bool) -> io::Result<()> {
-    data::replace_json(&path(data), &Off { at: host::now(), reason: reason.into(), stop_jobs })?;
-    Journal::open(data)?.write(Fact::Disabled { reason: reason.into() })
+/// Prepares the switch for a full disk.
+pub fn keep_reserve(data: &Data) -> io::Result<()> {
+    data::keep_reserve(&path(data))
+}
+
+/// Disables the runner. The journal comes last: neither a full disk nor a journal that is held delays it.
+///
+/// # Errors
+/// If the runner could not be disabled, or only until the next start.
+pub fn disable(data: &Data, reason: &str, stop_jobs: bool) -> anyhow::Result<()> {
+    let reason = brief(reason.into(), data::RESERVED_TEXT);
+    let off = Off { at: host::now(), reason: reason.clone(), stop_jobs };
+    if let Err(error) = data::replace_reserved(&path(data), &off) {
+        return Err(end_the_agent(data, stop_jobs, &error));
+    }
+    if stop_jobs && data.agent().is_none() {
+        stop_orphans(data, &reason)?;
+    }
+    let journalled = Journal::open(data).and_then(|to| to.write(Fact::Disabled { reason }));
+    if let Err(error) = journalled {
+        eprintln!("the runner is disabled; the journal does not show it: {error}");
+    }
+    Ok(())
+}
+
+/// Stops the jobs that run without an agent, which would stop them otherwise.
+fn stop_orphans(data: &Data, reason: &str) -> io::Result<()> {
+    for known in adopt::fold(journal::read(&data.path("journal.ndjson"))?) {
+        let (Some(execution), Stage::Spawned(shim)) = (known.execution, known.stage) else {
+            continue;
+        };
+        let (reason, cause) = (reason.to_owned(), Cause::AgentStop);
+        let order = CancelOrder { reason, grace_ms: None, cause };
+        if data::replace_reserved(&data.job(execution).cancel(), &order).is_err() {
+            shim.signal(Signal::SIGTERM);
+        }
+    }
+    Ok(())
+}
+
+/// Stops the running agent where the switch cannot be written, as on a disk that became read-only.
+fn end_the_agent(data: &Data, stop_jobs: bool, error: &io::Error) -> anyhow::Error {
+    let at = path(data);
+    let at = at.display();
+    match data.agent() {
+        Some(agent) => {
+            agent.signal(if stop_jobs { Signal::SIGQUIT } else { Signal::SIGTERM });
+            let jobs = if stop_jobs { "stops its jobs and ends" } else { "takes no job and ends" };
+            anyhow!(
+                "cannot write {at}: {error}; the agent (process {}) {jobs} instead; make {at} writable before you \
+                 start another agent",
+                agent.pid
+            )
+        }
+        None => anyhow!("cannot write {at}: {error}; no agent runs; make {at} writable"),
+    }
 }
 
 /// On.

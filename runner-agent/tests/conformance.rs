@@ -6,6 +6,10 @@
 mod actions;
 #[path = "conformance/external.rs"]
 mod external;
+#[path = "conformance/full_disk.rs"]
+mod full_disk;
+#[path = "conformance/older_state.rs"]
+mod older_state;
 #[path = "conformance/room.rs"]
 mod room;
 #[path = "conformance/scenario.rs"]

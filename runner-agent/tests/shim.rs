@@ -18,6 +18,11 @@ use runner_agent::{
 use schemas::runner::{FailureReason, Finished, LogRecord, LogStream, Outcome, Report, ReportBody};
 use serde_json::{Value, json};
 
+#[path = "shim/descendants.rs"]
+mod descendants;
+#[path = "shim/handing_in.rs"]
+mod handing_in;
+
 const CANARY: &str = "canary-7f3a9c";
 const PASSED: &str = "passed/secret value";
 
@@ -35,6 +40,32 @@ fn ids() -> (JobId, ExecutionId) {
 
 /// Start a shim that runs this script, with so much time.
 fn start(script: &str, deadline: Duration, change: impl FnOnce(&mut Value)) -> Run {
+    start_as(script, deadline, change, |_| Command::new(env!("CARGO_BIN_EXE_stead-runner")))
+}
+
+/// The same in a data directory below this path.
+fn start_in(below: &str, script: &str) -> Run {
+    let program = |_: &Data| Command::new(env!("CARGO_BIN_EXE_stead-runner"));
+    begin(below, script, MINUTE, |_| {}, program)
+}
+
+/// The same by another command line, made when the data directory is there.
+fn start_as(
+    script: &str,
+    deadline: Duration,
+    change: impl FnOnce(&mut Value),
+    program: impl FnOnce(&Data) -> Command,
+) -> Run {
+    begin("runner", script, deadline, change, program)
+}
+
+fn begin(
+    below: &str,
+    script: &str,
+    deadline: Duration,
+    change: impl FnOnce(&mut Value),
+    program: impl FnOnce(&Data) -> Command,
+) -> Run {
     let (job, execution) = ids();
     let mut manifest = json!({
         "version": 1, "job": job, "kind": "action", "class": "unsafe",
@@ -53,15 +84,16 @@ fn start(script: &str, deadline: Duration, change: impl FnOnce(&mut Value)) -> R
         trust: Trust::Public,
         job_token: "job-token-1234567890".into(),
         deadline_uptime_ms: host::uptime_ms() + deadline.as_millis() as u64,
+        max_grace_ms: 10_000,
         pass_env: [("PASSED".to_owned(), PASSED.to_owned())].into(),
         path: std::env::var("PATH").unwrap(),
         plugin_dir: "/nonexistent".into(),
     };
     let dir = tempfile::tempdir().unwrap();
-    let data = Data::open(&dir.path().join("runner")).unwrap();
+    let data = Data::open(&dir.path().join(below)).unwrap();
     let files = data.job(execution);
     files.create().unwrap();
-    let mut shim = Command::new(env!("CARGO_BIN_EXE_stead-runner"))
+    let mut shim = program(&data)
         .args(["shim", "--data"])
         .arg(data.root())
         .args(["--job", &job.to_string(), "--execution", &execution.to_string()])
@@ -260,7 +292,7 @@ fn a_child_that_does_not_listen_is_killed_with_all_that_it_started() {
     cancel(&run, 300);
     let last = run.end();
     assert_eq!((last.outcome, last.forced), (Outcome::Cancelled, true));
-    run.until("the grandchild is gone", |_| !grandchild.lives());
+    run.until("the grandchild is gone", |_| !grandchild.is_alive().unwrap());
 }
 
 #[test]
@@ -286,6 +318,34 @@ fn a_step_whose_time_is_over_may_write_down_what_it_has_done() {
     let last = run.end();
     assert_eq!((last.outcome, last.reason), (Outcome::Failed, Some(FailureReason::TimedOut)));
     assert!(run.lines().iter().any(|line| line == "saved"), "{:?}", run.records());
+}
+
+/// Another process holds the journal for longer than a line waits: the second step is not started, and nothing that runs
+/// is killed for it.
+#[test]
+fn a_busy_journal_keeps_a_program_from_starting_and_ends_none_that_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let [first, go, second] = ["first", "go", "second"].map(at);
+    let wait =
+        format!("touch {}; until [ -e {} ]; do sleep 0.05; done", first.display(), go.display());
+    let begin = format!("touch {}; sleep 30", second.display());
+    let mut run = start(&wait, MINUTE, |manifest| {
+        let step = json!({"name": "second", "inline_contents": format!("#!/bin/sh\n{begin}\n")});
+        manifest["inputs"]["steps"].as_array_mut().unwrap().push(step);
+    });
+    run.until("the first step runs", |_| first.exists());
+    let lock = fs::File::open(run.data.path("journal.lock")).unwrap();
+    lock.lock().unwrap();
+    fs::write(&go, "").unwrap();
+    let reported =
+        |run: &Run| run.records().iter().any(|record| record.m.contains("cannot journal"));
+    run.until("the second step is not started", reported);
+    drop(lock);
+    let last = run.end();
+    assert_eq!(last.outcome, Outcome::Failed);
+    assert!(last.detail.contains("so it was not started"), "{}", last.detail);
+    assert!(!second.exists(), "a program ran that the journal does not know");
 }
 
 #[test]

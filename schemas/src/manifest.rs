@@ -58,6 +58,39 @@ pub struct Manifest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub plan: Option<Digest>,
+    /// What the control plane knows of the component's state; the runner refuses an older one and one of another lineage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<KnownState>,
+}
+
+/// Identity of one version of a component's state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StateVersion {
+    /// Given when the state was created.
+    pub lineage: String,
+    /// Increases with each write.
+    pub serial: u64,
+}
+
+/// State of a component as the log has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct KnownState {
+    /// The newest one that was reported or accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest: Option<StateVersion>,
+    /// The last decision of a user to accept another state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<AcceptedState>,
+}
+
+/// A recorded decision: this state is right, whatever was known before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AcceptedState {
+    /// The state.
+    #[serde(flatten)]
+    pub version: StateVersion,
+    /// Number of the decision for this component, from 1.
+    pub decision: u64,
 }
 
 /// The plugin that does the work.

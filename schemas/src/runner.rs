@@ -20,8 +20,8 @@ pub use self::{
     },
     signed::{JOURNAL_HEAD_TYPE, JournalHead, STATEMENT_TYPE, StatedLog, Statement},
     work::{
-        ArtifactReport, Claim, Claimed, Consistency, Finished, Inclusion, OUTPUTS_BYTES, Outcome,
-        PendingCancel, PlanReport, RefusedBy, Report, ReportAnswer, ReportBody, SignedEnd,
+        ArtifactReport, Claim, Claimed, Consistency, Finished, Inclusion, NOT_ENDED, OUTPUTS_BYTES,
+        Outcome, PendingCancel, PlanReport, RefusedBy, Report, ReportAnswer, ReportBody, SignedEnd,
     },
 };
 

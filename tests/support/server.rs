@@ -17,6 +17,9 @@ use crate::{
     program, until_some,
 };
 
+/// Stands among the variables for a limit that `prlimit` sets.
+const FILES: &str = "limit of files";
+
 /// A running `stead up` or `stead serve`; its data directory goes with it.
 pub struct Server {
     dir: TempDir,
@@ -37,6 +40,12 @@ impl Server {
     /// Start where runners call another address, with more options.
     pub fn up_with(runner: &str, more: &[&str]) -> Server {
         Server::start(directory(), None, runner, more)
+    }
+
+    /// Start with a soft and a hard limit of open files.
+    pub fn with_files(soft: u32, hard: u32) -> Server {
+        let limit = (FILES.to_string(), format!("--nofile={soft}:{hard}"));
+        Server::start_in(directory(), None, "127.0.0.1:0", &[], vec![limit])
     }
 
     /// `stead migrate` and `stead serve` on an empty database, where runners call that address. There is no build
@@ -248,7 +257,10 @@ fn start(
         launch.env(name, url);
     }
     for (name, value) in environment {
-        launch.env(name, value);
+        match name.as_str() {
+            FILES => launch.through(&["prlimit".into(), value.clone()]),
+            name => launch.env(name, value),
+        }
     }
     let mut child = launch.start(more);
     let read = || serde_json::from_slice(&fs::read(&ready).ok()?).ok();

@@ -1,6 +1,7 @@
 //! The registry on disk. A blob appears under its name whole, verified and durable, by a rename.
 use std::{
     fs, io,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -57,6 +58,9 @@ impl Registry {
             fs::remove_dir_all(&uploads).map_err(at(&uploads))?;
         }
         fs::create_dir_all(&uploads).map_err(at(&uploads))?;
+        // A vendor's modules are for this server alone. Also where an earlier version made the directory.
+        let private = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(&registry.directory, private).map_err(at(&registry.directory))?;
         Ok(registry)
     }
 

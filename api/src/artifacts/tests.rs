@@ -149,3 +149,14 @@ async fn a_stale_execution_is_told_so() {
     let nobody = started.http.get(started.runner("/v2/")).send().await.unwrap();
     assert_eq!(nobody.headers()[header::WWW_AUTHENTICATE], "Basic realm=\"stead\"");
 }
+
+#[test]
+fn pentest_the_registry_is_closed_to_other_users() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("registry");
+    std::fs::create_dir(&path).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    super::Registry::open(dir.path(), 1).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+}

@@ -127,11 +127,14 @@ fn timely(iat: i64, exp: i64, now: Timestamp) -> Result<(), Problem> {
         let detail = "the runner's clock is more than 5 min off; sign again with server_time";
         return Err(Problem::new(Code::ClockSkew, detail).with("server_time", moment::text(&now)));
     }
-    if (0..=LIFE).contains(&exp.saturating_sub(iat)) {
-        Ok(())
-    } else {
-        Err(invalid("its exp must be at most 60 s after its iat"))
+    if !(0..=LIFE).contains(&exp.saturating_sub(iat)) {
+        return Err(invalid("its exp must be at most 60 s after its iat"));
     }
+    if exp <= now.timestamp() {
+        let detail = "the assertion has expired; sign again with server_time";
+        return Err(Problem::new(Code::ClockSkew, detail).with("server_time", moment::text(&now)));
+    }
+    Ok(())
 }
 
 fn invalid(reason: &str) -> Problem {
@@ -167,13 +170,24 @@ mod tests {
         assert_eq!(Assertions::subject(&good).unwrap(), runner);
         assert_eq!(answer(&good), Ok(runner));
         assert_eq!(answer(&good), Err(Code::AssertionReplayed));
-        assert_eq!(answer(&by(runner, AUD_TOKEN, "b", NOW - 299, 1)), Ok(runner));
+        assert_eq!(answer(&by(runner, AUD_TOKEN, "b", NOW - 59, 1)), Ok(runner));
         assert_eq!(answer(&by(runner, AUD_TOKEN, "c", NOW + 299, 1)), Ok(runner));
         assert_eq!(answer(&by(runner, AUD_TOKEN, "d", NOW - 301, 1)), Err(Code::ClockSkew));
         assert_eq!(answer(&by(runner, AUD_TOKEN, "e", i64::MAX, 1)), Err(Code::ClockSkew));
         assert_eq!(answer(&by(runner, AUD_TOKEN, "f", NOW, 2)), Err(Code::AssertionInvalid));
         assert_eq!(answer(&by(runner, "stead-job", "g", NOW, 1)), Err(Code::AssertionInvalid));
         assert_eq!(answer("rubbish"), Err(Code::AssertionInvalid));
+    }
+
+    #[test]
+    fn pentest_an_assertion_is_rejected_from_its_exp_on() {
+        let now = Timestamp::from_timestamp(NOW, 0).unwrap();
+        timely(NOW - 59, NOW + 1, now).unwrap();
+        for (iat, exp) in [(NOW - 60, NOW), (NOW - 299, NOW - 239), (NOW - 10, NOW - 5)] {
+            let problem = timely(iat, exp, now).unwrap_err();
+            // A slow clock is no reason to give up: the runner signs again by the server's time.
+            assert_eq!((problem.code, problem.more.len()), (Code::ClockSkew, 1), "{iat} {exp}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use schemas::{manifest::Fence, runner::RunnerMode, token::AccessClaims};
 use super::{guard::bearer, secret};
 use crate::{
     dispatch::SessionRefusal,
+    listen::Ticket,
     problem::{Code, Problem},
     state::App,
 };
@@ -44,9 +45,18 @@ impl FromRequestParts<App> for Runner {
         let token = bearer(&parts.headers)?;
         let claims = app.tokens.read_access(ours(token)?, app.now())?;
         let AccessClaims { sub: id, mode, install, generation, .. } = claims;
+        readable(app, id).await?;
         not_revoked(app, id)?;
         newest(app, id, generation).await?;
+        authenticated(parts);
         Ok(Runner { id, mode, install, generation })
+    }
+}
+
+/// Keeps the connection, whatever its listener has to close.
+fn authenticated(parts: &Parts) {
+    if let Some(connection) = parts.extensions.get::<Ticket>() {
+        connection.authenticate();
     }
 }
 
@@ -94,7 +104,9 @@ impl FromRequestParts<App> for JobCall {
             None => bearer(&parts.headers)?.to_string(),
         };
         let claims = app.tokens.read_job(ours(&token)?, app.now())?;
+        readable(app, claims.sub).await?;
         not_revoked(app, claims.sub)?;
+        authenticated(parts);
         let (job, execution) = (claims.job, claims.execution);
         Ok(JobCall { job, execution, runner: claims.sub, fence: claims.fence })
     }
@@ -118,6 +130,12 @@ fn ours(token: &str) -> Result<&str, Problem> {
         return Err(Problem::new(Code::TokenWrongKind, detail));
     }
     Ok(token)
+}
+
+async fn readable(app: &App, runner: RunnerId) -> Result<(), Problem> {
+    // The dispatcher has read what it knows.
+    let was_read = || app.dispatch.desk().roster.get(runner).is_some();
+    app.people.check_runner(app.log(), runner, was_read).await
 }
 
 fn not_revoked(app: &App, runner: RunnerId) -> Result<(), Problem> {

@@ -2,20 +2,35 @@
 use std::{sync::Arc, time::Duration};
 
 use event_log::Stored;
-use tokio::sync::broadcast::{Receiver, error::RecvError};
-use tracing::{error, warn};
+use tokio::{
+    sync::broadcast::{Receiver, error::RecvError},
+    time::{Instant, MissedTickBehavior},
+};
+use tracing::warn;
 
 use crate::state::App;
 
 /// How many events one read brings when the tail is not enough.
 const PAGE: u32 = 1_000;
+/// Interval between looks at the age of what is known, and at unreadable callers.
+const TICK: Duration = Duration::from_secs(1);
+/// Back-off of reads that failed, first and longest.
+const BACK_OFF: Duration = Duration::from_millis(500);
+const LONGEST_BACK_OFF: Duration = Duration::from_secs(5);
+/// Interval between reads of unreadable streams, first and longest.
+const AGAIN: Duration = Duration::from_secs(1);
+const LONGEST_AGAIN: Duration = Duration::from_secs(60);
 
 /// Follow the log until the server stops. What this server appends comes through memory; what others
 /// append is read. `tail` was taken before the people were loaded.
 pub async fn follow(app: App, mut tail: Receiver<Arc<[Stored]>>) {
     let mut positions = app.log().positions();
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut again = Again { wait: AGAIN, due: Instant::now(), unreadable: 0 };
     loop {
         let known = app.people.position();
+        app.people.age(app.log());
         tokio::select! {
             // The tail first: what it brings need not be read.
             biased;
@@ -23,13 +38,14 @@ pub async fn follow(app: App, mut tail: Receiver<Arc<[Stored]>>) {
             batch = tail.recv() => match batch {
                 Ok(batch) if batch.first().is_some_and(|first| first.position <= known + 1) => {
                     if batch.last().is_some_and(|last| last.position > known) {
-                        take(&app, &batch);
+                        app.people.take(&batch);
                     }
                 }
                 // A gap, or the tail ran away.
                 Ok(_) | Err(RecvError::Lagged(_)) => catch_up(&app).await,
                 Err(RecvError::Closed) => return,
             },
+            _ = ticks.tick() => again.look(&app).await,
             // What it saw is let go before anything is waited for.
             moved = async { positions.wait_for(|position| *position > known).await.is_ok() } => {
                 if !moved {
@@ -46,20 +62,53 @@ pub async fn follow(app: App, mut tail: Receiver<Arc<[Stored]>>) {
 }
 
 async fn catch_up(app: &App) {
+    let mut wait = BACK_OFF;
     while app.people.position() < app.log().position() && !app.stopping.is_cancelled() {
         match app.log().read(app.people.position(), PAGE).await {
             Ok(events) if events.is_empty() => return,
-            Ok(events) => take(app, &events),
-            Err(reason) => {
-                warn!(reason = %reason, "Cannot read the log to learn who may call: {reason}");
-                tokio::time::sleep(Duration::from_millis(500)).await;
+            Ok(events) => {
+                app.people.take(&events);
+                wait = BACK_OFF;
+            }
+            Err(error) => {
+                warn!(error = %error, retry_in_ms = wait.as_millis(), "Cannot read the log to learn who may call");
+                tokio::select! {
+                    () = app.stopping.cancelled() => return,
+                    () = tokio::time::sleep(wait) => {}
+                }
+                wait = (wait * 2).min(LONGEST_BACK_OFF);
             }
         }
     }
 }
 
-fn take(app: &App, events: &[Stored]) {
-    if let Err(reason) = app.people.take(events) {
-        error!(reason = %reason, "Cannot understand who may call: {reason}");
+/// When unreadable streams are read again.
+struct Again {
+    wait: Duration,
+    due: Instant,
+    unreadable: usize,
+}
+
+impl Again {
+    async fn look(&mut self, app: &App) {
+        let unreadable = app.people.unreadable();
+        if unreadable > self.unreadable {
+            self.wait = AGAIN;
+        }
+        self.unreadable = unreadable;
+        if unreadable == 0 || Instant::now() < self.due {
+            return;
+        }
+        for runner in app.people.read_again(app.log()).await {
+            let Ok(id) = runner.stream.aggregate_id.parse() else { continue };
+            let now = app.dispatch.moment().instant;
+            let mut desk = app.dispatch.desk();
+            // The dispatcher skipped the event.
+            if desk.roster.get(id).is_some() {
+                desk.roster.meet(id, (*runner.state).clone(), runner.version, now);
+            }
+        }
+        self.due = Instant::now() + self.wait;
+        self.wait = (self.wait * 2).min(LONGEST_AGAIN);
     }
 }

@@ -17,6 +17,7 @@ use super::{
     secret,
 };
 use crate::{
+    listen::Ticket,
     problem::{Code, Problem},
     state::App,
 };
@@ -46,6 +47,7 @@ impl Who {
     /// # Errors
     /// 401 or 403.
     pub fn still(&self, app: &App) -> Result<(), Problem> {
+        app.people.check_current(app.log())?;
         app.people.still_lets_in((self.principal, self.token), &self.roles, app.now())
     }
 }
@@ -79,6 +81,9 @@ pub async fn guard(
         }
         known => known?,
     };
+    if let Some(connection) = request.extensions().get::<Ticket>() {
+        connection.authenticate();
+    }
     let (who, needs) = (Who::from(identity), roles::needs(request.method(), route.as_str()));
     if !who.may(needs) {
         let detail = format!("this call needs the role {needs}; ask an owner");

@@ -13,6 +13,8 @@ mod callers;
 mod follow;
 mod guard;
 pub mod names;
+#[cfg(test)]
+mod pentest;
 mod people;
 pub mod roles;
 pub mod secret;
@@ -24,7 +26,7 @@ pub use self::{
     callers::{JobCall, Runner},
     follow::follow,
     guard::{Who, guard},
-    people::{Identity, People},
+    people::{Identity, People, require_current},
     roles::Needs,
     tokens::{ACCESS_SECONDS, Tokens},
 };

@@ -49,7 +49,10 @@ pub async fn keep(
     name: &str,
     now: Timestamp,
 ) -> Result<bool, sqlx::Error> {
-    let sql = "insert into principal_name (principal, name, named_at) values ($1, $2, $3) \
+    // Whose name was erased gets no other one.
+    let sql = "insert into principal_name (principal, name, named_at) \
+               select $1::text, $2::text, $3::timestamptz where not exists ( \
+                 select from subject_key where subject = $1 and shredded_at is not null) \
                on conflict (principal) do update set name = excluded.name, named_at = excluded.named_at \
                where principal_name.name <> excluded.name";
     let row = sqlx::query(sql).bind(principal.to_string()).bind(name).bind(now);

@@ -6,6 +6,11 @@ use std::{
     time::Duration,
 };
 
+mod current;
+#[cfg(test)]
+mod pentest;
+mod unreadable;
+
 use domain::{
     access::{Access, AccessEvent, Role},
     decider::{Decider as _, Timestamp},
@@ -18,6 +23,8 @@ use sqlx::PgPool;
 use subtle::ConstantTimeEq as _;
 use tokio::{sync::watch, time::timeout};
 
+pub use self::current::require_current;
+use self::{current::Current, unreadable::Unreadable};
 use super::secret;
 use crate::problem::{Code, Problem};
 
@@ -28,6 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct People {
     tables: RwLock<Tables>,
     position: watch::Sender<u64>,
+    current: Current,
 }
 
 #[derive(Default)]
@@ -35,6 +43,7 @@ struct Tables {
     principals: HashMap<PrincipalId, Known>,
     by_hash: HashMap<[u8; 32], (PrincipalId, TokenId)>,
     revoked: HashSet<RunnerId>,
+    unreadable: Unreadable,
 }
 
 #[derive(Default)]
@@ -56,72 +65,85 @@ pub struct Identity {
 
 impl Default for People {
     fn default() -> Self {
-        People { tables: RwLock::default(), position: watch::Sender::new(0) }
+        let (tables, position) = (RwLock::default(), watch::Sender::new(0));
+        People { tables, position, current: Current::default() }
     }
 }
 
 impl People {
-    /// Read what the log says up to now.
+    /// Read what the log says up to now: however many callers there are, with two queries, unless some of their streams
+    /// began in what is in archives only.
     ///
     /// # Errors
     /// [`LogError`].
     pub async fn load(&self, log: &EventLog, pool: &PgPool) -> Result<(), LogError> {
         let position = log.position();
-        let streams = "select aggregate_id from log_stream where aggregate_type = $1";
-        let ids: Vec<String> =
-            sqlx::query_scalar(streams).bind(Access::NAME).fetch_all(pool).await?;
-        for id in ids {
-            let loaded = log.load::<Access>(&id).await?;
-            let principal = id.parse().map_err(|error| damaged(position, &error))?;
-            self.keep(
-                principal,
-                Known { access: Access::clone(&loaded.state), version: loaded.version },
-            );
+        for event in log.rows_of(Access::NAME, (Runner::NAME, "runner.revoked")).await? {
+            self.take_one(&event);
         }
-        let revoked = "select aggregate_id from log_event \
-                       where aggregate_type = $1 and event_type = 'runner.revoked'";
-        let ids: Vec<String> =
-            sqlx::query_scalar(revoked).bind(Runner::NAME).fetch_all(pool).await?;
-        for id in ids {
-            self.revoke(id.parse().map_err(|error| damaged(position, &error))?);
-        }
-        // Of a stream that began in what is in archives only, the word may be there too.
+        // Afterwards: rows that were dropped meanwhile are in archives by now.
         let older = format!(
-            "select aggregate_id from log_stream where aggregate_type = $1 and since_position <= {FLOOR} \
+            "select aggregate_type, aggregate_id from log_stream where aggregate_type = any($1) \
+             and since_position <= {FLOOR} \
              and exists (select from log_archive where dropped_at is not null)"
         );
-        let ids: Vec<String> =
-            sqlx::query_scalar(&older).bind(Runner::NAME).fetch_all(pool).await?;
-        for id in ids {
-            if log.load::<Runner>(&id).await?.state.revoked {
-                self.revoke(id.parse().map_err(|error| damaged(position, &error))?);
+        let streams: Vec<(String, String)> =
+            sqlx::query_as(&older).bind(vec![Access::NAME, Runner::NAME]).fetch_all(pool).await?;
+        for (kind, id) in streams {
+            if kind == Access::NAME {
+                let principal = id.parse().map_err(|error| damaged(position, &error))?;
+                match log.load::<Access>(&id).await {
+                    Ok(loaded) => self.keep(
+                        principal,
+                        Known { access: Access::clone(&loaded.state), version: loaded.version },
+                    ),
+                    Err(error @ LogError::Damaged { .. }) => self.reject(principal, &error),
+                    Err(error) => return Err(error),
+                }
+            } else {
+                let runner = id.parse().map_err(|error| damaged(position, &error))?;
+                match log.load::<Runner>(&id).await {
+                    Ok(loaded) if loaded.state.revoked => self.revoke(runner),
+                    Ok(_) => {}
+                    Err(error @ LogError::Damaged { .. }) => self.reject(runner, &error),
+                    Err(error) => return Err(error),
+                }
             }
         }
         self.position.send_replace(position);
         Ok(())
     }
 
-    /// Take in events, in the order of the log.
-    ///
-    /// # Errors
-    /// [`LogError::Damaged`].
-    pub fn take(&self, events: &[Stored]) -> Result<(), LogError> {
+    /// Take in events, in the order of the log. An event that this release cannot read does not hold up the others: the
+    /// principal or runner of its stream is rejected until [`People::read_again`] can read it.
+    pub fn take(&self, events: &[Stored]) {
         for stored in events {
-            let (kind, id) = (stored.stream.aggregate_type.as_str(), &stored.stream.aggregate_id);
-            if kind == Access::NAME {
-                let principal = id.parse().map_err(|error| damaged(stored.position, &error))?;
-                self.apply(principal, stored.sequence, stored.decode()?);
-            } else if kind == Runner::NAME && stored.event_type == "runner.revoked" {
-                let events: Vec<RunnerEvent> = stored.decode()?;
-                if events.iter().any(|event| matches!(event, RunnerEvent::Revoked { .. })) {
-                    self.revoke(id.parse().map_err(|error| damaged(stored.position, &error))?);
-                }
-            }
+            self.take_one(stored);
         }
         if let Some(last) = events.last() {
             self.position.send_replace(last.position);
         }
-        Ok(())
+    }
+
+    fn take_one(&self, stored: &Stored) {
+        let (kind, id) = (stored.stream.aggregate_type.as_str(), &stored.stream.aggregate_id);
+        if kind == Access::NAME {
+            let Ok(principal) = id.parse() else { return unreadable::warn_of_stream(stored) };
+            match stored.decode() {
+                // The whole stream is read again.
+                Ok(_) if self.is_unreadable(principal) => {}
+                Ok(events) => self.apply(principal, stored.sequence, events),
+                Err(error) => self.reject(principal, &error),
+            }
+        } else if kind == Runner::NAME {
+            let Ok(runner) = id.parse() else { return unreadable::warn_of_stream(stored) };
+            let is_revoked = |event: &RunnerEvent| matches!(event, RunnerEvent::Revoked { .. });
+            match stored.decode() {
+                Ok(events) if events.iter().any(is_revoked) => self.revoke(runner),
+                Ok(_) => {}
+                Err(error) => self.reject(runner, &error),
+            }
+        }
     }
 
     fn apply(&self, principal: PrincipalId, sequence: u64, events: Vec<AccessEvent>) {
@@ -160,7 +182,8 @@ impl People {
 
     /// Whether nobody was ever let in.
     pub fn is_empty(&self) -> bool {
-        self.tables.read().unwrap_or_else(PoisonError::into_inner).principals.is_empty()
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        tables.principals.is_empty() && tables.unreadable.is_empty()
     }
 
     /// Whether this runner is never heard again.
@@ -185,6 +208,7 @@ impl People {
         if !bool::from(kept.ct_eq(&hash)) {
             return Err(unknown());
         }
+        tables.unreadable.check(principal)?;
         heard(access, id, now)?;
         Ok(Identity { principal, roles: access.roles.clone(), token: id })
     }
@@ -203,6 +227,7 @@ impl People {
         let known = tables.principals.get(&principal).ok_or_else(|| {
             Problem::new(Code::TokenUnknown, "the token is not one of this server's")
         })?;
+        tables.unreadable.check(principal)?;
         heard(&known.access, token, now)?;
         if known.access.roles.is_superset(roles) {
             return Ok(());
@@ -213,8 +238,10 @@ impl People {
     /// Who may do everything, as far as is known here.
     pub fn owners(&self) -> Vec<PrincipalId> {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
-        let owners = tables.principals.iter();
-        owners.filter(|(_, k)| k.access.roles.contains(&Role::Owner)).map(|(id, _)| *id).collect()
+        let owners = tables.principals.iter().filter(|(id, known)| {
+            known.access.roles.contains(&Role::Owner) && tables.unreadable.check(**id).is_ok()
+        });
+        owners.map(|(id, _)| *id).collect()
     }
 }
 

@@ -42,6 +42,22 @@ impl fmt::Display for Needs {
     }
 }
 
+/// What the routes allow a role to do.
+pub fn summary(role: Role) -> &'static str {
+    match role {
+        Role::Owner => "Everything",
+        Role::Approver => {
+            "What a viewer may; approve and deny plans of runs. It reads no event of the log"
+        }
+        Role::Auditor => {
+            "What a viewer may; read audit (events, exports, proofs), blobs, projections and subjects"
+        }
+        Role::Viewer => {
+            "Read apps, builds, changes, installs, jobs (with their logs), runners and runs (with their plans)"
+        }
+    }
+}
+
 /// Method, route, the least that it needs. `schemas/routes/control.txt` is this table against the routes
 /// that exist.
 pub const ROUTES: &[(&str, &str, Needs)] = &[
@@ -60,6 +76,7 @@ pub const ROUTES: &[(&str, &str, Needs)] = &[
     ("GET", "/v1/installs/{install}", Needs::Viewer),
     ("GET", "/v1/installs/{install}/state", Needs::Viewer),
     ("PATCH", "/v1/installs/{install}", Needs::Owner),
+    ("POST", "/v1/installs/{install}/components/{component}/accepted-state", Needs::Owner),
     ("POST", "/v1/installs/{install}/enrolment-tokens", Needs::Owner),
     ("POST", "/v1/installs/{install}/runs", Needs::Owner),
     ("GET", "/v1/runs", Needs::Viewer),
@@ -93,6 +110,7 @@ pub const ROUTES: &[(&str, &str, Needs)] = &[
     ("GET", "/v1/audit/range", Needs::Auditor),
     ("GET", "/v1/audit/state", Needs::Auditor),
     ("GET", "/v1/audit/diff", Needs::Auditor),
+    ("GET", "/v1/audit/diff/installs", Needs::Auditor),
     ("POST", "/v1/audit/examination", Needs::Auditor),
     ("GET", "/v1/changes", Needs::Viewer),
     ("GET", "/v1/projections", Needs::Auditor),
@@ -128,6 +146,8 @@ pub fn listed(method: &str, route: &str) -> Option<Needs> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -145,5 +165,28 @@ mod tests {
             assert!(needs.satisfied_by(Role::Owner));
             assert_eq!(needs.satisfied_by(Role::Viewer), needs == Needs::Viewer);
         }
+    }
+
+    /// Nouns of the routes that need exactly this, but `whoami`.
+    fn nouns(of: Needs) -> Vec<&'static str> {
+        let routes = ROUTES.iter().filter(|(_, _, needs)| *needs == of);
+        let nouns = routes.filter_map(|(_, path, _)| path.split('/').nth(2));
+        let nouns: BTreeSet<_> = nouns.filter(|noun| *noun != "whoami").collect();
+        nouns.into_iter().collect()
+    }
+
+    #[test]
+    fn the_summary_of_a_role_says_what_its_routes_allow() {
+        let viewer = nouns(Needs::Viewer);
+        assert_eq!(viewer, ["apps", "builds", "changes", "installs", "jobs", "runners", "runs"]);
+        assert!(viewer.iter().all(|noun| summary(Role::Viewer).contains(noun)));
+        let auditor = nouns(Needs::Auditor);
+        assert_eq!(auditor, ["audit", "blobs", "projections", "subjects"]);
+        assert!(auditor.iter().all(|noun| summary(Role::Auditor).contains(noun)));
+        let approver: Vec<_> = ROUTES.iter().filter(|(_, _, of)| *of == Needs::Approver).collect();
+        let verbs: Vec<_> =
+            approver.iter().filter_map(|(_, path, _)| path.split('/').nth(4)).collect();
+        assert_eq!((verbs, nouns(Needs::Approver)), (vec!["approve", "deny"], vec!["runs"]));
+        assert!(summary(Role::Approver).contains("approve and deny plans of runs"));
     }
 }

@@ -27,19 +27,21 @@ pub async fn keep(app: &App, answer: Answer) {
 }
 
 /// Keep what is left until the server stops, and then the rest.
-pub async fn run(app: App, mut left: Left<Answer>) {
+pub async fn run(app: App, left: Left<Answer>) {
     while let Some(some) = left.next(&app.stopping).await {
         write(&app.pool, &some).await;
     }
 }
 
+/// An answer to a command of before a shredding may say what nobody may read any more: the log tells it then.
 async fn write(pool: &PgPool, some: &[Answer]) {
     let column = |of: fn(&Answer) -> &str| some.iter().map(of).collect::<Vec<_>>();
     let kept = sqlx::query(
         "with unhurried as (select set_config('synchronous_commit', 'off', true)) \
          update log_command c set answer = u.said::json \
          from unhurried, unnest($1::text[], $2::text[], $3::text[]) as u(principal, key, said) \
-         where c.principal = u.principal and c.idempotency_key = u.key and c.answer is null",
+         where c.principal = u.principal and c.idempotency_key = u.key and c.answer is null \
+           and c.last_position > (select coalesce(max(fence), 0) from subject_key)",
     )
     .bind(column(|answer| &answer.principal))
     .bind(column(|answer| &answer.key))

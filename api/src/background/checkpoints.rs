@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::{problem::Problem, state::App};
+use crate::{dispatch, problem::Problem, state::App};
 
 /// How often what is done.
 #[derive(Debug, Clone, Copy)]
@@ -48,9 +48,12 @@ pub async fn run(app: App, pace: Pace) {
         }
         if swept.is_none_or(|at| at.elapsed() >= pace.sweep) {
             swept = Some(Instant::now());
+            if let Err(error) = dispatch::forget_gone(&app.pool).await {
+                tracing::warn!(error = %error, "Cannot remove the rows of servers that are gone");
+            }
             match app.log().sweep_keys().await {
                 Ok(0) => {}
-                Ok(keys) => tracing::info!(keys, "Forgot {keys} idempotency keys that had expired"),
+                Ok(keys) => tracing::info!(keys, "Deleted expired idempotency keys"),
                 Err(error) => {
                     tracing::warn!(reason = %error, "Expired keys are not swept: {error}");
                 }
@@ -87,7 +90,7 @@ mod tests {
         tokio::spawn(run(app.clone(), pace));
         let key = app.keys.current().checkpoints().verifying_key();
         for _ in 0..200 {
-            let seals = app.log().check_seals(&[key]).await.unwrap();
+            let seals = app.log().check_seals(&[key.into()]).await.unwrap();
             let keys = "select string_agg(idempotency_key, ',') from log_command";
             let keys: String = sqlx::query_scalar(keys).fetch_one(&app.pool).await.unwrap();
             if seals > 0 && keys == "new" {
@@ -96,5 +99,23 @@ mod tests {
             tokio::time::sleep(soon).await;
         }
         panic!("nothing was published or swept");
+    }
+
+    #[tokio::test]
+    async fn pentest_rows_of_servers_that_are_gone_are_removed() {
+        let started = Started::new().await;
+        let app = started.app();
+        let rows = "insert into log_consumer (name, version, shard, position, owner, owner_epoch, lease_until) values \
+                    ('server/gone', 1, 0, 0, 'gone', 0, now() - interval '2 hours'), \
+                    ('server/away', 1, 0, 0, 'away', 0, now() - interval '5 minutes'), \
+                    ('a-consumer', 1, 0, 7, 'gone', 0, now() - interval '2 hours')";
+        sqlx::query(rows).execute(&app.pool).await.unwrap();
+        dispatch::beat(&app.dispatch, app.log(), &app.pool).await.unwrap();
+        // The server's own loop may have done it a moment ago.
+        dispatch::forget_gone(&app.pool).await.unwrap();
+        let names = "select name from log_consumer where name like 'server/%' or name = 'a-consumer' order by name";
+        let names: Vec<String> = sqlx::query_scalar(names).fetch_all(&app.pool).await.unwrap();
+        let ours = format!("server/{}", app.dispatch.server());
+        assert_eq!(names, ["a-consumer", "server/away", ours.as_str()]);
     }
 }

@@ -1,13 +1,11 @@
-//! What follows from `subject.shredded`: the key is deleted at once, and after a moment every copy that the server can
-//! reach. Each step can be done again, by any server: who is killed leaves the rest to the next.
+//! What follows from `subject.shredded`: the key is deleted at once, and then every copy that the server can reach. Each step can be done again, by any server: who is killed leaves the rest to the next.
 use std::time::Duration;
 
-use chrono::TimeDelta;
 use domain::{
     actor::Actor,
     subject::{Subject, SubjectCommand, SubjectId},
 };
-use event_log::{Meta, consumer, sealed::shred};
+use event_log::{Meta, sealed::shred};
 use futures::FutureExt as _;
 use tokio::{sync::broadcast::error::RecvError, time::Instant};
 
@@ -15,16 +13,11 @@ use crate::{erasure, execute::Call, problem::Problem, state::App};
 
 /// How often to look for copies that are left.
 const TICK: Duration = Duration::from_secs(1);
-/// How long after the decision copies are erased. Every server of this database has heard of it by then (each looks four
-/// times a second) and what it was at is done, so that nobody writes a copy afterwards.
-const SETTLED: TimeDelta = TimeDelta::seconds(5);
 /// How long after a failure it is tried again, at first and at most.
 const RETRY: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(60 * 60);
-/// One server at a time: what it does is done for all.
-const CONSUMER: (&str, i32, i32) = ("erasure", 1, 0);
-/// How long after its last step somebody is believed to be at it.
-const LEASE: Duration = Duration::from_secs(60);
+/// Held in the database while one server erases. It ends with the connection, so no server's clock counts.
+const LOCK: &str = "select pg_try_advisory_lock(hashtextextended('stead/erasure', 0))";
 
 /// Delete keys and copies until the server stops.
 pub async fn run(app: App) {
@@ -93,30 +86,20 @@ async fn catch_up(app: &App) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Erase the copies of who was shredded a moment ago, all of them at once.
+/// Erase the copies of who was shredded, all of them at once.
 async fn copies(app: &App) -> Result<(), Problem> {
-    let of = shred::with_copies(&app.pool, app.now() - SETTLED).await?;
-    if of.is_empty() {
+    let of = shred::with_copies(&app.pool).await?;
+    // The key goes first: what is read afterwards is no copy.
+    if of.is_empty() || !shred::undone(&app.pool).await?.is_empty() {
         return Ok(());
     }
-    let clock = app.log().clock();
-    let held = consumer::acquire(&app.pool, clock, CONSUMER, &app.config.server, LEASE).await?;
-    if held.is_none() {
+    // Rebuilds of two servers would undo each other. The connection is closed, and with it the lock, at the end.
+    let mut lock = app.owner().acquire().await?.detach();
+    if !sqlx::query_scalar(LOCK).fetch_one(&mut lock).await? {
         return Ok(());
     }
     let subjects: Vec<SubjectId> = of.iter().filter_map(|subject| subject.parse().ok()).collect();
-    // A rebuild takes as long as the log is: nobody else begins one meanwhile.
-    let mut erasing = std::pin::pin!(erasure::erase(app, &subjects));
-    let mut renewals = tokio::time::interval(LEASE / 3);
-    loop {
-        tokio::select! {
-            done = &mut erasing => break done?,
-            _ = renewals.tick() => {
-                let server = &app.config.server;
-                consumer::acquire(&app.pool, clock, CONSUMER, server, LEASE).await?;
-            }
-        }
-    }
+    erasure::erase(app, &subjects).await?;
     for &subject in &subjects {
         let call = Call::of(Meta::new(Actor::System, ulid::Ulid::new().to_string()));
         let told = app.engine.transact(&call, move |unit| {
@@ -127,7 +110,7 @@ async fn copies(app: &App) -> Result<(), Problem> {
         });
         told.await?;
         shred::erased(&app.pool, &subject.to_string(), app.now()).await?;
-        tracing::info!(subject = %subject, "No copy of what was {subject}'s is left at the server");
+        tracing::info!(subject = %subject, "Erased all copies");
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ pub async fn keep(
 }
 
 /// Keep what is left until the server stops, and then the rest.
-pub async fn run(app: App, mut left: Left<Vec<u8>>) {
+pub async fn run(app: App, left: Left<Vec<u8>>) {
     while let Some(some) = left.next(&app.stopping).await {
         if let Err(reason) = blob::put_unhurried(&app.pool, &some).await {
             let number = some.len();

@@ -1,6 +1,7 @@
 //! Notices silence and passed deadlines, and tells the jobs and runners: edges, never renewals.
 use domain::{
     actor::Actor,
+    ids::{ExecutionId, JobId},
     job::{Job, JobCommand},
     runner::{Runner, RunnerCommand},
 };
@@ -25,6 +26,7 @@ pub async fn run(app: App) {
     let mut ticks = interval(app.dispatch.timing().tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut beat = app.dispatch.moment().instant;
+    let mut was_stale = false;
     loop {
         tokio::select! {
             () = app.stopping.cancelled() => {
@@ -34,10 +36,19 @@ pub async fn run(app: App) {
             _ = ticks.tick() => {}
         }
         count(&app);
+        // Runners are rejected while the log is stale: their silence is not theirs.
+        let is_stale = app.people.check_current(app.log()).is_err();
+        if was_stale && !is_stale {
+            app.dispatch.renew_owned();
+        }
+        was_stale = is_stale;
         let now = app.dispatch.moment();
         if now.instant >= beat {
             beat = now.instant + app.dispatch.timing().lease / 3;
             alive(&app).await;
+        }
+        if is_stale {
+            continue;
         }
         app.dispatch.desk().on_tick(now, app.dispatch.timing());
         let due = app.dispatch.due(now);
@@ -76,15 +87,15 @@ async fn say(app: &App, due: Due) {
         Due::Silent { runner, since, guard } => {
             let call = call(Some(guard));
             let said = app.engine.transact(&call, move |unit| {
-                let command = RunnerCommand::Disconnect { silent_since: since };
+                let command = RunnerCommand::Disconnect { silent_since: since, stopped: false };
                 Box::pin(unit.tell::<Runner>(runner, command))
             });
             said.await.map(|_| ())
         }
-        Due::Seal { job, execution } => seal_incomplete(app, meta(), job, execution).await,
+        Due::Seal { job, execution, length } => seal(app, job, execution, length).await,
     };
     match said {
-        Ok(()) => tracing::info!("The clock said {due:?}"),
+        Ok(()) => record(&due),
         // It is another server's now, and so is what it says.
         Err(problem) if problem.code == Code::SessionSuperseded => {
             let guard = match &due {
@@ -97,14 +108,70 @@ async fn say(app: &App, due: Due) {
             }
         }
         Err(problem) => {
-            tracing::warn!(reason = %problem.detail, "The clock could not say {due:?}: {}", problem.detail);
+            let (subject, timeout) = (subject(&due), timeout(&due));
+            tracing::warn!(%subject, timeout, error = %problem.detail, "Cannot record a timeout, trying again");
         }
+    }
+}
+
+/// Finalize a log without its end, unless it grew at another server: then that server's chunks are waited for.
+async fn seal(app: &App, job: JobId, execution: ExecutionId, length: u64) -> Result<(), Problem> {
+    let stored = app.logs.length(execution).await?;
+    if stored != length {
+        app.dispatch.log_grew(job, execution, stored);
+        return Ok(());
+    }
+    seal_incomplete(app, meta(), job, execution).await
+}
+
+/// Logs a timeout that is in the log of events now.
+fn record(due: &Due) {
+    let timeout = timeout(due);
+    match due {
+        Due::Job { job, .. } => tracing::info!(job.id = %job, timeout, "Recorded a timeout"),
+        Due::Silent { runner, .. } => {
+            tracing::warn!(runner.id = %runner, timeout, "Recorded a timeout");
+        }
+        Due::Seal { job, execution, .. } => {
+            tracing::info!(job.id = %job, execution.id = %execution, timeout, "Recorded a timeout");
+        }
+    }
+}
+
+/// Id of the job or runner of a timeout.
+fn subject(due: &Due) -> String {
+    match due {
+        Due::Job { job, .. } | Due::Seal { job, .. } => job.to_string(),
+        Due::Silent { runner, .. } => runner.to_string(),
+    }
+}
+
+/// What has elapsed.
+fn timeout(due: &Due) -> &'static str {
+    match due {
+        Due::Job { command, .. } => match &**command {
+            JobCommand::Disconnect { .. } => "contact_lost",
+            JobCommand::DeclareLost { .. } => "execution_lost",
+            JobCommand::DeclareCancelUnconfirmed { .. } => "cancel_unconfirmed",
+            JobCommand::Expire { .. } => "queue_expired",
+            JobCommand::Queue(_)
+            | JobCommand::Claim { .. }
+            | JobCommand::Report { .. }
+            | JobCommand::Reattach { .. }
+            | JobCommand::Resolve { .. }
+            | JobCommand::RequestCancel { .. }
+            | JobCommand::SealLog(_)
+            | JobCommand::NoteDivergence { .. }
+            | JobCommand::NoteLateResult { .. } => "other",
+        },
+        Due::Silent { .. } => "runner_disconnected",
+        Due::Seal { .. } => "log_incomplete",
     }
 }
 
 async fn tell(
     app: &App,
-    job: domain::ids::JobId,
+    job: JobId,
     command: JobCommand,
     guard: Option<SessionGuard>,
 ) -> Result<(), Problem> {

@@ -12,10 +12,7 @@ pub async fn run(app: App) {
         match days::make(app.owner(), app.now().date_naive(), days::AHEAD).await {
             Ok(made) => {
                 if let Some(last) = made.last() {
-                    tracing::info!(
-                        days = made.len(),
-                        "Job logs have a partition a day up to {last}"
-                    );
+                    tracing::info!(days = made.len(), %last, "Created partitions of job logs");
                 }
             }
             // Nothing is lost: what has no day goes into the rest, and from there when its day is made.

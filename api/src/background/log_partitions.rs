@@ -15,7 +15,7 @@ pub async fn run(app: App) {
             Ok(made) => {
                 for made in made {
                     let (first, last) = (made.first, made.last);
-                    tracing::info!(first, last, "Positions {first} to {last} have a partition");
+                    tracing::info!(first, last, "Created a partition of the log");
                 }
             }
             // Nothing waits for it: what has no partition goes into the rest, and becomes one as it is.

@@ -61,13 +61,17 @@ pub async fn try_again(app: &App, place: &Place) -> Result<(), Problem> {
         .await?;
     for row in rows {
         let position = row.try_get::<i64, _>(0)?.unsigned_abs();
-        let found = app.engine.log().read(position - 1, 1).await?;
-        let Some(event) = found.first() else { continue };
-        match reactions::to(app, place, event).await {
+        // An event whose archive is missing stays a dead letter, and the next one is tried.
+        let done = match app.engine.log().event(position).await {
+            Ok(None) => continue,
+            Ok(Some(event)) => reactions::to(app, place, &event).await,
+            Err(error) => Err(error.into()),
+        };
+        match done {
             Ok(()) => {
                 let done = sqlx::query("delete from log_parked where position = $1");
                 done.bind(position.cast_signed()).execute(&app.pool).await?;
-                tracing::info!(position, "What was parked at {position} is done");
+                tracing::info!(position, "Processed a dead letter");
             }
             Err(problem) if weigh(problem.code) == Weight::Later => return Err(problem),
             Err(problem) => park(app, position, &problem).await?,

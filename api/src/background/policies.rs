@@ -12,7 +12,7 @@ use tokio::sync::{RwLock, broadcast::error::RecvError};
 use tokio::time::{Instant, MissedTickBehavior};
 use ulid::Ulid;
 
-use super::{abreast, parked};
+use super::{abreast, failures, parked};
 use crate::{
     problem::{Code, Problem},
     state::App,
@@ -39,6 +39,7 @@ pub async fn run(app: App, server: String) {
     // A life of its own: of two servers with one name (a copied data directory) only one holds the lease.
     let owner = format!("{server}/{}", Ulid::new());
     let mut is_first = true;
+    failures::expose(&app);
     loop {
         match acquire(&app, &server, &owner, is_first).await {
             Ok(Some(held)) => {
@@ -161,6 +162,7 @@ async fn follow(app: &App, owner: &str, place: &mut Place) -> Result<(), Problem
         }
         for facts in events.chunks(ABREAST) {
             lease.beside(app, place, abreast::react(app, place, facts)).await?;
+            failures::report(app, facts).await;
             place.seen = facts.last().map_or(place.seen, |last| last.position);
             if app.stopping.is_cancelled() {
                 break;

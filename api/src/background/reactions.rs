@@ -71,8 +71,12 @@ pub fn weigh(code: Code) -> Weight {
         Code::Conflict | Code::Unavailable | Code::Busy | Code::Stopping | Code::Behind => {
             Weight::Later
         }
+        // The archive may be put back. Until then the event is a dead letter, and the others go on.
+        Code::ArchiveMissing => Weight::Broken,
         // The rest is said to callers of an API; no reaction should meet it.
         Code::Internal
+        | Code::LogStale
+        | Code::CallerUnreadable
         | Code::BadRequest
         | Code::InvalidJson
         | Code::DigestMismatch
@@ -103,6 +107,7 @@ pub fn weigh(code: Code) -> Weight {
         | Code::IdempotencyMismatch
         | Code::ProtocolUnsupported
         | Code::RateLimited
+        | Code::UploadQuota
         | Code::LogFull => Weight::Broken,
     }
 }
@@ -180,7 +185,7 @@ async fn one(
     match weigh(problem.code) {
         Weight::Later | Weight::Broken => return Err(problem),
         Weight::Over => {
-            tracing::info!(policy = name, position, reason = %detail, "{name} was refused at {position}: {detail}");
+            tracing::info!(policy = name, position, reason = %detail, "Reaction rejected");
         }
         Weight::Cannot => {
             tracing::warn!(policy = name, position, reason = %detail, "{name} cannot be done at {position}: {detail}");

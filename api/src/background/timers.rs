@@ -35,9 +35,18 @@ pub async fn run(app: App) {
                     let Err(problem) = said else { continue };
                     let detail = &problem.detail;
                     if problem.code.status() < 500 {
-                        tracing::info!(run.id = %run, reason = %detail, "An approval of {run} does not expire: {detail}");
+                        tracing::info!(run.id = %run, reason = %detail, "Approval does not expire");
                     } else {
                         tracing::warn!(run.id = %run, reason = %detail, "An approval of {run} could not expire yet: {detail}");
+                    }
+                }
+                Timer::StepRetry { run, step, attempt } => {
+                    let actor = Actor::Timer("auto_retry".into());
+                    let call = Call::of(Meta::new(actor, ulid::Ulid::new().to_string()));
+                    let started = runs::start_retry(&app, &call, run, step, attempt).await;
+                    if let Err(problem) = started {
+                        let error = &problem.detail;
+                        tracing::warn!(run.id = %run, step.id = %step, error = %error, "Cannot start a retry");
                     }
                 }
                 // Of jobs: the dispatcher has a clock of its own for each that it watches.

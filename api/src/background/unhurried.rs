@@ -1,5 +1,10 @@
 //! What is written after it was answered, many at a time: nobody waits for the disk for what can be had again.
-use tokio::sync::mpsc::{self, Receiver, Sender, error::TrySendError};
+use std::sync::Arc;
+
+use tokio::sync::{
+    Mutex,
+    mpsc::{self, Receiver, Sender, error::TrySendError},
+};
 use tokio_util::sync::CancellationToken;
 
 /// How many may wait; whoever has one more writes it.
@@ -10,13 +15,19 @@ const TOGETHER: usize = 256;
 /// Where it is left.
 pub struct Unhurried<T>(Sender<T>);
 
-/// What was left, for the one loop that writes it.
-pub struct Left<T>(Receiver<T>);
+/// What was left, for the one loop that writes it. A clone is for the loop when it is started again.
+pub struct Left<T>(Arc<Mutex<Receiver<T>>>);
+
+impl<T> Clone for Left<T> {
+    fn clone(&self) -> Self {
+        Left(Arc::clone(&self.0))
+    }
+}
 
 /// Both ends.
 pub fn channel<T>() -> (Unhurried<T>, Left<T>) {
     let (leave, left) = mpsc::channel(WAITING);
-    (Unhurried(leave), Left(left))
+    (Unhurried(leave), Left(Arc::new(Mutex::new(left))))
 }
 
 impl<T> Unhurried<T> {
@@ -30,13 +41,13 @@ impl<T> Unhurried<T> {
 
 impl<T> Left<T> {
     /// The next of what is left, until the server stops, and then the rest. `None`: that was all.
-    pub async fn next(&mut self, stopping: &CancellationToken) -> Option<Vec<T>> {
-        let mut some = Vec::new();
+    pub async fn next(&self, stopping: &CancellationToken) -> Option<Vec<T>> {
+        let (mut some, mut left) = (Vec::new(), self.0.lock().await);
         loop {
             tokio::select! {
                 biased;
-                () = stopping.cancelled(), if !self.0.is_closed() => self.0.close(),
-                number = self.0.recv_many(&mut some, TOGETHER) => return (number > 0).then_some(some),
+                () = stopping.cancelled(), if !left.is_closed() => left.close(),
+                number = left.recv_many(&mut some, TOGETHER) => return (number > 0).then_some(some),
             }
         }
     }

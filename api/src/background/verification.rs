@@ -42,7 +42,7 @@ pub async fn run(app: App, pace: Pace) {
 async fn look(app: &App, from: u64) -> Result<Verified, VerifyError> {
     let verified = verify(app.log(), from, |_| {}).await?;
     if from == 0 {
-        let keys = app.keys.current().checkpoint_keys();
+        let keys = app.keys.current().seal_keys();
         app.log().check_seals(&keys).await?;
     }
     Ok(verified)
@@ -77,7 +77,7 @@ fn tell(metrics: &Metrics, from: u64, seen: &Result<Verified, VerifyError>) {
                      docs/operations.md"
                 );
             }
-            tracing::info!(size, checked, "The log is what it says it is, up to position {size}");
+            tracing::info!(size, checked, "Verified the log");
         }
         Err(VerifyError::Differs(difference)) => {
             metrics.set("stead_log_damaged_position", &[], difference.position as f64);

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     auth::OWNER_TOKEN,
-    keys,
+    keys::{self, wrapping},
     postgres::{Access, Tools},
 };
 
@@ -40,10 +40,10 @@ pub async fn create(
     progress: Progress<'_>,
 ) -> Result<Manifest, BackupError> {
     let draft = Draft::begin(out)?;
-    let mut taken = draft.keys(data)?;
+    let Taken { standing, postgres, archived, keys: mut taken } =
+        database(&draft, data, access, progress).await?;
     // Signed with the copy: whoever restores it has this key.
     let keys = keys::kept(&draft.path.join(KEYS))?;
-    let (standing, postgres, archived) = database(&draft.path.join(DUMP), access, progress).await?;
     taken.push(measured(&draft.path, DUMP)?);
     // After the snapshot: every artifact that an event in it names was there before that event.
     taken.extend(draft.registry(data, progress)?);
@@ -71,12 +71,22 @@ pub async fn create(
     Ok(manifest)
 }
 
-/// The dump, and the head of exactly what is in it; and the archives of what is not.
+/// What belongs to one snapshot of the database: its head, the archives of what it has no rows of, and the keys.
+struct Taken {
+    standing: Standing,
+    postgres: u32,
+    archived: Vec<Listed>,
+    keys: Vec<File>,
+}
+
+/// Writes the dump and copies the keys, both of one snapshot.
 async fn database(
-    dump: &Path,
+    draft: &Draft,
+    data: &Path,
     access: &Access,
     progress: Progress<'_>,
-) -> Result<(Standing, u32, Vec<Listed>), BackupError> {
+) -> Result<Taken, BackupError> {
+    let dump = &draft.path.join(DUMP);
     let mut holder = access.connect().await?;
     // Until the end: a view that is swapped between the snapshot and the dump would be neither the old one nor the new.
     hold_tables(&mut holder).await?;
@@ -88,6 +98,9 @@ async fn database(
     let standing = event_log::standing(&mut reader).await?;
     let mut archived = archive::list(&mut reader).await?;
     archived.retain(|archive| archive.dropped_at.is_some());
+    // After the snapshot: a key that wraps anything in it is in the directory by now, as the current or a former one.
+    let keys = draft.keys(data)?;
+    wrapping::kept(&draft.path.join(KEYS))?.opens_all(&mut reader).await?;
     // There before pg_dump opens it, which would make one that others can read.
     files::new(dump)?;
     let running = tools.start("pg_dump", access, |command| {
@@ -110,7 +123,7 @@ async fn database(
     reader.execute("rollback").await?;
     holder.execute("rollback").await?;
     files::sync(dump)?;
-    Ok((standing, postgres, archived))
+    Ok(Taken { standing, postgres, archived, keys })
 }
 
 /// Keep everybody from changing what tables there are, while rows go on changing.

@@ -96,7 +96,7 @@ async fn stands(
     if log.log_id() != source.checkpoint.log_id {
         return Err(BackupError::Other(format!("it is the log {}", log.log_id())));
     }
-    let seals = log.check_seals(&source.keys.checkpoint_keys()).await?;
+    let seals = log.check_seals(&source.keys.seal_keys()).await?;
     let mut witnessed = Vec::new();
     for kept in kept {
         witnessed.push(kept.reached(&log).await?);

@@ -385,3 +385,77 @@ async fn archives_of_what_has_no_rows_any_more_come_along_and_come_back() {
     assert!(!other.exists());
     started.server.stop().await;
 }
+
+mod pentest {
+    use schemas::control::Because;
+
+    use super::*;
+    use crate::client::{Client, Target};
+
+    /// A subject whose key is in the database: the owner, who gave a reason.
+    async fn with_a_subject(started: &Started) {
+        let server = started.server.ready.control.clone();
+        let target = Target { server, token: Some(started.owner_token()), ca: None };
+        let owner = Client::new(&target).unwrap();
+        let issued = owner.build_enrol_token().await.unwrap().enrolment.unwrap();
+        let why = Because { reason: Some("a test".into()) };
+        owner.revoke_enrol_token(issued.id, &why).await.unwrap();
+        let wrapped = "select count(*) from subject_key where wrapped is not null";
+        let wrapped: i64 =
+            sqlx::query_scalar(wrapped).fetch_one(&started.app().pool).await.unwrap();
+        assert!(wrapped > 0, "the owner has a key");
+    }
+
+    #[tokio::test]
+    async fn a_backup_without_the_key_that_wraps_its_subjects_is_refused() {
+        let (started, place) = served().await;
+        with_a_subject(&started).await;
+        let key = started.data.path().join("keys/subjects.key");
+        let other = Started::new().await;
+        let access = Access::of_url(&started.database).unwrap();
+        let out = place.path().join("backup");
+        let now = started.app().now();
+        for wrong in [Some(other.data.path().join("keys/subjects.key")), None] {
+            fs::remove_file(&key).unwrap_or_default();
+            if let Some(wrong) = wrong {
+                fs::copy(wrong, &key).unwrap();
+            }
+            let made = create(places(started.data.path()), &access, &out, now, &quiet).await;
+            let Err(refused) = made else { panic!("it is accepted") };
+            let refused = refused.to_string();
+            assert!(refused.contains("subjects.key"), "{refused}");
+            assert!(!out.exists());
+        }
+    }
+
+    /// given a key that is replaced while a backup waits for the database, then the backup has the keys of its snapshot.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_keys_of_a_backup_are_those_of_its_snapshot() {
+        let (started, place) = served().await;
+        with_a_subject(&started).await;
+        let (pool, data) = (started.app().pool.clone(), started.data.path().to_path_buf());
+        // Whoever changes a table keeps the backup waiting before its snapshot.
+        let mut changing = pool.begin().await.unwrap();
+        sqlx::query("lock table log_seal in access exclusive mode")
+            .execute(&mut *changing)
+            .await
+            .unwrap();
+        let out = place.path().join("backup");
+        let making = backed_up(&started, &out);
+        let replacing = async {
+            let waits = "select exists (select from pg_locks where not granted and relation = 'log_seal'::regclass)";
+            while !sqlx::query_scalar::<_, bool>(waits).fetch_one(&pool).await.unwrap() {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+            let keys = data.join("keys");
+            fs::create_dir_all(keys.join("former")).unwrap();
+            fs::rename(keys.join("subjects.key"), keys.join("former/subjects-1.key")).unwrap();
+            let ring = crate::keys::wrapping::ring(&keys, started.app().now()).unwrap();
+            assert!(ring.rewrap(&pool).await.unwrap() > 0);
+            changing.rollback().await.unwrap();
+        };
+        let (_, ()) = tokio::join!(making, replacing);
+        let ring = crate::keys::wrapping::kept(&out.join("keys")).unwrap();
+        ring.opens_all(&pool).await.unwrap();
+    }
+}

@@ -133,6 +133,17 @@ impl Client {
         self.change(Method::PATCH, &format!("/v1/installs/{install}"), change).await
     }
 
+    /// Accept a state of a component.
+    pub async fn accept_state(
+        &self,
+        install: &str,
+        component: &str,
+        ask: &installs::AcceptState,
+    ) -> Said<Done> {
+        let path = format!("/v1/installs/{install}/components/{component}/accepted-state");
+        self.change(Method::POST, &path, ask).await
+    }
+
     /// A new enrolment token for an install.
     pub async fn enrol_token(&self, install: &str) -> Said<installs::EnrolmentIssued> {
         let path = format!("/v1/installs/{install}/enrolment-tokens");
@@ -279,6 +290,14 @@ impl Client {
     /// What changed of one thing between two points, and what happened meanwhile.
     pub async fn between(&self, which: &history::BetweenQuery) -> Said<history::Between> {
         self.get("/v1/audit/diff", which).await
+    }
+
+    /// What changed between two points in every install.
+    pub async fn installs_between(
+        &self,
+        which: &history::InstallsBetweenQuery,
+    ) -> Said<history::InstallsBetween> {
+        self.get("/v1/audit/diff/installs", which).await
     }
 
     /// What happens, as it happens, as server-sent events.

@@ -9,7 +9,7 @@ pub(super) fn answer(bytes: &[u8]) -> Option<Vec<u8>> {
     serde_json::to_vec(&value).ok()
 }
 
-fn tame(value: &mut Value) {
+pub(super) fn tame(value: &mut Value) {
     match value {
         Value::String(text) => *text = harmless(text),
         Value::Array(items) => items.iter_mut().for_each(tame),

@@ -170,7 +170,7 @@ impl Ground {
 
     /// What was signed and published, against the database.
     async fn published_say(&self) -> String {
-        match self.log.check_seals(&[self.key.verifying_key()]).await {
+        match self.log.check_seals(&[self.key.verifying_key().into()]).await {
             Ok(_) => String::new(),
             Err(LogError::Damaged { position, what }) => format!("position {position}: {what}"),
             Err(error) => panic!("{error}"),

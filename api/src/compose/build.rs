@@ -42,6 +42,7 @@ pub async fn work(
         limits: manifest::limits(),
         timeouts: manifest::timeouts(kind, DEADLINE_MS),
         plan: None,
+        state: None,
     };
     let origin = Origin::Build { app: order.app, component: order.component, build };
     manifest::keep(app, &manifest, origin).await

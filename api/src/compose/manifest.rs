@@ -41,8 +41,11 @@ pub fn timeouts(kind: runner::JobKind, deadline_ms: u64) -> Timeouts {
 pub async fn keep(app: &App, manifest: &Manifest, origin: Origin) -> Result<Work, Problem> {
     let payload = proof::canonical::json(manifest).map_err(Problem::internal)?;
     // The event that names it comes after it.
-    blob::put_unhurried(&app.pool, &[&payload]).await?;
-    let digest = blob::digest(&payload).map_err(Problem::internal)?;
+    let subject = match origin {
+        Origin::Build { build, .. } => build.to_string(),
+        Origin::Step { install, .. } => install.to_string(),
+    };
+    let digest = blob::put_of_subject(&app.pool, &payload, &subject).await?;
     Ok(Work {
         kind: kind(manifest.kind),
         class: class(manifest.class),

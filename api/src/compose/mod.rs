@@ -5,4 +5,5 @@ pub mod config;
 pub mod manifest;
 pub mod state;
 pub mod step;
+pub mod toggles;
 pub mod wanted;

@@ -18,7 +18,7 @@ use domain::{
     run::{Operation, PlanFacts, Request, Run, Step, Target},
 };
 use schemas::{
-    manifest::{ArtifactRef, Manifest, PluginRef},
+    manifest::{AcceptedState, ArtifactRef, KnownState, Manifest, PluginRef, StateVersion},
     runner::{JobClass, JobKind},
 };
 use serde_json::{Value, json};
@@ -67,6 +67,28 @@ pub async fn apply(
     scene.work(app, step, job, artifact, kind, class, Some(plan)).await
 }
 
+/// Name of the component whose state a step is about.
+pub fn component_of(target: &Target) -> Option<&str> {
+    match target {
+        Target::Sandbox { .. } => Some(SANDBOX),
+        Target::Component { name, .. } => Some(name),
+        Target::Action { .. } => None,
+    }
+}
+
+/// What the runner has to find on its disk, or newer.
+fn known_state(install: &Install, step: &Step) -> Option<KnownState> {
+    let known = install.states.get(component_of(&step.spec.target)?)?;
+    let version = |state: &domain::state_version::StateVersion| StateVersion {
+        lineage: state.lineage.clone(),
+        serial: state.serial,
+    };
+    let decision = known.decisions;
+    let accepted = known.accepted.as_ref().map(version);
+    let accepted = accepted.map(|version| AcceptedState { version, decision });
+    Some(KnownState { newest: known.newest.as_ref().map(version), accepted })
+}
+
 /// Everything that a step's manifest is put together from.
 struct Scene {
     run: RunId,
@@ -76,6 +98,8 @@ struct Scene {
     nuon: Value,
     /// Whether the install has what the step is about.
     present: bool,
+    /// What the log has of its state.
+    state: Option<KnownState>,
 }
 
 impl Scene {
@@ -92,7 +116,8 @@ impl Scene {
         let inputs = crate::usecases::installs::passed(&config, &install.inputs)?;
         let nuon = state::nuon((app_id, &app_state), (install_id, &install), &config, &inputs);
         let present = brought_by(&install, step).is_some();
-        Ok(Scene { run, install: install_id, request, config, nuon, present })
+        let state = known_state(&install, step);
+        Ok(Scene { run, install: install_id, request, config, nuon, present, state })
     }
 
     #[expect(clippy::too_many_arguments, reason = "each is another part of one manifest")]
@@ -128,6 +153,7 @@ impl Scene {
             limits: manifest::limits(),
             timeouts: manifest::timeouts(kind, parts.deadline_ms),
             plan: plan.map(|plan| plan.digest.clone()),
+            state: self.state.clone(),
         };
         let origin = Origin::Step { install: self.install, run: self.run, step: step.spec.step };
         Ok(Ok(manifest::keep(app, &manifest, origin).await?))

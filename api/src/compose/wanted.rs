@@ -11,11 +11,17 @@ use domain::{
     app::{Published, PublishedComponent},
     digest::Digest,
     install::Outputs,
-    run::plan::{Wanted, WantedComponent, WantedSandbox},
+    run::{
+        StepOptions, Target,
+        plan::{Wanted, WantedComponent, WantedSandbox},
+    },
 };
 use serde_json::{Value, json};
 
-use super::config::Config;
+use super::{
+    config::Config,
+    toggles::{Toggles, is_enabled},
+};
 use crate::problem::Problem;
 
 /// What an install is given.
@@ -25,6 +31,8 @@ pub struct Given<'g> {
     pub inputs: &'g BTreeMap<String, String>,
     /// What the customer's stack gives out.
     pub stack: &'g Outputs,
+    /// Components that the install enabled or disabled.
+    pub toggles: &'g Toggles,
 }
 
 /// What a config version wants, with what an install is given.
@@ -46,7 +54,8 @@ pub fn wanted(
         let fingerprint = fingerprint(config, part, &sandbox.module, given)?;
         wanted.sandbox = Some(WantedSandbox { build: part.build, fingerprint });
     }
-    for component in &config.app.components {
+    let enabled = config.app.components.iter().filter(|one| is_enabled(one, given.toggles));
+    for component in enabled {
         let part = part(&component.name)?;
         let reads = reads(config, &component.name);
         wanted.components.insert(
@@ -71,6 +80,25 @@ pub fn wanted(
     triggered.sort_unstable();
     wanted.after = triggered.into_iter().map(|(_, name)| name.to_string()).collect();
     Ok(wanted)
+}
+
+/// Settings of the config for a step of this target.
+pub fn options(config: &Config, target: &Target) -> StepOptions {
+    let options = |module: &Module| StepOptions {
+        max_auto_retries: module.options.auto_retries(),
+        applies_noops: module.options.skip_noops == Some(false),
+    };
+    let found = match target {
+        Target::Sandbox { .. } => config.app.sandbox.as_ref().map(|one| options(&one.module)),
+        Target::Component { name, .. } => {
+            config.app.component(name).map(|one| options(&one.module))
+        }
+        Target::Action { name } => config.app.action(name).map(|action| StepOptions {
+            max_auto_retries: action.max_auto_retries,
+            ..StepOptions::default()
+        }),
+    };
+    found.unwrap_or_default()
 }
 
 /// The names of the components that a component needs.

@@ -7,7 +7,7 @@ use axum::{
     http::{HeaderMap, header},
 };
 use bytes::Bytes;
-use domain::app::App as AppState;
+use domain::{app::App as AppState, install::Install};
 use projections::views;
 use schemas::control::{
     Diagnostic, Listing, Page,
@@ -112,7 +112,7 @@ fn synced(name: String, dry_run: bool, done: Done<apps::Synced>) -> Synced {
     Synced { app, name, version, bundle, unchanged, dry_run, diff, builds, diagnostics, position }
 }
 
-fn diagnostic(found: &app_config::Diagnostic) -> Diagnostic {
+pub(super) fn diagnostic(found: &app_config::Diagnostic) -> Diagnostic {
     let some = |n: u32| (n > 0).then_some(n);
     Diagnostic {
         severity: if found.is_error() { "error" } else { "warning" }.into(),
@@ -231,7 +231,21 @@ pub async fn diff(
     let to = which.to.unwrap_or(state.version());
     let from = which.from.unwrap_or(to.saturating_sub(1));
     let after = config(&app, &state, to).await?;
-    let reach = reach::reach(&app, id, &after, published(&state, to)?).await?;
+    let published = published(&state, to)?;
+    let reach = match &which.install {
+        Some(install) => {
+            let of = super::filter::install(&app, install).await?;
+            if app.engine.load::<Install>(of).await?.app != Some(id) {
+                return Err(Problem::not_found(format!("the install {install:?} of this app")));
+            }
+            (vec![reach::of_install(&app, of, which.inputs_of, &after, published).await?], 0)
+        }
+        None if which.inputs_of.is_some() => {
+            let detail = "inputs_of needs install: whose inputs they are";
+            return Err(Problem::new(Code::BadRequest, detail));
+        }
+        None => reach::reach(&app, id, &after, published).await?,
+    };
     let diff = match from {
         0 => show::diff(None, Some(to), &after.app),
         _ => {

@@ -2,6 +2,7 @@
 mod between;
 mod bundle;
 mod examine;
+mod installs_between;
 mod range;
 mod records;
 mod states;
@@ -9,6 +10,7 @@ mod states;
 pub use between::{__path_diff, diff};
 pub use bundle::{__path_bundle, bundle};
 pub use examine::{__path_examine, examine};
+pub use installs_between::{__path_installs_diff, installs_diff};
 pub use range::{__path_range, range};
 
 use axum::{
@@ -163,7 +165,7 @@ pub async fn state(State(app): State<App>, Query(which): Query<AsOfQuery>) -> An
     let stream = states::stream(&app, &which.stream).await?;
     let folded = states::as_of(&app, &stream, position).await?;
     if folded.sequence == 0 {
-        return Err(states::unborn(&stream, position));
+        return Err(states::unborn(&app, &stream, position).await?);
     }
     let Point { recorded_at, .. } = point(&app, position).await?;
     let (stream, sequence, state) = (stream.to_string(), folded.sequence, folded.state);

@@ -20,7 +20,6 @@ pub async fn blob(State(app): State<App>, Path(digest): Path<Digest>) -> Result<
     let mut response = bytes.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, immutable"));
     if let Ok(tag) = HeaderValue::from_str(&format!("\"{digest}\"")) {
         headers.insert(header::ETAG, tag);
     }

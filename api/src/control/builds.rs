@@ -8,12 +8,12 @@ use schemas::control::{
     builds::{Build, BuildsQuery, BuildsRetried},
 };
 
-use super::{ask::Ask, lookup::Lookup, part::Part, show};
+use super::{ask::Ask, filter, lookup::Lookup, part::Part, show};
 use crate::{
     extract::{Path, Query},
     problem::{Answer, Problem},
     state::App,
-    usecases::{apps, rebuild},
+    usecases::rebuild,
 };
 
 /// Builds, the newest first
@@ -23,9 +23,10 @@ use crate::{
 )]
 pub async fn list(State(app): State<App>, Query(which): Query<BuildsQuery>) -> Answer<Page<Build>> {
     let of = match &which.app {
-        Some(name) => Some(apps::find(&app, name).await?),
+        Some(name) => Some(filter::app(&app, name).await?),
         None => None,
     };
+    filter::one_of("state", which.state.as_deref(), &views::STATES)?;
     let part = Part::of(which.limit, which.cursor)?;
     let filter = views::Filter { app: of, component: None, state: which.state };
     let rows = views::page(&app.pool, &filter, part.after, part.rows()).await?;

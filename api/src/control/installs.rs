@@ -7,19 +7,21 @@ use domain::{
     erasure::ERASED,
     install::Install as InstallOf,
     run::{Cause, RunKind, plan::Scope},
+    state_version::StateVersion,
 };
 use projections::views::installs as views;
 use schemas::control::{
-    Page,
+    Done, Page,
     installs::{
-        CreateInstall, EnrolmentIssued, Install, InstallCreated, InstallState, InstallUpdated,
-        InstallsQuery, StateQuery, UpdateInstall,
+        AcceptState, CreateInstall, EnrolmentIssued, Install, InstallCreated, InstallState,
+        InstallUpdated, InstallsQuery, StateQuery, UpdateInstall,
     },
     runs::{RequestRun, RunAsked, RunRequested},
 };
 
 use super::{
-    ask::{Ask, field, optional},
+    ask::{Ask, done, field, optional, required},
+    filter,
     lookup::Lookup,
     part::Part,
     show,
@@ -42,7 +44,7 @@ pub async fn list(
     Query(which): Query<InstallsQuery>,
 ) -> Answer<Page<Install>> {
     let of = match &which.app {
-        Some(name) => Some(apps::find(&app, name).await?),
+        Some(name) => Some(filter::app(&app, name).await?),
         None => None,
     };
     let part = Part::of(which.limit, which.cursor)?;
@@ -68,11 +70,31 @@ pub async fn create(
     Ask { call, .. }: Ask,
     extract::Json(ask): extract::Json<CreateInstall>,
 ) -> Answer<InstallCreated> {
-    let CreateInstall { app: of, name, inputs, auto_approve, config_version, stack_outputs } = ask;
+    let CreateInstall {
+        app: of,
+        name,
+        inputs,
+        auto_approve,
+        auto_approve_first,
+        config_version,
+        stack_outputs,
+    } = ask;
+    if auto_approve && auto_approve_first {
+        let detail =
+            "auto_approve includes the first provision: send auto_approve or auto_approve_first";
+        return Err(Problem::new(Code::BadRequest, detail));
+    }
     let of = apps::find(&app, &of).await?;
     let stack_outputs = stack_outputs.into();
-    let new =
-        installs::NewInstall { app: of, name, inputs, auto_approve, config_version, stack_outputs };
+    let new = installs::NewInstall {
+        app: of,
+        name,
+        inputs,
+        auto_approve,
+        auto_approve_first,
+        config_version,
+        stack_outputs,
+    };
     let name = new.name.clone();
     let done = installs::create(&app, &call, new).await?;
     let installs::Created { install: id, config_version, enrolment } = done.answer;
@@ -93,8 +115,9 @@ pub async fn show(State(app): State<App>, Path(name): Path<String>) -> Answer<In
     let row = views::install(&app.pool, id).await?.ok_or_else(missing)?;
     let mut look = Lookup::new(&app);
     look.for_installs(std::slice::from_ref(&row)).await?;
-    let shown = show::install(&app, &mut look, &row).await?;
-    shown.map(Json).ok_or_else(missing)
+    let mut shown = show::install(&app, &mut look, &row).await?.ok_or_else(missing)?;
+    shown.not_acted_on = show::not_acted_on(&mut look, &row).await?;
+    Ok(Json(shown))
 }
 
 /// Change inputs, stack outputs, config version or approval of an install
@@ -112,10 +135,20 @@ pub async fn update(
     extract::Json(ask): extract::Json<UpdateInstall>,
 ) -> Answer<InstallUpdated> {
     let id = installs::find(&app, &name).await?;
-    let UpdateInstall { inputs, stack_outputs, config_version, auto_approve, reason } = ask;
-    let is_about_nothing = inputs.is_none() && stack_outputs.is_none();
+    let UpdateInstall {
+        inputs,
+        stack_outputs,
+        config_version,
+        inputs_of,
+        components,
+        auto_approve,
+        reason,
+    } = ask;
+    let is_about_nothing =
+        inputs.is_none() && stack_outputs.is_none() && inputs_of.is_none() && components.is_empty();
     if is_about_nothing && config_version.is_none() && auto_approve.is_none() {
-        let detail = "send at least one of inputs, stack_outputs, config_version and auto_approve";
+        let detail = "send at least one of inputs, inputs_of, stack_outputs, config_version, \
+                      components and auto_approve";
         return Err(Problem::new(Code::Invalid, detail));
     }
     let (mut set, mut unset) = (BTreeMap::new(), BTreeSet::new());
@@ -127,11 +160,28 @@ pub async fn update(
     }
     let reason = optional(reason)?;
     let stack_outputs = stack_outputs.unwrap_or_default();
-    let update =
-        installs::Update { set, unset, stack_outputs, config_version, auto_approve, reason };
+    let update = installs::Update {
+        set,
+        unset,
+        stack_outputs,
+        config_version,
+        components,
+        inputs_of,
+        auto_approve,
+        reason,
+    };
+    let before = app.engine.load::<InstallOf>(id).await?.config_version;
+    let back = config_version.filter(|version| inputs_of.is_none() && *version < before);
+    let then = match back {
+        // An install that was never at that version keeps what it has, too.
+        Some(version) => installs::of_version(&app, id, version).await.ok(),
+        None => None,
+    };
     let done = installs::update(&app, &call, id, update).await?;
+    let now = app.engine.load::<InstallOf>(id).await?.inputs.clone();
+    let kept_inputs = then.map(|then| installs::differences(&then, &now)).unwrap_or_default();
     let (changed, run, position) = (done.events > 0, done.answer, done.position);
-    Ok(Json(InstallUpdated { id, changed, run, position }))
+    Ok(Json(InstallUpdated { id, changed, run, kept_inputs, position }))
 }
 
 /// What templates see of an install, now or then
@@ -160,6 +210,32 @@ pub async fn state(
     };
     let state = templates::nuon((app_id, &of), (id, &install), &config, &inputs);
     Ok(Json(InstallState { id, position, state }))
+}
+
+/// Accept a state of a component
+///
+/// The runner refuses a state that is older than the newest one, or has another lineage. After this it takes the state that is
+/// named here, and what follows it.
+#[utoipa::path(
+    post, path = "/v1/installs/{install}/components/{component}/accepted-state", tag = "installs",
+    request_body = AcceptState,
+    params(
+        ("install" = String, Path, description = "The install's name or id"),
+        ("component" = String, Path, description = "Name of the component, or `sandbox`"),
+    ),
+    responses((status = 200, body = Done)),
+)]
+pub async fn accept_state(
+    State(app): State<App>,
+    Path((name, component)): Path<(String, String)>,
+    Ask { call, .. }: Ask,
+    extract::Json(ask): extract::Json<AcceptState>,
+) -> Answer<Done> {
+    let id = installs::find(&app, &name).await?;
+    let AcceptState { lineage, serial, reason } = ask;
+    let (state, reason) = (StateVersion { lineage, serial }, required(&reason)?);
+    let accepted = installs::accept_state(&app, &call, id, component, state, reason).await?;
+    Ok(Json(done(&accepted)))
 }
 
 /// A new enrolment token for the install's runner

@@ -9,6 +9,7 @@ use schemas::control::{
 
 use super::{
     ask::{Ask, done, required},
+    filter,
     lookup::Lookup,
     part::Part,
     show,
@@ -17,7 +18,7 @@ use crate::{
     extract::{self, Path, Query},
     problem::{Answer, Problem},
     state::App,
-    usecases::{installs, jobs},
+    usecases::jobs,
 };
 
 /// Jobs, the newest first
@@ -27,9 +28,17 @@ use crate::{
 )]
 pub async fn list(State(app): State<App>, Query(which): Query<JobsQuery>) -> Answer<Page<Job>> {
     let of = match &which.install {
-        Some(name) => Some(installs::find(&app, name).await?),
+        Some(name) => Some(filter::install(&app, name).await?),
         None => None,
     };
+    if let Some(run) = which.run {
+        filter::run(&app, run).await?;
+    }
+    filter::one_of(
+        "state",
+        which.state.as_deref(),
+        &views::JobState::ALL.map(views::JobState::as_str),
+    )?;
     let part = Part::of(which.limit, which.cursor)?;
     let filter = views::Filter { install: of, run: which.run, build: None, state: which.state };
     let rows = views::page(&app.pool, &filter, part.after, part.rows()).await?;

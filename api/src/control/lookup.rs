@@ -12,7 +12,10 @@ use domain::{
     app::App as AppState,
     ids::{AppId, BuildId, InstallId, JobId, PrincipalId, RunId, RunnerId},
 };
-use projections::views::{apps, builds, config_versions, installs, jobs, runners, runs};
+use projections::views::{
+    apps, builds, config_versions, installs, jobs, runners, runs,
+    waiting::{Awaited, Contact},
+};
 use sqlx::PgPool;
 
 use crate::{
@@ -101,12 +104,14 @@ impl<'a> Lookup<'a> {
         known(&mut self.runners, id, runners::runner(self.pool, id)).await
     }
 
-    /// Whether a runner is heard of, as far as this server knows: it knows of those whose session it holds.
-    pub fn is_online(&self, runner: RunnerId) -> Option<bool> {
-        let desk = self.app.dispatch.desk();
-        let known = desk.roster.get(runner)?;
-        let is_parked = known.session.as_ref()?.is_parked();
-        Some(is_parked || known.heard.elapsed() < self.app.dispatch.timing().suspect)
+    /// Contact of a runner, if this server holds its session.
+    pub fn contact(&self, runner: RunnerId) -> Option<Contact> {
+        self.app.dispatch.contact(runner)
+    }
+
+    /// A runner that a job waits for.
+    pub fn awaited<'r>(&self, row: &'r runners::Row) -> Awaited<'r> {
+        Awaited { row, contact: self.contact(row.runner) }
     }
 
     /// Whether nothing was heard of a job for long enough to say so, and not yet long enough to act.

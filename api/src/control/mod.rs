@@ -13,6 +13,7 @@ mod blobs;
 mod builds;
 mod changes;
 mod document;
+mod filter;
 mod fresh;
 mod installs;
 mod jobs;
@@ -24,7 +25,7 @@ mod part;
 mod projections;
 mod runners;
 mod runs;
-mod show;
+pub(crate) mod show;
 mod subjects;
 mod tokens;
 mod whoami;
@@ -56,6 +57,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(installs::list, installs::create))
         .routes(routes!(installs::show, installs::update))
         .routes(routes!(installs::state))
+        .routes(routes!(installs::accept_state))
         .routes(routes!(installs::enrol))
         .routes(routes!(installs::request))
         .routes(routes!(runs::list))
@@ -89,6 +91,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(audit::range))
         .routes(routes!(audit::state))
         .routes(routes!(audit::diff))
+        .routes(routes!(audit::installs_diff))
         .routes(routes!(audit::examine))
         .routes(routes!(changes::changes))
         .routes(routes!(projections::list))

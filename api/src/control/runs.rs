@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::{
     ask::{Ask, done, optional, required},
+    filter,
     lookup::Lookup,
     part::Part,
     show,
@@ -22,7 +23,7 @@ use crate::{
     extract::{self, Path, Query},
     problem::{Answer, Problem},
     state::App,
-    usecases::{installs, runs},
+    usecases::runs,
 };
 
 /// Runs, the newest first
@@ -35,9 +36,10 @@ pub async fn list(
     Query(which): Query<RunsQuery>,
 ) -> Answer<Page<RunSummary>> {
     let of = match &which.install {
-        Some(name) => Some(installs::find(&app, name).await?),
+        Some(name) => Some(filter::install(&app, name).await?),
         None => None,
     };
+    filter::one_of("state", which.state.as_deref(), &views::STATES)?;
     let (part, state) = (Part::of(which.limit, which.cursor)?, which.state.as_deref());
     let rows = views::page(&app.pool, of, state, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.run);

@@ -4,7 +4,7 @@ use domain::{
     ids::PrincipalId,
     subject::{self, SubjectEvent, SubjectId},
 };
-use event_log::StreamId;
+use event_log::{StreamId, sealed::shred};
 use schemas::control::{Because, Done, subjects::Subject};
 
 use super::ask::{Ask, done, required};
@@ -40,6 +40,12 @@ pub async fn show(State(app): State<App>, Path(subject): Path<SubjectId>) -> Ans
             }
         }
     }
+    // They are being erased again.
+    let open = shred::with_copies(&app.pool).await?;
+    if shown.state == "erased" && open.contains(&shown.subject) {
+        shown.state = "shredded".into();
+        shown.erased_at = None;
+    }
     let by: Option<PrincipalId> = shown.by.as_ref().and_then(|by| by.parse().ok());
     if let Some(by) = by {
         shown.by_name = names::of(&app.pool, [by]).await.map_err(Problem::from)?.remove(&by);
@@ -49,7 +55,8 @@ pub async fn show(State(app): State<App>, Path(subject): Path<SubjectId>) -> Ans
 
 /// Make everything that is kept of a subject unreadable, for ever
 ///
-/// Refused while it is in use: an install that is not deprovisioned, a principal that still logs in.
+/// Refused while it is in use: an install that is not deprovisioned, a principal that still logs in. Of a subject that is
+/// shredded already the copies are erased again.
 #[utoipa::path(
     post, path = "/v1/subjects/{subject}/shred", tag = "subjects", request_body = Because,
     params(("subject" = String, Path, description = "The id of an install or a principal")),

@@ -4,16 +4,20 @@ mod bundles;
 mod corpus;
 mod document;
 mod erasure;
+mod histories;
 mod keys;
 mod lists;
 mod moves;
+mod operations;
 mod people;
 mod proofs;
 mod reach;
 mod reactions;
 mod refusals;
 mod stack;
+mod states;
 mod story;
+mod toggles;
 mod travel;
 mod unplugged;
 
@@ -122,6 +126,7 @@ fn new_install(name: &str) -> CreateInstall {
         name: name.into(),
         inputs: BTreeMap::from([("size".to_owned(), "2".to_owned())]),
         auto_approve: false,
+        auto_approve_first: false,
         config_version: None,
         stack_outputs: BTreeMap::new(),
     }

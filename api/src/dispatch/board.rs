@@ -54,10 +54,21 @@ pub struct Tracked {
     pub claim: Option<Box<Stored>>,
     /// Who claimed it last, if this server heard of the claim.
     pub last_runner: Option<RunnerId>,
-    /// Executions that are over and whose log is not sealed, and since when.
-    pub unsealed: Vec<(ExecutionId, Instant)>,
+    /// Logs of executions that are over and whose log is not sealed.
+    pub unsealed: Vec<OpenLog>,
     /// An offer of it stands, so that it is not offered to anybody else.
     pub offered: bool,
+}
+
+/// A log that is still arriving, at this server or at another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenLog {
+    /// Its execution.
+    pub execution: ExecutionId,
+    /// The last time that this server saw it grow, or the end of the execution.
+    pub quiet_since: Instant,
+    /// Its length then.
+    pub length: u64,
 }
 
 /// One event of a job, where it stands in the log.
@@ -129,7 +140,8 @@ impl Tracked {
             State::Unborn | State::Queued { .. } | State::Claimed(_) | State::Running(_) => None,
         });
         let unsealed: Vec<_> = over.filter(|over| !tracked.is_sealed(*over)).collect();
-        tracked.unsealed = unsealed.into_iter().map(|over| (over, heard)).collect();
+        let open = |execution| OpenLog { execution, quiet_since: heard, length: 0 };
+        tracked.unsealed = unsealed.into_iter().map(open).collect();
         tracked
     }
 
@@ -317,11 +329,11 @@ impl Board {
     }
 
     /// The log of an execution grew: whoever waits for its end waits from now on.
-    pub fn log_grew(&mut self, job: JobId, execution: ExecutionId, now: Instant) {
+    pub fn log_grew(&mut self, job: JobId, execution: ExecutionId, length: u64, now: Instant) {
         let unsealed = self.jobs.get_mut(&job).map(|tracked| &mut tracked.unsealed);
-        for (open, since) in unsealed.into_iter().flatten() {
-            if *open == execution {
-                *since = now;
+        for open in unsealed.into_iter().flatten() {
+            if open.execution == execution {
+                (open.quiet_since, open.length) = (now, length);
             }
         }
     }

@@ -1,5 +1,5 @@
 //! The state of the dispatcher, behind one lock that is never held over an await.
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use domain::{
     decider::Timestamp,
@@ -51,6 +51,8 @@ pub struct Desk {
     pub(super) tails: HashMap<JobId, u32>,
     /// How often runners call.
     pub rates: Rates,
+    /// Runners whose sessions may be this server's in the database and are not watched here yet.
+    pub(super) unwatched: HashSet<RunnerId>,
     /// The server stops: no poll is parked any more.
     pub stopping: bool,
 }
@@ -83,6 +85,7 @@ impl Desk {
             | JobEvent::PhaseEntered { .. }
             | JobEvent::PlanProduced { .. }
             | JobEvent::OutputsReported { .. }
+            | JobEvent::StateReported { .. }
             | JobEvent::ArtifactPushed { .. }
             | JobEvent::Disconnected { .. }
             | JobEvent::Reattached { .. }
@@ -206,9 +209,7 @@ impl Desk {
     fn room(&self, runner: RunnerId, now: Moment, timing: &Timing) -> Option<Room> {
         let known = self.roster.get(runner)?;
         let session = known.session.as_ref()?;
-        let present = session.is_parked()
-            || now.instant.saturating_duration_since(known.heard) < timing.lease;
-        if !known.takes_work() || !present {
+        if !known.takes_work() || !known.is_present(now.instant, timing.lease) {
             return None;
         }
         let (held, offered) = (self.board.load(runner), self.offers.load(runner));

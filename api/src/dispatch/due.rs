@@ -10,7 +10,7 @@ use event_log::SessionGuard;
 
 use super::{
     Dispatch, Moment, Timing,
-    board::Tracked,
+    board::{OpenLog, Tracked},
     lease::{Edge, Silence, edge},
     session::{Known, Session},
     words,
@@ -37,12 +37,15 @@ pub enum Due {
         /// The session that must still be this server's.
         guard: SessionGuard,
     },
-    /// Nobody sends the rest of a log any more.
+    /// This server has not seen a log grow for a while. It may arrive at another server, so the database decides whether
+    /// it is quiet: only a log that still has this length is finalized without its end.
     Seal {
         /// Whose job.
         job: JobId,
         /// Whose log.
         execution: ExecutionId,
+        /// Its length, as far as this server knows.
+        length: u64,
     },
 }
 
@@ -125,8 +128,11 @@ fn overdue(job: JobId, tracked: &Tracked, now: Moment, timing: &Timing) -> Vec<D
             due.push(Due::Job { job, command: command.into(), guard: None });
         }
     }
-    let late = tracked.unsealed.iter().filter(|(_, since)| passed(*since) >= timing.seal);
-    due.extend(late.map(|(execution, _)| Due::Seal { job, execution: *execution }));
+    let late = tracked.unsealed.iter().filter(|open| passed(open.quiet_since) >= timing.seal);
+    due.extend(late.map(|open| {
+        let OpenLog { execution, length, quiet_since: _ } = *open;
+        Due::Seal { job, execution, length }
+    }));
     due
 }
 
@@ -256,27 +262,33 @@ mod tests {
         happens(
             &dispatch,
             3,
-            JobEvent::Succeeded { execution, seq: Some(1), exit_code: None, signed: None },
+            JobEvent::Succeeded {
+                execution,
+                seq: Some(1),
+                exit_code: None,
+                signed: None,
+                not_ended: vec![],
+            },
         );
-        let seals = || -> Vec<ExecutionId> {
+        let seals = || -> Vec<(ExecutionId, u64)> {
             let seal = |due| match due {
-                Due::Seal { execution, .. } => Some(execution),
+                Due::Seal { execution, length, .. } => Some((execution, length)),
                 Due::Job { .. } | Due::Silent { .. } => None,
             };
             dispatch.due(dispatch.moment()).into_iter().filter_map(seal).collect()
         };
         // when it comes in slowly, for longer than a silent one is waited for, then it is waited for
         let seal = dispatch.timing().seal;
-        for _ in 0..3 {
+        for length in 1..=3 {
             advance(seal - Duration::from_secs(1)).await;
             assert_eq!(seals(), []);
-            dispatch.log_grew(JOB, EXECUTION);
+            dispatch.log_grew(JOB, EXECUTION, length);
         }
         // and when it is silent, then until then
         advance(seal - Duration::from_secs(1)).await;
         assert_eq!(seals(), []);
         advance(Duration::from_secs(1)).await;
-        assert_eq!(seals(), [EXECUTION]);
+        assert_eq!(seals(), [(EXECUTION, 3)]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -62,6 +62,9 @@ pub async fn follow(
     stopping: CancellationToken,
 ) {
     let mut positions = log.positions();
+    if *positions.borrow_and_update() > position {
+        position = catch_up(&dispatch, &log, position).await;
+    }
     loop {
         dispatch.0.taken.send_replace(position);
         let read = tokio::select! {

@@ -33,11 +33,12 @@ use domain::{
     ids::{ExecutionId, JobId, RunnerId, SessionId},
     job::State,
 };
-use event_log::Stored;
+use event_log::{SessionGuard, Stored};
+use projections::views::waiting::Contact;
 use schemas::runner::PendingCancel;
 use tokio::{sync::watch, time::Instant};
 
-pub use board::{Board, Fact, Target, Tracked};
+pub use board::{Board, Fact, OpenLog, Target, Tracked};
 pub use desk::{Desk, Moment};
 pub use due::Due;
 pub use feed::follow;
@@ -46,7 +47,7 @@ pub use poll::{Polled, SessionRefusal, Touched};
 pub use rates::Calls;
 pub use session::{Known, Session};
 pub use start::load;
-pub use takeover::beat;
+pub use takeover::{beat, forget_gone};
 pub use timing::Timing;
 pub use words::{grace_s, kind, kind_of, pending_cancel, plan_of, reason_of, state};
 
@@ -72,7 +73,7 @@ pub struct Census {
     pub queued: usize,
     /// Jobs that a runner has.
     pub held: usize,
-    /// Sessions of runners with this server.
+    /// Sessions of runners with this server that a runner used within its lease.
     pub sessions: usize,
     /// Polls that are parked.
     pub parked: usize,
@@ -112,6 +113,11 @@ impl Dispatch {
     pub async fn has_taken(&self, position: u64) {
         // It never closes: we hold its other end.
         let _ = self.0.taken.subscribe().wait_for(|at| *at >= position).await;
+    }
+
+    /// Position up to which events have been taken in.
+    pub fn taken(&self) -> u64 {
+        *self.0.taken.borrow()
     }
 
     /// Take one call of a runner's allowance. `Err`: how many seconds to stay away.
@@ -163,16 +169,16 @@ impl Dispatch {
             State::Ended { execution: ended, .. } => {
                 *ended == Some(execution)
                     && tracked.last_runner == Some(runner)
-                    && tracked.unsealed.iter().any(|(open, _)| *open == execution)
+                    && tracked.unsealed.iter().any(|open| open.execution == execution)
             }
             State::Unborn | State::Queued { .. } => false,
         })
     }
 
     /// The log of an execution grew: it is not sealed without its end while that comes in.
-    pub fn log_grew(&self, job: JobId, execution: ExecutionId) {
+    pub fn log_grew(&self, job: JobId, execution: ExecutionId, length: u64) {
         let now = Instant::now();
-        self.desk().board.log_grew(job, execution, now);
+        self.desk().board.log_grew(job, execution, length, now);
     }
 
     /// Where a job is, in one word, as far as this server has heard.
@@ -191,6 +197,25 @@ impl Dispatch {
     pub fn close(&self, runner: RunnerId, session: SessionId) {
         let mut desk = self.desk();
         desk.leave(runner, session);
+    }
+
+    /// This server's claim on a session, for a commit in its name. `None`: another server holds the session.
+    pub fn guard(&self, runner: RunnerId, session: SessionId) -> Option<SessionGuard> {
+        let desk = self.desk();
+        let held = desk.roster.get(runner)?.session.as_ref().filter(|held| held.id == session)?;
+        let (runner, server) = (runner.to_string(), self.0.server.clone());
+        Some(SessionGuard { runner, server, server_epoch: held.server_epoch })
+    }
+
+    /// Contact of a runner. `None`: this server does not hold its session.
+    pub fn contact(&self, runner: RunnerId) -> Option<Contact> {
+        let (desk, now) = (self.desk(), self.moment());
+        let known = desk.roster.get(runner)?;
+        let is_parked = known.session.as_ref()?.is_parked();
+        let online = known.is_present(now.instant, self.0.timing.suspect);
+        let last = if is_parked { Some(now.instant) } else { known.last_contact };
+        let last = last.map(|at| now.wall - now.instant.saturating_duration_since(at));
+        Some(Contact { online, last })
     }
 
     /// The cancel that waits for an execution. Every answer to its runner carries it.
@@ -235,14 +260,15 @@ impl Dispatch {
 
     /// How many there are of what, for the metrics.
     pub fn census(&self) -> Census {
-        let desk = self.desk();
+        let (desk, now) = (self.desk(), Instant::now());
         let mut census = Census::default();
         for (_, tracked) in desk.board.all() {
             census.queued += usize::from(matches!(tracked.job.state, State::Queued { .. }));
             census.held += usize::from(tracked.held().is_some());
         }
         for (_, known) in desk.roster.all() {
-            census.sessions += usize::from(known.session.is_some());
+            let is_live = known.session.is_some() && known.is_present(now, self.0.timing.lease);
+            census.sessions += usize::from(is_live);
             census.parked += usize::from(known.session.as_ref().is_some_and(Session::is_parked));
         }
         census

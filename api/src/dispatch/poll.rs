@@ -77,7 +77,7 @@ impl Dispatch {
     ) -> Result<u64, SessionRefusal> {
         let mut desk = self.desk();
         let known = current(&mut desk, runner, session, generation)?;
-        known.heard = known.heard.max(self.moment().instant);
+        known.hear(self.moment().instant);
         known.session.as_ref().map(|session| session.server_epoch).ok_or(SessionRefusal::Unknown)
     }
 
@@ -91,7 +91,7 @@ impl Dispatch {
             return Err(SessionRefusal::Unsure);
         }
         let known = current(&mut desk, runner, ask.session_id, ask.generation)?;
-        known.heard = known.heard.max(now.instant);
+        known.hear(now.instant);
         let returned = known.runner.silent_since.is_some();
         let off = ask.disabled.is_some();
         let switched = (known.runner.disabled.contains(&Side::Customer) != off).then_some(off);
@@ -119,7 +119,7 @@ impl Dispatch {
         let mut desk = self.desk();
         let mut touched = Touched::default();
         if let Some(known) = desk.roster.get_mut(runner) {
-            known.heard = known.heard.max(now.instant);
+            known.hear(now.instant);
             touched.returned = known.runner.silent_since.is_some();
         }
         if desk.board.renew(runner, job, execution, now.instant) == Some(true) {

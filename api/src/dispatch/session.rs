@@ -1,5 +1,5 @@
 //! The sessions of this server: who is there, what it can take, and its parked poll.
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use domain::{
     decider::Decider as _,
@@ -56,6 +56,8 @@ pub struct Known {
     pub sequence: (u64, usize),
     /// Its last call; ahead of now after a takeover.
     pub heard: Instant,
+    /// Its last call to this server.
+    pub last_contact: Option<Instant>,
     /// Its newest session, if it opened one.
     pub session: Option<Session>,
     /// When it opened its last sessions here.
@@ -76,6 +78,18 @@ impl Known {
     pub fn target(&self) -> Target {
         let install = self.runner.identity.as_ref().and_then(|identity| identity.install);
         install.map_or(Target::Build, Target::Install)
+    }
+
+    /// Takes in a call.
+    pub fn hear(&mut self, now: Instant) {
+        self.heard = self.heard.max(now);
+        self.last_contact = Some(now);
+    }
+
+    /// Whether a poll is parked, or the last call is younger than this.
+    pub fn is_present(&self, now: Instant, most: Duration) -> bool {
+        self.session.as_ref().is_some_and(Session::is_parked)
+            || now.saturating_duration_since(self.heard) < most
     }
 
     /// Whether it is to get new work.
@@ -130,6 +144,7 @@ impl Roster {
             runner: Runner::default(),
             sequence: (0, usize::MAX),
             heard,
+            last_contact: None,
             session: None,
             opened: Vec::new(),
             owned: None,

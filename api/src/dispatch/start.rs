@@ -70,7 +70,8 @@ async fn unsealed(dispatch: &Dispatch, pool: &PgPool) -> Result<Vec<(JobId, Time
         Timer::QueueExpiry { .. }
         | Timer::Deadline { .. }
         | Timer::CancelConfirmation { .. }
-        | Timer::ApprovalExpiry { .. } => None,
+        | Timer::ApprovalExpiry { .. }
+        | Timer::StepRetry { .. } => None,
     });
     Ok(seals.collect())
 }

@@ -130,7 +130,13 @@ fn queued_build() -> JobEvent {
 
 fn succeeded(number: u128) -> JobEvent {
     let execution = execution(number);
-    JobEvent::Succeeded { execution, seq: Some(1), exit_code: None, signed: None }
+    JobEvent::Succeeded {
+        execution,
+        seq: Some(1),
+        exit_code: None,
+        signed: None,
+        not_ended: vec![],
+    }
 }
 
 fn claimed(number: u128, by: u128) -> JobEvent {

@@ -2,6 +2,7 @@
 use chrono::TimeDelta;
 use domain::decider::Timestamp;
 use ed25519_dalek::{SigningKey, VerifyingKey};
+use event_log::SealKey;
 use proof::{
     dsse::{self, Envelope},
     key::VerifierKey,
@@ -100,6 +101,13 @@ impl KeySet {
     pub fn checkpoint_keys(&self) -> Vec<VerifyingKey> {
         let former = self.former(KeyUse::Checkpoints).map(|former| former.key);
         std::iter::once(self.checkpoints.key.verifying_key()).chain(former).collect()
+    }
+
+    /// The same, each with its end.
+    pub fn seal_keys(&self) -> Vec<SealKey> {
+        let former = self.former(KeyUse::Checkpoints);
+        let former = former.map(|former| SealKey { key: former.key, until: Some(former.ended_at) });
+        std::iter::once(self.checkpoints.key.verifying_key().into()).chain(former).collect()
     }
 
     /// The keys of one use that were replaced, and until when each is believed.

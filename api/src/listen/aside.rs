@@ -6,16 +6,15 @@
 use std::{
     io,
     pin::Pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
 };
 
 use axum::response::{IntoResponse as _, Response};
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+
+use super::progress::Progress;
 
 /// An answer that is yet to come.
 pub type Later = BoxFuture<'static, Response>;
@@ -43,34 +42,13 @@ impl Aside {
 pub struct Line<S> {
     before: Vec<u8>,
     stream: S,
-    unsent: Unsent,
-}
-
-/// Whether hyper still has something to say that the caller does not take: it would be lost with hyper.
-#[derive(Clone, Default)]
-pub struct Unsent(Arc<AtomicBool>);
-
-impl Unsent {
-    /// Whether there is.
-    pub fn is_some(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn note<T>(&self, said: Poll<T>) -> Poll<T> {
-        self.0.store(said.is_pending(), Ordering::Relaxed);
-        said
-    }
+    progress: Arc<Progress>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
     /// One that has said nothing yet.
-    pub fn new(stream: S) -> Self {
-        Line { before: Vec::new(), stream, unsent: Unsent::default() }
-    }
-
-    /// Whether something waits to be taken, as long as hyper has the connection.
-    pub fn unsent(&self) -> Unsent {
-        self.unsent.clone()
+    pub fn new(stream: S, progress: Arc<Progress>) -> Self {
+        Line { before: Vec::new(), stream, progress }
     }
 
     /// Put bytes before everything that is still to be read.
@@ -98,7 +76,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Line<S> {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.before.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(cx, into);
+            let filled = into.filled().len();
+            let read = Pin::new(&mut self.stream).poll_read(cx, into);
+            if into.filled().len() > filled {
+                self.progress.received();
+            }
+            return read;
         }
         let some = self.before.len().min(into.remaining());
         into.put_slice(&self.before[..some]);
@@ -116,8 +99,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Line<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let said = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.unsent.note(said)
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.progress.wrote(&written);
+        written
     }
 
     fn poll_write_vectored(
@@ -125,8 +109,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Line<S> {
         cx: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let said = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-        self.unsent.note(said)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
+        self.progress.wrote(&written);
+        written
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,11 +1,14 @@
 //! The two doors: one for people and services (Control API), one for runners (Runner API).
 //!
 //! ```text
-//! accept ─▶ slot (bounded) ─▶ TLS ─▶ hyper, one task per connection ─▶ router
+//! accept ─▶ admission (bounded) ─▶ TLS ─▶ hyper, one task per connection ─▶ router
 //!                                      ◀─ a call that waits is put aside, and hyper given up ─┘
 //! stop   ─▶ no new connections ─▶ parked polls answer ─▶ open calls end ─▶ the rest is cut after `drain`
 //! ```
+mod admission;
 mod aside;
+mod files;
+mod progress;
 mod serve;
 mod tls;
 
@@ -17,7 +20,9 @@ use std::{
 use tokio::net::TcpListener;
 
 pub use self::{
+    admission::Ticket,
     aside::Aside,
+    files::{Shares, raise_limit},
     serve::{Limits, serve},
     tls::{TlsError, acceptor, private_root},
 };
@@ -89,5 +94,7 @@ impl Door {
     }
 }
 
+#[cfg(test)]
+mod pentest;
 #[cfg(test)]
 mod tests;

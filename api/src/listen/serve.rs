@@ -22,13 +22,11 @@ use hyper::{
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::graceful::GracefulConnection,
-    service::TowerToHyperService,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
-    time::timeout,
+    time::{Instant, sleep_until, timeout},
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -36,7 +34,11 @@ use tower::ServiceExt as _;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 use tracing::{debug, info, warn};
 
-use super::aside::{Aside, Later, Line, Unsent};
+use super::{
+    admission::{Admission, Ticket},
+    aside::{Aside, Later, Line},
+    progress::{Deadline, InFlight, Progress, Tracked},
+};
 
 /// A call whose answer is there.
 const CALL: &[u8] = b"GET / HTTP/1.1\r\nhost: stead\r\n\r\n";
@@ -46,14 +48,18 @@ const LAST_CALL: &[u8] = b"GET / HTTP/1.1\r\nhost: stead\r\nconnection: close\r\
 /// What a connection may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Connections at a time; more wait in the kernel.
+    /// Connections at a time.
     pub connections: usize,
     /// Bytes of one request's head.
     pub head_bytes: usize,
     /// Headers of one request.
     pub headers: usize,
-    /// From the first byte to the last of a request's head, and between two requests.
+    /// From the first byte to the last of a request's head; of the first request, from the connection on.
+    pub head: Duration,
+    /// Between two requests, HTTP/2 pings or not.
     pub idle: Duration,
+    /// For a request and its response before the connection is authenticated.
+    pub unauthenticated: Duration,
     /// Between two pieces of a request's body.
     pub silence: Duration,
     /// For the TLS handshake.
@@ -70,6 +76,8 @@ impl Default for Limits {
             headers: 64,
             // Longer than clients keep an idle connection: the one who reuses it should be the one who ends it.
             idle: Duration::from_secs(120),
+            head: Duration::from_secs(10),
+            unauthenticated: Duration::from_secs(60),
             silence: Duration::from_secs(30),
             handshake: Duration::from_secs(10),
             drain: Duration::from_secs(10),
@@ -83,20 +91,20 @@ struct Connections {
     http2: http2::Builder<TokioExecutor>,
     router: Router,
     tls: Option<TlsAcceptor>,
-    handshake: Duration,
+    limits: Limits,
     stop: CancellationToken,
     cut: CancellationToken,
 }
 
-/// Serve until `stop`, then end what is open and give back.
+/// Serve until `stop`, then end what is open and give back. `name` is the listener's in log messages.
 pub async fn serve(
-    listener: TcpListener,
+    (name, listener): (&'static str, TcpListener),
     tls: Option<TlsAcceptor>,
     router: Router,
     limits: Limits,
     stop: CancellationToken,
 ) {
-    let (handshake, cut) = (limits.handshake, CancellationToken::new());
+    let cut = CancellationToken::new();
     let (http1, http2) = builders(&limits);
     // A body that stops half way holds its connection, and what was read of it, no longer than this.
     let router = router.layer(RequestBodyTimeoutLayer::new(limits.silence));
@@ -105,32 +113,29 @@ pub async fn serve(
         http2,
         router,
         tls,
-        handshake,
+        limits,
         stop: stop.clone(),
         cut: cut.clone(),
     });
-    let (slots, open) = (Arc::new(Semaphore::new(limits.connections)), TaskTracker::new());
-    while let Some(Ok(slot)) = stop.run_until_cancelled(Arc::clone(&slots).acquire_owned()).await {
-        let stream = match stop.run_until_cancelled(listener.accept()).await {
-            None => break,
-            Some(Ok((stream, _))) => stream,
-            Some(Err(reason)) => {
+    let (admission, open) = (Admission::new(name, limits.connections), TaskTracker::new());
+    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(reason) => {
                 // Out of file descriptors: those that are open may end meanwhile.
                 warn!(reason = %reason, "Cannot accept a connection: {reason}");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
+        let Some(ticket) = admission.admit(peer.ip()) else { continue };
         let shared = Arc::clone(&shared);
-        open.spawn(async move {
-            shared.meet(stream).await;
-            drop(slot);
-        });
+        open.spawn(async move { shared.meet(stream, ticket).await });
     }
     drop(listener);
     open.close();
     if timeout(limits.drain, open.wait()).await.is_err() {
-        info!(connections = open.len(), "Cutting {} connections that did not end", open.len());
+        info!(connections = open.len(), "Closing connections that did not end");
         cut.cancel();
         open.wait().await;
     }
@@ -139,8 +144,7 @@ pub async fn serve(
 fn builders(limits: &Limits) -> (http1::Builder, http2::Builder<TokioExecutor>) {
     let (mut http1, mut http2) = (http1::Builder::new(), http2::Builder::new(TokioExecutor::new()));
     http1
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.idle)
+        // Without a timer of hyper's: `Progress` has the deadlines.
         .max_buf_size(limits.head_bytes)
         .max_headers(limits.headers);
     http2
@@ -153,35 +157,51 @@ fn builders(limits: &Limits) -> (http1::Builder, http2::Builder<TokioExecutor>) 
 
 impl Connections {
     /// Which HTTP is spoken is settled by TLS, never guessed: a connection is no bigger than it must be.
-    async fn meet(&self, stream: TcpStream) {
+    async fn meet(&self, stream: TcpStream, ticket: Ticket) {
         // Answers are small and waited for.
         let _ = stream.set_nodelay(true);
         match &self.tls {
-            None => self.first(stream).await,
+            None => self.first(stream, ticket).await,
             // In a box of its own: a connection without TLS has no room for it.
-            Some(tls) => Box::pin(self.secret(tls, stream)).await,
+            Some(tls) => Box::pin(self.secret(tls, stream, ticket)).await,
         }
     }
 
-    async fn secret(&self, tls: &TlsAcceptor, stream: TcpStream) {
-        let stream = match timeout(self.handshake, tls.accept(stream)).await {
+    async fn secret(&self, tls: &TlsAcceptor, stream: TcpStream, ticket: Ticket) {
+        let accepted = tokio::select! {
+            accepted = timeout(self.limits.handshake, tls.accept(stream)) => accepted,
+            () = poll_fn(|cx| ticket.progress().poll_evicted(cx)) => return,
+        };
+        let stream = match accepted {
             Ok(Ok(stream)) => stream,
             Ok(Err(reason)) => return debug!(reason = %reason, "A handshake failed: {reason}"),
             Err(_) => return debug!("A handshake took too long"),
         };
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-            let service = TowerToHyperService::new(self.router.clone());
+            let service = service_fn(|request: Request<Incoming>| {
+                let (request, in_flight) = admitted(request, &ticket);
+                let router = self.router.clone();
+                async move {
+                    let response = router.oneshot(request).await?;
+                    Ok::<_, Infallible>(response.map(|body| Tracked::new(body, in_flight)))
+                }
+            });
             let second = self.http2.serve_connection(TokioIo::new(stream), service);
-            self.talk(&mut Box::pin(second), &Aside::default(), &Unsent::default()).await;
+            self.talk(&mut Box::pin(second), &Aside::default(), ticket.progress()).await;
         } else {
-            Box::pin(self.first(stream)).await;
+            Box::pin(self.first(stream, ticket)).await;
         }
     }
 
     /// HTTP/1.1, until a call has to wait; then without hyper, which is made again for its answer.
-    async fn first<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&self, stream: S) {
-        let (mut line, mut answer) = (Line::new(stream), None);
-        while let Some((later, rest)) = self.speak(line, answer).await {
+    async fn first<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        &self,
+        stream: S,
+        ticket: Ticket,
+    ) {
+        let mut line = Line::new(stream, Arc::clone(ticket.progress()));
+        let mut answer = None;
+        while let Some((later, rest)) = self.speak(line, answer, &ticket).await {
             line = rest;
             let answered = tokio::select! {
                 biased;
@@ -202,23 +222,26 @@ impl Connections {
         &self,
         line: Line<S>,
         answer: Option<Response>,
+        ticket: &Ticket,
     ) -> Option<(Later, Line<S>)> {
         let (aside, answer) = (Aside::default(), Mutex::new(answer));
-        let service = service_fn(|mut request: Request<Incoming>| {
+        let service = service_fn(|request: Request<Incoming>| {
+            let (mut request, in_flight) = admitted(request, ticket);
             let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
             let keeps = keeps_alive(&request);
             if keeps {
                 request.extensions_mut().insert(aside.clone());
             }
             let (aside, router) = (aside.clone(), self.router.clone());
+            let until_sent = |answer: Response| answer.map(|body| Tracked::new(body, in_flight));
             async move {
                 if let Some(answer) = answer {
-                    return Ok::<_, Infallible>(answer);
+                    return Ok::<_, Infallible>(until_sent(answer));
                 }
                 let answer = router.oneshot(request).await?;
-                let Some(mut later) = aside.take() else { return Ok(answer) };
+                let Some(mut later) = aside.take() else { return Ok(until_sent(answer)) };
                 match futures::poll!(&mut later) {
-                    Poll::Ready(answer) => Ok(answer),
+                    Poll::Ready(answer) => Ok(until_sent(answer)),
                     Poll::Pending => {
                         aside.put(later);
                         std::future::pending().await
@@ -226,9 +249,8 @@ impl Connections {
                 }
             }
         });
-        let unsent = line.unsent();
         let mut talk = Box::pin(self.http1.serve_connection(TokioIo::new(line), service));
-        let later = self.talk(&mut talk, &aside, &unsent).await?;
+        let later = self.talk(&mut talk, &aside, ticket.progress()).await?;
         let Parts { io, read_buf, .. } = Pin::into_inner(talk).into_parts();
         let mut line = io.into_inner();
         line.put_back(&read_buf);
@@ -240,43 +262,96 @@ impl Connections {
         &self,
         talk: &mut Pin<Box<C>>,
         aside: &Aside,
-        unsent: &Unsent,
+        progress: &Progress,
     ) -> Option<Later> {
-        let said = tokio::select! {
+        let mut said = tokio::select! {
             biased;
-            said = next(talk, aside, unsent) => Some(said),
+            said = next(talk, aside, progress, Some(&self.limits)) => Some(said),
             () = self.stop.cancelled() => None,
         };
-        let said = match said {
-            Some(said) => Some(said),
-            None => {
-                talk.as_mut().graceful_shutdown();
-                self.cut.run_until_cancelled(next(talk, aside, unsent)).await
-            }
-        };
+        if let None | Some(Next::Idle) = said {
+            talk.as_mut().graceful_shutdown();
+            let rest = self.cut.run_until_cancelled(next(talk, aside, progress, None));
+            said = match said {
+                None => rest.await,
+                // No request is in flight: what is left to send is short.
+                Some(_) => timeout(self.limits.drain, rest).await.ok().flatten(),
+            };
+        }
         match said? {
-            Ok(later) => later,
-            Err(reason) => {
+            Next::Aside(later) => Some(later),
+            Next::Ended(Ok(())) | Next::Idle => None,
+            Next::Ended(Err(reason)) => {
                 debug!(reason = %reason, "A connection ended early: {reason}");
+                None
+            }
+            Next::Late => {
+                debug!("Closed a connection: it was evicted or past its deadline");
                 None
             }
         }
     }
 }
 
-/// The call that was put aside; none: the connection has ended.
+/// The next thing that a connection comes to.
+enum Next {
+    /// A call was put aside.
+    Aside(Later),
+    /// The connection ended.
+    Ended(Result<(), hyper::Error>),
+    /// The connection had no request for too long.
+    Idle,
+    /// The caller took too long, or the connection makes room for another.
+    Late,
+}
+
+/// Polls the connection until something is to be done with it. Without `limits`, idle connections have no deadline.
 async fn next<C: GracefulConnection<Error = hyper::Error>>(
     talk: &mut Pin<Box<C>>,
     aside: &Aside,
-    unsent: &Unsent,
-) -> Result<Option<Later>, hyper::Error> {
-    poll_fn(|cx| match talk.as_mut().poll(cx) {
-        Poll::Ready(ended) => Poll::Ready(ended.map(|()| None)),
+    progress: &Progress,
+    limits: Option<&Limits>,
+) -> Next {
+    let mut alarm = limits.map(|limits| Box::pin(sleep_until(Instant::now() + limits.head)));
+    poll_fn(|cx| {
+        if let Poll::Ready(ended) = talk.as_mut().poll(cx) {
+            return Poll::Ready(Next::Ended(ended));
+        }
         // An earlier answer that the caller is still to take goes first.
-        Poll::Pending if unsent.is_some() => Poll::Pending,
-        Poll::Pending => aside.take().map_or(Poll::Pending, |later| Poll::Ready(Ok(Some(later)))),
+        if !progress.has_unsent()
+            && let Some(later) = aside.take()
+        {
+            return Poll::Ready(Next::Aside(later));
+        }
+        if progress.poll_evicted(cx).is_ready() {
+            return Poll::Ready(Next::Late);
+        }
+        let (Some(limits), Some(alarm)) = (limits, alarm.as_mut()) else { return Poll::Pending };
+        loop {
+            let deadline = progress.deadline(limits);
+            match (deadline, deadline.at().filter(|at| *at <= Instant::now())) {
+                (Deadline::Cut(_), Some(_)) => return Poll::Ready(Next::Late),
+                (Deadline::Close(_), Some(_)) => return Poll::Ready(Next::Idle),
+                (Deadline::Cut(_) | Deadline::Close(_) | Deadline::Never, _) => {}
+            }
+            // A later deadline is set when the alarm rings: most requests move it, and few connections are late.
+            if deadline.at().is_some_and(|at| at < alarm.deadline()) {
+                alarm.as_mut().reset(deadline.at().unwrap_or_else(Instant::now));
+            }
+            if alarm.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            let again = deadline.at().unwrap_or_else(|| Instant::now() + limits.idle);
+            alarm.as_mut().reset(again);
+        }
     })
     .await
+}
+
+/// The request with its connection's ticket, and in flight from now on.
+fn admitted(mut request: Request<Incoming>, ticket: &Ticket) -> (Request<Incoming>, InFlight) {
+    request.extensions_mut().insert(ticket.clone());
+    (request, ticket.progress().request())
 }
 
 /// Whether the connection is there after the answer, without a word about it in the answer.

@@ -57,8 +57,13 @@ async fn whoever_pins_the_certificate_gets_through_and_nobody_else() {
     let (door, stop) = (door(true).await, CancellationToken::new());
     let url = door.url(true);
     let tls = Some(acceptor(&certificate).unwrap());
-    let serving =
-        tokio::spawn(serve(door.listener, tls, routes(), Limits::default(), stop.clone()));
+    let serving = tokio::spawn(serve(
+        ("test", door.listener),
+        tls,
+        routes(),
+        Limits::default(),
+        stop.clone(),
+    ));
 
     let pinned = reqwest::Certificate::from_pem(pem.as_bytes()).unwrap();
     let client = reqwest::Client::builder().add_root_certificate(pinned).build().unwrap();
@@ -89,8 +94,9 @@ async fn a_certificate_that_cannot_be_used_is_named() {
 async fn a_head_that_is_too_long_or_never_ends_is_not_waited_for() {
     let (door, stop) = (door(false).await, CancellationToken::new());
     let address = door.address;
-    let limits = Limits { idle: Duration::from_millis(300), ..Limits::default() };
-    let serving = tokio::spawn(serve(door.listener, None, routes(), limits, stop.clone()));
+    let limits = Limits { head: Duration::from_millis(300), ..Limits::default() };
+    let serving =
+        tokio::spawn(serve(("test", door.listener), None, routes(), limits, stop.clone()));
 
     let mut long = tokio::net::TcpStream::connect(address).await.unwrap();
     let head = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(20 * 1024));
@@ -114,7 +120,7 @@ async fn a_body_that_stops_half_way_is_not_waited_for() {
     let address = door.address;
     let routes = Router::new().route("/", post(|Raw(body): Raw| async move { body }));
     let limits = Limits { silence: Duration::from_millis(300), ..Limits::default() };
-    let serving = tokio::spawn(serve(door.listener, None, routes, limits, stop.clone()));
+    let serving = tokio::spawn(serve(("test", door.listener), None, routes, limits, stop.clone()));
 
     let head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\nconnection: close\r\n\r\n";
     // Slow is fine.
@@ -146,7 +152,7 @@ async fn what_does_not_end_by_itself_is_cut() {
         (door.url(false), Router::new().route("/", get(std::future::pending::<()>)));
     let _ = rustls::crypto::ring::default_provider().install_default();
     let limits = Limits { drain: Duration::from_millis(200), ..Limits::default() };
-    let serving = tokio::spawn(serve(door.listener, None, forever, limits, stop.clone()));
+    let serving = tokio::spawn(serve(("test", door.listener), None, forever, limits, stop.clone()));
     let call = tokio::spawn(async move { reqwest::Client::new().get(url).send().await });
     tokio::time::sleep(Duration::from_millis(200)).await;
     stop.cancel();

@@ -1,6 +1,9 @@
 //! One task that makes chunks durable: whatever waits goes into one INSERT, one fsync.
+use std::{collections::HashSet, panic::AssertUnwindSafe};
+
 use bytes::Bytes;
 use domain::ids::ExecutionId;
+use futures::FutureExt as _;
 use sha2::{Digest as _, Sha256};
 use sqlx::PgPool;
 use tokio::sync::{mpsc, oneshot};
@@ -28,7 +31,11 @@ pub(super) fn start(pool: PgPool) -> mpsc::Sender<Chunk> {
         // Chunks that come while a group is on its way to the disk make the next group, so nobody
         // waits longer than for two writes.
         while waiting.recv_many(&mut group, GROUP_MAX).await > 0 {
-            commit(&pool, std::mem::take(&mut group)).await;
+            // Whose chunk was in the group learns that it is not kept, and sends it again.
+            let committed = AssertUnwindSafe(commit(&pool, std::mem::take(&mut group)));
+            if committed.catch_unwind().await.is_err() {
+                tracing::error!("Storing job log chunks panicked; going on with the next ones");
+            }
         }
     });
     sender
@@ -36,17 +43,23 @@ pub(super) fn start(pool: PgPool) -> mpsc::Sender<Chunk> {
 
 async fn commit(pool: &PgPool, group: Vec<Chunk>) {
     match insert(pool, &group).await {
-        Ok(()) => {
+        Ok(written) => {
             for chunk in group {
+                let is_written = written.contains(&(chunk.execution.to_string(), chunk.start));
                 // A caller that went away will ask again and be told that we have it.
-                let _ = chunk.done.send(Ok(()));
+                let _ = chunk.done.send(if is_written { Ok(()) } else { Err(LogError::Erased) });
             }
         }
         // One stale chunk must not fail its neighbours: each is tried alone.
         Err(error) if is_duplicate(&error) && group.len() > 1 => {
             for chunk in group {
-                let answer = insert(pool, std::slice::from_ref(&chunk)).await;
-                let _ = chunk.done.send(answer.map_err(refusal));
+                let answer = insert(pool, std::slice::from_ref(&chunk)).await.map_err(refusal);
+                let is_written = |written: HashSet<_>| !written.is_empty();
+                let _ = chunk.done.send(match answer.map(is_written) {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(LogError::Erased),
+                    Err(error) => Err(error),
+                });
             }
         }
         Err(error) => {
@@ -69,7 +82,8 @@ fn is_duplicate(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|error| error.is_unique_violation())
 }
 
-async fn insert(pool: &PgPool, group: &[Chunk]) -> Result<(), sqlx::Error> {
+/// Insert them. Returns the chunks that were written: those of erased executions are not.
+async fn insert(pool: &PgPool, group: &[Chunk]) -> Result<HashSet<(String, u64)>, sqlx::Error> {
     let mut executions = Vec::with_capacity(group.len());
     let mut starts = Vec::with_capacity(group.len());
     let mut ends = Vec::with_capacity(group.len());
@@ -85,9 +99,13 @@ async fn insert(pool: &PgPool, group: &[Chunk]) -> Result<(), sqlx::Error> {
         packed.push(bytes);
         digests.push(Sha256::digest(&chunk.bytes).to_vec());
     }
-    sqlx::query(
+    let rows: Vec<(String, i64)> = sqlx::query_as(
         "insert into job_log (execution, start_offset, end_offset, codec, bytes, sha256) \
-         select * from unnest($1::text[], $2::int8[], $3::int8[], $4::int2[], $5::bytea[], $6::bytea[])",
+         select * from unnest($1::text[], $2::int8[], $3::int8[], $4::int2[], $5::bytea[], $6::bytea[]) \
+           as chunk(execution, start_offset, end_offset, codec, bytes, sha256) \
+         where not exists (select from job_log mark \
+           where mark.execution = chunk.execution and mark.start_offset = -1) \
+         returning execution, start_offset",
     )
     .bind(executions)
     .bind(starts)
@@ -95,7 +113,7 @@ async fn insert(pool: &PgPool, group: &[Chunk]) -> Result<(), sqlx::Error> {
     .bind(codecs)
     .bind(packed)
     .bind(digests)
-    .execute(pool)
+    .fetch_all(pool)
     .await?;
-    Ok(())
+    Ok(rows.into_iter().map(|(execution, start)| (execution, start.cast_unsigned())).collect())
 }

@@ -46,6 +46,9 @@ pub enum LogError {
     /// Another server wrote to this stream; it is read again at the next call.
     #[error("another server wrote to this stream meanwhile")]
     Moved,
+    /// The data of the execution was erased: its log takes nothing more.
+    #[error("the log of this execution was erased")]
+    Erased,
     /// The group that the chunk was in failed.
     #[error("chunk was not written: {0}")]
     Unwritten(String),
@@ -146,7 +149,8 @@ impl LogStore {
     /// How many bytes of the stream are durable, whichever server wrote them.
     pub async fn length(&self, execution: ExecutionId) -> Result<u64, LogError> {
         let end: Option<i64> = sqlx::query_scalar(
-            "select end_offset from job_log where execution = $1 order by start_offset desc limit 1",
+            "select end_offset from job_log where execution = $1 and start_offset >= 0 \
+             order by start_offset desc limit 1",
         )
         .bind(execution.to_string())
         .fetch_optional(&self.pool)
@@ -221,6 +225,38 @@ impl LogStore {
         .await?;
         stream.have.send_replace(0);
         Ok(())
+    }
+
+    /// Reject everything that comes for these executions from now on, at every server. Chunks that are being written are
+    /// for a barrier to wait for; [`LogStore::erase`] removes what is there.
+    pub async fn mark_erased(&self, executions: &[String]) -> Result<(), sqlx::Error> {
+        sqlx::query(
+            "insert into job_log (execution, start_offset, end_offset, codec, bytes, sha256) \
+             select execution, -1, -1, 0, '', sha256('') from unnest($1::text[]) as u(execution) \
+             on conflict do nothing",
+        )
+        .bind(executions)
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    /// Delete what these executions wrote. Their marks stay.
+    pub async fn erase(&self, executions: &[String]) -> Result<(), sqlx::Error> {
+        let erase = "delete from job_log where execution = any($1) and start_offset >= 0";
+        sqlx::query(erase).bind(executions).execute(&self.pool).await?;
+        for execution in executions.iter().filter_map(|execution| execution.parse().ok()) {
+            self.close(execution);
+        }
+        Ok(())
+    }
+
+    /// Number of these executions of which there are bytes, or whose logs could take some.
+    pub async fn not_erased(&self, executions: &[String]) -> Result<i64, sqlx::Error> {
+        let left = "select count(*) from unnest($1::text[]) as u(execution) where \
+             exists (select from job_log l where l.execution = u.execution and l.end_offset > l.start_offset) \
+             or not exists (select from job_log l where l.execution = u.execution and l.start_offset = -1)";
+        sqlx::query_scalar(left).bind(executions).fetch_one(&self.pool).await
     }
 
     /// Whether somebody follows this stream now: then its runner should send more often.

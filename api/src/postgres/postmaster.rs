@@ -192,7 +192,7 @@ fn forget_gone(cluster: &Cluster) -> Result<(), EmbeddedError> {
     let socket = cluster.sockets.join(".s.PGSQL.5432.lock");
     for file in [cluster.directory.join("postmaster.pid"), socket] {
         if let Some(pid) = pid_in(&file).filter(|pid| runs(*pid)) {
-            info!(pid = pid.as_raw(), "Removing {} of a Postgres that is gone", file.display());
+            info!(pid = pid.as_raw(), file = %file.display(), "Removing a file of a Postgres that ended");
             fs::remove_file(&file).map_err(about(file.display()))?;
         }
     }

@@ -5,7 +5,10 @@ use axum::{
     http::{HeaderMap, StatusCode},
 };
 use domain::digest::Digest;
-use event_log::blob;
+use event_log::{
+    blob,
+    upload::{self, Limit, NotStored, Quota, Uploader},
+};
 
 use super::{caller, execution};
 use crate::{
@@ -32,7 +35,8 @@ pub async fn put(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<StatusCode, Problem> {
     caller::allow(&app, &runner, Calls::Report)?;
-    execution::at_work(&app, &runner, execution::named(&headers)?).await?;
+    let execution = execution::named(&headers)?;
+    execution::at_work(&app, &runner, execution).await?;
     let named = format!("sha256:{}", sha256.trim_start_matches("sha256:"));
     let named: Digest =
         named.parse().map_err(|error| Problem::new(Code::BadRequest, format!("{error}")))?;
@@ -43,11 +47,26 @@ pub async fn put(
     if blob::digest(&bytes).map_err(Problem::internal)? != named {
         return Err(Problem::new(Code::Invalid, "the bytes are not what their digest says"));
     }
-    match blob::put(&app.pool, &bytes).await {
-        Ok(_) => Ok(StatusCode::NO_CONTENT),
-        Err(blob::BlobError::Database(error)) => Err(error.into()),
-        Err(error @ (blob::BlobError::Damaged(_) | blob::BlobError::Digest(_))) => {
-            Err(Problem::internal(error))
+    let (execution, id) = (execution.to_string(), runner.id.to_string());
+    let (by, quota) = (Uploader { execution: &execution, runner: &id }, app.config.uploads);
+    match upload::put(&app.pool, app.log().clock(), by, &bytes, quota).await? {
+        Ok(()) => Ok(StatusCode::NO_CONTENT),
+        Err(NotStored::Exceeds(limit)) => Err(over(&app, limit, quota)),
+        Err(NotStored::Erased) => {
+            Err(Problem::new(Code::FencedOut, "the data of this execution was erased"))
         }
     }
+}
+
+fn over(app: &App, limit: Limit, quota: Quota) -> Problem {
+    let (name, most, of) = match limit {
+        Limit::Execution => ("execution", quota.execution, "one execution"),
+        Limit::Runner => ("runner", quota.runner, "one runner within 24 hours"),
+    };
+    app.metrics.count("stead_uploads_refused_total", &[("limit", name)]);
+    let option = format!("--max-{name}-upload");
+    let detail = format!(
+        "cannot store the blob: {of} may upload {most} bytes; the server's operator sets {option}"
+    );
+    Problem::new(Code::UploadQuota, detail).with("limit", name).with("limit_bytes", most)
 }

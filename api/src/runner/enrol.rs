@@ -1,6 +1,6 @@
 //! A runner comes to be known: its token is used, the runner exists, and the install has what its
 //! stack gave out, in one commit.
-use axum::{Json, extract::State};
+use axum::{Extension, Json, extract::State};
 use domain::{
     actor::Actor,
     app::App as AppState,
@@ -23,6 +23,7 @@ use crate::{
     compose::config::published,
     execute::{Call, Unit},
     extract,
+    listen::Ticket,
     problem::{Answer, Code, Problem},
     state::App,
     usecases::{enrolments, stack},
@@ -33,11 +34,15 @@ use crate::{
     responses((status = 200, body = Enrolled), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn enrol(
     State(app): State<App>,
+    connection: Option<Extension<Ticket>>,
     extract::Json(ask): extract::Json<Enrol>,
 ) -> Answer<Enrolled> {
     check(&ask)?;
     let (runner, install) = admit(&app, &ask).await?;
-    tracing::info!(runner.id = %runner, "{runner} has enrolled");
+    if let Some(Extension(connection)) = connection {
+        connection.authenticate();
+    }
+    tracing::info!(runner.id = %runner, "Runner enrolled");
     let log_id = app.engine.log().log_id().to_string();
     let keys = app.keys.list(&log_id, app.now()).map_err(Problem::internal)?;
     let (mode, server_time) = (ask.mode, app.now());

@@ -56,6 +56,9 @@ pub async fn report(
     if let ReportBody::Plan(plan) = &ask.body {
         plan::check(&app, &runner, (job, ask.execution), plan).await?;
     }
+    if let ReportBody::Finished(finished) = &ask.body {
+        words::check_not_ended(finished)?;
+    }
     let signed = statement::check(&app, &runner, job, &ask).await;
     let signed = strange::forged(&app, &runner, (job, ask.execution), signed).await?;
     if let Some(head) = ask.end.as_ref().and_then(|end| end.journal_head.as_ref()) {
@@ -174,6 +177,7 @@ async fn heard(
                     | Said::Phase { .. }
                     | Said::Plan(_)
                     | Said::Outputs { .. }
+                    | Said::State { .. }
                     | Said::Artifact(_) => false,
                 };
                 let refused = refusal(unit.load::<Job>(job).await?, refused);

@@ -39,6 +39,7 @@ pub async fn look(
         | ReportBody::Phase { .. }
         | ReportBody::Plan(_)
         | ReportBody::Outputs { .. }
+        | ReportBody::State(_)
         | ReportBody::Artifact(_)
         | ReportBody::CancelProgress { .. } => Ok(None),
     }

@@ -50,7 +50,7 @@ pub async fn append(
         }
         appended => appended?,
     };
-    app.dispatch.log_grew(job, execution);
+    app.dispatch.log_grew(job, execution, have);
     Ok(answer(&app, job, execution, have))
 }
 

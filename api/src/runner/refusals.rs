@@ -41,6 +41,7 @@ impl From<LogError> for Problem {
             LogError::Divergence => Problem::new(Code::LogDivergence, said),
             LogError::Quota => Problem::new(Code::LogFull, said),
             LogError::TooLarge => Problem::new(Code::TooLarge, said),
+            LogError::Erased => Problem::new(Code::FencedOut, said),
             LogError::Busy | LogError::Moved => Problem::new(Code::Busy, said).retry_after(1),
             LogError::Unwritten(reason) => {
                 tracing::warn!(reason = %reason, "A log chunk was not written: {reason}");

@@ -33,7 +33,7 @@ pub async fn rekey(
         Box::pin(unit.tell::<Runner>(runner.id, rekey))
     });
     if told.await.map_err(caller::again)?.answer > 0 {
-        tracing::info!(runner.id = %runner.id, "{} has a new key", runner.id);
+        tracing::info!(runner.id = %runner.id, "Replaced the identity key of the runner");
     }
     Ok(Json(Rekeyed { runner: runner.id, identity_key, server_time }))
 }

@@ -1,7 +1,7 @@
 //! One life of an agent's process: the newest one wins.
 use std::time::Duration;
 
-use axum::{Json, extract::State, http::StatusCode};
+use axum::{Extension, Json, extract::State, http::StatusCode};
 use domain::{
     ids::{RunnerId, SessionId},
     job::JobKind,
@@ -18,7 +18,9 @@ use super::{caller, journal, resume, settle, token::Signer};
 use crate::{
     auth::{ACCESS_SECONDS, Assertions, Runner},
     dispatch::{self, Session, SessionRefusal},
+    execute::Call,
     extract,
+    listen::Ticket,
     problem::{Answer, Code, Problem},
     state::App,
 };
@@ -47,6 +49,7 @@ struct Row {
     responses((status = 200, body = SessionOpened), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn open(
     State(app): State<App>,
+    connection: Option<Extension<Ticket>>,
     extract::Json(ask): extract::Json<OpenSession>,
 ) -> Answer<SessionOpened> {
     if ask.protocol.min > PROTOCOL || ask.protocol.max < PROTOCOL {
@@ -61,6 +64,9 @@ pub async fn open(
     let key = &signer.identity.identity_key;
     let opening = Assertions::opening(&ask.assertion, key, now)?;
     signer.not_revoked()?;
+    if let Some(Extension(connection)) = connection {
+        connection.authenticate();
+    }
     caller::meet(&app, signer.id).await?;
     let (id, row) = (opening.session, write(&app, &opening).await?);
     let (generation, (mode, install)) = (row.generation, signer.scope());
@@ -86,7 +92,7 @@ pub async fn open(
     }))
 }
 
-/// End a life in order: nothing is offered to it any more.
+/// End a life in order: the runner is `stopped` at once, and nothing is offered to it any more.
 #[utoipa::path(delete, path = "/runner/v1/sessions/{session}", tag = "session",
     params(("session" = String, Path)),
     responses((status = 204), (status = "4XX", body = schemas::problem::Problem)))]
@@ -95,8 +101,24 @@ pub async fn close(
     runner: Runner,
     extract::Path(session): extract::Path<SessionId>,
 ) -> Result<StatusCode, Problem> {
+    if app.dispatch.session_of(runner.id).is_none() {
+        adopt(&app, &runner, session, runner.generation, 0).await?;
+    }
+    stopped(&app, &runner, session).await?;
     app.dispatch.close(runner.id, session);
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Records that a runner ended in order, unless another session of it exists by now.
+async fn stopped(app: &App, runner: &Runner, session: SessionId) -> Result<(), Problem> {
+    let Some(guard) = app.dispatch.guard(runner.id, session) else { return Ok(()) };
+    let call = Call { sessions: vec![guard], ..caller::call(runner, "/runner/v1/sessions") };
+    let (id, silent_since) = (runner.id, app.now());
+    let told = app.engine.transact(&call, move |unit| {
+        let stop = RunnerCommand::Disconnect { silent_since, stopped: true };
+        Box::pin(unit.tell::<aggregate::Runner>(id, stop))
+    });
+    told.await.map(|_| ()).map_err(caller::again)
 }
 
 /// The newest session wins, whatever server the former one was with: both numbers grow, so that

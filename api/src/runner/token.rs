@@ -1,5 +1,5 @@
 //! A short token for a signed word: 15 minutes, verified without a query from then on.
-use axum::{Json, extract::State};
+use axum::{Extension, Json, extract::State};
 use domain::{
     ids::{InstallId, RunnerId},
     runner::{Identity, Mode, Runner},
@@ -9,6 +9,7 @@ use schemas::runner::{RunnerMode, TokenAnswer, TokenAsk};
 use crate::{
     auth::{ACCESS_SECONDS, Assertions},
     extract,
+    listen::Ticket,
     problem::{Answer, Code, Problem},
     state::App,
 };
@@ -18,6 +19,7 @@ use crate::{
     responses((status = 200, body = TokenAnswer), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn token(
     State(app): State<App>,
+    connection: Option<Extension<Ticket>>,
     extract::Json(ask): extract::Json<TokenAsk>,
 ) -> Answer<TokenAnswer> {
     let signer = Signer::of(&app, &ask.assertion).await?;
@@ -25,6 +27,9 @@ pub async fn token(
     let claims =
         app.assertions.verify(&ask.assertion, &signer.identity.identity_key, server_time)?;
     signer.not_revoked()?;
+    if let Some(Extension(connection)) = connection {
+        connection.authenticate();
+    }
     let access_token = app
         .tokens
         .access(signer.id, signer.scope(), claims.generation, server_time)

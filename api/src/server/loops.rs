@@ -1,34 +1,69 @@
 //! What goes on without being asked, in one list: the views that ride in an append, and the loops.
 use std::sync::Arc;
 
-use event_log::SyncView;
-use tokio::task::JoinSet;
+use event_log::{Stored, SyncView};
+use tokio::{sync::broadcast::Receiver, task::JoinSet};
 
-use crate::{background, dispatch, problem::Problem, state::App};
+use crate::{
+    auth,
+    background::{
+        self,
+        answers::Answer,
+        checkpoints, policies,
+        supervise::{require, supervise},
+        unhurried::Left,
+        verification,
+    },
+    dispatch,
+    problem::Problem,
+    state::App,
+};
 
 /// The views that are written by the append statement.
 pub(super) fn views() -> Vec<Arc<dyn SyncView>> {
     projections::sync_views()
 }
 
+/// Input of the tasks that was opened before the server: the log's tail, grants and answers to keep.
+pub(super) type Inputs = (Receiver<Arc<[Stored]>>, Left<Vec<u8>>, Left<Answer>);
+
 /// Fill what the loops keep in memory, then start them. Each ends when the server stops.
-pub(super) async fn start(app: &App, loops: &mut JoinSet<()>) -> Result<(), Problem> {
-    let (tail, position) = dispatch::load(&app.dispatch, app.engine.log(), &app.pool).await?;
-    let (desk, log, stopping) =
-        (app.dispatch.clone(), app.engine.log().clone(), app.stopping.clone());
-    loops.spawn(dispatch::follow(desk, log, tail, position, stopping));
-    loops.spawn(background::liveness::run(app.clone()));
-    loops.spawn(background::timers::run(app.clone()));
-    loops.spawn(background::keys::run(app.clone()));
-    loops
-        .spawn(background::checkpoints::run(app.clone(), background::checkpoints::Pace::default()));
-    loops.spawn(background::erasure::run(app.clone()));
-    loops.spawn(background::log_days::run(app.clone()));
-    loops.spawn(background::log_partitions::run(app.clone()));
-    loops.spawn(background::policies::run(app.clone(), app.config.server.clone()));
-    loops.spawn(background::verification::run(
-        app.clone(),
-        background::verification::Pace::default(),
-    ));
+pub(super) async fn start(
+    app: &App,
+    loops: &mut JoinSet<()>,
+    (tail, grants, answered): Inputs,
+) -> Result<(), Problem> {
+    let (log, views) = (app.log().clone(), app.views.clone());
+    require(loops, app, "log", async move { log.ended().await });
+    require(loops, app, "projections", async move { views.ended().await });
+    // Started again it takes a new tail, and reads what came meanwhile.
+    let mut first = Some(tail);
+    supervise(loops, app, "authorization", move |app| {
+        let tail = first.take().unwrap_or_else(|| app.log().tail());
+        auth::follow(app, tail)
+    });
+    let (_, position) = dispatch::load(&app.dispatch, app.log(), &app.pool).await?;
+    supervise(loops, app, "dispatch", move |app| {
+        let (desk, log, stopping) = (app.dispatch.clone(), app.log().clone(), app.stopping.clone());
+        let (tail, position) = (log.tail(), position.max(desk.taken()));
+        dispatch::follow(desk, log, tail, position, stopping)
+    });
+    supervise(loops, app, "grants", move |app| background::evidence::run(app, grants.clone()));
+    supervise(loops, app, "answers", move |app| background::answers::run(app, answered.clone()));
+    supervise(loops, app, "liveness", background::liveness::run);
+    supervise(loops, app, "timers", background::timers::run);
+    supervise(loops, app, "keys", background::keys::run);
+    supervise(loops, app, "checkpoints", |app| checkpoints::run(app, checkpoints::Pace::default()));
+    supervise(loops, app, "erasure", background::erasure::run);
+    supervise(loops, app, "uploads", background::uploads::run);
+    supervise(loops, app, "log_days", background::log_days::run);
+    supervise(loops, app, "log_partitions", background::log_partitions::run);
+    supervise(loops, app, "policies", |app| {
+        let server = app.config.server.clone();
+        policies::run(app, server)
+    });
+    supervise(loops, app, "verification", |app| {
+        verification::run(app, verification::Pace::default())
+    });
     Ok(())
 }

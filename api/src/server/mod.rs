@@ -134,9 +134,7 @@ impl Server {
         let log = EventLog::open(pool.clone(), log_options).await?;
         let again = log.ring().rewrap(&pool).await?;
         if again > 0 {
-            info!(
-                "{again} keys of subjects are wrapped by the new key: the former ones are of no more use"
-            );
+            info!(keys = again, "Rewrapped subject keys by the new key: the former key is unused");
         }
         let (people, tail) = (People::default(), log.tail());
         people.load(&log, &pool).await?;
@@ -184,20 +182,25 @@ impl Server {
             manifests: Manifests::default(),
             config,
             metrics: Metrics::default(),
+            tasks: Default::default(),
             clock,
             examining: Arc::new(tokio::sync::Semaphore::new(1)),
             looking_back: Arc::new(tokio::sync::Semaphore::new(crate::state::LOOKING_BACK)),
             stopping: CancellationToken::new(),
         });
         let mut loops = JoinSet::new();
-        loops.spawn(auth::follow(app.clone(), tail));
-        loops.spawn(background::evidence::run(app.clone(), grants));
-        loops.spawn(background::answers::run(app.clone(), answered));
-        let filled = loops::start(&app, &mut loops).await;
+        let filled = loops::start(&app, &mut loops, (tail, grants, answered)).await;
         filled.map_err(|problem| StartError::Loops(Box::new(problem)))?;
+        // The first owner was appended a moment ago: no call comes before it is known.
+        app.people.caught_up(app.log().position()).await;
         let doors = serve(&app, &options, control, runner)?;
         info!(control = %ready.control, runner = %ready.runner, "Taking calls");
         Ok(Server { app, ready, doors, loops })
+    }
+
+    /// Waits until a background task has failed for good: the process should end. Returns the task's name.
+    pub async fn failed(&self) -> &'static str {
+        self.app.tasks.failed().await
     }
 
     /// Stop: parked calls are answered, open ones end, the loops finish what they are at.
@@ -224,13 +227,19 @@ fn serve(
     runner: Door,
 ) -> Result<JoinSet<()>, ListenError> {
     let mut doors = JoinSet::new();
-    for (door, routes, tls) in [
-        (control, router::control(app), options.control_tls()),
-        (runner, router::runner(app), options.runner_tls()),
+    let shares = listen::Shares::of(listen::raise_limit(), options.database_files());
+    info!(
+        control = shares.control,
+        runner = shares.runner,
+        "Limited connections of each listener by the limit of open files"
+    );
+    for (name, door, routes, tls, connections) in [
+        ("control", control, router::control(app), options.control_tls(), shares.control),
+        ("runner", runner, router::runner(app), options.runner_tls(), shares.runner),
     ] {
         let tls = tls.map(listen::acceptor).transpose()?;
-        let (limits, stop) = (Limits::default(), app.stopping.clone());
-        doors.spawn(listen::serve(door.listener, tls, routes, limits, stop));
+        let (limits, stop) = (Limits { connections, ..Limits::default() }, app.stopping.clone());
+        doors.spawn(listen::serve((name, door.listener), tls, routes, limits, stop));
     }
     Ok(doors)
 }

@@ -40,6 +40,8 @@ pub struct Options {
     pub behind_proxy: bool,
     /// The most bytes of one blob of an artifact.
     pub max_blob_bytes: u64,
+    /// Most bytes that runners may upload for their reports.
+    pub uploads: event_log::upload::Quota,
     /// Make one more owner and write their token into the data directory.
     pub new_owner_token: bool,
     /// Where archives of the log are; where nobody says so, below the data directory.
@@ -82,10 +84,16 @@ impl Options {
             tls_for: TlsFor::Both,
             behind_proxy: false,
             max_blob_bytes: 1 << 20,
+            uploads: Default::default(),
             new_owner_token: false,
             archives: None,
             partition_events: event_log::partitions::SIZE,
         }
+    }
+
+    /// Files that connections to the database take: the pool's, the table owner's, and those of rebuilds.
+    pub(super) fn database_files(&self) -> u64 {
+        2 * u64::from(self.connections) + 16
     }
 
     pub(super) fn control_tls(&self) -> Option<&Certificate> {
@@ -128,6 +136,7 @@ impl Options {
             runner_url: runner_url.unwrap_or_else(|| runner.url(self.runner_tls().is_some())),
             runner_ca: self.runner_tls().and_then(listen::private_root),
             max_blob_bytes: self.max_blob_bytes,
+            uploads: self.uploads,
             partition_events: self.partition_events,
         })
     }

@@ -48,6 +48,16 @@ impl Started {
         Started { server, data, http: client(), database: database.url }
     }
 
+    /// With other options.
+    pub async fn with(change: impl FnOnce(&mut Options)) -> Started {
+        let data = tempfile::tempdir().unwrap();
+        let database = testing::fresh_database().await.unwrap();
+        let mut options = options(data.path(), &database.url);
+        change(&mut options);
+        let server = Server::start_with(options, system_clock()).await.unwrap();
+        Started { server, data, http: client(), database: database.url }
+    }
+
     /// Another server on the same database, with the same archives and what unwraps the keys of subjects.
     pub async fn beside(other: &Started) -> Started {
         Started::try_beside(other).await.unwrap()
@@ -55,14 +65,19 @@ impl Started {
 
     /// The same, where it may not start.
     pub async fn try_beside(other: &Started) -> Result<Started, StartError> {
+        Started::beside_at(other, &other.database).await
+    }
+
+    /// The same, with another way to the database.
+    pub async fn beside_at(other: &Started, database: &str) -> Result<Started, StartError> {
         let data = tempfile::tempdir().unwrap();
         std::fs::create_dir(data.path().join("keys")).unwrap();
         let [from, to] = [&other.data, &data].map(|data| data.path().join("keys/subjects.key"));
         std::fs::copy(from, to).unwrap();
         let archives = Some(other.data.path().join("archives"));
-        let options = Options { archives, ..options(data.path(), &other.database) };
+        let options = Options { archives, ..options(data.path(), database) };
         let server = Server::start_with(options, system_clock()).await?;
-        Ok(Started { server, data, http: client(), database: other.database.clone() })
+        Ok(Started { server, data, http: client(), database: database.to_owned() })
     }
 
     pub fn app(&self) -> &App {
@@ -145,6 +160,7 @@ pub fn manifest(job: JobId, kind: JobKind, inputs: Value, artifacts: Vec<Artifac
         limits: Limits { memory_bytes: None, output_bytes: 1024 },
         timeouts: Timeouts { deadline_ms: 60_000, grace_ms: 1_000, no_output_ms: None },
         plan: None,
+        state: None,
     }
 }
 

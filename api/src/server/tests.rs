@@ -185,7 +185,14 @@ async fn waits_for_a_word(server: &Server, run: domain::ids::RunId, days: i64) {
             let (name, needs) = ("base".into(), Default::default());
             let target = Target::Component { component, name, build, needs };
             let (operation, needs, fingerprint) = (Operation::Apply, vec![], None);
-            let steps = vec![StepSpec { step, target, operation, needs, fingerprint }];
+            let steps = vec![StepSpec {
+                step,
+                target,
+                operation,
+                needs,
+                fingerprint,
+                options: Default::default(),
+            }];
             let request = RunCommand::Request { request, steps, position: 1 };
             unit.tell::<Run>(run, request).await?;
             let job = JobId(Ulid::new());

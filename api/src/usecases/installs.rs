@@ -10,19 +10,20 @@ use domain::{
     name::{Name, NameCommand, NameError},
     run::{Cause, RunKind, plan::Scope},
     runner::Runner,
+    state_version::StateVersion,
 };
 use futures::FutureExt as _;
 use serde_json::Value;
 
 mod inputs;
 
-pub use inputs::passed;
 use inputs::{chosen, given, takes};
+pub use inputs::{differences, of_version, passed};
 
 use super::{
     enrolments::{self, Issued},
     runs::{self, Wish},
-    stack,
+    stack, toggles,
 };
 use crate::{
     compose::config::{Config, published},
@@ -42,6 +43,8 @@ pub struct NewInstall {
     pub inputs: BTreeMap<String, String>,
     /// Whether plans are applied without a person's word.
     pub auto_approve: bool,
+    /// Whether the plans of its first provision, and of no later run, are applied without an approval.
+    pub auto_approve_first: bool,
     /// The config version it follows; the newest unless told.
     pub config_version: Option<u32>,
     /// What the customer's stack gives out, as far as the vendor knows it.
@@ -84,6 +87,9 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
                 let bundle = &published(&state, config_version)?.bundle;
                 let config = app.configs.get(&app.pool, bundle).await?;
                 given(&config, &new.inputs)?;
+                if let Some(problem) = toggles::problem(&config, &BTreeMap::new()) {
+                    return Err(Problem::new(Code::Invalid, problem));
+                }
                 let install = InstallId(ulid::Ulid::new());
                 let stream = domain::name::stream("install", &new.name);
                 let take = NameCommand::Take { owner: install.to_string() };
@@ -100,6 +106,10 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
                     auto_approve: new.auto_approve,
                 };
                 unit.begin::<Install>(install, create).await?;
+                if new.auto_approve_first {
+                    let first = InstallCommand::AutoApproveFirst { by: by.clone() };
+                    unit.tell::<Install>(install, first).await?;
+                }
                 let outputs = new.stack_outputs;
                 let give = InstallCommand::GiveStack { outputs, by, reason: None };
                 unit.tell::<Install>(install, give).await?;
@@ -122,6 +132,10 @@ pub struct Update {
     pub stack_outputs: BTreeMap<String, Option<Value>>,
     /// The config version that it is to follow.
     pub config_version: Option<u32>,
+    /// The config version whose inputs it is to have again; those that are given or taken back have precedence.
+    pub inputs_of: Option<u32>,
+    /// Components that are enabled or disabled.
+    pub components: BTreeMap<String, bool>,
     /// Whether plans are applied without a person's word.
     pub auto_approve: Option<bool>,
     /// In the words of who asked.
@@ -156,7 +170,31 @@ async fn change(
     let before = unit.load::<Install>(install).await?.clone();
     let app_id = before.app.ok_or_else(|| Problem::not_found(install))?;
     let state = unit.load::<AppState>(app_id).await?.clone();
-    let Update { set, unset, stack_outputs, config_version, auto_approve, reason } = update;
+    let Update {
+        set,
+        unset,
+        stack_outputs,
+        config_version,
+        inputs_of,
+        components,
+        auto_approve,
+        reason,
+    } = update;
+    let (set, unset) = match inputs_of {
+        Some(version) => {
+            let then = inputs::of_version(app, install, version).await?;
+            let gone = before.inputs.keys().filter(|name| !then.contains_key(*name)).cloned();
+            let unset: BTreeSet<_> =
+                gone.filter(|name| !set.contains_key(name)).chain(unset).collect();
+            let mut restored = then;
+            restored.retain(|name, value| {
+                !unset.contains(name) && before.inputs.get(name) != Some(value)
+            });
+            restored.extend(set);
+            (restored, unset)
+        }
+        None => (set, unset),
+    };
     let bundle = &published(&state, config_version.unwrap_or(before.config_version))?.bundle;
     let config = app.configs.get(&app.pool, bundle).await?;
     takes(&config, &before.inputs, &set, &unset)?;
@@ -166,7 +204,11 @@ async fn change(
         unit.tell::<Install>(install, set).await?;
     }
     let is_about_what_is_there = config_version.is_some()
-        || !(set.is_empty() && unset.is_empty() && stack_outputs.is_empty());
+        || inputs_of.is_some()
+        || !(set.is_empty() && unset.is_empty() && stack_outputs.is_empty())
+        || !components.is_empty();
+    let is_deploy = !components.is_empty() && set.is_empty() && unset.is_empty();
+    let is_deploy = is_deploy && stack_outputs.is_empty() && inputs_of.is_none();
     let change =
         InstallCommand::ChangeInputs { set, unset, by: by.clone(), reason: reason.clone() };
     unit.tell::<Install>(install, change).await?;
@@ -180,6 +222,7 @@ async fn change(
         let pin = InstallCommand::PinConfig { config_version, by, reason };
         unit.tell::<Install>(install, pin).await?;
     }
+    toggles::set(unit, install, &config, &components, (&by, reason.as_ref())).await?;
     let after = unit.load::<Install>(install).await?.clone();
     chosen(&config, &after.inputs)?;
     leaves_what_goes(app, &state, &config, &after).await?;
@@ -193,6 +236,7 @@ async fn change(
     let goes_back = is_newer(before.config_version)
         || after.components.values().any(|has| is_newer(has.config_version));
     let kind = match config_version {
+        None if is_deploy => RunKind::Deploy,
         None => RunKind::InputUpdate,
         Some(_) if goes_back => RunKind::Rollback,
         Some(_) => RunKind::Upgrade,
@@ -244,6 +288,30 @@ pub async fn enrol(app: &App, call: &Call, install: InstallId) -> Result<Done<Is
                     return Err(InstallError::HasARunner { runner }.into());
                 }
                 enrolments::tell(unit, Purpose::Install { install }).await
+            }
+            .boxed()
+        })
+        .await
+}
+
+/// Accept a state of a component although a newer one, or one of another lineage, is known.
+pub async fn accept_state(
+    app: &App,
+    call: &Call,
+    install: InstallId,
+    name: String,
+    state: StateVersion,
+    reason: String,
+) -> Result<Done<()>, Problem> {
+    let by = call.meta.actor.clone();
+    app.engine
+        .transact(call, move |unit| {
+            let (name, state) = (name.clone(), state.clone());
+            let (by, reason) = (by.clone(), reason.clone());
+            async move {
+                let accept = InstallCommand::AcceptState { name, state, by, reason };
+                unit.tell::<Install>(install, accept).await?;
+                Ok(())
             }
             .boxed()
         })

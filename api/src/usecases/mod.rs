@@ -12,3 +12,4 @@ pub mod runs;
 pub mod stack;
 pub mod steps;
 pub mod subjects;
+mod toggles;

@@ -13,12 +13,14 @@ use domain::{
     },
 };
 use projections::views;
+use schemas::control::apps::InputDifference;
 use serde_json::Value;
 
 use crate::{
     compose::{config::Config, wanted},
     problem::Problem,
     state::App,
+    usecases::{installs, toggles},
 };
 
 /// More installs than these are counted, not planned for.
@@ -40,6 +42,33 @@ pub struct Reached {
     pub is_there: bool,
     /// Names and what would be done with them, in that order; or why it cannot follow.
     pub plans: Result<Vec<(String, Operation)>, String>,
+    /// Inputs that had another value when it last followed the version.
+    pub inputs: Vec<InputDifference>,
+}
+
+/// The impact on one install, if its inputs are those of a config version that it followed before, or its own.
+pub async fn of_install(
+    app: &App,
+    install: InstallId,
+    inputs_of: Option<u32>,
+    config: &Config,
+    published: &Published,
+) -> Result<Reached, Problem> {
+    let mut state = app.engine.load::<Install>(install).await?;
+    let version = published.config_version;
+    let then = installs::of_version(app, install, version).await.ok();
+    let inputs = then.map(|then| installs::differences(&then, &state.inputs)).unwrap_or_default();
+    if let Some(version) = inputs_of {
+        state.inputs = installs::of_version(app, install, version).await?;
+    }
+    Ok(Reached {
+        install,
+        name: state.name.clone(),
+        config_version: state.config_version,
+        is_there: state.sandbox.is_some() || !state.components.is_empty(),
+        plans: plans(config, published, &state)?,
+        inputs,
+    })
 }
 
 /// What every install would have planned, and how many installs were not looked at.
@@ -63,6 +92,7 @@ pub async fn reach(
             config_version: state.config_version,
             is_there: state.sandbox.is_some() || !state.components.is_empty(),
             plans: plans(config, published, state)?,
+            inputs: vec![],
         })
     });
     Ok((reached.collect::<Result<_, Problem>>()?, more))
@@ -81,7 +111,11 @@ fn plans(config: &Config, published: &Published, install: &Install) -> Result<Pl
             return Ok(Err(said.join("; ")));
         }
     };
-    let given = wanted::Given { inputs: &inputs, stack: &install.stack_outputs() };
+    let (stack, toggles) = (install.stack_outputs(), &install.component_choices());
+    if let Some(problem) = toggles::problem(config, toggles) {
+        return Ok(Err(problem));
+    }
+    let given = wanted::Given { inputs: &inputs, stack: &stack, toggles };
     let after = TriggerKind::PostDeployAllComponents;
     let wanted = wanted::wanted(config, published, given, after)?;
     let fresh = || StepId(ulid::Ulid::new());

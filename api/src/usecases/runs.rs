@@ -17,7 +17,7 @@ use schemas::problem::FieldProblem;
 
 use super::{
     installs::{passed, release_name},
-    stack, steps,
+    stack, steps, toggles,
 };
 use crate::{
     compose::{
@@ -112,10 +112,11 @@ pub async fn tell(
 ) -> Result<Option<RunId>, Problem> {
     let state = unit.load::<Install>(install).await?.clone();
     let app_id = state.app.ok_or_else(|| Problem::not_found(install))?;
-    let steps = steps_of(app, unit, app_id, &state, &wish).await?;
+    let mut steps = steps_of(app, unit, app_id, &state, &wish).await?;
     if steps.is_empty() {
         return Ok(None);
     }
+    set_options(app, unit, app_id, state.config_version, &mut steps).await?;
     let run = RunId(ulid::Ulid::new());
     let position = unit.log().position();
     let named = |step: &StepSpec| match &step.target {
@@ -151,6 +152,22 @@ pub fn trigger(kind: RunKind) -> Option<TriggerKind> {
     }
 }
 
+/// Settings of the config version for each step. What the version no longer has keeps the defaults.
+async fn set_options(
+    app: &App,
+    unit: &mut Unit,
+    app_id: domain::ids::AppId,
+    config_version: u32,
+    steps: &mut [StepSpec],
+) -> Result<(), Problem> {
+    let bundle = &published(unit.load::<AppState>(app_id).await?, config_version)?.bundle;
+    let config = app.configs.get(&app.pool, bundle).await?;
+    for step in steps {
+        step.options = wanted::options(&config, &step.target);
+    }
+    Ok(())
+}
+
 async fn steps_of(
     app: &App,
     unit: &mut Unit,
@@ -184,9 +201,14 @@ async fn steps_of(
         have_plugins(&config, names)?;
     }
     let inputs = passed(&config, &install.inputs)?;
-    let given = wanted::Given { inputs: &inputs, stack: &install.stack_outputs() };
+    let (stack, toggles) = (install.stack_outputs(), &install.component_choices());
+    if let Some(problem) = toggles::problem(&config, toggles) {
+        return Err(Problem::new(Code::Refused, problem));
+    }
+    let given = wanted::Given { inputs: &inputs, stack: &stack, toggles };
     let wanted = wanted::wanted(&config, published, given, after)?;
-    let steps = plan::bring(&wanted, &present, &wish.scope, fresh)?;
+    let scope = toggles::scope(&config, toggles, wish.scope.clone())?;
+    let steps = plan::bring(&wanted, &present, &scope, fresh)?;
     stack::suffices(&config, install, &steps)?;
     Ok(steps)
 }
@@ -239,6 +261,17 @@ pub async fn expire_approval(
     say(app, call, run, RunCommand::ExpireApproval { step, digest }).await
 }
 
+/// Start an automatic retry whose back-off is over.
+pub async fn start_retry(
+    app: &App,
+    call: &Call,
+    run: RunId,
+    step: StepId,
+    attempt: u32,
+) -> Result<Done<()>, Problem> {
+    say(app, call, run, RunCommand::StartRetry { step, attempt }).await
+}
+
 /// Try again what failed: each step while the run goes on, else what the run left undone, as a run
 /// of its own.
 pub async fn retry(
@@ -256,8 +289,13 @@ pub async fn retry(
                 let state = unit.load::<Run>(run).await?.clone();
                 let request = state.request.clone().ok_or_else(|| Problem::not_found(run))?;
                 if state.outcome.is_none() {
-                    let failed =
-                        |at: &&domain::run::Step| matches!(at.state, StepState::Failed { .. });
+                    // A step that waits for its automatic retry starts at once.
+                    let failed = |at: &&domain::run::Step| {
+                        matches!(
+                            at.state,
+                            StepState::Failed { .. } | StepState::RetryScheduled { .. }
+                        )
+                    };
                     let steps: Vec<StepId> =
                         state.steps.iter().filter(failed).map(|at| at.spec.step).collect();
                     if steps.is_empty() {

@@ -204,7 +204,7 @@ async fn fail(
     detail: String,
 ) -> Result<(), Problem> {
     let detail = shortened(&detail);
-    let fail = RunCommand::FailStep { step, job: None, reason, detail };
+    let fail = RunCommand::FailStep { step, job: None, reason, detail, may_retry: false };
     unit.tell::<Run>(run, fail).await?;
     Ok(())
 }

@@ -14,7 +14,8 @@ use crate::{
 };
 
 /// Make everything that is kept of a subject unreadable, for ever. Refused while it is in use. From the answer on nobody
-/// reads it at this server; copies are erased afterwards (`background/erasure.rs`).
+/// reads it at this server; copies are erased afterwards (`background/erasure.rs`). Of a subject that is shredded already
+/// the copies are erased again.
 pub async fn shred(
     app: &App,
     call: &Call,
@@ -34,6 +35,8 @@ pub async fn shred(
     // Whoever is killed before this finds it undone when they start; others hear of the event.
     app.log().ring().forget(&subject.to_string());
     shred::delete_key(&app.pool, &subject.to_string(), app.now()).await?;
+    // Shredded once more: its copies are looked for and erased once more.
+    shred::erase_again(&app.pool, &subject.to_string()).await?;
     Ok(told)
 }
 

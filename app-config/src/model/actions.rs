@@ -24,6 +24,8 @@ pub struct Action {
     /// The role that it asks for, if not the maintenance role.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Text>,
+    /// Number of automatic retries after it failed.
+    pub max_auto_retries: u32,
     pub settings: Value,
     #[serde(skip)]
     pub texts: Vec<Text>,

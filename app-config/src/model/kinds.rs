@@ -103,11 +103,32 @@ pub struct Options {
     /// Whether an install may be without it.
     pub toggleable: bool,
     pub default_enabled: Option<bool>,
-    pub skip_noops: bool,
+    /// Absent or true: a plan without changes ends its step. False: it is approved and applied.
+    pub skip_noops: Option<bool>,
     pub auto_approve_on_policies_passing: bool,
     pub kubernetes_context: Option<String>,
     pub operation_roles: Vec<OperationRole>,
     pub labels: BTreeMap<String, Text>,
+}
+
+/// Most automatic retries of one step.
+pub const MOST_RETRIES: i64 = 10;
+
+/// Number of automatic retries of a setting that may be out of range.
+pub fn bounded_retries(setting: Option<i64>) -> u32 {
+    setting.map_or(0, |most| most.clamp(0, MOST_RETRIES)).try_into().unwrap_or_default()
+}
+
+impl Options {
+    /// Number of automatic retries, as far as this release does them.
+    pub fn auto_retries(&self) -> u32 {
+        bounded_retries(self.max_auto_retries)
+    }
+
+    /// Whether installs may enable and disable the component. A default would be of no use otherwise.
+    pub fn is_toggleable(&self) -> bool {
+        self.toggleable || self.default_enabled.is_some()
+    }
 }
 
 /// Which role an operation takes.

@@ -28,6 +28,9 @@ pub struct Runner {
     #[serde(skip)]
     pub at: Origin,
     pub runner_type: String,
+    /// Position of the type's value.
+    #[serde(skip)]
+    pub type_at: Origin,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub helm_driver: Option<String>,
     /// In the environment of every job of the install.

@@ -1,10 +1,11 @@
 //! `actions/**/*.toml`: scripts with triggers.
 use super::{
-    content, module::source, names::Kind, reader::Reader, section::Section, times::duration_ms,
+    content, module::source, names::Kind, reader::Reader, section::Section, spec,
+    times::duration_ms,
 };
 use crate::{
     diagnostic::{Severity, nearest},
-    model::{Action, ActionStep, Trigger, TriggerKind},
+    model::{Action, ActionStep, Trigger, TriggerKind, bounded_retries},
     tree::sha256,
 };
 
@@ -40,6 +41,7 @@ fn action(section: Section<'_>) -> Action {
         steps: section.steps().into_iter().map(step).collect(),
         dependencies: section.mentions("dependencies", Kind::Component, Severity::Error),
         role: role.or(break_glass),
+        max_auto_retries: bounded_retries(spec::retries(&section)),
         settings,
         texts,
         digest: Some(sha256(said.to_string().as_bytes())),
@@ -49,7 +51,7 @@ fn action(section: Section<'_>) -> Action {
         section.error("steps", "no_steps", message, "add a [[steps]] table");
     }
     section.ignore(&["enable_kube_config", "labels", "label", "description", "inputs"]);
-    section.ignore(&["kubernetes_context", "display_name", "max_auto_retries"]);
+    section.ignore(&["kubernetes_context", "display_name"]);
     section.finish();
     action
 }
@@ -115,7 +117,7 @@ fn step(section: Section<'_>) -> ActionStep {
         name: section.required("name"),
         command: section.text("command"),
         inline_contents: section.content("inline_contents"),
-        env_vars: section.texts("env_vars"),
+        env_vars: section.variables("env_vars"),
         source: source(&section),
     };
     let written = section.text("inline_contents").is_some();
@@ -129,14 +131,9 @@ fn step(section: Section<'_>) -> ActionStep {
     }
     if step.source.is_some() {
         // A bundle has no scripts of repositories: such a step would find nothing to run.
-        let message = format!(
-            "the step `{}` takes its script from a repository, which comes with a later release",
-            step.name
-        );
         let keys = ["public_repo", "connected_repo"];
         let key = keys.into_iter().find(|key| section.table.contains_key(*key));
-        let remedy = "write the script in the step's inline_contents";
-        section.warning(key.unwrap_or("name"), "script_elsewhere", message, remedy);
+        section.unacted(key.unwrap_or("name"), "script_elsewhere", "");
     }
     section.ignore(&["enable_kube_config", "labels", "description"]);
     section.finish();

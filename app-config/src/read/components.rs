@@ -18,7 +18,7 @@ fn component(section: Section<'_>) -> Component {
         let remedy = "use letters, digits and `_`, so that templates can name it";
         section.error("name", "bad_name", message, remedy);
     }
-    kinds::check(&section, &kind, "a component");
+    kinds::check(&section, &kind);
     let component = Component {
         file: section.file().to_string(),
         var_name: section.string("var_name"),

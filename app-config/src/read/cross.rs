@@ -1,7 +1,5 @@
 //! What no file can be wrong about alone: templates that read nothing, triggers of nothing, cycles.
-use std::collections::BTreeSet;
-
-use super::{loose, names::Kind, reader::Reader};
+use super::{loose, names::Kind, platform, reader::Reader};
 use crate::{
     diagnostic::{Diagnostic, Place, Severity},
     model::{AppConfig, Secret},
@@ -12,9 +10,34 @@ use crate::{
 
 pub fn check(config: &AppConfig, reader: &Reader<'_>) {
     triggers(config, reader);
-    idle(config, reader);
+    platform::check(config, reader);
     references(config, reader);
     cycles(config, reader);
+    defaults(config, reader);
+}
+
+/// Components that are enabled in a new install and require one that is not.
+fn defaults(config: &AppConfig, reader: &Reader<'_>) {
+    let is_off = |name: &String| {
+        config.component(name).is_some_and(|one| one.module.options.default_enabled == Some(false))
+    };
+    let graph = graph(config);
+    for component in config.components.iter().filter(|one| !is_off(&one.name)) {
+        for missing in graph.required(component).iter().filter(|name| is_off(name)) {
+            let name = &component.name;
+            let message = format!(
+                "`{name}` requires `{missing}`, which is disabled in a new install, so none can be created"
+            );
+            let remedy =
+                format!("set default_enabled = false for `{name}` too, or true for `{missing}`");
+            let finding = Diagnostic::error("disabled_dependency", message, remedy);
+            let names = reader.names.borrow();
+            reader.note(match names.place(Kind::Component, name) {
+                Some(origin) => finding.at(&origin.file, origin.place(name.chars().count())),
+                None => finding,
+            });
+        }
+    }
 }
 
 fn cycles(config: &AppConfig, reader: &Reader<'_>) {
@@ -38,7 +61,6 @@ fn cycles(config: &AppConfig, reader: &Reader<'_>) {
 
 /// Triggers of things that the app does not have.
 fn triggers(config: &AppConfig, reader: &Reader<'_>) {
-    let mut idle = BTreeSet::new();
     for trigger in config.actions.iter().flat_map(|action| &action.triggers) {
         let (kind, word) = (trigger.kind, trigger.kind.name());
         let missing = if kind.is_about_components() && config.components.is_empty() {
@@ -61,49 +83,14 @@ fn triggers(config: &AppConfig, reader: &Reader<'_>) {
             reader.note(finding.at(file, trigger.origin.place(word.len())));
         }
         if !kind.fires() {
-            idle.insert(word);
+            let Origin { file, .. } = &trigger.origin;
+            reader.unacted("trigger", word, file, trigger.origin.place(word.len()));
         }
-    }
-    if !idle.is_empty() {
-        let idle: Vec<&str> = idle.into_iter().collect();
-        let message = format!(
-            "this release reads these triggers and does not fire them: {}",
-            idle.join(", ")
-        );
-        let says = (message, "start such an action yourself: stead installs action INSTALL ACTION");
-        reader.about(Severity::Warning, "not_yet", "", says);
     }
 }
 
 fn is_synced(secret: &Secret) -> bool {
     secret.kubernetes_sync || !secret.sync_targets.is_empty()
-}
-
-/// What somebody could rely on although nothing of it happens by itself yet.
-fn idle(config: &AppConfig, reader: &Reader<'_>) {
-    let components = config.components.iter();
-    let modules = components.map(|component| (component.name.as_str(), &component.module));
-    let sandbox = config.sandbox.iter().map(|sandbox| ("sandbox", &sandbox.module));
-    let watched: Vec<&str> = modules
-        .chain(sandbox)
-        .filter(|(_, module)| module.drift_schedule.is_some())
-        .map(|(name, _)| name)
-        .collect();
-    if !watched.is_empty() {
-        let message = format!(
-            "this release reads drift schedules and does not look for drift: {}",
-            watched.join(", ")
-        );
-        let says = (message, "look for drift by other means until a later release does");
-        reader.about(Severity::Warning, "not_yet", "", says);
-    }
-    let runbooks: Vec<&str> = config.runbooks.iter().map(|book| book.name.as_str()).collect();
-    if !runbooks.is_empty() {
-        let message =
-            format!("this release reads runbooks and does not run them: {}", runbooks.join(", "));
-        let says = (message, "start their actions yourself: stead installs action INSTALL ACTION");
-        reader.about(Severity::Warning, "not_yet", "", says);
-    }
 }
 
 fn references(config: &AppConfig, reader: &Reader<'_>) {

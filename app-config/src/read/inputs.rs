@@ -66,13 +66,7 @@ fn input(section: Section<'_>) -> Input {
         section.error("name", "bad_name", message, "use letters, digits, `-` and `_`");
     }
     if input.sensitive {
-        let message = format!(
-            "the input `{}` is sensitive, and this release takes no value for it",
-            input.name
-        );
-        let remedy = "a later release seals sensitive inputs for the install's runner; until then take \
-                      the value in the account, in the module";
-        section.warning("sensitive", "not_yet", message, remedy);
+        section.unacted("sensitive", "sensitive_input", "");
     }
     if let Some(text) = section.scalar("default").filter(|text| is_template(&text.value)) {
         section.reader.defaults.borrow_mut().push((input.name.clone(), text));

@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// Says what stands in the way of deploying a kind.
-pub fn check(section: &Section<'_>, kind: &str, what: &str) {
+pub fn check(section: &Section<'_>, kind: &str) {
     let plugins = section.reader.plugins;
     if kind.is_empty() || kind == TERRAFORM_MODULE || plugins.iter().any(|p| p.name == kind) {
         return;
@@ -16,14 +16,8 @@ pub fn check(section: &Section<'_>, kind: &str, what: &str) {
         section.warning("type", "not_supported", message, "use an action");
         return;
     }
-    if let Some((_, means)) = LATER.iter().find(|(name, _)| *name == kind) {
-        let message = format!(
-            "{what} of type `{kind}` is published and shown, and its deploy is refused: the plugin for \
-             {means} comes with a later release"
-        );
-        let remedy =
-            format!("use a `{TERRAFORM_MODULE}`, or a plugin of yours: --plugin {kind}=PATH");
-        section.warning("type", "no_plugin", message, &remedy);
+    if LATER.iter().any(|(name, _)| *name == kind) {
+        section.unacted("type", "no_plugin", kind);
         return;
     }
     let message = format!("there is no component type `{kind}`");

@@ -18,7 +18,7 @@ pub fn read(section: &Section<'_>, kind: String) -> Module {
         terraform_version: section.string("terraform_version"),
         source,
         vars: section.texts("vars"),
-        env_vars: section.texts("env_vars"),
+        env_vars: section.variables("env_vars"),
         var_files: var_files(section),
         drift_schedule: section.schedule("drift_schedule"),
         spec,

@@ -6,7 +6,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{loose, names::Names, section::Section, sort, unknown};
+use super::{loose, names::Names, section::Section, sort, unacted, unknown};
 use crate::{
     diagnostic::{Diagnostic, Place, Severity},
     document::Document,
@@ -24,6 +24,8 @@ pub struct Reader<'t> {
     pub app: &'t Tree,
     pub plugins: &'t [PluginPin],
     notes: RefCell<Vec<Diagnostic>>,
+    /// Files that could not be parsed.
+    malformed: RefCell<BTreeSet<String>>,
     refs: RefCell<BTreeSet<FileRef>>,
     pub names: RefCell<Names>,
     /// Where an install's file gives an input, by file and input.
@@ -38,6 +40,29 @@ pub struct Reader<'t> {
     pub nevers: Cell<usize>,
     /// Bytes of content files so far, each as often as it is named.
     followed: Cell<usize>,
+    /// Keys and sections that this release reads and does not act on.
+    unacted: RefCell<unacted::Found>,
+    /// Every key that the reader knows, by kind of file.
+    #[cfg(test)]
+    pub asked: RefCell<BTreeSet<(String, String)>>,
+}
+
+/// Whether a finding says that something is absent which may be in a file that could not be parsed.
+fn may_be_in(malformed: &BTreeSet<String>, note: &Diagnostic) -> bool {
+    let homes: &[&str] = match note.code {
+        "unknown_action" => &["actions"],
+        "unknown_component" => &["components"],
+        "unknown_group" | "unknown_input" => &["inputs"],
+        "unknown_role" => &["permissions", "break_glass"],
+        "unknown_secret" => &["secrets"],
+        "never_fires" => &["components", "inputs", "sandbox", "secrets"],
+        // A name of a kind that has no code of its own.
+        "bad_value" if note.message.starts_with("there is no ") => &[""],
+        _ => return false,
+    };
+    // A name that is nearly a declared one is mistyped, whatever the file declares.
+    !note.remedy.starts_with("did you mean")
+        && malformed.iter().any(|file| homes.iter().any(|home| file.starts_with(home)))
 }
 
 /// What was found beside the typed config.
@@ -55,6 +80,7 @@ impl<'t> Reader<'t> {
             app,
             plugins,
             notes: RefCell::default(),
+            malformed: RefCell::default(),
             refs: RefCell::default(),
             names: RefCell::default(),
             given: RefCell::default(),
@@ -65,12 +91,29 @@ impl<'t> Reader<'t> {
             beside: RefCell::default(),
             nevers: Cell::default(),
             followed: Cell::default(),
+            unacted: RefCell::default(),
+            #[cfg(test)]
+            asked: RefCell::default(),
         }
+    }
+
+    #[cfg(test)]
+    pub fn asked(&self, file: &str, path: &str, keys: &BTreeSet<String>) {
+        let Some(kind) = unacted::file_kind(file) else { return };
+        let path = unacted::without_indices(path);
+        let asked = keys.iter().map(|key| (kind.to_string(), format!("{path}{key}")));
+        self.asked.borrow_mut().extend(asked);
+    }
+
+    pub fn found_unacted(&self, change: impl FnOnce(&mut unacted::Found)) {
+        change(&mut self.unacted.borrow_mut());
     }
 
     pub fn finish(self) -> Found {
         let mut notes = self.notes.into_inner();
         notes.extend(self.names.into_inner().check());
+        let malformed = self.malformed.into_inner();
+        notes.retain(|note| !may_be_in(&malformed, note));
         sort(&mut notes);
         if notes.len() > MOST {
             let left = notes.len() - MOST;
@@ -78,6 +121,8 @@ impl<'t> Reader<'t> {
             let message = format!("there are {left} more findings");
             notes.push(Diagnostic::warning("too_many", message, "correct these first"));
         }
+        // Never cut off: there is at most one of each kind.
+        notes.extend(self.unacted.into_inner().into_diagnostics());
         Found {
             diagnostics: notes,
             file_refs: self.refs.into_inner().into_iter().collect(),
@@ -140,9 +185,11 @@ impl<'t> Reader<'t> {
             Ok(document) => {
                 self.loose.borrow_mut().extend(loose::texts(&document));
                 self.spans.borrow_mut().extend(path, document.spans().into_iter());
+                unacted::look_for(&document, &mut self.unacted.borrow_mut());
                 Some(document)
             }
             Err(findings) => {
+                self.malformed.borrow_mut().insert(path.to_owned());
                 findings.into_iter().for_each(|finding| self.note(finding));
                 None
             }

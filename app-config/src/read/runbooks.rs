@@ -40,7 +40,7 @@ fn step(section: Section<'_>) -> RunbookStep {
         component: section.mentioned("component_name", Kind::Component, Severity::Warning),
         command: section.text("command"),
         inline_contents: section.content("inline_contents"),
-        env_vars: section.texts("env_vars"),
+        env_vars: section.variables("env_vars"),
         timeout_ms: section.duration("timeout"),
     };
     section.one_of("type", "type of a step", &STEPS);

@@ -12,8 +12,9 @@ pub fn read(reader: &Reader<'_>) -> Option<Runner> {
     let runner = Runner {
         at: section.place(),
         runner_type: section.required("runner_type"),
+        type_at: section.origin("runner_type"),
         helm_driver: section.one_of("helm_driver", "Helm driver", &HELM_DRIVERS),
-        env_vars: section.texts("env_vars"),
+        env_vars: section.variables("env_vars"),
         init_script_url: section.string("init_script_url"),
     };
     section.one_of("runner_type", "type of a runner", &TYPES);

@@ -21,7 +21,7 @@ pub fn read(reader: &Reader<'_>) -> Option<Sandbox> {
         None | Some("terraform") => TERRAFORM_MODULE.to_string(),
         Some(other) => other.to_string(),
     };
-    kinds::check(&section, &kind, "a sandbox");
+    kinds::check(&section, &kind);
     let module = module::read(&section, kind);
     section.finish();
     Some(Sandbox { module })

@@ -1,9 +1,6 @@
 //! `secrets.toml` or `secrets/*.toml`: what the customer gives to the stack and to nobody else.
 use super::{names::Kind, reader::Reader, section::Section};
-use crate::{
-    diagnostic::Severity,
-    model::{Secret, SyncTarget},
-};
+use crate::model::{Secret, SyncTarget};
 
 pub fn read(reader: &Reader<'_>) -> Vec<Secret> {
     let (single, many) = reader.either("secrets");
@@ -14,11 +11,6 @@ pub fn read(reader: &Reader<'_>) -> Vec<Secret> {
         section.finish();
     }
     secrets.extend(many.iter().map(|document| secret(reader.section(document))));
-    if !secrets.is_empty() {
-        let message = "secrets are read but not handed to jobs by this release".to_string();
-        let says = (message, "a template that reads `.nuon.secrets` fails until a later release");
-        reader.about(Severity::Warning, "not_yet", "", says);
-    }
     secrets
 }
 

@@ -216,6 +216,8 @@ impl<'d> Section<'d> {
     /// Says which keys nobody took.
     pub fn finish(self) {
         let seen = self.seen.borrow();
+        #[cfg(test)]
+        self.reader.asked(self.file(), &self.path, &seen);
         for (key, entry) in self.table.iter().filter(|(key, _)| !seen.contains(*key)) {
             let message =
                 format!("the key `{}{key}` is not known here and has no effect", self.path);
@@ -235,6 +237,12 @@ impl<'d> Section<'d> {
 
     pub fn warning(&self, key: &str, code: &'static str, message: String, remedy: &str) {
         self.finding(Severity::Warning, code, self.at_value(key), message, remedy);
+    }
+
+    /// Counts a key's value that this release reads and does not act on; see [`super::unacted`].
+    pub fn unacted(&self, key: &str, kind: &'static str, name: &str) {
+        let place = self.document.place(self.at_value(key));
+        self.reader.unacted(kind, name, self.file(), place);
     }
 
     fn at_value(&self, key: &str) -> Range<usize> {

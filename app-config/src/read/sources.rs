@@ -1,9 +1,12 @@
 //! The module directories of a bundle: are they there, and what are their digests.
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use crate::{
     diagnostic::{Diagnostic, Place, Severity},
     model::{AppConfig, Module, TERRAFORM_MODULE},
+    modules::Local,
     tree::{PluginPin, SANDBOX, SOURCE, Tree, sha256},
 };
 
@@ -39,6 +42,19 @@ pub fn here(app: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
         Some(finding("missing_module", file, message, remedy))
     });
     missing.collect()
+}
+
+/// Modules in the app directory itself, by component.
+pub fn local(app: &Tree, config: &AppConfig) -> BTreeMap<String, Local> {
+    let here = config.sources().into_iter().filter(|(_, source)| source.repo == ".");
+    let local = here.map(|(name, source)| {
+        let local = match source.directory.as_str() {
+            "." => Local { tree: app.clone(), path: String::new() },
+            directory => Local { tree: app.subtree(directory), path: format!("{directory}/") },
+        };
+        (name.to_string(), local)
+    });
+    local.collect()
 }
 
 fn one(

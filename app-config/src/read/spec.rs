@@ -4,7 +4,7 @@ use crate::{
     diagnostic::Severity,
     model::{
         DockerBuild, Ecr, HelmChart, HelmRepo, Image, Job, KubernetesManifest, Kustomize,
-        OperationRole, Options, Pulumi, Spec, TERRAFORM_MODULE,
+        MOST_RETRIES, OperationRole, Options, Pulumi, Spec, TERRAFORM_MODULE,
     },
 };
 
@@ -133,15 +133,12 @@ pub fn options(section: &Section<'_>) -> Options {
     section.ignore(&["description", "display_name", "label"]);
     section.mentioned("role", Kind::Role, Severity::Warning);
     Options {
-        max_auto_retries: section
-            .table
-            .get("max_auto_retries")
-            .and(section.integer("max_auto_retries")),
+        max_auto_retries: retries(section),
         timeout_ms: section.duration("timeout"),
         deploy_timeout_ms: section.duration("deploy_timeout"),
         toggleable: section.flag("toggleable").unwrap_or_default(),
         default_enabled: section.flag("default_enabled"),
-        skip_noops: section.flag("skip_noops").unwrap_or_default(),
+        skip_noops: section.flag("skip_noops"),
         auto_approve_on_policies_passing: section
             .flag("auto_approve_on_policies_passing")
             .unwrap_or_default(),
@@ -153,6 +150,17 @@ pub fn options(section: &Section<'_>) -> Options {
         operation_roles: operation_roles(section, "operation_roles"),
         labels: section.texts("labels"),
     }
+}
+
+/// `max_auto_retries`, with a warning where it is out of range.
+pub fn retries(section: &Section<'_>) -> Option<i64> {
+    let setting = section.integer("max_auto_retries");
+    if setting.is_some_and(|most| !(0..=MOST_RETRIES).contains(&most)) {
+        let message = format!("`max_auto_retries` is not between 0 and {MOST_RETRIES}");
+        let remedy = "the nearest of these is used; write it";
+        section.warning("max_auto_retries", "bad_value", message, remedy);
+    }
+    setting
 }
 
 const OPERATIONS: [&str; 6] =

@@ -7,6 +7,7 @@ use crate::{
     digest::Digest,
     ids::{AppId, BuildId, ComponentId, RunId, RunnerId, StepId},
     run::{Outcome, RunKind},
+    state_version::StateVersion,
 };
 
 /// A request that may be refused.
@@ -49,6 +50,22 @@ pub enum InstallCommand {
     SetAutoApprove {
         /// Without a person's word.
         auto_approve: bool,
+        /// Who decides.
+        by: Actor,
+        /// Why, if they say.
+        reason: Option<String>,
+    },
+    /// Apply the plans of the first provision without an approval.
+    AutoApproveFirst {
+        /// The principal that decides.
+        by: Actor,
+    },
+    /// Enable or disable a component. The caller checks that the config lets installs do so.
+    SetComponentEnabled {
+        /// By name.
+        name: String,
+        /// Whether deploys include it.
+        enabled: bool,
         /// Who decides.
         by: Actor,
         /// Why, if they say.
@@ -123,6 +140,28 @@ pub enum InstallCommand {
         step: StepId,
         /// What it did not change.
         resource: Resource,
+    },
+    /// Record the state that a step's job reported.
+    RecordState {
+        /// Name of the component, or `sandbox`.
+        name: String,
+        /// Run of the step.
+        run: RunId,
+        /// The step.
+        step: StepId,
+        /// The state.
+        state: StateVersion,
+    },
+    /// Accept a state although a newer one or one of another lineage is known.
+    AcceptState {
+        /// Name of the component, or `sandbox`.
+        name: String,
+        /// The state.
+        state: StateVersion,
+        /// User who decides.
+        by: Actor,
+        /// Their reason.
+        reason: String,
     },
     /// Take in what a step brought about.
     Record {

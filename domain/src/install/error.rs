@@ -42,6 +42,27 @@ pub enum InstallError {
         /// What it does.
         kind: RunKind,
     },
+    /// Only the first provision of an install is approved in advance.
+    #[error(
+        "the first provision of the install was requested already; approve its plans, or turn on auto-approve"
+    )]
+    NotFirstProvision,
+    /// No component of that name was ever deployed.
+    #[error(
+        "component {name} not found: it was never deployed here; `stead installs show` lists the components"
+    )]
+    NoSuchComponent {
+        /// Name of the component.
+        name: String,
+    },
+    /// The lineage is not one that a runner reports.
+    #[error(
+        "lineage is not valid: it has 1 to {most} printable characters without spaces; copy it from the refusal"
+    )]
+    InvalidLineage {
+        /// Bytes at most.
+        most: usize,
+    },
     /// There is something to be taken down first.
     #[error("there is still something of the install in the account")]
     NotGone,

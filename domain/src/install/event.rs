@@ -10,6 +10,7 @@ use crate::{
     ids::{AppId, BuildId, ComponentId, RunId, RunnerId, StepId},
     outputs::Outputs,
     run::{Outcome, RunKind},
+    state_version::StateVersion,
 };
 
 /// A fact about an install.
@@ -58,6 +59,31 @@ pub enum InstallEvent {
     ApprovalChanged {
         /// Without a person's word.
         auto_approve: bool,
+        /// Who decided.
+        by: Actor,
+        /// Why, if they say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// Plans of the first provision are applied without an approval.
+    FirstProvisionAutoApproved {
+        /// The principal that decided.
+        by: Actor,
+    },
+    /// Deploys of the install include a component, whatever the config's default.
+    ComponentEnabled {
+        /// By name.
+        name: String,
+        /// Who decided.
+        by: Actor,
+        /// Why, if they say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// Deploys of the install leave a component out, and take it down where it is deployed.
+    ComponentDisabled {
+        /// By name.
+        name: String,
         /// Who decided.
         by: Actor,
         /// Why, if they say.
@@ -248,6 +274,28 @@ pub enum InstallEvent {
         /// What templates may read of it.
         outputs: Outputs,
     },
+    /// A plan or an apply reported a newer state of a component.
+    StateRecorded {
+        /// Name of the component, or `sandbox`.
+        name: String,
+        /// Run of the step that reported it.
+        run: RunId,
+        /// Step that reported it.
+        step: StepId,
+        /// The state.
+        state: StateVersion,
+    },
+    /// A user decided that this state of a component is right, although a newer one or one of another lineage is known.
+    StateAccepted {
+        /// Name of the component, or `sandbox`.
+        name: String,
+        /// The state.
+        state: StateVersion,
+        /// User who decided.
+        by: Actor,
+        /// Their reason.
+        reason: String,
+    },
     /// Nothing of the app is in the account any more.
     Deprovisioned {
         /// By which run; none when nothing was left to take down.
@@ -263,6 +311,11 @@ impl Event for InstallEvent {
             InstallEvent::InputsChanged { .. } => "install.inputs_changed",
             InstallEvent::ConfigPinned { .. } => "install.config_pinned",
             InstallEvent::ApprovalChanged { .. } => "install.approval_changed",
+            InstallEvent::FirstProvisionAutoApproved { .. } => {
+                "install.first_provision_auto_approved"
+            }
+            InstallEvent::ComponentEnabled { .. } => "install.component_enabled",
+            InstallEvent::ComponentDisabled { .. } => "install.component_disabled",
             InstallEvent::StackReported { .. } => "install.stack_reported",
             InstallEvent::StackGiven { .. } => "install.stack_given",
             InstallEvent::RunAdmitted { .. } => "install.run_admitted",
@@ -280,6 +333,8 @@ impl Event for InstallEvent {
             InstallEvent::ComponentDeployed { .. } => "install.component_deployed",
             InstallEvent::ComponentDestroyed { .. } => "install.component_destroyed",
             InstallEvent::ActionCompleted { .. } => "install.action_completed",
+            InstallEvent::StateRecorded { .. } => "install.state_recorded",
+            InstallEvent::StateAccepted { .. } => "install.state_accepted",
             InstallEvent::Deprovisioned { .. } => "install.deprovisioned",
         }
     }

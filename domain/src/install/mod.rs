@@ -14,6 +14,7 @@ mod event;
 mod readings;
 mod reserve;
 mod state;
+mod state_versions;
 #[cfg(test)]
 mod tests;
 pub use crate::outputs::Outputs;
@@ -21,7 +22,8 @@ pub use command::{Changing, InstallCommand, Resource, StepResult};
 pub use error::InstallError;
 pub use event::InstallEvent;
 pub use readings::Readings;
-pub use state::{Admitted, Before, Deployed, Holder, Install, Sandbox, Stack};
+pub use state::{Admitted, Before, Deployed, FirstProvision, Holder, Install, Sandbox, Stack};
+pub use state_versions::KnownState;
 
 type Decision = Result<Vec<InstallEvent>, InstallError>;
 
@@ -58,9 +60,26 @@ impl Decider for Install {
                 InstallEvent::ConfigPinned { config_version, by, reason },
             ),
             InstallCommand::SetAutoApprove { auto_approve, by, reason } => Ok(one(
-                self.auto_approve != auto_approve,
+                // Off also takes back what was approved in advance.
+                self.auto_approve != auto_approve
+                    || (!auto_approve && self.first_provision != FirstProvision::ByDecision),
                 InstallEvent::ApprovalChanged { auto_approve, by, reason },
             )),
+            InstallCommand::AutoApproveFirst { .. } if self.was_begun => {
+                Err(InstallError::NotFirstProvision)
+            }
+            InstallCommand::AutoApproveFirst { by } => Ok(one(
+                self.first_provision == FirstProvision::ByDecision,
+                InstallEvent::FirstProvisionAutoApproved { by },
+            )),
+            InstallCommand::SetComponentEnabled { name, enabled, by, reason } => {
+                let changes = self.toggles.get(&name) != Some(&enabled);
+                let event = match enabled {
+                    true => InstallEvent::ComponentEnabled { name, by, reason },
+                    false => InstallEvent::ComponentDisabled { name, by, reason },
+                };
+                self.when_settled(changes, event)
+            }
             InstallCommand::ReportStack { runner, outputs, replaces } => match &self.stack {
                 Some(known) if known.runner == runner && known.outputs == outputs => Ok(vec![]),
                 Some(known) if known.runner != runner && replaces != Some(known.runner) => {
@@ -96,6 +115,12 @@ impl Decider for Install {
             InstallCommand::Begin { run, step, changing } => self.begin(run, step, changing),
             InstallCommand::Unchanged { run, step, resource } => {
                 self.unchanged(run, step, resource)
+            }
+            InstallCommand::RecordState { name, run, step, state } => {
+                Ok(self.record_state(name, run, step, state))
+            }
+            InstallCommand::AcceptState { name, state, by, reason } => {
+                self.accept_state(name, state, by, reason)
             }
             InstallCommand::Record { run, step, result } => self.record(run, step, result),
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{InstallEvent, Outputs, readings::Readings};
+use super::{InstallEvent, Outputs, readings::Readings, state_versions::KnownState};
 use crate::{
     digest::Digest,
     ids::{AppId, BuildId, ComponentId, RunId, RunnerId, StepId},
@@ -27,6 +27,12 @@ pub struct Install {
     pub inputs: BTreeMap<String, String>,
     /// Whether plans are applied without a person's word.
     pub auto_approve: bool,
+    /// Whether the plans of its first provision are applied without an approval.
+    #[serde(default)]
+    pub first_provision: FirstProvision,
+    /// Components that were enabled or disabled here, by name; others follow the config's default.
+    #[serde(default)]
+    pub toggles: BTreeMap<String, bool>,
     /// What the customer's stack gave its runner.
     pub stack: Option<Stack>,
     /// What the vendor says that it gives out.
@@ -54,6 +60,22 @@ pub struct Install {
     pub holders: BTreeMap<String, Holder>,
     /// Whether it was provisioned and is gone again.
     pub deprovisioned: bool,
+    /// State of components, by name; the sandbox is `sandbox`.
+    #[serde(default)]
+    pub states: BTreeMap<String, KnownState>,
+}
+
+/// Approval of the plans of the first provision.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+#[serde(rename_all = "snake_case")]
+pub enum FirstProvision {
+    /// By a decision on each plan, as in any run.
+    #[default]
+    ByDecision,
+    /// Automatic, in the run that is admitted first.
+    Automatic,
+    /// Automatic in this run, which is the first one.
+    AutomaticIn(RunId),
 }
 
 /// What the customer's stack gave its runner.
@@ -126,6 +148,13 @@ pub struct Holder {
 }
 
 impl Install {
+    /// Which components deploys include, where the config's default does not decide. What is deployed stays included
+    /// until a user disables it: a default of a later config version destroys nothing.
+    pub fn component_choices(&self) -> BTreeMap<String, bool> {
+        let deployed = self.components.keys().map(|name| (name.clone(), true));
+        deployed.chain(self.toggles.clone()).collect()
+    }
+
     /// What is there, as the planner of a run sees it.
     pub fn present(&self) -> Present {
         let component = |(name, has): (&String, &Deployed)| {
@@ -137,6 +166,11 @@ impl Install {
             sandbox: self.sandbox.as_ref().map(|has| (has.build, has.fingerprint.clone())),
             components: self.components.iter().map(component).collect(),
         }
+    }
+
+    /// Whether a run is the first provision, and its plans need no approval.
+    pub fn approves_first(&self, run: RunId) -> bool {
+        self.first_provision == FirstProvision::AutomaticIn(run)
     }
 
     /// Whether nothing of it is there any more and nothing is about to be: what is kept of it is for reading only.
@@ -163,17 +197,41 @@ impl Install {
             InstallEvent::ConfigPinned { config_version, .. } => {
                 self.config_version = config_version;
             }
-            InstallEvent::ApprovalChanged { auto_approve, .. } => self.auto_approve = auto_approve,
+            InstallEvent::ApprovalChanged { auto_approve, .. } => {
+                self.auto_approve = auto_approve;
+                self.first_provision = FirstProvision::ByDecision;
+            }
+            InstallEvent::FirstProvisionAutoApproved { .. } => {
+                self.first_provision = FirstProvision::Automatic;
+            }
+            InstallEvent::ComponentEnabled { name, .. } => drop(self.toggles.insert(name, true)),
+            InstallEvent::ComponentDisabled { name, .. } => drop(self.toggles.insert(name, false)),
             InstallEvent::StackReported { runner, outputs } => {
                 self.stack = Some(Stack { runner, outputs });
             }
             InstallEvent::StackGiven { outputs, .. } => self.given = outputs,
             InstallEvent::RunAdmitted { run, kind, names } => {
+                if self.first_provision == FirstProvision::Automatic && super::brings(kind) {
+                    self.first_provision = match kind {
+                        RunKind::Provision => FirstProvision::AutomaticIn(run),
+                        RunKind::Reprovision
+                        | RunKind::Deploy
+                        | RunKind::InputUpdate
+                        | RunKind::Upgrade
+                        | RunKind::Rollback
+                        | RunKind::Teardown
+                        | RunKind::Deprovision
+                        | RunKind::Action => FirstProvision::ByDecision,
+                    };
+                }
                 self.was_begun |= super::brings(kind);
                 self.runs.insert(run, Admitted { kind, names });
             }
             InstallEvent::RunClosed { run, .. } => {
                 self.runs.remove(&run);
+                if self.approves_first(run) {
+                    self.first_provision = FirstProvision::ByDecision;
+                }
             }
             InstallEvent::ComponentReserved { name, run, step } => {
                 self.readings.begin(&name);
@@ -215,6 +273,7 @@ impl Install {
             }
             InstallEvent::SandboxDestroyed { .. } => {
                 (self.sandbox, self.sandbox_before) = (None, None);
+                self.state_destroyed("sandbox");
             }
             InstallEvent::ComponentChanging {
                 name,
@@ -279,12 +338,15 @@ impl Install {
                 self.components.insert(name, deployed);
             }
             InstallEvent::ComponentDestroyed { name, .. } => {
+                self.state_destroyed(&name);
                 self.components.remove(&name);
                 self.before.remove(&name);
             }
             InstallEvent::ActionCompleted { name, outputs, .. } => {
                 self.actions.insert(name, outputs);
             }
+            InstallEvent::StateRecorded { name, state, .. } => self.state_recorded(name, state),
+            InstallEvent::StateAccepted { name, state, .. } => self.state_accepted(name, state),
             InstallEvent::Deprovisioned { .. } => self.deprovisioned = true,
         }
     }

@@ -6,6 +6,7 @@ use crate::{
     digest::Digest,
     ids::{AppId, BuildId, ComponentId, PrincipalId, RunnerId},
     run::Outcome,
+    state_version::StateVersion,
     testing::{Given, given},
 };
 
@@ -14,6 +15,7 @@ mod examples;
 mod holding;
 mod readings;
 mod runs;
+mod state_versions;
 
 const ANN: Actor = Actor::Principal(PrincipalId(ulid::Ulid(9)));
 const APP: AppId = AppId(ulid::Ulid(1));
@@ -39,6 +41,10 @@ fn names(names: &[&str]) -> BTreeSet<String> {
 
 fn outputs(value: &str) -> Outputs {
     [("region".to_string(), serde_json::json!(value))].into()
+}
+
+fn state_version(serial: u64) -> StateVersion {
+    StateVersion { lineage: "8907c070-aa91-8603-a355-2d2006a6c7aa".into(), serial }
 }
 
 fn because() -> Option<String> {
@@ -175,6 +181,44 @@ fn an_install_approves_by_itself_or_not() {
 }
 
 #[test]
+fn a_component_is_enabled_or_disabled_once_and_not_during_a_deploy() {
+    let set = |enabled| InstallCommand::SetComponentEnabled {
+        name: "api".into(),
+        enabled,
+        by: ANN,
+        reason: because(),
+    };
+    let (name, by) = ("api".to_string(), ANN);
+    let disabled = InstallEvent::ComponentDisabled { name, by, reason: because() };
+    let (name, by) = ("api".to_string(), ANN);
+    let enabled = InstallEvent::ComponentEnabled { name, by, reason: because() };
+    install(created()).when(set(false)).then([disabled.clone()]);
+    install(and(created(), [disabled.clone()])).when(set(false)).nothing();
+    install(and(created(), [disabled])).when(set(true)).then([enabled.clone()]);
+    // The choice is recorded although it is the default of most configs: a later version may have another.
+    install(created()).when(set(true)).then([enabled]);
+    install(vec![]).when(set(false)).refused(InstallError::NotFound);
+    let bringing = InstallError::Bringing { run: ONE, kind: RunKind::Deploy };
+    install(deploying()).when(set(false)).refused(bringing);
+}
+
+#[test]
+fn a_deployed_component_is_left_out_only_after_a_user_disabled_it() {
+    let (_, deployed) = deployed();
+    let choices = |events: Vec<InstallEvent>| {
+        let mut install = Install::default();
+        events.into_iter().for_each(|event| install.evolve(event));
+        install.component_choices()
+    };
+    assert_eq!(choices(created()), [].into());
+    assert_eq!(choices(and(created(), [deployed.clone()])), [("api".into(), true)].into());
+    let (name, by) = ("api".to_string(), ANN);
+    let disabled = InstallEvent::ComponentDisabled { name, by, reason: because() };
+    let events = and(created(), [deployed, disabled]);
+    assert_eq!(choices(events), [("api".into(), false)].into());
+}
+
+#[test]
 fn an_install_has_one_runner() {
     let report = |runner, replaces| {
         let outputs = outputs("eu-1");
@@ -275,6 +319,15 @@ fn the_whole_machine_fits_in_a_table() {
                 "give stack",
                 InstallCommand::GiveStack { outputs: outputs("eu-2"), by: ANN, reason: None },
             ),
+            (
+                "disable component",
+                InstallCommand::SetComponentEnabled {
+                    name: "api".into(),
+                    enabled: false,
+                    by: ANN,
+                    reason: None,
+                },
+            ),
             ("admit deploy of api", admit(TWO, RunKind::Deploy, &["api"])),
             ("admit deploy of web", admit(TWO, RunKind::Deploy, &["web"])),
             ("admit teardown", admit(TWO, RunKind::Teardown, &[])),
@@ -292,9 +345,79 @@ fn the_whole_machine_fits_in_a_table() {
                 },
             ),
             ("record deployed", record),
+            (
+                "record state",
+                InstallCommand::RecordState {
+                    name: "api".into(),
+                    run: ONE,
+                    step: S1,
+                    state: state_version(7),
+                },
+            ),
+            (
+                "accept state",
+                InstallCommand::AcceptState {
+                    name: "api".into(),
+                    state: state_version(3),
+                    by: ANN,
+                    reason: "restored".into(),
+                },
+            ),
             ("deprovision", InstallCommand::Deprovision),
             ("release", InstallCommand::Release { run: ONE, step: S1 }),
             ("close run", InstallCommand::CloseRun { run: ONE, outcome: Outcome::Succeeded }),
         ],
     );
+}
+
+mod first_provision {
+    use super::*;
+
+    fn first() -> InstallCommand {
+        InstallCommand::AutoApproveFirst { by: ANN }
+    }
+
+    fn set() -> InstallEvent {
+        InstallEvent::FirstProvisionAutoApproved { by: ANN }
+    }
+
+    fn state(events: Vec<InstallEvent>) -> Install {
+        let mut state = Install::default();
+        events.into_iter().for_each(|event| state.evolve(event));
+        state
+    }
+
+    #[test]
+    fn only_an_install_without_a_run_approves_its_first_provision_in_advance() {
+        install(created()).when(first()).then([set()]);
+        install(and(created(), [set()])).when(first()).nothing();
+        let begun = and(ready(), [admitted(ONE, RunKind::Provision, &[])]);
+        install(begun).when(first()).refused(InstallError::NotFirstProvision);
+        install(vec![]).when(first()).refused(InstallError::NotFound);
+    }
+
+    #[test]
+    fn no_run_but_the_first_provision_is_approved_in_advance() {
+        let begun = and(ready(), [set(), admitted(ONE, RunKind::Provision, &[])]);
+        assert!(state(begun.clone()).approves_first(ONE));
+        assert!(!state(begun.clone()).approves_first(TWO));
+        // The run has ended, and a second one provisions again.
+        let closed = InstallEvent::RunClosed { run: ONE, outcome: Outcome::Failed };
+        let again = and(begun, [closed, admitted(TWO, RunKind::Provision, &[])]);
+        assert!(![ONE, TWO].into_iter().any(|run| state(again.clone()).approves_first(run)));
+        // The first run is of another kind.
+        let deployed = and(ready(), [set(), admitted(ONE, RunKind::Deploy, &[])]);
+        assert!(!state(deployed).approves_first(ONE));
+        let never = and(ready(), [admitted(ONE, RunKind::Provision, &[])]);
+        assert!(!state(never).approves_first(ONE));
+    }
+
+    #[test]
+    fn switching_auto_approve_off_takes_the_advance_approval_back() {
+        let off = InstallCommand::SetAutoApprove { auto_approve: false, by: ANN, reason: None };
+        let changed = InstallEvent::ApprovalChanged { auto_approve: false, by: ANN, reason: None };
+        install(and(created(), [set()])).when(off).then([changed.clone()]);
+        let begun = and(ready(), [set(), changed, admitted(ONE, RunKind::Provision, &[])]);
+        assert!(!state(begun).approves_first(ONE));
+    }
 }

@@ -8,6 +8,7 @@ use crate::{
     artifact::Artifact,
     ids::{ExecutionId, RunnerId, SessionId},
     outputs::Outputs,
+    state_version::StateVersion,
 };
 
 /// A request that may be refused.
@@ -123,6 +124,11 @@ pub enum Report {
         /// By name.
         outputs: Outputs,
     },
+    /// State that a plan was made from, or that an apply wrote.
+    State {
+        /// The state.
+        state: StateVersion,
+    },
     /// What a build made.
     Artifact(Artifact),
     /// It is over.
@@ -136,6 +142,8 @@ pub enum Ending {
     Succeeded {
         /// Of the child, where there was one.
         exit_code: Option<i32>,
+        /// Processes of the job that could not be ended.
+        not_ended: Vec<String>,
     },
     /// It did not.
     Failed {
@@ -147,11 +155,15 @@ pub enum Ending {
         exit_code: Option<i32>,
         /// That killed the child, if one did.
         signal: Option<i32>,
+        /// Processes of the job that could not be ended.
+        not_ended: Vec<String>,
     },
     /// It was stopped because somebody asked.
     Cancelled {
         /// Whether it had to be killed.
         forced: bool,
+        /// Processes of the job that could not be ended.
+        not_ended: Vec<String>,
     },
 }
 

@@ -9,6 +9,7 @@ use crate::{
     decider::{Event, Timestamp},
     ids::{ExecutionId, RunnerId, SessionId},
     outputs::Outputs,
+    state_version::StateVersion,
 };
 
 /// A fact about a job.
@@ -69,6 +70,15 @@ pub enum JobEvent {
         seq: u64,
         /// By name.
         outputs: Outputs,
+    },
+    /// State that a plan was made from, or that an apply wrote.
+    StateReported {
+        /// Which attempt.
+        execution: ExecutionId,
+        /// The place among its reports.
+        seq: u64,
+        /// The state.
+        state: StateVersion,
     },
     /// What a build made.
     ArtifactPushed {
@@ -144,6 +154,9 @@ pub enum JobEvent {
         /// Its runner's own word.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<Signed>,
+        /// Processes of the job that could not be ended: `name (pid 7)`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        not_ended: Vec<String>,
     },
     /// It did not. Without an execution when nobody took it in time.
     Failed {
@@ -166,6 +179,9 @@ pub enum JobEvent {
         /// Its runner's own word.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<Signed>,
+        /// Processes of the job that could not be ended: `name (pid 7)`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        not_ended: Vec<String>,
     },
     /// Somebody asked, and it ended. Without an execution when nobody had taken it.
     Cancelled {
@@ -180,6 +196,9 @@ pub enum JobEvent {
         /// Its runner's own word.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<Signed>,
+        /// Processes of the job that could not be ended: `name (pid 7)`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        not_ended: Vec<String>,
     },
     /// Nobody can say what became of it, and it was safe to give up.
     Lost {
@@ -220,6 +239,9 @@ pub enum JobEvent {
         /// Its runner's own word.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<Signed>,
+        /// Processes of the job that could not be ended: `name (pid 7)`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        not_ended: Vec<String>,
     },
 }
 
@@ -250,6 +272,7 @@ impl JobEvent {
             | JobEvent::PhaseEntered { .. }
             | JobEvent::PlanProduced { .. }
             | JobEvent::OutputsReported { .. }
+            | JobEvent::StateReported { .. }
             | JobEvent::ArtifactPushed { .. }
             | JobEvent::Disconnected { .. }
             | JobEvent::Reattached { .. }
@@ -274,6 +297,7 @@ impl Event for JobEvent {
             JobEvent::PhaseEntered { .. } => "job.phase_entered",
             JobEvent::PlanProduced { .. } => "job.plan_produced",
             JobEvent::OutputsReported { .. } => "job.outputs_reported",
+            JobEvent::StateReported { .. } => "job.state_reported",
             JobEvent::ArtifactPushed { .. } => "job.artifact_pushed",
             JobEvent::Disconnected { .. } => "job.disconnected",
             JobEvent::Reattached { .. } => "job.reattached",

@@ -44,12 +44,16 @@ impl Job {
 
 impl Ending {
     fn late(self, execution: ExecutionId, seq: u64, signed: Option<Signed>) -> JobEvent {
-        let (outcome, reason, detail, exit_code, signal) = match self {
-            Ending::Succeeded { exit_code } => (Outcome::Succeeded, None, None, exit_code, None),
-            Ending::Failed { reason, detail, exit_code, signal } => {
-                (Outcome::Failed, Some(reason), Some(detail), exit_code, signal)
+        let (outcome, reason, detail, exit_code, signal, not_ended) = match self {
+            Ending::Succeeded { exit_code, not_ended } => {
+                (Outcome::Succeeded, None, None, exit_code, None, not_ended)
             }
-            Ending::Cancelled { .. } => (Outcome::Cancelled, None, None, None, None),
+            Ending::Failed { reason, detail, exit_code, signal, not_ended } => {
+                (Outcome::Failed, Some(reason), Some(detail), exit_code, signal, not_ended)
+            }
+            Ending::Cancelled { not_ended, .. } => {
+                (Outcome::Cancelled, None, None, None, None, not_ended)
+            }
         };
         JobEvent::LateResultReported {
             execution,
@@ -60,6 +64,7 @@ impl Ending {
             exit_code,
             signal,
             signed,
+            not_ended,
         }
     }
 }

@@ -51,9 +51,13 @@ impl Job {
         }
         let execution = held.id;
         let consequence = match verdict {
-            Verdict::Succeeded => {
-                JobEvent::Succeeded { execution, seq: None, exit_code: None, signed: None }
-            }
+            Verdict::Succeeded => JobEvent::Succeeded {
+                execution,
+                seq: None,
+                exit_code: None,
+                signed: None,
+                not_ended: vec![],
+            },
             Verdict::Failed => JobEvent::Failed {
                 execution: Some(execution),
                 seq: None,
@@ -62,6 +66,7 @@ impl Job {
                 exit_code: None,
                 signal: None,
                 signed: None,
+                not_ended: vec![],
             },
             // Nobody wants to see it done any more: what is left to say is what became of it.
             Verdict::Retry if held.cancel.is_some() => return Err(JobError::Cancelling),

@@ -124,7 +124,13 @@ impl Decider for Job {
             RequestCancel { by, reason, force } => match &self.state {
                 Queued { .. } => Ok(vec![
                     JobEvent::CancelRequested { by, reason, force },
-                    JobEvent::Cancelled { execution: None, seq: None, forced: false, signed: None },
+                    JobEvent::Cancelled {
+                        execution: None,
+                        seq: None,
+                        forced: false,
+                        signed: None,
+                        not_ended: vec![],
+                    },
                 ]),
                 Claimed(held) | Running(held) => Ok(match &held.cancel {
                     Some(asked) if asked.force || !force => vec![],
@@ -184,5 +190,6 @@ fn expired() -> JobEvent {
         exit_code: None,
         signal: None,
         signed: None,
+        not_ended: vec![],
     }
 }

@@ -53,6 +53,13 @@ impl Job {
             Report::Finished(Ending::Succeeded { .. }) | Report::Outputs { .. } => {
                 ensure(held.started, JobError::NotStarted)
             }
+            Report::State { .. } => {
+                let what = "a state";
+                ensure(held.started, JobError::NotStarted)?;
+                ensure(is(JobKind::Plan) || is(JobKind::Apply), JobError::NotThisKind { what })?;
+                let states = said(|fact| matches!(fact, JobEvent::StateReported { .. }));
+                ensure(states == 0, JobError::AlreadyReported { what })
+            }
             Report::Phase { .. } => {
                 ensure(held.started, JobError::NotStarted)?;
                 let entered = said(|fact| matches!(fact, JobEvent::PhaseEntered { .. }));
@@ -83,6 +90,7 @@ impl Report {
             Report::Phase { phase } => JobEvent::PhaseEntered { execution, seq, phase },
             Report::Plan(plan) => JobEvent::PlanProduced { execution, seq, plan },
             Report::Outputs { outputs } => JobEvent::OutputsReported { execution, seq, outputs },
+            Report::State { state } => JobEvent::StateReported { execution, seq, state },
             Report::Artifact(artifact) => JobEvent::ArtifactPushed { execution, seq, artifact },
             Report::Finished(ending) => ending.fact(execution, Some(seq), signed),
         }
@@ -97,6 +105,7 @@ impl Report {
             | Report::Phase { .. }
             | Report::Plan(_)
             | Report::Outputs { .. }
+            | Report::State { .. }
             | Report::Artifact(_) => None,
         }
     }
@@ -105,15 +114,22 @@ impl Report {
 impl Ending {
     fn fact(self, execution: ExecutionId, seq: Option<u64>, signed: Option<Signed>) -> JobEvent {
         match self {
-            Ending::Succeeded { exit_code } => {
-                JobEvent::Succeeded { execution, seq, exit_code, signed }
+            Ending::Succeeded { exit_code, not_ended } => {
+                JobEvent::Succeeded { execution, seq, exit_code, signed, not_ended }
             }
-            Ending::Failed { reason, detail, exit_code, signal } => {
+            Ending::Failed { reason, detail, exit_code, signal, not_ended } => JobEvent::Failed {
+                execution: Some(execution),
+                seq,
+                reason,
+                detail,
+                exit_code,
+                signal,
+                signed,
+                not_ended,
+            },
+            Ending::Cancelled { forced, not_ended } => {
                 let execution = Some(execution);
-                JobEvent::Failed { execution, seq, reason, detail, exit_code, signal, signed }
-            }
-            Ending::Cancelled { forced } => {
-                JobEvent::Cancelled { execution: Some(execution), seq, forced, signed }
+                JobEvent::Cancelled { execution, seq, forced, signed, not_ended }
             }
         }
     }

@@ -240,6 +240,7 @@ impl Job {
             JobEvent::PhaseEntered { .. }
             | JobEvent::PlanProduced { .. }
             | JobEvent::OutputsReported { .. }
+            | JobEvent::StateReported { .. }
             | JobEvent::ArtifactPushed { .. } => {}
             JobEvent::Disconnected { .. } => {
                 if let Some(held) = self.held() {
@@ -292,6 +293,7 @@ impl Job {
             | JobEvent::PhaseEntered { .. }
             | JobEvent::PlanProduced { .. }
             | JobEvent::OutputsReported { .. }
+            | JobEvent::StateReported { .. }
             | JobEvent::ArtifactPushed { .. }
             | JobEvent::Succeeded { seq: Some(_), .. }
             | JobEvent::Failed { seq: Some(_), .. }

@@ -19,6 +19,7 @@ pub(super) fn react(fact: &Fact) -> Option<Reaction> {
         | RunEvent::ApprovalExpired { .. }
         | RunEvent::ApplyStarted { .. }
         | RunEvent::StepFailed { .. }
+        | RunEvent::StepRetryScheduled { .. }
         | RunEvent::StepSkipped { .. }
         | RunEvent::Finished { .. } => None,
     }

@@ -1,7 +1,7 @@
 //! What an apply would change, and who says yes or no to exactly that.
 use super::{
-    Approval, Decision, PLANS_AT_MOST, PlanFacts, Run, RunError, RunEvent, Skip, Step, StepFailure,
-    StepState, Word,
+    Approval, Decision, PLANS_AT_MOST, PlanFacts, Run, RunError, RunEvent, RunKind, Skip, Step,
+    StepFailure, StepState, Word,
 };
 use crate::{
     actor::Actor,
@@ -19,7 +19,12 @@ impl Run {
         if !matches!(at.state, StepState::Planning { .. }) {
             return Err(RunError::NotWaitingForThat);
         }
-        let (step, digest, noop) = (at.spec.step, plan.digest.clone(), plan.noop);
+        let kind = self.request.as_ref().map(|request| request.kind);
+        if approval == Approval::FirstProvision && kind != Some(RunKind::Provision) {
+            return Err(RunError::NotAProvision);
+        }
+        let (step, digest) = (at.spec.step, plan.digest.clone());
+        let noop = plan.noop && !at.spec.options.applies_noops;
         let mut facts = vec![RunEvent::PlanProduced { step, job, plan }];
         if noop {
             facts.push(RunEvent::StepSucceeded { step, noop });
@@ -31,6 +36,11 @@ impl Run {
                 Approval::Automatic => {
                     let by = Actor::Policy("auto_approve".into());
                     let reason = "the install approves plans by itself".into();
+                    RunEvent::Approved { step, digest, by, reason }
+                }
+                Approval::FirstProvision => {
+                    let by = Actor::Policy("auto_approve_first".into());
+                    let reason = "the install approves its first provision in advance".into();
                     RunEvent::Approved { step, digest, by, reason }
                 }
             });
@@ -80,6 +90,7 @@ impl Run {
             | StepState::Approved { .. }
             | StepState::Applying { .. }
             | StepState::Executing { .. }
+            | StepState::RetryScheduled { .. }
             | StepState::Succeeded { .. }
             | StepState::Failed { .. }
             | StepState::Skipped { .. } => Ok(vec![]),
@@ -97,6 +108,7 @@ impl Run {
             | StepState::AwaitingApproval { .. }
             | StepState::Applying { .. }
             | StepState::Executing { .. }
+            | StepState::RetryScheduled { .. }
             | StepState::Succeeded { .. }
             | StepState::Failed { .. }
             | StepState::Skipped { .. } => Err(RunError::NotWaitingForThat),
@@ -133,6 +145,7 @@ impl Run {
             | StepState::Approved { .. }
             | StepState::Applying { .. }
             | StepState::Executing { .. }
+            | StepState::RetryScheduled { .. }
             | StepState::Succeeded { .. }
             | StepState::Failed { .. }
             | StepState::Skipped { .. } => Err(RunError::NothingToApprove),

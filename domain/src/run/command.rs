@@ -75,6 +75,15 @@ pub enum RunCommand {
         reason: StepFailure,
         /// In words.
         detail: String,
+        /// Whether the result is known and another attempt may succeed.
+        may_retry: bool,
+    },
+    /// Start a step again whose back-off has elapsed.
+    StartRetry {
+        /// Which step.
+        step: StepId,
+        /// Number of the retry.
+        attempt: u32,
     },
     /// Try a failed step again, while the run goes on.
     RetryStep {
@@ -106,6 +115,8 @@ pub enum Approval {
     },
     /// Nobody: the install's setting says so.
     Automatic,
+    /// Nobody: it is the first provision of an install that approves that one in advance.
+    FirstProvision,
 }
 
 /// A principal's word on a plan.

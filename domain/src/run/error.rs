@@ -48,6 +48,11 @@ pub enum RunError {
     #[error("say why: the reason is empty")]
     NoReason,
     /// Only failed steps are retried.
+    #[error(
+        "only the first provision of an install is approved in advance, not a run of another kind"
+    )]
+    NotAProvision,
+    /// Only what failed.
     #[error("only a failed step can be retried")]
     NotFailed,
     /// The run is to end.

@@ -126,6 +126,19 @@ pub enum RunEvent {
         /// In words.
         detail: String,
     },
+    /// The work of a step failed, and the step starts again by itself after a back-off.
+    StepRetryScheduled {
+        /// Which step.
+        step: StepId,
+        /// Number of the retry, from 1.
+        attempt: u32,
+        /// What kind of failure.
+        reason: StepFailure,
+        /// In words.
+        detail: String,
+        /// Earliest start.
+        not_before: Timestamp,
+    },
     /// The step will not be done in this run.
     StepSkipped {
         /// Which step.
@@ -174,6 +187,7 @@ impl Event for RunEvent {
             RunEvent::ApplyStarted { .. } => "run.apply_started",
             RunEvent::StepSucceeded { .. } => "run.step_succeeded",
             RunEvent::StepFailed { .. } => "run.step_failed",
+            RunEvent::StepRetryScheduled { .. } => "run.step_retry_scheduled",
             RunEvent::StepSkipped { .. } => "run.step_skipped",
             RunEvent::StepRetried { .. } => "run.step_retried",
             RunEvent::CancelRequested { .. } => "run.cancel_requested",

@@ -2,7 +2,7 @@
 use super::{Decision, Outcome, Run, RunError, RunEvent, Skip, Step, StepFailure, StepState};
 use crate::{
     actor::Actor,
-    decider::Decider,
+    decider::{Decider, Timestamp},
     ids::{JobId, StepId},
 };
 
@@ -17,6 +17,7 @@ impl Run {
             | StepState::Planning { .. }
             | StepState::AwaitingApproval { .. }
             | StepState::Approved { .. }
+            | StepState::RetryScheduled { .. }
             | StepState::Succeeded { .. }
             | StepState::Failed { .. }
             | StepState::Skipped { .. } => Err(RunError::NotWaitingForThat),
@@ -29,6 +30,7 @@ impl Run {
         job: Option<JobId>,
         reason: StepFailure,
         detail: String,
+        retry_at: Option<Timestamp>,
     ) -> Decision {
         if let Some(job) = job {
             match self.working(job)? {
@@ -45,7 +47,13 @@ impl Run {
                 return Err(RunError::NotWaitingForThat);
             }
         }
-        self.and_then(vec![RunEvent::StepFailed { step, reason, detail }])
+        let retry = retry_at.and_then(|now| self.retry_of(step, now));
+        self.and_then(vec![match retry {
+            Some((attempt, not_before)) => {
+                RunEvent::StepRetryScheduled { step, attempt, reason, detail, not_before }
+            }
+            None => RunEvent::StepFailed { step, reason, detail },
+        }])
     }
 
     pub(super) fn retry(&self, step: StepId, by: Actor, reason: Option<String>) -> Decision {
@@ -54,7 +62,9 @@ impl Run {
             return Err(RunError::Cancelling);
         }
         match at.state {
-            StepState::Failed { .. } => Ok(vec![RunEvent::StepRetried { step, by, reason }]),
+            StepState::Failed { .. } | StepState::RetryScheduled { .. } => {
+                Ok(vec![RunEvent::StepRetried { step, by, reason }])
+            }
             StepState::Waiting
             | StepState::Planning { .. }
             | StepState::AwaitingApproval { .. }
@@ -96,7 +106,8 @@ impl Run {
             | StepState::AwaitingApproval { .. }
             | StepState::Approved { .. }
             | StepState::Applying { .. }
-            | StepState::Executing { .. } => true,
+            | StepState::Executing { .. }
+            | StepState::RetryScheduled { .. } => true,
             StepState::Succeeded { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {
                 false
             }
@@ -115,6 +126,7 @@ impl Run {
                 | StepState::Approved { .. }
                 | StepState::Applying { .. }
                 | StepState::Executing { .. }
+                | StepState::RetryScheduled { .. }
                 | StepState::Succeeded { .. },
             )
             | None => false,
@@ -147,7 +159,8 @@ impl Step {
         match self.state {
             StepState::Waiting
             | StepState::AwaitingApproval { .. }
-            | StepState::Approved { .. } => true,
+            | StepState::Approved { .. }
+            | StepState::RetryScheduled { .. } => true,
             StepState::Planning { .. }
             | StepState::Applying { .. }
             | StepState::Executing { .. }

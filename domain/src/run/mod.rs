@@ -7,6 +7,7 @@
 //!          └───────────── plan voided ◀────────── applying ◀─start apply──┘
 //!                                                    └─ complete | fail ─▶ succeeded | failed
 //! ```
+//! A job that fails with a known result may be retried by itself, after a back-off (`retry.rs`).
 //! A step begins when the steps that it needs have succeeded; a failed step blocks only the steps
 //! that need it. The run ends when nothing of it can go on, and says in one word how.
 use crate::{
@@ -22,6 +23,7 @@ mod event;
 mod finish;
 mod next;
 pub mod plan;
+mod retry;
 mod state;
 mod step;
 #[cfg(test)]
@@ -32,7 +34,8 @@ pub use error::RunError;
 pub use event::RunEvent;
 pub use next::Next;
 pub use state::{
-    Cancel, Cause, Operation, Outcome, PlanFacts, Request, Run, RunKind, StepSpec, Target,
+    Cancel, Cause, Operation, Outcome, PlanFacts, Request, Run, RunKind, StepOptions, StepSpec,
+    Target,
 };
 pub use step::{Skip, Step, StepFailure, StepState};
 pub use undone::Undone;
@@ -61,9 +64,11 @@ impl Decider for Run {
             RunCommand::StartApply { step, job } => self.start_apply(step, job),
             RunCommand::VoidPlan { job, reason } => self.void(job, reason),
             RunCommand::CompleteStep { job } => self.complete(job),
-            RunCommand::FailStep { step, job, reason, detail } => {
-                self.fail(step, job, reason, detail)
+            RunCommand::FailStep { step, job, reason, detail, may_retry } => {
+                let retry_at = may_retry.then_some(now);
+                self.fail(step, job, reason, detail, retry_at)
             }
+            RunCommand::StartRetry { step, attempt } => Ok(self.start_retry(step, attempt, now)),
             RunCommand::RetryStep { step, by, reason } => self.retry(step, by, reason),
             RunCommand::RequestCancel { by, reason, force } => self.cancel(by, reason, force),
         }
@@ -113,6 +118,7 @@ impl Run {
             | StepState::Approved { .. }
             | StepState::Applying { .. }
             | StepState::Executing { .. }
+            | StepState::RetryScheduled { .. }
             | StepState::Succeeded { .. }
             | StepState::Failed { .. }
             | StepState::Skipped { .. } => Err(RunError::NotWaitingForThat),

@@ -30,6 +30,7 @@ impl Run {
             StepState::Waiting
             | StepState::Approved { .. }
             | StepState::AwaitingApproval { .. }
+            | StepState::RetryScheduled { .. }
             | StepState::Succeeded { .. }
             | StepState::Failed { .. }
             | StepState::Skipped { .. } => None,

@@ -5,7 +5,7 @@
 //! planned. Nothing here knows the clock or makes ids: the caller gives them.
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Operation, StepSpec, Target, Undone};
+use super::{Operation, StepOptions, StepSpec, Target, Undone};
 use crate::{
     digest::Digest,
     ids::{BuildId, ComponentId, StepId},
@@ -153,6 +153,7 @@ pub fn bring(
             operation: Operation::Apply,
             needs: destroyed,
             fingerprint: Some(sandbox.fingerprint.clone()),
+            options: StepOptions::default(),
         });
     }
     let mut ids: BTreeMap<&str, StepId> = BTreeMap::new();
@@ -175,6 +176,7 @@ pub fn bring(
             operation: Operation::Apply,
             needs,
             fingerprint: Some(component.fingerprint.clone()),
+            options: StepOptions::default(),
         });
     }
     down.take(&late, &mut steps, |name| {
@@ -214,7 +216,8 @@ fn gone<'p>(
 /// The one step of an action.
 pub fn action(step: StepId, name: String, needs: Vec<StepId>) -> StepSpec {
     let target = Target::Action { name };
-    StepSpec { step, target, operation: Operation::Execute, needs, fingerprint: None }
+    let (operation, options) = (Operation::Execute, StepOptions::default());
+    StepSpec { step, target, operation, needs, fingerprint: None, options }
 }
 
 /// Names of the components that are to be planned.

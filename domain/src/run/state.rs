@@ -128,6 +128,28 @@ pub struct StepSpec {
     /// What is brought: everything that decides the result, but outputs of others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Digest>,
+    /// Settings of the config for this step.
+    #[serde(default, skip_serializing_if = "StepOptions::is_default")]
+    pub options: StepOptions,
+}
+
+/// Settings of the config for one step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct StepOptions {
+    /// Number of automatic retries after failed jobs.
+    #[serde(default)]
+    pub max_auto_retries: u32,
+    /// Whether a plan without changes is approved and applied like any other plan.
+    #[serde(default)]
+    pub applies_noops: bool,
+}
+
+impl StepOptions {
+    /// Whether the config sets nothing.
+    pub fn is_default(&self) -> bool {
+        *self == StepOptions::default()
+    }
 }
 
 /// What a step changes.
@@ -237,7 +259,13 @@ impl Run {
                 self.request = Some(request);
             }
             RunEvent::Planned { steps, .. } => {
-                let step = |spec| Step { spec, state: StepState::Waiting, voided: 0, jobs: vec![] };
+                let step = |spec| Step {
+                    spec,
+                    state: StepState::Waiting,
+                    voided: 0,
+                    retries: 0,
+                    jobs: vec![],
+                };
                 self.steps = steps.into_iter().map(step).collect();
             }
             RunEvent::StepStarted { step, job } => self.set(step, |at| {
@@ -278,12 +306,21 @@ impl Run {
             RunEvent::StepFailed { step, reason, detail } => {
                 self.set(step, |at| at.state = StepState::Failed { reason, detail });
             }
+            RunEvent::StepRetryScheduled { step, attempt, not_before, .. } => {
+                self.set(step, |at| {
+                    at.retries = attempt;
+                    at.state = StepState::RetryScheduled { not_before };
+                });
+            }
             RunEvent::StepSkipped { step, reason } => {
                 self.set(step, |at| at.state = StepState::Skipped { reason });
             }
             // Whoever asks again has looked: the plans that went stale before no longer count.
             RunEvent::StepRetried { step, .. } => self.set(step, |at| {
                 at.voided = 0;
+                if matches!(at.state, StepState::Failed { .. }) {
+                    at.retries = 0;
+                }
                 at.state = StepState::Waiting;
             }),
             RunEvent::CancelRequested { by, reason, force } => {

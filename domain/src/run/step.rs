@@ -14,6 +14,8 @@ pub struct Step {
     pub state: StepState,
     /// Plans that could no longer be applied.
     pub voided: u32,
+    /// Automatic retries since a user asked for the step.
+    pub retries: u32,
     /// Every job that was made for it, in order.
     pub jobs: Vec<JobId>,
 }
@@ -53,6 +55,12 @@ pub enum StepState {
     Executing {
         /// Which job.
         job: JobId,
+    },
+    /// Its job failed, and the step starts again by itself.
+    RetryScheduled {
+        /// Earliest start.
+        #[bincode(with_serde)]
+        not_before: Timestamp,
     },
     /// It did what it was for.
     Succeeded {
@@ -119,7 +127,8 @@ impl StepState {
             | StepState::AwaitingApproval { .. }
             | StepState::Approved { .. }
             | StepState::Applying { .. }
-            | StepState::Executing { .. } => false,
+            | StepState::Executing { .. }
+            | StepState::RetryScheduled { .. } => false,
         }
     }
 
@@ -132,6 +141,7 @@ impl StepState {
             StepState::Waiting
             | StepState::AwaitingApproval { .. }
             | StepState::Approved { .. }
+            | StepState::RetryScheduled { .. }
             | StepState::Succeeded { .. }
             | StepState::Failed { .. }
             | StepState::Skipped { .. } => None,

@@ -10,6 +10,7 @@ mod circles;
 mod ending;
 mod examples;
 mod planning;
+mod retries;
 
 pub const ANN: Actor = Actor::Principal(PrincipalId(ulid::Ulid(9)));
 const INSTALL: InstallId = InstallId(ulid::Ulid(5));
@@ -41,6 +42,7 @@ fn step(step: StepId, needs: &[StepId]) -> StepSpec {
         operation: Operation::Apply,
         needs: needs.to_vec(),
         fingerprint: Some(digest(step.0.0 as u8)),
+        options: StepOptions::default(),
     }
 }
 
@@ -104,7 +106,7 @@ fn record(job: JobId, plan: PlanFacts) -> RunCommand {
 
 fn fail(step: StepId, job: Option<JobId>) -> RunCommand {
     let reason = StepFailure::JobFailed;
-    RunCommand::FailStep { step, job, reason, detail: "exit 1".into() }
+    RunCommand::FailStep { step, job, reason, detail: "exit 1".into(), may_retry: true }
 }
 
 fn failed(step: StepId) -> RunEvent {
@@ -211,6 +213,7 @@ fn the_whole_machine_fits_in_a_table() {
             ("approved", and(awaiting(), [approved(SANDBOX, 1)])),
             ("applying", applying()),
             ("step failed", and(started_left, [failed(LEFT)])),
+            ("retry scheduled", retries::scheduled()),
             ("cancelling", cancelling),
             ("ended", over()),
         ],
@@ -228,6 +231,7 @@ fn the_whole_machine_fits_in_a_table() {
             ("complete step", RunCommand::CompleteStep { job: J2 }),
             ("fail step", fail(SANDBOX, Some(J1))),
             ("retry step", RunCommand::RetryStep { step: LEFT, by: ANN, reason: None }),
+            ("start retry", RunCommand::StartRetry { step: SANDBOX, attempt: 1 }),
             (
                 "cancel",
                 RunCommand::RequestCancel { by: ANN, reason: "wrong day".into(), force: false },

@@ -23,10 +23,12 @@ pub enum RunnerCommand {
         /// Why, if they say.
         reason: Option<String>,
     },
-    /// It has not called for minutes.
+    /// It has not called for minutes, or ended in order.
     Disconnect {
         /// Its last call.
         silent_since: Timestamp,
+        /// Whether the runner said that it ends.
+        stopped: bool,
     },
     /// It called again.
     Return,

@@ -28,12 +28,15 @@ pub enum RunnerEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// No call for minutes.
+    /// No call for minutes, or the runner said that it ends.
     Disconnected {
         /// Its last call.
         #[serde(with = "crate::moment")]
         #[cfg_attr(test, schemars(with = "Timestamp"))]
         silent_since: Timestamp,
+        /// Whether the runner said that it ends.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        stopped: bool,
     },
     /// It called again.
     Returned,

@@ -55,9 +55,10 @@ impl Decider for Runner {
             Enrol(_) => Err(RunnerError::AlreadyEnrolled),
             Revoke { by, reason } => once(self.revoked, RunnerEvent::Revoked { by, reason }),
             // Whoever lost its trust may still go silent, but says nothing that counts.
-            Disconnect { silent_since } => {
-                once(self.silent_since.is_some(), RunnerEvent::Disconnected { silent_since })
-            }
+            Disconnect { silent_since, stopped } => once(
+                self.silent_since.is_some(),
+                RunnerEvent::Disconnected { silent_since, stopped },
+            ),
             Rekey { .. }
             | RequestRekey { .. }
             | Return
@@ -111,8 +112,10 @@ impl Decider for Runner {
                 }
             }
             RunnerEvent::RekeyRequested { .. } => self.rekey_requested = true,
-            RunnerEvent::Disconnected { silent_since } => self.silent_since = Some(silent_since),
-            RunnerEvent::Returned => self.silent_since = None,
+            RunnerEvent::Disconnected { silent_since, stopped } => {
+                (self.silent_since, self.stopped) = (Some(silent_since), stopped);
+            }
+            RunnerEvent::Returned => (self.silent_since, self.stopped) = (None, false),
             RunnerEvent::Drained { .. } => self.draining = true,
             RunnerEvent::Resumed { .. } => self.draining = false,
             RunnerEvent::Disabled { side, .. } => {

@@ -27,6 +27,9 @@ pub struct Runner {
     /// Its last call, if it is silent.
     #[bincode(with_serde)]
     pub silent_since: Option<Timestamp>,
+    /// Whether it is silent because it ended in order.
+    #[serde(default)]
+    pub stopped: bool,
     /// The last refusals, to know a repeated one.
     pub refusals: Vec<Refusal>,
 }

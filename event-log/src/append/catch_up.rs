@@ -1,4 +1,6 @@
 //! What other servers wrote, and what follows from it for what this one keeps in memory.
+use std::time::Instant;
+
 use tracing::warn;
 
 use super::{Appender, head};
@@ -27,6 +29,7 @@ impl Appender {
     /// Read the head again; what others wrote goes to the listeners and out of the views' caches.
     async fn reload(&mut self) -> Result<(), sqlx::Error> {
         let Some(connection) = self.connection.as_mut() else { return Ok(()) };
+        let read_at = Instant::now();
         let (turn, epoch, layout) = (self.head.turn, self.head.epoch, self.head.layout);
         let (head, keys) = (&mut self.head, &self.keys);
         let result = head::within(self.answer, async {
@@ -76,6 +79,7 @@ impl Appender {
                 self.outlet.publish(&self.head, &self.nearby, events);
             }
         }
+        self.outlet.publish_read(read_at);
         Ok(())
     }
 
@@ -86,8 +90,9 @@ impl Appender {
             return;
         }
         let Some(connection) = self.connection.as_mut() else { return };
+        let read_at = Instant::now();
         match head::within(self.answer, head::position(connection)).await {
-            Ok(position) if position == self.head.position => {}
+            Ok(position) if position == self.head.position => self.outlet.publish_read(read_at),
             Ok(_) => {
                 self.stale = true;
                 if let Err(error) = self.ready().await {

@@ -24,7 +24,11 @@ mod sql;
 mod statement;
 mod versions;
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use sqlx::{PgConnection, postgres::PgConnectOptions};
 use tokio::time::sleep;
@@ -54,6 +58,8 @@ pub(crate) use versions::Versions;
 const RETRIES: u32 = 20;
 /// How often a new connection is tried before the callers are told that the database is away.
 const RECONNECTS: u32 = 3;
+/// Longest time that commits which write nothing may keep the appender from reading the head.
+const UNREAD: Duration = Duration::from_secs(1);
 
 /// The one writer of this process.
 pub(crate) struct Appender {
@@ -89,6 +95,7 @@ impl Appender {
         loop {
             if let Some(Ahead { commits, numbered, early }) = self.next.take() {
                 self.write(commits, Some((numbered, early)), &mut queue).await;
+                self.look_if_due(watch_others).await;
                 continue;
             }
             self.pay();
@@ -104,6 +111,17 @@ impl Appender {
             };
             let Some(batch) = batch else { return };
             self.write(batch, None, &mut queue).await;
+            self.look_if_due(watch_others).await;
+        }
+    }
+
+    /// Read the head although there is work. Every write reads it; commits that write nothing do not.
+    async fn look_if_due(&mut self, watch_others: Option<Duration>) {
+        let is_due = self.outlet.read_at.borrow().elapsed() >= UNREAD;
+        // The next batch mends a broken connection.
+        if watch_others.is_some() && is_due && self.connection.is_some() {
+            self.pay();
+            self.look_around().await;
         }
     }
 
@@ -114,6 +132,8 @@ impl Appender {
         mut numbered: Option<(Numbered, Option<Early>)>,
         queue: &mut Queue,
     ) {
+        #[cfg(feature = "planted")]
+        planted::panics();
         let mut parts = VecDeque::from([commits]);
         let (mut tries, mut check) = (0, Check::Trusted);
         while let Some(mut part) = parts.pop_front() {
@@ -203,6 +223,7 @@ impl Appender {
         let sending = statement.of_batch(head, &batch, early, rides, (self.layout, *check));
         let sent = ahead::paying(sending.send(connection, self.answer), || pay(owed));
         let after = if batch.writes { &batch.head } else { &*head };
+        let read_at = batch.writes.then(Instant::now);
         let (key_ttl, layout) = (self.key_ttl, self.layout);
         let ready = |commits: Vec<Pending>| {
             let numbered = numbered_on(after, &commits, versions, clock, key_ttl);
@@ -217,7 +238,7 @@ impl Appender {
             Sent::Committed(mut culprits) => {
                 culprits.blame(late);
                 culprits.take_out(part);
-                self.committed(batch, part);
+                self.committed(batch, part, read_at);
                 Ok(true)
             }
             Sent::Culprits(mut culprits) => {
@@ -243,7 +264,7 @@ impl Appender {
                     info!("The batch in doubt was written");
                     // Those that come too late ask for their keys again.
                     let rest: Vec<_> = part.extract_if(.., |pending| late.is(pending)).collect();
-                    self.committed(batch, part);
+                    self.committed(batch, part, None);
                     part.extend(rest);
                     // Others may have written since.
                     self.stale = true;
@@ -258,7 +279,7 @@ impl Appender {
     }
 
     /// Take in what is durable now. Everyone hears of it when the next batch is on its way, at once if there is none.
-    fn committed(&mut self, batch: Batch, part: &mut Vec<Pending>) {
+    fn committed(&mut self, batch: Batch, part: &mut Vec<Pending>, read_at: Option<Instant>) {
         let Batch { head, events, spans, writes, .. } = batch;
         let recorded_at = head.recorded_at;
         if writes {
@@ -274,7 +295,7 @@ impl Appender {
         }
         let appended =
             spans.into_iter().map(|(first, last)| Appended { first, last, commit_no, recorded_at });
-        self.owed.add(events, part.drain(..).zip(appended));
+        self.owed.add(events, part.drain(..).zip(appended), read_at);
         if self.next.is_none() {
             self.pay();
         }

@@ -1,5 +1,7 @@
 //! What is durable and not told yet: the next batch goes on its way first, so that the database need not wait
 //! while we talk.
+use std::time::Instant;
+
 use tokio::sync::{broadcast, watch};
 
 use super::{
@@ -13,6 +15,8 @@ pub(crate) struct Outlet {
     pub seen: watch::Sender<Seen>,
     pub positions: watch::Sender<u64>,
     pub tail: broadcast::Sender<std::sync::Arc<[Stored]>>,
+    /// Start of the last read of the head whose result is published.
+    pub read_at: watch::Sender<Instant>,
 }
 
 impl Outlet {
@@ -26,6 +30,15 @@ impl Outlet {
         }
         self.positions.send_replace(head.position);
     }
+
+    /// Record when the published head was read. Call it after [`Outlet::publish`]: whoever sees this time sees that head.
+    pub(crate) fn publish_read(&self, at: Instant) {
+        self.read_at.send_if_modified(|last| {
+            let is_newer = *last < at;
+            *last = at.max(*last);
+            is_newer
+        });
+    }
 }
 
 /// Events that are durable, and the answers of those who wrote them.
@@ -33,6 +46,8 @@ impl Outlet {
 pub(crate) struct Owed {
     events: Vec<Stored>,
     answers: Vec<(Pending, Appended)>,
+    /// Start of the statement that wrote them: the head was current then.
+    read_at: Option<Instant>,
 }
 
 impl Owed {
@@ -41,8 +56,10 @@ impl Owed {
         &mut self,
         events: Vec<Stored>,
         answers: impl Iterator<Item = (Pending, Appended)>,
+        read_at: Option<Instant>,
     ) {
         self.events = events;
+        self.read_at = read_at;
         self.answers.extend(answers);
     }
 
@@ -50,6 +67,9 @@ impl Owed {
     pub(crate) fn pay(&mut self, head: &Head, nearby: &Nearby, outlet: &Outlet) {
         if !self.events.is_empty() {
             outlet.publish(head, nearby, std::mem::take(&mut self.events));
+        }
+        if let Some(at) = self.read_at.take() {
+            outlet.publish_read(at);
         }
         for (pending, appended) in self.answers.drain(..) {
             pending.answer(Ok(appended));

@@ -19,6 +19,14 @@ pub(super) fn answer_before_commit(batch: &Batch, part: &mut [Pending], late: &L
     }
 }
 
+/// Panics where the writer is about to write.
+#[allow(clippy::panic, reason = "this is the injected fault")]
+pub(super) fn panics() {
+    if has(Bug::PanicInAppender) {
+        panic!("injected fault");
+    }
+}
+
 pub(super) fn retries_in_doubt() -> bool {
     has(Bug::RetryInDoubt)
 }

@@ -16,7 +16,7 @@ use crate::{
     append::Head,
     nodes,
     partitions::Partition,
-    seal::note_keys,
+    seal::note_keys_at,
     stored::{bigint, number},
 };
 
@@ -55,7 +55,7 @@ pub(super) async fn sealed(
         return Err(open(why));
     }
     let seal = sqlx::query(
-        "select position, note from log_seal where position >= $1 order by position limit 1",
+        "select position, note, sealed_at from log_seal where position >= $1 order by position limit 1",
     );
     let seal = seal.bind(bigint(last)).fetch_optional(&mut *connection).await?;
     let Some(seal) = seal else {
@@ -64,7 +64,7 @@ pub(super) async fn sealed(
         return Err(open(why.into()));
     };
     let (size, note): (u64, String) = (number(seal.try_get(0)?), seal.try_get(1)?);
-    let keys = note_keys(&mut *connection).await?;
+    let keys = note_keys_at(&mut *connection, seal.try_get(2)?).await?;
     let signer = |key: &ed25519_dalek::VerifyingKey| {
         let checkpoint = Checkpoint::open(&note, std::slice::from_ref(key)).ok()?;
         Some(VerifierKey { name: checkpoint.origin(), key: *key })

@@ -57,7 +57,7 @@ pub struct Keys(HashMap<String, Key>);
 
 /// Whether something in a payload is sealed.
 pub(crate) fn is_sealed(payload: &str) -> bool {
-    !payload::seals(payload).is_empty()
+    payload::seals(payload).map_or(true, |seals| !seals.is_empty())
 }
 
 /// What several keys together are.
@@ -106,8 +106,16 @@ impl KeyRing {
     /// # Errors
     /// [`LogError::WrappingKey`] if it cannot.
     pub async fn check(&self, executor: impl PgExecutor<'_>) -> Result<(), LogError> {
-        let Some(shared) = &self.0 else { return Ok(()) };
-        let known: Vec<&str> = shared.wraps().map(WrappingKey::name).collect();
+        if self.0.is_some() { self.opens_all(executor).await } else { Ok(()) }
+    }
+
+    /// The same; a ring without any key opens nothing.
+    ///
+    /// # Errors
+    /// [`LogError::WrappingKey`] with the name of a key that is missing.
+    pub async fn opens_all(&self, executor: impl PgExecutor<'_>) -> Result<(), LogError> {
+        let known: Vec<&str> =
+            self.0.iter().flat_map(|shared| shared.wraps()).map(WrappingKey::name).collect();
         let other = "select wrapped_by from subject_key where wrapped is not null \
              and not wrapped_by = any($1) limit 1";
         let other = sqlx::query_scalar(other).bind(known).fetch_optional(executor).await?;
@@ -161,7 +169,8 @@ impl KeyRing {
         connection: &mut PgConnection,
         payloads: impl IntoIterator<Item = &'p str>,
     ) -> Result<Keys, sqlx::Error> {
-        let seals = payloads.into_iter().flat_map(payload::seals);
+        // One that cannot be read is an error when it is opened.
+        let seals = payloads.into_iter().flat_map(|text| payload::seals(text).unwrap_or_default());
         let subjects: BTreeSet<String> = seals.flat_map(|seal| seal.of).collect();
         let Some(shared) = &self.0 else {
             let none: Arc<str> = "it is sealed, and the key file `keys/subjects.key` was not given: say where with --data".into();

@@ -145,22 +145,33 @@ pub(super) fn seal(
 }
 
 /// What of a payload is sealed. Nothing: it is read as it is.
-pub(super) fn seals(payload: &str) -> Vec<Seal> {
+///
+/// # Errors
+/// A member `sealed` that cannot be read. Its payload is never taken for clear text.
+pub(super) fn seals(payload: &str) -> Result<Vec<Seal>, String> {
     #[derive(Deserialize)]
-    struct Sealed {
-        #[serde(default)]
-        sealed: Vec<Seal>,
+    struct Sealed<'p> {
+        #[serde(default, borrow)]
+        sealed: Option<&'p RawValue>,
     }
     // Nearly always: nothing has to be taken apart.
-    if !payload.contains("\"sealed\":[{\"of\":") {
-        return vec![];
+    if !payload.contains("\"sealed\"") {
+        return Ok(vec![]);
     }
-    serde_json::from_str::<Sealed>(payload).map_or_else(|_| vec![], |read| read.sealed)
+    let bad = |error: serde_json::Error| format!("its member `sealed` cannot be read: {error}");
+    let Some(sealed) = serde_json::from_str::<Sealed<'_>>(payload).map_err(bad)?.sealed else {
+        return Ok(vec![]);
+    };
+    let seals: Vec<Seal> = serde_json::from_str(sealed.get()).map_err(bad)?;
+    if seals.is_empty() {
+        return Err("its member `sealed` is empty".into());
+    }
+    Ok(seals)
 }
 
 /// A payload as it is read today. `None`: as it is kept. Otherwise why it cannot be.
 pub(super) fn open(payload: &str, which: Which<'_>, keys: &Keys) -> Result<Option<String>, String> {
-    let seals = seals(payload);
+    let seals = seals(payload)?;
     if seals.is_empty() {
         return Ok(None);
     }

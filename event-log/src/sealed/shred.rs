@@ -31,17 +31,64 @@ pub async fn undone(executor: impl PgExecutor<'_>) -> Result<Vec<String>, sqlx::
     sqlx::query_scalar(decided).fetch_all(executor).await
 }
 
-/// Whose key was deleted before this moment, and of whom there are copies yet.
+/// Whose key was deleted, and of whom there are copies yet.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn with_copies(
-    executor: impl PgExecutor<'_>,
-    before: Timestamp,
-) -> Result<Vec<String>, sqlx::Error> {
+pub async fn with_copies(executor: impl PgExecutor<'_>) -> Result<Vec<String>, sqlx::Error> {
     let open = "select subject from subject_key where shredded_at is not null and erased_at is null \
-         and shredded_at <= $1 order by shredded_at";
-    sqlx::query_scalar(open).bind(before).fetch_all(executor).await
+         order by subject";
+    sqlx::query_scalar(open).fetch_all(executor).await
+}
+
+/// Subjects whose copies were erased.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn without_copies(executor: impl PgExecutor<'_>) -> Result<Vec<String>, sqlx::Error> {
+    let done = "select subject from subject_key where shredded_at is not null and erased_at is not null \
+         order by subject";
+    sqlx::query_scalar(done).fetch_all(executor).await
+}
+
+/// Make the database reject copies of what any server read up to the log's position of now, when the keys of these
+/// subjects were deleted already. Statements that are in flight may still write some: [`barrier`] waits for them.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn raise_fence(
+    executor: impl PgExecutor<'_>,
+    subjects: &[String],
+) -> Result<(), sqlx::Error> {
+    let raise = "update subject_key set fence = (select position from log_head) \
+         where subject = any($1) and shredded_at is not null";
+    sqlx::query(raise).bind(subjects).execute(executor).await?;
+    Ok(())
+}
+
+/// Wait for every statement that is writing one of these tables. Those that begin later see what was committed before.
+///
+/// # Errors
+/// If a table is written without a pause for 2 s, or the role may not lock it.
+pub async fn barrier(owner: &PgPool, tables: &[&str]) -> Result<(), sqlx::Error> {
+    for table in tables {
+        let mut tx = owner.begin().await?;
+        let lock = format!("set local lock_timeout = '2s'; lock table {table} in share mode");
+        sqlx::Executor::execute(&mut *tx, &*lock).await?;
+        tx.rollback().await?;
+    }
+    Ok(())
+}
+
+/// Have the copies of a shredded subject erased again.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn erase_again(executor: impl PgExecutor<'_>, subject: &str) -> Result<(), sqlx::Error> {
+    let again =
+        "update subject_key set erased_at = null where subject = $1 and shredded_at is not null";
+    sqlx::query(again).bind(subject).execute(executor).await?;
+    Ok(())
 }
 
 /// No copy is left.

@@ -1,7 +1,8 @@
 //! A part of the log, checked by itself: from the chain's link before it, as it is stored, to its last event. That
 //! the parts fit together is for whoever asked for them.
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
+use futures::TryStreamExt as _;
 use proof::{
     Hash, chain,
     leaf::{self, Leaf, metadata_hash, payload_hash},
@@ -13,8 +14,7 @@ use sqlx::{PgConnection, PgPool, Row, postgres::PgRow};
 use super::{Difference, VerifyError};
 use crate::{
     LogError, Source, Stored, StreamId,
-    archive::FLOOR,
-    read::floor_of,
+    archive::floor,
     stored::{bigint, fixed},
 };
 
@@ -60,30 +60,35 @@ pub(super) struct Seen {
     pub last: (u64, u64),
 }
 
-/// Check the events of a range.
+/// How many archived events are read at once.
+const PAGE: u32 = 512;
+
+/// Check the events of a range. However long it is, one event is in memory at a time, or a page of archived ones.
 pub(super) async fn check(source: Source, range: Range) -> Result<Part, VerifyError> {
-    let mut connection = source.pool.acquire().await?;
-    // The bytes that were hashed, as they are: no text is copied, no time taken apart.
-    let sql = format!(
-        "select position, event_id, aggregate_type, aggregate_id, sequence, event_type, event_version, \
-         payload, metadata, salt, leaf, chain, commit_no, recorded_at, {FLOOR} as floor from log_event \
-         where position > $1 and position <= $2 order by position"
-    );
-    let rows = sqlx::query(&sql).bind(bigint(range.after)).bind(bigint(range.to));
-    let rows = rows.fetch_all(&mut *connection).await?;
-    let floor = floor_of(&mut connection, &rows).await?;
-    let archived = match floor > range.after {
-        true => {
-            source
-                .archives
-                .events(&mut connection, (range.after, floor.min(range.to)), u32::MAX)
-                .await?
+    loop {
+        let mut connection = source.pool.acquire().await?;
+        let before = floor(&mut connection).await?;
+        let checked = once(&source, &mut connection, &range, before).await;
+        // Rows that were dropped meanwhile are in an archive: they are looked for there.
+        if checked.is_err() && floor(&mut connection).await? > before {
+            continue;
         }
-        false => vec![],
-    };
+        drop(connection);
+        let part = checked?;
+        compare(&source.pool, range.block / BLOCK, &part.nodes, range.to).await?;
+        return Ok(part);
+    }
+}
+
+async fn once(
+    source: &Source,
+    connection: &mut PgConnection,
+    range: &Range,
+    floor: u64,
+) -> Result<Part, VerifyError> {
     let chain = match range.after {
         0 => range.genesis,
-        after => link(&mut connection, &source, after).await?,
+        after => link(connection, source, after).await?,
     };
     // Hashes of a block that was begun before, as they are stored.
     let mut begun = vec![];
@@ -97,14 +102,33 @@ pub(super) async fn check(source: Source, range: Range) -> Result<Part, VerifyEr
         }
         if begun.is_empty() {
             let gone = (range.block, range.after);
-            let archived = source.archives.events(&mut connection, gone, u32::MAX).await?;
+            let archived = source.archives.events(connection, gone, u32::MAX).await?;
             begun.extend(archived.iter().map(|event| event.leaf));
         }
     }
-    drop(connection);
-    let part = walk((&archived, &rows), &range, chain, begun)?;
-    compare(&source.pool, range.block / BLOCK, &part.nodes, range.to).await?;
-    Ok(part)
+    let mut walk = Walk::new(range, chain, begun);
+    let archived = floor.min(range.to);
+    while walk.position < archived {
+        let next = (walk.position, archived);
+        let page = source.archives.events(connection, next, PAGE).await?;
+        if page.is_empty() {
+            break;
+        }
+        for event in &page {
+            walk.take(&Raw::archived(event))?;
+        }
+    }
+    // The bytes that were hashed, as they are: no text is copied, no time taken apart.
+    let rows = sqlx::query(
+        "select position, event_id, aggregate_type, aggregate_id, sequence, event_type, event_version, \
+         payload, metadata, salt, leaf, chain, commit_no, recorded_at from log_event \
+         where position > $1 and position <= $2 order by position",
+    );
+    let mut rows = rows.bind(bigint(walk.position)).bind(bigint(range.to)).fetch(connection);
+    while let Some(row) = rows.try_next().await? {
+        walk.take(&Raw::of(&row, walk.position + 1)?)?;
+    }
+    walk.end()
 }
 
 /// The chain's link at a position, as it is stored.
@@ -125,65 +149,83 @@ pub(super) async fn link(
     Ok(event.ok_or_else(missing)?.chain)
 }
 
-fn walk(
-    (archived, rows): (&[Arc<Stored>], &[PgRow]),
-    range: &Range,
-    mut chain: Hash,
-    mut leaves: Vec<Hash>,
-) -> Result<Part, VerifyError> {
-    let mut position = range.after;
-    let mut times: Option<((i64, i64), (i64, i64))> = None;
-    let mut streams: HashMap<(&str, &str), Seen> = HashMap::new();
-    let mut facts = vec![];
-    leaves.reserve(archived.len() + rows.len());
-    let rows = rows.iter().map(Found::Row);
-    for found in archived.iter().map(|event| Found::Archived(event)).chain(rows) {
-        position += 1;
+/// What is known of a range as far as its events were read.
+struct Walk<'r> {
+    range: &'r Range,
+    position: u64,
+    chain: Hash,
+    leaves: Vec<Hash>,
+    times: Option<((i64, i64), (i64, i64))>,
+    /// By kind and id, with a byte between them that neither has.
+    streams: HashMap<String, Seen>,
+    /// Where such a name is put together, so that none is made for a stream that was seen.
+    name: String,
+    facts: Vec<(u64, Fact)>,
+}
+
+impl<'r> Walk<'r> {
+    fn new(range: &'r Range, chain: Hash, mut leaves: Vec<Hash>) -> Walk<'r> {
+        let position = range.after;
+        leaves.reserve(usize::try_from(range.to - position).unwrap_or(0));
+        let (streams, name, facts) = (HashMap::new(), String::new(), vec![]);
+        Walk { range, position, chain, leaves, times: None, streams, name, facts }
+    }
+
+    fn take(&mut self, event: &Raw<'_>) -> Result<(), VerifyError> {
+        self.position += 1;
+        let position = self.position;
         let differs = |what: &str| Difference { position, what: what.into() };
-        let event = match found {
-            Found::Archived(event) => Raw::archived(event),
-            Found::Row(row) => Raw::of(row, position)?,
-        };
         if event.position != position {
             return Err(differs("the event is missing").into());
         }
         if event.computed() != Some(event.leaf) {
             return Err(differs("the event is not the one that was hashed").into());
         }
-        chain = chain::next(&chain, &event.leaf);
-        if chain != event.chain {
+        self.chain = chain::next(&self.chain, &event.leaf);
+        if self.chain != event.chain {
             return Err(differs("the chain is broken").into());
         }
         let now = (event.recorded_at_us, event.commit_no);
-        let (first, last) = times.unwrap_or((now, now));
+        let (first, last) = self.times.unwrap_or((now, now));
         if now.0 < last.0 || now.1 < last.1 {
             return Err(differs("the event is older than the one before it").into());
         }
-        times = Some((first, now));
+        self.times = Some((first, now));
         let here = (event.sequence, position);
-        let seen = streams.entry((event.aggregate_type, event.aggregate_id));
-        let seen = seen.or_insert(Seen { first: here, last: (event.sequence.wrapping_sub(1), 0) });
-        if event.sequence != seen.last.0.wrapping_add(1) {
-            return Err(differs("the event is not the next of its stream").into());
+        self.name.clear();
+        self.name.extend([event.aggregate_type, "\0", event.aggregate_id]);
+        match self.streams.get_mut(self.name.as_str()) {
+            Some(seen) if event.sequence == seen.last.0.wrapping_add(1) => seen.last = here,
+            Some(_) => return Err(differs("the event is not the next of its stream").into()),
+            None => {
+                self.streams.insert(self.name.clone(), Seen { first: here, last: here });
+            }
         }
-        seen.last = here;
-        leaves.push(event.leaf);
-        let stream = (event.aggregate_type, event.aggregate_id);
-        if range.reports {
+        self.leaves.push(event.leaf);
+        if self.range.reports {
+            let stream = (event.aggregate_type, event.aggregate_id);
             let fact = Fact::read(stream, event.event_type, event.payload);
-            facts.extend(fact.map(|fact| (position, fact)));
+            self.facts.extend(fact.map(|fact| (position, fact)));
         }
+        Ok(())
     }
-    if position != range.to {
-        let what = "the event is missing".into();
-        return Err(Difference { position: position + 1, what }.into());
+
+    fn end(self) -> Result<Part, VerifyError> {
+        let Walk { range, position, chain, leaves, times, streams, facts, .. } = self;
+        if position != range.to {
+            let what = "the event is missing".into();
+            return Err(Difference { position: position + 1, what }.into());
+        }
+        let blocks = leaves.chunks_exact(1 << LEVEL);
+        let rest = blocks.remainder().to_vec();
+        let nodes = blocks.filter_map(tree::perfect).collect();
+        let named = |(name, seen): (String, Seen)| {
+            let (kind, id) = name.split_once('\0').unwrap_or((&name, ""));
+            (StreamId::new(kind, id), seen)
+        };
+        let streams = streams.into_iter().map(named).collect();
+        Ok(Part { chain, times, streams, nodes, leaves: rest, facts })
     }
-    let blocks = leaves.chunks_exact(1 << LEVEL);
-    let rest = blocks.remainder().to_vec();
-    let nodes = blocks.filter_map(tree::perfect).collect();
-    let streams = streams.into_iter();
-    let streams = streams.map(|((kind, id), seen)| (StreamId::new(kind, id), seen)).collect();
-    Ok(Part { chain, times, streams, nodes, leaves: rest, facts })
 }
 
 /// The nodes from an index on are stored as they are.
@@ -209,12 +251,6 @@ async fn compare(pool: &PgPool, first: u64, nodes: &[Hash], to: u64) -> Result<(
         }
     }
     Ok(())
-}
-
-/// Where an event was found.
-enum Found<'r> {
-    Archived(&'r Stored),
-    Row(&'r PgRow),
 }
 
 /// An event as its row has it.

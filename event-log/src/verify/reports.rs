@@ -7,6 +7,8 @@ use super::{Difference, VerifyError};
 
 /// How many signatures are checked in one task.
 const BATCH: usize = 256;
+/// How many such tasks wait at most.
+const TASKS: usize = 16;
 /// How many findings are told of.
 const TOLD: usize = 100;
 
@@ -35,7 +37,7 @@ impl Gathering {
     }
 
     /// The facts of the next part.
-    pub fn take(&mut self, facts: Vec<(u64, Fact)>) {
+    pub async fn take(&mut self, facts: Vec<(u64, Fact)>) -> Result<(), VerifyError> {
         for (position, fact) in facts {
             match self.reports.take(position, fact) {
                 Ok(asked) => self.waiting.extend(asked),
@@ -44,7 +46,21 @@ impl Gathering {
             if self.waiting.len() >= BATCH {
                 self.check();
             }
+            // Whoever reads waits for those who check: signatures of a whole log are not kept in memory.
+            while self.tasks.len() > TASKS {
+                self.checked().await?;
+            }
         }
+        Ok(())
+    }
+
+    /// Wait for one batch. Whether there was any.
+    async fn checked(&mut self) -> Result<bool, VerifyError> {
+        let Some(found) = self.tasks.join_next().await else { return Ok(false) };
+        self.wrong.extend(found.map_err(|error| sqlx::Error::Io(error.into()))?);
+        self.wrong.sort_unstable();
+        self.wrong.truncate(TOLD);
+        Ok(true)
     }
 
     fn check(&mut self) {
@@ -60,13 +76,10 @@ impl Gathering {
 
     pub async fn end(mut self) -> Result<Reported, VerifyError> {
         self.check();
-        let mut wrong = self.wrong;
-        while let Some(found) = self.tasks.join_next().await {
-            wrong.extend(found.map_err(|error| sqlx::Error::Io(error.into()))?);
-        }
-        wrong.sort_unstable();
-        wrong.truncate(TOLD);
-        let wrong = wrong.into_iter().map(|Wrong { position, what }| Difference { position, what });
+        while self.checked().await? {}
+        self.wrong.sort_unstable();
+        let wrong =
+            self.wrong.into_iter().map(|Wrong { position, what }| Difference { position, what });
         Ok(Reported { tally: self.reports.tally(), wrong: wrong.collect() })
     }
 }

@@ -21,6 +21,9 @@ pub(super) fn touched(fact: &InstallEvent) -> Option<Option<&str>> {
         | InstallEvent::InputsChanged { .. }
         | InstallEvent::ConfigPinned { .. }
         | InstallEvent::ApprovalChanged { .. }
+        | InstallEvent::FirstProvisionAutoApproved { .. }
+        | InstallEvent::ComponentDisabled { .. }
+        | InstallEvent::ComponentEnabled { .. }
         | InstallEvent::StackReported { .. }
         | InstallEvent::StackGiven { .. }
         | InstallEvent::RunAdmitted { .. }
@@ -30,6 +33,8 @@ pub(super) fn touched(fact: &InstallEvent) -> Option<Option<&str>> {
         | InstallEvent::SandboxReserved { .. }
         | InstallEvent::SandboxReleased { .. }
         | InstallEvent::ActionCompleted { .. }
+        | InstallEvent::StateRecorded { .. }
+        | InstallEvent::StateAccepted { .. }
         | InstallEvent::Deprovisioned { .. } => None,
     }
 }

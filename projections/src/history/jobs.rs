@@ -72,6 +72,7 @@ impl Jobs {
             | JobEvent::PhaseEntered { .. }
             | JobEvent::PlanProduced { .. }
             | JobEvent::OutputsReported { .. }
+            | JobEvent::StateReported { .. }
             | JobEvent::ArtifactPushed { .. }
             | JobEvent::Disconnected { .. }
             | JobEvent::Reattached { .. }

@@ -218,6 +218,7 @@ impl Told {
             | RunEvent::PlanVoided { .. }
             | RunEvent::StepSucceeded { .. }
             | RunEvent::StepFailed { .. }
+            | RunEvent::StepRetryScheduled { .. }
             | RunEvent::StepSkipped { .. } => return,
         };
         history.words.push(word);
@@ -266,13 +267,18 @@ fn of_install(fact: &InstallEvent) -> Option<RunId> {
         | InstallEvent::ComponentUnchanged { run, .. }
         | InstallEvent::ComponentDeployed { run, .. }
         | InstallEvent::ComponentDestroyed { run, .. }
+        | InstallEvent::StateRecorded { run, .. }
         | InstallEvent::ActionCompleted { run, .. } => Some(*run),
         InstallEvent::Deprovisioned { run } => *run,
         InstallEvent::Created { .. }
         | InstallEvent::InputsChanged { .. }
         | InstallEvent::ConfigPinned { .. }
         | InstallEvent::ApprovalChanged { .. }
+        | InstallEvent::FirstProvisionAutoApproved { .. }
+        | InstallEvent::ComponentDisabled { .. }
+        | InstallEvent::ComponentEnabled { .. }
         | InstallEvent::StackReported { .. }
-        | InstallEvent::StackGiven { .. } => None,
+        | InstallEvent::StackGiven { .. }
+        | InstallEvent::StateAccepted { .. } => None,
     }
 }

@@ -81,6 +81,7 @@ fn requested(n: u128) -> [Fact; 2] {
         operation: Operation::Apply,
         needs: vec![],
         fingerprint: None,
+        options: Default::default(),
     };
     [
         Fact::Run(
@@ -120,7 +121,13 @@ fn worked(n: u128, id: u128, kind: JobKind, fails: bool) -> Vec<Fact> {
         deadline: Timestamp::UNIX_EPOCH,
     };
     let ended = match fails {
-        false => JobEvent::Succeeded { execution, seq: Some(2), exit_code: Some(0), signed: None },
+        false => JobEvent::Succeeded {
+            execution,
+            seq: Some(2),
+            exit_code: Some(0),
+            signed: None,
+            not_ended: vec![],
+        },
         true => JobEvent::Failed {
             execution: Some(execution),
             seq: Some(2),
@@ -129,6 +136,7 @@ fn worked(n: u128, id: u128, kind: JobKind, fails: bool) -> Vec<Fact> {
             exit_code: Some(1),
             signal: None,
             signed: None,
+            not_ended: vec![],
         },
     };
     let began = match kind {

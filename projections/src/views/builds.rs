@@ -13,6 +13,9 @@ use crate::{
     table::{Where, get, select},
 };
 
+/// Every state of a build.
+pub const STATES: [&str; 4] = ["requested", "queued", "succeeded", "failed"];
+
 /// The view.
 #[derive(Debug)]
 pub struct Builds;

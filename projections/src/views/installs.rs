@@ -15,6 +15,9 @@ use crate::{
     table::{Where, get, select},
 };
 
+mod state;
+pub use state::State;
+
 /// The view.
 #[derive(Debug)]
 pub struct Installs;
@@ -26,11 +29,14 @@ pub struct Row {
     pub install: InstallId,
     /// Everything that its aggregate knows.
     pub state: Install,
-    /// Components that were there and are not any more.
+    /// Components that a teardown or deprovision destroyed, and that nothing deployed since.
     pub torn_down: BTreeSet<String>,
-    /// The run that ended last.
+    /// The last run that determines the state. See [`LastRun`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<LastRun>,
+    /// Open runs that deployed or destroyed something.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub changed_by: BTreeSet<RunId>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it was changed last.
@@ -39,16 +45,21 @@ pub struct Row {
     pub position: u64,
 }
 
-/// The run that ended last.
+/// The last run that succeeded, failed, or changed something before it was cancelled, denied or expired.
+///
+/// A run that ended without success and without a change leaves the install as it was. An action changes no component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LastRun {
-    /// Which.
+    /// Its id.
     pub run: RunId,
-    /// What it did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<RunKind>,
+    /// What it was for.
+    pub kind: RunKind,
     /// How it ended.
     pub outcome: Outcome,
+    /// When the config version, the inputs or the stack outputs changed afterwards without a run: the install was as
+    /// desired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub superseded_at: Option<Timestamp>,
 }
 
 impl Row {
@@ -57,33 +68,56 @@ impl Row {
         self.state.stack.as_ref().map(|stack| stack.runner)
     }
 
-    /// Its state in one word: `waiting_for_runner`, `provisioning`, `active`, `failed`, `torn_down`,
-    /// `deprovisioned` or `empty`.
-    pub fn word(&self) -> &'static str {
-        let there = self.state.sandbox.is_some() || !self.state.components.is_empty();
-        let provisions = |kind: RunKind| matches!(kind, RunKind::Provision | RunKind::Reprovision);
-        let failed = self.last_run.as_ref().is_some_and(|last| last.outcome == Outcome::Failed);
-        if self.state.deprovisioned {
-            "deprovisioned"
-        } else if self.state.stack.is_none() {
-            "waiting_for_runner"
-        } else if self.state.runs.values().any(|run| provisions(run.kind)) {
-            "provisioning"
-        } else if failed {
-            "failed"
-        } else if self.state.components.is_empty() && !self.torn_down.is_empty() {
-            "torn_down"
-        } else if there {
-            "active"
-        } else {
-            "empty"
+    /// Its state.
+    pub fn install_state(&self) -> State {
+        State::of(&self.state, self.last_run.as_ref(), !self.torn_down.is_empty())
+    }
+
+    /// Takes in how a run ended.
+    fn close(&mut self, run: RunId, outcome: Outcome) {
+        let changed = self.changed_by.remove(&run);
+        let counts = match outcome {
+            Outcome::Succeeded | Outcome::Failed => true,
+            Outcome::Cancelled | Outcome::Denied | Outcome::Expired => changed,
+        };
+        let kind = self.state.runs.get(&run).map(|run| run.kind);
+        if let Some(kind) = kind.filter(|kind| counts && *kind != RunKind::Action) {
+            self.last_run = Some(LastRun { run, kind, outcome, superseded_at: None });
         }
+    }
+
+    /// Takes in a change of the desired state. A change that needs a run admits it in the same commit, at the same time.
+    fn supersede(&mut self, at: Timestamp) {
+        let is_there = self.state.sandbox.is_some() || !self.state.components.is_empty();
+        if let Some(last) = self.last_run.as_mut().filter(|_| is_there) {
+            last.superseded_at.get_or_insert(at);
+        }
+    }
+
+    /// Takes in that a run was admitted. If the desired state changed in the same commit, the install is not as desired.
+    fn admit(&mut self, at: Timestamp) {
+        if let Some(last) = &mut self.last_run {
+            last.superseded_at = last.superseded_at.filter(|superseded| *superseded != at);
+        }
+    }
+}
+
+fn takes_down(kind: RunKind) -> bool {
+    match kind {
+        RunKind::Teardown | RunKind::Deprovision => true,
+        RunKind::Provision
+        | RunKind::Reprovision
+        | RunKind::Deploy
+        | RunKind::InputUpdate
+        | RunKind::Upgrade
+        | RunKind::Rollback
+        | RunKind::Action => false,
     }
 }
 
 impl Projection for Installs {
     const NAME: &'static str = "installs";
-    const VERSION: i32 = 1;
+    const VERSION: i32 = 2;
     const CLASS: Class = Class::Asynchronous;
     const AGGREGATES: &'static [&'static str] = &[Install::NAME];
     const COLUMNS: &'static [(&'static str, Type)] =
@@ -102,28 +136,37 @@ impl Projection for Installs {
             state: Install::default(),
             torn_down: BTreeSet::new(),
             last_run: None,
+            changed_by: BTreeSet::new(),
             created_at: event.at,
             updated_at: event.at,
             position: event.position,
         });
         match fact {
-            InstallEvent::RunClosed { run, outcome } => {
-                let kind = row.state.runs.get(run).map(|run| run.kind);
-                row.last_run = Some(LastRun { run: *run, kind, outcome: *outcome });
-            }
-            InstallEvent::ComponentDeployed { name, .. } => {
+            InstallEvent::RunAdmitted { .. } => row.admit(event.at),
+            InstallEvent::RunClosed { run, outcome } => row.close(*run, *outcome),
+            InstallEvent::ComponentDeployed { name, run, .. } => {
+                row.changed_by.insert(*run);
                 row.torn_down.remove(name);
             }
-            InstallEvent::ComponentDestroyed { name, .. } => {
-                row.torn_down.insert(name.clone());
+            InstallEvent::ComponentDestroyed { name, run, .. } => {
+                row.changed_by.insert(*run);
+                if row.state.runs.get(run).is_some_and(|run| takes_down(run.kind)) {
+                    row.torn_down.insert(name.clone());
+                }
             }
-            InstallEvent::Created { .. }
-            | InstallEvent::InputsChanged { .. }
+            InstallEvent::SandboxProvisioned { run, .. }
+            | InstallEvent::SandboxDestroyed { run, .. } => {
+                row.changed_by.insert(*run);
+            }
+            InstallEvent::InputsChanged { .. }
             | InstallEvent::ConfigPinned { .. }
+            | InstallEvent::StackGiven { .. } => row.supersede(event.at),
+            InstallEvent::Created { .. }
             | InstallEvent::ApprovalChanged { .. }
+            | InstallEvent::FirstProvisionAutoApproved { .. }
+            | InstallEvent::ComponentDisabled { .. }
+            | InstallEvent::ComponentEnabled { .. }
             | InstallEvent::StackReported { .. }
-            | InstallEvent::StackGiven { .. }
-            | InstallEvent::RunAdmitted { .. }
             | InstallEvent::ComponentReserved { .. }
             | InstallEvent::ComponentReleased { .. }
             | InstallEvent::SandboxReserved { .. }
@@ -132,9 +175,9 @@ impl Projection for Installs {
             | InstallEvent::SandboxUnchanged { .. }
             | InstallEvent::ComponentChanging { .. }
             | InstallEvent::ComponentUnchanged { .. }
-            | InstallEvent::SandboxProvisioned { .. }
-            | InstallEvent::SandboxDestroyed { .. }
             | InstallEvent::ActionCompleted { .. }
+            | InstallEvent::StateRecorded { .. }
+            | InstallEvent::StateAccepted { .. }
             | InstallEvent::Deprovisioned { .. } => {}
         }
         row.state.evolve(fact.clone());

@@ -118,6 +118,7 @@ impl Projection for JobQueue {
             | JobEvent::PhaseEntered { .. }
             | JobEvent::PlanProduced { .. }
             | JobEvent::OutputsReported { .. }
+            | JobEvent::StateReported { .. }
             | JobEvent::ArtifactPushed { .. }
             | JobEvent::Disconnected { .. }
             | JobEvent::Reattached { .. }

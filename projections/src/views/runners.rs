@@ -33,12 +33,14 @@ pub struct Row {
 }
 
 impl Row {
-    /// Its state in one word: `active`, `disconnected`, `drained`, `disabled` or `revoked`.
+    /// Its state in one word: `active`, `disconnected`, `stopped`, `drained`, `disabled` or `revoked`.
     pub fn word(&self) -> &'static str {
         if self.state.revoked {
             "revoked"
         } else if !self.state.disabled.is_empty() {
             "disabled"
+        } else if self.state.silent_since.is_some() && self.state.stopped {
+            "stopped"
         } else if self.state.silent_since.is_some() {
             "disconnected"
         } else if self.state.draining {

@@ -16,6 +16,19 @@ use crate::{
     table::{Where, get, select},
 };
 
+/// Every state of a run.
+pub const STATES: [&str; 9] = [
+    "requested",
+    "running",
+    "waiting_for_approval",
+    "cancelling",
+    "succeeded",
+    "failed",
+    "cancelled",
+    "denied",
+    "expired",
+];
+
 /// The view.
 #[derive(Debug)]
 pub struct Runs;
@@ -187,6 +200,7 @@ impl Projection for Runs {
             | RunEvent::ApprovalRequested { .. }
             | RunEvent::PlanVoided { .. }
             | RunEvent::ApplyStarted { .. }
+            | RunEvent::StepRetryScheduled { .. }
             | RunEvent::CancelRequested { .. } => {}
         }
         row.state.evolve(fact.clone());

@@ -82,6 +82,15 @@ pub enum Timer {
         /// Which plan.
         digest: Digest,
     },
+    /// The back-off of an automatic retry is over.
+    StepRetry {
+        /// Which run.
+        run: RunId,
+        /// Which step.
+        step: StepId,
+        /// Number of the retry.
+        attempt: u32,
+    },
 }
 
 /// The longest grace that a manifest gives, and a minute.
@@ -100,6 +109,7 @@ impl Timer {
             Timer::CancelConfirmation { .. } => "cancel_confirmation",
             Timer::LogSeal { .. } => "log_seal",
             Timer::ApprovalExpiry { .. } => "approval_expiry",
+            Timer::StepRetry { .. } => "step_retry",
         }
     }
 }
@@ -173,6 +183,7 @@ impl Row {
             | JobEvent::PhaseEntered { .. }
             | JobEvent::PlanProduced { .. }
             | JobEvent::OutputsReported { .. }
+            | JobEvent::StateReported { .. }
             | JobEvent::ArtifactPushed { .. }
             | JobEvent::Disconnected { .. }
             | JobEvent::Reattached { .. }
@@ -188,7 +199,12 @@ impl Row {
                 let timer = Timer::ApprovalExpiry { run, step: *step, digest: digest.clone() };
                 self.set(step.to_string(), *expires_at, timer);
             }
+            RunEvent::StepRetryScheduled { step, attempt, not_before, .. } => {
+                let timer = Timer::StepRetry { run, step: *step, attempt: *attempt };
+                self.set(step.to_string(), *not_before, timer);
+            }
             RunEvent::Approved { step, .. }
+            | RunEvent::StepRetried { step, .. }
             | RunEvent::Denied { step, .. }
             | RunEvent::ApprovalExpired { step, .. }
             | RunEvent::PlanVoided { step, .. }
@@ -201,7 +217,6 @@ impl Row {
             | RunEvent::StepStarted { .. }
             | RunEvent::PlanProduced { .. }
             | RunEvent::ApplyStarted { .. }
-            | RunEvent::StepRetried { .. }
             | RunEvent::CancelRequested { .. } => {}
         }
     }

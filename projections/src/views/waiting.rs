@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 
 use domain::{
     build::State as BuildState,
+    decider::Timestamp,
     ids::{BuildId, InstallId, JobId, RunId, RunnerId},
     install::Holder,
     run::{Step, StepState, Target},
@@ -43,7 +44,25 @@ pub struct Around<'a> {
     /// The builds that its steps bring.
     pub builds: &'a BTreeMap<BuildId, builds::Row>,
     /// The runner of the install.
-    pub runner: Option<&'a runners::Row>,
+    pub runner: Option<Awaited<'a>>,
+}
+
+/// A runner that a job waits for.
+#[derive(Debug, Clone, Copy)]
+pub struct Awaited<'a> {
+    /// The runner.
+    pub row: &'a runners::Row,
+    /// Its contact, if this server holds its session.
+    pub contact: Option<Contact>,
+}
+
+/// Contact of a runner with the server that holds its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contact {
+    /// Whether a poll is parked, or a call arrived lately.
+    pub online: bool,
+    /// Last call since the server took the session.
+    pub last: Option<Timestamp>,
 }
 
 impl Waiting {
@@ -54,7 +73,10 @@ impl Waiting {
 }
 
 /// What a job waits for. `runner` is the one that may take it, and has this many jobs now.
-pub fn of_job(job: &jobs::Row, runner: Option<&runners::Row>, held: usize) -> Option<Waiting> {
+pub fn of_job(job: &jobs::Row, runner: Option<Awaited<'_>>, held: usize) -> Option<Waiting> {
+    let contact = runner.and_then(|runner| runner.contact);
+    let last = contact.and_then(|contact| contact.last).map(|at| domain::moment::text(&at));
+    let runner = runner.map(|runner| runner.row);
     let on_runner = |detail: &str| {
         let runner = runner.map(|row| row.runner);
         Some(Waiting { runner, install: job.install(), ..Waiting::of("runner", detail) })
@@ -68,13 +90,25 @@ pub fn of_job(job: &jobs::Row, runner: Option<&runners::Row>, held: usize) -> Op
             Some("revoked") => on_runner("the runner was revoked; enrol another"),
             Some("disabled") => on_runner("the runner is disabled; whoever disabled it enables it"),
             Some("disconnected") => on_runner("the runner does not call; start it or its network"),
+            Some("stopped") => on_runner("the runner was stopped; start it"),
+            Some(_) if contact.is_some_and(|contact| !contact.online) => match last {
+                Some(last) => on_runner(&format!(
+                    "the runner has not called since {last}; start it or check its network"
+                )),
+                None => on_runner("the runner does not call; start it or check its network"),
+            },
             Some("drained") => on_runner("the runner drains and takes nothing new"),
             Some(_) if held > 0 => {
                 let detail = format!("the runner has {held} other jobs and takes this one after");
                 let runner = runner.map(|row| row.runner);
                 Some(Waiting { runner, ..Waiting::of("slot", detail) })
             }
-            Some(_) => on_runner("the runner is offered the job and has not taken it yet"),
+            Some(_) => match last {
+                Some(last) => on_runner(&format!(
+                    "the runner is offered the job and has not taken it yet; it called last at {last}"
+                )),
+                None => on_runner("the runner is offered the job and has not taken it yet"),
+            },
         },
         JobState::Disconnected => {
             on_runner("the runner is silent; the job goes on there and is waited for")
@@ -111,6 +145,15 @@ pub fn of_step(step: &Step, around: Around<'_>) -> Option<Waiting> {
             let others = |row: &&jobs::Row| row.job != *job && row.held().is_some();
             let held = around.jobs.values().filter(others).count();
             of_job(around.jobs.get(job)?, around.runner, held)
+        }
+        StepState::RetryScheduled { not_before } => {
+            let detail = format!(
+                "its job failed; retry {} of {} starts after {}",
+                step.retries,
+                step.spec.options.max_auto_retries,
+                domain::moment::text(not_before)
+            );
+            Some(Waiting::of("retry", detail))
         }
         // The server does that by itself, at once; where it does not, this is what stands still.
         StepState::Approved { .. } if around.run.state.outcome.is_none() => {

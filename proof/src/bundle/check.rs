@@ -5,6 +5,7 @@ use super::{
     Bundle, BundleError, Complete, Content, Event, Subject, Wrong,
     complete::{self, Shown},
     note::{follows, kept, opened},
+    streams::{self, StreamProven, Streams},
 };
 use crate::{
     Hash,
@@ -29,6 +30,8 @@ pub struct Proven {
     pub kept: Option<Checkpoint>,
     /// Whether a stream has more events than are here.
     pub complete: Complete,
+    /// Each stream of the subject with its completeness. Empty for one event.
+    pub streams: Vec<StreamProven>,
 }
 
 impl Bundle {
@@ -45,12 +48,16 @@ impl Bundle {
             since: None,
             kept: None,
             complete: Complete::Unknown { last: 0 },
+            streams: vec![],
         };
         self.since(&mut proven, keys)?;
-        let shown = self.events(&proven.checkpoint)?;
+        let mut streams = Streams::of(&self.subject)?;
+        let shown = self.events(&mut streams, &proven.checkpoint)?;
+        self.annotated(&shown)?;
         let kept = kept.map(|note| self.kept(note, &proven, keys)).transpose()?;
-        let seen = complete::check(self, &shown, &proven.checkpoint, kept.as_ref())?;
-        proven.complete = seen.complete;
+        let seen = complete::check(self, (&shown, &streams), &proven.checkpoint, kept.as_ref())?;
+        proven.streams = streams.proven(&seen.complete);
+        proven.complete = streams::weakest(seen.complete, &proven.streams);
         if let Some(kept) = &kept
             && !(seen.kept || leads_from(kept, &proven))
         {
@@ -96,8 +103,24 @@ impl Bundle {
         Ok(kept)
     }
 
+    /// Checks that each annotated position is an event of the bundle: every byte has to mean something.
+    fn annotated(&self, shown: &[Shown]) -> Result<(), BundleError> {
+        let reasons = self.annotations.iter().filter_map(|added| added.reasons.as_ref());
+        for position in reasons.flat_map(|reasons| reasons.keys()) {
+            if shown.binary_search_by_key(position, |event| event.position).is_err() {
+                let why = format!("a reason is given for position {position}, which is not in it");
+                return Err(BundleError::Unreadable(why));
+            }
+        }
+        Ok(())
+    }
+
     /// Every event is the one that the log has at its position, and of what the bundle is about.
-    fn events(&self, checkpoint: &Checkpoint) -> Result<Vec<Shown>, BundleError> {
+    fn events(
+        &self,
+        streams: &mut Streams<'_>,
+        checkpoint: &Checkpoint,
+    ) -> Result<Vec<Shown>, BundleError> {
         let mut shown: Vec<Shown> = Vec::with_capacity(self.events.len());
         for event in &self.events {
             let wrong = |wrong| BundleError::at(event.position, wrong);
@@ -106,15 +129,16 @@ impl Bundle {
             if event.position <= before {
                 return Err(wrong(Wrong::Order(before)));
             }
-            let expected = shown.len() as u64 + 1;
-            let (is_it, sequence) = match &self.subject {
-                Subject::Position(position) => (event.position == *position, event.sequence),
-                Subject::Stream(stream) => (is_of(&leaf, stream), expected),
+            let expected = match &self.subject {
+                Subject::Position(position) => {
+                    (event.position == *position).then_some(event.sequence)
+                }
+                Subject::Stream(_) | Subject::Streams(_) => streams.next(&leaf),
             };
-            if !is_it {
+            let Some(expected) = expected else {
                 return Err(wrong(Wrong::Subject(self.subject.to_string())));
-            }
-            if event.sequence != sequence {
+            };
+            if event.sequence != expected {
                 let found = event.sequence;
                 return Err(wrong(Wrong::Sequence { expected, found }));
             }
@@ -129,13 +153,11 @@ impl Bundle {
             let (position, recorded_at_us) = (event.position, event.recorded_at_us);
             shown.push(Shown { position, recorded_at_us, hash });
         }
+        if let Some(empty) = streams.empty() {
+            return Err(BundleError::Empty(empty.to_owned()));
+        }
         if shown.is_empty() { Err(BundleError::Empty(self.subject.to_string())) } else { Ok(shown) }
     }
-}
-
-/// Whether a leaf is of `<aggregate type>/<aggregate id>`.
-pub(super) fn is_of(leaf: &Leaf<'_>, stream: &str) -> bool {
-    stream.split_once('/') == Some((leaf.aggregate_type, leaf.aggregate_id))
 }
 
 /// Whether the bundle goes through the kept checkpoint, or begins with it.

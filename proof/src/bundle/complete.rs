@@ -4,7 +4,7 @@
 //! many entries there are. So every position from one on is shown, as an event or as an entry of another stream, and
 //! all of them together have to make the signed root: then none is missing in that range. Before it there are the
 //! sequences: the log gives each of a stream's numbers once.
-use super::{Bundle, BundleError, Subject, Wrong, check::is_of};
+use super::{Bundle, BundleError, Subject, Wrong, streams::Streams};
 use crate::{
     Hash,
     checkpoint::Checkpoint,
@@ -49,12 +49,12 @@ pub(super) struct Seen {
 /// Whether there are further events of the stream.
 pub(super) fn check(
     bundle: &Bundle,
-    shown: &[Shown],
+    (shown, streams): (&[Shown], &Streams<'_>),
     checkpoint: &Checkpoint,
     kept: Option<&Checkpoint>,
 ) -> Result<Seen, BundleError> {
     let last = shown.last().map_or(0, |event| event.position);
-    let (stream, others) = match (&bundle.subject, &bundle.others) {
+    let others = match (&bundle.subject, &bundle.others) {
         (Subject::Position(_), None) => {
             return Ok(Seen { complete: Complete::NotAsked, kept: false });
         }
@@ -62,10 +62,10 @@ pub(super) fn check(
             let why = "a bundle about one event has nothing to show of others";
             return Err(BundleError::Unreadable(why.into()));
         }
-        (Subject::Stream(_), None) => {
+        (Subject::Stream(_) | Subject::Streams(_), None) => {
             return Ok(Seen { complete: Complete::Unknown { last }, kept: false });
         }
-        (Subject::Stream(stream), Some(others)) => (stream, others),
+        (Subject::Stream(_) | Subject::Streams(_), Some(others)) => others,
     };
     let (from, size) = (others.from, checkpoint.size);
     if from > last.saturating_add(1) {
@@ -93,8 +93,8 @@ pub(super) fn check(
                 let entry = &entries.next().ok_or(root(from, size))?.0;
                 let leaf = Leaf::read(entry).filter(|leaf| leaf.position == position);
                 let leaf = leaf.ok_or(wrong(Wrong::Entry))?;
-                if is_of(&leaf, stream) {
-                    return Err(wrong(Wrong::LeftOut(stream.clone())));
+                if let Some(stream) = streams.name_of(&leaf) {
+                    return Err(wrong(Wrong::LeftOut(stream.to_owned())));
                 }
                 (leaf_hash(entry), leaf.recorded_at_us)
             }

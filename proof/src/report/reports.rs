@@ -50,6 +50,8 @@ struct Statement {
     manifest: Option<String>,
     log: Option<Log>,
     outputs: Option<String>,
+    #[serde(default)]
+    not_ended: Vec<String>,
 }
 
 impl Reports {
@@ -179,8 +181,10 @@ impl Reports {
         if !says(ended, &said) {
             let why = format!(
                 "the event says {}, and the runner signed {}",
-                told(&ended.outcome, ended.reason.as_deref(), ended.exit_code, ended.signal),
-                told(&said.outcome, said.reason.as_deref(), said.exit_code, said.signal),
+                told(&ended.outcome, ended.reason.as_deref(), ended.exit_code, ended.signal)
+                    + &left(&ended.not_ended),
+                told(&said.outcome, said.reason.as_deref(), said.exit_code, said.signal)
+                    + &left(&said.not_ended),
             );
             return Err(wrong(&why));
         }
@@ -255,6 +259,7 @@ impl Log {
 fn says(ended: &Ended, said: &Statement) -> bool {
     let code = ended.exit_code == said.exit_code;
     ended.outcome == said.outcome
+        && ended.not_ended == said.not_ended
         && match &*ended.outcome {
             "succeeded" => code,
             "failed" => code && ended.signal == said.signal && reason(said) == ended.reason,
@@ -278,6 +283,13 @@ fn told(outcome: &str, reason: Option<&str>, code: Option<i64>, signal: Option<i
     let code = code.map(|code| format!(", exit code {code}")).unwrap_or_default();
     let signal = signal.map(|signal| format!(", signal {signal}")).unwrap_or_default();
     format!("{outcome}{reason}{code}{signal}")
+}
+
+fn left(not_ended: &[String]) -> String {
+    if not_ended.is_empty() {
+        return String::new();
+    }
+    format!(", not ended: {}", not_ended.join(", "))
 }
 
 fn digest_of(outputs: &Map<String, Value>) -> Option<String> {

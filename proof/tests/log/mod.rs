@@ -109,9 +109,14 @@ impl Log {
         }
     }
 
-    pub fn others(&self, stream: &str, from: u64) -> Others {
+    pub fn others(&self, subject: &Subject, from: u64) -> Others {
+        let is_of = |name: String| match subject {
+            Subject::Position(_) => false,
+            Subject::Stream(stream) => *stream == name,
+            Subject::Streams(streams) => streams.contains(&name),
+        };
         let positions =
-            (from..=self.size()).filter(|at| name(&self.events[*at as usize - 1]) != stream);
+            (from..=self.size()).filter(|at| !is_of(name(&self.events[*at as usize - 1])));
         let entries = positions.map(|at| Base64(self.leaf(at).canonical())).collect();
         Others { from, edge: self.before(from), entries }
     }
@@ -120,15 +125,17 @@ impl Log {
         let of = |event: &&Event| match &subject {
             Subject::Position(position) => event.position == *position,
             Subject::Stream(stream) => name(event) == *stream,
+            Subject::Streams(streams) => streams.contains(&name(event)),
         };
         let events = self.events.iter().filter(of).map(|e| self.proven(e.position)).collect();
-        let others = from.map(|from| self.others(&subject.to_string(), from));
+        let others = from.map(|from| self.others(&subject, from));
         Bundle {
             format: FORMAT.into(),
             subject,
             signer: signer(&key()).to_string(),
             checkpoint: self.checkpoint(self.size()).sign(&key()),
             since: since.map(|size| self.since(size)),
+            annotations: None,
             events,
             others,
         }

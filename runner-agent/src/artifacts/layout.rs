@@ -117,16 +117,37 @@ impl Layout {
     /// # Errors
     /// When the disk refuses, or the index is not one.
     pub fn list(&self, manifest: Descriptor) -> Result<(), ArtifactError> {
-        let lock = File::create(self.dir.join("index.lock"));
-        let lock = lock.context(|| "cannot lock the index of the layout".into())?;
-        lock.lock().context(|| "cannot lock the index of the layout".into())?;
+        let _lock = self.lock()?;
         let mut index = self.index()?;
         if !index.manifests.contains(&manifest) {
             index.manifests.push(manifest);
-            let bytes = serde_json::to_vec(&index).map_err(std::io::Error::from);
-            self.replace("index.json", &bytes.context(|| "cannot write the index".into())?)?;
+            self.write_index(&index)?;
         }
         Ok(())
+    }
+
+    /// Moves a blob aside whose bytes are not those of its digest, so that it can be pulled again. Returns its path.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn quarantine(&self, digest: &Digest) -> Result<PathBuf, ArtifactError> {
+        let aside = self.damaged().join(format!("{}.{}", hex_of(digest), ulid::Ulid::new()));
+        let moved =
+            fs::create_dir_all(self.damaged()).and_then(|()| fs::rename(self.path(digest), &aside));
+        moved.context(|| format!("cannot move the damaged blob {digest} aside"))?;
+        Ok(aside)
+    }
+
+    pub(super) fn lock(&self) -> Result<File, ArtifactError> {
+        let lock = File::create(self.dir.join("index.lock"));
+        let lock = lock.context(|| "cannot lock the index of the layout".into())?;
+        lock.lock().context(|| "cannot lock the index of the layout".into())?;
+        Ok(lock)
+    }
+
+    pub(super) fn write_index(&self, index: &Index) -> Result<(), ArtifactError> {
+        let bytes = serde_json::to_vec(index).map_err(std::io::Error::from);
+        self.replace("index.json", &bytes.context(|| "cannot write the index".into())?)
     }
 
     /// Start a blob.
@@ -157,11 +178,15 @@ impl Layout {
         self.blobs().join(hex_of(digest))
     }
 
-    fn blobs(&self) -> PathBuf {
+    pub(super) fn damaged(&self) -> PathBuf {
+        self.dir.join("damaged")
+    }
+
+    pub(super) fn blobs(&self) -> PathBuf {
         self.dir.join("blobs").join("sha256")
     }
 
-    fn index(&self) -> Result<Index, ArtifactError> {
+    pub(super) fn index(&self) -> Result<Index, ArtifactError> {
         let path = self.dir.join("index.json");
         if !path.exists() {
             let media_type = Some(INDEX_TYPE.to_owned());

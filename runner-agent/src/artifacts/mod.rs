@@ -8,6 +8,7 @@
 //! What is deployed comes from the install's own [`Layout`] only; nothing here believes a size or a
 //! digest that it has not computed itself.
 
+mod budget;
 mod digest;
 mod image;
 mod layout;

@@ -5,18 +5,17 @@ use std::{
 };
 
 use clap::Parser as _;
-use runner_agent::cli::{self, Cli};
+use runner_agent::cli::{self, Cli, LogFormat};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(io::stderr().is_terminal())
-        .with_target(false)
-        .with_writer(io::stderr)
-        .init();
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    match cli.log_format() {
+        LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).with_target(false).init(),
+        LogFormat::Json => lines.json().init(),
+    }
     let runtime =
         match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
             Ok(runtime) => runtime,

@@ -1,15 +1,17 @@
 //! Whether what came back is an answer.
 use std::time::Duration;
 
+use super::{
+    Refused, is_later,
+    limits::{self, Response},
+    retry_after,
+};
 use bytes::Bytes;
 use reqwest::{
     StatusCode,
     header::{HeaderMap, RANGE},
 };
 use schemas::problem::Problem;
-use serde::de::DeserializeOwned;
-
-use super::{Refused, is_later, retry_after};
 
 /// What came back.
 pub struct Reply {
@@ -49,7 +51,7 @@ pub struct Unclear {
     pub after: Option<Duration>,
 }
 
-pub fn read<T: DeserializeOwned>(reply: Reply) -> Read<T> {
+pub fn read<T: Response>(reply: Reply) -> Read<T> {
     let Reply { status, headers, body } = reply;
     let unclear = |why: String, headers: &HeaderMap| {
         Read::Unclear(Unclear { why: format!("{status}: {why}"), after: retry_after(headers) })
@@ -63,9 +65,9 @@ pub fn read<T: DeserializeOwned>(reply: Reply) -> Read<T> {
         return Read::Clear(Answer { status: 204, headers, body: None });
     }
     if status.is_success() {
-        return match serde_json::from_slice(&body) {
+        return match limits::read(&body) {
             Ok(body) => Read::Clear(Answer { status: status.as_u16(), headers, body: Some(body) }),
-            Err(error) => unclear(format!("the body cannot be read: {error}"), &headers),
+            Err(rejected) => unclear(rejected.to_string(), &headers),
         };
     }
     let have = have(&headers);

@@ -112,3 +112,15 @@ async fn a_session_that_the_server_has_lost_is_over_and_nobody_has_taken_its_pla
     let refused = get(&client).await.unwrap_err();
     assert_eq!((refused.code(), refused.is_superseded()), ("session_unknown", false));
 }
+
+#[tokio::test]
+async fn pentest_a_token_whose_life_cannot_be_right_is_asked_for_again() {
+    let crafted = "200 OK|{\"access_token\":\"T1\",\"expires_in_s\":18446744073709551615,\"server_time\":\"2026-11-21T00:00:00Z\"}";
+    let late = "200 OK|{\"access_token\":\"T2\",\"expires_in_s\":900,\"server_time\":\"+262142-12-31T23:59:59Z\"}";
+    let good = "200 OK|{\"access_token\":\"T3\",\"expires_in_s\":900,\"server_time\":\"2026-11-21T00:00:00Z\"}";
+    let (client, asked) = scripted(vec![crafted, late, good, "200 OK|{}"]).await;
+    let runner = "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
+    let client = client.with_tokens(Tokens::new(runner, identity()));
+    assert_eq!(get(&client).await.unwrap().status, 200);
+    assert!(asked.lock().unwrap()[3].contains("Bearer T3"));
+}

@@ -99,6 +99,36 @@ pub enum Fact {
     Disabled { reason: String },
     /// The customer switched it on.
     Enabled {},
+    /// State that a plan was made from or that an apply wrote. An older one is refused from now on.
+    /// No lineage: a destroy left none.
+    StateSeen {
+        execution: ExecutionId,
+        component: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lineage: Option<String>,
+        #[serde(default)]
+        serial: u64,
+    },
+    /// The vendor's recorded decision that another state is right, as this runner took it from a manifest.
+    StateAccepted {
+        execution: ExecutionId,
+        component: String,
+        lineage: String,
+        serial: u64,
+        /// Number of the decision for this component.
+        decision: u64,
+    },
+    /// A person at the customer's decided which state of a component is right. No lineage: nothing of it exists.
+    StateResolved {
+        component: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lineage: Option<String>,
+        #[serde(default)]
+        serial: u64,
+        reason: String,
+    },
+    /// The customer chose the policy of this runner.
+    PolicyChosen { policy: String },
     /// A line of a later version.
     #[serde(other)]
     Unknown,

@@ -6,11 +6,17 @@ use domain::{
     digest::Digest,
     ids::{ExecutionId, JobId},
 };
-use schemas::runner::{ArtifactReport, FailureReason};
+use schemas::{
+    manifest::AcceptedState,
+    runner::{ArtifactReport, FailureReason},
+};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::journal::Stop;
+use crate::{
+    journal::Stop,
+    state::{KnownState, StateMark},
+};
 
 /// Where one execution works and what it may use. Every directory exists and belongs to the runner.
 #[derive(Debug, Clone)]
@@ -38,6 +44,8 @@ pub struct JobContext {
     pub job: JobId,
     /// The attempt.
     pub execution: ExecutionId,
+    /// What this runner has seen of the component's state before.
+    pub known_state: KnownState,
     /// SHA-256 of the manifest's payload bytes as they were received.
     pub manifest_digest: Digest,
 }
@@ -87,6 +95,10 @@ pub trait Sink: Send {
     fn plan(&mut self, plan: PlanRecord) -> io::Result<()>;
     /// What the work gives to what comes after it. Nothing sensitive.
     fn outputs(&mut self, outputs: Map<String, Value>) -> io::Result<()>;
+    /// State that a plan is made from, or that an apply wrote.
+    fn state(&mut self, component: &str, mark: &StateMark) -> io::Result<()>;
+    /// A decision of the vendor about a state was taken.
+    fn state_accepted(&mut self, component: &str, accepted: &AcceptedState) -> io::Result<()>;
     /// An artifact was pushed.
     fn artifact(&mut self, artifact: ArtifactReport) -> io::Result<()>;
 }

@@ -14,6 +14,7 @@ use super::{
     source::{self, AsItIs},
     terraform::Terraform,
 };
+use crate::state::{ApplyEnd, Outdated, StateMark};
 
 pub(crate) async fn run(
     manifest: &Manifest,
@@ -85,12 +86,14 @@ async fn build<P: Plugin>(
 
 async fn plan<P: Plugin>(plugin: &mut P, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     source::sync(work, sink).await?;
+    work.state.require_resolved()?;
     // The mark is taken first: whoever writes while we plan makes this plan stale.
     let state = plugin.state(work, sink).await?;
     lost::check(work, &state)?;
+    accept(work, &state, sink)?;
     let planned = plugin.plan(work, sink).await?;
     lost::remember(work, &state)?;
-    let record = plans::keep(work, planned, state)?;
+    let record = plans::keep(work, planned, state.clone())?;
     let told = match record.noop {
         true => format!("nothing would change: plan {}", record.digest),
         false => format!(
@@ -100,6 +103,9 @@ async fn plan<P: Plugin>(plugin: &mut P, work: &Work<'_>, sink: &mut dyn Sink) -
     };
     sink.line(Stream::Runner, told.as_bytes());
     let nothing_to_apply = record.noop && work.operation == Operation::Apply;
+    if state.lineage.is_some() {
+        sink.state(work.name, &state).doing(|| "cannot journal the state's version".into())?;
+    }
     sink.plan(record).doing(|| "cannot journal a plan".into())?;
     if nothing_to_apply {
         // An apply may have ended before it could say what it gives to others, and no other will come.
@@ -119,17 +125,106 @@ async fn apply<P: Plugin>(
     };
     let (approved, reads) = plans::find(work, digest)?;
     source::sync(work, sink).await?;
-    reads.same_state(&plugin.state(work, sink).await?)?;
-    approved.begin(work)?;
-    match approved.operation {
-        Operation::Apply => plugin.apply(work, &approved, sink).await?,
-        Operation::Destroy => plugin.destroy(work, &approved, sink).await?,
+    work.state.require_resolved()?;
+    let state = plugin.state(work, sink).await?;
+    // A state that changed since the plan makes it stale: the next plan says whether the state is an older one.
+    reads.same_state(&state)?;
+    accept(work, &state, sink)?;
+    plugin.prepare(work, &approved, sink).await?;
+    work.state.begin_apply(work.job.execution, &work.source, plugin.uses_state_file())?;
+    if let Err(error) = approved.begin(work) {
+        work.state.end_apply(ApplyEnd::Unchanged)?;
+        return Err(error.into());
     }
-    lost::forget(work);
+    let applied = match approved.operation {
+        Operation::Apply => plugin.apply(work, &approved, sink).await,
+        Operation::Destroy => plugin.destroy(work, &approved, sink).await,
+    };
+    let applied = end_apply(plugin, work, applied, sink);
+    // A plugin that was stopped may not answer any more; the state file does.
+    if applied.is_ok() || plugin.uses_state_file() {
+        report_state(plugin, work, applied.is_ok(), sink).await;
+    }
+    applied?;
     approved.forget();
     sink.phase("outputs");
     let outputs = plugin.outputs(work, sink).await.map_err(after_the_apply)?;
     report(outputs, sink)
+}
+
+/// Makes sure that the state is complete before anything else happens to the component.
+fn end_apply<P: Plugin>(
+    plugin: &P,
+    work: &Work<'_>,
+    applied: Result<(), Halt>,
+    sink: &mut dyn Sink,
+) -> Result<(), Halt> {
+    let unchanged =
+        plugin.changed_nothing() || matches!(&applied, Err(halt) if says_unchanged(halt));
+    let end = if unchanged { ApplyEnd::Unchanged } else { ApplyEnd::Changed };
+    match (applied, work.state.end_apply(end)) {
+        (applied, Ok(())) => {
+            for file in work.state.unresolved().unwrap_or_default() {
+                let told = format!(
+                    "the state could not be written and was rescued to {}; `stead-runner state resolve {}` on the \
+                     runner's host makes it the current one",
+                    file.display(),
+                    work.name
+                );
+                sink.line(Stream::Runner, told.as_bytes());
+            }
+            applied
+        }
+        (Ok(()), Err(error)) => Err(PluginError::PluginFailed(error.to_string()).into()),
+        (Err(halt), Err(error)) => {
+            sink.line(Stream::Runner, error.to_string().as_bytes());
+            Err(halt)
+        }
+    }
+}
+
+/// Refuses a state that is older than what is known, or of another lineage, unless the vendor's log has a decision about it.
+fn accept(work: &Work<'_>, state: &StateMark, sink: &mut dyn Sink) -> Result<(), Halt> {
+    let (own, log) = (&work.job.known_state, work.manifest.state.as_ref());
+    let checked = work.state.check_known(state, own, log);
+    let accepted = checked.map_err(|Outdated(why)| PluginError::Refused(why))?;
+    if let Some(accepted) = accepted {
+        let context = || "cannot journal the decision about the state".to_owned();
+        sink.state_accepted(work.name, &accepted).doing(context)?;
+    }
+    Ok(())
+}
+
+/// Journals and reports the state that an apply left. The work is done, whether this succeeds or not.
+async fn report_state<P: Plugin>(
+    plugin: &mut P,
+    work: &Work<'_>,
+    succeeded: bool,
+    sink: &mut dyn Sink,
+) {
+    let Ok(state) = plugin.state(work, sink).await else { return };
+    if (state.lineage.is_some() || succeeded)
+        && let Err(error) = sink.state(work.name, &state)
+    {
+        let told = format!("the version of the state could not be journalled: {error}");
+        sink.line(Stream::Runner, told.as_bytes());
+    }
+}
+
+/// Errors with which a plugin says that it did not begin.
+fn says_unchanged(halt: &Halt) -> bool {
+    match halt {
+        Halt::Error(PluginError::PlanIsStale(_) | PluginError::ToolMissing(_)) => true,
+        Halt::Error(
+            PluginError::Refused(_)
+            | PluginError::ArtifactUnavailable(_)
+            | PluginError::PluginFailed(_)
+            | PluginError::SpawnFailed { .. }
+            | PluginError::TimedOut(_)
+            | PluginError::Io { .. },
+        )
+        | Halt::Outcome(_) => false,
+    }
 }
 
 /// Of a stale plan the vendor believes that nothing was touched, and here it was.

@@ -23,6 +23,8 @@ mod source;
 mod terraform;
 mod work;
 
+pub(crate) use plans::summary as plan_summary;
+
 pub use contract::{Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Sink, Stream};
 
 use schemas::manifest::Manifest;

@@ -24,10 +24,13 @@ use serde_json::{Value, json};
 
 use super::{
     contract::{PlanRecord, PluginError},
-    plugin::{Doing, Operation, Planned, StateMark, Work},
+    plugin::{Doing, Operation, Planned, Work},
     work::{private_dir, write_private},
 };
-use crate::artifacts::{sha256, sha256_file};
+use crate::{
+    artifacts::{sha256, sha256_file},
+    state::StateMark,
+};
 
 /// A plan that nobody has applied by then is not applied any more.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -176,6 +179,15 @@ pub(crate) fn find(work: &Work<'_>, approved: &Digest) -> Result<(Approved, Read
     Ok((Approved { file, beside, tool, operation, state, dir }, reads))
 }
 
+/// Returns the summary of a plan, if it is here and is what its digest covers.
+pub(crate) fn summary(plans: &Path, approved: &Digest) -> Option<Value> {
+    let dir = place(plans, approved);
+    let mut record: Record =
+        serde_json::from_slice(&fs::read(dir.join("record.json")).ok()?).ok()?;
+    record.file = sha256_file(&dir.join("plan")).ok()?;
+    (digests(&record).ok()?.0 == *approved).then_some(record.summary)
+}
+
 impl Reads {
     /// The last thing that can have changed.
     pub(crate) fn same_state(&self, now: &StateMark) -> Result<(), PluginError> {
@@ -275,6 +287,7 @@ mod tests {
             registry: Registry { base_url, token, http, patience: Registry::PATIENCE },
             job: JobId(ulid::Ulid::nil()),
             execution: ExecutionId(ulid::Ulid::nil()),
+            known_state: crate::state::KnownState::default(),
             manifest_digest: sha256(b"manifest"),
         }
     }

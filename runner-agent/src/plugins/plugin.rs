@@ -14,6 +14,7 @@ use super::{
     contract::{JobContext, Outcome, PluginError, Sink},
     plans::Approved,
 };
+use crate::state::{StateError, StateMark, StateStore};
 
 /// What knows one component type. A method that a plugin does not have is refused with its name.
 ///
@@ -39,6 +40,21 @@ pub(crate) trait Plugin {
     /// What the state is now; another mark means that somebody has changed it.
     async fn state(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<StateMark, Halt> {
         Err(self.describe().lacks(JobKind::Plan))
+    }
+
+    /// Do what can fail before an apply changes anything.
+    async fn prepare(&mut self, _: &Work<'_>, _: &Approved, _: &mut dyn Sink) -> Result<(), Halt> {
+        Ok(())
+    }
+
+    /// Whether the plugin keeps its state in [`StateStore::file`].
+    fn uses_state_file(&self) -> bool {
+        false
+    }
+
+    /// Whether the apply that just ended could not change anything.
+    fn changed_nothing(&self) -> bool {
+        false
     }
 
     /// Do exactly what the approved file says.
@@ -90,8 +106,8 @@ pub(crate) struct Work<'a> {
     pub operation: Operation,
     /// The vendor knows that it was brought before and is still there.
     pub present: bool,
-    /// Of this component in this install; exists, mode 0700.
-    pub state_dir: PathBuf,
+    /// Of this component in this install; its directory exists, mode 0700.
+    pub state: StateStore,
     /// The artifact's files, if the manifest has an artifact.
     pub source: PathBuf,
 }
@@ -102,15 +118,6 @@ pub(crate) struct Work<'a> {
 pub(crate) enum Operation {
     Apply,
     Destroy,
-}
-
-/// Which state a plan was made from. Absent lineage: there was none yet.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct StateMark {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lineage: Option<String>,
-    #[serde(default)]
-    pub serial: u64,
 }
 
 /// What a plugin planned.
@@ -201,6 +208,21 @@ impl Halt {
 impl From<PluginError> for Halt {
     fn from(error: PluginError) -> Self {
         Halt::Error(error)
+    }
+}
+
+impl From<StateError> for PluginError {
+    fn from(error: StateError) -> Self {
+        match error {
+            StateError::Blocked(why) => PluginError::Refused(why),
+            StateError::Io { context, source } => PluginError::Io { context, source },
+        }
+    }
+}
+
+impl From<StateError> for Halt {
+    fn from(error: StateError) -> Self {
+        Halt::Error(error.into())
     }
 }
 

@@ -13,8 +13,9 @@ use nix::{
     unistd::Pid,
 };
 use tokio::{
+    io::AsyncWriteExt as _,
     process::{Child, Command},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 
 use super::{
@@ -22,12 +23,14 @@ use super::{
     lines::Lines,
     plugin::{Doing, Halt, Work},
 };
-use crate::journal::Stop;
+use crate::{journal::Stop, processes};
 
 /// A line longer than this comes in pieces.
 pub(crate) const LINE_LIMIT: usize = 1 << 20;
 /// How long the pipes of a child that has ended are still read.
 const DRAIN: Duration = Duration::from_secs(2);
+/// How often it is looked whether the group of a child that has ended still has members.
+const LOOK: Duration = Duration::from_millis(50);
 /// A program that was just written may be open for writing in a child that is being forked.
 const BUSY_RETRIES: u32 = 20;
 
@@ -85,6 +88,10 @@ impl Group {
             let _gone = killpg(self.0, signal);
         }
     }
+
+    fn runs(&self) -> bool {
+        processes::group_may_run(self.0.as_raw().unsigned_abs())
+    }
 }
 
 impl Drop for Group {
@@ -93,17 +100,31 @@ impl Drop for Group {
     }
 }
 
+/// Waits for a line of its input before it becomes the program: until then nothing of the program has run.
+const GATE: &str = r#"read -r _ && exec "$0" "$@""#;
+/// The same for a program that is given no input.
+const GATE_WITHOUT_INPUT: &str = r#"read -r _ && exec "$0" "$@" </dev/null"#;
+
+/// What a child reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Input {
+    None,
+    Pipe,
+}
+
 /// Start a child with an environment of exactly the job's, the manifest's and the spec's.
 pub(crate) async fn spawn(
     spec: &Spec,
     work: &Work<'_>,
-    stdin: Stdio,
+    input: Input,
     sink: &mut dyn Sink,
 ) -> Result<(Child, Group), Halt> {
     if work.job.cancel.asked.is_cancelled() {
         return Err(Halt::cancelled(false));
     }
-    let mut words: Vec<OsString> = work.job.wrapper.iter().map(OsString::from).collect();
+    let gate = if input == Input::Pipe { GATE } else { GATE_WITHOUT_INPUT };
+    let mut words: Vec<OsString> = vec!["/bin/sh".into(), "-c".into(), gate.into()];
+    words.extend(work.job.wrapper.iter().map(OsString::from));
     words.push(spec.program.clone().into_os_string());
     words.extend(spec.args.iter().cloned());
     let name = spec.program.file_name().unwrap_or(spec.program.as_os_str());
@@ -115,14 +136,14 @@ pub(crate) async fn spawn(
         .env_clear()
         .envs(work.environment())
         .envs(&spec.env)
-        .stdin(stdin)
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
     let mut tries = 0;
-    let child = loop {
-        match command.spawn() {
+    let mut child = loop {
+        match processes::spawn(&mut command) {
             Ok(child) => break child,
             Err(e) if e.raw_os_error() == Some(nix::libc::ETXTBSY) && tries < BUSY_RETRIES => {
                 tries += 1;
@@ -135,8 +156,26 @@ pub(crate) async fn spawn(
     let group = Group(Pid::from_raw(i32::try_from(number).unwrap_or_default()));
     let grace_ms = work.manifest.timeouts.grace_ms;
     let stop = Stop { signal: spec.stop.as_str().into(), grace_ms };
-    sink.child(number, stop).doing(|| format!("cannot journal the child {name}"))?;
+    // Nothing of the program runs yet, so that an error here ends nothing that began.
+    sink.child(number, stop)
+        .doing(|| format!("cannot journal the child {name}, so it was not started"))?;
+    open_gate(&mut child, input).await.doing(|| format!("cannot start {name}"))?;
     Ok((child, group))
+}
+
+async fn open_gate(child: &mut Child, input: Input) -> std::io::Result<()> {
+    let opened = match &mut child.stdin {
+        Some(stdin) => stdin.write_all(b"\n").await,
+        None => Ok(()),
+    };
+    if input == Input::None {
+        child.stdin = None;
+    }
+    match opened {
+        // It ended, and says how.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        opened => opened,
+    }
 }
 
 /// Run to the end, every line to `each`. A child that ends well although it was asked to stop has
@@ -147,7 +186,7 @@ pub(crate) async fn run(
     sink: &mut dyn Sink,
     mut each: impl FnMut(&mut dyn Sink, Stream, &[u8]),
 ) -> Result<Ended, Halt> {
-    let (mut child, group) = spawn(spec, work, Stdio::null(), sink).await?;
+    let (mut child, group) = spawn(spec, work, Input::None, sink).await?;
     let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(PluginError::PluginFailed("a child has no pipes".into()).into());
     };
@@ -157,7 +196,9 @@ pub(crate) async fn run(
     let (mut asked, mut forced, mut late) = (false, false, false);
     let began = Instant::now();
     let mut until = began;
-    while ended.is_none() || !out.is_done() || !err.is_done() {
+    // The child has ended, and others of its group have what is left of its grace.
+    let mut left_behind = false;
+    while ended.is_none() || left_behind || !out.is_done() || !err.is_done() {
         tokio::select! {
             line = out.next(), if !out.is_done() => {
                 if let Some(line) = line { each(sink, Stream::Out, &line.bytes); }
@@ -167,9 +208,21 @@ pub(crate) async fn run(
             }
             status = child.wait(), if ended.is_none() => {
                 ended = Some(status.doing(|| "cannot wait for a child".into())?);
-                // What it left behind holds the pipes, and would outlive the job.
-                group.signal(Signal::SIGKILL);
-                until = Instant::now() + DRAIN;
+                // What it left behind would outlive the job, and may be writing: a shell that is asked to stop ends
+                // before the program that it runs.
+                left_behind = group.runs();
+                if !left_behind {
+                    until = Instant::now() + DRAIN;
+                } else if !asked {
+                    until = Instant::now() + work.grace();
+                    group.signal(spec.stop);
+                }
+            }
+            () = sleep(LOOK), if left_behind => {
+                left_behind = group.runs();
+                if !left_behind {
+                    until = Instant::now() + DRAIN;
+                }
             }
             () = cancel.asked.cancelled(), if !asked && ended.is_none() => {
                 asked = true;
@@ -185,11 +238,18 @@ pub(crate) async fn run(
                 sink.line(Stream::Runner, format!("its time is over: {}", spec.stop).as_bytes());
                 group.signal(spec.stop);
             }
-            () = cancel.forced.cancelled(), if !forced && ended.is_none() => {
+            () = cancel.forced.cancelled(), if !forced && (ended.is_none() || left_behind) => {
                 forced = true;
                 group.signal(Signal::SIGKILL);
             }
             () = sleep_until(until), if ended.is_some() || (asked && !forced) => {
+                if left_behind {
+                    forced |= asked;
+                    group.signal(Signal::SIGKILL);
+                    left_behind = false;
+                    until = Instant::now() + DRAIN;
+                    continue;
+                }
                 if ended.is_some() { break; }
                 forced = true;
                 sink.line(Stream::Runner, b"stopping: SIGKILL, the grace is over");

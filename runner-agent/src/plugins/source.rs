@@ -1,6 +1,6 @@
 //! The files of a job: artifacts come into the install's own layout first, and are opened from there.
 
-use std::{future::Future, path::PathBuf};
+use std::{fs::File, future::Future, path::PathBuf};
 
 use domain::digest::Digest;
 use schemas::runner::JobKind;
@@ -34,12 +34,38 @@ pub(crate) async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Hal
         };
         sink.line(Stream::Runner, told.as_bytes());
         let layer = image.component_layer(&artifact.digest).map_err(failed)?;
-        let tar = layout.verified(&layer.digest).map_err(failed)?;
+        let blob = (artifact.repository.as_str(), &layer.digest, layer.size);
+        let tar = verified(work, &layout, blob, sink).await?;
+        layout.touch(&artifact.digest);
         let dir = at(work, place);
         private_dir(&dir)?;
         unpack(tar, &dir, Limits::default()).map_err(failed)?;
     }
     Ok(())
+}
+
+/// A blob whose bytes are those of its digest. A damaged one is moved aside and pulled again: otherwise its artifact
+/// could never be used here again.
+async fn verified(
+    work: &Work<'_>,
+    layout: &Layout,
+    (repository, digest, limit): (&str, &Digest, u64),
+    sink: &mut dyn Sink,
+) -> Result<File, Halt> {
+    let damage = match layout.verified(digest) {
+        Ok(file) => return Ok(file),
+        Err(damage) => damage,
+    };
+    let told = match layout.has(digest) {
+        true => {
+            let aside = layout.quarantine(digest).map_err(failed)?;
+            format!("{damage}: moved to {}, pulling it again", aside.display())
+        }
+        false => format!("the blob {digest} is gone, pulling it again"),
+    };
+    sink.line(Stream::Runner, told.as_bytes());
+    or_cancelled(work, pull_blob(&work.job.registry, layout, repository, digest, limit)).await?;
+    layout.verified(digest).map_err(failed)
 }
 
 /// Where the artifact with this digest was unpacked.
@@ -63,7 +89,7 @@ pub(crate) async fn fetch(work: &Work<'_>, sink: &mut dyn Sink) -> Result<String
         let pulled = pull_blob(registry, &layout, repository, &digest, SOURCE_LIMIT);
         or_cancelled(work, pulled).await?;
     }
-    let tar = layout.verified(&digest).map_err(failed)?;
+    let tar = verified(work, &layout, (repository, &digest, SOURCE_LIMIT), sink).await?;
     unpack(tar, &work.source, Limits::default()).map_err(failed)?;
     sink.line(Stream::Runner, format!("source {digest}").as_bytes());
     Ok(repository.to_owned())

@@ -16,6 +16,7 @@ use super::{
     contract::{JobContext, PluginError},
     plugin::{Doing, Operation, Work},
 };
+use crate::state::StateStore;
 
 /// Where tools are looked for when the runner's operator says nothing.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -43,15 +44,15 @@ impl<'a> Work<'a> {
             Some(Value::Bool(present)) => *present,
             Some(_) => return Err(PluginError::Refused("the input present is no boolean".into())),
         };
-        let state_dir = match manifest.kind {
-            JobKind::Plan | JobKind::Apply => job.state_dir.join(name),
-            JobKind::Build | JobKind::Action => job.work_dir.join("state"),
+        let state = match manifest.kind {
+            JobKind::Plan | JobKind::Apply => StateStore::new(&job.state_dir, name),
+            JobKind::Build | JobKind::Action => StateStore::new(&job.work_dir, "state"),
         };
-        private_dir(&state_dir)?;
+        private_dir(state.dir())?;
         private_dir(&job.work_dir.join("home"))?;
         let source = job.work_dir.join("source");
         private_dir(&source)?;
-        Ok(Work { manifest, job, name, operation, present, state_dir, source })
+        Ok(Work { manifest, job, name, operation, present, state, source })
     }
 
     /// From the polite signal to the other one.
@@ -59,13 +60,14 @@ impl<'a> Work<'a> {
         Duration::from_millis(self.manifest.timeouts.grace_ms)
     }
 
-    /// What every child of this job has in its environment.
+    /// What every child of this job has in its environment. The runner's and the customer's values win over the
+    /// manifest's.
     pub(crate) fn environment(&self) -> BTreeMap<String, String> {
         let home = self.job.work_dir.join("home").display().to_string();
-        let mut env: BTreeMap<String, String> =
-            [("PATH".into(), PATH.into()), ("HOME".into(), home)].into();
-        env.extend(self.job.env.clone());
+        let mut env: BTreeMap<String, String> = [("LANG".into(), "C.UTF-8".into())].into();
         env.extend(self.manifest.env.clone());
+        env.extend([("PATH".into(), PATH.into()), ("HOME".into(), home)]);
+        env.extend(self.job.env.clone());
         env.insert("STEAD_JOB".into(), self.job.job.to_string());
         env.insert("STEAD_EXECUTION".into(), self.job.execution.to_string());
         env

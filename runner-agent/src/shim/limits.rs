@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use schemas::manifest::Limits;
 
 use super::order::{CancelOrder, Cause};
-use crate::{data, data::JobDir, host, plugins::Cancel, shim::recorder::Recorder};
+use crate::{data, data::JobDir, host, plugins::Cancel, processes, shim::recorder::Recorder};
 
 /// How often the watch looks.
 const LOOK: Duration = Duration::from_millis(100);
@@ -25,10 +25,12 @@ pub struct Watch {
     pub recorder: Recorder,
     pub deadline_uptime_ms: u64,
     pub grace: Duration,
+    /// Longest grace period that an order may give.
+    pub max_grace: Duration,
     pub no_output: Option<Duration>,
     /// What wanted the end, once something did.
     pub cause: Option<Cause>,
-    forced_at: Option<Instant>,
+    pub forced_at: Option<Instant>,
     synced: Instant,
 }
 
@@ -37,7 +39,7 @@ impl Watch {
         dir: JobDir,
         recorder: Recorder,
         deadline_uptime_ms: u64,
-        grace: Duration,
+        (grace, max_grace): (Duration, Duration),
         no_output: Option<Duration>,
     ) -> Self {
         let (cancel, now) = (Cancel::default(), Instant::now());
@@ -48,6 +50,7 @@ impl Watch {
             recorder,
             deadline_uptime_ms,
             grace,
+            max_grace,
             no_output,
             cause,
             forced_at,
@@ -71,7 +74,7 @@ impl Watch {
 
     /// Stop, with this patience. A later word may only be less patient.
     pub fn stop(&mut self, order: &CancelOrder) {
-        let grace = order.grace_ms.map_or(self.grace, Duration::from_millis);
+        let grace = order.grace_ms.map_or(self.grace, Duration::from_millis).min(self.max_grace);
         let at = Instant::now() + grace;
         let sooner = self.forced_at.is_none_or(|forced| at < forced);
         if sooner {
@@ -85,8 +88,14 @@ impl Watch {
         }
     }
 
+    /// Stop because the shim itself got a signal.
+    pub fn stop_as_told(&mut self) {
+        self.stop(&Self::own(Cause::AgentStop, "the shim was told to stop"));
+    }
+
     /// Look once.
     pub fn look(&mut self) {
+        processes::reap();
         if self.synced.elapsed() >= SYNC {
             self.synced = Instant::now();
             self.recorder.pen().log().sync();

@@ -2,6 +2,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use domain::digest::Digest;
+use schemas::manifest::Manifest;
 use serde::{Deserialize, Serialize};
 
 use crate::tls::Trust;
@@ -21,6 +22,8 @@ pub struct Order {
     pub job_token: String,
     /// On the clock that nobody sets: milliseconds since the host started.
     pub deadline_uptime_ms: u64,
+    /// Longest grace period that this runner gives: milliseconds.
+    pub max_grace_ms: u64,
     /// Variables that the customer passes on. Their values are redacted.
     pub pass_env: BTreeMap<String, String>,
     /// Where programs are found.
@@ -30,6 +33,14 @@ pub struct Order {
 }
 
 impl Order {
+    /// The manifest, within the limits of this runner.
+    pub fn limited_manifest(&self) -> serde_json::Result<Manifest> {
+        let mut manifest: Manifest = serde_json::from_str(&self.manifest)?;
+        let grace = &mut manifest.timeouts.grace_ms;
+        *grace = self.max_grace_ms.min(*grace);
+        Ok(manifest)
+    }
+
     /// Every value that must not be seen.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         self.pass_env.values().map(String::as_str).chain([self.job_token.as_str()])
@@ -56,6 +67,13 @@ pub struct CancelOrder {
 }
 
 impl CancelOrder {
+    /// The vendor's cancel. The shim limits the grace period.
+    pub fn of_vendor(reason: String, grace_s: u64, force: bool) -> Self {
+        let grace_s = if force { grace_s.min(5) } else { grace_s };
+        let grace_ms = Some(grace_s.saturating_mul(1_000));
+        CancelOrder { reason, grace_ms, cause: Cause::Cancel }
+    }
+
     /// Whether this leaves less time than what was told before. The manifest's own time counts as the longest.
     pub fn is_less_patient(&self, told: &CancelOrder) -> bool {
         self.grace_ms.is_some_and(|grace| told.grace_ms.is_none_or(|told| grace < told))

@@ -7,13 +7,17 @@ use std::{
 };
 
 use domain::ids::{ExecutionId, JobId};
-use schemas::runner::{
-    ArtifactReport, Exit, Finished, LogStream, OUTPUTS_BYTES, PlanReport, Report, ReportBody,
+use schemas::{
+    manifest::{AcceptedState, StateVersion},
+    runner::{
+        ArtifactReport, Exit, Finished, LogStream, OUTPUTS_BYTES, PlanReport, Report, ReportBody,
+    },
 };
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::{
+    hide::Guard,
     log::Log,
     redact::{Redactor, Waiting},
 };
@@ -22,6 +26,7 @@ use crate::{
     host::Process,
     journal::{Fact, Journal, Stop},
     plugins::{PlanRecord, Sink, Stream},
+    state::StateMark,
 };
 
 /// Reports of phases beyond this are left out; the log still has them.
@@ -77,7 +82,13 @@ pub struct Pen {
     seq: u64,
     phases: u32,
     waiting: [Waiting; 2],
+    guard: Option<Guard>,
+    /// A value could not be handed in to be redacted: nothing of the child is shown any more.
+    withheld: bool,
 }
+
+/// Stands for what is withheld.
+const WITHHELD: &str = "[withheld]";
 
 /// The pen in the hands of a plugin and of the shim that watches it.
 #[derive(Clone)]
@@ -110,6 +121,8 @@ impl Recorder {
             seq,
             phases,
             waiting,
+            guard: None,
+            withheld: false,
         };
         Ok(Recorder(Arc::new(Mutex::new(pen))))
     }
@@ -152,7 +165,31 @@ impl Pen {
 
     /// What is shown of a text.
     pub fn clean(&self, text: &str) -> String {
-        self.redactor.text(text)
+        if self.withheld { WITHHELD.into() } else { self.redactor.text(text) }
+    }
+
+    /// From now on the job's output is shown only as long as this allows it.
+    pub fn guard(&mut self, guard: Guard) {
+        self.guard = Some(guard);
+    }
+
+    /// Shows nothing more of the child.
+    pub fn withhold(&mut self) {
+        if !self.withheld {
+            self.withheld = true;
+            self.log.say(
+                "a value could not be handed in to be redacted: the rest of the output is withheld",
+            );
+        }
+    }
+
+    /// Looked at after the child has written and before it is shown: what a script writes after a value could not be
+    /// handed in never is.
+    fn is_withheld(&mut self) -> bool {
+        if !self.withheld && self.guard.as_ref().is_some_and(|guard| !guard.may_show()) {
+            self.withhold();
+        }
+        self.withheld
     }
 
     /// The log, for its clock and its disk.
@@ -161,6 +198,10 @@ impl Pen {
     }
 
     fn line(&mut self, stream: Stream, bytes: &[u8]) {
+        if stream != Stream::Runner && self.is_withheld() {
+            // Only that there was something: the child is not silent.
+            return self.log.lines(LogStream::Out, b"");
+        }
         let (stream, waiting) = match stream {
             Stream::Out => (LogStream::Out, &mut self.waiting[0]),
             Stream::Err => (LogStream::Err, &mut self.waiting[1]),
@@ -198,7 +239,12 @@ impl Pen {
             let rest = self.redactor.rest(&mut self.waiting[index]);
             self.log.lines(stream, &rest);
         }
-        last.detail = brief(self.redactor.text(&last.detail), DETAIL);
+        let detail = match self.is_withheld() {
+            true => "a value could not be handed in to be redacted: output and detail are withheld"
+                .into(),
+            false => self.redactor.text(&last.detail),
+        };
+        last.detail = brief(detail, DETAIL);
         let seal = self.log.end();
         (last.log_len, last.log_sha256, last.omitted) = (seal.length, seal.sha256, seal.omitted);
         let exit = Exit {
@@ -207,9 +253,11 @@ impl Pen {
             signal: last.signal,
             reason: last.reason,
         };
-        self.report(ReportBody::Finished(last))?;
+        // The journal has the end also when the report cannot be written: the agent then reports what it says.
+        let reported = self.report(ReportBody::Finished(last));
         let (job, execution) = (self.job, self.execution);
-        self.journal.write(Fact::Exited { job, execution, exit })
+        self.journal.write(Fact::Exited { job, execution, exit })?;
+        reported
     }
 
     /// A fact for the journal.
@@ -222,7 +270,8 @@ impl Sink for Recorder {
     fn phase(&mut self, name: &str) {
         let mut pen = self.pen();
         // Cleaned before it is cut: half a secret is one that is not found any more.
-        let name = brief(pen.redactor.text(name), NAME);
+        let withheld = pen.is_withheld();
+        let name = if withheld { WITHHELD.into() } else { brief(pen.redactor.text(name), NAME) };
         pen.log.enter(&name);
         pen.phases += 1;
         if pen.phases <= PHASES {
@@ -252,6 +301,10 @@ impl Sink for Recorder {
 
     fn outputs(&mut self, outputs: Map<String, Value>) -> io::Result<()> {
         let mut pen = self.pen();
+        if pen.is_withheld() {
+            let why = "a value could not be handed in to be redacted: the outputs are withheld";
+            return Err(io::Error::other(why));
+        }
         let clean =
             |(name, value): (String, Value)| (pen.redactor.text(&name), pen.redactor.value(value));
         let (outputs, withheld) = fitting(outputs.into_iter().map(clean).collect());
@@ -259,6 +312,25 @@ impl Sink for Recorder {
             pen.say(&format!("the output {name} is too large to be reported: it stays here"));
         }
         pen.report(ReportBody::Outputs { outputs })
+    }
+
+    fn state(&mut self, component: &str, mark: &StateMark) -> io::Result<()> {
+        let mut pen = self.pen();
+        let (execution, component) = (pen.execution, component.to_owned());
+        let (lineage, serial) = (mark.lineage.clone(), mark.serial);
+        pen.journal(Fact::StateSeen { execution, component, lineage: lineage.clone(), serial })?;
+        match lineage {
+            Some(lineage) => pen.report(ReportBody::State(StateVersion { lineage, serial })),
+            None => Ok(()),
+        }
+    }
+
+    fn state_accepted(&mut self, component: &str, accepted: &AcceptedState) -> io::Result<()> {
+        let pen = self.pen();
+        let (execution, component) = (pen.execution, component.to_owned());
+        let AcceptedState { version: StateVersion { lineage, serial }, decision } =
+            accepted.clone();
+        pen.journal(Fact::StateAccepted { execution, component, lineage, serial, decision })
     }
 
     fn artifact(&mut self, artifact: ArtifactReport) -> io::Result<()> {
@@ -284,6 +356,36 @@ mod tests {
         );
         assert!(fitting.contains_key("z_small_one"));
         assert!(serde_json::to_vec(&fitting).unwrap().len() <= OUTPUTS_BYTES + 1024);
+    }
+
+    #[test]
+    fn the_journal_has_the_end_also_when_the_last_report_cannot_be_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = data::Data::open(dir.path()).unwrap();
+        let (job, execution) = (JobId(ulid::Ulid::nil()), ExecutionId(ulid::Ulid::nil()));
+        let (journal, files) = (Journal::open(&data).unwrap(), data.job(execution));
+        files.create().unwrap();
+        let recorder = Recorder::begin((job, execution), files, &journal, vec![], 0).unwrap();
+        // given reports that find no space
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        recorder.pen().reports = full;
+        let last = Finished {
+            outcome: schemas::runner::Outcome::Failed,
+            exit_code: Some(7),
+            signal: None,
+            reason: None,
+            detail: String::new(),
+            forced: false,
+            log_len: 0,
+            log_sha256: String::new(),
+            omitted: 0,
+            not_ended: Vec::new(),
+        };
+        assert_eq!(recorder.pen().finish(last).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        let facts = journal.read().unwrap().into_iter().map(|entry| entry.fact);
+        let exits =
+            facts.filter(|fact| matches!(fact, Fact::Exited { exit, .. } if exit.code == Some(7)));
+        assert_eq!(exits.count(), 1);
     }
 
     #[test]

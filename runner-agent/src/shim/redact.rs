@@ -19,7 +19,7 @@ use self::{encoded::Pieces, shapes::InKey};
 /// What stands where a secret was.
 pub const MARK: &str = "[redacted]";
 /// Shorter values would take half of every log with them.
-const SHORTEST: usize = 6;
+pub const SHORTEST: usize = 6;
 /// So much of a line that goes on is kept back at least: what has the shape of a credential is no longer.
 const KEPT: usize = 8 * 1024;
 

@@ -7,6 +7,7 @@ use schemas::{harmless::harmless, moment};
 use crate::{
     data::Data,
     journal::{self, Fact},
+    policy::Choice,
     witness::Witness,
 };
 
@@ -28,6 +29,22 @@ pub fn journal(data: &Data) -> String {
             }
         }
         Err(wrong) => format!("WRONG at entry {}: {wrong}", wrong.entry()),
+    }
+}
+
+/// Which policy applies, and whether it can be read.
+pub fn policy(data: &Data) -> String {
+    let choice = match Choice::recorded(data) {
+        Ok(Some(choice)) => choice,
+        Ok(None) => return "not recorded: every job is refused".into(),
+        Err(error) => return format!("not readable, every job is refused: {error}"),
+    };
+    match (choice.policy(), &choice) {
+        (Err(error), _) => format!("every job is refused: {error}"),
+        (Ok(_), Choice::File(path)) => path.display().to_string(),
+        (Ok(_), Choice::None) => {
+            "none: everything is allowed that the vendor's server signs".into()
+        }
     }
 }
 

@@ -50,6 +50,8 @@ fn job_of(fact: &Fact, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
         | Fact::Abandoned { job, .. } => Some(*job),
         Fact::Verified { execution, .. }
         | Fact::Child { execution, .. }
+        | Fact::StateSeen { execution, .. }
+        | Fact::StateAccepted { execution, .. }
         | Fact::Cancelling { execution, .. }
         | Fact::Answered { execution, .. } => jobs.get(execution).copied(),
         Fact::Opened { .. }
@@ -58,8 +60,10 @@ fn job_of(fact: &Fact, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
         | Fact::Checkpoint { .. }
         | Fact::EpochAccepted { .. }
         | Fact::Rekeyed { .. }
+        | Fact::StateResolved { .. }
         | Fact::Disabled { .. }
         | Fact::Enabled {}
+        | Fact::PolicyChosen { .. }
         | Fact::Unknown => None,
     }
 }
@@ -125,8 +129,26 @@ fn what(fact: &Fact) -> String {
         },
         Fact::EpochAccepted { epoch } => format!("you accepted the restored log of epoch {epoch}"),
         Fact::Rekeyed { .. } => "signs with another key from now on".into(),
+        Fact::StateSeen { component, lineage: None, .. } => {
+            format!("the state of {component} is gone with the component")
+        }
+        Fact::StateSeen { component, lineage: Some(lineage), serial, .. } => {
+            format!("the state of {component} has serial {serial} of lineage {lineage}")
+        }
+        Fact::StateAccepted { component, lineage, serial, .. } => format!(
+            "the vendor decided that serial {serial} of lineage {lineage} is the state of {component}"
+        ),
+        Fact::StateResolved { component, lineage: None, reason, .. } => {
+            format!("you decided that nothing of {component} exists: {reason}")
+        }
+        Fact::StateResolved { component, lineage: Some(lineage), serial, reason } => {
+            format!(
+                "you decided that serial {serial} of lineage {lineage} is the state of {component}: {reason}"
+            )
+        }
         Fact::Disabled { reason } => format!("you switched the runner off: {reason}"),
         Fact::Enabled {} => "you switched the runner on".into(),
+        Fact::PolicyChosen { policy } => format!("you chose the policy: {policy}"),
         Fact::Unknown => "something that a later version wrote: see --output json".into(),
     }
 }

@@ -2,21 +2,16 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use domain::ids::{ExecutionId, JobId};
-use nix::{
-    sys::signal::{Signal, killpg},
-    unistd::Pid,
-};
 use schemas::runner::{
     ExecutionState, Exit, FailureReason, Finished, JournalEntry, Outcome, RefusedBy, Report,
     ReportBody,
 };
-use tracing::{info, warn};
 
-use super::Agent;
+use super::{Agent, orphans};
 use crate::{
     data::Data,
     host::Process,
@@ -109,8 +104,12 @@ pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
             | Fact::Checkpoint { .. }
             | Fact::EpochAccepted { .. }
             | Fact::Rekeyed { .. }
+            | Fact::StateSeen { .. }
+            | Fact::StateAccepted { .. }
+            | Fact::StateResolved { .. }
             | Fact::Disabled { .. }
             | Fact::Enabled {}
+            | Fact::PolicyChosen { .. }
             | Fact::Unknown => {}
         }
     }
@@ -124,18 +123,18 @@ pub fn open_ends(agent: &Agent) -> io::Result<Vec<Known>> {
 }
 
 impl Known {
-    /// What can be said of it now.
-    pub fn state(&self, data: &Data) -> ExecutionState {
-        match &self.stage {
+    /// What can be said of it now. An error: whether its shim runs cannot be told; ask again.
+    pub fn state(&self, data: &Data) -> io::Result<ExecutionState> {
+        Ok(match &self.stage {
             Stage::Claiming | Stage::Claimed => ExecutionState::NeverSpawned,
             Stage::Refused { .. } | Stage::Exited(_) => ExecutionState::Exited,
-            Stage::Spawned(process) if process.lives() => ExecutionState::Alive,
+            Stage::Spawned(process) if process.is_alive()? => ExecutionState::Alive,
             // The last word is on disk before the journal says that it is.
             Stage::Spawning | Stage::Spawned(_) if self.last_word(data).is_some() => {
                 ExecutionState::Exited
             }
             Stage::Spawning | Stage::Spawned(_) => ExecutionState::Unknown,
-        }
+        })
     }
 
     /// What the shim said last, if it came so far.
@@ -151,6 +150,7 @@ impl Known {
                 | ReportBody::Phase { .. }
                 | ReportBody::Plan(_)
                 | ReportBody::Outputs { .. }
+                | ReportBody::State(_)
                 | ReportBody::Artifact(_)
                 | ReportBody::Refused { .. }
                 | ReportBody::CancelProgress { .. } => None,
@@ -159,7 +159,7 @@ impl Known {
     }
 
     /// Its shim, which leads the session that its children are in.
-    fn shim(&self) -> Option<&Process> {
+    pub(super) fn shim(&self) -> Option<&Process> {
         match &self.stage {
             Stage::Spawned(shim) => Some(shim),
             Stage::Claiming
@@ -172,11 +172,11 @@ impl Known {
 
     /// Whether anything that its plugin started still lives.
     pub fn has_children(&self) -> bool {
-        self.children.iter().any(|(child, _)| child.group_lives(self.shim()))
+        self.children.iter().any(|(child, _)| child.group_lives(self.shim()).unwrap_or(true))
     }
 
     /// What a session says of it.
-    pub fn entry(&self, data: &Data) -> JournalEntry {
+    pub fn entry(&self, data: &Data) -> io::Result<JournalEntry> {
         let log = self.execution.and_then(|execution| fs::metadata(data.job(execution).log()).ok());
         let exit = match &self.stage {
             Stage::Exited(exit) => Some(exit.clone()),
@@ -195,14 +195,14 @@ impl Known {
                 })
             }
         };
-        JournalEntry {
+        Ok(JournalEntry {
             job: self.job,
             execution: self.execution,
             claim_id: self.claim_id.clone(),
-            state: self.state(data),
+            state: self.state(data)?,
             log_len: log.map_or(0, |log| log.len()),
             exit,
-        }
+        })
     }
 }
 
@@ -211,7 +211,7 @@ pub fn began_late(agent: &Agent, wanted: ExecutionId) -> bool {
     let entries = agent.journal.read().unwrap_or_default();
     entries.into_iter().any(|entry| {
         let Fact::Spawned { execution, process, .. } = entry.fact else { return false };
-        execution == wanted && process.lives()
+        execution == wanted && process.may_be_alive()
     })
 }
 
@@ -226,7 +226,8 @@ pub fn left_behind(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
     let not_given_up = |entry: &Entry| !matches!(entry.fact, Fact::Abandoned { .. });
     let all = fold(entries.into_iter().filter(not_given_up));
     let orphaned = |known: &Known| match &known.stage {
-        Stage::Spawned(shim) => !shim.lives(),
+        // One that cannot be looked at is not given up yet: it is looked for again.
+        Stage::Spawned(shim) => !shim.may_be_alive(),
         Stage::Claiming
         | Stage::Claimed
         | Stage::Refused { .. }
@@ -239,7 +240,7 @@ pub fn left_behind(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
 /// End what former agents have given up and not seen the end of.
 pub fn end_left_behind(agent: &Agent) {
     let entries = agent.journal.read().unwrap_or_default();
-    left_behind(entries).iter().for_each(end_orphans);
+    left_behind(entries).iter().for_each(|known| orphans::end(&agent.data, known));
 }
 
 /// A shim that the former agent started a moment ago may not have said so yet.
@@ -250,39 +251,6 @@ pub async fn settle(agent: &Agent) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
-/// End what a dead shim has left behind: its children's output goes nowhere, and nobody watches them. They get the
-/// signal and the time that the shim would have given them.
-pub fn end_orphans(known: &Known) {
-    let job = known.job;
-    for (child, stop) in &known.children {
-        if !child.group_lives(known.shim()) {
-            continue;
-        }
-        warn!(job.id = %job, pid = child.pid, "The shim of {job} is gone, ending what it left behind");
-        let (child, stop, shim) = (child.clone(), stop.clone(), known.shim().cloned());
-        tokio::spawn(async move {
-            let shim = shim.as_ref();
-            signal(&child, shim, stop.signal.parse().unwrap_or(Signal::SIGTERM));
-            let until = Instant::now() + Duration::from_millis(stop.grace_ms);
-            while Instant::now() < until {
-                tokio::time::sleep(Duration::from_millis(200)).await;
-                if !child.group_lives(shim) {
-                    return;
-                }
-            }
-            signal(&child, shim, Signal::SIGKILL);
-            info!(job.id = %job, "What {job} left behind had to be killed");
-        });
-    }
-}
-
-fn signal(child: &Process, shim: Option<&Process>, signal: Signal) {
-    if let (true, Ok(pid @ 2..)) = (child.group_lives(shim), i32::try_from(child.pid)) {
-        // It may end between the look and the signal.
-        let _gone = killpg(Pid::from_raw(pid), signal);
     }
 }
 

@@ -128,10 +128,10 @@ pub(super) fn begin_with(agent: &Arc<Agent>, known: Known, pause: Duration) {
 
 impl Attendance {
     async fn attend(&mut self) -> Over {
-        let mut unreadable = 0;
+        let (mut unreadable, mut unseen) = (0, 0);
         loop {
             // Looked at before the files: what a shim wrote last is there once it is gone.
-            let gone = self.shim.as_ref().is_none_or(|shim| !shim.lives());
+            let gone = self.is_shim_gone(&mut unseen);
             unreadable = if self.read_reports() { 0 } else { unreadable + 1 };
             if self.patience.may_report() {
                 match self.send_reports().await {
@@ -174,6 +174,23 @@ impl Attendance {
                 continue;
             }
             tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Whether the shim has ended. `unseen` counts how often in a row nothing could be learned of it.
+    fn is_shim_gone(&self, unseen: &mut u32) -> bool {
+        match self.shim.as_ref().map_or(Ok(false), Process::is_alive) {
+            Ok(alive) => {
+                *unseen = 0;
+                !alive
+            }
+            Err(error) => {
+                if unseen.is_multiple_of(UNREADABLE) {
+                    warn!(execution.id = %self.execution, %error, "Cannot tell whether the shim runs, retrying");
+                }
+                *unseen += 1;
+                false
+            }
         }
     }
 

@@ -136,15 +136,15 @@ async fn take(
     {
         let phase = Some("asking the customer".into());
         agent.note(job, execution, |attended| attended.phase = phase);
-        let question =
-            Question::new(&verified.manifest, claimed.execution, verified.grant.deadline);
+        let patience = spawn::patience(&claimed, verified, policy, received);
+        let question = Question::new(&agent.data, verified, claimed.execution, patience);
         info!(job.id = %job, "{job} waits for the customer's word: `stead-runner questions`");
-        if let Err(no) = ask::wait(&agent.data, &agent.journal, &question).await {
+        if let Err(no) = ask::wait(&agent.data, &agent.journal, &question, patience).await {
             allowed = Err(no);
         }
         // A person's yes is one rule of several, and the others may say something else by now.
         allowed = match allowed {
-            Ok((verified, _)) => still_allowed(agent, verified),
+            Ok((verified, _)) => still_allowed(agent, verified).await,
             Err(no) => Err(no),
         };
     }
@@ -192,12 +192,16 @@ async fn allowed(
     let note = claimed.checkpoint.clone();
     let journalled = agent.journal.write(Fact::Checkpoint { note });
     journalled.and_then(|()| agent.journal.write(believed)).map_err(unwritten)?;
-    // Doubt about the customer's rules is a no.
-    let policy = Policy::read(agent.settings.policy.as_deref())
-        .map_err(|error| Refusal::policy("policy_unreadable", error.to_string()))?;
+    let policy = policy(agent)?;
     policy.allows(manifest, host::now())?;
     spawn::veto(&policy, &verified, spawn::VETO).await?;
     Ok((verified, policy))
+}
+
+/// The customer's rules. A policy that cannot be read refuses every job.
+fn policy(agent: &Agent) -> Result<Policy, Refusal> {
+    Policy::current(&agent.data)
+        .map_err(|error| Refusal::policy("policy_unreadable", error.to_string()))
 }
 
 fn unwritten(error: std::io::Error) -> Refusal {
@@ -206,16 +210,16 @@ fn unwritten(error: std::io::Error) -> Refusal {
 }
 
 /// What may have changed while a person was asked.
-pub(super) fn still_allowed(
+pub(super) async fn still_allowed(
     agent: &Agent,
     verified: Verified,
 ) -> Result<(Verified, Policy), Refusal> {
     if let Some(off) = switch::off(&agent.data) {
         return Err(Refusal::policy("disabled", format!("the runner is off: {}", off.reason)));
     }
-    let policy = Policy::read(agent.settings.policy.as_deref())
-        .map_err(|error| Refusal::policy("policy_unreadable", error.to_string()))?;
+    let policy = policy(agent)?;
     policy.allows(&verified.manifest, host::now())?;
+    spawn::veto(&policy, &verified, spawn::VETO).await?;
     Ok((verified, policy))
 }
 

@@ -10,7 +10,7 @@ use super::{Agent, Ended, Stopping, claim, rekey, session};
 use crate::{
     client::{Ask, Refused},
     host::{self, Process},
-    shim::order::{CancelOrder, Cause},
+    shim::order::CancelOrder,
     switch,
 };
 
@@ -145,7 +145,7 @@ fn stranded(agent: &Agent) -> bool {
             .state()
             .running
             .values()
-            .all(|attended| !attended.shim.as_ref().is_some_and(Process::lives))
+            .all(|attended| !attended.shim.as_ref().is_some_and(Process::may_be_alive))
 }
 
 /// Whether it is time for another session.
@@ -241,9 +241,7 @@ fn apply(agent: &Arc<Agent>, directive: Directive) {
     match directive {
         Directive::Offer { job, kind, .. } => claim::offered(agent, job, kind),
         Directive::Cancel { execution, reason, grace_s, force, .. } => {
-            let grace_ms = if force { grace_s.min(5) } else { grace_s } * 1_000;
-            let (grace_ms, cause) = (Some(grace_ms), Cause::Cancel);
-            agent.cancel(execution, &CancelOrder { reason, grace_ms, cause });
+            agent.cancel(execution, &CancelOrder::of_vendor(reason, grace_s, force));
         }
         Directive::Tail { job, on } => {
             debug!(job.id = %job, on, "Somebody reads along");

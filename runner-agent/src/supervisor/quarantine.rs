@@ -47,8 +47,12 @@ pub(super) fn check(entries: &[Entry], manifest: &Digest) -> Result<(), Refusal>
             | Fact::Checkpoint { .. }
             | Fact::EpochAccepted { .. }
             | Fact::Rekeyed { .. }
+            | Fact::StateSeen { .. }
+            | Fact::StateAccepted { .. }
+            | Fact::StateResolved { .. }
             | Fact::Disabled { .. }
             | Fact::Enabled {}
+            | Fact::PolicyChosen { .. }
             | Fact::Unknown => {}
         }
     }

@@ -82,6 +82,7 @@ impl Reports {
             | ReportBody::Phase { .. }
             | ReportBody::Plan(_)
             | ReportBody::Outputs { .. }
+            | ReportBody::State(_)
             | ReportBody::Artifact(_)
             | ReportBody::CancelProgress { .. } => false,
         }

@@ -1,5 +1,5 @@
 //! One life of the agent: what the server and the journal agree on at its beginning.
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use domain::ids::SessionId;
@@ -17,7 +17,7 @@ use tracing::{info, warn};
 use super::{
     Agent,
     adopt::{self, Known},
-    attend, rekey,
+    attend, orphans, rekey,
 };
 use crate::{
     client::{Ask, Refused},
@@ -35,7 +35,9 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
     // A claim that is on its way is in the journal already, and is not lost.
     let _no_claim_meanwhile = agent.claims.lock().await;
     let known = adopt::open_ends(agent).map_err(|error| ours(&error))?;
-    let journal: Vec<_> = known.iter().map(|known| entry(agent, known)).collect();
+    // The server must not hear that a shim is gone because it could not be looked at.
+    let journal = known.iter().map(|known| entry(agent, known)).collect::<io::Result<Vec<_>>>();
+    let journal = journal.map_err(|error| ours(&error))?;
     let told: Vec<_> = journal.iter().map(|entry| entry.state).collect();
     let journal_id = agent.journal.id().map_err(|error| ours(&error))?;
     let body = OpenSession {
@@ -91,12 +93,16 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
     }
     for (known, told) in known.into_iter().zip(told) {
         let action = said_of(&resume, &known);
-        if told == ExecutionState::Alive && known.state(&agent.data) == ExecutionState::Unknown {
+        let now = known.state(&agent.data).unwrap_or_else(|error| {
+            warn!(job.id = %known.job, %error, "Cannot tell whether the shim runs, assuming what it was");
+            told
+        });
+        if told == ExecutionState::Alive && now == ExecutionState::Unknown {
             // It ended while this was said. That nobody knows how is for the server to hear, too.
             agent.ask_anew();
             continue;
         }
-        settle(agent, known, action);
+        settle(agent, known, now, action);
     }
     Ok(())
 }
@@ -143,10 +149,10 @@ fn sign(agent: &Agent, journal_id: &str) -> anyhow::Result<String> {
 }
 
 /// What is said of one claim. What this process is about to start is as good as alive.
-fn entry(agent: &Agent, known: &Known) -> JournalEntry {
-    let entry = known.entry(&agent.data);
+fn entry(agent: &Agent, known: &Known) -> io::Result<JournalEntry> {
+    let entry = known.entry(&agent.data)?;
     let held = agent.state().running.get(&known.job).and_then(|attended| attended.execution);
-    match entry.state {
+    Ok(match entry.state {
         ExecutionState::NeverSpawned if held.is_some() && held == known.execution => {
             JournalEntry { state: ExecutionState::Alive, ..entry }
         }
@@ -154,7 +160,7 @@ fn entry(agent: &Agent, known: &Known) -> JournalEntry {
         | ExecutionState::Alive
         | ExecutionState::Exited
         | ExecutionState::Unknown => entry,
-    }
+    })
 }
 
 /// Say good-bye.
@@ -177,8 +183,7 @@ fn said_of(resume: &[Resume], known: &Known) -> Option<ResumeAction> {
 }
 
 /// Go on with one execution, or leave it.
-fn settle(agent: &Arc<Agent>, known: Known, action: Option<ResumeAction>) {
-    let state = known.state(&agent.data);
+fn settle(agent: &Arc<Agent>, known: Known, state: ExecutionState, action: Option<ResumeAction>) {
     let abandoned = action == Some(ResumeAction::Abandon);
     let (job, claim_id) = (known.job, known.claim_id.clone());
     let Some(execution) = known.execution else {
@@ -208,7 +213,7 @@ fn settle(agent: &Arc<Agent>, known: Known, action: Option<ResumeAction>) {
             if state == ExecutionState::NeverSpawned && attended && !abandoned {
                 return;
             }
-            adopt::end_orphans(&known);
+            orphans::end(&agent.data, &known);
             // What the former agent asked is not asked any more.
             let _best_effort = data::remove(&agent.data.job(execution).question());
             let why = format!("the server heard that it is {}", word(state));

@@ -22,9 +22,10 @@ use zeroize::Zeroizing;
 use super::{Agent, adopt::Stage};
 use crate::{
     data,
-    host::Process,
+    host::{self, Process},
     journal::Fact,
     policy::{Policy, Refusal},
+    processes,
     shim::{
         order::Order,
         recorder::{DETAIL, brief},
@@ -91,13 +92,35 @@ fn prepare(
     dir.create()?;
     data::replace(&dir.manifest(), &verified.manifest_bytes)?;
     data::replace(&dir.grant(), &verified.grant_bytes)?;
-    // The server's clock says how long; from here on only the clock that nobody sets counts.
-    let left = (verified.grant.deadline - claimed.server_time).num_milliseconds().max(0);
-    let deadline_uptime_ms = received_uptime_ms.saturating_add(left.unsigned_abs());
+    // From here on only the clock that nobody sets counts.
+    let duration = duration_ms(claimed, verified, policy);
+    let deadline_uptime_ms = received_uptime_ms.saturating_add(duration);
+    // A cancel must not need disk that the job has filled.
+    data::keep_reserve(&dir.cancel())?;
     let order = order(agent, claimed, verified, policy, deadline_uptime_ms)?;
     let order = Zeroizing::new(serde_json::to_vec(&order)?);
     agent.journal.write(Fact::Spawning { job, execution })?;
     Ok(order)
+}
+
+/// How long the job may take from its claim: as the server's clock and the grant say, within the policy's limit.
+fn duration_ms(claimed: &Claimed, verified: &Verified, policy: &Policy) -> u64 {
+    let left = (verified.grant.deadline - claimed.server_time).num_milliseconds().max(0);
+    let longest = u64::try_from(policy.limits().duration.as_millis()).unwrap_or(u64::MAX);
+    left.unsigned_abs().min(longest)
+}
+
+/// How long an approval may take: as the policy says, and at least half of the job's duration must remain. A job that
+/// was approved shortly before its deadline would stop midway.
+pub(super) fn patience(
+    claimed: &Claimed,
+    verified: &Verified,
+    policy: &Policy,
+    received_uptime_ms: u64,
+) -> Duration {
+    let half = duration_ms(claimed, verified, policy) / 2;
+    let left = received_uptime_ms.saturating_add(half).saturating_sub(host::uptime_ms());
+    policy.limits().approval.min(Duration::from_millis(left))
 }
 
 fn order(
@@ -117,6 +140,7 @@ fn order(
         trust: agent.identity.trust.clone(),
         job_token: claimed.job_token.clone(),
         deadline_uptime_ms,
+        max_grace_ms: u64::try_from(policy.limits().grace.as_millis()).unwrap_or(u64::MAX),
         pass_env,
         path: env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into()),
         plugin_dir: agent.settings.plugin_dir.clone(),
@@ -136,7 +160,8 @@ fn fork(agent: &Agent, job: JobId, execution: ExecutionId) -> anyhow::Result<For
     let errors = data::append(&dir.shim_errors())?;
     let journal = agent.journal.length()?;
     // The program that runs, also when its file was replaced by an upgrade meanwhile.
-    let mut child = Command::new("/proc/self/exe")
+    let mut command = Command::new("/proc/self/exe");
+    command
         .arg("shim")
         .arg("--data")
         .arg(agent.data.root())
@@ -146,9 +171,8 @@ fn fork(agent: &Agent, job: JobId, execution: ExecutionId) -> anyhow::Result<For
         .current_dir(dir.root())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
-        .stderr(errors)
-        .spawn()
-        .context("starting the shim")?;
+        .stderr(errors);
+    let mut child = processes::spawn(&mut command).context("starting the shim")?;
     // It was asked for in the lines above. A shim without an order does nothing.
     let pipe = child.stdin.take().context("the shim has no pipe")?;
     Ok(Forked { child, pipe, journal })
@@ -254,6 +278,7 @@ pub(super) fn last_word(exit: Exit, detail: String, log: &[u8]) -> Finished {
         log_len: log.len() as u64,
         log_sha256: hex::encode(proof::sha256(log)),
         omitted: 0,
+        not_ended: Vec::new(),
     }
 }
 
@@ -265,15 +290,17 @@ pub(super) async fn veto(
 ) -> Result<(), Refusal> {
     let Some((program, arguments)) = policy.veto.split_first() else { return Ok(()) };
     let no = |detail: String| Refusal { by: RefusedBy::Veto, rule: "veto".into(), detail };
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .env_clear()
         .envs(env::var_os("PATH").map(|path| ("PATH", path)))
+        .env(processes::HOOK, "veto")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
+        .kill_on_drop(true);
+    let mut child = processes::spawn(&mut command)
         .map_err(|error| no(format!("the veto hook could not be started: {error}")))?;
     let pipe = child.stdin.take();
     let asked = async {

@@ -14,7 +14,7 @@ pub(super) fn job() -> JobId {
     format!("job_{ID}").parse().unwrap()
 }
 
-pub(super) fn execution() -> ExecutionId {
+pub(crate) fn execution() -> ExecutionId {
     format!("exe_{ID}").parse().unwrap()
 }
 
@@ -53,8 +53,8 @@ pub(super) async fn agent_with_signals(
         issued_at: crate::host::now(),
         keys: Vec::new(),
     };
-    let settings =
-        Settings { slots: 1, plugin_dir: "/none".into(), policy: None, pass_env: Vec::new() };
+    let settings = Settings { slots: 1, plugin_dir: "/none".into(), pass_env: Vec::new() };
+    crate::policy::Choice::None.record(&data).unwrap();
     let (sender, stopping) = watch::channel(Stopping::No);
     let agent = Agent::new((data, keys, identity), client, server_keys, settings, stopping);
     (dir, agent.unwrap(), asked, sender)
@@ -99,7 +99,7 @@ async fn an_execution_gives_up_its_own_place_and_no_other() {
     assert!(agent.state().running.is_empty());
 }
 
-fn verified() -> Verified {
+pub(crate) fn verified() -> Verified {
     let manifest = serde_json::json!({
         "version": 1, "job": job(), "kind": "apply", "class": "mutating",
         "plugin": {"name": "terraform_module", "version": "1"}, "inputs": {},
@@ -124,16 +124,16 @@ fn verified() -> Verified {
 #[tokio::test]
 async fn a_persons_yes_does_not_overrule_what_was_forbidden_while_they_thought() {
     let (dir, agent, _) = agent(vec![]).await;
-    let rule = |agent: &Agent| claim::still_allowed(agent, verified()).err().map(|no| no.rule);
-    assert_eq!(rule(&agent), None);
+    let rule =
+        async |agent: &Agent| claim::still_allowed(agent, verified()).await.err().map(|no| no.rule);
+    assert_eq!(rule(&agent).await, None);
     crate::switch::disable(&agent.data, "freeze", false).unwrap();
-    assert_eq!(rule(&agent).as_deref(), Some("disabled"));
+    assert_eq!(rule(&agent).await.as_deref(), Some("disabled"));
     crate::switch::enable(&agent.data).unwrap();
     let policy = dir.path().join("policy.toml");
     std::fs::write(&policy, "version = 1\nkinds = [\"plan\"]").unwrap();
-    let mut agent = Arc::into_inner(agent).unwrap();
-    agent.settings.policy = Some(policy);
-    assert_eq!(rule(&agent).as_deref(), Some("kinds"));
+    crate::policy::Choice::File(policy).record(&agent.data).unwrap();
+    assert_eq!(rule(&agent).await.as_deref(), Some("kinds"));
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn a_hook_that_does_not_read_has_its_time_and_no_more() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("policy.toml");
     std::fs::write(&path, "version = 1\nveto = [\"/bin/sleep\", \"600\"]").unwrap();
-    let policy = crate::policy::Policy::read(Some(&path)).unwrap();
+    let policy = crate::policy::Policy::read(&path).unwrap();
     // More than a pipe holds.
     let verified = Verified { manifest_bytes: vec![b' '; 1 << 20], ..verified() };
     let refused = spawn::veto(&policy, &verified, Duration::from_secs(1)).await.unwrap_err();

@@ -5,6 +5,7 @@ use super::{
     Agent,
     adopt::{self, open_ends},
 };
+use crate::state::executions_in_progress;
 
 /// The files of so many executions that are over are kept.
 const KEEP: usize = 200;
@@ -16,7 +17,9 @@ pub(super) async fn tidy(agent: &Agent) {
         return;
     }
     let tidied = open_ends(agent).and_then(|known| {
-        let open = known.iter().filter_map(|known| Some(known.execution?.to_string())).collect();
+        let unrescued = executions_in_progress(&agent.data.path("state"))?;
+        let open = known.iter().filter_map(|known| known.execution).chain(unrescued);
+        let open = open.map(|execution| execution.to_string()).collect();
         agent.data.prune(KEEP, &open)?;
         // Nor is a journal put aside that the next agent must find children in.
         let left = adopt::left_behind(agent.journal.read()?);

@@ -12,7 +12,7 @@ use crate::room::{Ask, Room, all_gone};
 fn ask(steps: Value) -> Ask {
     let plugin = PluginRef { name: "action".into(), version: "1".into(), digest: None };
     let inputs = json!({ "action": "check", "trigger": "manual", "steps": steps });
-    Ask { kind: JobKind::Action, plugin, artifacts: vec![], inputs, plan: None }
+    Ask { kind: JobKind::Action, plugin, artifacts: vec![], inputs, plan: None, state: None }
 }
 
 #[tokio::test]

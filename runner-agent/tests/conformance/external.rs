@@ -27,7 +27,7 @@ fn odd(room: &Room, script: &str) -> Ask {
 
 fn ask(plugin: PluginRef) -> Ask {
     let inputs = json!({ "component": "web", "operation": "apply" });
-    Ask { kind: JobKind::Plan, plugin, artifacts: vec![], inputs, plan: None }
+    Ask { kind: JobKind::Plan, plugin, artifacts: vec![], inputs, plan: None, state: None }
 }
 
 async fn failed(script: &str) -> (String, Heard) {

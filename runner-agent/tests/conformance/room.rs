@@ -14,9 +14,10 @@ use runner_agent::{
     artifacts::{ARTIFACT_TYPE, Descriptor, ImageManifest, LAYER_TYPE, Layout, pack, sha256},
     journal::Stop,
     plugins::{Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Sink, Stream, run},
+    state::{KnownState, StateMark, executions_in_progress},
 };
 use schemas::{
-    manifest::{ArtifactRef, Limits, Manifest, PluginRef, Timeouts},
+    manifest::{self, AcceptedState, ArtifactRef, Limits, Manifest, PluginRef, Timeouts},
     runner::{ArtifactReport, JobClass, JobKind},
 };
 use serde_json::{Map, Value};
@@ -25,8 +26,12 @@ use ulid::Ulid;
 
 pub struct Room {
     dir: TempDir,
+    /// Where jobs work; the system's temporary directory if absent.
+    work_root: Option<PathBuf>,
     pub env: BTreeMap<String, String>,
     pub grace_ms: u64,
+    /// What the runner's journal has.
+    pub known_state: KnownState,
 }
 
 /// What to do, but for what is the same for all.
@@ -37,6 +42,7 @@ pub struct Ask {
     pub artifacts: Vec<ArtifactRef>,
     pub inputs: Value,
     pub plan: Option<Digest>,
+    pub state: Option<manifest::KnownState>,
 }
 
 /// All that was said.
@@ -48,6 +54,8 @@ pub struct Heard {
     pub plan: Option<PlanRecord>,
     pub outputs: Option<Map<String, Value>>,
     pub artifact: Option<ArtifactReport>,
+    pub state: Option<StateMark>,
+    pub accepted: Option<AcceptedState>,
     /// What is done when a line has this in it.
     pub at: Option<(String, Then)>,
 }
@@ -91,6 +99,16 @@ impl Sink for Heard {
         Ok(())
     }
 
+    fn state(&mut self, _: &str, mark: &StateMark) -> io::Result<()> {
+        self.state = Some(mark.clone());
+        Ok(())
+    }
+
+    fn state_accepted(&mut self, _: &str, accepted: &AcceptedState) -> io::Result<()> {
+        self.accepted = Some(accepted.clone());
+        Ok(())
+    }
+
     fn artifact(&mut self, artifact: ArtifactReport) -> io::Result<()> {
         self.artifact = Some(artifact);
         Ok(())
@@ -105,8 +123,22 @@ impl Heard {
 
 impl Room {
     pub fn new() -> Self {
-        let room =
-            Room { dir: tempfile::tempdir().unwrap(), env: BTreeMap::new(), grace_ms: 20_000 };
+        Room::in_dir(tempfile::tempdir().unwrap(), None)
+    }
+
+    /// A room with everything on this disk.
+    pub fn on(disk: &Path) -> Self {
+        Room::in_dir(tempfile::tempdir_in(disk).unwrap(), Some(disk.to_owned()))
+    }
+
+    fn in_dir(dir: TempDir, work_root: Option<PathBuf>) -> Self {
+        let room = Room {
+            dir,
+            work_root,
+            env: BTreeMap::new(),
+            grace_ms: 20_000,
+            known_state: KnownState::default(),
+        };
         for name in ["state", "artifacts", "plugins", "plans"] {
             fs::create_dir(room.at(name)).unwrap();
         }
@@ -170,14 +202,18 @@ impl Room {
     ) -> (Result<Outcome, PluginError>, Heard) {
         let mut heard = Heard { at, ..Heard::default() };
         let ended = run(&self.manifest(ask), &context, &mut heard).await;
-        fs::remove_dir_all(&context.work_dir).unwrap();
+        // As the shim does it.
+        let kept = executions_in_progress(&context.state_dir).unwrap();
+        if !kept.contains(&context.execution) {
+            fs::remove_dir_all(&context.work_dir).unwrap();
+        }
         (ended, heard)
     }
 
     fn context(&self, manifest: &Manifest) -> JobContext {
         let bytes = proof::canonical::json(manifest).unwrap();
         JobContext {
-            work_dir: tempfile::tempdir().unwrap().keep(),
+            work_dir: self.work_dir().keep(),
             state_dir: self.at("state"),
             artifacts_dir: self.at("artifacts"),
             plugin_dir: self.at("plugins"),
@@ -193,7 +229,15 @@ impl Room {
             },
             job: manifest.job,
             execution: ExecutionId(Ulid::new()),
+            known_state: self.known_state.clone(),
             manifest_digest: sha256(&bytes),
+        }
+    }
+
+    fn work_dir(&self) -> TempDir {
+        match &self.work_root {
+            Some(root) => tempfile::tempdir_in(root).unwrap(),
+            None => tempfile::tempdir().unwrap(),
         }
     }
 
@@ -215,6 +259,7 @@ impl Room {
                 no_output_ms: None,
             },
             plan: ask.plan.clone(),
+            state: ask.state.clone(),
         }
     }
 }

@@ -21,7 +21,7 @@ impl Stage {
     fn ask(&self, kind: JobKind, inputs: Value, plan: Option<Digest>) -> Ask {
         let (plugin, artifacts) =
             (self.subject.plugin.clone(), vec![self.subject.artifact.clone()]);
-        Ask { kind, plugin, artifacts, inputs, plan }
+        Ask { kind, plugin, artifacts, inputs, plan, state: None }
     }
 
     fn inputs(&self, text: &str) -> Value {

@@ -17,7 +17,8 @@ async fn without_a_tool_the_refusal_says_what_to_install() {
     room.env.insert("PATH".into(), "/nonexistent".into());
     let plugin = PluginRef { name: "terraform_module".into(), version: "1".into(), digest: None };
     let inputs = json!({ "component": "web", "operation": "apply" });
-    let ask = Ask { kind: JobKind::Plan, plugin, artifacts: vec![], inputs, plan: None };
+    let ask =
+        Ask { kind: JobKind::Plan, plugin, artifacts: vec![], inputs, plan: None, state: None };
     match room.job(&ask).await.0 {
         Err(PluginError::ToolMissing(remedy)) => assert!(remedy.contains("install Terraform")),
         other => panic!("{other:?}"),
@@ -34,6 +35,7 @@ async fn sensitive_outputs_stay_and_the_state_is_nobody_elses() {
         artifacts: vec![subject.artifact],
         inputs: (subject.inputs)("word"),
         plan: None,
+        state: None,
     };
     let (ended, planned) = room.job(&ask).await;
     assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", planned.lines);
@@ -79,6 +81,7 @@ output "seen" {
             "var_files": ["many = [\"x\"]\nboth = \"file\"", "{\"both\": \"last file\"}"],
         }),
         plan: None,
+        state: None,
     };
     let (ended, planned) = room.job(&ask).await;
     assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", planned.lines);
@@ -110,6 +113,7 @@ async fn the_module_does_not_choose_where_its_state_is() {
         artifacts: vec![room.artifact(&[("main.tf", &elsewhere("mine.tfstate"))])],
         inputs: json!({ "component": "web", "operation": "apply" }),
         plan: None,
+        state: None,
     };
     let (ended, heard) = room.job(&ask).await;
     assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
@@ -132,6 +136,7 @@ async fn a_module_that_fails_says_why() {
         artifacts: vec![room.artifact(&[("main.tf", broken)])],
         inputs: json!({ "component": "web", "operation": "apply" }),
         plan: None,
+        state: None,
     };
     let (ended, planned) = room.job(&ask).await;
     assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", planned.lines);
@@ -153,6 +158,7 @@ async fn what_the_config_no_longer_has_is_destroyed_from_its_state_alone() {
         artifacts: vec![subject.artifact],
         inputs: (subject.inputs)("word"),
         plan: None,
+        state: None,
     };
     for (artifacts, operation, resources) in [(1, "apply", 1), (0, "destroy", 0)] {
         ask.artifacts.truncate(artifacts);
@@ -195,6 +201,7 @@ async fn a_plan_is_applied_with_the_very_providers_that_made_it() {
         artifacts: vec![room.artifact(&[("main.tf", BUCKET)])],
         inputs: json!({ "component": "web", "operation": "apply" }),
         plan: None,
+        state: None,
     };
     let (ended, planned) = room.job(&ask).await;
     assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", planned.lines);

@@ -137,6 +137,12 @@ pub struct DiffQuery {
     /// The version after. Absent: the newest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<u32>,
+    /// Show the impact on this install only: its name or id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub install: Option<String>,
+    /// Plan for that install with the inputs that it had when it last followed this config version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inputs_of: Option<u32>,
     /// Wait (at most 5 s) until the answer includes this position.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
@@ -180,6 +186,23 @@ pub struct Reach {
     /// Why it cannot follow that version with the inputs that it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// Inputs that had another value when the install last followed the version after. Only where one install is asked
+    /// for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<InputDifference>,
+}
+
+/// An input that had another value when an install last followed a config version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct InputDifference {
+    /// Its name.
+    pub name: String,
+    /// The value then. Absent: it was not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub then: Option<String>,
+    /// The value now. Absent: it is not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<String>,
 }
 
 /// A component, or the sandbox, that would be planned.

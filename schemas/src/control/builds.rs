@@ -93,7 +93,7 @@ pub struct BuildsQuery {
     /// Of one app: its name or id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
-    /// In one state.
+    /// In one state: `requested`, `queued` (a build that runs is queued, too), `succeeded` or `failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// See the list parameters.

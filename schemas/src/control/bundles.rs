@@ -6,11 +6,15 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::moment;
 
-/// What to prove: one of `stream`, `position` and `event`.
+/// What to prove: one of `install`, `stream`, `position` and `event`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct BundleQuery {
+    /// All events of the install of this name or id, of its runs, of their jobs and builds, and of the runners that
+    /// ran the jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub install: Option<String>,
     /// All events of `<aggregate type>/<aggregate id>`; an install's or an app's name will do instead of its id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<String>,
@@ -31,6 +35,12 @@ pub struct BundleQuery {
     /// Hashes in the place of payloads, metadata and salts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hashes: Option<bool>,
+    /// Add the display names of the principals in it. No proof covers them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub names: Option<bool>,
+    /// Add the decrypted reasons of its events. No proof covers them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasons: Option<bool>,
     /// Wait (at most 5 s) until the answer includes this position.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,

@@ -34,6 +34,48 @@ pub struct BetweenQuery {
     pub min_position: Option<u64>,
 }
 
+/// Between which two points, in every install.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct InstallsBetweenQuery {
+    /// After this position.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_position: Option<u64>,
+    /// After this moment.
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    pub from_time: Option<DateTime<Utc>>,
+    /// Up to this position. As of now when both are absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_position: Option<u64>,
+    /// Up to this moment.
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    pub to_time: Option<DateTime<Utc>>,
+    /// How many installs at most, 1 to 50. 20 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// `next` of the page before; send the positions of its `from` and `to` with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Wait (at most 5 s) until the answer includes this position.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_position: Option<u64>,
+}
+
+/// What changed in every install.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct InstallsBetween {
+    /// The first point: what was recorded up to it is before.
+    pub from: Point,
+    /// The second point: what was recorded up to it is after.
+    pub to: Point,
+    /// Each install of which, or of a run of which, an event was recorded in between, by id.
+    pub items: Vec<Between>,
+    /// Cursor of the next page. Absent: this is the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
 /// What changed of one thing, and what happened in between.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Between {

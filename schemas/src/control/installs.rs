@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
+use super::{Diagnostic, apps::InputDifference};
 use crate::moment;
 
 /// Make an install. It provisions itself as soon as its runner has enrolled.
@@ -24,6 +25,9 @@ pub struct CreateInstall {
     /// Apply each plan without asking.
     #[serde(default)]
     pub auto_approve: bool,
+    /// Apply each plan of the first provision without asking, and ask in every later run.
+    #[serde(default)]
+    pub auto_approve_first: bool,
     /// Absent: the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u32>,
@@ -97,7 +101,8 @@ pub struct Install {
     pub app_name: String,
     /// Which config version it is on.
     pub config_version: u32,
-    /// `waiting_for_runner`, `provisioning`, `active`, `failed`, `torn_down`, `deprovisioned` …
+    /// `waiting_for_runner`, `provisioning`, `updating`, `tearing_down`, `deprovisioning`, `active`, `incomplete`,
+    /// `failed`, `torn_down`, `empty` or `deprovisioned`; docs/operations.md says when.
     pub state: String,
     /// Whether plans are applied without asking.
     pub auto_approve: bool,
@@ -109,11 +114,21 @@ pub struct Install {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub runner: Option<RunnerId>,
+    /// State of the runner, as of `/v1/runners`; `silent` where it is active and does not call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runner_state: Option<String>,
+    /// When the runner called last.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    pub runner_last_contact: Option<DateTime<Utc>>,
     /// The sandbox under it. Absent: the app has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<InstallComponent>,
     /// Its components, by name.
     pub components: Vec<InstallComponent>,
+    /// Settings of its config version that this release reads and does not act on, with what happens
+    /// instead. Only in the response for one install.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_acted_on: Vec<Diagnostic>,
     /// Runs that are not finished.
     #[schema(value_type = Vec<String>)]
     pub runs: Vec<RunId>,
@@ -131,6 +146,9 @@ pub struct InstallComponent {
     pub name: String,
     /// Its type.
     pub kind: String,
+    /// Whether deploys of the install leave it out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disabled: bool,
     /// `absent`, `deployed`, `incomplete` (an apply goes on, or did not succeed: nobody can say what is there)
     /// or `torn_down`.
     pub state: String,
@@ -186,6 +204,13 @@ pub struct UpdateInstall {
     /// differs from what is there. Inputs that it does not know are kept and not passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u32>,
+    /// First restore the inputs that it had when it last followed this config version; `inputs` has precedence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs_of: Option<u32>,
+    /// Whether deploys include these components (`true`) or leave them out; others keep their setting.
+    /// Requests a run that deploys what is enabled and tears down what is disabled.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub components: BTreeMap<String, bool>,
     /// Apply plans without asking, or ask again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_approve: Option<bool>,
@@ -193,6 +218,20 @@ pub struct UpdateInstall {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 2000)]
     pub reason: Option<String>,
+}
+
+/// Accept a state of a component although a newer one, or one of another lineage, is known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AcceptState {
+    /// Lineage of the state, as the runner's refusal names it.
+    #[schema(max_length = 128)]
+    pub lineage: String,
+    /// Its serial.
+    pub serial: u64,
+    /// Why.
+    #[schema(max_length = 2000)]
+    pub reason: String,
 }
 
 /// What a change of an install led to.
@@ -207,6 +246,10 @@ pub struct InstallUpdated {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub run: Option<RunId>,
+    /// Inputs that a move to an earlier version keeps, and that had another value when the install last followed that
+    /// version. `inputs_of` restores them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_inputs: Vec<InputDifference>,
     /// Visible from here.
     pub position: u64,
 }

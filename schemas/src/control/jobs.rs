@@ -57,12 +57,35 @@ pub struct Job {
     /// The same for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// Who resolved its unknown outcome last, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<Resolution>,
     /// When it was queued.
     #[serde(with = "moment")]
     pub queued_at: DateTime<Utc>,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub ended_at: Option<DateTime<Utc>>,
+}
+
+/// Decision of a user about an execution whose outcome is unknown.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Resolution {
+    /// The execution.
+    #[schema(value_type = String)]
+    pub execution: ExecutionId,
+    /// `succeeded`, `failed` or `retry`.
+    pub verdict: String,
+    /// The principal.
+    pub by: String,
+    /// Display name of the principal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_name: Option<String>,
+    /// Reason of the decision.
+    pub reason: String,
+    /// Time of the decision.
+    #[serde(with = "moment")]
+    pub at: DateTime<Utc>,
 }
 
 /// One execution of a job.
@@ -149,7 +172,8 @@ pub struct JobsQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<String>)]
     pub run: Option<RunId>,
-    /// In one state.
+    /// In one state: `queued`, `claimed`, `running`, `disconnected`, `outcome_unknown`,
+    /// `succeeded`, `failed`, `cancelled` or `lost`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// See the list parameters.

@@ -22,7 +22,7 @@ pub struct Runner {
     /// The install's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install_name: Option<String>,
-    /// `active`, `disconnected`, `drained`, `disabled` or `revoked`.
+    /// `active`, `disconnected`, `stopped` (it ended in order), `drained`, `disabled` or `revoked`.
     pub state: String,
     /// Who disabled it: `vendor`, `customer`, or both.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -46,6 +46,10 @@ pub struct Runner {
     /// When it enrolled.
     #[serde(with = "moment")]
     pub enrolled_at: DateTime<Utc>,
+    /// When it called last; the present moment while a poll is parked. Absent: not since the server that holds its
+    /// session started.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    pub last_contact: Option<DateTime<Utc>>,
     /// Since when nothing was heard of it.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub silent_since: Option<DateTime<Utc>>,

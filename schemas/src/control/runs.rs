@@ -143,6 +143,9 @@ pub struct Step {
     /// Who said yes or no, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
+    /// Who resolved the unknown outcome of its last job, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<super::jobs::Resolution>,
     /// What it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
@@ -229,7 +232,8 @@ pub struct RunsQuery {
     /// On one install: its name or id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub install: Option<String>,
-    /// In one state.
+    /// In one state: `requested`, `running`, `waiting_for_approval`, `cancelling`, `succeeded`,
+    /// `failed`, `cancelled`, `denied` or `expired`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// See the list parameters.

@@ -81,6 +81,9 @@ pub struct Statement {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub outputs: Option<Digest>,
+    /// Processes of the job that could not be ended, as the report names them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_ended: Vec<String>,
 }
 
 impl Statement {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{FailureReason, LogSettings};
-use crate::moment;
+use crate::{manifest::StateVersion, moment};
 
 /// `PUT /runner/v1/jobs/{job}/claim`: 200 [`Claimed`], the same for the same session and `claim_id`; 409
 /// `claimed_by_other` or `session_superseded`; 410 `cancelled` or `expired`; 403 `not_offered`.
@@ -140,6 +140,8 @@ pub enum ReportBody {
         #[schema(value_type = Object)]
         outputs: BTreeMap<String, Value>,
     },
+    /// State that a plan was made from, or that an apply wrote.
+    State(StateVersion),
     /// An artifact was pushed.
     Artifact(ArtifactReport),
     /// The runner does not do this job.
@@ -239,7 +241,13 @@ pub struct Finished {
     /// Bytes that were left out of the middle, as the log itself says.
     #[serde(default)]
     pub omitted: u64,
+    /// Processes of the job that could not be ended, at most [`NOT_ENDED`]: `name (pid 7)`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_ended: Vec<String>,
 }
+
+/// The most entries of [`Finished::not_ended`]; the last one may count the rest.
+pub const NOT_ENDED: usize = 16;
 
 /// How an execution ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -127,7 +127,8 @@ pub async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> {
         }
         Apps::Diff { source, against: _, from, to } => {
             let (desk, app) = (desk()?, source.dir.to_string_lossy());
-            let diff = desk.client.diff(&app, &DiffQuery { from, to, min_position: None }).await?;
+            let diff =
+                desk.client.diff(&app, &DiffQuery { from, to, ..DiffQuery::default() }).await?;
             desk.screen.one(&diff, |screen| diff_text(&diff, screen))
         }
         Apps::List(part) => list(&desk()?, part).await,

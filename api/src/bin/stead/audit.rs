@@ -48,13 +48,14 @@ The rows of a projection as of then: stead projections show")]
         #[arg(long, value_name = "TIME|POSITION")]
         at: Option<At>,
     },
-    /// What changed between two points, and what happened meanwhile: who asked, who approved, what ran
+    /// What changed of one thing, or of every install, between two points: who asked, who approved, what ran
     #[command(after_help = "\
 Examples:
   stead audit diff --install acme --from tuesday
   stead audit diff --install acme --from 2026-11-20 --to 2026-11-21
   stead audit diff --run run_01JD… --from 0
   stead audit diff --app shop --from '3d ago' -o json
+  stead audit diff --from yesterday --to today      every install of which something changed
 A day, also a weekday, means its beginning in UTC; a weekday is the last one.
 Of an install or a run, what happened is told by run; of another thing, event by event.")]
     Diff {
@@ -66,6 +67,8 @@ Of an install or a run, what happened is told by run; of another thing, event by
         /// Up to a position or a moment; without it up to now
         #[arg(long, value_name = "TIME|POSITION")]
         to: Option<At>,
+        #[command(flatten)]
+        page: diff::Page,
     },
     /// Compute every leaf, the chain and the tree again, compare with the signed checkpoint, and hold what runners reported
     /// against what they signed
@@ -83,18 +86,19 @@ Example:
   stead audit doctor
 It is the server's own word. For one that need not be believed: stead audit verify")]
     Doctor,
-    /// Write a file that proves an event, or all events of a job or an install, to whoever has no server
+    /// Write a file that proves an event, all events of a job, or an install with its runs, jobs and builds
     #[command(after_help = "\
 Examples:
   stead audit prove 1841 --out approval.json                 one event, by its position
   stead audit prove evt_01JD… --out approval.json            or by its id
   stead audit prove job_01JD… --out job.json                 a job, and that none of its events is missing
-  stead audit prove acme --since kept-checkpoint.txt --out acme.json      an install; the log only grew since then
+  stead audit prove acme --since kept-checkpoint.txt --out acme.json      an install with its runs, jobs and builds
+  stead audit prove acme --with-names --with-reasons --out acme.json      with who the principals are, and why
   stead audit prove run/run_01JD… --hashes --out run.json    any stream, without what its events say
-That a stream is complete is shown by the entries of other streams after it: whose they are, of which type and when,
+install/acme is the install's own stream alone. That a stream is complete is shown by the entries of other streams after it: whose they are, of which type and when,
 never what they say. --alone leaves them out. docs/audit.md has the format and what it proves.")]
     Prove(prove::Prove),
-    /// Check a proof or an export, with nothing but a key: no server, no database
+    /// Check a proof or an export, with nothing but a key: no server, no database; of an install, print its history
     #[command(after_help = "\
 Examples:
   stead audit check acme.json --key stead/01JD…+9f2c1a07+AZ…
@@ -119,9 +123,16 @@ The first line has the signed checkpoint and the proofs; `stead audit check` rea
 pub async fn run(verb: Audit, settings: &Settings) -> Result<(), Failure> {
     match verb {
         Audit::Events(ask) => events::print(&settings.desk()?, ask).await,
-        Audit::Replay { which, at } => replay(&settings.desk()?, which.stream(), at).await,
-        Audit::Diff { which, from, to } => {
-            diff::run(&settings.desk()?, which.stream(), from, to).await
+        Audit::Replay { which, at } => {
+            let stream = which.stream().ok_or_else(|| {
+                Failure::Usage(
+                    "nothing is named to replay\n  try: --install NAME, --run ID or --stream TYPE/ID".into(),
+                )
+            })?;
+            replay(&settings.desk()?, stream, at).await
+        }
+        Audit::Diff { which, from, to, page } => {
+            diff::run(&settings.desk()?, which.stream(), (from, to), page).await
         }
         Audit::Verify(ask) => verify::run(settings, ask).await,
         Audit::Doctor => doctor::run(&settings.desk()?).await,

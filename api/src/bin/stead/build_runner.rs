@@ -25,7 +25,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::serve::beside;
+use crate::serve::{LogFormat, beside};
 
 /// Between two starts, doubled until it stays up.
 const BACKOFF: Duration = Duration::from_secs(1);
@@ -50,17 +50,19 @@ struct Keeper {
     data: PathBuf,
     /// The server's certificate chain, when the runners' door speaks TLS.
     certificate: Option<PathBuf>,
+    /// Format of its log lines.
+    format: LogFormat,
     stop: CancellationToken,
 }
 
 impl BuildRunner {
     /// Keep one running, if the program is on this machine.
-    pub fn start(app: App, certificate: Option<&Path>) -> Option<BuildRunner> {
+    pub fn start(app: App, certificate: Option<&Path>, format: LogFormat) -> Option<BuildRunner> {
         let program = beside("stead-runner").or_else(|| on_path("stead-runner"))?;
         let (stop, data) = (CancellationToken::new(), app.config.data.join("build-runner"));
         let certificate = certificate.filter(|_| app.config.runner_url.starts_with("https:"));
         let certificate = certificate.map(Path::to_path_buf);
-        let keeper = Keeper { app, program, data, certificate, stop: stop.clone() };
+        let keeper = Keeper { app, program, data, certificate, format, stop: stop.clone() };
         Some(BuildRunner { stop, kept: tokio::spawn(keeper.keep()) })
     }
 
@@ -94,8 +96,11 @@ impl Keeper {
         let log = self.app.config.data.join("build-runner.log");
         let log = OpenOptions::new().create(true).append(true).open(log)?;
         let mut command = Command::new(&self.program);
-        command.args(["--mode", "build", "--server", &self.app.config.runner_url, "--data"]);
+        // Rules are for runners of customers: this one belongs to the vendor.
+        command.args(["--no-policy", "--mode", "build"]);
+        command.args(["--server", &self.app.config.runner_url, "--data"]);
         command.arg(&self.data);
+        command.env("STEAD_LOG_FORMAT", self.format.as_str());
         if let Some(certificate) = &self.certificate {
             command.arg("--ca-fingerprint").arg(fingerprint(certificate)?);
         }

@@ -36,7 +36,7 @@ pub struct List {
     /// Of one app: its name or id
     #[arg(long)]
     app: Option<String>,
-    /// In one state: requested, queued, running, succeeded, failed
+    /// In one state: requested, queued (a build that runs is queued, too), succeeded, failed
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]

@@ -15,6 +15,7 @@ Exit codes:
   3  there is no such thing
   4  refused: not allowed, or in conflict with how things are
   5  the server cannot be reached or cannot answer now
+  130  stopped with Ctrl-C
 With --output json or ndjson an error is one line of JSON on standard error: problem details with `exit_code`.";
 
 /// Why it did not work.
@@ -30,6 +31,8 @@ pub enum Failure {
     Refused(Box<Problem>),
     /// No answer.
     Unreachable(String),
+    /// The user stopped the command.
+    Interrupted(String),
     /// What is wrong with a file has been printed already.
     Shown,
     /// The reader of our output went away.
@@ -50,6 +53,7 @@ impl Failure {
                 _ => 4,
             },
             Failure::Unreachable(_) => 5,
+            Failure::Interrupted(_) => 130,
             Failure::BrokenPipe => 0,
         }
     }
@@ -80,6 +84,7 @@ impl Failure {
             }
             Failure::NotFound(said) => ("not_found", "There is no such thing", said),
             Failure::Unreachable(said) => ("unreachable", "The server cannot be reached", said),
+            Failure::Interrupted(said) => ("interrupted", "The command was stopped", said),
         };
         let (detail, remedy) =
             said.split_once("\n  try: ").map_or((said.as_str(), None), |(d, r)| (d, Some(r)));
@@ -99,6 +104,7 @@ impl Failure {
             Failure::Outcome(said) | Failure::Usage(said) | Failure::NotFound(said) => {
                 format!("error: {said}\n")
             }
+            Failure::Interrupted(said) => format!("{said}\n"),
             Failure::Unreachable(said) => format!(
                 "error: {said}\n  try: `stead up` starts a server here; \
                  `stead login --server URL` names another one\n"

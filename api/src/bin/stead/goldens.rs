@@ -48,12 +48,21 @@ fn an_install_reads_like_this() {
     };
     let mut held = component("api", "absent", json!({}));
     held["held_by"] = json!(id("run"));
+    let mut cache = component("cache", "absent", json!({}));
+    cache["disabled"] = json!(true);
     let install = read(json!({
         "id": id("ins"), "name": "acme", "app": id("app"), "app_name": "shop", "config_version": 2,
         "state": "provisioning", "auto_approve": false, "inputs": {"size": "2", "domain": "acme.example"},
         "stack": {"account": "123456789012"}, "runner": id("rnr"), "runs": [id("run")],
+        "runner_state": "stopped", "runner_last_contact": AT,
         "sandbox": component("sandbox", "deployed", json!({"zones": ["a", "b"]})),
-        "components": [held, component("network", "deployed", json!({"id": "net-1"}))],
+        "components": [held, cache, component("network", "deployed", json!({"id": "net-1"}))],
+        "not_acted_on": [
+            {"severity": "warning", "file": "components/api.toml", "line": 7, "column": 18,
+             "message": "12 x `drift_schedule`: this release does not look for drift"},
+            {"severity": "warning", "file": "metadata.toml",
+             "message": "1 x `slack_webhook_url`: no message is sent to it (first in line 3)"},
+        ],
         "created_at": AT, "position": 9,
     }));
     golden("installs-show.txt", &installs::picture::of(&install, &screen()));
@@ -217,7 +226,7 @@ fn a_build_and_a_runner_read_like_this() {
         "id": id("rnr"), "mode": "install", "install": id("ins"), "install_name": "acme",
         "state": "disabled", "disabled_by": ["vendor", "customer"], "reason": "change freeze",
         "version": "0.1.0", "host": "linux/x86_64 (vm)", "jobs": [id("job")], "enrolled_at": AT,
-        "silent_since": AT,
+        "last_contact": AT, "silent_since": AT,
     }));
     golden("runners-show.txt", &runners::show(&runner, &screen()));
 }

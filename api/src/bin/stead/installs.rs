@@ -1,4 +1,5 @@
 //! `stead installs`: copies of an app in customers' accounts.
+mod accept_state;
 mod change;
 pub mod picture;
 mod stack;
@@ -111,11 +112,32 @@ Examples:
         /// The action's name
         action: String,
     },
+    /// Include a component in deploys, and deploy it
+    #[command(after_help = "\
+Examples:
+  stead installs enable-component acme cache --reason 'load test' --wait
+The component must be toggleable in the app's config; what it requires must be enabled.")]
+    EnableComponent(change::Toggle),
+    /// Leave a component out of deploys, and tear it down where it is deployed
+    #[command(after_help = "\
+Examples:
+  stead installs disable-component acme cache --reason 'too expensive' --wait
+The teardown is planned at once and waits for its approval like any plan. A component that an
+enabled one requires cannot be disabled.")]
+    DisableComponent(change::Toggle),
     /// Apply plans without asking, or ask again
     #[command(
         after_help = "Example:\n  stead installs auto-approve acme off --reason 'change freeze'"
     )]
     AutoApprove(change::AutoApprove),
+    /// Accept a component's state that the runner refuses, because it is older than the newest one or has another lineage
+    #[command(after_help = "\
+Example: the customer restored the runner's state from a backup, and this is the state to go on with
+  stead installs accept-state acme database --lineage 8907c070-aa91-8603-a355-2d2006a6c7aa --serial 3 \\
+    --reason 'backup of Monday, CHG-1204'
+  stead runs retry acme
+What was created after that state is not in it: the next plan creates it a second time.")]
+    AcceptState(accept_state::AcceptStateArgs),
     /// Make a new enrolment token, when the first one was lost or has expired, or the runner was revoked
     #[command(after_help = "\
 Example: the runner's host is lost
@@ -140,6 +162,9 @@ pub struct Create {
     /// Apply each plan without asking
     #[arg(long)]
     auto_approve: bool,
+    /// Apply each plan of the first provision without asking, and ask in every later run
+    #[arg(long, conflicts_with = "auto_approve")]
+    auto_approve_first: bool,
     /// Which config version; without it the newest
     #[arg(long, value_name = "N")]
     version: Option<u32>,
@@ -182,7 +207,10 @@ pub async fn run(verb: Installs, settings: &Settings) -> Result<(), Failure> {
         Installs::Action { operation, action } => {
             change::operate(&desk, operation, RunAsked::Action, vec![], Some(action)).await
         }
+        Installs::EnableComponent(ask) => change::toggle(&desk, ask, true).await,
+        Installs::DisableComponent(ask) => change::toggle(&desk, ask, false).await,
         Installs::AutoApprove(ask) => change::auto_approve(&desk, ask).await,
+        Installs::AcceptState(args) => accept_state::run(&desk, args).await,
         Installs::EnrolToken { install } => {
             let issued = desk.client.enrol_token(&install).await?;
             desk.screen.one(&issued, |screen| picture::issued(&issued, screen))
@@ -191,10 +219,18 @@ pub async fn run(verb: Installs, settings: &Settings) -> Result<(), Failure> {
 }
 
 async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
-    let Create { app, name, inputs, stack, auto_approve, version } = create;
+    let Create { app, name, inputs, stack, auto_approve, auto_approve_first, version } = create;
     let (inputs, stack_outputs) = (inputs.read()?, stack.read()?);
     let config_version = version;
-    let ask = CreateInstall { app, name, inputs, auto_approve, config_version, stack_outputs };
+    let ask = CreateInstall {
+        app,
+        name,
+        inputs,
+        auto_approve,
+        auto_approve_first,
+        config_version,
+        stack_outputs,
+    };
     let made = desk.client.create_install(&ask).await?;
     desk.screen.one(&made, |screen| {
         let mut text = format!(

@@ -8,7 +8,7 @@ use schemas::control::jobs::{self as wire, Cancel, Job, JobsQuery, Resolve};
 
 use crate::{
     failure::Failure,
-    render::{Screen, Table, moment, moment_or_dash, size},
+    render::{Screen, Table, moment, moment_or_dash, size, who},
     settings::{Desk, Part, Settings},
 };
 
@@ -84,7 +84,7 @@ pub struct List {
     /// For one run
     #[arg(long)]
     run: Option<RunId>,
-    /// In one state: queued, running, disconnected, outcome_unknown, failed …
+    /// In one state: queued, claimed, running, disconnected, outcome_unknown, succeeded, failed, cancelled, lost
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]
@@ -166,6 +166,12 @@ async fn list(desk: &Desk, list: List) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Who resolved an unknown outcome, when and why.
+pub fn resolution(resolved: &wire::Resolution) -> String {
+    let by = who(&resolved.by, resolved.by_name.as_deref());
+    format!("as {} by {by} {}: {}", resolved.verdict, moment(&resolved.at), resolved.reason)
+}
+
 pub fn show(job: &Job, screen: &Screen) -> String {
     let name = job.name.as_deref().unwrap_or_default();
     let mut text = format!("{}  {} {name}: {}\n", job.id, job.kind, screen.state(&job.state));
@@ -182,6 +188,9 @@ pub fn show(job: &Job, screen: &Screen) -> String {
     line("ended", moment_or_dash(job.ended_at.as_ref()));
     line("reason", job.reason.clone().unwrap_or_default());
     line("detail", job.detail.clone().unwrap_or_default());
+    if let Some(resolved) = &job.resolution {
+        line("resolved", resolution(resolved));
+    }
     if let Some(waiting) = &job.waiting {
         line("waiting", format!("for {}: {}", waiting.on, waiting.detail));
     }

@@ -147,8 +147,10 @@ pub fn tone(state: &str) -> Tone {
         | "disabled"
         | "expired"
         | "silent"
+        | "stopped"
         | "incomplete" => Tone::Ask,
-        "running" | "planning" | "approved" | "applying" | "provisioning" | "claimed" => Tone::Busy,
+        "running" | "planning" | "approved" | "applying" | "provisioning" | "updating"
+        | "tearing_down" | "deprovisioning" | "claimed" => Tone::Busy,
         "skipped" | "cancelled" | "absent" | "torn_down" | "deprovisioned" => Tone::Faint,
         _ => Tone::Plain,
     }

@@ -8,7 +8,7 @@ use schemas::control::{
 
 use crate::{
     failure::Failure,
-    render::{Screen, Table, moment},
+    render::{Screen, Table, moment, moment_or_dash},
     settings::{Desk, Part, Settings},
 };
 
@@ -136,16 +136,16 @@ async fn list(desk: &Desk, part: Part) -> Result<(), Failure> {
     let page = desk.client.runners(&part.listing()).await?;
     desk.screen.many(&page.items, "No runners.", |screen| {
         let mut table =
-            Table::new(["RUNNER", "MODE", "INSTALL", "STATE", "JOBS", "HOST", "ENROLLED"]);
+            Table::new(["RUNNER", "MODE", "INSTALL", "STATE", "LAST CONTACT", "JOBS", "HOST"]);
         for runner in &page.items {
             table.row([
                 runner.id.to_string(),
                 runner.mode.clone(),
                 runner.install_name.clone().unwrap_or_default(),
                 screen.state(standing(runner)),
+                moment_or_dash(runner.last_contact.as_ref()),
                 runner.jobs.len().to_string(),
                 runner.host.clone(),
-                moment(&runner.enrolled_at),
             ]);
         }
         table
@@ -174,7 +174,8 @@ pub fn show(runner: &Runner, screen: &Screen) -> String {
     line("version", &runner.version);
     line("host", &runner.host);
     line("enrolled", &moment(&runner.enrolled_at));
-    line("silent", &crate::render::moment_or_dash(runner.silent_since.as_ref()));
+    line("contact", &moment_or_dash(runner.last_contact.as_ref()));
+    line("silent", &moment_or_dash(runner.silent_since.as_ref()));
     for job in &runner.jobs {
         line("job", &job.to_string());
     }

@@ -1,5 +1,6 @@
 //! `stead runs`: what is being done to an install, and the plans that wait for a word.
 mod decide;
+mod follow;
 pub mod picture;
 mod watch;
 
@@ -58,8 +59,9 @@ Examples:
 Examples:
   stead runs approve acme --reason 'read it, looks right'       shows each plan and asks
   stead runs approve acme --digest sha256:… --digest sha256:… --reason 'CHG-1204'
-  stead runs approve acme --all --reason 'a test account'       whatever waits, unread")]
-    Approve(decide::Word),
+  stead runs approve acme --all --reason 'a test account'       whatever waits, unread
+  stead runs approve acme --follow --reason 'first install'     layer after layer, until the run ends")]
+    Approve(decide::Approve),
     /// Say no to plans that wait, each by its digest; what depends on their steps is skipped
     #[command(after_help = "\
 Examples:
@@ -97,7 +99,7 @@ pub struct List {
     /// On one install: its name or id
     #[arg(long)]
     install: Option<String>,
-    /// In one state: running, waiting_for_approval, succeeded, failed, cancelled …
+    /// In one state: requested, running, waiting_for_approval, cancelling, succeeded, failed, cancelled, denied, expired
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]
@@ -113,7 +115,7 @@ pub async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> {
             let run = watch::first(&desk, &run).await?;
             watch::watch(&desk, run, until_approval).await
         }
-        Runs::Approve(word) => decide::say(&desk, Verdict::Approve, word).await,
+        Runs::Approve(ask) => decide::approve(&desk, ask).await,
         Runs::Deny(word) => decide::say(&desk, Verdict::Deny, word).await,
         Runs::Cancel { run, reason, force } => {
             let run = find(&desk, &run).await?;

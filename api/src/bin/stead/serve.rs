@@ -12,6 +12,7 @@ use api::{
     server::{Options, Ready, Server, TlsFor},
 };
 use clap::{Args, ValueEnum};
+use event_log::upload::Quota;
 use sqlx::postgres::PgConnectOptions;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -51,6 +52,12 @@ pub struct Common {
     /// The most bytes of one file of an artifact
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub max_blob_bytes: u64,
+    /// Most bytes that one execution may upload for its reports
+    #[arg(long, value_name = "BYTES", default_value_t = Quota::default().execution)]
+    pub max_execution_upload: u64,
+    /// Most bytes that one runner may upload for its reports within 24 hours
+    #[arg(long, value_name = "BYTES", default_value_t = Quota::default().runner)]
+    pub max_runner_upload: u64,
     /// Make one more owner at this start and write their token to owner.token in the data directory:
     /// when no token of an owner is left
     #[arg(long)]
@@ -67,6 +74,29 @@ pub struct Common {
     /// What to log, as RUST_LOG has it
     #[arg(long, env = "STEAD_LOG", value_name = "FILTER", default_value = "info,sqlx=warn")]
     pub log: String,
+    /// Format of log lines on standard error
+    #[arg(long, env = "STEAD_LOG_FORMAT", value_enum, default_value_t)]
+    pub log_format: LogFormat,
+}
+
+/// Format of log lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people
+    #[default]
+    Text,
+    /// One JSON document per line: timestamp, level, fields with `message`, target
+    Json,
+}
+
+impl LogFormat {
+    /// As the option and the environment variable take it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+        }
+    }
 }
 
 /// Which API speaks TLS.
@@ -114,10 +144,20 @@ impl Serve {
         let options = self.common.options(data, database, self.connections);
         let server = Server::start(Options { owner: owner.transpose()?, ..options }).await?;
         self.common.announce(&server.ready, output)?;
-        told.heard().await;
+        let ended = tokio::select! {
+            () = told.heard() => Ok(()),
+            task = server.failed() => Err(task_failed(task)),
+        };
         server.stop().await;
-        Ok(())
+        ended
     }
+}
+
+/// Why a server ends by itself.
+pub fn task_failed(task: &str) -> anyhow::Error {
+    anyhow::anyhow!(
+        "the server ends: its background task {task} failed; its log says why; start it again"
+    )
 }
 
 impl Common {
@@ -146,6 +186,7 @@ impl Common {
             },
             behind_proxy: self.behind_proxy,
             max_blob_bytes: self.max_blob_bytes,
+            uploads: Quota { execution: self.max_execution_upload, runner: self.max_runner_upload },
             new_owner_token: self.new_owner_token,
             archives: self.archives.clone(),
             partition_events: self.partition_events,
@@ -156,9 +197,12 @@ impl Common {
     pub fn start_log(&self) {
         let filter = tracing_subscriber::EnvFilter::try_new(&self.log)
             .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
+        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
         let colours = std::io::stderr().is_terminal();
-        let _ = lines.with_ansi(colours).with_writer(std::io::stderr).try_init();
+        let _ = match self.log_format {
+            LogFormat::Text => lines.with_target(false).with_ansi(colours).try_init(),
+            LogFormat::Json => lines.json().try_init(),
+        };
     }
 
     /// Say where everything is.

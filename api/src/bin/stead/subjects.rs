@@ -25,6 +25,7 @@ Examples:
   stead subjects shred ins_01JD… --reason 'contract ended, asked on 3 May'
   stead subjects shred prn_01JD… --reason 'has left' --yes
 Of an install: inputs, outputs, job logs, manifests, plans, reasons. Of a principal: the name, and reasons that they wrote.
+Shred it again to erase copies that came back, for example with a restore.
 The log, its proofs and checkpoints stay valid. Copies elsewhere are listed in docs/security.md: backups, exports, bundles.")]
     Shred(Shred),
 }
@@ -58,9 +59,13 @@ async fn shred(desk: &Desk, ask: Shred) -> Result<(), Failure> {
         return Err(Failure::Outcome("nothing was shredded".into()));
     }
     let done = desk.client.shred(subject, &Because { reason: Some(ask.reason) }).await?;
-    let already = if done.changed { "is" } else { "was already" };
+    let already = if done.changed {
+        "is shredded;"
+    } else {
+        "was already shredded, and its copies are erased again;"
+    };
     desk.screen.one(&done, |_| {
-        format!("{subject} {already} shredded; `stead subjects show {subject}` says when no copy is left.\n")
+        format!("{subject} {already} `stead subjects show {subject}` says when no copy is left.\n")
     })
 }
 

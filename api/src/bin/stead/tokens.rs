@@ -1,7 +1,8 @@
 //! `stead tokens`: who may do what.
 use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf};
 
-use clap::{Args, Subcommand, ValueEnum};
+use api::auth::roles::summary;
+use clap::{Args, Subcommand, ValueEnum, builder::PossibleValue};
 use domain::ids::{PrincipalId, TokenId};
 use schemas::control::tokens::{CreateToken, NamePrincipal, Role, TokenCreated};
 
@@ -78,19 +79,34 @@ pub struct Create {
 }
 
 /// The roles, as the command line spells them.
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy)]
 enum Named {
-    /// Everything
     Owner,
-    /// Read everything; approve and deny
     Approver,
-    /// Read everything, the log included
     Auditor,
-    /// Read apps, installs, runs, jobs and runners
     Viewer,
 }
 
+impl ValueEnum for Named {
+    fn value_variants<'a>() -> &'a [Named] {
+        &[Named::Owner, Named::Approver, Named::Auditor, Named::Viewer]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.word()).help(summary(self.role())))
+    }
+}
+
 impl Named {
+    fn role(self) -> domain::access::Role {
+        match self {
+            Named::Owner => domain::access::Role::Owner,
+            Named::Approver => domain::access::Role::Approver,
+            Named::Auditor => domain::access::Role::Auditor,
+            Named::Viewer => domain::access::Role::Viewer,
+        }
+    }
+
     fn word(self) -> &'static str {
         match self {
             Named::Owner => "owner",

@@ -16,7 +16,7 @@ use tracing::warn;
 use crate::{
     build_runner::BuildRunner,
     render::Output,
-    serve::{Common, Told, finish},
+    serve::{Common, Told, finish, task_failed},
 };
 
 /// A Postgres that ends more than three times in this time is not started again.
@@ -75,13 +75,17 @@ impl Up {
         let build_runner = if self.no_build_runner {
             None
         } else {
-            BuildRunner::start(server.app.clone(), self.common.tls_cert.as_deref())
+            let certificate = self.common.tls_cert.as_deref();
+            BuildRunner::start(server.app.clone(), certificate, self.common.log_format)
         };
         self.common.announce(&server.ready, output)?;
         if output == Output::Table && build_runner.is_none() && !self.no_build_runner {
             println!("No build runner: put stead-runner beside stead, or on PATH, and start again");
         }
-        let ended = supervise(postgres, told).await;
+        let ended = tokio::select! {
+            ended = supervise(postgres, told) => ended,
+            task = server.failed() => Err(task_failed(task)),
+        };
         if let Some(build_runner) = build_runner {
             build_runner.stop().await;
         }

@@ -44,15 +44,23 @@ fn what_is_destroyed_is_destroyed_with_the_config_that_brought_it() {
     let api = Target::Component { component, name: "api".into(), build, needs: Default::default() };
     let version = |install: &Install, target: &Target, operation| {
         let (step, needs, fingerprint) = (StepId(Ulid::new()), vec![], None);
-        let spec = StepSpec { step, target: target.clone(), operation, needs, fingerprint };
-        let step = Step { spec, state: StepState::Waiting, voided: 0, jobs: vec![] };
+        let spec = StepSpec {
+            step,
+            target: target.clone(),
+            operation,
+            needs,
+            fingerprint,
+            options: Default::default(),
+        };
+        let step = Step { spec, state: StepState::Waiting, voided: 0, retries: 0, jobs: vec![] };
         config_version(&request, install, &step)
     };
     let brought = |install: &Install, target: &Target| {
         let (step, needs, fingerprint) = (StepId(Ulid::new()), vec![], None);
         let (target, operation) = (target.clone(), Operation::Apply);
-        let spec = StepSpec { step, target, operation, needs, fingerprint };
-        let step = Step { spec, state: StepState::Waiting, voided: 0, jobs: vec![] };
+        let spec =
+            StepSpec { step, target, operation, needs, fingerprint, options: Default::default() };
+        let step = Step { spec, state: StepState::Waiting, voided: 0, retries: 0, jobs: vec![] };
         brought_by(install, &step)
     };
     assert_eq!(brought(&has, &api), Some(2));
@@ -86,7 +94,7 @@ fn scene(files: &[(&str, &str)]) -> Scene {
         "app": { "id": "app_1" },
         "install": { "id": "ins_1", "name": "acme" },
     } });
-    Scene { run, install, request, config: Arc::new(config), nuon, present: false }
+    Scene { run, install, request, config: Arc::new(config), nuon, present: false, state: None }
 }
 
 #[test]

@@ -153,7 +153,7 @@ fn a_changed_input_plans_what_it_reaches_in_real_apps() {
         let names = config.app.inputs.iter().map(|input| input.name.clone());
         let inputs: BTreeMap<String, String> = names.map(|name| (name, "before".into())).collect();
         let wanted = |inputs: &BTreeMap<String, String>| {
-            let given = Given { inputs, stack: &Outputs::new() };
+            let given = Given { inputs, stack: &Outputs::new(), toggles: &Toggles::new() };
             super::wanted(&config, &published, given, TriggerKind::Manual).unwrap()
         };
         let present = brought(&wanted(&inputs));

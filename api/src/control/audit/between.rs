@@ -3,7 +3,8 @@ use std::collections::HashSet;
 
 use axum::{Json, extract::State};
 use domain::{
-    actor::Actor, decider::Decider, ids::PrincipalId, install::Install, run::Run as RunState,
+    actor::Actor, decider::Decider, decider::Timestamp, ids::PrincipalId, install::Install,
+    run::Run as RunState,
 };
 use event_log::StreamId;
 use projections::{
@@ -34,42 +35,62 @@ const FIELDS: usize = 2_000;
     responses((status = 200, body = Between)),
 )]
 pub async fn diff(State(app): State<App>, Query(which): Query<BetweenQuery>) -> Answer<Between> {
-    if which.from_position.is_none() && which.from_time.is_none() {
+    let stream = states::stream(&app, &which.stream).await?;
+    let from = (which.from_position, which.from_time);
+    let range = range(&app, from, (which.to_position, which.to_time)).await?;
+    Ok(Json(of_stream(&app, &stream, range).await?))
+}
+
+/// The two positions that are meant.
+pub(super) async fn range(
+    app: &App,
+    from: (Option<u64>, Option<Timestamp>),
+    to: (Option<u64>, Option<Timestamp>),
+) -> Result<(u64, u64), Problem> {
+    if from == (None, None) {
         let detail = "say since when: from_position or from_time";
         return Err(Problem::new(Code::BadRequest, detail));
     }
-    let stream = states::stream(&app, &which.stream).await?;
-    let from = position(&app, which.from_position, which.from_time).await?;
-    let to = position(&app, which.to_position, which.to_time).await?;
+    let from = position(app, from.0, from.1).await?;
+    let to = position(app, to.0, to.1).await?;
     if from > to {
         let detail = format!("the first point is position {from}, after the second, position {to}");
         return Err(Problem::new(Code::BadRequest, detail));
     }
-    let before = states::as_of(&app, &stream, from).await?;
-    let after = states::as_of(&app, &stream, to).await?;
+    Ok((from, to))
+}
+
+/// What changed of one stream between two positions.
+pub(super) async fn of_stream(
+    app: &App,
+    stream: &StreamId,
+    (from, to): (u64, u64),
+) -> Result<Between, Problem> {
+    let before = states::as_of(app, stream, from).await?;
+    let after = states::as_of(app, stream, to).await?;
     if after.sequence == 0 {
-        return Err(states::unborn(&stream, to));
+        return Err(states::unborn(app, stream, to).await?);
     }
     // What was not there had no fields, whatever an empty state says.
     let was = if before.sequence == 0 { Value::Null } else { before.state };
     let mut changes = differences(&was, &after.state);
     let more_changes = changes.len().saturating_sub(FIELDS) as u64;
     changes.truncate(FIELDS);
-    let history = history(&app, &stream, (from, to)).await?;
+    let history = history(app, stream, (from, to)).await?;
     let names = names::of(&app.pool, people(&history)).await?;
     let told = show::History { names: &names };
     let name = after.state.get("name").and_then(Value::as_str).map(str::to_owned);
-    Ok(Json(Between {
+    Ok(Between {
         stream: stream.to_string(),
         name,
-        from: point(&app, from).await?,
-        to: point(&app, to).await?,
+        from: point(app, from).await?,
+        to: point(app, to).await?,
         changes: changes.into_iter().map(changed).collect(),
         more_changes,
         told_until: history.until,
         runs: history.runs.into_iter().map(|run| told.run(run)).collect(),
         others: history.others.into_iter().map(|event| told.event(event)).collect(),
-    }))
+    })
 }
 
 async fn history(app: &App, stream: &StreamId, range: (u64, u64)) -> Result<History, Problem> {

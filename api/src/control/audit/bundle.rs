@@ -1,5 +1,8 @@
 //! `GET /v1/audit/bundle`: what somebody needs who has no server, written piece by piece.
 mod asked;
+mod collect;
+
+use std::collections::HashSet;
 
 use axum::{
     body::Body,
@@ -8,11 +11,13 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use domain::ids::EventId;
+use domain::{decider::Decider as _, ids::EventId, install::Install};
 use event_log::{Stored, StreamId};
 use proof::{
     Hash,
-    bundle::{Base64, Bundle, Content, Event, FORMAT, MEDIA_TYPE, Subject, Text},
+    bundle::{
+        Annotations, Base64, Bundle, Content, Event, FORMAT, MAX_OTHERS, MEDIA_TYPE, Subject, Text,
+    },
     checkpoint::Checkpoint,
     key::VerifierKey,
 };
@@ -31,8 +36,10 @@ use crate::{
 const EVENTS: u32 = 200;
 /// How many entries of other streams are read at a time.
 const ENTRIES: u32 = 1000;
+/// Events of a history that are so close to each other are read together.
+const SPAN: u64 = 1000;
 
-/// A bundle that proves an event, or all events of a stream, to whoever has no server
+/// A bundle that proves an event, a stream, or an install with its runs, jobs and builds, to whoever has no server
 ///
 /// What is in it, and what it proves: docs/audit.md.
 #[utoipa::path(
@@ -44,23 +51,19 @@ pub async fn bundle(
     Query(which): Query<BundleQuery>,
     who: Who,
 ) -> Result<Response, Problem> {
-    let made = Made::of(&app, &which).await?;
+    let made = Made::of(&app, &which, &who).await?;
     let (mut text, head) = (Text::default(), made.head.size);
     let text = async_stream::try_stream! {
         yield Bytes::from(text.head(&made.bundle)?);
         let mut after = 0;
         loop {
             who.still(&app).map_err(broken)?;
-            let page = made.events(&app, after).await.map_err(broken)?;
-            let Some(last) = page.last() else { break };
-            after = last.sequence;
-            let one = made.position.is_some();
+            let (page, last) = made.events(&app, after).await.map_err(broken)?;
             for event in page {
                 yield Bytes::from(text.event(&event)?);
             }
-            if one {
-                break;
-            }
+            let Some(last) = last else { break };
+            after = last;
         }
         if let Some((from, edge)) = &made.others {
             yield Bytes::from(text.others(*from, edge)?);
@@ -83,54 +86,73 @@ pub async fn bundle(
     Ok(([(header::CONTENT_TYPE, MEDIA_TYPE)], Body::from_stream(text)).into_response())
 }
 
+type Others = (u64, Vec<Base64<Hash>>);
+type Chosen = Result<(Source, Subject, Option<Others>, Option<Annotations>), Problem>;
+
 /// What is written, as far as it is known before the first byte.
 struct Made {
     head: Checkpoint,
     /// Without events.
     bundle: Bundle,
-    stream: StreamId,
-    /// One event, and not its stream.
-    position: Option<u64>,
+    source: Source,
     hashes: bool,
     /// From which position on the rest of the log is shown, and what is before it.
-    others: Option<(u64, Vec<Base64<Hash>>)>,
+    others: Option<Others>,
+}
+
+/// Which events go into a bundle.
+enum Source {
+    Event(u64),
+    Stream(StreamId),
+    /// All events of these streams: their positions, ascending.
+    History {
+        streams: HashSet<StreamId>,
+        positions: Vec<u64>,
+    },
+}
+
+impl Source {
+    fn has(&self, stored: &Stored) -> bool {
+        match self {
+            Source::Event(position) => stored.position == *position,
+            Source::Stream(stream) => stored.stream == *stream,
+            Source::History { streams, .. } => streams.contains(&stored.stream),
+        }
+    }
 }
 
 impl Made {
-    async fn of(app: &App, which: &BundleQuery) -> Result<Made, Problem> {
+    async fn of(app: &App, which: &BundleQuery, who: &Who) -> Result<Made, Problem> {
         let log = app.log();
         let head = log.head();
         let since = match &which.since {
             Some(note) => Some(since(app, note, &head).await?),
             None => None,
         };
-        let (position, stream) = match (&which.stream, which.position, which.event) {
-            (Some(stream), None, None) => (None, named(app, stream).await?),
-            (None, Some(position), None) => (Some(position), StreamId::new("", "")),
-            (None, None, Some(event)) => (Some(found(app, event).await?), StreamId::new("", "")),
-            _ => {
-                let detail = "send one of stream, position and event";
-                return Err(Problem::new(Code::BadRequest, detail));
-            }
-        };
-        let (subject, others) = match position {
-            Some(position) if (1..=head.size).contains(&position) => {
-                (Subject::Position(position), None)
-            }
-            Some(position) => {
-                let there = format!("position {position} (the log has 1 to {})", head.size);
-                return Err(Problem::not_found(there));
-            }
-            None => {
-                let last = last(app, &stream, head.size).await?;
-                let others = match which.others.unwrap_or_default() {
-                    OtherEntries::None => None,
-                    OtherEntries::After => Some(rest(app, last + 1, head.size).await?),
-                    OtherEntries::Whole => Some(rest(app, 1, head.size).await?),
-                };
-                (Subject::Stream(stream.to_string()), others)
-            }
-        };
+        if which.hashes == Some(true) && collect::is_annotated(which) {
+            let detail = "names and reasons go with what the events say: send them without hashes";
+            return Err(Problem::new(Code::BadRequest, detail));
+        }
+        let (source, subject, others, annotations) =
+            match (&which.install, &which.stream, which.position, which.event) {
+                (Some(install), None, None, None) => {
+                    Made::history(app, (which, who), install, head.size).await?
+                }
+                (None, Some(stream), None, None) => {
+                    Made::stream(app, which, stream, head.size).await?
+                }
+                (None, None, Some(position), None) => {
+                    Made::event(app, which, position, head.size).await?
+                }
+                (None, None, None, Some(event)) => {
+                    let position = found(app, event).await?;
+                    Made::event(app, which, position, head.size).await?
+                }
+                _ => {
+                    let detail = "send one of install, stream, position and event";
+                    return Err(Problem::new(Code::BadRequest, detail));
+                }
+            };
         let keys = app.keys.current();
         let signer = VerifierKey { name: head.origin(), key: keys.checkpoints().verifying_key() };
         let bundle = Bundle {
@@ -139,24 +161,94 @@ impl Made {
             signer: signer.to_string(),
             checkpoint: head.sign(keys.checkpoints()),
             since,
+            annotations,
             events: Vec::new(),
             others: None,
         };
         let hashes = which.hashes.unwrap_or(false);
-        Ok(Made { head, bundle, stream, position, hashes, others })
+        Ok(Made { head, bundle, source, hashes, others })
     }
 
-    /// The next events, each with its proof.
-    async fn events(&self, app: &App, after: u64) -> Result<Vec<Event>, Problem> {
+    async fn event(app: &App, which: &BundleQuery, position: u64, size: u64) -> Chosen {
+        if !(1..=size).contains(&position) {
+            let there = format!("position {position} (the log has 1 to {size})");
+            return Err(Problem::not_found(there));
+        }
+        let annotations = collect::of_event(app, which, position).await?;
+        Ok((Source::Event(position), Subject::Position(position), None, annotations))
+    }
+
+    async fn stream(app: &App, which: &BundleQuery, stream: &str, size: u64) -> Chosen {
+        let stream = named(app, stream).await?;
+        let last = last(app, &stream, size).await?;
+        let others = match which.others.unwrap_or_default() {
+            OtherEntries::None => None,
+            OtherEntries::After => Some(rest(app, last + 1, size).await?),
+            OtherEntries::Whole => Some(rest(app, 1, size).await?),
+        };
+        let annotations = match collect::is_annotated(which) {
+            true => collect::of_stream(app, which, &stream, size).await?,
+            false => None,
+        };
+        let subject = Subject::Stream(stream.to_string());
+        Ok((Source::Stream(stream), subject, others, annotations))
+    }
+
+    async fn history(
+        app: &App,
+        (which, who): (&BundleQuery, &Who),
+        install: &str,
+        size: u64,
+    ) -> Chosen {
+        let install = named(app, &format!("{}/{install}", Install::NAME)).await?;
+        let own = install.to_string();
+        let found = collect::history(app, (which, who), install, size).await?;
+        // From the earliest end of a stream, so that the end of each is shown; but no more than a bundle may have, and
+        // then of the streams that ended before only the sequences are shown.
+        let earliest = found.streams.values().min().copied().unwrap_or(size);
+        let last = found.streams.get(&own).copied().unwrap_or(size);
+        let from = (earliest + 1).max((size + 1).saturating_sub(MAX_OTHERS)).min(last + 1);
+        let others = match which.others.unwrap_or_default() {
+            OtherEntries::None => None,
+            OtherEntries::After => Some(rest(app, from, size).await?),
+            OtherEntries::Whole => Some(rest(app, 1, size).await?),
+        };
+        let streams = found.streams.keys().filter_map(|name| name.split_once('/'));
+        let streams = streams.map(|(kind, id)| StreamId::new(kind, id)).collect();
+        let source = Source::History { streams, positions: found.positions };
+        let subject = Subject::Streams(found.streams.into_keys().collect());
+        Ok((source, subject, others, found.annotations))
+    }
+
+    /// The next events after a sequence, or in a history after a position, each with its proof; and where to go on.
+    async fn events(&self, app: &App, after: u64) -> Result<(Vec<Event>, Option<u64>), Problem> {
         let log = app.log();
-        let page = match self.position {
-            Some(position) => log.read(position - 1, 1).await?,
-            None => log.read_page(&self.stream, (after, self.head.size), EVENTS).await?,
+        let (page, last) = match &self.source {
+            Source::Event(position) => (log.read(position - 1, 1).await?, None),
+            Source::Stream(stream) => {
+                let page = log.read_page(stream, (after, self.head.size), EVENTS).await?;
+                let last = page.last().map(|event| event.sequence);
+                (page, last)
+            }
+            Source::History { positions, .. } => {
+                let left = &positions[positions.partition_point(|position| *position <= after)..];
+                let Some(first) = left.first() else { return Ok((vec![], None)) };
+                // As many of them as are close together: they are read with what is between them.
+                let near = left.iter().take_while(|position| **position - first < SPAN);
+                let Some(last) = near.take(EVENTS as usize).last() else {
+                    return Ok((vec![], None));
+                };
+                let span = u32::try_from(last - first + 1).map_err(Problem::internal)?;
+                let mut page = log.read(first - 1, span).await?;
+                page.retain(|stored| self.source.has(stored));
+                (page, Some(*last))
+            }
         };
         let positions: Vec<u64> = page.iter().map(|event| event.position).collect();
         let proofs = log.inclusions(&positions, self.head.size).await?;
         let event = |(stored, path)| event(stored, path, self.hashes);
-        page.iter().zip(proofs).map(event).collect()
+        let events: Result<_, Problem> = page.iter().zip(proofs).map(event).collect();
+        Ok((events?, last))
     }
 
     /// The next entries of other streams, and up to which position.
@@ -166,7 +258,7 @@ impl Made {
         let (mut entries, mut last) = (Vec::new(), self.head.size);
         for stored in page {
             last = stored.position;
-            if stored.stream != self.stream {
+            if !self.source.has(stored) {
                 let leaf = stored.computed_leaf().ok_or_else(|| unread(stored))?;
                 entries.push(leaf.canonical());
             }

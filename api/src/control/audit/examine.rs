@@ -20,6 +20,7 @@ use tokio::sync::{
 
 use crate::{
     background::parked,
+    erasure,
     extract::Unrepeatable,
     problem::{Code, Problem},
     state::App,
@@ -108,6 +109,8 @@ impl Look {
         for name in names.iter().map(|status| status.name) {
             self.projection(app, name).await?;
         }
+        let remaining = erasure::remaining_copies(app).await?;
+        self.looked("erasure", remaining, None);
         let parked = parked::progress(&app.pool).await?.parked;
         if parked > 0 {
             self.findings.push(format!(
@@ -158,17 +161,21 @@ impl Look {
 
     async fn checkpoints(&mut self, app: &App) -> Result<(), Problem> {
         // Whoever could rewrite log and checkpoints could name a key of their own in the database.
-        let keys = app.keys.current().checkpoint_keys();
+        let keys = app.keys.current().seal_keys();
         let mut findings = match app.log().check_seals(&keys).await {
             Ok(_) => vec![],
             Err(LogError::Database(error)) => return Err(error.into()),
             Err(error) => vec![error.to_string()],
         };
         let named = app.log().known_note_keys().await?.into_iter();
-        findings.extend(named.filter(|key| !keys.contains(key)).map(|key| {
-            let key = hex::encode(key.as_bytes());
-            format!("the database names a key of checkpoints that this server does not know: {key}")
-        }));
+        findings.extend(named.filter(|key| keys.iter().all(|known| known.key != *key)).map(
+            |key| {
+                let key = hex::encode(key.as_bytes());
+                format!(
+                    "the database names a key of checkpoints that this server does not know: {key}"
+                )
+            },
+        ));
         self.looked("checkpoints", findings, None);
         Ok(())
     }

@@ -15,6 +15,7 @@ use ulid::Ulid;
 use super::states;
 use crate::{
     auth::names,
+    control::filter,
     problem::{Code, Problem},
     state::App,
 };
@@ -84,7 +85,11 @@ impl Wanted {
         }
         let (aggregate_type, aggregate_id) = match query.stream.as_deref() {
             Some(stream) if stream.contains('/') => {
-                let StreamId { aggregate_type, aggregate_id } = states::stream(app, stream).await?;
+                let stream = states::stream(app, stream).await?;
+                if app.log().version(&stream).await? == 0 {
+                    return Err(Problem::not_found(format!("the stream {stream}")));
+                }
+                let StreamId { aggregate_type, aggregate_id } = stream;
                 (Some(aggregate_type), Some(aggregate_id))
             }
             Some(kind) => {
@@ -101,6 +106,10 @@ impl Wanted {
                 return Err(Problem::new(Code::BadRequest, detail));
             };
             known("type", kind)?;
+            filter::event_type(named)?;
+        }
+        if let Some(actor) = &query.actor {
+            filter::actor(app, actor).await?;
         }
         let (event_prefix, event_type) = match named {
             Some(prefix) if prefix.ends_with('.') => (Some(prefix), None),

@@ -1,6 +1,7 @@
 //! Any aggregate, folded up to a position.
 use std::{fmt::Display, str::FromStr};
 
+use chrono::SecondsFormat;
 use domain::{
     access::Access,
     app::App as AppState,
@@ -104,9 +105,21 @@ async fn fold<D: Decider>(app: &App, id: &str, position: u64) -> Result<Folded, 
     Ok(Folded { sequence: loaded.version, state })
 }
 
-/// That there was nothing yet.
-pub fn unborn(stream: &StreamId, position: u64) -> Problem {
-    Problem::new(Code::NotFound, format!("{stream} did not exist at position {position}"))
+/// That a stream had no event yet at a position, and since when it has one.
+pub async fn unborn(app: &App, stream: &StreamId, position: u64) -> Result<Problem, Problem> {
+    let first = app.log().read_page(stream, (0, u64::MAX), 1).await?;
+    let detail = match first.first() {
+        Some(first) => {
+            let at = first.recorded_at.to_rfc3339_opts(SecondsFormat::Secs, true);
+            format!(
+                "{stream} did not exist at position {position}: its first event is at position {}, recorded {at}; ask \
+                 for a later point",
+                first.position
+            )
+        }
+        None => format!("{stream} does not exist: the log has no event of it"),
+    };
+    Ok(Problem::new(Code::NotFound, detail))
 }
 
 #[cfg(test)]

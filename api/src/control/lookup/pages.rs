@@ -63,7 +63,8 @@ impl Lookup<'_> {
             rows.iter().filter_map(|row| Some((row.state.app?, row.state.config_version)));
         let versions: HashSet<_> = versions.collect();
         self.versions.extend(config_versions::versions(self.pool, versions).await?);
-        Ok(())
+        let runners = rows.iter().filter_map(installs::Row::runner);
+        fill::<Runners, _>(self.pool, &mut self.runners, runners).await
     }
 
     /// Read at once what these are called.

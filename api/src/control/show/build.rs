@@ -36,7 +36,10 @@ pub async fn build(look: &mut Lookup<'_>, row: &builds::Row) -> Result<Build, sq
                     build.state = "running".into();
                 }
                 let runner = look.build_runner().await?;
-                build.waiting = waiting::of_job(&job, runner.as_deref(), 0).map(waiting);
+                build.waiting = {
+                    let runner = runner.as_deref().map(|row| look.awaited(row));
+                    waiting::of_job(&job, runner, 0).map(waiting)
+                };
             }
         }
         State::Succeeded { artifact } => {

@@ -30,7 +30,7 @@ pub fn reached(diff: Diff, (reached, more): (Vec<Reached>, u64)) -> Diff {
 }
 
 fn reach(reached: Reached) -> Reach {
-    let Reached { install, name, config_version, is_there, plans } = reached;
+    let Reached { install, name, config_version, is_there, plans, inputs } = reached;
     let (plans, problem) = match plans {
         Ok(plans) => (plans, None),
         Err(problem) => (vec![], Some(problem)),
@@ -44,7 +44,7 @@ fn reach(reached: Reached) -> Reach {
         Planned { name, operation: operation.into() }
     };
     let plans = plans.into_iter().map(planned).collect();
-    Reach { install, name, config_version, is_there, plans, problem }
+    Reach { install, name, config_version, is_there, plans, problem, inputs }
 }
 
 fn change(what: &str, part: &PartChange) -> Option<Change> {

@@ -5,12 +5,16 @@ use domain::{
     ids::{RunId, TokenId},
     install::Deployed,
 };
-use projections::views::installs;
-use schemas::control::installs::{Enrolment, Install, InstallComponent};
+use projections::views::{installs, waiting::Contact};
+use schemas::control::{
+    Diagnostic,
+    installs::{Enrolment, Install, InstallComponent},
+};
 use serde_json::Value;
 
 use crate::{
-    control::lookup::Lookup,
+    compose::toggles::is_enabled,
+    control::{apps::diagnostic, lookup::Lookup},
     problem::Problem,
     state::{App, Config},
     usecases::{enrolments::Issued, installs::passed},
@@ -36,6 +40,7 @@ pub async fn install(
     let sandbox = declared.or(left).map(|kind| InstallComponent {
         name: "sandbox".into(),
         kind: kind.into(),
+        disabled: false,
         state: match &state.sandbox {
             Some(has) => brought(has.fingerprint.is_some()),
             None => "absent",
@@ -49,29 +54,59 @@ pub async fn install(
     let mut components: BTreeMap<&str, InstallComponent> = BTreeMap::new();
     let declared = config.app.components.iter().map(|c| (c.name.as_str(), c.module.kind.as_str()));
     let left = state.components.keys().map(|name| (name.as_str(), LEFT));
+    let choices = state.component_choices();
     for (name, kind) in declared.chain(left) {
         let gone = row.torn_down.contains(name);
-        let part = || component(name, kind, state.components.get(name), gone, held(name));
+        let part = || {
+            let mut shown = component(name, kind, state.components.get(name), gone, held(name));
+            let declared = config.app.component(name);
+            shown.disabled = declared.is_some_and(|one| !is_enabled(one, &choices));
+            shown
+        };
         components.entry(name).or_insert_with(part);
     }
     let app_name = look.app(app_id).await?.map(|of| of.name.clone());
+    let runner = match row.runner() {
+        Some(runner) => look.runner(runner).await?,
+        None => None,
+    };
+    let contact = row.runner().and_then(|runner| look.contact(runner));
     Ok(Some(Install {
         id: row.install,
         name: state.name.clone(),
         app: app_id,
         app_name: app_name.unwrap_or_default(),
         config_version: state.config_version,
-        state: row.word().into(),
+        state: row.install_state().as_str().into(),
         auto_approve: state.auto_approve,
         inputs: inputs.into_iter().map(|(name, text)| (name, Value::String(text))).collect(),
         stack: state.stack_outputs().into(),
         runner: row.runner(),
+        runner_state: runner.as_ref().map(|runner| match (runner.word(), contact) {
+            ("active", Some(Contact { online: false, .. })) => "silent".into(),
+            (state, _) => state.into(),
+        }),
+        runner_last_contact: contact
+            .and_then(|contact| contact.last)
+            .or_else(|| runner?.state.silent_since),
         sandbox,
         components: components.into_values().collect(),
+        not_acted_on: vec![],
         runs: state.runs.keys().copied().collect(),
         created_at: row.created_at,
         position: app.views.position(),
     }))
+}
+
+/// Settings of the install's config version that this release reads and does not act on.
+pub async fn not_acted_on(
+    look: &mut Lookup<'_>,
+    row: &installs::Row,
+) -> Result<Vec<Diagnostic>, Problem> {
+    let Some(app_id) = row.state.app else { return Ok(vec![]) };
+    let config = look.config(app_id, row.state.config_version).await?;
+    let warnings = config.warnings.iter().filter(|warning| warning.is_about_something_unacted());
+    Ok(warnings.map(diagnostic).collect())
 }
 
 /// Whether an apply was brought to its end, in one word.
@@ -89,6 +124,7 @@ fn component(
     InstallComponent {
         name: name.into(),
         kind: kind.into(),
+        disabled: false,
         state: match (has, torn_down) {
             (Some(has), _) => brought(has.fingerprint.is_some()),
             (None, true) => "torn_down",
@@ -117,8 +153,9 @@ fn command(mode: &str, config: &Config, key: &str) -> String {
     let pin = config.runner_ca.as_ref().map(|root| format!(" --ca-fingerprint {root}"));
     let pin = pin.unwrap_or_default();
     let data = if mode == "build" { "stead-build-runner" } else { "stead-runner" };
+    let data = format!("/var/lib/{data}");
     format!(
-        "stead-runner --data /var/lib/{data} --mode {mode} --server {url} --server-key {key}{pin} \
+        "stead-runner --data {data} --mode {mode} --server {url} --server-key {key}{pin} --policy {data}/policy.toml \
          --token-file -"
     )
 }

@@ -2,7 +2,7 @@
 use projections::views::{jobs, waiting};
 use schemas::control::{
     Waiting,
-    jobs::{Attempt, Job, SealedLog, Signed},
+    jobs::{Attempt, Job, Resolution, SealedLog, Signed},
 };
 
 use super::{waiting, word};
@@ -27,9 +27,14 @@ pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Er
         waiting: None,
         reason: row.failure.as_ref().map(|failure| word(&failure.reason)),
         detail: row.failure.as_ref().map(|failure| failure.detail.clone()),
+        resolution: None,
         queued_at: row.queued_at,
         ended_at: row.ended_at,
     };
+    if let Some(resolved) = &row.resolution {
+        look.for_actors([&resolved.by]).await?;
+        job.resolution = Some(resolution(look, resolved));
+    }
     for row in &row.attempts {
         let signed = match &row.signed {
             Some(said) => Some(signed(look, row, said).await?),
@@ -58,6 +63,18 @@ pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Er
     Ok(job)
 }
 
+/// The decision of a user about an unknown outcome. The caller has read the name of the user.
+pub fn resolution(look: &Lookup<'_>, resolved: &jobs::Resolution) -> Resolution {
+    Resolution {
+        execution: resolved.execution,
+        verdict: word(&resolved.verdict),
+        by: resolved.by.to_string(),
+        by_name: look.name(&resolved.by),
+        reason: resolved.reason.clone(),
+        at: resolved.at,
+    }
+}
+
 /// Not disconnected yet, but nobody should believe that all is well.
 fn silent(row: &jobs::Row) -> Waiting {
     Waiting {
@@ -80,7 +97,7 @@ async fn awaited(
             Some(runner) => look.held(runner.runner).await?.len(),
             None => 0,
         };
-        return Ok(waiting::of_job(row, runner.as_deref(), held));
+        return Ok(waiting::of_job(row, runner.as_deref().map(|row| look.awaited(row)), held));
     };
     let runner = look.install(install).await?.and_then(|install| install.runner());
     let runner = match runner {
@@ -91,7 +108,7 @@ async fn awaited(
         Some(runner) => look.held(runner.runner).await?.len(),
         None => 0,
     };
-    Ok(waiting::of_job(row, runner.as_deref(), held))
+    Ok(waiting::of_job(row, runner.as_deref().map(|row| look.awaited(row)), held))
 }
 
 async fn signed(

@@ -2,11 +2,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use domain::{
-    ids::StepId,
+    ids::{JobId, StepId},
     run::{Cause, Operation, PlanFacts, RunKind, Step as StepOf, StepState, Target},
 };
 use projections::views::{
-    installs, runs,
+    installs, jobs, runs,
     waiting::{self, Around},
 };
 use schemas::control::runs::{Decision, Plan, Run, RunSummary, Step};
@@ -48,9 +48,16 @@ pub async fn run(
     look.for_run(row).await?;
     let Some(head) = summary(look, row).await? else { return Ok(None) };
     let install = look.install(head.install).await?;
+    let jobs = look.jobs_of(row.run).await?;
     let waits = match &install {
-        Some(install) => waits(look, row, install).await?,
+        Some(install) => waits(look, row, (install, &jobs)).await?,
         None => HashMap::new(),
+    };
+    let resolved = jobs.values().filter_map(|job| Some(&job.resolution.as_ref()?.by));
+    look.for_actors(resolved).await?;
+    let resolution = |at: &StepOf| {
+        let resolved = jobs.get(at.jobs.last()?)?.resolution.as_ref()?;
+        Some(super::job::resolution(look, resolved))
     };
     let mut layers: HashMap<StepId, u32> = HashMap::new();
     let mut dag = Vec::new();
@@ -69,6 +76,7 @@ pub async fn run(
             job: at.jobs.last().copied(),
             plan: row.plans.get(&spec.step).map(plan),
             decision: row.decisions.get(&spec.step).map(|said| decision(look, said)),
+            resolution: resolution(at),
             waiting: waits.get(&spec.step).cloned(),
             reason: reason(&at.state),
         });
@@ -84,12 +92,11 @@ pub async fn run(
 async fn waits(
     look: &mut Lookup<'_>,
     row: &runs::Row,
-    install: &installs::Row,
+    (install, jobs): (&installs::Row, &BTreeMap<JobId, jobs::Row>),
 ) -> Result<HashMap<StepId, schemas::control::Waiting>, sqlx::Error> {
     if row.state.outcome.is_some() {
         return Ok(HashMap::new());
     }
-    let jobs = look.jobs_of(row.run).await?;
     let mut builds = BTreeMap::new();
     for at in &row.state.steps {
         if let Target::Sandbox { build } | Target::Component { build, .. } = &at.spec.target
@@ -102,8 +109,8 @@ async fn waits(
         Some(runner) => look.runner(runner).await?,
         None => None,
     };
-    let around =
-        Around { run: row, install, jobs: &jobs, builds: &builds, runner: runner.as_deref() };
+    let runner = runner.as_deref().map(|row| look.awaited(row));
+    let around = Around { run: row, install, jobs, builds: &builds, runner };
     let step = |at: &StepOf| Some((at.spec.step, waiting(waiting::of_step(at, around)?)));
     Ok(row.state.steps.iter().filter_map(step).collect())
 }
@@ -133,6 +140,7 @@ fn step_state(state: &StepState) -> &'static str {
         StepState::Approved { .. } => "approved",
         StepState::Applying { .. } => "applying",
         StepState::Executing { .. } => "running",
+        StepState::RetryScheduled { .. } => "retry_scheduled",
         StepState::Succeeded { .. } => "succeeded",
         StepState::Failed { .. } => "failed",
         StepState::Skipped { .. } => "skipped",
@@ -151,6 +159,7 @@ fn reason(state: &StepState) -> Option<String> {
         | StepState::Approved { .. }
         | StepState::Applying { .. }
         | StepState::Executing { .. }
+        | StepState::RetryScheduled { .. }
         | StepState::Succeeded { .. } => None,
     }
 }

@@ -16,7 +16,7 @@ pub async fn runner(
         None => None,
     };
     let jobs = look.held(row.runner).await?.to_vec();
-    let host = &identity.host;
+    let (host, contact) = (&identity.host, look.contact(row.runner));
     let hostname = host.hostname.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
     Ok(Some(Runner {
         id: row.runner,
@@ -29,7 +29,8 @@ pub async fn runner(
         identity_key: identity.identity_key.clone(),
         version: identity.version.clone(),
         host: format!("{}/{}{hostname}", host.os, host.arch),
-        online: look.is_online(row.runner),
+        online: contact.map(|contact| contact.online),
+        last_contact: contact.and_then(|contact| contact.last).or(row.state.silent_since),
         jobs,
         enrolled_at: row.enrolled_at,
         silent_since: row.state.silent_since,

@@ -4,6 +4,7 @@ use std::fs;
 use domain::{
     ids::{InstallId, RunnerId},
     job::JobKind,
+    name::{Name, NameEvent},
     runner::{Runner, RunnerEvent},
 };
 use event_log::{Commit, NewEvent, StreamId, Write, testing::in_partitions_of, verify::verify};
@@ -15,12 +16,20 @@ use proof::{
 use schemas::control::{audit::Examined, bundles::RangeQuery};
 use serde_json::json;
 
-use super::with_install;
+use super::{
+    reactions::{enrolled, run_of, until},
+    with_install,
+};
 use crate::{
     archives,
     auth::People,
+    background::parked,
     client::{server_events, take},
-    server::testing::Started,
+    server::{
+        Server,
+        testing::{Started, options},
+    },
+    state::App,
 };
 
 fn quiet(_: String) {}
@@ -150,5 +159,68 @@ async fn every_answer_is_the_same_when_its_events_are_in_archives_only() {
     assert!(ask("/v1/audit/events?limit=200&after=512").await.status().is_success());
     assert!(ask("/v1/audit/events?limit=200&after=300").await.status().is_success());
     again.server.stop().await;
+    started.server.stop().await;
+}
+
+/// Events of names that nobody asks for.
+async fn fill(started: &Started, until: u64) {
+    let app = started.app();
+    while app.log().position() < until {
+        let stream = StreamId::of::<Name>(format!("test/{}", ulid::Ulid::new()));
+        let events = vec![NewEvent::of(&NameEvent::Taken { owner: "o".into() }).unwrap()];
+        let meta = event_log::Meta::new(domain::actor::Actor::System, "cmd");
+        let write = Write { stream, expected: 0, events };
+        app.log().append(Commit::of(meta, vec![write])).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_archive_makes_dead_letters_of_what_needs_it_and_all_other_policies_continue() {
+    // given an install of which the first events are in an archive only, and one of which no event is
+    let (started, owner, _) = with_install().await;
+    in_partitions_of(&started.app().pool, 256).await.unwrap();
+    fill(&started, 300).await;
+    let beta = owner.create_install(&super::new_install("beta")).await.unwrap().id;
+    fill(&started, 600).await;
+    let app = started.app().clone();
+    app.log().seal(app.keys.current().checkpoints()).await.unwrap();
+    app.views.wait_for(600, std::time::Duration::from_secs(30)).await.unwrap();
+    while parked::progress(&app.pool).await.unwrap().position < 600 {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let gamma = owner.create_install(&super::new_install("gamma")).await.unwrap().id;
+    archives::create(&app.pool, app.log().archives(), None, &quiet).await.unwrap();
+    archives::discard(&app.pool, app.log().archives(), 512, &quiet).await.unwrap();
+    // and a dead letter that is in the archive
+    let dead =
+        "insert into log_parked (position, reason, tries, parked_at) values (400, 'x', 1, now())";
+    sqlx::query(dead).execute(&app.pool).await.unwrap();
+    let directory = app.log().archives().directory().unwrap().to_path_buf();
+    let (there, away) = (directory.join("257-512"), directory.join("away"));
+    let Started { server, data, http, database } = started;
+    server.stop().await;
+    // when the archive is missing and both can be provisioned
+    fs::rename(&there, &away).unwrap();
+    let server = Server::start(options(data.path(), &database)).await.unwrap();
+    let started = Started { server, data, http, database };
+    let app = started.app().clone();
+    enrolled(&app, beta).await;
+    enrolled(&app, gamma).await;
+    // then the one that needs no archive has its run, and the other one is a dead letter
+    run_of(&app, gamma).await;
+    let dead_letters = async |app: &App| parked::progress(&app.pool).await.unwrap().parked;
+    until(async || (dead_letters(&app).await == 2).then_some(())).await;
+    let reasons = "select string_agg(reason, ' ') from log_parked";
+    let reasons: String = sqlx::query_scalar(reasons).fetch_one(&app.pool).await.unwrap();
+    assert_eq!(reasons.matches("are only in the archive").count(), 2, "{reasons}");
+    // and when the archive is back, so has it
+    let Started { server, data, http, database } = started;
+    server.stop().await;
+    fs::rename(&away, &there).unwrap();
+    let server = Server::start(options(data.path(), &database)).await.unwrap();
+    let started = Started { server, data, http, database };
+    let app = started.app().clone();
+    run_of(&app, beta).await;
+    until(async || (dead_letters(&app).await == 0).then_some(())).await;
     started.server.stop().await;
 }

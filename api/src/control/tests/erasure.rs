@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use ulid::Ulid;
 
 mod archived;
+mod pentest;
 
 use super::{bundle, client, new_install, owner, refused};
 use crate::{
@@ -89,6 +90,7 @@ async fn of_ada(app: &App, owner: &Client) -> (InstallId, JobId) {
                 detail: DETAIL.into(),
                 exit_code: Some(1),
                 signal: None,
+                not_ended: vec![],
             };
             for command in [
                 JobCommand::Queue(work),
@@ -213,8 +215,10 @@ async fn after_shredding_no_row_has_it_and_everything_that_was_proven_still_is()
     let shown = erased(&owner, subject).await;
     assert_eq!(shown.reason.as_deref(), Some("asked on 3 May"));
     assert_eq!(found(&dump(&started.database).await, &ALL), Vec::<&str>::new());
-    let logs: i64 =
-        sqlx::query_scalar("select count(*) from job_log").fetch_one(&app.pool).await.unwrap();
+    let logs: i64 = sqlx::query_scalar("select count(*) from job_log where start_offset >= 0")
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
     assert_eq!(logs, 0);
     let failed = owner.job(job).await.unwrap();
     assert_eq!(failed.detail.as_deref(), Some("[erased]"), "{failed:?}");

@@ -4,10 +4,14 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use schemas::control::{installs::InstallsQuery, jobs::JobsQuery};
+use schemas::control::{
+    audit::EventsQuery, builds::BuildsQuery, installs::InstallsQuery, jobs::JobsQuery,
+    runs::RunsQuery,
+};
 use tracing::{Event, Metadata, Subscriber, field::Visit, span};
 
-use super::{new_install, with_install};
+use super::{new_install, refused, with_install};
+use crate::client::ClientError;
 
 /// Counts what is asked of views and of the log, by whatever this thread does.
 #[derive(Clone, Default)]
@@ -67,4 +71,64 @@ async fn a_page_costs_as_many_statements_as_a_row() {
     let (few, many) = (least(1).await, least(4).await);
     assert!(few >= 3, "statements are heard: {few}");
     assert_eq!(few, many);
+}
+
+/// The status and the code of a refusal, and whether its detail says this.
+fn says<T: std::fmt::Debug>(answer: Result<T, ClientError>, detail: &str) -> (u16, String) {
+    let said = answer.as_ref().err().map(ToString::to_string).unwrap_or_default();
+    assert!(said.contains(detail), "{said:?} does not contain {detail:?}");
+    refused(answer)
+}
+
+#[tokio::test]
+async fn a_filter_with_an_unknown_state_names_the_states_that_it_takes() {
+    let (_started, owner, _) = with_install().await;
+    let state = || Some("bogus".to_owned());
+    let bad = (400, "bad_request".to_owned());
+    let runs = RunsQuery { state: state(), ..Default::default() };
+    assert_eq!(says(owner.runs(&runs).await, "waiting_for_approval, cancelling"), bad);
+    let jobs = JobsQuery { state: state(), ..Default::default() };
+    assert_eq!(says(owner.jobs(&jobs).await, "disconnected, outcome_unknown"), bad);
+    let builds = BuildsQuery { state: state(), ..Default::default() };
+    assert_eq!(says(owner.builds(&builds).await, "requested, queued, succeeded, failed"), bad);
+}
+
+#[tokio::test]
+async fn a_filter_with_an_id_that_nothing_has_is_not_answered_with_an_empty_list() {
+    let (_started, owner, made) = with_install().await;
+    let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    let missing = (404, "not_found".to_owned());
+    let install = || Some(format!("ins_{id}"));
+    let runs = RunsQuery { install: install(), ..Default::default() };
+    assert_eq!(says(owner.runs(&runs).await, "ins_01ARZ"), missing);
+    let jobs = JobsQuery { install: install(), ..Default::default() };
+    assert_eq!(says(owner.jobs(&jobs).await, "ins_01ARZ"), missing);
+    let jobs = JobsQuery { run: format!("run_{id}").parse().ok(), ..Default::default() };
+    assert_eq!(says(owner.jobs(&jobs).await, "run_01ARZ"), missing);
+    let of_app = || Some(format!("app_{id}"));
+    let builds = BuildsQuery { app: of_app(), ..Default::default() };
+    assert_eq!(says(owner.builds(&builds).await, "app_01ARZ"), missing);
+    let installs = InstallsQuery { app: of_app(), ..Default::default() };
+    assert_eq!(says(owner.installs(&installs).await, "app_01ARZ"), missing);
+
+    let of = |stream: &str| EventsQuery { stream: Some(stream.into()), ..Default::default() };
+    for stream in [format!("run/run_{id}"), format!("install/ins_{id}")] {
+        assert_eq!(says(owner.events(&of(&stream)).await, &stream), missing);
+    }
+    assert!(!owner.events(&of(&format!("install/{}", made.id))).await.unwrap().items.is_empty());
+    let by = |actor: &str| EventsQuery { actor: Some(actor.into()), ..Default::default() };
+    for actor in [format!("prn_{id}"), format!("rnr_{id}")] {
+        assert_eq!(says(owner.events(&by(&actor)).await, &actor), missing);
+    }
+    let bad = (400, "bad_request".to_owned());
+    assert_eq!(says(owner.events(&by("ann")).await, "names no actor"), bad);
+    assert_eq!(says(owner.events(&by("policy:x")).await, "run_goes_on"), bad);
+    assert_eq!(
+        says(owner.events(&by("timer:x")).await, "approval_expiry, auto_retry, liveness"),
+        bad
+    );
+    assert!(owner.events(&by("policy:run_goes_on")).await.is_ok());
+    let typed = |name: &str| EventsQuery { event_type: Some(name.into()), ..Default::default() };
+    assert_eq!(says(owner.events(&typed("run.aproved")).await, "run.approved"), bad);
+    assert!(owner.events(&typed("run.approved")).await.unwrap().items.is_empty());
 }

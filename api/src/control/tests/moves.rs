@@ -9,12 +9,13 @@ use domain::{
     job::{Class, Job, JobCommand, JobKind, Origin, Work},
     run::{
         Approval, Cause, Operation, Outcome, PlanFacts, Request, Run, RunCommand, RunKind,
-        StepSpec, Target,
+        StepFailure, StepSpec, Target,
     },
 };
 use event_log::Meta;
 use schemas::control::{
     Because,
+    apps::{DiffQuery, InputDifference},
     audit::EventsQuery,
     installs::UpdateInstall,
     jobs::Cancel,
@@ -300,6 +301,105 @@ async fn what_an_apply_left_half_done_is_mended_and_deprovisioned() {
     assert_eq!(names(over).await, ["shop"]);
 }
 
+/// Every step of this run fails, and the install knows that the run failed.
+async fn fail(started: &Started, install: InstallId, run: RunId) {
+    let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
+    let done = started.app().engine.transact(&call, move |unit| {
+        Box::pin(async move {
+            let steps = unit.load::<Run>(run).await?.steps.clone();
+            for step in steps.iter().map(|at| at.spec.step) {
+                let (reason, detail) = (StepFailure::JobLost, "lost".into());
+                let may_retry = false;
+                let failed = RunCommand::FailStep { step, job: None, reason, detail, may_retry };
+                unit.tell::<Run>(run, failed).await?;
+            }
+            let outcome = Outcome::Failed;
+            unit.tell::<Install>(install, InstallCommand::CloseRun { run, outcome }).await?;
+            Ok(())
+        })
+    });
+    done.await.unwrap();
+}
+
+/// The state of the install, as soon as it is this one.
+async fn becomes(owner: &Client, state: &str) {
+    for _ in 0..200 {
+        if owner.install("acme").await.unwrap().state == state {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert_eq!(owner.install("acme").await.unwrap().state, state);
+}
+
+#[tokio::test]
+async fn a_rollback_that_needs_no_run_makes_a_failed_install_active() {
+    let (started, owner, made) = with_install().await;
+    super::reach::brought(&started, made.id).await;
+    becomes(&owner, "active").await;
+    owner.sync("shop", bundle_with("2", "zones", "2"), false).await.unwrap();
+    let upgrade = to(2, &[("zones", Some("3")), ("size", None)]);
+    let run = owner.update_install("acme", &upgrade).await.unwrap().run.unwrap();
+    becomes(&owner, "updating").await;
+    fail(&started, made.id, run).await;
+    becomes(&owner, "failed").await;
+
+    // The rollback shows what was different at version 1, and what of it the rollback keeps.
+    let (from, to_version, install) = (Some(2), Some(1), Some("acme".to_owned()));
+    let which = DiffQuery { from, to: to_version, install, ..DiffQuery::default() };
+    let shown = owner.diff("shop", &which).await.unwrap().reach;
+    let differ = |name: &str, then: Option<&str>, now: Option<&str>| InputDifference {
+        name: name.into(),
+        then: then.map(str::to_owned),
+        now: now.map(str::to_owned),
+    };
+    let differences = [differ("size", Some("2"), None), differ("zones", None, Some("3"))];
+    assert_eq!(shown[0].inputs, differences);
+    assert!(shown[0].problem.is_some(), "version 1 requires the input that the upgrade removed");
+    let kept = refused(owner.update_install("acme", &to(1, &[])).await);
+    assert_eq!(kept.0, 422);
+    let which = DiffQuery { inputs_of: Some(1), ..which };
+    let shown = owner.diff("shop", &which).await.unwrap().reach;
+    assert_eq!((shown[0].problem.as_ref(), &shown[0].plans), (None, &vec![]));
+
+    let never = UpdateInstall { inputs_of: Some(7), ..to(1, &[]) };
+    assert_eq!(refused(owner.update_install("acme", &never).await).0, 404);
+    let back = UpdateInstall { inputs_of: Some(1), ..to(1, &[]) };
+    let done = owner.update_install("acme", &back).await.unwrap();
+    assert_eq!((done.run, done.kept_inputs), (None, vec![]));
+    becomes(&owner, "active").await;
+    let inputs = owner.install("acme").await.unwrap().inputs;
+    assert_eq!(serde_json::json!(inputs), serde_json::json!({"size": "2"}));
+}
+
+#[tokio::test]
+async fn a_rollback_reports_the_inputs_of_the_upgrade_that_it_keeps() {
+    let (started, owner, made) = with_install().await;
+    super::reach::brought(&started, made.id).await;
+    owner.sync("shop", bundle_with("2", "size", "2"), false).await.unwrap();
+    let run = owner.update_install("acme", &to(2, &[("size", Some("5"))])).await.unwrap().run;
+    end(&owner, run.unwrap()).await;
+    let back = owner.update_install("acme", &to(1, &[])).await.unwrap();
+    let (name, then, now) = ("size".into(), Some("2".into()), Some("5".into()));
+    assert_eq!(back.kept_inputs, [InputDifference { name, then, now }]);
+}
+
+#[tokio::test]
+async fn the_impact_on_one_install_names_no_other() {
+    let (started, owner, made) = with_install().await;
+    super::reach::brought(&started, made.id).await;
+    owner.create_install(&new_install("globex")).await.unwrap();
+    owner.sync("shop", bundle_with("2", "size", "2"), false).await.unwrap();
+    let which = DiffQuery { install: Some("acme".into()), ..DiffQuery::default() };
+    let diff = owner.diff("shop", &which).await.unwrap();
+    let names: Vec<_> = diff.reach.iter().map(|reach| reach.name.as_str()).collect();
+    assert_eq!((names, diff.more_installs), (vec!["acme"], None));
+    let which = DiffQuery { install: Some("initech".into()), ..DiffQuery::default() };
+    assert_eq!(refused(owner.diff("shop", &which).await).0, 404);
+    let all = owner.diff("shop", &DiffQuery::default()).await.unwrap();
+    assert_eq!(all.reach.len(), 2);
+}
+
 /// An apply of version 2 of this component waits for a runner.
 async fn queued_apply(started: &Started, install: InstallId, name: &'static str) -> JobId {
     let job = JobId(Ulid::new());
@@ -329,7 +429,14 @@ async fn queued_apply(started: &Started, install: InstallId, name: &'static str)
             let request = Request { install, kind, cause, by, config_version, reason };
             let target = Target::Component { component, name, build, needs };
             let (operation, fingerprint) = (Operation::Apply, Some(digest.clone()));
-            let steps = vec![StepSpec { step, target, operation, needs: vec![], fingerprint }];
+            let steps = vec![StepSpec {
+                step,
+                target,
+                operation,
+                needs: vec![],
+                fingerprint,
+                options: Default::default(),
+            }];
             let (plan_job, summary) = (JobId(Ulid::new()), digest.clone());
             let plan = PlanFacts {
                 digest: digest.clone(),

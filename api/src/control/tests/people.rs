@@ -53,7 +53,14 @@ async fn plan_that_waits(
             let target =
                 Target::Component { component, name: "base".into(), build, needs: BTreeSet::new() };
             let (operation, needs, fingerprint) = (Operation::Apply, vec![], None);
-            let steps = vec![StepSpec { step, target, operation, needs, fingerprint }];
+            let steps = vec![StepSpec {
+                step,
+                target,
+                operation,
+                needs,
+                fingerprint,
+                options: Default::default(),
+            }];
             let job = JobId(Ulid::new());
             let (digest, summary) = (digest(1), digest(2));
             let plan = PlanFacts { digest, summary, noop: false, add: 1, change: 0, destroy: 0 };

@@ -28,7 +28,11 @@ pub(super) async fn brought(started: &Started, id: InstallId) {
     let version = published(&of, install.config_version).unwrap().clone();
     let config = app.configs.get(&app.pool, &version.bundle).await.unwrap();
     let inputs = crate::usecases::installs::passed(&config, &install.inputs).unwrap();
-    let given = wanted::Given { inputs: &inputs, stack: &install.stack_outputs() };
+    let given = wanted::Given {
+        inputs: &inputs,
+        stack: &install.stack_outputs(),
+        toggles: &install.toggles,
+    };
     let wanted = wanted::wanted(&config, &version, given, TriggerKind::Manual).unwrap();
     let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
     let done = app.engine.transact(&call, move |unit| {

@@ -48,7 +48,7 @@ pub(super) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 /// A fact, as it stands in the log.
-async fn happened(log: &EventLog, install: InstallId, event: &str, fact: Value) {
+pub(super) async fn happened(log: &EventLog, install: InstallId, event: &str, fact: Value) {
     let stream = StreamId::new("install", install.to_string());
     let expected = log.version(&stream).await.unwrap();
     let (event_type, payload) = (event.to_owned().into(), fact.to_string());
@@ -118,7 +118,7 @@ pub(super) async fn worked(app: &App, job: JobId, said: Report) {
         JobCommand::Claim { execution, runner, session, claim_id },
         report(1, Report::Started),
         report(2, said),
-        report(3, Report::Finished(Ending::Succeeded { exit_code: Some(0) })),
+        report(3, Report::Finished(Ending::Succeeded { exit_code: Some(0), not_ended: vec![] })),
     ];
     testing::tell(app, job, commands).await;
 }

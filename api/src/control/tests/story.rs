@@ -56,7 +56,8 @@ async fn an_install_is_made_shown_and_changed_and_says_what_it_waits_for() {
     let enrolment = made.enrolment.unwrap();
     assert!(!enrolment.command.contains(&enrolment.token), "it would be in a shell's history");
     assert!(enrolment.command.contains("--data /var/lib/stead-runner --mode install"));
-    assert!(enrolment.command.ends_with("--token-file -"));
+    let end = "--policy /var/lib/stead-runner/policy.toml --token-file -";
+    assert!(enrolment.command.ends_with(end), "{}", enrolment.command);
     assert!(enrolment.command.contains(&enrolment.server_key));
     let install = owner.install("acme").await.unwrap();
     assert_eq!((install.id, install.state.as_str()), (made.id, "waiting_for_runner"));

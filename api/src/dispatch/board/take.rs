@@ -4,7 +4,7 @@ use std::time::Duration;
 use domain::{decider::Decider as _, ids::ExecutionId, job::JobEvent};
 use tokio::time::Instant;
 
-use super::{Fact, Tracked};
+use super::{Fact, OpenLog, Tracked};
 
 impl Tracked {
     pub(super) fn take(&mut self, fact: Fact, now: Instant) {
@@ -34,12 +34,13 @@ impl Tracked {
             JobEvent::CancelRequested { .. } => self.cancel_since = Some(now),
             JobEvent::CancelUnconfirmed { .. } => self.cancel_since = None,
             JobEvent::LogSealed(log) => {
-                self.unsealed.retain(|(execution, _)| *execution != log.execution);
+                self.unsealed.retain(|open| open.execution != log.execution);
             }
             JobEvent::Started { .. }
             | JobEvent::PhaseEntered { .. }
             | JobEvent::PlanProduced { .. }
             | JobEvent::OutputsReported { .. }
+            | JobEvent::StateReported { .. }
             | JobEvent::ArtifactPushed { .. }
             | JobEvent::Disconnected { .. }
             | JobEvent::Reattached { .. }
@@ -53,9 +54,9 @@ impl Tracked {
     /// An execution is over: its log is what is left of it.
     fn leave(&mut self, execution: Option<ExecutionId>, now: Instant) {
         self.cancel_since = None;
-        let known = |execution| self.unsealed.iter().any(|(known, _)| *known == execution);
+        let known = |execution| self.unsealed.iter().any(|open| open.execution == execution);
         if let Some(execution) = execution.filter(|over| !self.is_sealed(*over) && !known(*over)) {
-            self.unsealed.push((execution, now));
+            self.unsealed.push(OpenLog { execution, quiet_since: now, length: 0 });
         }
     }
 }

@@ -48,7 +48,7 @@ async fn served(tls: Option<tokio_rustls::TlsAcceptor>) -> Served {
     let door = open("127.0.0.1:0".parse().unwrap(), "--x", false, tls.is_some()).await.unwrap();
     let (address, stop) = (door.address, CancellationToken::new());
     let limits = Limits { drain: Duration::from_secs(2), ..Limits::default() };
-    let serving = serve(door.listener, tls, routes, limits, stop.clone());
+    let serving = serve(("test", door.listener), tls, routes, limits, stop.clone());
     Served { address, waits, stop, serving: tokio::spawn(serving) }
 }
 

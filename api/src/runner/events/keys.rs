@@ -54,7 +54,7 @@ fn key(hex: &str) -> Option<VerifyingKey> {
 
 /// What was signed before the runner changed its key is no forgery, and proves nothing any more: it signs again.
 pub(super) fn is_former(runner: &Runner, what: &str) -> Problem {
-    tracing::info!(runner.id = %runner.id, "{} signed {what} by a key that it has replaced", runner.id);
+    tracing::info!(runner.id = %runner.id, signed = %what, "Accepted a signature by a replaced key of the runner");
     let detail = format!("{what} is signed by a key that the runner has replaced; sign it again");
     Problem::new(Code::Refused, detail).with("signed_by", "former_key")
 }

@@ -5,7 +5,7 @@ use domain::{
     job::{Job, JobKind},
 };
 use ed25519_dalek::VerifyingKey;
-use event_log::blob;
+use event_log::upload;
 use schemas::runner::PlanReport;
 use serde::Deserialize;
 
@@ -45,12 +45,17 @@ pub(super) async fn check(
         return Err(invalid("digest is not that of file, summary, tool and the job's manifest"));
     }
     let PlanReport { noop, add, change, destroy, .. } = *plan;
-    let shown: Counts = serde_json::from_slice(&kept(app, &plan.summary).await?)
+    let shown: Counts = serde_json::from_slice(&uploaded(app, execution, &plan.summary).await?)
         .map_err(|error| invalid(&format!("summary has no counts: {error}")))?;
     if shown != (Counts { noop, add, change, destroy }) {
         return Err(invalid("noop, add, change and destroy are not those of the summary"));
     }
-    Ok(())
+    // Only now: what is refused above leaves nothing behind.
+    let (clock, execution) = (app.log().clock(), execution.to_string());
+    match upload::keep(&app.pool, clock, &execution, &plan.summary).await? {
+        true => Ok(()),
+        false => Err(missing(&plan.summary)),
+    }
 }
 
 /// Whoever approves this plan can see later that it is this runner's.
@@ -87,12 +92,14 @@ fn is_by(keys: &[VerifyingKey], said: &[u8], signature: &str) -> bool {
     keys.iter().any(|key| proof::plan::is_signed(said, signature, key))
 }
 
-/// What a report names by digest has to be here first.
-async fn kept(app: &App, digest: &Digest) -> Result<Vec<u8>, Problem> {
-    let bytes = blob::get(&app.pool, digest).await?;
-    bytes.ok_or_else(|| {
-        invalid(&format!("PUT /runner/v1/blobs/{digest} before the report that names it"))
-    })
+/// The bytes that a report names, which have to be here first.
+async fn uploaded(app: &App, execution: ExecutionId, digest: &Digest) -> Result<Vec<u8>, Problem> {
+    let bytes = upload::read(&app.pool, &execution.to_string(), digest).await?;
+    bytes.ok_or_else(|| missing(digest))
+}
+
+fn missing(digest: &Digest) -> Problem {
+    invalid(&format!("PUT /runner/v1/blobs/{digest} before the report that names it"))
 }
 
 fn invalid(detail: &str) -> Problem {

@@ -50,7 +50,7 @@ pub(super) async fn check(
     }
     if said != Said::by(&statement) {
         return Err(wrong(
-            "outcome, reason, exit code, signal and log are not those of the report",
+            "outcome, reason, exit code, signal, log and processes are not those of the report",
         ));
     }
     let loaded = app.engine.load::<Job>(job).await?;
@@ -96,36 +96,40 @@ struct Said {
     exit_code: Option<i32>,
     signal: Option<i32>,
     log: Option<StatedLog>,
+    not_ended: Vec<String>,
 }
 
 impl Said {
     fn of(body: &ReportBody) -> Option<Said> {
         match body {
             ReportBody::Finished(last) => {
-                let Finished { outcome, reason, exit_code, signal, .. } = last.clone();
+                let Finished { outcome, reason, exit_code, signal, not_ended, .. } = last.clone();
                 let sha256 = format!("sha256:{}", last.log_sha256.trim_start_matches("sha256:"));
                 let (length_bytes, omitted_bytes) = (last.log_len, last.omitted);
                 let sha256 = sha256.parse().ok();
                 let log = sha256.map(|sha256| StatedLog { length_bytes, sha256, omitted_bytes });
-                Some(Said { outcome, reason, exit_code, signal, log })
+                Some(Said { outcome, reason, exit_code, signal, log, not_ended })
             }
             ReportBody::Refused { .. } => {
                 let reason = Some(FailureReason::Refused);
                 let (outcome, exit_code, signal, log) = (Outcome::Failed, None, None, None);
-                Some(Said { outcome, reason, exit_code, signal, log })
+                let not_ended = Vec::new();
+                Some(Said { outcome, reason, exit_code, signal, log, not_ended })
             }
             ReportBody::Started {}
             | ReportBody::Phase { .. }
             | ReportBody::Plan(_)
             | ReportBody::Outputs { .. }
+            | ReportBody::State(_)
             | ReportBody::Artifact(_)
             | ReportBody::CancelProgress { .. } => None,
         }
     }
 
     fn by(statement: &Statement) -> Said {
-        let Statement { outcome, reason, exit_code, signal, log, .. } = statement.clone();
-        Said { outcome, reason, exit_code, signal, log }
+        let Statement { outcome, reason, exit_code, signal, log, not_ended, .. } =
+            statement.clone();
+        Said { outcome, reason, exit_code, signal, log, not_ended }
     }
 }
 

@@ -6,10 +6,21 @@ use domain::{
     job::{Ending, FailureReason, Report as Said},
     runner::RefusedBy as By,
 };
-use schemas::runner::{Finished, OUTPUTS_BYTES, Outcome, RefusedBy, ReportBody};
+use schemas::{
+    harmless::harmless,
+    manifest::StateVersion,
+    runner::{Finished, NOT_ENDED, OUTPUTS_BYTES, Outcome, RefusedBy, ReportBody},
+};
 use serde_json::Value;
 
-use crate::{dispatch, usecases::steps::shortened};
+use crate::{
+    dispatch,
+    problem::{Code, Problem},
+    usecases::steps::shortened,
+};
+
+/// Characters of one entry of `not_ended`.
+const NAME: usize = 64;
 
 /// What it is to the job; `None`: it is for the eye only.
 pub(super) fn said(body: ReportBody) -> Option<Said> {
@@ -18,6 +29,9 @@ pub(super) fn said(body: ReportBody) -> Option<Said> {
         ReportBody::Phase { name } => Said::Phase { phase: name },
         ReportBody::Plan(plan) => Said::Plan(dispatch::plan_of(plan)),
         ReportBody::Outputs { outputs } => Said::Outputs { outputs: fitting(outputs).into() },
+        ReportBody::State(StateVersion { lineage, serial }) => {
+            Said::State { state: domain::state_version::StateVersion { lineage, serial } }
+        }
         ReportBody::Artifact(artifact) => Said::Artifact(Artifact {
             repository: artifact.repository,
             digest: artifact.digest,
@@ -25,9 +39,9 @@ pub(super) fn said(body: ReportBody) -> Option<Said> {
         }),
         ReportBody::Refused { rule, detail, .. } => {
             let detail = shortened(if detail.is_empty() { &rule } else { &detail });
-            let (exit_code, signal) = (None, None);
+            let (exit_code, signal, not_ended) = (None, None, Vec::new());
             let reason = FailureReason::Refused;
-            Said::Finished(Ending::Failed { reason, detail, exit_code, signal })
+            Said::Finished(Ending::Failed { reason, detail, exit_code, signal, not_ended })
         }
         ReportBody::CancelProgress { .. } => return None,
         ReportBody::Finished(finished) => Said::Finished(ending(finished)),
@@ -35,10 +49,10 @@ pub(super) fn said(body: ReportBody) -> Option<Said> {
 }
 
 fn ending(finished: Finished) -> Ending {
-    let Finished { outcome, exit_code, signal, reason, detail, forced, .. } = finished;
+    let Finished { outcome, exit_code, signal, reason, detail, forced, not_ended, .. } = finished;
     match outcome {
-        Outcome::Succeeded => Ending::Succeeded { exit_code },
-        Outcome::Cancelled => Ending::Cancelled { forced },
+        Outcome::Succeeded => Ending::Succeeded { exit_code, not_ended },
+        Outcome::Cancelled => Ending::Cancelled { forced, not_ended },
         Outcome::Failed => {
             let reason = match (reason.map(dispatch::reason_of), signal, exit_code) {
                 (Some(reason), _, _) => reason,
@@ -46,7 +60,7 @@ fn ending(finished: Finished) -> Ending {
                 (None, None, Some(_)) => FailureReason::ExitCode,
                 (None, None, None) => FailureReason::Internal,
             };
-            Ending::Failed { reason, detail: shortened(&detail), exit_code, signal }
+            Ending::Failed { reason, detail: shortened(&detail), exit_code, signal, not_ended }
         }
     }
 }
@@ -68,6 +82,19 @@ fn fitting(mut outputs: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
         total -= bytes;
     }
     outputs
+}
+
+/// Rejects processes that the event cannot hold as they were signed: too many, too long, or with control characters.
+pub(super) fn check_not_ended(finished: &Finished) -> Result<(), Problem> {
+    let is_plain = |name: &String| name.chars().count() <= NAME && harmless(name) == *name;
+    if finished.not_ended.len() <= NOT_ENDED && finished.not_ended.iter().all(is_plain) {
+        return Ok(());
+    }
+    let detail = format!(
+        "not_ended has more than {NOT_ENDED} entries, or one with control characters or more than {NAME} \
+         characters; shorten it"
+    );
+    Err(Problem::new(Code::Invalid, detail))
 }
 
 /// Who refused.

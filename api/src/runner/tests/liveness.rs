@@ -1,10 +1,13 @@
 //! The ladder of silence, thirty times faster.
 use std::time::Duration;
 
+use axum::http::Method;
 use domain::{
-    ids::{RunId, StepId},
+    decider::Timestamp,
+    ids::{RunId, RunnerId, StepId},
     job::{Class, JobKind, Origin},
 };
+use projections::views::runners;
 use serde_json::json;
 use ulid::Ulid;
 
@@ -122,4 +125,117 @@ async fn another_server_watches_the_runners_of_one_that_died() {
     there.until("runner", agent.id, "runner.disconnected").await;
     let actor = there.events("job", job).await.pop().unwrap().meta().unwrap().actor;
     assert_eq!(actor.to_string(), "timer:liveness");
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_taken_over_holds_up_no_other_one_and_is_retried() {
+    // given four runners of one server, each with work; that server itself gives nobody up while the test runs
+    let here = World::new().await;
+    let mut work = vec![];
+    for _ in 0..4 {
+        let (mut agent, install) = here.agent().await;
+        here.open(&mut agent, "j", json!([])).await;
+        let job = here.queue(install, JobKind::Plan, Class::Pure).await;
+        here.running(&agent, job).await;
+        work.push((agent.id, job));
+    }
+    let there = here.beside_with(fast()).await;
+    let pool = there.app.pool.clone();
+    let execute = async |sql: String| sqlx::raw_sql(&sql).execute(&pool).await.unwrap();
+    // when the first one's row cannot be written, and the second one's stream cannot be read
+    execute(format!(
+        "create function fail() returns trigger language plpgsql as \
+           $$ begin raise exception 'injected failure'; end $$; \
+         create trigger fail before update on runner_session for each row \
+           when (new.runner = '{}' and new.server <> old.server) execute function fail()",
+        work[0].0
+    ))
+    .await;
+    let version = |to: &str, runner| {
+        let which = format!("aggregate_id = '{runner}' and event_type = 'runner.enrolled'");
+        format!("update log_event set event_version = '{to}' where {which}")
+    };
+    execute(version("99", work[1].0)).await;
+    // and their server dies
+    drop(here);
+    execute("update log_consumer set lease_until = now() where name = 'server/here'".into()).await;
+    // then the others have a new server
+    for (runner, job) in &work[2..] {
+        there.until("job", job, "job.requeued").await;
+        there.until("runner", runner, "runner.disconnected").await;
+    }
+    for (_, job) in &work[..2] {
+        assert_eq!(there.story(*job).await.last().unwrap(), "started");
+    }
+    // when what failed works again, then so have the two
+    execute("drop trigger fail on runner_session".into()).await;
+    execute(version("1", work[1].0)).await;
+    for (_, job) in &work[..2] {
+        there.until("job", job, "job.requeued").await;
+    }
+}
+
+/// The session in the rows of the view, as soon as the view has the last event.
+async fn state_of(world: &World, runner: RunnerId) -> (&'static str, Option<Timestamp>) {
+    let position = world.app.engine.log().position();
+    world.app.views.wait_for(position, Duration::from_secs(10)).await.unwrap();
+    let row = runners::runner(&world.app.pool, runner).await.unwrap().unwrap();
+    (row.word(), row.state.silent_since)
+}
+
+#[tokio::test]
+async fn a_runner_that_ends_in_order_is_stopped_at_once_and_active_when_it_returns() {
+    let world = World::new().await;
+    let (mut agent, _) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    world.poll(&agent, 0, json!({})).await;
+    let contact = world.app.dispatch.contact(agent.id).unwrap();
+    assert!(contact.online && contact.last.is_some(), "{contact:?}");
+    assert_eq!(state_of(&world, agent.id).await, ("active", None));
+    let path = format!("/runner/v1/sessions/{}", agent.session.unwrap().0);
+    world.call(Method::DELETE, &path, &agent.token, &json!({})).await.ok();
+    let (state, since) = state_of(&world, agent.id).await;
+    assert_eq!((state, since.is_some()), ("stopped", true));
+    assert_eq!(world.app.dispatch.contact(agent.id), None);
+    assert_eq!(world.app.dispatch.census().sessions, 0);
+    world.open(&mut agent, "j", json!([])).await;
+    world.until("runner", agent.id, "runner.returned").await;
+    assert_eq!(state_of(&world, agent.id).await, ("active", None));
+}
+
+#[tokio::test]
+async fn a_runner_ends_in_order_at_a_server_that_does_not_hold_its_session() {
+    let here = World::new().await;
+    let (mut agent, _) = here.agent().await;
+    here.open(&mut agent, "j", json!([])).await;
+    let there = here.beside().await;
+    let path = format!("/runner/v1/sessions/{}", agent.session.unwrap().0);
+    there.call(Method::DELETE, &path, &agent.token, &json!({})).await.ok();
+    assert_eq!(state_of(&there, agent.id).await.0, "stopped");
+    // A session that was replaced stops nothing.
+    let former = agent.clone();
+    there.open(&mut agent, "j", json!([])).await;
+    let path = format!("/runner/v1/sessions/{}", former.session.unwrap().0);
+    let said = there.call(Method::DELETE, &path, &former.token, &json!({})).await;
+    said.refused(409, "session_superseded");
+    there.until("runner", agent.id, "runner.returned").await;
+    assert_eq!(state_of(&there, agent.id).await.0, "active");
+}
+
+#[tokio::test]
+async fn a_runner_that_was_killed_is_no_session_after_its_lease() {
+    let world = World::with(fast()).await;
+    let (mut agent, _) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    world.poll(&agent, 0, json!({})).await;
+    for _ in 0..400 {
+        if world.app.dispatch.census().sessions == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    assert_eq!(world.app.dispatch.census().sessions, 0);
+    // A call of the same session counts again.
+    world.poll(&agent, 0, json!({})).await;
+    assert_eq!(world.app.dispatch.census().sessions, 1);
 }

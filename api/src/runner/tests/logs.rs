@@ -211,9 +211,9 @@ async fn a_log_that_still_comes_in_is_not_sealed_without_its_end() {
         loop {
             // The end is told to the clockwork a moment after it is written.
             if let Some(tracked) = world.app.dispatch.desk().board.get(of.1)
-                && let Some((_, since)) = tracked.unsealed.first()
+                && let Some(open) = tracked.unsealed.first()
             {
-                return *since;
+                return open.quiet_since;
             }
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
@@ -229,6 +229,38 @@ async fn a_log_that_still_comes_in_is_not_sealed_without_its_end() {
     world.report(&of.0, of.1, &of.2, 2, finished(&log)).await.ok();
     let sealed = world.events("job", of.1).await.pop().unwrap();
     assert!(sealed.payload.contains(r#""complete":true"#), "{}", sealed.payload);
+}
+
+#[tokio::test]
+async fn a_log_that_still_arrives_at_one_server_is_not_cut_off_by_another() {
+    // given a job that has ended, whose log arrives more slowly than another server waits for
+    let world = World::new().await;
+    let seal = std::time::Duration::from_secs(3);
+    let there = world.beside_with(Timing { seal, ..Timing::default() }).await;
+    let of = running(&world).await;
+    let log = b"abc";
+    world.report(&of.0, of.1, &of.2, 2, finished(log)).await;
+    world.until("job", of.1, "job.succeeded").await;
+    // when each piece comes after the other server asked the database whether the log is quiet
+    let known = || {
+        let desk = there.app.dispatch.desk();
+        desk.board.get(of.1).and_then(|tracked| tracked.unsealed.first().map(|open| open.length))
+    };
+    for (at, byte) in log.iter().enumerate() {
+        chunk(&world, &of, at, &[*byte]).await.ok();
+        let since = std::time::Instant::now();
+        while at + 1 < log.len() && known() != Some(at as u64 + 1) {
+            let waited = since.elapsed();
+            assert!(waited < std::time::Duration::from_secs(30), "it did not ask: {:?}", known());
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    }
+    // then the log is whole
+    world.report(&of.0, of.1, &of.2, 2, finished(log)).await.ok();
+    let sealed = world.events("job", of.1).await.pop().unwrap();
+    assert!(sealed.payload.contains(r#""complete":true"#), "{}", sealed.payload);
+    let digest = hex::encode(Sha256::digest(log));
+    assert!(sealed.payload.contains(&digest), "{}", sealed.payload);
 }
 
 #[tokio::test]

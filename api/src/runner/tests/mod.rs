@@ -11,5 +11,6 @@ mod sessions;
 mod signed;
 mod strange;
 mod strangers;
+mod uploads;
 mod work;
 mod world;

@@ -1,5 +1,11 @@
 //! A parked runner costs no query.
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use domain::{
     ids::{InstallId, RunnerId, SessionId},
@@ -8,29 +14,45 @@ use domain::{
 };
 use schemas::runner::{Poll, RunnerMode};
 use serde_json::json;
-use sqlx::Row as _;
+use tracing::{
+    Event, Metadata, Subscriber,
+    instrument::WithSubscriber as _,
+    level_filters::LevelFilter,
+    span::{Attributes, Id, Record},
+};
 use ulid::Ulid;
 
 use super::world::{Agent, World};
 use crate::dispatch::Session;
 
-/// Transactions of this database so far; every statement of ours outside of one is one.
-async fn transactions(world: &World) -> i64 {
-    // Backends report what they did when they are idle, at most once a second.
-    tokio::time::sleep(Duration::from_millis(1_200)).await;
-    let row = sqlx::query(
-        "select xact_commit + xact_rollback from pg_stat_database where datname = current_database()",
-    )
-    .fetch_one(&world.database.pool)
-    .await
-    .unwrap();
-    row.get(0)
+/// Number of SQL statements of the futures that run with it as their subscriber: it counts by cause, whatever else the
+/// database does meanwhile.
+#[derive(Clone, Default)]
+struct Statements(Arc<AtomicUsize>);
+
+impl Statements {
+    fn count(&self) -> usize {
+        self.0.load(SeqCst)
+    }
 }
 
-async fn rate(world: &World) -> i64 {
-    let before = transactions(world).await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    transactions(world).await - before
+impl Subscriber for Statements {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "sqlx::query"
+    }
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::TRACE)
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, _: &Event<'_>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
 }
 
 /// A runner as if it had enrolled and opened a session: only memory is of interest here.
@@ -60,22 +82,32 @@ fn seated(world: &World) -> Agent {
 
 #[tokio::test]
 async fn a_thousand_parked_runners_cost_no_query() {
-    let world = World::new().await;
-    let alone = rate(&world).await;
+    let (of_polls, of_loops) = (Statements::default(), Statements::default());
+    let world = World::new().with_subscriber(of_loops.clone()).await;
+    let control = sqlx::query("select 1").execute(&world.app.pool);
+    control.with_subscriber(of_polls.clone()).await.unwrap();
+    assert_eq!(of_polls.count(), 1, "a statement is counted");
+    let position = world.app.engine.log().position();
     let agents: Vec<_> = (0..1_000).map(|_| seated(&world)).collect();
     let polls = futures::future::join_all(
         agents.iter().map(|agent| world.poll(agent, 50, json!({"free_slots": 1}))),
     );
     let measured = async {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let parked = agents.iter().filter(|agent| is_parked(&world, agent)).count();
-        let rate = rate(&world).await;
+        while !agents.iter().all(|agent| is_parked(&world, agent)) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        // The clockwork looks at all of them once a second.
+        let before = of_loops.count();
+        tokio::time::sleep(world.app.dispatch.timing().tick * 3).await;
+        let loops = of_loops.count() - before;
         world.app.dispatch.stop();
-        (parked, rate)
+        loops
     };
-    let (answers, (parked, crowded)) = tokio::join!(polls, measured);
-    assert_eq!(parked, 1_000);
-    assert!(crowded <= alone + 2, "{alone} transactions without them, {crowded} with them");
+    let (answers, loops) = tokio::join!(polls.with_subscriber(of_polls.clone()), measured);
+    assert_eq!(of_polls.count(), 1, "the polls made statements");
+    assert_eq!(world.app.engine.log().position(), position, "the polls wrote events");
+    // The beat of the server, however many runners wait.
+    assert!(loops < 100, "the loops made {loops} statements for a thousand runners");
     for answer in answers {
         assert!(answer.ok()["next"]["delay_ms"].as_u64().unwrap() < 5_000);
     }

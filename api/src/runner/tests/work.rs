@@ -272,7 +272,7 @@ async fn a_plan_by_a_key_that_was_replaced_is_signed_again_and_heard_by_every_se
 }
 
 /// The report of a plan with this summary, as an honest runner makes it.
-async fn plan(
+pub async fn plan(
     world: &World,
     agent: &Agent,
     (job, execution): (JobId, &str),

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
+use tracing::instrument::WithSubscriber as _;
 use ulid::Ulid;
 
 use crate::{
@@ -107,7 +108,12 @@ impl World {
 
     /// Another server on the same database, with the same keys.
     pub async fn beside(&self) -> World {
-        World::start(self.database.clone(), self.data.clone(), self.timing, "there").await
+        self.beside_with(self.timing).await
+    }
+
+    /// The same, with other timeouts.
+    pub async fn beside_with(&self, timing: Timing) -> World {
+        World::start(self.database.clone(), self.data.clone(), timing, "there").await
     }
 
     async fn start(
@@ -148,9 +154,11 @@ impl World {
                 runner_url: "http://runner".into(),
                 runner_ca: None,
                 max_blob_bytes: 1 << 20,
+                uploads: Default::default(),
                 partition_events: event_log::partitions::SIZE,
             },
             metrics: Metrics::default(),
+            tasks: Default::default(),
             clock,
             examining: Arc::new(tokio::sync::Semaphore::new(1)),
             looking_back: Arc::new(tokio::sync::Semaphore::new(crate::state::LOOKING_BACK)),
@@ -165,7 +173,9 @@ impl World {
         let (tail, position) = dispatch::load(&app.dispatch, &log, &app.pool).await.unwrap();
         let stopping = app.stopping.clone();
         loops.spawn(dispatch::follow(app.dispatch.clone(), log, tail, position, stopping));
-        loops.spawn(liveness::run(app.clone()));
+        // A test that counts what the clockwork does starts the world with its subscriber.
+        let subscriber = tracing::dispatcher::get_default(Clone::clone);
+        loops.spawn(liveness::run(app.clone()).with_subscriber(subscriber));
         let router = router::runner(&app);
         World { app, database, router, data, timing, _loops: loops }
     }

@@ -2,10 +2,61 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use app_config::InputProblem;
-use schemas::problem::FieldProblem;
+use domain::{
+    decider::Decider as _,
+    erasure::ERASED,
+    ids::InstallId,
+    install::{Install, InstallEvent},
+};
+use event_log::StreamId;
+use schemas::{control::apps::InputDifference, problem::FieldProblem};
 use serde_json::Value;
 
-use crate::{compose::config::Config, problem::Problem};
+use crate::{compose::config::Config, problem::Problem, state::App};
+
+/// The inputs that an install had when it last followed a config version, at the end of a commit.
+pub async fn of_version(
+    app: &App,
+    install: InstallId,
+    version: u32,
+) -> Result<BTreeMap<String, String>, Problem> {
+    let stream = StreamId::of::<Install>(install.to_string());
+    let (mut state, mut found) = (Install::default(), None);
+    let mut events = app.log().read_stream(&stream, 0).await?.into_iter().peekable();
+    while let Some(stored) = events.next() {
+        for event in stored.decode::<InstallEvent>()? {
+            state.evolve(event);
+        }
+        let is_last = events.peek().is_none_or(|next| next.commit_no != stored.commit_no);
+        if is_last && state.config_version == version {
+            found = Some(state.inputs.clone());
+        }
+    }
+    let never =
+        || Problem::not_found(format!("a time at which {install} followed version {version}"));
+    let inputs = found.ok_or_else(never)?;
+    match inputs.iter().find(|(_, value)| *value == ERASED) {
+        Some((name, _)) => {
+            Err(Problem::not_found(format!("the erased value of the input {name:?}")))
+        }
+        None => Ok(inputs),
+    }
+}
+
+/// Inputs that have another value now than they had.
+pub fn differences(
+    then: &BTreeMap<String, String>,
+    now: &BTreeMap<String, String>,
+) -> Vec<InputDifference> {
+    let names: BTreeSet<&String> = then.keys().chain(now.keys()).collect();
+    let differs = names.into_iter().filter(|name| then.get(*name) != now.get(*name));
+    differs
+        .map(|name| {
+            let (then, now) = (then.get(name).cloned(), now.get(name).cloned());
+            InputDifference { name: name.clone(), then, now }
+        })
+        .collect()
+}
 
 /// Every input of a config for an install that keeps these.
 pub fn passed(

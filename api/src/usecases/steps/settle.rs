@@ -2,20 +2,24 @@
 use domain::{
     ids::{InstallId, JobId, RunId, StepId},
     install::{Install, InstallCommand, Outputs, StepResult},
-    job::{Job, JobEvent, JobKind, Origin, Outcome as JobOutcome, State as JobState},
+    job::{
+        Class, FailureReason, Job, JobEvent, JobKind, Origin, Outcome as JobOutcome,
+        State as JobState,
+    },
     run::{Approval, Operation, PlanFacts, Run, RunCommand, StepFailure, Target},
 };
 use futures::FutureExt as _;
 
 use super::{resource, shortened, tidy};
 use crate::{
+    compose,
     execute::{Call, Done, Unit},
     problem::Problem,
     state::App,
 };
 
 /// How long a plan waits for a person's word: seven days.
-const APPROVAL_TTL: chrono::TimeDelta = chrono::TimeDelta::days(7);
+pub const APPROVAL_TTL: chrono::TimeDelta = chrono::TimeDelta::days(7);
 
 /// Tell run and install what a step's job came to. A second time changes nothing.
 pub async fn settle(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
@@ -38,7 +42,8 @@ pub async fn give_up(app: &App, call: &Call, id: JobId, detail: &str) -> Result<
                 };
                 if unit.load::<Run>(run).await?.step_of(id).is_some() {
                     let reason = StepFailure::NotComposed;
-                    let fail = RunCommand::FailStep { step, job: Some(id), reason, detail };
+                    let job = Some(id);
+                    let fail = RunCommand::FailStep { step, job, reason, detail, may_retry: false };
                     unit.tell::<Run>(run, fail).await?;
                 }
                 tidy(unit, run).await
@@ -57,6 +62,7 @@ async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
     if !is_current {
         return Ok(());
     }
+    record_state(unit, install, run, step, &job).await?;
     match outcome {
         JobOutcome::Succeeded => match kind {
             JobKind::Plan => planned(unit, install, run, step, id, &job).await?,
@@ -80,7 +86,8 @@ async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
                     JobOutcome::Lost => StepFailure::JobLost,
                     JobOutcome::Failed | JobOutcome::Succeeded => StepFailure::JobFailed,
                 };
-                RunCommand::FailStep { step, job: Some(id), reason, detail }
+                let may_retry = may_retry(&job);
+                RunCommand::FailStep { step, job: Some(id), reason, detail, may_retry }
             };
             unit.tell::<Run>(run, told).await?;
         }
@@ -102,7 +109,8 @@ async fn planned(
     });
     let Some(report) = found else {
         let (reason, detail) = (StepFailure::JobFailed, "the plan job reported no plan".into());
-        let fail = RunCommand::FailStep { step, job: Some(id), reason, detail };
+        let may_retry = false;
+        let fail = RunCommand::FailStep { step, job: Some(id), reason, detail, may_retry };
         unit.tell::<Run>(run, fail).await?;
         return Ok(());
     };
@@ -115,15 +123,40 @@ async fn planned(
         change: report.change,
         destroy: report.destroy,
     };
-    if noop {
+    let spec = unit.load::<Run>(run).await?.step(step).map(|step| step.spec.options);
+    if noop && !spec.is_some_and(|options| options.applies_noops) {
         record(unit, install, run, step, job).await?;
     }
-    let approval = if unit.load::<Install>(install).await?.auto_approve {
+    let state = unit.load::<Install>(install).await?;
+    let approval = if state.auto_approve {
         Approval::Automatic
+    } else if state.approves_first(run) {
+        Approval::FirstProvision
     } else {
         Approval::Principal { expires_at: unit.now() + APPROVAL_TTL }
     };
     unit.tell::<Run>(run, RunCommand::RecordPlan { job: id, plan, approval }).await?;
+    Ok(())
+}
+
+/// Record the state that the job reported, however it ended.
+async fn record_state(
+    unit: &mut Unit,
+    install: InstallId,
+    run: RunId,
+    step: StepId,
+    job: &Job,
+) -> Result<(), Problem> {
+    let reported = job.heard.iter().find_map(|event| {
+        let JobEvent::StateReported { state, .. } = event else { return None };
+        Some(state.clone())
+    });
+    let target = unit.load::<Run>(run).await?.step(step).map(|step| step.spec.target.clone());
+    let name = target.as_ref().and_then(compose::step::component_of).map(str::to_owned);
+    if let (Some(state), Some(name)) = (reported, name) {
+        let record = InstallCommand::RecordState { name, run, step, state };
+        unit.tell::<Install>(install, record).await?;
+    }
     Ok(())
 }
 
@@ -195,6 +228,42 @@ async fn unchanged(
 
 fn without_fingerprint() -> Problem {
     Problem::internal("a step that brings something has no fingerprint")
+}
+
+/// Whether the job's result is known and another attempt may succeed. What may have changed something
+/// is retried only where its process ended by itself or never began.
+fn may_retry(job: &Job) -> bool {
+    let (mut heard, mut left) = (job.heard.iter().rev(), false);
+    let reason = heard.find_map(|event| {
+        let JobEvent::Failed { reason, not_ended, .. } = event else { return None };
+        // A process that is left may still change something.
+        left = !not_ended.is_empty();
+        Some(*reason)
+    });
+    let is_pure = job.work.as_ref().is_some_and(|work| work.class == Class::Pure);
+    if left && !is_pure {
+        return false;
+    }
+    match reason {
+        Some(
+            FailureReason::ExitCode
+            | FailureReason::ArtifactUnavailable
+            | FailureReason::SpawnFailed,
+        ) => true,
+        Some(FailureReason::Signal | FailureReason::TimedOut | FailureReason::PluginFailed) => {
+            is_pure
+        }
+        Some(
+            FailureReason::Refused
+            | FailureReason::ToolMissing
+            | FailureReason::PlanIsStale
+            | FailureReason::AgentStopped
+            | FailureReason::QueueExpired
+            | FailureReason::Resolved
+            | FailureReason::Internal,
+        )
+        | None => false,
+    }
 }
 
 /// Whether the plan under an apply went stale, and what the job says became of it.

@@ -21,7 +21,14 @@ fn after(fact: &InstallEvent) -> Option<InstallEvent> {
         InstallEvent::ConfigPinned { .. } => {
             InstallEvent::ApprovalChanged { auto_approve: true, by, reason: because() }
         }
-        InstallEvent::ApprovalChanged { .. } => ready().remove(1),
+        InstallEvent::ApprovalChanged { .. } => InstallEvent::FirstProvisionAutoApproved { by },
+        InstallEvent::FirstProvisionAutoApproved { .. } => {
+            InstallEvent::ComponentDisabled { name, by, reason: because() }
+        }
+        InstallEvent::ComponentDisabled { .. } => {
+            InstallEvent::ComponentEnabled { name, by, reason: because() }
+        }
+        InstallEvent::ComponentEnabled { .. } => ready().remove(1),
         InstallEvent::StackReported { .. } => {
             InstallEvent::StackGiven { outputs: outputs("eu-1"), by, reason: because() }
         }
@@ -57,7 +64,16 @@ fn after(fact: &InstallEvent) -> Option<InstallEvent> {
         InstallEvent::ComponentDestroyed { .. } => {
             InstallEvent::ActionCompleted { name: "seed".into(), run, step, outputs: outputs("x") }
         }
-        InstallEvent::ActionCompleted { .. } => InstallEvent::Deprovisioned { run: Some(run) },
+        InstallEvent::ActionCompleted { .. } => {
+            InstallEvent::StateRecorded { name, run, step, state: state_version(7) }
+        }
+        InstallEvent::StateRecorded { .. } => InstallEvent::StateAccepted {
+            name,
+            state: state_version(3),
+            by,
+            reason: "CHG-1204".into(),
+        },
+        InstallEvent::StateAccepted { .. } => InstallEvent::Deprovisioned { run: Some(run) },
         InstallEvent::Deprovisioned { .. } => return None,
     })
 }

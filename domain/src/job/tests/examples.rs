@@ -14,6 +14,9 @@ fn after(fact: &JobEvent) -> Option<JobEvent> {
             JobEvent::OutputsReported { execution, seq, outputs: outputs() }
         }
         JobEvent::OutputsReported { .. } => {
+            JobEvent::StateReported { execution, seq, state: state_version() }
+        }
+        JobEvent::StateReported { .. } => {
             JobEvent::ArtifactPushed { execution, seq, artifact: artifact() }
         }
         JobEvent::ArtifactPushed { .. } => JobEvent::Disconnected { execution },
@@ -41,7 +44,13 @@ fn every_event_has_an_example_and_no_example_is_dropped() {
 
 #[test]
 fn what_is_not_there_is_absent_and_not_null() {
-    let unclaimed = JobEvent::Cancelled { execution: None, seq: None, forced: false, signed: None };
+    let unclaimed = JobEvent::Cancelled {
+        execution: None,
+        seq: None,
+        forced: false,
+        signed: None,
+        not_ended: vec![],
+    };
     let asked_for = format!(r#"{{"type":"requeued","execution":"{A}","attempt":2}}"#);
     let text = r#"{"type":"cancelled","forced":false}"#;
     assert_eq!(serde_json::to_string(&unclaimed).unwrap(), text);

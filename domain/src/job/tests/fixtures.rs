@@ -106,6 +106,7 @@ pub fn came_late(execution: ExecutionId, seq: u64) -> JobEvent {
         exit_code: Some(1),
         signal: None,
         signed: None,
+        not_ended: vec![],
     }
 }
 pub fn log(execution: ExecutionId) -> SealedLog {
@@ -113,14 +114,14 @@ pub fn log(execution: ExecutionId) -> SealedLog {
     SealedLog { execution, length_bytes, sha256: digest(2), omitted_bytes, complete: true }
 }
 pub fn done() -> Ending {
-    Ending::Succeeded { exit_code: Some(0) }
+    Ending::Succeeded { exit_code: Some(0), not_ended: vec![] }
 }
 pub fn broken() -> Ending {
     let (reason, detail) = (FailureReason::ExitCode, "exit 1".into());
-    Ending::Failed { reason, detail, exit_code: Some(1), signal: None }
+    Ending::Failed { reason, detail, exit_code: Some(1), signal: None, not_ended: vec![] }
 }
 pub fn stopped() -> Ending {
-    Ending::Cancelled { forced: false }
+    Ending::Cancelled { forced: false, not_ended: vec![] }
 }
 pub fn plan() -> PlanReport {
     PlanReport {
@@ -133,6 +134,12 @@ pub fn plan() -> PlanReport {
         destroy: 0,
         tool: "terraform 1.9.0".into(),
         signature: "c2lnbmF0dXJl".into(),
+    }
+}
+pub fn state_version() -> crate::state_version::StateVersion {
+    crate::state_version::StateVersion {
+        lineage: "8907c070-aa91-8603-a355-2d2006a6c7aa".into(),
+        serial: 7,
     }
 }
 pub fn artifact() -> Artifact {
@@ -168,7 +175,13 @@ pub fn succeeded() -> Vec<JobEvent> {
     and(running(Pure), [succeeded_at(2)])
 }
 pub fn succeeded_at(seq: u64) -> JobEvent {
-    JobEvent::Succeeded { execution: A, seq: Some(seq), exit_code: Some(0), signed: None }
+    JobEvent::Succeeded {
+        execution: A,
+        seq: Some(seq),
+        exit_code: Some(0),
+        signed: None,
+        not_ended: vec![],
+    }
 }
 pub fn failed_at(seq: u64) -> JobEvent {
     JobEvent::Failed {
@@ -179,10 +192,17 @@ pub fn failed_at(seq: u64) -> JobEvent {
         exit_code: Some(1),
         signal: None,
         signed: None,
+        not_ended: vec![],
     }
 }
 pub fn cancelled_at(seq: u64) -> JobEvent {
-    JobEvent::Cancelled { execution: Some(A), seq: Some(seq), forced: false, signed: None }
+    JobEvent::Cancelled {
+        execution: Some(A),
+        seq: Some(seq),
+        forced: false,
+        signed: None,
+        not_ended: vec![],
+    }
 }
 pub fn phase_at(seq: u64, phase: &str) -> JobEvent {
     JobEvent::PhaseEntered { execution: A, seq, phase: phase.into() }

@@ -38,7 +38,13 @@ fn unreachable_is_not_dead() {
 #[test]
 fn somebody_decides_what_became_of_an_unknown_outcome() {
     use Verdict::{Failed, Retry, Succeeded};
-    let succeeded = JobEvent::Succeeded { execution: A, seq: None, exit_code: None, signed: None };
+    let succeeded = JobEvent::Succeeded {
+        execution: A,
+        seq: None,
+        exit_code: None,
+        signed: None,
+        not_ended: vec![],
+    };
     let failed = JobEvent::Failed {
         execution: Some(A),
         seq: None,
@@ -47,6 +53,7 @@ fn somebody_decides_what_became_of_an_unknown_outcome() {
         exit_code: None,
         signal: None,
         signed: None,
+        not_ended: vec![],
     };
     let retried = and(unknown(Mutating), [resolved(Retry), again(None)]);
     given(unknown(Mutating)).when(resolve(A, Succeeded)).then([resolved(Succeeded), succeeded]);
@@ -138,10 +145,17 @@ fn only_what_is_known_never_to_have_run_touched_nothing() {
         exit_code: None,
         signal: None,
         signed: None,
+        not_ended: vec![],
     };
     let refused = failed(Some(1), FailureReason::Refused);
     let stale = failed(Some(2), FailureReason::PlanIsStale);
-    let cancelled = JobEvent::Cancelled { execution: None, seq: None, forced: false, signed: None };
+    let cancelled = JobEvent::Cancelled {
+        execution: None,
+        seq: None,
+        forced: false,
+        signed: None,
+        not_ended: vec![],
+    };
     let expired = JobEvent::Failed {
         execution: None,
         seq: None,
@@ -150,6 +164,7 @@ fn only_what_is_known_never_to_have_run_touched_nothing() {
         exit_code: None,
         signal: None,
         signed: None,
+        not_ended: vec![],
     };
     let lost = |execution| JobEvent::Lost { execution, proof: NeverSpawned };
     let never = and(claimed(Mutating), [again(Some(NeverSpawned))]);

@@ -63,7 +63,13 @@ fn a_report_ends_the_job_and_is_heard_once() {
 
 #[test]
 fn a_runner_that_says_what_somebody_had_decided_is_not_refused() {
-    let resolved = JobEvent::Succeeded { execution: A, seq: None, exit_code: None, signed: None };
+    let resolved = JobEvent::Succeeded {
+        execution: A,
+        seq: None,
+        exit_code: None,
+        signed: None,
+        not_ended: vec![],
+    };
     let decided = and(unknown(Mutating), [resolved]);
     given(decided.clone()).when(finish(A, 2, done())).nothing();
     given(decided).when(finish(A, 2, broken())).refused(TOO_LATE);
@@ -72,7 +78,13 @@ fn a_runner_that_says_what_somebody_had_decided_is_not_refused() {
 #[test]
 fn some_reasons_are_the_servers() {
     for reason in [FailureReason::QueueExpired, FailureReason::Resolved] {
-        let ending = Ending::Failed { reason, detail: "".into(), exit_code: None, signal: None };
+        let ending = Ending::Failed {
+            reason,
+            detail: "".into(),
+            exit_code: None,
+            signal: None,
+            not_ended: vec![],
+        };
         given(running(Pure)).when(finish(A, 2, ending)).refused(NotARunnersReason);
     }
 }
@@ -127,15 +139,26 @@ fn a_signature_is_kept_with_the_end_and_is_no_other_word() {
         let (execution, report) = (A, Report::Finished(done()));
         JobCommand::Report { execution, seq: 2, report, signed }
     };
-    let end =
-        |signed| JobEvent::Succeeded { execution: A, seq: Some(2), exit_code: Some(0), signed };
+    let end = |signed| JobEvent::Succeeded {
+        execution: A,
+        seq: Some(2),
+        exit_code: Some(0),
+        signed,
+        not_ended: vec![],
+    };
     given(running(Pure)).when(finish(signed("aa"))).then([end(signed("aa"))]);
     // The runner has another key by now, or was asked again by a server that did not keep the first: what stands, stands.
     let ended = and(running(Pure), [end(signed("aa"))]);
     given(ended.clone()).when(finish(signed("bb"))).nothing();
     given(ended).when(finish(None)).nothing();
     // Nor does a word that came too late lose its signature.
-    let resolved = JobEvent::Succeeded { execution: A, seq: None, exit_code: None, signed: None };
+    let resolved = JobEvent::Succeeded {
+        execution: A,
+        seq: None,
+        exit_code: None,
+        signed: None,
+        not_ended: vec![],
+    };
     let (execution, seq, ending) = (A, 2, broken());
     let note = JobCommand::NoteLateResult { execution, seq, ending, signed: signed("aa") };
     let mut late = came_late(A, 2);

@@ -24,7 +24,10 @@ fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobComma
             Report::Plan(_) => {
                 ("report: plan", next(Report::Outputs { outputs: Default::default() }))
             }
-            Report::Outputs { .. } => ("report: outputs", next(Report::Artifact(artifact()))),
+            Report::Outputs { .. } => {
+                ("report: outputs", next(Report::State { state: state_version() }))
+            }
+            Report::State { .. } => ("report: state", next(Report::Artifact(artifact()))),
             Report::Artifact(_) => ("report: artifact", end(done())),
             Report::Finished(Ending::Succeeded { .. }) => ("report: succeeded", end(broken())),
             Report::Finished(Ending::Failed { .. }) => ("report: failed", end(stopped())),

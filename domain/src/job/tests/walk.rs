@@ -12,7 +12,10 @@ pub fn every_history(class: Class) -> Vec<(Vec<JobEvent>, Job)> {
         !matches!(
             command,
             JobCommand::Report {
-                report: Report::Plan(_) | Report::Outputs { .. } | Report::Artifact(_),
+                report: Report::Plan(_)
+                    | Report::Outputs { .. }
+                    | Report::State { .. }
+                    | Report::Artifact(_),
                 ..
             } | JobCommand::NoteDivergence { .. }
                 | JobCommand::NoteLateResult { .. }
@@ -56,6 +59,7 @@ fn a_job_is_never_with_two_executions_and_a_lost_one_stays_lost() {
                 | JobEvent::PhaseEntered { execution, .. }
                 | JobEvent::PlanProduced { execution, .. }
                 | JobEvent::OutputsReported { execution, .. }
+                | JobEvent::StateReported { execution, .. }
                 | JobEvent::ArtifactPushed { execution, .. }
                 | JobEvent::Disconnected { execution }
                 | JobEvent::Reattached { execution }

@@ -1,7 +1,7 @@
 //! Taking things down: dependents before what they need.
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Operation, Present, PresentComponent, Scope, StepSpec, Target, order};
+use super::{Operation, Present, PresentComponent, Scope, StepOptions, StepSpec, Target, order};
 use crate::ids::StepId;
 
 /// The steps of a teardown: every component, or only what an earlier one left.
@@ -33,6 +33,7 @@ pub fn deprovision(present: &Present, mut new_id: impl FnMut() -> StepId) -> Vec
             operation: Operation::Destroy,
             needs,
             fingerprint: None,
+            options: StepOptions::default(),
         });
     }
     steps
@@ -125,6 +126,7 @@ impl<'p, F: FnMut() -> StepId> Down<'p, F> {
                 operation: Operation::Destroy,
                 needs,
                 fingerprint: None,
+                options: StepOptions::default(),
             });
         }
         taken

@@ -32,6 +32,32 @@ fn an_install_may_approve_by_itself() {
 }
 
 #[test]
+fn only_a_provision_is_approved_in_advance() {
+    let first = || RunCommand::RecordPlan {
+        job: J1,
+        plan: plan(1, false),
+        approval: Approval::FirstProvision,
+    };
+    let of = |kind| {
+        let mut history = planning();
+        if let Some(RunEvent::Requested { kind: of, .. }) = history.first_mut() {
+            *of = kind;
+        }
+        run(history)
+    };
+    let approved = RunEvent::Approved {
+        step: SANDBOX,
+        digest: digest(1),
+        by: Actor::Policy("auto_approve_first".into()),
+        reason: "the install approves its first provision in advance".into(),
+    };
+    of(RunKind::Provision).when(first()).then([produced(SANDBOX, J1, 1), approved]);
+    for kind in [RunKind::Reprovision, RunKind::Deploy, RunKind::Upgrade, RunKind::Teardown] {
+        of(kind).when(first()).refused(RunError::NotAProvision);
+    }
+}
+
+#[test]
 fn a_word_is_on_exactly_the_plan_that_waits() {
     let another = RunError::AnotherPlan { waiting: digest(1) };
     run(awaiting()).when(RunCommand::Approve(word(SANDBOX, 1))).then([approved(SANDBOX, 1)]);

@@ -70,8 +70,13 @@ fn a_cancel_skips_what_has_not_begun_and_waits_for_what_has() {
     let state = crate::testing::replay::<Run>(cancelling.clone());
     assert_eq!(state.next(), [Next::CancelJob(J1)]);
     let reason = StepFailure::JobCancelled;
-    let confirm =
-        RunCommand::FailStep { step: SANDBOX, job: Some(J1), reason, detail: "asked".into() };
+    let confirm = RunCommand::FailStep {
+        step: SANDBOX,
+        job: Some(J1),
+        reason,
+        detail: "asked".into(),
+        may_retry: false,
+    };
     run(cancelling).when(confirm).then([
         RunEvent::StepFailed { step: SANDBOX, reason, detail: "asked".into() },
         ended(Outcome::Cancelled),

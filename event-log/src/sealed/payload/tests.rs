@@ -79,3 +79,30 @@ fn what_was_written_before_is_read_as_it_is() {
         r#"{"type":"x","outputs":{"a":{"sealed":[{"of":["ins_1"],"at":["/b"],"text":""}]}}}"#;
     assert_eq!(open(alike, WHICH, &none), Ok(None));
 }
+
+mod pentest {
+    use super::*;
+
+    #[test]
+    fn a_sealed_member_that_cannot_be_read_is_an_error_and_never_clear_text() {
+        let both = keys(&[("ins_1", Some(1)), ("prn_1", Some(2))]);
+        let (stored, _) = sealed(&both).unwrap();
+        let broken = [
+            stored.replace("\"of\":", "\"whose\":"),
+            stored.replace("\"sealed\":[{", "\"sealed\": [ {").replace("\"at\":", "\"where\":"),
+            stored.replace("\"sealed\":[", "\"sealed\":[7,"),
+            PAYLOAD.replacen('{', "{\"sealed\":[],", 1),
+            PAYLOAD.replacen('{', "{\"sealed\":\"x\",", 1),
+            stored.replacen('{', "{\"sealed\":[],", 1),
+        ];
+        for payload in broken {
+            assert!(open(&payload, WHICH, &both).is_err(), "{payload}");
+            assert!(crate::sealed::is_sealed(&payload), "{payload}");
+        }
+        // Spaces change nothing, and what a customer wrote further down is no seal.
+        let spaced = stored.replace("\"sealed\":[{", "\"sealed\" : [ {");
+        assert_eq!(open(&spaced, WHICH, &both), Ok(Some(PAYLOAD.into())));
+        let nested = r#"{"type":"x","outputs":{"sealed":[{"of":7}]}}"#;
+        assert_eq!(open(nested, WHICH, &both), Ok(None));
+    }
+}

@@ -152,6 +152,19 @@ pub struct Resolution {
 }
 
 impl JobState {
+    /// Every state.
+    pub const ALL: [JobState; 9] = [
+        JobState::Queued,
+        JobState::Claimed,
+        JobState::Running,
+        JobState::Disconnected,
+        JobState::OutcomeUnknown,
+        JobState::Succeeded,
+        JobState::Failed,
+        JobState::Cancelled,
+        JobState::Lost,
+    ];
+
     /// As it is written everywhere.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -300,6 +313,8 @@ impl Row {
             }
             JobEvent::PlanProduced { plan, .. } => self.plan = Some(plan.clone()),
             JobEvent::OutputsReported { outputs, .. } => self.outputs.extend(outputs.clone()),
+            // The install's history has it.
+            JobEvent::StateReported { .. } => {}
             JobEvent::ArtifactPushed { artifact, .. } => self.artifact = Some(artifact.clone()),
             JobEvent::Disconnected { execution } => {
                 self.state = JobState::Disconnected;

@@ -111,6 +111,8 @@ async fn run(
     let (program, args) = program(step, &at("script"))?;
     let file = output.display().to_string();
     let mut env = step.env_vars.clone();
+    // The customer's values win.
+    env.retain(|name, _| !work.job.env.contains_key(name));
     for (name, value) in [
         ("STEAD_ACTION", work.name),
         ("STEAD_TRIGGER", &inputs.trigger),

@@ -1,12 +1,8 @@
 //! The pipes to a plugin executable: one call at a time, limits on everything, and a way to stop it.
 
 use std::{
-    collections::BTreeMap,
-    future::pending,
-    os::unix::process::ExitStatusExt,
-    path::PathBuf,
-    process::{ExitStatus, Stdio},
-    time::Duration,
+    collections::BTreeMap, future::pending, os::unix::process::ExitStatusExt, path::PathBuf,
+    process::ExitStatus, time::Duration,
 };
 
 use nix::sys::signal::Signal;
@@ -22,7 +18,7 @@ use crate::plugins::{
     contract::{PluginError, Sink, Stream},
     lines::Lines,
     plugin::{Doing, Halt, Work},
-    process::{self, Group, Spec},
+    process::{self, Group, Input, Spec},
 };
 
 /// The largest message, either way.
@@ -51,7 +47,7 @@ impl Channel {
         let (args, env) = (Vec::new(), BTreeMap::new());
         let dir = work.job.work_dir.clone();
         let spec = Spec { program, args, dir, env, stop: Signal::SIGTERM, limit: None };
-        let (mut child, group) = process::spawn(&spec, work, Stdio::piped(), sink).await?;
+        let (mut child, group) = process::spawn(&spec, work, Input::Pipe, sink).await?;
         let (Some(from), Some(complaints)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(PluginError::PluginFailed("it has no pipes".into()).into());
         };

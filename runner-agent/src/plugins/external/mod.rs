@@ -19,8 +19,9 @@ use self::{
 use super::{
     contract::{PluginError, Sink, Stream},
     plans::Approved,
-    plugin::{Description, Halt, Outputs, Planned, Plugin, StateMark, Work},
+    plugin::{Description, Halt, Outputs, Planned, Plugin, Work},
 };
+use crate::state::StateMark;
 
 /// How long a plugin may take to say who it is.
 const DESCRIBE: Duration = Duration::from_secs(10);

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::plugins::plugin::{Changes, Operation, StateMark, Work};
+use crate::{
+    plugins::plugin::{Changes, Operation, Work},
+    state::StateMark,
+};
 
 /// The version that is spoken.
 pub(super) const PROTOCOL: u32 = 1;
@@ -84,7 +87,7 @@ impl<'w> Given<'w> {
             operation: work.operation,
             inputs: &work.manifest.inputs,
             source_dir: work.source.clone(),
-            state_dir: work.state_dir.clone(),
+            state_dir: work.state.dir().to_owned(),
             work_dir: work.job.work_dir.clone(),
         }
     }

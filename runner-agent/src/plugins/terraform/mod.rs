@@ -1,6 +1,7 @@
 //! `terraform_module`: a component, or the sandbox, that is a Terraform module.
 //!
 //! ```text
+//! build  init -backend=false ─▶ validate -json
 //! plan   sync ─▶ init ─▶ plan -out ─▶ show -json ─▶ redacted summary, plan digest
 //! apply  sync ─▶ init ─▶ apply -json <that file> ─▶ output -json
 //! ```
@@ -11,6 +12,7 @@
 mod progress;
 mod summary;
 mod tool;
+mod validate;
 mod workspace;
 
 use std::fs;
@@ -23,11 +25,10 @@ use self::{progress::Progress, tool::Tool, workspace::Workspace};
 use super::{
     contract::{PluginError, Sink, Stream},
     plans::Approved,
-    plugin::{
-        Changes, Description, Doing, Halt, Operation, Outputs, Planned, Plugin, StateMark, Work,
-    },
+    plugin::{Changes, Description, Doing, Halt, Operation, Outputs, Planned, Plugin, Work},
     process::{self, Ended},
 };
+use crate::state::{StateDump, StateMark};
 
 /// What a plan says in full, at most: it is read into memory.
 const SHOWN_LIMIT: usize = 256 << 20;
@@ -38,6 +39,8 @@ const CHANGES: i32 = 2;
 #[derive(Default)]
 pub(crate) struct Terraform {
     tool: Option<Tool>,
+    /// The apply ended by itself before any operation on a resource began.
+    changed_nothing: bool,
 }
 
 impl Terraform {
@@ -54,11 +57,18 @@ impl Plugin for Terraform {
     }
 
     async fn health(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
-        // A build packs; it runs nothing.
-        if work.manifest.kind == JobKind::Build {
-            return Ok(());
-        }
-        let tool = tool::find(work, sink).await?;
+        let tool = match tool::find(work, sink).await {
+            // A build packs, and validates where it can.
+            Err(Halt::Error(PluginError::ToolMissing(_)))
+                if work.manifest.kind == JobKind::Build =>
+            {
+                let told = "the module is not validated: neither terraform nor tofu is on the PATH of \
+                            this build runner";
+                sink.line(Stream::Runner, told.as_bytes());
+                return Ok(());
+            }
+            found => found?,
+        };
         sink.line(Stream::Runner, format!("{} at {}", tool.name(), tool.path.display()).as_bytes());
         if let Some(wanted) = work.input("terraform_version").filter(|v| *v != tool.version) {
             let told =
@@ -69,27 +79,24 @@ impl Plugin for Terraform {
         Ok(())
     }
 
-    async fn build(&mut self, work: &Work<'_>, _: &mut dyn Sink) -> Result<(), Halt> {
+    async fn build(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
         let files = fs::read_dir(&work.source).doing(|| "cannot list the source".into())?;
         let is_module = files.flatten().any(|file| {
             let name = file.file_name().to_string_lossy().into_owned();
             name.ends_with(".tf") || name.ends_with(".tf.json") || name.ends_with(".tofu")
         });
         if is_module {
-            return Ok(());
+            return match &self.tool {
+                Some(tool) => validate::module(work, tool, sink).await,
+                None => Ok(()),
+            };
         }
         let refusal = format!("the source of {} has no .tf file at its root", work.name);
         Err(PluginError::Refused(refusal).into())
     }
 
     async fn state(&mut self, work: &Work<'_>, _: &mut dyn Sink) -> Result<StateMark, Halt> {
-        let path = workspace::state_file(work);
-        if !path.exists() {
-            return Ok(StateMark::default());
-        }
-        let read = || format!("cannot read the state of {}", work.name);
-        let bytes = fs::read(&path).doing(read)?;
-        Ok(serde_json::from_slice(&bytes).map_err(std::io::Error::from).doing(read)?)
+        Ok(work.state.mark()?)
     }
 
     async fn plan(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<Planned, Halt> {
@@ -123,7 +130,11 @@ impl Plugin for Terraform {
         Ok(Planned { file, beside, tool: workspace.tool.name(), changes })
     }
 
-    async fn apply(
+    fn uses_state_file(&self) -> bool {
+        true
+    }
+
+    async fn prepare(
         &mut self,
         work: &Work<'_>,
         plan: &Approved,
@@ -140,7 +151,16 @@ impl Plugin for Terraform {
             fs::copy(lock, work.source.join(workspace::LOCK_FILE))
                 .doing(|| "cannot restore the dependency lock file".into())?;
         }
-        workspace.init(sink).await?;
+        workspace.init(sink).await
+    }
+
+    async fn apply(
+        &mut self,
+        work: &Work<'_>,
+        plan: &Approved,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Halt> {
+        let workspace = self.workspace(work)?;
         sink.phase("apply");
         let spec = workspace.spec(vec![
             "apply".into(),
@@ -150,13 +170,25 @@ impl Plugin for Terraform {
             plan.file.display().to_string(),
         ]);
         let mut progress = Progress::default();
+        let mut dump = StateDump::new(&work.state, work.job.execution);
         let ended = process::run(&spec, work, sink, |sink, stream, line| match stream {
+            Stream::Out if dump.take(line, line.len() >= process::LINE_LIMIT) => {}
             Stream::Out => progress.line(line, sink),
             Stream::Err | Stream::Runner => sink.line(stream, line),
         });
         let ended = ended.await;
-        workspace.rescue_state(sink)?;
+        if let Err(error) = dump.finish() {
+            let told = format!("the state that Terraform printed could not be kept: {error}");
+            sink.line(Stream::Runner, told.as_bytes());
+        }
+        // A tool that was killed may not have said what it began.
+        let by_itself = matches!(ended, Ok(Ended::Exit(_)));
+        self.changed_nothing = by_itself && !progress.has_started();
         ended?.well(&progress.named("apply"))
+    }
+
+    fn changed_nothing(&self) -> bool {
+        self.changed_nothing
     }
 
     async fn outputs(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<Outputs, Halt> {

@@ -20,6 +20,8 @@ pub(super) struct Progress {
     phases: usize,
     /// A message that was cut goes on in the lines that follow.
     goes_on: bool,
+    /// An operation on a resource has begun.
+    has_started: bool,
     first_error: Option<String>,
 }
 
@@ -67,7 +69,10 @@ impl Progress {
         };
         match said.kind.as_str() {
             "version" | "outputs" => return,
-            "apply_start" => self.resource(said.hook, sink),
+            "apply_start" => {
+                self.has_started = true;
+                self.resource(said.hook, sink);
+            }
             _ => {}
         }
         sink.line(Stream::Out, said.message.as_bytes());
@@ -80,6 +85,11 @@ impl Progress {
                 self.first_error.get_or_insert(short);
             }
         }
+    }
+
+    /// Whether any operation on a resource has begun.
+    pub(super) fn has_started(&self) -> bool {
+        self.has_started
     }
 
     /// The command, and its first error if it had one.
@@ -125,6 +135,16 @@ mod tests {
             Ok(())
         }
         fn outputs(&mut self, _: Map<String, Value>) -> io::Result<()> {
+            Ok(())
+        }
+        fn state(&mut self, _: &str, _: &crate::state::StateMark) -> io::Result<()> {
+            Ok(())
+        }
+        fn state_accepted(
+            &mut self,
+            _: &str,
+            _: &schemas::manifest::AcceptedState,
+        ) -> io::Result<()> {
             Ok(())
         }
         fn artifact(&mut self, _: ArtifactReport) -> io::Result<()> {

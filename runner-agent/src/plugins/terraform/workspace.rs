@@ -1,14 +1,18 @@
 //! What Terraform is given beside the module: its backend, its variables, its environment.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::tool::Tool;
 use crate::plugins::{
-    contract::{PluginError, Sink, Stream},
-    plugin::{Doing, Halt, Work},
+    contract::{PluginError, Sink},
+    plugin::{Halt, Work},
     process::{self, Spec},
     work::write_private,
 };
@@ -26,19 +30,23 @@ pub(super) struct Workspace<'w> {
     pub tool: &'w Tool,
 }
 
-/// Where the state of this component is.
-pub(super) fn state_file(work: &Work<'_>) -> PathBuf {
-    work.state_dir.join("terraform.tfstate")
+/// A lock file of the artifact is what the vendor reviewed: no other provider is taken in its place.
+fn init_arguments(source: &Path) -> Vec<String> {
+    let mut arguments = ["init", "-input=false", "-no-color"].map(String::from).to_vec();
+    if source.join(LOCK_FILE).exists() {
+        arguments.push("-lockfile=readonly".into());
+    }
+    arguments
 }
 
 impl Workspace<'_> {
     /// `terraform init` with our backend instead of whatever the module says.
     pub(super) async fn init(&self, sink: &mut dyn Sink) -> Result<(), Halt> {
         sink.phase("init");
-        let state = state_file(self.work).display().to_string();
+        let state = self.work.state.file().display().to_string();
         let backend = json!({ "terraform": { "backend": { "local": { "path": state } } } });
         write_private(&self.work.source.join(OVERRIDE_FILE), backend.to_string().as_bytes())?;
-        let spec = self.spec(vec!["init".into(), "-input=false".into(), "-no-color".into()]);
+        let spec = self.spec(init_arguments(&self.work.source));
         let ended = process::run(&spec, self.work, sink, |sink, stream, line| {
             sink.line(stream, line);
         });
@@ -60,20 +68,6 @@ impl Workspace<'_> {
         }
         let refusal = format!("the module of {} overrides where its state is kept", self.work.name);
         Err(PluginError::Refused(refusal).into())
-    }
-
-    /// When Terraform cannot write its state, it leaves what it has done in the module's directory, which is
-    /// thrown away with the job.
-    pub(super) fn rescue_state(&self, sink: &mut dyn Sink) -> Result<(), Halt> {
-        let errored = self.work.source.join("errored.tfstate");
-        if errored.exists() {
-            let kept = format!("errored-{}.tfstate", self.work.job.execution);
-            let kept = self.work.state_dir.join(kept);
-            fs::copy(&errored, &kept).doing(|| "cannot rescue the state".into())?;
-            let told = format!("the state could not be written; it is in {}", kept.display());
-            sink.line(Stream::Runner, told.as_bytes());
-        }
-        Ok(())
     }
 
     /// The arguments that name the variables' files: the app's variables as JSON, then its own files in
@@ -117,6 +111,7 @@ impl Workspace<'_> {
             ("TF_CLI_ARGS_apply", ""),
             ("TF_CLI_ARGS_show", ""),
             ("TF_CLI_ARGS_output", ""),
+            ("TF_CLI_ARGS_validate", ""),
         ]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -142,5 +137,19 @@ impl Workspace<'_> {
 
     fn data_dir(&self) -> PathBuf {
         self.work.job.work_dir.join("terraform-data")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pentest_a_lock_file_of_the_artifact_is_not_changed_by_init() {
+        let dir = tempfile::tempdir().unwrap();
+        let readonly = "-lockfile=readonly".to_owned();
+        assert!(!init_arguments(dir.path()).contains(&readonly));
+        fs::write(dir.path().join(LOCK_FILE), "").unwrap();
+        assert!(init_arguments(dir.path()).contains(&readonly));
     }
 }

@@ -9,7 +9,9 @@ use regex::bytes::Regex;
 use super::MARK;
 
 /// `kept` stays before the mark.
-const TOKENS: [&str; 14] = [
+const TOKENS: [&str; 15] = [
+    // Stead itself: a token of a user, a service or an enrolment.
+    r"\bstead_[A-Za-z0-9_-]{43,}",
     // GitHub, GitLab, Slack, Stripe, npm, PyPI, Google, Hugging Face, DigitalOcean, Vault, Terraform Cloud.
     r"\bgh[pousr]_[A-Za-z0-9]{36,251}\b",
     r"\bgithub_pat_[A-Za-z0-9_]{50,251}\b",

@@ -48,7 +48,7 @@ fn known(facts: &[Fact]) -> Vec<Known> {
 
 fn state(facts: &[Fact]) -> ExecutionState {
     let dir = tempfile::tempdir().unwrap();
-    known(facts)[0].state(&Data::open(dir.path()).unwrap())
+    known(facts)[0].state(&Data::open(dir.path()).unwrap()).unwrap()
 }
 
 #[test]
@@ -88,11 +88,11 @@ fn a_last_word_on_disk_counts_although_the_journal_does_not_say_so() {
         {"outcome":"succeeded","log_len":1,"log_sha256":"ab"},"log_len":1}"#;
     fs::write(files.reports(), format!("{{broken\n{}\n", last.replace('\n', ""))).unwrap();
     let known = &known(&[claiming(), claimed(), spawning(), spawned(dead())])[0];
-    assert_eq!(known.state(&data), ExecutionState::Exited);
-    assert_eq!(known.entry(&data).exit.unwrap().outcome, Outcome::Succeeded);
+    assert_eq!(known.state(&data).unwrap(), ExecutionState::Exited);
+    assert_eq!(known.entry(&data).unwrap().exit.unwrap().outcome, Outcome::Succeeded);
     // Without its newline it is not one yet: nobody would tell it, and each session would ask for it again.
     fs::write(files.reports(), last.replace('\n', "")).unwrap();
-    assert_eq!(known.state(&data), ExecutionState::Unknown);
+    assert_eq!(known.state(&data).unwrap(), ExecutionState::Unknown);
 }
 
 #[test]
@@ -123,8 +123,8 @@ async fn what_a_dead_shim_left_behind_gets_its_own_signal_and_its_own_time() {
     let stop = Stop { signal: "SIGINT".into(), grace_ms: 20_000 };
     let child_began = Fact::Child { execution: execution(), process: process.clone(), stop };
     let facts = [claiming(), claimed(), spawning(), spawned(dead()), child_began];
-    end_orphans(&known(&facts)[0]);
-    while process.lives() {
+    orphans::end(&Data::open(&dir.path().join("data")).unwrap(), &known(&facts)[0]);
+    while process.is_alive().unwrap() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(fs::read_to_string(saved).unwrap(), "saved\n");

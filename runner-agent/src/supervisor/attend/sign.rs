@@ -15,11 +15,11 @@ impl Attendance {
     /// How it ended, signed, if that is what this report says. It is in the journal before anybody hears it. What
     /// cannot be signed is told all the same: that the work is done must not be lost.
     pub(super) fn signed(&self, report: &Report) -> Option<SignedEnd> {
-        let (exit, log) = ended(&report.body)?;
+        let End { exit, log, not_ended } = ended(&report.body)?;
         if self.unsigned {
             return None;
         }
-        match self.sign(exit, log) {
+        match self.sign(exit, log, not_ended) {
             Ok(signed) => Some(signed),
             Err(error) => {
                 warn!(execution.id = %self.execution, %error, "The last word goes without a signature");
@@ -28,7 +28,12 @@ impl Attendance {
         }
     }
 
-    fn sign(&self, exit: Exit, log: Option<StatedLog>) -> io::Result<SignedEnd> {
+    fn sign(
+        &self,
+        exit: Exit,
+        log: Option<StatedLog>,
+        not_ended: Vec<String>,
+    ) -> io::Result<SignedEnd> {
         let (job, execution) = (self.job, self.execution);
         let facts = self.agent.journal.read()?;
         let verified = facts.iter().find_map(|entry| {
@@ -57,6 +62,7 @@ impl Attendance {
             grant,
             log,
             outputs,
+            not_ended,
         };
         let payload = canonical::json(&statement).map_err(io::Error::other)?;
         let statement = proof::sha256(&payload).into();
@@ -70,8 +76,15 @@ impl Attendance {
     }
 }
 
+/// What a statement says of an end.
+struct End {
+    exit: Exit,
+    log: Option<StatedLog>,
+    not_ended: Vec<String>,
+}
+
 /// How the work ended and what its log is, if this report says so.
-fn ended(body: &ReportBody) -> Option<(Exit, Option<StatedLog>)> {
+fn ended(body: &ReportBody) -> Option<End> {
     match body {
         ReportBody::Finished(last) => {
             let (code, signal) = (last.exit_code, last.signal);
@@ -82,16 +95,18 @@ fn ended(body: &ReportBody) -> Option<(Exit, Option<StatedLog>)> {
                 sha256,
                 omitted_bytes: last.omitted,
             });
-            Some((exit, log))
+            Some(End { exit, log, not_ended: last.not_ended.clone() })
         }
         ReportBody::Refused { .. } => {
             let (outcome, reason) = (Outcome::Failed, Some(FailureReason::Refused));
-            Some((Exit { outcome, code: None, signal: None, reason }, None))
+            let exit = Exit { outcome, code: None, signal: None, reason };
+            Some(End { exit, log: None, not_ended: Vec::new() })
         }
         ReportBody::Started {}
         | ReportBody::Phase { .. }
         | ReportBody::Plan(_)
         | ReportBody::Outputs { .. }
+        | ReportBody::State(_)
         | ReportBody::Artifact(_)
         | ReportBody::CancelProgress { .. } => None,
     }

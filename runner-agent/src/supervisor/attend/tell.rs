@@ -16,7 +16,7 @@ use crate::{
     client::{Ask, Refused},
     journal::Fact,
     shim::{
-        order::{CancelOrder, Cause},
+        order::CancelOrder,
         recorder::{DETAIL, brief},
     },
     supervisor::{Attended, spawn, spool::SpoolError},
@@ -29,6 +29,9 @@ impl Attendance {
     /// What can be done about a refusal: say something else, wait, or nothing.
     pub(super) fn mend(&mut self, refused: Refused) -> Option<Over> {
         let expected = refused.problem.number("expected").filter(|_| refused.code() == "seq_gap");
+        // It cannot expect what comes after the next one.
+        let most = self.reports.next().map_or(0, |next| next.seq);
+        let expected = expected.filter(|expected| (1..=most).contains(expected));
         match expected {
             // The server has forgotten what it had: everything from there on again.
             Some(expected) if self.reports.rewind(expected) => return None,
@@ -112,6 +115,7 @@ impl Attendance {
             | ReportBody::Phase { .. }
             | ReportBody::Plan(_)
             | ReportBody::Outputs { .. }
+            | ReportBody::State(_)
             | ReportBody::Artifact(_)
             | ReportBody::CancelProgress { .. } => return None,
         };
@@ -188,8 +192,7 @@ impl Attendance {
 
     fn pending(&self, cancel: Option<PendingCancel>) {
         if let Some(PendingCancel { reason, grace_s, force }) = cancel {
-            let grace_ms = if force { grace_s.min(5) } else { grace_s } * 1_000;
-            let order = CancelOrder { reason, grace_ms: Some(grace_ms), cause: Cause::Cancel };
+            let order = CancelOrder::of_vendor(reason, grace_s, force);
             self.agent.cancel(self.execution, &order);
         }
     }
@@ -221,6 +224,7 @@ fn type_of(body: &ReportBody) -> &'static str {
         ReportBody::Phase { .. } => "a phase",
         ReportBody::Plan(_) => "the plan",
         ReportBody::Outputs { .. } => "the outputs",
+        ReportBody::State(_) => "the state's version",
         ReportBody::Artifact(_) => "the artifact",
         ReportBody::Refused { .. } => "the refusal",
         ReportBody::CancelProgress { .. } => "the cancel",

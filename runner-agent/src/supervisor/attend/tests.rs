@@ -208,7 +208,7 @@ async fn a_shim_that_is_gone_without_a_word_frees_its_place_for_a_later_one() {
     let (_dir, agent, _) = agent(vec![]).await;
     let dead = Process { start_time: 1, ..Process::of(std::process::id()).unwrap() };
     let known = known(Stage::Spawned(dead));
-    assert_eq!(known.state(&agent.data), ExecutionState::Unknown);
+    assert_eq!(known.state(&agent.data).unwrap(), ExecutionState::Unknown);
     begin(&agent, known);
     until("the execution to end", || agent.state().running.is_empty()).await;
 }

@@ -1,5 +1,7 @@
 //! `stead apps validate` and `stead apps inspect`: what a directory says and what is wrong with it,
 //! without a server.
+use std::collections::BTreeMap;
+
 use app_config::{
     Diagnostic, Reading, Severity, Tree,
     diagnostic::{picture, sarif},
@@ -84,9 +86,12 @@ fn unfit(name: &str) -> Option<Diagnostic> {
 /// have been looked at. Other repositories are the business of a sync.
 fn modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
     let config = &reading.config;
-    let mut findings = Vec::new();
+    let (mut findings, mut sources) = (Vec::new(), BTreeMap::new());
     for (name, module) in config.sources() {
         let elsewhere = module.repo == "." || pack::place(source, &module.repo).is_none();
+        if !elsewhere && let Ok(tree) = pack::module_tree(source, name, module) {
+            sources.insert(name.to_owned(), tree);
+        }
         if elsewhere || pack::is_here(source, module) {
             continue;
         }
@@ -102,6 +107,7 @@ fn modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
         let finding = Diagnostic::new(severity, "missing_module", message, remedy);
         findings.push(finding.at(file, Default::default()));
     }
+    findings.extend(pack::check_modules(config, &sources));
     findings
 }
 

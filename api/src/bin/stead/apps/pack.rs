@@ -4,7 +4,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use app_config::{Severity, Tree, model, read, survey};
+use app_config::{
+    Severity, Tree, model,
+    modules::{self, Local},
+    read, survey,
+};
 use bytes::Bytes;
 use schemas::{
     control::Diagnostic,
@@ -51,6 +55,10 @@ pub async fn pack(source: &Source) -> Result<Packed, Failure> {
         }
         sources.insert(component.to_owned(), module_tree(source, component, module)?);
     }
+    let broken = check_modules(&surveyed.config, &sources);
+    if broken.iter().any(app_config::Diagnostic::is_error) {
+        return Err(wrong(&name, &broken));
+    }
     let too = |e: app_config::TreeError| Failure::Usage(e.to_string());
     let bundle = Tree::bundle(&app, &sources, &pins).map_err(too)?;
     let diagnostics = match read(&bundle) {
@@ -62,8 +70,25 @@ pub async fn pack(source: &Source) -> Result<Packed, Failure> {
         let size = crate::render::size(bytes.len() as u64);
         return Err(Failure::Usage(format!("the bundle has {size}; the server takes 64 MiB")));
     }
-    let warnings = diagnostics.iter().map(on_the_wire).collect();
+    let local = surveyed.diagnostics.iter().filter(|found| found.code.ends_with("_variable"));
+    let warnings = diagnostics.iter().chain(local).chain(&broken).map(on_the_wire).collect();
     Ok(Packed { name, bytes: bytes.into(), warnings })
+}
+
+/// Findings about modules of other repositories that are on this machine. Those in the app directory
+/// have been checked with it.
+pub fn check_modules(
+    config: &app_config::AppConfig,
+    sources: &BTreeMap<String, Tree>,
+) -> Vec<app_config::Diagnostic> {
+    let mut elsewhere = BTreeMap::new();
+    for (name, source) in config.sources().into_iter().filter(|(_, source)| source.repo != ".") {
+        if let Some(tree) = sources.get(name) {
+            let path = format!("{}/{}/", source.repo, source.directory);
+            elsewhere.insert(name.to_owned(), Local { tree: tree.clone(), path });
+        }
+    }
+    modules::check(config, &elsewhere)
 }
 
 pub fn app_name(source: &Source) -> Result<String, Failure> {
@@ -79,7 +104,7 @@ pub fn app_name(source: &Source) -> Result<String, Failure> {
 }
 
 /// A component's module, from where the command line says that its repository lies.
-fn module_tree(source: &Source, name: &str, module: &model::Source) -> Result<Tree, Failure> {
+pub fn module_tree(source: &Source, name: &str, module: &model::Source) -> Result<Tree, Failure> {
     let top = place(source, &module.repo).ok_or_else(|| {
         Failure::Usage(format!(
             "{name} is made from {}, which is not on this machine as far as we know\n  \

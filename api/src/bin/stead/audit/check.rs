@@ -1,15 +1,17 @@
 //! A proof in a file, checked without anybody's help.
+mod story;
+
 use std::{
     fs::{self, File},
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
 };
 
-use api::client::{harmless, take};
+use api::client::{ProvenHistory, harmless, proven_history, take};
 use chrono::{DateTime, Utc};
 use clap::Args;
 use proof::{
-    bundle::{Bundle, BundleError, Complete, Content, MAX_BYTES, Proven, Subject},
+    bundle::{Bundle, BundleError, Complete, Content, MAX_BYTES, Proven, StreamProven, Subject},
     key::Believed,
     range::{self, Head, Range},
 };
@@ -46,8 +48,22 @@ pub struct Said {
     signer: String,
     /// Whether none of what was asked for is missing; none: one event was asked for.
     complete: Option<bool>,
+    /// Each stream of the subject with its number of events and its completeness.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    streams: Vec<StreamSaid>,
+    /// What happened to an install. Absent: the file is of something else, or has hashes only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    history: Option<ProvenHistory>,
     proven: Vec<String>,
     not_proven: Vec<String>,
+}
+
+/// One stream of the subject.
+#[derive(Debug, Serialize)]
+struct StreamSaid {
+    stream: String,
+    events: u64,
+    complete: bool,
 }
 
 pub fn run(settings: &Settings, ask: &Check) -> Result<(), Failure> {
@@ -61,6 +77,10 @@ pub fn run(settings: &Settings, ask: &Check) -> Result<(), Failure> {
     if ask.complete && said.complete != Some(true) {
         let (file, subject) = (ask.file.display(), harmless(&said.subject));
         let why = match said.complete {
+            Some(_) if said.streams.len() > 1 => {
+                "does not show that each stream in it is complete: it was made with --alone or --hashes, or the log is \
+                 too long"
+            }
             Some(_) => {
                 "was made with --alone: it does not show that nothing came after its last event"
             }
@@ -70,8 +90,11 @@ pub fn run(settings: &Settings, ask: &Check) -> Result<(), Failure> {
         };
         return Err(Failure::Outcome(format!("{file} holds, and {why} ({subject})")));
     }
-    let text = format!("{} holds.\n{}", ask.file.display(), said.text());
-    tell(&settings.screen(), &serde_json::json!(said), &text)
+    let screen = settings.screen();
+    let history = said.history.as_ref().map(|history| story::text(history, &screen));
+    let text =
+        format!("{} holds.\n{}{}", ask.file.display(), history.unwrap_or_default(), said.proofs());
+    tell(&screen, &serde_json::json!(said), &text)
 }
 
 fn checked(path: &Path, keys: &[Believed], kept: Option<&str>) -> Result<Said, Failure> {
@@ -90,7 +113,8 @@ fn checked(path: &Path, keys: &[Believed], kept: Option<&str>) -> Result<Said, F
         file.take(limit).read_to_end(&mut first).map_err(no_file)?;
         let bundle = Bundle::read(&first).map_err(wrong)?;
         let proven = bundle.check(keys, kept).map_err(wrong)?;
-        return Ok(said(&bundle, &proven));
+        let history = history(&bundle)?;
+        return Ok(said(&bundle, &proven, history));
     }
     let head = Head::read(first.strip_suffix(b"\n").unwrap_or(&first)).map_err(wrong)?;
     let mut range = Range::begin(head, keys, kept).map_err(wrong)?;
@@ -105,9 +129,14 @@ fn checked(path: &Path, keys: &[Believed], kept: Option<&str>) -> Result<Said, F
     range.end().map(|proven| of_range(&proven)).map_err(wrong)
 }
 
+/// The history in a bundle, if it is of an install.
+pub fn history(bundle: &Bundle) -> Result<Option<ProvenHistory>, Failure> {
+    proven_history(bundle).map_err(|error| Failure::Outcome(harmless(&error.to_string())))
+}
+
 impl Said {
-    /// For people.
-    pub fn text(&self) -> String {
+    /// What is proven and what not, for people.
+    pub fn proofs(&self) -> String {
         let mut text = String::from("Proven:\n");
         for line in &self.proven {
             text += &format!("  - {line}\n");
@@ -121,7 +150,10 @@ impl Said {
 }
 
 /// What a bundle proves, in plain words.
-pub fn said(bundle: &Bundle, proven: &Proven) -> Said {
+pub fn said(bundle: &Bundle, proven: &Proven, history: Option<ProvenHistory>) -> Said {
+    if let Subject::Streams(_) = bundle.subject {
+        return story::said(bundle, proven, history);
+    }
     let checkpoint = &proven.checkpoint;
     let (mut holds, mut open) = (vec![signed(&proven.signer.to_string(), checkpoint)], vec![]);
     let subject = harmless(&bundle.subject.to_string());
@@ -137,11 +169,13 @@ pub fn said(bundle: &Bundle, proven: &Proven) -> Said {
             harmless(&event.aggregate_id),
             recorded(event.recorded_at_us),
         )),
-        (Subject::Position(_) | Subject::Stream(_), _) => holds.push(format!(
-            "in it, as they are here: {} of {subject}, {}, the last at position {last_at}",
-            events(count as u64),
-            if count == 1 { "sequence 1".into() } else { format!("sequences 1 to {count}") },
-        )),
+        (Subject::Position(_) | Subject::Stream(_) | Subject::Streams(_), _) => {
+            holds.push(format!(
+                "in it, as they are here: {} of {subject}, {}, the last at position {last_at}",
+                events(count as u64),
+                if count == 1 { "sequence 1".into() } else { format!("sequences 1 to {count}") },
+            ))
+        }
     }
     let size = checkpoint.size;
     match &proven.complete {
@@ -169,24 +203,49 @@ pub fn said(bundle: &Bundle, proven: &Proven) -> Said {
     if let Some(since) = &proven.since {
         holds.push(format!("the log only grew since the older checkpoint at {}", since.size));
     }
-    if bundle.events.iter().any(|event| matches!(event.content, Content::Hashes { .. })) {
-        open.push("what the events say: only the hashes of payload and metadata are here".into());
-    }
+    added(bundle, &mut open);
     compared(proven.kept.as_ref().map(|kept| kept.size), &mut holds, &mut open);
     always(checkpoint.size, proven.other_signatures, &mut open);
     Said {
-        subject: bundle.subject.to_string(),
+        subject: harmless(&bundle.subject.to_string()),
+        streams: streams(proven),
+        history,
         log: checkpoint.origin(),
         size,
         root: hex::encode(checkpoint.root),
         signer: proven.signer.to_string(),
-        complete: match proven.complete {
-            Complete::NotAsked => None,
-            Complete::Unknown { .. } => Some(false),
-            Complete::FromSequences { .. } | Complete::Whole => Some(true),
-        },
+        complete: is_complete(&proven.complete),
         proven: holds,
         not_proven: open,
+    }
+}
+
+fn is_complete(complete: &Complete) -> Option<bool> {
+    match complete {
+        Complete::NotAsked => None,
+        Complete::Unknown { .. } => Some(false),
+        Complete::FromSequences { .. } | Complete::Whole => Some(true),
+    }
+}
+
+fn streams(proven: &Proven) -> Vec<StreamSaid> {
+    let said = |stream: &StreamProven| StreamSaid {
+        stream: harmless(&stream.stream),
+        events: stream.events,
+        complete: is_complete(&stream.complete) == Some(true),
+    };
+    proven.streams.iter().map(said).collect()
+}
+
+/// What is in the file without a proof.
+fn added(bundle: &Bundle, open: &mut Vec<String>) {
+    if bundle.events.iter().any(|event| matches!(event.content, Content::Hashes { .. })) {
+        open.push("what the events say: only the hashes of payload and metadata are here".into());
+    }
+    if bundle.annotations.is_some() {
+        open.push(
+            "names and reasons: the server added them; the log has names nowhere and reasons encrypted".into(),
+        );
     }
 }
 
@@ -210,6 +269,8 @@ fn of_range(proven: &range::Proven) -> Said {
     always(checkpoint.size, proven.other_signatures, &mut open);
     Said {
         subject: format!("positions {from} to {to}"),
+        streams: vec![],
+        history: None,
         log: checkpoint.origin(),
         size: checkpoint.size,
         root: hex::encode(checkpoint.root),

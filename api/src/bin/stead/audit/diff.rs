@@ -1,8 +1,9 @@
 //! `stead audit diff`: what changed since then, who asked, who approved, what ran.
 use chrono::{DateTime, Utc};
+use clap::Args;
 use schemas::control::history::{
-    Between, BetweenQuery, ComponentTold, EventTold, FieldChanged, JobTold, RunTold, VersionTold,
-    WordTold,
+    Between, BetweenQuery, ComponentTold, EventTold, FieldChanged, InstallsBetweenQuery, JobTold,
+    RunTold, VersionTold, WordTold,
 };
 use serde_json::Value;
 
@@ -16,24 +17,81 @@ use crate::{
 /// The longest value that is printed; all of it is in the JSON.
 const VALUE: usize = 60;
 
-pub async fn run(desk: &Desk, stream: String, from: At, to: Option<At>) -> Result<(), Failure> {
+/// A page of the installs that changed.
+#[derive(Debug, Args)]
+pub struct Page {
+    /// How many installs at most; without it 20
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=50))]
+    limit: Option<u32>,
+    /// Where to go on: what the list before said under "There is more"
+    #[arg(long)]
+    cursor: Option<String>,
+}
+
+pub async fn run(
+    desk: &Desk,
+    stream: Option<String>,
+    (from, to): (At, Option<At>),
+    page: Page,
+) -> Result<(), Failure> {
     let (from_position, from_time) = from.parts();
     let (to_position, to_time) = to.map_or((None, None), At::parts);
     let min_position = None;
+    let Page { limit, cursor } = page;
+    let Some(stream) = stream else {
+        let query = InstallsBetweenQuery {
+            from_position,
+            from_time,
+            to_position,
+            to_time,
+            limit,
+            cursor,
+            min_position,
+        };
+        return of_installs(desk, &query).await;
+    };
+    if limit.is_some() || cursor.is_some() {
+        let said = "--limit and --cursor are for every install: leave them out, or name none";
+        return Err(Failure::Usage(said.into()));
+    }
     let query =
         BetweenQuery { stream, from_position, from_time, to_position, to_time, min_position };
     let between = desk.client.between(&query).await?;
     desk.screen.one(&between, |screen| text(&between, screen))?;
+    cut(desk, &between);
+    Ok(())
+}
+
+/// A page of the installs that changed.
+async fn of_installs(desk: &Desk, query: &InstallsBetweenQuery) -> Result<(), Failure> {
+    let page = desk.client.installs_between(query).await?;
+    desk.screen.one(&page, |screen| match page.items.is_empty() {
+        true => "No install changed.\n".into(),
+        false => page.items.iter().map(|one| text(one, screen)).collect::<Vec<_>>().join("\n"),
+    })?;
+    page.items.iter().for_each(|between| cut(desk, between));
+    if let Some(cursor) = &page.next {
+        // The same two positions: a moment may mean another one by then.
+        desk.screen.remark(&format!(
+            "There is more: --from {} --to {} --cursor {cursor}",
+            page.from.position, page.to.position
+        ));
+    }
+    Ok(())
+}
+
+/// Tells that a history is longer than one answer, and how to read on.
+fn cut(desk: &Desk, between: &Between) {
     let until = between.told_until;
     if until <= between.from.position && until < between.to.position {
         desk.screen
             .remark("What happened is too much for one answer: ask for less of it with --to.");
     } else if until < between.to.position {
         desk.screen.remark(&format!(
-            "What happened after position {until} is too much for one answer: --from {until} goes on."
+            "What happened to {} after position {until} is too much for one answer: --from {until} goes on.",
+            between.stream
         ));
     }
-    Ok(())
 }
 
 /// All of it, for a person.
@@ -48,7 +106,7 @@ pub fn text(between: &Between, screen: &Screen) -> String {
     text += &format!("\n{}\n", screen.paint(Tone::Strong, "What changed"));
     text += &changes(between, screen);
     for run in &between.runs {
-        text += &of_run(run, screen);
+        text += &of_run(run, &jobs(run, screen), screen);
     }
     if !between.others.is_empty() {
         let beside = if between.runs.is_empty() { "What happened" } else { "Beside the runs" };
@@ -90,7 +148,8 @@ fn value(value: Option<&Value>) -> String {
     text.chars().take(VALUE - 1).chain(['…']).collect()
 }
 
-fn of_run(run: &RunTold, screen: &Screen) -> String {
+/// A run, with a table of its jobs.
+pub fn of_run(run: &RunTold, jobs: &Table, screen: &Screen) -> String {
     let to = run.config_version.map(|version| format!(" to version {version}"));
     let to = to.filter(|_| matches!(run.kind.as_str(), "upgrade" | "rollback")).unwrap_or_default();
     let what = format!("{}{to}", run.kind.replace('_', " "));
@@ -107,11 +166,7 @@ fn of_run(run: &RunTold, screen: &Screen) -> String {
         text += &format!("  {} {}\n", outcome.replace('_', " "), moment(ended));
     }
     if !run.jobs.is_empty() {
-        let mut table = Table::new(["JOB", "OF", "OUTCOME", "ATTEMPTS", "ENDED", "ID"]);
-        for job in &run.jobs {
-            table.row(of_job(job, screen));
-        }
-        text += &indented(&table, screen);
+        text += &indented(jobs, screen);
     }
     if !run.components.is_empty() {
         let mut table = Table::new(["COMPONENT", "BEFORE", "AFTER"]);
@@ -140,12 +195,25 @@ fn because(reason: Option<&str>) -> String {
     reason.map(|reason| format!(": {reason}")).unwrap_or_default()
 }
 
-fn of_job(job: &JobTold, screen: &Screen) -> [String; 6] {
-    let outcome = match (&job.outcome, &job.detail) {
+fn jobs(run: &RunTold, screen: &Screen) -> Table {
+    let mut table = Table::new(["JOB", "OF", "OUTCOME", "ATTEMPTS", "ENDED", "ID"]);
+    for job in &run.jobs {
+        table.row(of_job(job, screen));
+    }
+    table
+}
+
+/// The outcome of a job, with the reason of a failure.
+pub fn outcome(job: &JobTold, screen: &Screen) -> String {
+    match (&job.outcome, &job.detail) {
         (Some(outcome), Some(detail)) => format!("{}: {detail}", screen.state(outcome)),
         (Some(outcome), None) => screen.state(outcome),
         (None, _) => String::new(),
-    };
+    }
+}
+
+fn of_job(job: &JobTold, screen: &Screen) -> [String; 6] {
+    let outcome = outcome(job, screen);
     let ended = job.ended_at.as_ref().map(moment).unwrap_or_default();
     let of = job.of.clone().unwrap_or_default();
     [job.kind.clone(), of, outcome, job.attempts.to_string(), ended, job.job.to_string()]
@@ -175,7 +243,8 @@ fn span(run: &RunTold) -> String {
     }
 }
 
-fn events(all: &[EventTold]) -> Table {
+/// A table of events.
+pub fn events(all: &[EventTold]) -> Table {
     let mut table = Table::new(["POSITION", "RECORDED", "EVENT", "BY", "REASON"]);
     for event in all {
         table.row([
@@ -189,6 +258,7 @@ fn events(all: &[EventTold]) -> Table {
     table
 }
 
-fn indented(table: &Table, screen: &Screen) -> String {
+/// A table, indented as part of a longer text.
+pub fn indented(table: &Table, screen: &Screen) -> String {
     table.text(screen).lines().map(|line| format!("  {line}\n")).collect()
 }

@@ -11,7 +11,6 @@ use domain::{
     decider::Decider as _,
     enrolment::Enrolment,
     ids::{AppId, BuildId, ComponentId, JobId, PrincipalId, RunId, RunnerId, TokenId},
-    install::Install,
     job::Job,
     run::Run,
     runner::Runner,
@@ -47,6 +46,12 @@ pub struct Prove {
     /// Hashes in the place of payloads, metadata and salts
     #[arg(long)]
     hashes: bool,
+    /// Add the display names of the principals in it; without it the file has ids only
+    #[arg(long, conflicts_with = "hashes")]
+    with_names: bool,
+    /// Add the decrypted reasons of requests, approvals and other interventions; without it the file has none
+    #[arg(long, conflicts_with = "hashes")]
+    with_reasons: bool,
 }
 
 impl Prove {
@@ -57,8 +62,13 @@ impl Prove {
             })?),
             None => None,
         };
-        let mut query =
-            BundleQuery { since, hashes: self.hashes.then_some(true), ..Default::default() };
+        let mut query = BundleQuery {
+            since,
+            hashes: self.hashes.then_some(true),
+            names: self.with_names.then_some(true),
+            reasons: self.with_reasons.then_some(true),
+            ..Default::default()
+        };
         query.others = match (self.whole, self.alone) {
             (true, _) => Some(OtherEntries::Whole),
             (_, true) => Some(OtherEntries::None),
@@ -71,15 +81,17 @@ impl Prove {
             query.event = Some(event);
         } else if what.contains('/') {
             query.stream = Some(what.into());
+        } else if let Some(kind) = kind(what) {
+            query.stream = Some(format!("{kind}/{what}"));
         } else {
-            query.stream = Some(format!("{}/{what}", kind(what)));
+            query.install = Some(what.into());
         }
         Ok(query)
     }
 }
 
-/// What an id names; what is none is an install's name.
-fn kind(what: &str) -> &'static str {
+/// What an id names. `None`: the id or the name of an install.
+fn kind(what: &str) -> Option<&'static str> {
     fn is<I: FromStr>(what: &str) -> bool {
         what.parse::<I>().is_ok()
     }
@@ -93,8 +105,7 @@ fn kind(what: &str) -> &'static str {
         (is::<PrincipalId>(what), Access::NAME),
         (is::<TokenId>(what), Enrolment::NAME),
     ];
-    let named = kinds.into_iter().find(|(is, _)| *is);
-    named.map_or(Install::NAME, |(_, kind)| kind)
+    kinds.into_iter().find(|(is, _)| *is).map(|(_, kind)| kind)
 }
 
 pub async fn run(desk: &Desk, ask: Prove) -> Result<(), Failure> {
@@ -120,6 +131,7 @@ pub async fn run(desk: &Desk, ask: Prove) -> Result<(), Failure> {
     let signers: Vec<_> =
         signers.collect::<Result<_, _>>().map_err(|error| wrong(BundleError::Key(error)))?;
     let proven = bundle.check(&signers, None).map_err(wrong)?;
+    let history = check::history(&bundle)?;
     let Some(path) = ask.out else {
         return write(&String::from_utf8_lossy(&bytes));
     };
@@ -129,7 +141,7 @@ pub async fn run(desk: &Desk, ask: Prove) -> Result<(), Failure> {
         return Err(error.into());
     }
     let (path, signer) = (path.display(), &bundle.signer);
-    let said = check::said(&bundle, &proven).text();
+    let said = check::said(&bundle, &proven, history).proofs();
     desk.screen
         .remark(&format!("{said}To check it anywhere: stead audit check {path} --key {signer}"));
     Ok(())

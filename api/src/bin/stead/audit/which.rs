@@ -3,7 +3,7 @@ use clap::Args;
 use domain::ids::{BuildId, ComponentId, JobId, RunId, RunnerId};
 
 #[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
+#[group(required = false, multiple = false)]
 pub struct Which {
     /// An install's name or id
     #[arg(long)]
@@ -32,8 +32,8 @@ pub struct Which {
 }
 
 impl Which {
-    /// As the API has it.
-    pub fn stream(self) -> String {
+    /// As the API has it. `None`: no option is given, where none has to be.
+    pub fn stream(self) -> Option<String> {
         let Which { install, run, job, app, component, build, runner, stream } = self;
         let of = |kind: &str, id: Option<String>| id.map(|id| format!("{kind}/{id}"));
         let all = [
@@ -46,6 +46,6 @@ impl Which {
             of("runner", runner.map(String::from)),
             stream,
         ];
-        all.into_iter().flatten().next().unwrap_or_default()
+        all.into_iter().flatten().next()
     }
 }

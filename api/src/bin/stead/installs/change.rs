@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use schemas::control::{
-    apps::DiffQuery,
+    apps::{DiffQuery, InputDifference},
     installs::UpdateInstall,
     runs::{RequestRun, RunAsked},
 };
@@ -60,6 +60,9 @@ pub struct Rollback {
     /// An earlier config version; without it the one before
     #[arg(long, value_name = "N")]
     to: Option<u32>,
+    /// Use the inputs that the install had at this config version; without it the rollback keeps the present ones
+    #[arg(long, value_name = "VERSION")]
+    inputs_of: Option<u32>,
     #[command(flatten)]
     changes: Changes,
     #[command(flatten)]
@@ -84,6 +87,17 @@ pub struct AutoApprove {
     /// Why, for the log
     #[arg(long)]
     reason: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Toggle {
+    /// The install's name or id
+    install: String,
+    /// The component's name; may be repeated
+    #[arg(required = true)]
+    components: Vec<String>,
+    #[command(flatten)]
+    then: Then,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -173,8 +187,22 @@ pub async fn set_inputs(desk: &Desk, ask: SetInputs) -> Result<(), Failure> {
     or_nothing(desk, &done, done.run, nothing, ask.then.wait).await
 }
 
+pub async fn toggle(desk: &Desk, ask: Toggle, enabled: bool) -> Result<(), Failure> {
+    let components = ask.components.into_iter().map(|name| (name, enabled)).collect();
+    let reason = ask.then.reason;
+    let change = UpdateInstall { components, reason, ..UpdateInstall::default() };
+    let done = desk.client.update_install(&ask.install, &change).await?;
+    let nothing = match (done.changed, enabled) {
+        (true, true) => "Enabled. Nothing has to be deployed now.",
+        (true, false) => "Disabled. Nothing has to be torn down.",
+        (false, true) => "Already enabled. Nothing has to be deployed now.",
+        (false, false) => "Already disabled. Nothing has to be torn down.",
+    };
+    or_nothing(desk, &done, done.run, nothing, ask.then.wait).await
+}
+
 pub async fn upgrade(desk: &Desk, ask: Move) -> Result<(), Failure> {
-    to_version(desk, &ask.install, ask.to, ask.changes, ask.then).await
+    to_version(desk, &ask.install, ask.to, (ask.changes, None), ask.then).await
 }
 
 pub async fn rollback(desk: &Desk, ask: Rollback) -> Result<(), Failure> {
@@ -188,23 +216,47 @@ pub async fn rollback(desk: &Desk, ask: Rollback) -> Result<(), Failure> {
             install.app_name
         )));
     }
-    let which = DiffQuery { from: Some(now), to: Some(to), min_position: None };
+    let (of, inputs_of) = (Some(install.id.to_string()), ask.inputs_of);
+    let which =
+        DiffQuery { from: Some(now), to: Some(to), install: of, inputs_of, min_position: None };
     let diff = desk.client.diff(&install.app.to_string(), &which).await?;
     if desk.screen.output == Output::Table {
-        desk.screen.one(&diff, |screen| diff_text(&diff, screen))?;
+        desk.screen.one(&diff, |screen| {
+            let inputs = diff.reach.iter().flat_map(|reach| &reach.inputs).collect::<Vec<_>>();
+            diff_text(&diff, screen) + &inputs_text(&inputs, to, inputs_of)
+        })?;
     }
-    to_version(desk, &ask.install, to, ask.changes, ask.then).await
+    to_version(desk, &ask.install, to, (ask.changes, inputs_of), ask.then).await
+}
+
+/// What the rollback does with the inputs that were different at the earlier version.
+pub fn inputs_text(differ: &[&InputDifference], to: u32, inputs_of: Option<u32>) -> String {
+    if let Some(version) = inputs_of {
+        return format!("\nThe rollback uses the inputs of version {version}.\n");
+    }
+    if differ.is_empty() {
+        return format!("\nThe inputs are those of version {to}.\n");
+    }
+    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "(not set)".into());
+    let line = |d: &&InputDifference| {
+        format!("  {}: {}, at version {to} {}\n", d.name, value(&d.now), value(&d.then))
+    };
+    format!(
+        "\nThe rollback keeps these inputs; `--inputs-of {to}` uses the earlier values:\n{}",
+        differ.iter().map(line).collect::<String>()
+    )
 }
 
 async fn to_version(
     desk: &Desk,
     install: &str,
     to: u32,
-    changes: Changes,
+    (changes, inputs_of): (Changes, Option<u32>),
     then: Then,
 ) -> Result<(), Failure> {
     let change = UpdateInstall {
         inputs: changes.read()?,
+        inputs_of,
         config_version: Some(to),
         reason: then.reason,
         ..UpdateInstall::default()

@@ -21,7 +21,7 @@ pub fn of(install: &Install, screen: &Screen) -> String {
     };
     line("created", &moment(&install.created_at));
     match install.runner {
-        Some(runner) => line("runner", &runner.to_string()),
+        Some(runner) => line("runner", &format!("{runner}{}", contact(install, screen))),
         None => line(
             "runner",
             &format!(
@@ -41,13 +41,31 @@ pub fn of(install: &Install, screen: &Screen) -> String {
         text.push('\n');
         text += &components(&parts, screen);
     }
+    if !install.not_acted_on.is_empty() {
+        text += "\nRead and not acted on by this release:\n";
+        for found in &install.not_acted_on {
+            let line = found.line.map(|line| format!(":{line}")).unwrap_or_default();
+            text += &format!("  {} (first at {}{line})\n", found.message, found.file);
+        }
+    }
     text
+}
+
+/// State of the runner, and when it called last.
+fn contact(install: &Install, screen: &Screen) -> String {
+    let state = install.runner_state.iter().map(|state| screen.state(state));
+    let last = install.runner_last_contact.iter().map(|at| format!("last contact {}", moment(at)));
+    let known: Vec<String> = state.chain(last).collect();
+    if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) }
 }
 
 fn components(parts: &[&InstallComponent], screen: &Screen) -> String {
     let mut table = Table::new(["COMPONENT", "TYPE", "STATE", "VERSION", "OUTPUTS"]);
     for part in parts {
         let mut state = screen.state(&part.state);
+        if part.disabled {
+            state += " (disabled)";
+        }
         if let Some(run) = &part.held_by {
             state += &format!(" (held by {run})");
         }

@@ -9,7 +9,11 @@ use schemas::control::{
 };
 use serde::Serialize;
 
-use super::{find, picture, until_finished};
+use super::{
+    find,
+    follow::{self, Follow},
+    picture, until_finished,
+};
 use crate::{
     failure::Failure,
     render::{Output, write},
@@ -42,6 +46,26 @@ pub struct Word {
     /// Then follow the run until it finishes
     #[arg(long)]
     wait: bool,
+}
+
+/// Approval of plans.
+#[derive(Debug, Args)]
+pub struct Approve {
+    #[command(flatten)]
+    word: Word,
+    /// Approve layer after layer with this reason until the run ends: shows each plan and asks, with --all without asking
+    #[arg(long, conflicts_with_all = ["step", "digests", "wait"])]
+    follow: bool,
+}
+
+/// Approves the plans that wait, or with `--follow` those of the whole run.
+pub async fn approve(desk: &Desk, ask: Approve) -> Result<(), Failure> {
+    let Approve { word, follow } = ask;
+    if !follow {
+        return say(desk, Verdict::Approve, word).await;
+    }
+    let Word { run, reason, all, .. } = word;
+    follow::approve(desk, &run, Follow { reason, all }).await
 }
 
 /// What was said to one plan.

@@ -84,6 +84,9 @@ pub fn below(step: &Step, install: &str, screen: &Screen) -> String {
         let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         lines.push((Tone::Faint, format!("{} by {}{reason}", decision.verdict, by)));
     }
+    if let Some(resolved) = &step.resolution {
+        lines.push((Tone::Faint, format!("job resolved {}", crate::jobs::resolution(resolved))));
+    }
     // That a denied step is skipped because it was denied need not be said twice.
     if let Some(reason) = step.reason.as_ref().filter(|reason| *reason != "denied") {
         lines.push((tone(&step.state), reason.clone()));

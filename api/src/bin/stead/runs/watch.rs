@@ -43,7 +43,16 @@ pub async fn until_finished(desk: &Desk, run: RunId) -> Result<(), Failure> {
 
 /// Follow to the end, or to the first plan that waits for a decision.
 pub async fn watch(desk: &Desk, run: RunId, until_approval: bool) -> Result<(), Failure> {
-    let bar = desk.screen.spinner("");
+    follow(desk, run, async |_: &Run| Ok(until_approval)).await
+}
+
+/// Follow to the end. With a plan that waits for a decision, `waiting` is called at each look, and ends it with `true`.
+pub async fn follow(
+    desk: &Desk,
+    run: RunId,
+    mut waiting: impl AsyncFnMut(&Run) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let mut bar = desk.screen.spinner("");
     let mut shown = Shown::default();
     loop {
         // Listen first, then look: what happens in between is heard.
@@ -68,7 +77,13 @@ pub async fn watch(desk: &Desk, run: RunId, until_approval: bool) -> Result<(), 
             let news = bar.suspend(|| shown.news(desk, &now));
             news?;
             let ended = outcome(&now);
-            let asked = until_approval && now.dag.iter().any(|s| s.state == "waiting_for_approval");
+            let mut asked = false;
+            if ended.is_none() && now.dag.iter().any(|s| s.state == "waiting_for_approval") {
+                // The spinner and a question cannot share a line.
+                bar.finish_and_clear();
+                asked = waiting(&now).await?;
+                bar = desk.screen.spinner("");
+            }
             if ended.is_some() || asked {
                 bar.finish_and_clear();
                 desk.screen.one(&now, |screen| format!("\n{}", picture::of(&now, screen)))?;

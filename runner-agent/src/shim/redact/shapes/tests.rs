@@ -21,6 +21,8 @@ fn a_credential_is_known_by_its_shape() {
     for (dirty, clean) in [
         (token("ghp_", 'a', 36), "[redacted]".to_owned()),
         (token("glpat-", 'b', 20), "[redacted]".to_owned()),
+        (token("stead_", 'f', 43), "[redacted]".to_owned()),
+        (token("stead_enrol_01ARZ3NDEKTSV4RRFFQ69G5FAV_", 'f', 43), "[redacted]".to_owned()),
         (
             token("eyJ", 'c', 20) + &token(".eyJ", 'd', 20) + &token(".", 'e', 43),
             "[redacted]".into(),
@@ -37,7 +39,13 @@ fn a_credential_is_known_by_its_shape() {
     // What flows to other components is judged by its value alone.
     let output = serde_json::json!(token("ghp_", 'a', 36));
     assert_eq!(Redactor::default().value(output.clone()), output);
-    for plain in ["ghp_short", "eyJ.eyJ.x", "secret_access_key = var.key", &"f".repeat(64)] {
+    for plain in [
+        "ghp_short",
+        "eyJ.eyJ.x",
+        "stead_owner and stead_runner",
+        "secret_access_key = var.key",
+        &"f".repeat(64),
+    ] {
         assert_eq!(shown(&[plain]), format!("{plain}\n"));
     }
 }

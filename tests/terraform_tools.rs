@@ -1,9 +1,11 @@
-//! Where the customer has OpenTofu and no Terraform: the same story by the other name.
+//! The tool on the customer's side: Terraform under the name `tofu`, OpenTofu itself where it is installed, or
+//! neither; and what the build runner does with it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     env, fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
 
@@ -13,15 +15,32 @@ use tests::{
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// Everything that is on PATH but for the tool, which is there by another name only.
-fn path_by_another_name(dir: &Path) -> String {
+/// A tool of this name on PATH.
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap();
+    env::split_paths(&path).map(|dir| dir.join(name)).find(|tool| tool.is_file())
+}
+
+/// OpenTofu itself, and not Terraform under its name. Without it a test prints so and passes.
+fn opentofu_or_skip() -> Option<PathBuf> {
+    let is_opentofu = |tool: &PathBuf| {
+        let version = Command::new(tool).arg("version").output().unwrap().stdout;
+        String::from_utf8_lossy(&version).starts_with("OpenTofu")
+    };
+    let found = on_path("tofu").filter(is_opentofu);
+    if found.is_none() {
+        eprintln!("SKIPPED: OpenTofu is not on PATH");
+    }
+    found
+}
+
+/// Everything on PATH without `terraform`, and this program as `tofu`.
+fn path_with_tofu(dir: &Path, program: &Path) -> String {
     let tools = dir.join("tools");
     fs::create_dir(&tools).unwrap();
     let path = env::var("PATH").unwrap();
-    let engine = |dir: &Path| ["tofu", "terraform"].map(|name| dir.join(name)).into_iter();
     let mut dirs: Vec<PathBuf> = env::split_paths(&path).filter(|dir| dir.is_absolute()).collect();
-    let found = dirs.iter().flat_map(|dir| engine(dir)).find(|tool| tool.is_file()).unwrap();
-    symlink(found, tools.join("tofu")).unwrap();
+    symlink(program, tools.join("tofu")).unwrap();
     for dir in &mut dirs {
         if !dir.join("terraform").exists() {
             continue;
@@ -41,17 +60,28 @@ fn path_by_another_name(dir: &Path) -> String {
 }
 
 #[test]
-fn an_install_lives_and_ends_with_opentofu_alone() {
-    if !terraform_or_skip() {
-        return;
+fn an_install_lives_and_ends_where_terraform_is_named_tofu() {
+    if terraform_or_skip() {
+        let tool = on_path("terraform").or_else(|| on_path("tofu")).unwrap();
+        an_install_lives_and_ends_with(&tool);
     }
+}
+
+#[test]
+fn an_install_lives_and_ends_with_opentofu_itself() {
+    if let Some(tool) = opentofu_or_skip() {
+        an_install_lives_and_ends_with(&tool);
+    }
+}
+
+fn an_install_lives_and_ends_with(tool: &Path) {
     let server = Server::up();
     let app = edge_api(server.dir());
     server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     let words = ["--auto-approve", "--input", "company=Acme"];
     let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &words[..]].concat());
     let token = created["enrolment"]["token"].as_str().unwrap();
-    let path = path_by_another_name(server.dir());
+    let path = path_with_tofu(server.dir(), tool);
     let runner = Customer::new(&server, "customer").env("PATH", &path).start(&server, token);
     until("the provision run", SOON, || {
         !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
@@ -94,4 +124,39 @@ fn without_either_the_step_fails_and_says_what_to_install() {
     let said = tests::told(&server, &run);
     assert!(said.contains("neither terraform nor tofu") && said.contains("PATH"), "{said}");
     assert!(runner.ledger().is_empty());
+}
+
+#[test]
+fn a_module_that_is_not_valid_fails_its_build_with_file_and_line() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let server = Server::up();
+    let app = edge_api(server.dir());
+    // HCL that can be parsed, so that only the build finds what is wrong with it.
+    let module = fs::read_dir(app.join("modules")).unwrap().next().unwrap().unwrap().path();
+    fs::write(module.join("wrong.tf"), "locals {\n  wrong = var.not_declared\n}\n").unwrap();
+    let (code, told) = server.refused(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    assert_eq!(code, 1, "{told}");
+    let builds = server.ask(&["builds", "list", "--app", "edge-api"]);
+    let failed = builds.as_array().unwrap().iter().find(|build| build["state"] == "failed");
+    let failed = failed.unwrap_or_else(|| panic!("{builds:#}"));
+    let build = server.ask(&["builds", "show", failed["id"].as_str().unwrap()]);
+    let detail = build["detail"].as_str().unwrap();
+    assert!(detail.contains("wrong.tf:2: Reference to undeclared input variable"), "{detail}");
+    // The others are built: each is valid by itself.
+    assert!(builds.as_array().unwrap().iter().any(|build| build["state"] == "succeeded"));
+}
+
+#[test]
+fn hcl_that_cannot_be_parsed_is_an_error_of_validate_with_file_and_line() {
+    let server = Server::up();
+    let app = edge_api(server.dir());
+    let module = fs::read_dir(app.join("modules")).unwrap().next().unwrap().unwrap().path();
+    fs::write(module.join("wrong.tf"), "locals {\n  wrong = \n}\n").unwrap();
+    let mut validate = server.stead_for_people();
+    let validated = validate.args(["apps", "validate", app.to_str().unwrap()]).output().unwrap();
+    let told = String::from_utf8_lossy(&validated.stdout).into_owned();
+    assert_eq!(validated.status.code(), Some(2), "{told}");
+    assert!(told.contains("bad_module") && told.contains("wrong.tf:2"), "{told}");
 }

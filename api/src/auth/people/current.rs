@@ -1,0 +1,83 @@
+//! How old the knowledge of principals and revocations is. A server that cannot read the log does not learn that a
+//! token was revoked elsewhere, so it rejects all callers until it can read the log again.
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::Response,
+};
+use event_log::EventLog;
+
+use super::People;
+use crate::{
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// Maximum age of the last successful read of the log.
+pub const MAX_AGE: Duration = Duration::from_secs(10);
+
+/// The moment up to which the log is known here, and the sample that moves it.
+#[derive(Default)]
+pub(super) struct Current(Mutex<Option<Sample>>);
+
+#[derive(Clone, Copy)]
+struct Sample {
+    /// Everything that was in the log then is known here.
+    known_at: Instant,
+    /// A later read of the head, and the position that it found.
+    read_at: Instant,
+    position: u64,
+}
+
+impl People {
+    /// Age of the knowledge of who may call. Call it whenever the position moved: under load it is rarely the log's.
+    pub fn age(&self, log: &EventLog) -> Duration {
+        let mut sample = self.current.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let position = self.position();
+        let next = || (log.read_at(), log.position());
+        let mut known = sample.unwrap_or_else(|| {
+            let (read_at, at) = next();
+            // The log was opened and loaded a moment ago.
+            Sample { known_at: read_at, read_at, position: at }
+        });
+        if position >= known.position {
+            let (read_at, at) = next();
+            let known_at = if position >= at { read_at } else { known.read_at };
+            known = Sample { known_at, read_at, position: at };
+        }
+        *sample = Some(known);
+        known.known_at.elapsed()
+    }
+
+    /// Reject while the last successful read of the log is too old.
+    ///
+    /// # Errors
+    /// 503 `log_stale`.
+    pub fn check_current(&self, log: &EventLog) -> Result<(), Problem> {
+        let age = self.age(log);
+        if age <= MAX_AGE {
+            return Ok(());
+        }
+        let (age, most) = (age.as_secs(), MAX_AGE.as_secs());
+        let detail = format!(
+            "the call was rejected: this server last read the log {age} s ago (limit {most} s) and may not know of \
+             revoked tokens; check its connection to the database, or call another server"
+        );
+        Err(Problem::new(Code::LogStale, detail).retry_after(2))
+    }
+}
+
+/// Middleware that rejects every call while the log is stale. Probes, metrics and documents are outside of it.
+pub async fn require_current(
+    State(app): State<App>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    app.people.check_current(app.log())?;
+    Ok(next.run(request).await)
+}

@@ -1,0 +1,96 @@
+//! Reports failed runs and steps to the operator: a log line with the ids and the reason, and a counter. Only the server
+//! that runs the policies does, so each failure is reported once; after a takeover, the newest ones again.
+use domain::{
+    decider::Decider as _,
+    ids::{RunId, StepId},
+    run::{Outcome, Run, RunEvent, RunKind, StepFailure, Target},
+};
+use event_log::Stored;
+use serde::Serialize;
+
+use crate::state::App;
+
+/// Name of the counter of failed runs.
+const FAILED: &str = "stead_runs_failed_total";
+
+/// Kinds of runs, each a value of the label `kind`.
+const KINDS: [RunKind; 9] = [
+    RunKind::Provision,
+    RunKind::Reprovision,
+    RunKind::Deploy,
+    RunKind::InputUpdate,
+    RunKind::Upgrade,
+    RunKind::Rollback,
+    RunKind::Teardown,
+    RunKind::Deprovision,
+    RunKind::Action,
+];
+
+/// Exposes the counter of each kind before the first failure, so that an alert on its increase sees that failure.
+pub fn expose(app: &App) {
+    for kind in KINDS {
+        app.metrics.add(FAILED, &[("kind", &word(&kind))], 0.0);
+    }
+}
+
+/// Reports the failures among these events.
+pub async fn report(app: &App, events: &[Stored]) {
+    for event in events {
+        let of_run = event.stream.aggregate_type == Run::NAME;
+        if of_run && matches!(&*event.event_type, "run.finished" | "run.step_failed") {
+            failure(app, event).await;
+        }
+    }
+}
+
+async fn failure(app: &App, event: &Stored) {
+    // What cannot be read is an error of the policies, which report it.
+    let Ok(run) = event.stream.aggregate_id.parse::<RunId>() else { return };
+    let Ok(facts) = event.decode::<RunEvent>() else { return };
+    let Ok(state) = app.engine.load::<Run>(run).await else { return };
+    for fact in facts {
+        if let RunEvent::StepFailed { step, reason, .. } = &fact {
+            step_failed((run, &state), *step, reason);
+        }
+        if let RunEvent::Finished { outcome: Outcome::Failed } = &fact {
+            run_failed(app, run, &state);
+        }
+    }
+}
+
+/// The detail of a failure is not logged: it is data of the customer, encrypted in the log of events.
+fn step_failed((run, state): (RunId, &Run), step: StepId, reason: &StepFailure) {
+    let at = state.step(step);
+    let name = at.map_or("", |at| name(&at.spec.target));
+    let job = at.and_then(|at| at.jobs.last()).map(ToString::to_string).unwrap_or_default();
+    let install = state.request.as_ref().map(|request| request.install.to_string());
+    tracing::warn!(
+        run.id = %run,
+        install.id = install.unwrap_or_default(),
+        step.id = %step,
+        step.name = name,
+        job.id = job,
+        reason = word(reason),
+        "Step failed"
+    );
+}
+
+fn run_failed(app: &App, run: RunId, state: &Run) {
+    let Some(request) = &state.request else { return };
+    let kind = word(&request.kind);
+    app.metrics.count(FAILED, &[("kind", &kind)]);
+    tracing::warn!(run.id = %run, install.id = %request.install, run.kind = kind, "Run failed");
+}
+
+fn name(target: &Target) -> &str {
+    match target {
+        Target::Sandbox { .. } => "sandbox",
+        Target::Component { name, .. } | Target::Action { name } => name,
+    }
+}
+
+/// A value of an enumeration as its JSON has it.
+fn word(of: &impl Serialize) -> String {
+    let value = serde_json::to_value(of).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_owned()
+}

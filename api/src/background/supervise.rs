@@ -1,0 +1,220 @@
+//! Background tasks that must run as long as the server does.
+//!
+//! ```text
+//! task ── panics or ends ─▶ logged, named by /readyz ── back-off ─▶ started again
+//!                                └── more than 5 times in 5 minutes ─▶ the process ends
+//! ```
+use std::{
+    any::Any,
+    collections::{BTreeSet, VecDeque},
+    panic::AssertUnwindSafe,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::FutureExt as _;
+use tokio::{sync::watch, task::JoinSet, time::Instant};
+use tracing::error;
+
+use crate::state::App;
+
+/// A task that fails more often than this within [`WINDOW`] ends the process.
+const MOST: usize = 5;
+const WINDOW: Duration = Duration::from_secs(300);
+/// Wait before the first restart; each further one takes twice as long.
+const BACK_OFF: Duration = Duration::from_millis(200);
+
+/// State of the server's background tasks.
+pub struct Tasks {
+    down: Mutex<BTreeSet<&'static str>>,
+    failed: watch::Sender<Option<&'static str>>,
+}
+
+impl Default for Tasks {
+    fn default() -> Tasks {
+        Tasks { down: Mutex::default(), failed: watch::Sender::new(None) }
+    }
+}
+
+impl Tasks {
+    /// Names of the tasks that do not run now.
+    pub fn down(&self) -> Vec<&'static str> {
+        let down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
+        down.iter().copied().collect()
+    }
+
+    /// Waits until a task has failed for good. Returns its name.
+    pub async fn failed(&self) -> &'static str {
+        let mut failed = self.failed.subscribe();
+        loop {
+            if let Some(name) = *failed.borrow_and_update() {
+                return name;
+            }
+            // The sender lives as long as we do.
+            let _ = failed.changed().await;
+        }
+    }
+
+    fn set(&self, name: &'static str, runs: bool) {
+        let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
+        if runs {
+            down.remove(name)
+        } else {
+            down.insert(name)
+        };
+    }
+
+    fn fail(&self, name: &'static str) {
+        self.set(name, false);
+        // What failed first is the cause of what follows.
+        self.failed.send_if_modified(|failed| failed.is_none() && failed.replace(name).is_none());
+    }
+}
+
+/// Runs a task until the server stops, and starts it again when it panics or ends before.
+pub fn supervise<F>(
+    tasks: &mut JoinSet<()>,
+    app: &App,
+    name: &'static str,
+    task: impl FnMut(App) -> F + Send + 'static,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    tasks.spawn(keep(app.clone(), name, task));
+}
+
+async fn keep<F>(app: App, name: &'static str, mut task: impl FnMut(App) -> F + Send + 'static)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut failures: VecDeque<Instant> = VecDeque::new();
+    loop {
+        let run = task(app.clone());
+        #[cfg(feature = "planted")]
+        let run = super::planted::with_panic(name, run);
+        let ended = AssertUnwindSafe(run).catch_unwind().await;
+        if app.stopping.is_cancelled() {
+            return;
+        }
+        let why = ended.map_or_else(|panic| said(&*panic), |()| "it ended by itself".into());
+        app.tasks.set(name, false);
+        app.metrics.count("stead_task_failures_total", &[("task", name)]);
+        let now = Instant::now();
+        failures.push_back(now);
+        failures.retain(|at| now.duration_since(*at) < WINDOW);
+        if failures.len() > MOST {
+            error!(task = name, error = %why, "Background task keeps failing; ending the process");
+            return app.tasks.fail(name);
+        }
+        let wait = BACK_OFF * 2_u32.pow(u32::try_from(failures.len() - 1).unwrap_or(0));
+        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        error!(task = name, error = %why, wait_ms, "Background task failed; starting it again");
+        tokio::select! {
+            () = app.stopping.cancelled() => return,
+            () = tokio::time::sleep(wait) => app.tasks.set(name, true),
+        }
+    }
+}
+
+/// Ends the process when something without which nothing works has ended.
+pub fn require(
+    tasks: &mut JoinSet<()>,
+    app: &App,
+    name: &'static str,
+    ended: impl Future<Output = ()> + Send + 'static,
+) {
+    let app = app.clone();
+    tasks.spawn(async move {
+        tokio::select! {
+            () = app.stopping.cancelled() => {}
+            () = ended => {
+                error!(task = name, "Task ended that the server cannot do without; ending the process");
+                app.tasks.fail(name);
+            }
+        }
+    });
+}
+
+/// Message of a panic.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into())
+}
+
+#[cfg(all(test, feature = "planted"))]
+mod pentest {
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+    use std::time::Duration;
+
+    use proof::planted::{Bug, plant};
+    use schemas::control::tokens::{CreateToken, Role};
+    use serde_json::Value;
+
+    use crate::{
+        client::{Client, Target},
+        server::testing::Started,
+    };
+
+    async fn until_ready(started: &Started, status: u16) -> Value {
+        for _ in 0..600 {
+            let answer = started.http.get(started.control("/readyz")).send().await.unwrap();
+            if answer.status() == status {
+                return answer.json().await.unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("/readyz does not answer {status}");
+    }
+
+    #[tokio::test]
+    async fn readyz_names_a_task_that_panics_and_the_task_starts_again() {
+        let started = Started::new().await;
+        until_ready(&started, 200).await;
+        let planted = plant(Bug::PanicInTask);
+        let problem = until_ready(&started, 503).await;
+        assert_eq!(
+            (&problem["code"], &problem["tasks"][0]),
+            (&"unavailable".into(), &"timers".into())
+        );
+        drop(planted);
+        until_ready(&started, 200).await;
+        let metrics = started.app().metrics.text();
+        assert!(metrics.contains("stead_task_failures_total{task=\"timers\"}"), "{metrics}");
+        started.server.stop().await;
+    }
+
+    #[tokio::test]
+    async fn a_task_that_keeps_panicking_ends_the_process() {
+        let started = Started::new().await;
+        let _planted = plant(Bug::PanicInTask);
+        let failed = tokio::time::timeout(Duration::from_secs(60), started.server.failed());
+        assert_eq!(failed.await.unwrap(), "timers");
+        started.server.stop().await;
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_the_appender_ends_the_process() {
+        let started = Started::new().await;
+        let _planted = plant(Bug::PanicInAppender);
+        let server = started.server.ready.control.clone();
+        let target = Target { server, token: Some(started.owner_token()), ca: None };
+        let ask = CreateToken { role: Role::Viewer, name: None, expires_in_s: None };
+        assert!(Client::new(&target).unwrap().create_token(&ask).await.is_err());
+        let failed = tokio::time::timeout(Duration::from_secs(60), started.server.failed());
+        assert_eq!(failed.await.unwrap(), "log");
+        let problem = until_ready(&started, 503).await;
+        let tasks = problem["tasks"].as_array().unwrap();
+        assert!(tasks.contains(&"log".into()), "{tasks:?}");
+        started.server.stop().await;
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_the_projections_is_named_and_they_go_on() {
+        let started = Started::new().await;
+        let planted = plant(Bug::PanicInProjector);
+        assert_eq!(until_ready(&started, 503).await["tasks"][0], "projections");
+        drop(planted);
+        until_ready(&started, 200).await;
+        started.server.stop().await;
+    }
+}

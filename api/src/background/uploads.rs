@@ -1,0 +1,31 @@
+//! Deletes uploads of runners that no report named within a day, and counts the bytes of those that wait.
+use std::time::Duration;
+
+use event_log::upload;
+
+use crate::state::App;
+
+/// How often uploads are counted and collected.
+const TICK: Duration = Duration::from_secs(60);
+
+/// Collects until the server stops.
+pub async fn run(app: App) {
+    let mut ticks = tokio::time::interval(TICK);
+    loop {
+        tokio::select! {
+            () = app.stopping.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        if let Err(error) = collect(&app).await {
+            tracing::warn!(error = %error, "Cannot collect uploads that no report named");
+        }
+    }
+}
+
+async fn collect(app: &App) -> Result<(), sqlx::Error> {
+    let collected = upload::collect(&app.pool, app.log().clock()).await?;
+    app.metrics.add("stead_uploads_collected_total", &[], collected as f64);
+    let waiting = upload::waiting(&app.pool).await?;
+    app.metrics.set("stead_uploads_bytes", &[], waiting as f64);
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! Components that an install may be without: enabled by the config's default, or as the install chose.
+use std::collections::{BTreeMap, BTreeSet};
+
+use app_config::model::Component;
+
+use super::config::Config;
+
+/// Choices of an install, by component.
+pub type Toggles = BTreeMap<String, bool>;
+
+/// Whether deploys of an install include a component. A choice counts only while the config lets
+/// installs choose.
+pub fn is_enabled(component: &Component, toggles: &Toggles) -> bool {
+    let options = &component.module.options;
+    let chosen = toggles.get(&component.name).copied().filter(|_| options.is_toggleable());
+    chosen.or(options.default_enabled).unwrap_or(true)
+}
+
+/// Names of the config's components that are disabled.
+pub fn disabled(config: &Config, toggles: &Toggles) -> BTreeSet<String> {
+    let off = config.app.components.iter().filter(|component| !is_enabled(component, toggles));
+    off.map(|component| component.name.clone()).collect()
+}
+
+/// Enabled components that require a disabled one, with the names of those.
+pub fn broken(config: &Config, toggles: &Toggles) -> BTreeMap<String, BTreeSet<String>> {
+    let disabled = disabled(config, toggles);
+    let enabled = config.app.components.iter().filter(|one| !disabled.contains(&one.name));
+    enabled
+        .map(|one| (one.name.clone(), &config.graph.required(one) & &disabled))
+        .filter(|(_, missing)| !missing.is_empty())
+        .collect()
+}

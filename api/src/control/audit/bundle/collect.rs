@@ -1,0 +1,176 @@
+//! The streams of an install's history with the positions of their events, and what is added to a bundle on request.
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::{
+    actor::Actor,
+    erasure::{Whose, places},
+    ids::PrincipalId,
+};
+use event_log::{Stored, StreamId};
+use projections::{Recorded, history::references};
+use proof::bundle::Annotations;
+use schemas::control::bundles::BundleQuery;
+use serde_json::Value;
+
+use crate::{
+    auth::{Who, names},
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// Number of events of a stream that are read at a time.
+const PAGE: u32 = 500;
+/// Largest number of events of a history: with their proofs they make about as many bytes as a bundle may have.
+const EVENTS: usize = 150_000;
+
+/// Everything about the subject that has to be known before the first byte.
+pub(super) struct Collected {
+    /// The streams, each with the position of its last event.
+    pub streams: BTreeMap<String, u64>,
+    /// Positions of all their events, ascending.
+    pub positions: Vec<u64>,
+    /// What was requested with `names` and `reasons`.
+    pub annotations: Option<Annotations>,
+}
+
+struct Collector<'a> {
+    app: &'a App,
+    which: &'a BundleQuery,
+    size: u64,
+    found: Collected,
+    principals: BTreeSet<PrincipalId>,
+    reasons: BTreeMap<u64, String>,
+}
+
+/// Whether annotations were requested.
+pub(super) fn is_annotated(which: &BundleQuery) -> bool {
+    which.names == Some(true) || which.reasons == Some(true)
+}
+
+/// The history of an install as of a size of the log: its stream, and every stream that its events lead to.
+pub(super) async fn history(
+    app: &App,
+    (which, who): (&BundleQuery, &Who),
+    install: StreamId,
+    size: u64,
+) -> Result<Collected, Problem> {
+    let mut collector = Collector::new(app, which, size);
+    let mut pending = vec![install.clone()];
+    while let Some(stream) = pending.pop() {
+        if collector.found.streams.contains_key(&stream.to_string()) {
+            continue;
+        }
+        who.still(app)?;
+        match collector.stream(&stream).await? {
+            Some(named) => pending.extend(named),
+            None if stream == install => {
+                return Err(Problem::not_found(format!("the stream {stream}")));
+            }
+            // An event names what the log does not have. Whoever checks the bundle is told.
+            None => {}
+        }
+    }
+    collector.finish().await
+}
+
+/// Annotations of the events of one stream.
+pub(super) async fn of_stream(
+    app: &App,
+    which: &BundleQuery,
+    stream: &StreamId,
+    size: u64,
+) -> Result<Option<Annotations>, Problem> {
+    let mut collector = Collector::new(app, which, size);
+    collector.stream(stream).await?;
+    Ok(collector.finish().await?.annotations)
+}
+
+/// Annotations of one event.
+pub(super) async fn of_event(
+    app: &App,
+    which: &BundleQuery,
+    position: u64,
+) -> Result<Option<Annotations>, Problem> {
+    let mut collector = Collector::new(app, which, position);
+    if let Some(stored) = app.log().event(position).await? {
+        collector.annotate(&stored)?;
+    }
+    Ok(collector.finish().await?.annotations)
+}
+
+impl<'a> Collector<'a> {
+    fn new(app: &'a App, which: &'a BundleQuery, size: u64) -> Self {
+        let found = Collected { streams: BTreeMap::new(), positions: vec![], annotations: None };
+        let (principals, reasons) = (BTreeSet::new(), BTreeMap::new());
+        Collector { app, which, size, found, principals, reasons }
+    }
+
+    /// Reads a stream and returns the streams that its events name. `None`: it has no event.
+    async fn stream(&mut self, stream: &StreamId) -> Result<Option<BTreeSet<StreamId>>, Problem> {
+        let (mut named, mut after, mut last) = (BTreeSet::new(), 0, 0);
+        loop {
+            let page = self.app.log().read_page(stream, (after, self.size), PAGE).await?;
+            let Some(end) = page.last() else { break };
+            (after, last) = (end.sequence, end.position);
+            for stored in &page {
+                self.found.positions.push(stored.position);
+                for event in Recorded::read_encrypted(stored)? {
+                    named.extend(references(&event));
+                }
+                self.annotate(stored)?;
+            }
+            if self.found.positions.len() > EVENTS {
+                let detail = format!(
+                    "the history has more than {EVENTS} events: ask for stream=install/… and for each run, or export \
+                     the log"
+                );
+                return Err(Problem::new(Code::TooLarge, detail));
+            }
+        }
+        if last == 0 {
+            return Ok(None);
+        }
+        self.found.streams.insert(stream.to_string(), last);
+        Ok(Some(named))
+    }
+
+    fn annotate(&mut self, stored: &Stored) -> Result<(), Problem> {
+        if !is_annotated(self.which) {
+            return Ok(());
+        }
+        let payload: Value = serde_json::from_str(stored.words()?).map_err(Problem::internal)?;
+        if self.which.names == Some(true) {
+            let by = payload.get("by").and_then(Value::as_str).and_then(|by| by.parse().ok());
+            for actor in [Some(stored.meta()?.actor), by].into_iter().flatten() {
+                match actor {
+                    Actor::Principal(id) => drop(self.principals.insert(id)),
+                    Actor::Runner(_) | Actor::Policy(_) | Actor::Timer(_) | Actor::System => {}
+                }
+            }
+        }
+        // Only what a principal wrote: other free texts are data of the customer.
+        let mut fields = places(&stored.event_type).iter();
+        let is_written =
+            fields.any(|field| field.path == ["reason"] && field.whose == Whose::Author);
+        if self.which.reasons == Some(true)
+            && is_written
+            && let Some(reason) = payload.get("reason").and_then(Value::as_str)
+        {
+            self.reasons.insert(stored.position, reason.to_owned());
+        }
+        Ok(())
+    }
+
+    async fn finish(mut self) -> Result<Collected, Problem> {
+        self.found.positions.sort_unstable();
+        if is_annotated(self.which) {
+            let names = names::of(&self.app.pool, self.principals).await?;
+            let names = names.into_iter().map(|(id, name)| (id.to_string(), name)).collect();
+            self.found.annotations = Some(Annotations {
+                names: self.which.names.filter(|wanted| *wanted).map(|_| names),
+                reasons: self.which.reasons.filter(|wanted| *wanted).map(|_| self.reasons),
+            });
+        }
+        Ok(self.found)
+    }
+}

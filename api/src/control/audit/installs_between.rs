@@ -1,0 +1,103 @@
+//! `/v1/audit/diff/installs`: what changed between two points in every install.
+use std::collections::BTreeSet;
+
+use axum::{Json, extract::State};
+use domain::{
+    decider::Decider,
+    ids::{InstallId, RunId},
+    install::Install,
+    run::Run,
+};
+use event_log::{StreamId, archive::FLOOR, read::floor_of};
+use projections::views::runs::Runs;
+use schemas::control::history::{InstallsBetween, InstallsBetweenQuery};
+use sqlx::Row as _;
+
+use super::{
+    between::{of_stream, range},
+    point,
+};
+use crate::{
+    extract::Query,
+    problem::{Answer, Code, Problem},
+    state::App,
+};
+
+/// Number of installs of a page without a limit.
+const USUAL: u32 = 20;
+/// The highest limit: each install is read as of two positions.
+const MOST: u32 = 50;
+/// Number of archived events that are read at a time.
+const ARCHIVED: u32 = 2_000;
+
+/// What changed between two points in every install: the fields that differ, and by run who asked, who approved, what ran
+///
+/// Has each install of which, or of a run of which, an event was recorded in between.
+#[utoipa::path(
+    get, path = "/v1/audit/diff/installs", tag = "audit", params(InstallsBetweenQuery),
+    responses((status = 200, body = InstallsBetween)),
+)]
+pub async fn installs_diff(
+    State(app): State<App>,
+    Query(which): Query<InstallsBetweenQuery>,
+) -> Answer<InstallsBetween> {
+    let limit = which.limit.unwrap_or(USUAL);
+    if limit == 0 || limit > MOST {
+        return Err(Problem::new(Code::BadRequest, format!("limit takes 1 to {MOST}")));
+    }
+    let bad = |_| Problem::new(Code::BadCursor, "pass `next` of the answer before as it is");
+    let after: Option<InstallId> =
+        which.cursor.as_deref().map(str::parse).transpose().map_err(bad)?;
+    let from = (which.from_position, which.from_time);
+    let range = range(&app, from, (which.to_position, which.to_time)).await?;
+    let changed = changed(&app, range).await?;
+    let mut left = changed.into_iter().filter(|install| after.is_none_or(|after| *install > after));
+    let page: Vec<InstallId> = left.by_ref().take(limit as usize).collect();
+    let next = page.last().filter(|_| left.next().is_some()).map(ToString::to_string);
+    let mut items = Vec::with_capacity(page.len());
+    for install in page {
+        items.push(of_stream(&app, &StreamId::of::<Install>(install), range).await?);
+    }
+    let (from, to) = (point(&app, range.0).await?, point(&app, range.1).await?);
+    Ok(Json(InstallsBetween { from, to, items, next }))
+}
+
+/// The installs of which, or of a run of which, an event was recorded in between.
+async fn changed(app: &App, (from, to): (u64, u64)) -> Result<BTreeSet<InstallId>, Problem> {
+    let (mut installs, mut runs) = (BTreeSet::new(), BTreeSet::new());
+    let mut take = |kind: &str, id: &str| {
+        match kind {
+            Install::NAME => drop(id.parse().map(|id: InstallId| installs.insert(id))),
+            Run::NAME => drop(id.parse().map(|id: RunId| runs.insert(id))),
+            _ => {}
+        };
+    };
+    let sql = format!(
+        "select aggregate_type, aggregate_id, {FLOOR} as floor from log_event \
+         where position > $1 and position <= $2 and aggregate_type = any($3) group by 1, 2"
+    );
+    let mut connection = app.pool.acquire().await?;
+    let rows = sqlx::query(&sql)
+        .bind(from.cast_signed())
+        .bind(to.cast_signed())
+        .bind([Install::NAME, Run::NAME])
+        .fetch_all(&mut *connection)
+        .await?;
+    for row in &rows {
+        take(row.try_get(0)?, row.try_get(1)?);
+    }
+    // What is older than the rows is in archives.
+    let (mut at, floor) = (from, floor_of(&mut connection, &rows).await?.min(to));
+    while at < floor {
+        let archives = app.log().archives();
+        let page = archives.events(&mut connection, (at, floor), ARCHIVED).await?;
+        let Some(last) = page.last() else { break };
+        at = last.position;
+        page.iter()
+            .for_each(|event| take(&event.stream.aggregate_type, &event.stream.aggregate_id));
+    }
+    let ids = runs.iter().map(ToString::to_string).collect();
+    let rows = projections::many::<Runs>(&app.pool, ids).await?;
+    installs.extend(rows.values().filter_map(|row| Some(row.state.request.as_ref()?.install)));
+    Ok(installs)
+}

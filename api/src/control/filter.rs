@@ -1,0 +1,154 @@
+//! Values of list filters: an unknown one is an error, because an empty list would look like an answer.
+use std::fmt::Display;
+
+use domain::{
+    access::Access,
+    actor::Actor,
+    app::App as AppState,
+    decider::Decider,
+    ids::{AppId, InstallId, RunId},
+    install::Install,
+    policy::POLICIES,
+    run::Run,
+    runner::Runner,
+};
+use event_log::StreamId;
+
+use crate::{
+    problem::{Code, Problem},
+    state::App,
+    usecases::{apps, installs},
+};
+
+/// Timers that are actors of events.
+const TIMERS: [&str; 3] = ["approval_expiry", "auto_retry", "liveness"];
+/// Every event type, one per line.
+const EVENT_TYPES: &str = include_str!("../../../schemas/event-types.txt");
+
+/// Checks a value against the values that a filter takes.
+pub fn one_of(filter: &str, value: Option<&str>, allowed: &[&str]) -> Result<(), Problem> {
+    match value {
+        Some(value) if !allowed.contains(&value) => Err(unknown(filter, value, allowed)),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn unknown(filter: &str, value: &str, allowed: &[&str]) -> Problem {
+    let detail = format!("`{filter}` is {value:?}; allowed are {}", allowed.join(", "));
+    Problem::new(Code::BadRequest, detail)
+}
+
+/// The install with this name or id.
+pub async fn install(app: &App, name: &str) -> Result<InstallId, Problem> {
+    let id = installs::find(app, name).await?;
+    exists::<Install>(app, id).await?;
+    Ok(id)
+}
+
+/// The app with this name or id.
+pub async fn app(app: &App, name: &str) -> Result<AppId, Problem> {
+    let id = apps::find(app, name).await?;
+    exists::<AppState>(app, id).await?;
+    Ok(id)
+}
+
+/// The run with this id.
+pub async fn run(app: &App, id: RunId) -> Result<(), Problem> {
+    exists::<Run>(app, id).await
+}
+
+/// Checks an actor: its kind, and that the log knows it.
+pub async fn actor(app: &App, text: &str) -> Result<(), Problem> {
+    let actor: Actor = text
+        .parse()
+        .map_err(|error| Problem::new(Code::BadRequest, format!("`actor`: {error}")))?;
+    match actor {
+        Actor::Principal(id) => exists::<Access>(app, id).await,
+        Actor::Runner(id) => exists::<Runner>(app, id).await,
+        Actor::Policy(name) => {
+            let names: Vec<&str> = POLICIES.iter().map(|(name, _)| *name).collect();
+            one_of("actor", Some(&name), &names)
+        }
+        Actor::Timer(name) => one_of("actor", Some(&name), &TIMERS),
+        Actor::System => Ok(()),
+    }
+}
+
+/// Checks an event type, or a prefix that ends with a dot.
+pub fn event_type(value: &str) -> Result<(), Problem> {
+    let all: Vec<&str> = EVENT_TYPES.lines().collect();
+    let is_known = match value.strip_suffix('.') {
+        Some(kind) => all.iter().any(|known| known.split('.').next() == Some(kind)),
+        None => all.contains(&value),
+    };
+    if is_known {
+        return Ok(());
+    }
+    let kind = value.split('.').next().unwrap_or_default();
+    let near: Vec<&str> =
+        all.iter().copied().filter(|known| known.split('.').next() == Some(kind)).collect();
+    Err(match near.is_empty() {
+        true => {
+            let mut kinds: Vec<String> = all
+                .iter()
+                .filter_map(|known| known.split('.').next())
+                .map(|kind| format!("{kind}."))
+                .collect();
+            kinds.dedup();
+            unknown("type", value, &kinds.iter().map(String::as_str).collect::<Vec<_>>())
+        }
+        false => unknown("type", value, &near),
+    })
+}
+
+/// Checks that the log has a stream of this aggregate, whatever server wrote it.
+async fn exists<D: Decider>(app: &App, id: impl Display) -> Result<(), Problem> {
+    match app.log().version(&StreamId::of::<D>(id.to_string())).await? {
+        0 => Err(Problem::not_found(id)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeSet,
+        fs,
+        path::{Path, PathBuf},
+    };
+
+    use domain::testing::golden;
+
+    use super::*;
+
+    #[test]
+    fn every_event_type_is_one_that_a_filter_takes() {
+        let events = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../schemas/events"));
+        let names: BTreeSet<String> = events
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap() + "\n")
+            .collect();
+        golden("event-types.txt", &names.into_iter().collect::<String>());
+        assert!(event_type("run.approved").is_ok() && event_type("run.").is_ok());
+        let said = event_type("run.aproved").unwrap_err().detail;
+        assert!(said.contains("run.aproved") && said.contains("run.approved"), "{said}");
+        let said = event_type("rum.approved").unwrap_err().detail;
+        assert!(said.contains("run.") && !said.contains("run.approved"), "{said}");
+    }
+
+    fn sources(dir: &Path) -> Vec<PathBuf> {
+        let all = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+        all.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
+    }
+
+    #[test]
+    fn every_timer_is_one_that_a_filter_takes() {
+        let mut timers = BTreeSet::new();
+        for path in sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/background"))) {
+            let text = fs::read_to_string(path).unwrap();
+            let after = text.split("Actor::Timer(\"").skip(1);
+            timers.extend(after.map(|rest| rest.split('"').next().unwrap().to_owned()));
+        }
+        assert_eq!(timers, TIMERS.map(str::to_owned).into());
+    }
+}

@@ -1,0 +1,155 @@
+//! The history of installs: as a bundle, and of all of them between two points.
+use std::collections::BTreeSet;
+
+use domain::{decider::Decider, install::Install, job::Job, run::Run, run::StepState};
+use proof::{
+    bundle::{Bundle, Complete, Subject},
+    key::Believed,
+};
+use schemas::control::{
+    audit::AsOfQuery,
+    bundles::{BundleQuery, OtherEntries},
+    history::InstallsBetweenQuery,
+    installs::UpdateInstall,
+    runs::ApproveRun,
+    tokens::NamePrincipal,
+};
+
+use super::{
+    new_install,
+    reactions::{built, digest, enrolled, first, plan_is_made, run_of},
+    refused, with_install,
+};
+use crate::client::{Client, ClientError, proven_history};
+
+const REASON: &str = "because Ann read the plan";
+
+async fn bundle(client: &Client, which: &BundleQuery) -> (Bundle, String) {
+    let bytes = client.bundle(which).await.unwrap().bytes().await.unwrap();
+    (Bundle::read(&bytes).unwrap(), String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+fn of_install(name: &str) -> BundleQuery {
+    BundleQuery { install: Some(name.into()), ..BundleQuery::default() }
+}
+
+#[tokio::test]
+async fn a_bundle_of_an_install_has_its_runs_jobs_and_builds_and_names_and_reasons_only_on_request()
+{
+    let (started, owner, acme) = with_install().await;
+    let app = started.app();
+    let me = owner.whoami().await.unwrap();
+    let named = NamePrincipal { name: Some("Ann Lee".into()) };
+    owner.name_principal(me.principal, &named).await.unwrap();
+    enrolled(app, acme.id).await;
+    let run = run_of(app, acme.id).await;
+    built(&started).await;
+    plan_is_made(app, run).await;
+    first(app, run, |state| matches!(state, StepState::AwaitingApproval { .. }).then_some(()))
+        .await;
+    let step = owner.run(run).await.unwrap().dag[0].id;
+    let word = ApproveRun { step, digest: digest(2), reason: REASON.into() };
+    let approved = owner.approve(run, &word).await.unwrap().position;
+    // The apply job is queued: nothing is added to the history from here on.
+    first(app, run, |state| matches!(state, StepState::Applying { .. }).then_some(())).await;
+    let keys: Vec<Believed> = vec![owner.checkpoint().await.unwrap().verifier_key.parse().unwrap()];
+
+    let (found, text) = bundle(&owner, &of_install("acme")).await;
+    let Subject::Streams(streams) = &found.subject else { panic!("{}", found.subject) };
+    let kinds: BTreeSet<&str> = streams.iter().filter_map(|s| Some(s.split_once('/')?.0)).collect();
+    assert_eq!(kinds, BTreeSet::from(["build", "install", "job", "run"]));
+    assert!(streams.contains(&format!("{}/{}", Install::NAME, acme.id)));
+    assert!(streams.contains(&format!("{}/{run}", Run::NAME)));
+    for job in owner.jobs(&Default::default()).await.unwrap().items {
+        assert!(streams.contains(&format!("{}/{}", Job::NAME, job.id)), "{}", job.id);
+    }
+    let proven = found.check(&keys, None).unwrap();
+    assert_eq!(proven.streams.len(), streams.len());
+    let complete = |of: &Complete| matches!(of, Complete::FromSequences { .. });
+    assert!(proven.streams.iter().all(|stream| complete(&stream.complete)), "{proven:?}");
+    // It leaves the vendor: nothing that is a person's goes with it.
+    assert!(!text.contains(REASON) && !text.contains("Ann Lee"), "{text}");
+
+    let which = BundleQuery { names: Some(true), reasons: Some(true), ..of_install("acme") };
+    let (found, _) = bundle(&owner, &which).await;
+    found.check(&keys, None).unwrap();
+    let added = found.annotations.as_ref().unwrap();
+    let names = added.names.as_ref().unwrap();
+    assert_eq!(names.get(&me.principal.to_string()).map(String::as_str), Some("Ann Lee"));
+    assert_eq!(added.reasons.as_ref().unwrap()[&approved], REASON);
+    // One flag is not the other, and neither goes with hashes.
+    let which = BundleQuery { names: Some(true), ..of_install("acme") };
+    assert!(!bundle(&owner, &which).await.1.contains(REASON));
+    let which = BundleQuery { hashes: Some(true), ..which };
+    assert_eq!(refused(owner.bundle(&which).await.map(drop)).0, 400);
+
+    let whole = BundleQuery { others: Some(OtherEntries::Whole), ..of_install("acme") };
+    let (found, _) = bundle(&owner, &whole).await;
+    assert_eq!(found.check(&keys, None).unwrap().complete, Complete::Whole);
+    let hashes = BundleQuery { hashes: Some(true), ..of_install("acme") };
+    let (found, _) = bundle(&owner, &hashes).await;
+    assert_eq!(found.check(&keys, None).unwrap().streams.len(), streams.len());
+    assert_eq!(proven_history(&found), Ok(None));
+    // The install's own stream alone is still there to be asked for.
+    let own = BundleQuery { stream: Some("install/acme".into()), ..BundleQuery::default() };
+    assert!(matches!(bundle(&owner, &own).await.0.subject, Subject::Stream(_)));
+    assert_eq!(refused(owner.bundle(&of_install("nobody")).await.map(drop)).0, 404);
+}
+
+#[tokio::test]
+async fn what_changed_in_every_install_is_listed_by_page() {
+    let (_started, owner, acme) = with_install().await;
+    let start = owner.checkpoint().await.unwrap().size;
+    let globex = owner.create_install(&new_install("globex")).await.unwrap();
+    owner.create_install(&new_install("initech")).await.unwrap();
+    let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
+    owner.update_install("acme", &on).await.unwrap();
+    let from = |position| InstallsBetweenQuery {
+        from_position: Some(position),
+        min_position: None,
+        ..InstallsBetweenQuery::default()
+    };
+    let ids = |page: &schemas::control::history::InstallsBetween| -> Vec<Option<String>> {
+        page.items.iter().map(|item| item.name.clone()).collect()
+    };
+    let all = owner.installs_between(&from(start)).await.unwrap();
+    let names = ["acme", "globex", "initech"].map(|name| Some(name.to_owned()));
+    assert_eq!((ids(&all), &all.next), (names.to_vec(), &None));
+    let changed: Vec<_> = all.items[0].changes.iter().map(|change| change.path.as_str()).collect();
+    assert_eq!(changed, ["auto_approve"]);
+
+    let which = InstallsBetweenQuery { limit: Some(2), ..from(start) };
+    let page = owner.installs_between(&which).await.unwrap();
+    assert_eq!(ids(&page), names[..2]);
+    let which = InstallsBetweenQuery { cursor: page.next, ..which };
+    let page = owner.installs_between(&which).await.unwrap();
+    assert_eq!((ids(&page), page.next), (names[2..].to_vec(), None));
+    // Only those of which something was recorded in between.
+    let which = InstallsBetweenQuery { to_position: Some(globex.position), ..from(start) };
+    assert_eq!(ids(&owner.installs_between(&which).await.unwrap()), names[1..2]);
+    assert!(acme.position <= start);
+    let which = InstallsBetweenQuery { to_position: Some(start), ..from(start) };
+    assert!(owner.installs_between(&which).await.unwrap().items.is_empty());
+    for wrong in [
+        InstallsBetweenQuery::default(),
+        InstallsBetweenQuery { limit: Some(51), ..from(0) },
+        InstallsBetweenQuery { cursor: Some("acme".into()), ..from(0) },
+    ] {
+        assert_eq!(refused(owner.installs_between(&wrong).await).0, 400, "{wrong:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_state_before_the_first_event_is_answered_with_where_the_first_event_is() {
+    let (_started, owner, _) = with_install().await;
+    let long_ago = Some("2001-01-01T00:00:00Z".parse().unwrap());
+    let which = AsOfQuery { stream: "install/acme".into(), time: long_ago, ..AsOfQuery::default() };
+    let ClientError::Problem(problem) = owner.as_of(&which).await.unwrap_err() else { panic!() };
+    assert_eq!(problem.status, 404);
+    let first = "its first event is at position ";
+    let (_, rest) = problem.detail.split_once(first).unwrap();
+    let position: u64 = rest.split(',').next().unwrap().parse().unwrap();
+    assert!(problem.detail.contains("recorded 2"), "{}", problem.detail);
+    let which = AsOfQuery { time: None, position: Some(position), ..which };
+    assert_eq!(owner.as_of(&which).await.unwrap().sequence, 1);
+}

@@ -1,0 +1,116 @@
+//! What an operator sees: approvals in advance, resolutions, failures and what waits.
+use domain::{
+    ids::{ExecutionId, RunnerId, SessionId},
+    install::Install,
+    job::{JobCommand, Proof, Report},
+    run::StepState,
+};
+use schemas::control::{
+    installs::CreateInstall,
+    jobs::{Resolve, Verdict},
+    runs::ApproveRun,
+};
+use serde_json::json;
+use ulid::Ulid;
+
+use super::{
+    bundle, new_install, owner,
+    reactions::{built, digest, enrolled, first, happened, plan_is_made, run_of, until},
+    refused, with_install,
+};
+use crate::server::testing::{self, Started};
+
+async fn metrics(started: &Started) -> String {
+    let url = format!("{}/metrics", started.server.ready.control);
+    started.http.get(url).send().await.unwrap().text().await.unwrap()
+}
+
+fn waiting(state: &StepState) -> Option<()> {
+    matches!(state, StepState::AwaitingApproval { .. }).then_some(())
+}
+
+#[tokio::test]
+async fn a_first_provision_that_is_approved_in_advance_waits_for_no_decision() {
+    let started = Started::new().await;
+    let (owner, app) = (owner(&started), started.app());
+    owner.sync("shop", bundle("1"), false).await.unwrap();
+    let ask = CreateInstall { auto_approve_first: true, ..new_install("acme") };
+    let both = CreateInstall { auto_approve: true, ..ask.clone() };
+    assert_eq!(refused(owner.create_install(&both).await).0, 400);
+    let acme = owner.create_install(&ask).await.unwrap();
+    enrolled(app, acme.id).await;
+    let run = run_of(app, acme.id).await;
+    built(&started).await;
+    plan_is_made(app, run).await;
+    first(app, run, |state| matches!(state, StepState::Applying { .. }).then_some(())).await;
+    let decision = until(async || owner.run(run).await.unwrap().dag[0].decision.clone()).await;
+    assert_eq!((&*decision.verdict, &*decision.by), ("approved", "policy:auto_approve_first"));
+    assert!(!owner.install("acme").await.unwrap().auto_approve);
+    assert!(app.engine.load::<Install>(acme.id).await.unwrap().approves_first(run));
+}
+
+#[tokio::test]
+async fn a_resolution_is_shown_with_its_user_and_reason() {
+    let (started, owner, acme) = with_install().await;
+    let app = started.app();
+    let me = owner.whoami().await.unwrap().principal.to_string();
+    enrolled(app, acme.id).await;
+    let run = run_of(app, acme.id).await;
+    built(&started).await;
+    plan_is_made(app, run).await;
+    first(app, run, waiting).await;
+    let step = owner.run(run).await.unwrap().dag[0].id;
+    let approval = ApproveRun { step, digest: digest(2), reason: "read it".into() };
+    owner.approve(run, &approval).await.unwrap();
+    let job = first(app, run, |state| {
+        let StepState::Applying { job, .. } = state else { return None };
+        Some(*job)
+    });
+    let job = job.await;
+    let (execution, runner) = (ExecutionId(Ulid::new()), RunnerId(Ulid::new()));
+    let (session, claim_id) = (SessionId(Ulid::new()), "c".to_owned());
+    let commands = vec![
+        JobCommand::Claim { execution, runner, session, claim_id },
+        JobCommand::Report { execution, seq: 1, report: Report::Started, signed: None },
+        JobCommand::DeclareLost { execution, proof: Proof::RunnerRestartedWithoutIt },
+    ];
+    testing::tell(app, job, commands).await;
+    let unresolved = until(async || owner.job(job).await.ok()).await;
+    assert_eq!(unresolved.resolution, None);
+    let verdict = Verdict::Failed;
+    let resolve = Resolve { execution, verdict, reason: "the host burned".into() };
+    owner.resolve_job(job, &resolve).await.unwrap();
+    let shown = owner.job(job).await.unwrap().resolution.unwrap();
+    let expected = (&*me, "failed", "the host burned", execution);
+    assert_eq!((&*shown.by, &*shown.verdict, &*shown.reason, shown.execution), expected);
+    assert_eq!(owner.run(run).await.unwrap().dag[0].resolution.as_ref(), Some(&shown));
+}
+
+#[tokio::test]
+async fn plans_that_wait_and_runs_that_fail_are_metrics() {
+    let (started, owner, acme) = with_install().await;
+    let beta = owner.create_install(&new_install("beta")).await.unwrap();
+    let app = started.app();
+    let text = metrics(&started).await;
+    assert!(text.contains("stead_approvals_waiting 0\n"), "{text}");
+    assert!(text.contains("stead_approvals_oldest_seconds 0\n"), "{text}");
+    assert!(text.contains("stead_runners_disconnected 0\n"), "{text}");
+    assert!(text.contains("stead_runs_failed_total{kind=\"provision\"} 0\n"), "{text}");
+    // given a plan that waits, and a run whose input is no number by now
+    enrolled(app, acme.id).await;
+    let run = run_of(app, acme.id).await;
+    enrolled(app, beta.id).await;
+    run_of(app, beta.id).await;
+    let wrong = json!({"type": "inputs_changed", "set": {"size": "large"}, "by": "system"});
+    happened(app.log(), beta.id, "install.inputs_changed", wrong).await;
+    built(&started).await;
+    plan_is_made(app, run).await;
+    first(app, run, waiting).await;
+    // then both are seen
+    until(async || {
+        let text = metrics(&started).await;
+        let failed = text.contains("stead_runs_failed_total{kind=\"provision\"} 1\n");
+        (failed && text.contains("stead_approvals_waiting 1\n")).then_some(())
+    })
+    .await;
+}

@@ -1,0 +1,90 @@
+//! The versions of a component's state: recorded, told to the runner, and replaced by a decision only.
+use domain::{
+    ids::{ExecutionId, JobId, RunnerId, SessionId},
+    install::Install,
+    job::{Ending, Job, JobCommand, PlanReport, Report},
+    run::StepState,
+    state_version::StateVersion,
+};
+use schemas::control::installs::{AcceptState, UpdateInstall};
+use serde_json::{Value, json};
+use ulid::Ulid;
+
+use super::{
+    reactions::{built, digest, enrolled, first, run_of, until},
+    with_install,
+};
+use crate::{server::testing, state::App};
+
+fn version(serial: u64) -> StateVersion {
+    StateVersion { lineage: "lineage-1".into(), serial }
+}
+
+/// A runner plans from the state with this serial.
+async fn planned_from(app: &App, job: JobId, serial: u64) {
+    let plan = PlanReport {
+        digest: digest(2),
+        file: digest(3),
+        summary: digest(4),
+        noop: false,
+        add: 1,
+        change: 0,
+        destroy: 0,
+        tool: "t".into(),
+        signature: "s".into(),
+    };
+    let (execution, runner) = (ExecutionId(Ulid::new()), RunnerId(Ulid::new()));
+    let (session, claim_id) = (SessionId(Ulid::new()), "c".to_owned());
+    let report = |seq, report| JobCommand::Report { execution, seq, report, signed: None };
+    let commands = vec![
+        JobCommand::Claim { execution, runner, session, claim_id },
+        report(1, Report::Started),
+        report(2, Report::State { state: version(serial) }),
+        report(3, Report::Plan(plan)),
+        report(4, Report::Finished(Ending::Succeeded { exit_code: Some(0), not_ended: vec![] })),
+    ];
+    testing::tell(app, job, commands).await;
+}
+
+#[tokio::test]
+async fn the_newest_state_is_in_the_manifest_and_goes_back_only_by_a_decision_with_a_reason() {
+    let (started, owner, acme) = with_install().await;
+    let app = started.app();
+    let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
+    owner.update_install("acme", &on).await.unwrap();
+    enrolled(app, acme.id).await;
+    let run = run_of(app, acme.id).await;
+    built(&started).await;
+    // given a plan that was made from serial 7
+    planned_from(app, first(app, run, StepState::job).await, 7).await;
+    let applying = first(app, run, |state| match state {
+        StepState::Applying { job, .. } => Some(*job),
+        _ => None,
+    })
+    .await;
+    // then the apply's manifest tells the runner
+    let work = app.engine.load::<Job>(applying).await.unwrap().work.unwrap();
+    let kept = async || event_log::blob::get(&app.pool, &work.manifest).await.unwrap();
+    let bytes = until(kept).await;
+    let manifest: Value = serde_json::from_slice(&bytes).unwrap();
+    let newest = json!({ "lineage": "lineage-1", "serial": 7 });
+    assert_eq!(manifest["state"], json!({ "newest": newest }));
+
+    // when a user accepts an older one
+    let accept = |reason: &str| AcceptState {
+        lineage: "lineage-1".into(),
+        serial: 3,
+        reason: reason.into(),
+    };
+    assert!(owner.accept_state("acme", "base", &accept("")).await.is_err());
+    assert!(owner.accept_state("acme", "bsae", &accept("restored")).await.is_err());
+    assert!(owner.accept_state("acme", "base", &accept("restored")).await.unwrap().changed);
+    assert!(!owner.accept_state("acme", "base", &accept("restored")).await.unwrap().changed);
+    let known = until(async || {
+        let install = app.engine.load::<Install>(acme.id).await.unwrap();
+        install.states.get("base").filter(|known| known.decisions == 1).cloned()
+    })
+    .await;
+    assert_eq!((known.newest, known.accepted), (Some(version(3)), Some(version(3))));
+    started.server.stop().await;
+}

@@ -1,0 +1,140 @@
+//! Components that an install enables and disables.
+use bytes::Bytes;
+use schemas::control::{
+    audit::EventsQuery,
+    installs::UpdateInstall,
+    runs::{RequestRun, RunAsked},
+};
+
+use super::{files, new_install, owner, refused, with_install};
+use crate::{client::ClientError, server::testing::Started};
+
+const META: (&str, &str) = ("app/metadata.toml", "version = \"v2\"\n");
+
+fn component(name: &str, more: &str) -> String {
+    format!("{more}name = \"{name}\"\ntype = \"terraform_module\"\n[public_repo]\nrepo = \".\"\n")
+}
+
+/// `web` requires `db`; `cache` stands alone and is off in a new install; `web` and `db` are toggleable.
+fn shop() -> Bytes {
+    let inputs = "[[input]]\nname = \"size\"\n";
+    let web =
+        component("web", "toggleable = true\ndependencies = [\"db\"]\nmax_auto_retries = 2\n");
+    let db = component("db", "toggleable = true\ndrift_schedule = \"0 3 * * *\"\n");
+    let cache = component("cache", "default_enabled = false\nskip_noops = false\n");
+    let base = component("base", "");
+    files(&[
+        META,
+        ("app/inputs.toml", inputs),
+        ("app/components/web.toml", &web),
+        ("app/components/db.toml", &db),
+        ("app/components/cache.toml", &cache),
+        ("app/components/base.toml", &base),
+        ("source/web/main.tf", ""),
+        ("source/db/main.tf", ""),
+        ("source/cache/main.tf", ""),
+        ("source/base/main.tf", ""),
+    ])
+}
+
+fn set(components: &[(&str, bool)]) -> UpdateInstall {
+    let components = components.iter().map(|(name, on)| (name.to_string(), *on)).collect();
+    UpdateInstall { components, reason: Some("CHG-7".into()), ..UpdateInstall::default() }
+}
+
+/// The messages of a request that was rejected as invalid.
+fn message<T: std::fmt::Debug>(response: Result<T, ClientError>) -> String {
+    match response.unwrap_err() {
+        ClientError::Problem(problem) => {
+            problem.errors.into_iter().map(|error| error.message).collect()
+        }
+        other => panic!("{other}"),
+    }
+}
+
+async fn disabled(owner: &crate::client::Client) -> Vec<String> {
+    let install = owner.install("acme").await.unwrap();
+    let off = install.components.iter().filter(|component| component.disabled);
+    off.map(|component| component.name.clone()).collect()
+}
+
+#[tokio::test]
+async fn components_are_enabled_and_disabled_once_with_actor_and_reason() {
+    let started = Started::new().await;
+    let owner = owner(&started);
+    owner.sync("shop", shop(), false).await.unwrap();
+    owner.create_install(&new_install("acme")).await.unwrap();
+    assert_eq!(disabled(&owner).await, ["cache"]);
+    let done = owner.update_install("acme", &set(&[("cache", true)])).await.unwrap();
+    assert!(done.changed && done.run.is_none(), "nothing is deployed yet");
+    assert_eq!(disabled(&owner).await, Vec::<String>::new());
+    let again = owner.update_install("acme", &set(&[("cache", true)])).await.unwrap();
+    assert!(!again.changed);
+    owner.update_install("acme", &set(&[("web", false), ("db", false)])).await.unwrap();
+    assert_eq!(disabled(&owner).await, ["db", "web"]);
+    let which = EventsQuery {
+        event_type: Some("install.component_disabled".into()),
+        ..EventsQuery::default()
+    };
+    let events = owner.events(&which).await.unwrap().items;
+    assert_eq!(events.len(), 2);
+    let event = &events[0];
+    assert!(event.actor.starts_with("prn_"), "{event:?}");
+    assert!(event.said.as_ref().unwrap().get().contains("CHG-7"), "{event:?}");
+}
+
+#[tokio::test]
+async fn a_component_that_an_enabled_one_requires_cannot_be_disabled_and_is_named() {
+    let started = Started::new().await;
+    let owner = owner(&started);
+    owner.sync("shop", shop(), false).await.unwrap();
+    owner.create_install(&new_install("acme")).await.unwrap();
+    let told = message(owner.update_install("acme", &set(&[("db", false)])).await);
+    assert!(told.contains("web requires db"), "{told}");
+    owner.update_install("acme", &set(&[("web", false), ("db", false)])).await.unwrap();
+    let told = message(owner.update_install("acme", &set(&[("web", true)])).await);
+    assert!(told.contains("web requires db"), "{told}");
+    // What the config does not let installs choose, and what does not exist.
+    let told = message(owner.update_install("acme", &set(&[("base", false)])).await);
+    assert!(told.contains("set `toggleable = true` in components/base.toml"), "{told}");
+    assert_eq!(refused(owner.update_install("acme", &set(&[("nope", false)])).await).0, 422);
+    // Nothing of a rejected request is recorded.
+    assert_eq!(disabled(&owner).await, ["cache", "db", "web"]);
+}
+
+#[tokio::test]
+async fn a_disabled_component_is_not_planned_and_cannot_be_deployed_by_name() {
+    let (_started, owner, _) = with_install().await;
+    let shop = owner.sync_against("shop", shop(), None).await.unwrap();
+    let plans: Vec<_> = shop.diff.reach[0].plans.iter().map(|plan| plan.name.clone()).collect();
+    assert_eq!(plans, ["base", "db", "web"], "cache is off");
+    owner.sync("shop", self::shop(), false).await.unwrap();
+    owner
+        .update_install("acme", &UpdateInstall { config_version: Some(2), ..set(&[]) })
+        .await
+        .unwrap();
+    let ask = RequestRun {
+        kind: RunAsked::Deploy,
+        components: vec!["cache".into()],
+        action: None,
+        reason: None,
+    };
+    let told = message(owner.request_run("acme", &ask).await);
+    assert!(told.contains("disabled on this install: cache"), "{told}");
+}
+
+#[tokio::test]
+async fn an_install_shows_what_is_not_acted_on_in_its_version() {
+    let started = Started::new().await;
+    let owner = owner(&started);
+    owner.sync("shop", shop(), false).await.unwrap();
+    owner.create_install(&new_install("acme")).await.unwrap();
+    let install = owner.install("acme").await.unwrap();
+    let drift = install.not_acted_on.iter().find(|found| found.message.contains("drift_schedule"));
+    let drift = drift.unwrap_or_else(|| panic!("{:?}", install.not_acted_on));
+    assert_eq!((drift.file.as_str(), drift.line), ("components/db.toml", Some(2)));
+    let silent = ["max_auto_retries", "skip_noops", "toggleable", "default_enabled"];
+    for key in silent {
+        assert!(install.not_acted_on.iter().all(|found| !found.message.contains(key)), "{key}");
+    }
+}

@@ -1,0 +1,75 @@
+//! The limit of open files, and how many connections fit into it.
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tracing::{info, warn};
+
+/// Most connections of one listener, whatever the limit of files.
+const MOST: u64 = 16_000;
+/// Files of the program itself: runtime, standard streams, archives, keys.
+const OWN: u64 = 64;
+/// Fewest connections of one listener.
+const FEWEST: u64 = 8;
+
+/// Connections that each listener may have. Neither takes those of the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shares {
+    /// Of the Control API.
+    pub control: usize,
+    /// Of the Runner API.
+    pub runner: usize,
+}
+
+impl Shares {
+    /// Divides a limit of open files. A quarter of what the database leaves is for files that requests open; a
+    /// quarter of the rest is for the Control API, whose callers come and go.
+    pub fn of(files: u64, database: u64) -> Shares {
+        let left = files.saturating_sub(OWN + database);
+        let connections = left - left / 4;
+        let share = |part: u64| usize::try_from(part.clamp(FEWEST, MOST)).unwrap_or(usize::MAX);
+        Shares { control: share(connections / 4), runner: share(connections - connections / 4) }
+    }
+}
+
+/// Raises the soft limit of open files to the hard one. Returns the limit that holds now.
+pub fn raise_limit() -> u64 {
+    let (soft, hard) = match getrlimit(Resource::RLIMIT_NOFILE) {
+        Ok(limits) => limits,
+        Err(error) => {
+            warn!(error = %error, "Cannot read the limit of open files; assuming 1024");
+            return 1024;
+        }
+    };
+    match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+        Ok(()) => {
+            info!(soft, hard, "Raised the limit of open files from soft to hard");
+            hard
+        }
+        Err(error) => {
+            warn!(soft, hard, error = %error, "Cannot raise the limit of open files");
+            soft
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_and_database_fit_into_the_limit_of_files() {
+        for files in [256_u64, 1_024, 4_096, 20_000, 65_536, 1 << 20] {
+            let shares = Shares::of(files, 40);
+            let all = (shares.control + shares.runner) as u64;
+            assert!(all + 40 + OWN <= files, "{files}: {shares:?}");
+            assert!(shares.runner > shares.control || files > 65_536, "{files}: {shares:?}");
+        }
+        assert_eq!(Shares::of(1_024, 40), Shares { control: 172, runner: 518 });
+        assert_eq!(Shares::of(1 << 20, 40), Shares { control: 16_000, runner: 16_000 });
+        assert_eq!(Shares::of(0, 40), Shares { control: 8, runner: 8 });
+    }
+
+    #[test]
+    fn the_soft_limit_becomes_the_hard_one() {
+        let limit = raise_limit();
+        assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap(), (limit, limit));
+    }
+}

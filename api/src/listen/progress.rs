@@ -1,0 +1,191 @@
+//! Progress of one connection, and the deadline that follows from it.
+//!
+//! ```text
+//! accepted ─▶ reading a head ─▶ requests in flight ─▶ idle ─▶ reading a head …
+//!              10 s, then cut    no limit, or 60 s     120 s, then closed
+//!                                while unauthenticated
+//! ```
+use std::{
+    pin::Pin,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::body::{Body, Bytes, HttpBody};
+use futures::task::AtomicWaker;
+use hyper::body::{Frame, SizeHint};
+use tokio::time::Instant;
+
+use super::Limits;
+
+/// Start of the clock that progress is measured with.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+fn now_ms() -> u64 {
+    u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Progress of a connection. Its task, its stream and its requests share it.
+#[derive(Debug)]
+pub struct Progress {
+    /// Whether hyper has bytes that the caller has not taken.
+    unsent: AtomicBool,
+    reading_head: AtomicBool,
+    authenticated: AtomicBool,
+    evicted: AtomicBool,
+    in_flight: AtomicU32,
+    /// Time of the last change, milliseconds after [`START`].
+    since: AtomicU64,
+    waker: AtomicWaker,
+}
+
+/// End of the time that a connection has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deadline {
+    /// A caller that is late is cut off.
+    Cut(Instant),
+    /// An idle connection is closed in order.
+    Close(Instant),
+    /// A request of an authenticated caller takes as long as it takes.
+    Never,
+}
+
+impl Deadline {
+    /// The moment, if there is one.
+    pub fn at(self) -> Option<Instant> {
+        match self {
+            Deadline::Cut(at) | Deadline::Close(at) => Some(at),
+            Deadline::Never => None,
+        }
+    }
+}
+
+impl Progress {
+    /// Progress of a connection that was just accepted.
+    pub fn new() -> Arc<Progress> {
+        Arc::new(Progress {
+            unsent: AtomicBool::new(false),
+            reading_head: AtomicBool::new(true),
+            authenticated: AtomicBool::new(false),
+            evicted: AtomicBool::new(false),
+            in_flight: AtomicU32::new(0),
+            since: AtomicU64::new(now_ms()),
+            waker: AtomicWaker::new(),
+        })
+    }
+
+    /// Whether hyper has bytes that the caller has not taken: they are lost if hyper is dropped.
+    pub fn has_unsent(&self) -> bool {
+        self.unsent.load(Ordering::Relaxed)
+    }
+
+    /// Notes the result of a write.
+    pub fn wrote<T>(&self, written: &Poll<T>) {
+        self.unsent.store(written.is_pending(), Ordering::Relaxed);
+    }
+
+    /// Notes that bytes came in. Between two requests, they begin a head.
+    pub fn received(&self) {
+        let begins = self.in_flight.load(Ordering::Relaxed) == 0;
+        if begins && !self.reading_head.swap(true, Ordering::Relaxed) {
+            self.touch();
+        }
+    }
+
+    /// Notes that a request's head is complete. The request ends when the guard is dropped.
+    pub fn request(self: &Arc<Self>) -> InFlight {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.reading_head.store(false, Ordering::Relaxed);
+        self.touch();
+        InFlight(Arc::clone(self))
+    }
+
+    /// Notes that a request was authenticated. Returns whether it is the connection's first one.
+    pub fn authenticate(&self) -> bool {
+        !self.authenticated.swap(true, Ordering::Relaxed)
+    }
+
+    /// Ends the connection.
+    pub fn evict(&self) {
+        self.evicted.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    /// Ready when the connection was evicted.
+    pub fn poll_evicted(&self, cx: &Context<'_>) -> Poll<()> {
+        self.waker.register(cx.waker());
+        if self.evicted.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// How long the connection has been as it is.
+    pub fn age(&self) -> Duration {
+        Duration::from_millis(now_ms().saturating_sub(self.since.load(Ordering::Relaxed)))
+    }
+
+    /// End of the time that the connection has.
+    pub fn deadline(&self, limits: &Limits) -> Deadline {
+        let since = *START + Duration::from_millis(self.since.load(Ordering::Relaxed));
+        let authenticated = self.authenticated.load(Ordering::Relaxed);
+        if self.reading_head.load(Ordering::Relaxed) {
+            Deadline::Cut(since + limits.head)
+        } else if self.in_flight.load(Ordering::Relaxed) == 0 {
+            Deadline::Close(since + limits.idle)
+        } else if authenticated {
+            Deadline::Never
+        } else {
+            Deadline::Cut(since + limits.unauthenticated)
+        }
+    }
+
+    fn touch(&self) {
+        self.since.store(now_ms(), Ordering::Relaxed);
+    }
+}
+
+/// A request, from its head to the last byte of its response.
+#[derive(Debug)]
+pub struct InFlight(Arc<Progress>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Body of a response. The request is in flight until the body was sent.
+pub struct Tracked {
+    body: Body,
+    _in_flight: InFlight,
+}
+
+impl Tracked {
+    /// Keeps the request in flight as long as the body.
+    pub fn new(body: Body, in_flight: InFlight) -> Tracked {
+        Tracked { body, _in_flight: in_flight }
+    }
+}
+
+impl HttpBody for Tracked {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

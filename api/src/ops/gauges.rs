@@ -1,0 +1,32 @@
+//! Gauges of the whole installation, read from the projections at each scrape.
+use sqlx::Row as _;
+
+use crate::{state::App, usecases::steps::settle::APPROVAL_TTL};
+
+/// What waits for a user.
+pub struct Open {
+    /// Number of plans that wait for an approval.
+    pub approvals: i64,
+    /// Time since the oldest of them was requested. 0 without any.
+    pub oldest_seconds: f64,
+    /// Number of runners that are disconnected, were not stopped and are not revoked.
+    pub disconnected: i64,
+}
+
+/// Reads the gauges. Costs one index scan of the open timers and one scan of the runners.
+pub async fn read(app: &App) -> Result<Open, sqlx::Error> {
+    let sql = "select count(*), coalesce(extract(epoch from $1 - min((timer.value->>'at')::timestamptz))::float8, 0), \
+        (select count(*) from view_runners where data->'state'->>'silent_since' is not null \
+           and not (data->'state'->>'revoked')::boolean \
+           and not coalesce((data->'state'->>'stopped')::boolean, false)) \
+        from view_timers, json_each(data->'timers') as timer \
+        where due_at is not null and timer.value->'timer'->>'type' = 'approval_expiry'";
+    // An approval expires a fixed time after its request.
+    let row = sqlx::query(sql).bind(app.now() + APPROVAL_TTL).fetch_one(&app.pool).await?;
+    let oldest: f64 = row.try_get(1)?;
+    Ok(Open {
+        approvals: row.try_get(0)?,
+        oldest_seconds: oldest.max(0.0),
+        disconnected: row.try_get(2)?,
+    })
+}

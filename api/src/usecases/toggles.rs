@@ -1,0 +1,105 @@
+//! Components that an install enables or disables.
+use std::collections::BTreeSet;
+
+use app_config::model::Component;
+use domain::{
+    actor::Actor,
+    ids::InstallId,
+    install::{Install, InstallCommand},
+    run::plan::Scope,
+};
+use schemas::problem::FieldProblem;
+
+use crate::{
+    compose::{
+        config::Config,
+        toggles::{Toggles, broken, disabled},
+    },
+    execute::Unit,
+    problem::Problem,
+};
+
+/// Record what an install decides about components.
+pub async fn set(
+    unit: &mut Unit,
+    install: InstallId,
+    config: &Config,
+    toggles: &Toggles,
+    (by, reason): (&Actor, Option<&String>),
+) -> Result<(), Problem> {
+    let problems: Vec<FieldProblem> = toggles
+        .keys()
+        .filter_map(|name| match config.app.component(name) {
+            Some(component) if component.module.options.is_toggleable() => None,
+            Some(Component { file, .. }) => Some(format!(
+                "{name} cannot be enabled or disabled: set `toggleable = true` in {file} and sync"
+            )),
+            None => Some(format!("the install's config version has no component {name:?}")),
+        })
+        .map(field)
+        .collect();
+    if !problems.is_empty() {
+        return Err(Problem::invalid(UNCHANGED, problems));
+    }
+    for (name, enabled) in toggles {
+        let (name, enabled) = (name.clone(), *enabled);
+        let (by, reason) = (by.clone(), reason.cloned());
+        let set = InstallCommand::SetComponentEnabled { name, enabled, by, reason };
+        unit.tell::<Install>(install, set).await?;
+    }
+    let after = unit.load::<Install>(install).await?;
+    match problem(config, &after.component_choices()) {
+        Some(problem) => Err(Problem::invalid(UNCHANGED, vec![field(problem)])),
+        None => Ok(()),
+    }
+}
+
+const UNCHANGED: &str = "the components cannot be enabled or disabled; nothing was changed";
+
+fn field(message: String) -> FieldProblem {
+    FieldProblem { field: Some("components".into()), message, ..FieldProblem::default() }
+}
+
+/// Why the enabled components cannot be deployed without the disabled ones.
+pub fn problem(config: &Config, toggles: &Toggles) -> Option<String> {
+    let broken: Vec<String> = broken(config, toggles)
+        .into_iter()
+        .map(|(name, missing)| format!("{name} requires {}", listed(missing)))
+        .collect();
+    (!broken.is_empty()).then(|| {
+        format!(
+            "enabled components require disabled ones: {}; disable the former too, or enable the latter",
+            broken.join("; ")
+        )
+    })
+}
+
+/// What a run is about, without what is disabled. A user who names a disabled component is rejected.
+pub fn scope(config: &Config, toggles: &Toggles, scope: Scope) -> Result<Scope, Problem> {
+    let disabled = disabled(config, toggles);
+    match scope {
+        Scope::Named { names, dependents } => {
+            let named: BTreeSet<String> = &names & &disabled;
+            if named.is_empty() {
+                return Ok(Scope::Named { names, dependents });
+            }
+            let message = format!(
+                "disabled on this install: {}; enable it first: stead installs enable-component",
+                listed(named)
+            );
+            Err(Problem::invalid(
+                "the run cannot be requested; nothing was changed",
+                vec![field(message)],
+            ))
+        }
+        Scope::Undone(mut undone) => {
+            undone.bring.retain(|name| !disabled.contains(name));
+            Ok(Scope::Undone(undone))
+        }
+        Scope::Reached | Scope::Everything => Ok(scope),
+    }
+}
+
+fn listed(names: BTreeSet<String>) -> String {
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}

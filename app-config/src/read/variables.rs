@@ -1,0 +1,22 @@
+//! Environment variables of jobs. A runner refuses a job that sets a reserved one, so a config that does is wrong.
+use std::collections::BTreeMap;
+
+use domain::environment;
+
+use super::section::Section;
+use crate::text::Text;
+
+impl Section<'_> {
+    /// A table of environment variables.
+    pub fn variables(&self, key: &str) -> BTreeMap<String, Text> {
+        let Some(section) = self.section(key) else { return BTreeMap::new() };
+        for name in section.table.keys() {
+            if let Some(why) = environment::reserved(name) {
+                let message = format!("a job cannot set the variable `{name}`: {why}");
+                let remedy = "remove it, or use another name";
+                section.error(name, "reserved_variable", message, remedy);
+            }
+        }
+        section.scalars()
+    }
+}

@@ -1,0 +1,183 @@
+//! Environment variables that only the customer's host may set.
+//!
+//! The vendor's manifests set variables of jobs. Some names make any program load other code, find another program, or
+//! talk to another server; a policy about kinds of jobs would mean nothing if a manifest could set these.
+
+/// Variables that the server itself sets in manifests: ids, and nothing that a config decides.
+pub const OF_SERVER: [&str; 4] =
+    ["NUON_APP_ID", "NUON_INSTALL_ID", "STEAD_APP_ID", "STEAD_INSTALL_ID"];
+
+/// Names by their beginning, and what they do.
+const PREFIXES: &[(&str, &str)] = &[
+    ("LD_", LOADER),
+    ("DYLD_", LOADER),
+    ("BASH", SHELL),
+    ("PERL5", INTERPRETER),
+    ("LUA_", INTERPRETER),
+    ("CORECLR_", INTERPRETER),
+    ("TF_CLI_", TERRAFORM),
+    ("TF_HTTP_", TERRAFORM),
+    ("TF_LOG", TERRAFORM),
+    ("TF_PLUGIN_", TERRAFORM),
+    ("TF_REATTACH_", TERRAFORM),
+    ("TF_TOKEN_", TERRAFORM),
+    ("GIT_", GIT),
+    ("STEAD_", STEAD),
+];
+
+/// Whole names, and what they do.
+const NAMES: &[(&str, &str)] = &[
+    ("GCONV_PATH", LOADER),
+    ("GETCONF_DIR", LOADER),
+    ("GLIBC_TUNABLES", LOADER),
+    ("HOSTALIASES", LOADER),
+    ("LOCALDOMAIN", LOADER),
+    ("LOCPATH", LOADER),
+    ("MALLOC_TRACE", LOADER),
+    ("NIS_PATH", LOADER),
+    ("NLSPATH", LOADER),
+    ("RESOLV_HOST_CONF", LOADER),
+    ("RES_OPTIONS", LOADER),
+    ("TZDIR", LOADER),
+    ("OPENSSL_CONF", LOADER),
+    ("OPENSSL_ENGINES", LOADER),
+    ("OPENSSL_MODULES", LOADER),
+    ("PATH", PLACE),
+    ("HOME", PLACE),
+    ("TMPDIR", PLACE),
+    ("XDG_CONFIG_DIRS", PLACE),
+    ("XDG_CONFIG_HOME", PLACE),
+    ("CDPATH", SHELL),
+    ("ENV", SHELL),
+    ("GLOBIGNORE", SHELL),
+    ("IFS", SHELL),
+    ("PROMPT_COMMAND", SHELL),
+    ("PS4", SHELL),
+    ("SHELLOPTS", SHELL),
+    ("CLASSPATH", INTERPRETER),
+    ("DOTNET_ADDITIONAL_DEPS", INTERPRETER),
+    ("DOTNET_STARTUP_HOOKS", INTERPRETER),
+    ("GEM_HOME", INTERPRETER),
+    ("GEM_PATH", INTERPRETER),
+    ("JAVA_TOOL_OPTIONS", INTERPRETER),
+    ("JDK_JAVA_OPTIONS", INTERPRETER),
+    ("LESSCLOSE", INTERPRETER),
+    ("LESSOPEN", INTERPRETER),
+    ("NODE_OPTIONS", INTERPRETER),
+    ("NODE_PATH", INTERPRETER),
+    ("PHPRC", INTERPRETER),
+    ("PHP_INI_SCAN_DIR", INTERPRETER),
+    ("PERLLIB", INTERPRETER),
+    ("PYTHONBREAKPOINT", INTERPRETER),
+    ("PYTHONEXECUTABLE", INTERPRETER),
+    ("PYTHONHOME", INTERPRETER),
+    ("PYTHONINSPECT", INTERPRETER),
+    ("PYTHONPATH", INTERPRETER),
+    ("PYTHONPLATLIBDIR", INTERPRETER),
+    ("PYTHONPYCACHEPREFIX", INTERPRETER),
+    ("PYTHONSTARTUP", INTERPRETER),
+    ("PYTHONUSERBASE", INTERPRETER),
+    ("PYTHONWARNINGS", INTERPRETER),
+    ("RUBYLIB", INTERPRETER),
+    ("RUBYOPT", INTERPRETER),
+    ("TCLLIBPATH", INTERPRETER),
+    ("_JAVA_OPTIONS", INTERPRETER),
+    ("TERRAFORM_CONFIG", TERRAFORM),
+    ("TF_DATA_DIR", TERRAFORM),
+    ("TF_ENCRYPTION", TERRAFORM),
+    ("TF_FORCE_LOCAL_BACKEND", TERRAFORM),
+    ("TF_INPUT", TERRAFORM),
+    ("TF_IN_AUTOMATION", TERRAFORM),
+    ("TF_WORKSPACE", TERRAFORM),
+    ("AWS_CA_BUNDLE", TRUST),
+    ("CURL_CA_BUNDLE", TRUST),
+    ("NODE_EXTRA_CA_CERTS", TRUST),
+    ("NODE_TLS_REJECT_UNAUTHORIZED", TRUST),
+    ("REQUESTS_CA_BUNDLE", TRUST),
+    ("SSL_CERT_DIR", TRUST),
+    ("SSL_CERT_FILE", TRUST),
+    ("SSH_ASKPASS", GIT),
+    ("SSH_AUTH_SOCK", GIT),
+];
+
+/// Names that programs read in upper and lower case.
+const PROXIES: [&str; 5] = ["ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
+
+const LOADER: &str = "it changes how every program is loaded";
+const PLACE: &str = "the runner decides where programs and their files are";
+const SHELL: &str = "it changes what a shell runs";
+const INTERPRETER: &str = "it changes what an interpreter loads";
+const TERRAFORM: &str =
+    "it changes what Terraform runs and where its state is; TF_VAR_* is allowed";
+const TRUST: &str = "it changes which servers are trusted";
+const GIT: &str = "it changes which programs and servers git uses";
+const STEAD: &str = "names that begin with STEAD_ belong to Stead";
+const PROXY: &str = "the customer decides about proxies";
+const NO_NAME: &str = "a name has letters, digits and _ and begins with no digit";
+
+/// Returns why the vendor cannot set this variable; `None`: it can.
+pub fn reserved(name: &str) -> Option<&'static str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.is_empty()
+        || name.len() > 256
+        || !name.chars().all(is_plain)
+        || name.starts_with(|c: char| c.is_ascii_digit())
+    {
+        return Some(NO_NAME);
+    }
+    if PROXIES.iter().any(|proxy| proxy.eq_ignore_ascii_case(name)) {
+        return Some(PROXY);
+    }
+    let prefix = PREFIXES.iter().find(|(prefix, _)| name.starts_with(prefix));
+    let whole = NAMES.iter().find(|(whole, _)| *whole == name);
+    prefix.or(whole).map(|(_, why)| *why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_vendor_cannot_set_what_loads_finds_or_connects() {
+        let reserved_names = [
+            "LD_PRELOAD",
+            "DYLD_INSERT_LIBRARIES",
+            "PATH",
+            "HOME",
+            "BASH_ENV",
+            "ENV",
+            "IFS",
+            "PYTHONPATH",
+            "PERL5LIB",
+            "RUBYOPT",
+            "NODE_OPTIONS",
+            "_JAVA_OPTIONS",
+            "LUA_CPATH_5_4",
+            "http_proxy",
+            "HTTPS_PROXY",
+            "TF_CLI_CONFIG_FILE",
+            "TF_CLI_ARGS_plan",
+            "TF_WORKSPACE",
+            "GIT_SSH_COMMAND",
+            "STEAD_RUNNER",
+            "BASH_FUNC_ls%%",
+            "A=B",
+            "",
+            "1A",
+        ];
+        for name in reserved_names {
+            assert!(reserved(name).is_some(), "{name}");
+        }
+        for name in [
+            "LOG_LEVEL",
+            "TF_VAR_region",
+            "TF_VERSION",
+            "path",
+            "PYTHONUNBUFFERED",
+            "AWS_REGION",
+            "NUON_APP_ID",
+        ] {
+            assert_eq!(reserved(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The newest known state of a component, and decisions about it.
+use super::*;
+
+fn record(serial: u64) -> InstallCommand {
+    InstallCommand::RecordState {
+        name: "api".into(),
+        run: ONE,
+        step: S1,
+        state: state_version(serial),
+    }
+}
+
+fn accept(serial: u64) -> InstallCommand {
+    let (name, reason) = ("api".into(), "restored".into());
+    InstallCommand::AcceptState { name, state: state_version(serial), by: ANN, reason }
+}
+
+fn after(commands: impl IntoIterator<Item = InstallCommand>) -> Install {
+    let mut install = Install::default();
+    created().into_iter().for_each(|fact| install.evolve(fact));
+    for command in commands {
+        let facts = install.decide(command, Timestamp::UNIX_EPOCH).unwrap();
+        facts.into_iter().for_each(|fact| install.evolve(fact));
+    }
+    install
+}
+
+#[test]
+fn a_report_never_moves_the_newest_state_back_and_a_decision_does() {
+    let known = |commands: Vec<InstallCommand>| after(commands).states["api"].clone();
+    assert_eq!(known(vec![record(7), record(3)]).newest, Some(state_version(7)));
+    let accepted = known(vec![record(7), accept(3)]);
+    assert_eq!((accepted.newest, accepted.decisions), (Some(state_version(3)), 1));
+    let later = known(vec![record(7), accept(3), record(4)]);
+    assert_eq!((later.newest, later.accepted), (Some(state_version(4)), Some(state_version(3))));
+    // The same decision again is the same decision, unless the state has moved on.
+    assert_eq!(known(vec![record(7), accept(3), accept(3)]).decisions, 1);
+    assert_eq!(known(vec![record(7), accept(3), record(4), accept(3)]).decisions, 2);
+}
+
+#[test]
+fn another_lineage_that_was_applied_is_the_newest() {
+    let mut other = state_version(1);
+    other.lineage = "other".into();
+    let (name, run, step) = ("api".to_owned(), ONE, S1);
+    let record_other = InstallCommand::RecordState { name, run, step, state: other.clone() };
+    assert_eq!(after([record(7), record_other]).states["api"].newest, Some(other));
+}
+
+#[test]
+fn a_decision_names_a_component_that_was_deployed_and_a_lineage_that_exists() {
+    let refused = after([]).decide(accept(3), Timestamp::UNIX_EPOCH);
+    assert_eq!(refused, Err(InstallError::NoSuchComponent { name: "api".into() }));
+    let mut state = state_version(3);
+    state.lineage = "a b".into();
+    let (name, reason) = ("api".into(), "restored".into());
+    let odd = InstallCommand::AcceptState { name, state, by: ANN, reason };
+    let refused = after([record(7)]).decide(odd, Timestamp::UNIX_EPOCH);
+    assert!(matches!(refused, Err(InstallError::InvalidLineage { .. })), "{refused:?}");
+}
+
+#[test]
+fn a_destroyed_component_has_no_newest_state_and_keeps_the_number_of_its_decisions() {
+    let mut install = after([record(7), accept(3)]);
+    let (name, component) = ("api".into(), COMPONENT);
+    install.evolve(InstallEvent::ComponentDestroyed { name, component, run: ONE, step: S1 });
+    let known = &install.states["api"];
+    assert_eq!((known.newest.clone(), known.decisions), (None, 1));
+}

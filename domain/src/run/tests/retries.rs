@@ -1,0 +1,107 @@
+//! Automatic retries of failed steps.
+use chrono::TimeDelta;
+
+use super::*;
+use crate::testing::NOW;
+
+/// One step with this many automatic retries, with a plan job.
+fn with_retries(max_auto_retries: u32) -> Vec<RunEvent> {
+    let mut only = step(SANDBOX, &[]);
+    only.options.max_auto_retries = max_auto_retries;
+    and(planned(vec![only]), [started(SANDBOX, J1)])
+}
+
+fn retry(attempt: u32, after_s: i64) -> RunEvent {
+    RunEvent::StepRetryScheduled {
+        step: SANDBOX,
+        attempt,
+        reason: StepFailure::JobFailed,
+        detail: "exit 1".into(),
+        not_before: NOW + TimeDelta::seconds(after_s),
+    }
+}
+
+fn retried() -> RunEvent {
+    RunEvent::StepRetried { step: SANDBOX, by: Actor::Timer("auto_retry".into()), reason: None }
+}
+
+pub fn scheduled() -> Vec<RunEvent> {
+    and(with_retries(2), [retry(1, 5)])
+}
+
+#[test]
+fn a_failed_job_is_retried_as_often_as_the_config_says_with_doubled_back_off() {
+    run(with_retries(2)).when(fail(SANDBOX, Some(J1))).then([retry(1, 5)]);
+    let second = and(scheduled(), [retried(), started(SANDBOX, J2)]);
+    run(second.clone()).when(fail(SANDBOX, Some(J2))).then([retry(2, 10)]);
+    let third = and(second, [retry(2, 10), retried(), started(SANDBOX, JobId(ulid::Ulid(103)))]);
+    let job = Some(JobId(ulid::Ulid(103)));
+    run(third).when(fail(SANDBOX, job)).then([failed(SANDBOX), ended(Outcome::Failed)]);
+    // Without the setting nothing is retried.
+    let once = [failed(SANDBOX), ended(Outcome::Failed)];
+    run(with_retries(0)).when(fail(SANDBOX, Some(J1))).then(once);
+}
+
+#[test]
+fn a_failure_with_an_unknown_result_is_never_retried_automatically() {
+    let reason = StepFailure::JobFailed;
+    let unknown = RunCommand::FailStep {
+        step: SANDBOX,
+        job: Some(J1),
+        reason,
+        detail: "exit 1".into(),
+        may_retry: false,
+    };
+    run(with_retries(5)).when(unknown).then([failed(SANDBOX), ended(Outcome::Failed)]);
+}
+
+#[test]
+fn a_retry_starts_when_it_is_due_and_once() {
+    let start = |attempt| RunCommand::StartRetry { step: SANDBOX, attempt };
+    let due = NOW + TimeDelta::seconds(5);
+    run(scheduled()).when(start(1)).nothing();
+    run(scheduled()).at(due).when(start(1)).then([retried()]);
+    run(scheduled()).at(due).when(start(2)).nothing();
+    run(and(scheduled(), [retried()])).at(due).when(start(1)).nothing();
+    run(over()).at(due).when(start(1)).nothing();
+    // A repeated report of the failure changes nothing.
+    run(scheduled()).when(fail(SANDBOX, Some(J1))).nothing();
+}
+
+#[test]
+fn a_user_may_retry_before_the_back_off_is_over_and_after_the_last_retry() {
+    let by_ann = RunEvent::StepRetried { step: SANDBOX, by: ANN, reason: None };
+    let ask = RunCommand::RetryStep { step: SANDBOX, by: ANN, reason: None };
+    run(scheduled()).when(ask).then([by_ann.clone()]);
+    // After that the automatic retries begin anew only where the step had failed for good.
+    let again = and(scheduled(), [by_ann, started(SANDBOX, J2)]);
+    run(again).when(fail(SANDBOX, Some(J2))).then([retry(2, 10)]);
+}
+
+#[test]
+fn a_cancel_ends_a_scheduled_retry_and_schedules_no_other() {
+    let ask = RunCommand::RequestCancel { by: ANN, reason: "wrong day".into(), force: false };
+    let asked = RunEvent::CancelRequested { by: ANN, reason: "wrong day".into(), force: false };
+    run(scheduled()).when(ask).then([
+        asked.clone(),
+        skipped(SANDBOX, Skip::Cancelled),
+        ended(Outcome::Cancelled),
+    ]);
+    let cancelling = and(with_retries(2), [asked]);
+    let once = [failed(SANDBOX), ended(Outcome::Failed)];
+    run(cancelling).when(fail(SANDBOX, Some(J1))).then(once);
+}
+
+#[test]
+fn a_plan_without_changes_ends_its_step_unless_the_config_applies_such_plans() {
+    let mut only = step(SANDBOX, &[]);
+    only.options.applies_noops = true;
+    let applies = and(planned(vec![only]), [started(SANDBOX, J1)]);
+    let found = RunEvent::PlanProduced { step: SANDBOX, job: J1, plan: plan(1, true) };
+    run(applies).when(record(J1, plan(1, true))).then([found.clone(), asked(SANDBOX, 1)]);
+    run(with_retries(0)).when(record(J1, plan(1, true))).then([
+        found,
+        RunEvent::StepSucceeded { step: SANDBOX, noop: true },
+        ended(Outcome::Succeeded),
+    ]);
+}

@@ -1,0 +1,132 @@
+//! Streams that belong to the history of an install: its runs, their jobs and builds, and the runners of the jobs.
+use domain::{
+    build::{Build, BuildEvent},
+    ids::BuildId,
+    install::InstallEvent,
+    job::{Job, JobEvent},
+    run::{Run, RunEvent, Target},
+    runner::Runner,
+};
+use event_log::StreamId;
+
+use crate::{Fact, Recorded};
+
+/// Streams that an event names and that belong to the history of its install. From an install's own stream, these
+/// lead to all runs, jobs, builds and runners of it.
+pub fn references(event: &Recorded) -> Vec<StreamId> {
+    match &event.fact {
+        Fact::Install(_, event) => of_install(event).into_iter().collect(),
+        Fact::Run(_, event) => of_run(event),
+        Fact::Job(_, event) => of_job(event).into_iter().collect(),
+        Fact::Build(_, event) => of_build(event).into_iter().collect(),
+        Fact::Access(..)
+        | Fact::App(..)
+        | Fact::Component(..)
+        | Fact::Enrolment(..)
+        | Fact::Name(..)
+        | Fact::Runner(..)
+        | Fact::Subject(..) => vec![],
+    }
+}
+
+fn build(id: &BuildId) -> StreamId {
+    StreamId::of::<Build>(*id)
+}
+
+fn of_install(event: &InstallEvent) -> Option<StreamId> {
+    match event {
+        InstallEvent::RunAdmitted { run, .. } => Some(StreamId::of::<Run>(*run)),
+        InstallEvent::SandboxChanging { build: id, .. }
+        | InstallEvent::SandboxProvisioned { build: id, .. }
+        | InstallEvent::ComponentChanging { build: id, .. }
+        | InstallEvent::ComponentDeployed { build: id, .. } => Some(build(id)),
+        InstallEvent::Created { .. }
+        | InstallEvent::InputsChanged { .. }
+        | InstallEvent::ConfigPinned { .. }
+        | InstallEvent::ApprovalChanged { .. }
+        | InstallEvent::ComponentDisabled { .. }
+        | InstallEvent::ComponentEnabled { .. }
+        | InstallEvent::FirstProvisionAutoApproved { .. }
+        | InstallEvent::StackReported { .. }
+        | InstallEvent::StackGiven { .. }
+        | InstallEvent::RunClosed { .. }
+        | InstallEvent::ComponentReserved { .. }
+        | InstallEvent::ComponentReleased { .. }
+        | InstallEvent::SandboxReserved { .. }
+        | InstallEvent::SandboxReleased { .. }
+        | InstallEvent::SandboxUnchanged { .. }
+        | InstallEvent::SandboxDestroyed { .. }
+        | InstallEvent::ComponentUnchanged { .. }
+        | InstallEvent::ComponentDestroyed { .. }
+        | InstallEvent::ActionCompleted { .. }
+        | InstallEvent::StateRecorded { .. }
+        | InstallEvent::StateAccepted { .. }
+        | InstallEvent::Deprovisioned { .. } => None,
+    }
+}
+
+fn of_run(event: &RunEvent) -> Vec<StreamId> {
+    match event {
+        RunEvent::Planned { steps, .. } => {
+            let builds = steps.iter().filter_map(|step| match &step.target {
+                Target::Sandbox { build } | Target::Component { build, .. } => Some(build),
+                Target::Action { .. } => None,
+            });
+            builds.map(build).collect()
+        }
+        RunEvent::StepStarted { job, .. }
+        | RunEvent::ApplyStarted { job, .. }
+        | RunEvent::PlanProduced { job, .. } => vec![StreamId::of::<Job>(*job)],
+        RunEvent::Requested { .. }
+        | RunEvent::ApprovalRequested { .. }
+        | RunEvent::Approved { .. }
+        | RunEvent::Denied { .. }
+        | RunEvent::ApprovalExpired { .. }
+        | RunEvent::PlanVoided { .. }
+        | RunEvent::StepSucceeded { .. }
+        | RunEvent::StepFailed { .. }
+        | RunEvent::StepRetryScheduled { .. }
+        | RunEvent::StepSkipped { .. }
+        | RunEvent::StepRetried { .. }
+        | RunEvent::CancelRequested { .. }
+        | RunEvent::Finished { .. } => vec![],
+    }
+}
+
+fn of_build(event: &BuildEvent) -> Option<StreamId> {
+    match event {
+        BuildEvent::JobQueued { job } | BuildEvent::Succeeded { job, .. } => {
+            Some(StreamId::of::<Job>(*job))
+        }
+        BuildEvent::Failed { job, .. } => job.map(StreamId::of::<Job>),
+        // A build serves every install of its app: the runs of others that waited for it are not of this history.
+        BuildEvent::Awaited { .. } | BuildEvent::Requested(_) => None,
+    }
+}
+
+fn of_job(event: &JobEvent) -> Option<StreamId> {
+    match event {
+        JobEvent::Claimed { runner, .. } => Some(StreamId::of::<Runner>(*runner)),
+        JobEvent::Queued(_)
+        | JobEvent::Started { .. }
+        | JobEvent::PhaseEntered { .. }
+        | JobEvent::PlanProduced { .. }
+        | JobEvent::OutputsReported { .. }
+        | JobEvent::StateReported { .. }
+        | JobEvent::ArtifactPushed { .. }
+        | JobEvent::Disconnected { .. }
+        | JobEvent::Reattached { .. }
+        | JobEvent::Requeued { .. }
+        | JobEvent::OutcomeUnknown { .. }
+        | JobEvent::OutcomeResolved { .. }
+        | JobEvent::CancelRequested { .. }
+        | JobEvent::CancelUnconfirmed { .. }
+        | JobEvent::Succeeded { .. }
+        | JobEvent::Failed { .. }
+        | JobEvent::Cancelled { .. }
+        | JobEvent::Lost { .. }
+        | JobEvent::LogSealed(_)
+        | JobEvent::LogDiverged { .. }
+        | JobEvent::LateResultReported { .. } => None,
+    }
+}

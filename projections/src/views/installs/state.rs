@@ -1,0 +1,113 @@
+//! State of an install, as a function of its components, its open runs and its last run.
+//!
+//! `docs/operations.md` has the same table; a test compares the names.
+use domain::{
+    install::Install,
+    run::{Outcome, RunKind},
+};
+
+use super::LastRun;
+
+/// State of an install.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// No runner has enrolled.
+    WaitingForRunner,
+    /// A provision or reprovision is open.
+    Provisioning,
+    /// Another run that deploys is open.
+    Updating,
+    /// A teardown is open.
+    TearingDown,
+    /// A deprovision is open.
+    Deprovisioning,
+    /// The last run failed.
+    Failed,
+    /// A change began and did not finish: of one component, or of the last run as a whole.
+    Incomplete,
+    /// Something is deployed, and nothing of it is unfinished.
+    Active,
+    /// A teardown destroyed every component.
+    TornDown,
+    /// Nothing was deployed yet.
+    Empty,
+    /// A deprovision destroyed everything.
+    Deprovisioned,
+}
+
+impl State {
+    /// Every state, by precedence.
+    pub const ALL: [State; 11] = [
+        State::Deprovisioned,
+        State::WaitingForRunner,
+        State::Provisioning,
+        State::Updating,
+        State::TearingDown,
+        State::Deprovisioning,
+        State::Failed,
+        State::Incomplete,
+        State::TornDown,
+        State::Active,
+        State::Empty,
+    ];
+
+    /// Name in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::WaitingForRunner => "waiting_for_runner",
+            State::Provisioning => "provisioning",
+            State::Updating => "updating",
+            State::TearingDown => "tearing_down",
+            State::Deprovisioning => "deprovisioning",
+            State::Failed => "failed",
+            State::Incomplete => "incomplete",
+            State::Active => "active",
+            State::TornDown => "torn_down",
+            State::Empty => "empty",
+            State::Deprovisioned => "deprovisioned",
+        }
+    }
+
+    /// State of an install that is known by its aggregate, its last run, and whether a teardown destroyed anything.
+    ///
+    /// An open run comes first, then what the last run left behind, then what is deployed.
+    pub fn of(install: &Install, last_run: Option<&LastRun>, is_torn_down: bool) -> State {
+        if install.deprovisioned {
+            return State::Deprovisioned;
+        }
+        if install.stack.is_none() {
+            return State::WaitingForRunner;
+        }
+        if let Some(state) = install.runs.values().find_map(|run| open(run.kind)) {
+            return state;
+        }
+        let left = last_run.filter(|last| last.superseded_at.is_none()).map(|last| last.outcome);
+        let is_whole = install.sandbox.iter().all(|has| has.fingerprint.is_some())
+            && install.components.values().all(|has| has.fingerprint.is_some());
+        let is_there = install.sandbox.is_some() || !install.components.is_empty();
+        match left {
+            Some(Outcome::Failed) => State::Failed,
+            // Only a run that changed something becomes the last run with one of these outcomes.
+            Some(Outcome::Cancelled | Outcome::Denied | Outcome::Expired) => State::Incomplete,
+            Some(Outcome::Succeeded) | None if !is_whole => State::Incomplete,
+            Some(Outcome::Succeeded) | None if install.components.is_empty() && is_torn_down => {
+                State::TornDown
+            }
+            Some(Outcome::Succeeded) | None if is_there => State::Active,
+            Some(Outcome::Succeeded) | None => State::Empty,
+        }
+    }
+}
+
+/// State of an install while a run of this kind is open. An action changes no component.
+fn open(kind: RunKind) -> Option<State> {
+    match kind {
+        RunKind::Provision | RunKind::Reprovision => Some(State::Provisioning),
+        RunKind::Deploy | RunKind::InputUpdate | RunKind::Upgrade | RunKind::Rollback => {
+            Some(State::Updating)
+        }
+        RunKind::Teardown => Some(State::TearingDown),
+        RunKind::Deprovision => Some(State::Deprovisioning),
+        RunKind::Action => None,
+    }
+}

@@ -1,0 +1,347 @@
+//! State of an install after every end of a run: a function of its components, its open runs and its last run.
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::TimeDelta;
+use domain::{
+    actor::Actor,
+    decider::{Decider, Timestamp},
+    ids::*,
+    install::{Changing, Install, InstallCommand, Outputs, Resource, StepResult},
+    run::{Outcome, RunKind},
+};
+use projections::{
+    Fact, Projection, Recorded,
+    views::installs::{self, Installs, State},
+};
+use ulid::Ulid;
+
+const INSTALL: InstallId = InstallId(Ulid(1));
+
+/// An install of an app with a sandbox and the components `web` and `api`.
+struct Story {
+    install: Install,
+    row: Option<installs::Row>,
+    events: u64,
+    commits: i64,
+    runs: u128,
+}
+
+impl Story {
+    /// The install before a runner enrolled.
+    fn begin() -> Story {
+        let install = Install::default();
+        let mut story = Story { install, row: None, events: 0, commits: 0, runs: 0 };
+        story.commit([InstallCommand::Create {
+            app: AppId(Ulid(2)),
+            name: "acme".into(),
+            config_version: 1,
+            inputs: BTreeMap::new(),
+            auto_approve: false,
+        }]);
+        story
+    }
+
+    /// The install after its runner enrolled.
+    fn enrolled() -> Story {
+        let mut story = Story::begin();
+        let (runner, outputs) = (RunnerId(Ulid(3)), Outputs::new());
+        story.commit([InstallCommand::ReportStack { runner, outputs, replaces: None }]);
+        story
+    }
+
+    /// The install after a provision that succeeded.
+    fn provisioned() -> Story {
+        let mut story = Story::enrolled();
+        let run = story.admit(RunKind::Provision);
+        story.provision_sandbox(run);
+        story.deploy(run, "web");
+        story.deploy(run, "api");
+        story.close(run, Outcome::Succeeded);
+        story
+    }
+
+    fn commit(&mut self, commands: impl IntoIterator<Item = InstallCommand>) {
+        self.commits += 1;
+        let at = Timestamp::UNIX_EPOCH + TimeDelta::seconds(self.commits);
+        for command in commands {
+            for event in self.install.decide(command, at).unwrap() {
+                self.install.evolve(event.clone());
+                self.events += 1;
+                let fact = Fact::Install(INSTALL, event);
+                let (position, actor) = (self.events, Actor::System);
+                let event = Recorded { position, sequence: position, at, actor, fact };
+                self.row = Installs::apply(&INSTALL.to_string(), self.row.take(), &event);
+            }
+        }
+    }
+
+    fn admission(&mut self, kind: RunKind) -> (RunId, InstallCommand) {
+        self.runs += 1;
+        let run = RunId(Ulid(self.runs));
+        (run, InstallCommand::AdmitRun { run, kind, names: BTreeSet::new() })
+    }
+
+    fn admit(&mut self, kind: RunKind) -> RunId {
+        let (run, admit) = self.admission(kind);
+        self.commit([admit]);
+        run
+    }
+
+    /// Changes the config version, and admits a run of this kind where the change needs one.
+    fn pin(&mut self, config_version: u32, kind: Option<RunKind>) -> Option<RunId> {
+        let pin = InstallCommand::PinConfig { config_version, by: Actor::System, reason: None };
+        let admission = kind.map(|kind| self.admission(kind));
+        let run = admission.as_ref().map(|(run, _)| *run);
+        self.commit([pin].into_iter().chain(admission.map(|(_, admit)| admit)));
+        run
+    }
+
+    fn reserve(&mut self, run: RunId, resource: Resource) -> StepId {
+        let step = StepId(Ulid::new());
+        self.commit([InstallCommand::Reserve { resource, run, step }]);
+        step
+    }
+
+    fn record(&mut self, run: RunId, step: StepId, result: StepResult) {
+        let release = InstallCommand::Release { run, step };
+        self.commit([InstallCommand::Record { run, step, result }, release]);
+    }
+
+    fn provision_sandbox(&mut self, run: RunId) {
+        let step = self.reserve(run, Resource::Sandbox);
+        let result = StepResult::SandboxProvisioned {
+            build: BuildId(Ulid(4)),
+            config_version: self.install.config_version,
+            fingerprint: format!("sha256:{:064x}", 1).parse().unwrap(),
+            outputs: Outputs::new(),
+        };
+        self.record(run, step, result);
+    }
+
+    /// Begins an apply of a component and leaves it unfinished.
+    fn begin_apply(&mut self, run: RunId, name: &str) -> StepId {
+        let step = self.reserve(run, Resource::Component(name.into()));
+        let changing = Changing::Component {
+            name: name.into(),
+            component: ComponentId(Ulid(5)),
+            build: BuildId(Ulid(4)),
+            config_version: self.install.config_version,
+            needs: BTreeSet::new(),
+        };
+        self.commit([InstallCommand::Begin { run, step, changing }]);
+        step
+    }
+
+    fn deploy(&mut self, run: RunId, name: &str) {
+        let step = self.begin_apply(run, name);
+        let result = StepResult::ComponentDeployed {
+            name: name.into(),
+            component: ComponentId(Ulid(5)),
+            build: BuildId(Ulid(4)),
+            config_version: self.install.config_version,
+            fingerprint: format!("sha256:{:064x}", 1).parse().unwrap(),
+            needs: BTreeSet::new(),
+            outputs: Outputs::new(),
+        };
+        self.record(run, step, result);
+    }
+
+    fn destroy(&mut self, run: RunId, name: &str) {
+        let step = self.begin_apply(run, name);
+        let (name, component) = (name.into(), ComponentId(Ulid(5)));
+        self.record(run, step, StepResult::ComponentDestroyed { name, component });
+    }
+
+    fn destroy_sandbox(&mut self, run: RunId) {
+        let step = self.reserve(run, Resource::Sandbox);
+        self.record(run, step, StepResult::SandboxDestroyed);
+    }
+
+    fn close(&mut self, run: RunId, outcome: Outcome) {
+        self.commit([InstallCommand::CloseRun { run, outcome }]);
+    }
+
+    fn state(&self) -> State {
+        self.row.as_ref().unwrap().install_state()
+    }
+}
+
+#[test]
+fn an_install_is_empty_until_its_first_provision_succeeds() {
+    assert_eq!(Story::begin().state(), State::WaitingForRunner);
+    let mut story = Story::enrolled();
+    assert_eq!(story.state(), State::Empty);
+    let run = story.admit(RunKind::Provision);
+    assert_eq!(story.state(), State::Provisioning);
+    story.close(run, Outcome::Denied);
+    assert_eq!(story.state(), State::Empty);
+    assert_eq!(Story::provisioned().state(), State::Active);
+}
+
+#[test]
+fn a_provision_that_failed_stays_failed_when_the_inputs_change_without_a_run() {
+    let mut story = Story::enrolled();
+    let run = story.admit(RunKind::Provision);
+    story.close(run, Outcome::Failed);
+    assert_eq!(story.pin(2, None), None);
+    assert_eq!(story.state(), State::Failed);
+}
+
+#[test]
+fn an_open_run_that_deploys_makes_the_install_updating() {
+    for kind in [RunKind::Deploy, RunKind::InputUpdate, RunKind::Upgrade, RunKind::Rollback] {
+        let mut story = Story::provisioned();
+        let run = story.admit(kind);
+        story.begin_apply(run, "web");
+        assert_eq!(story.state(), State::Updating, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_run_that_failed_makes_the_install_failed_until_another_succeeds() {
+    let mut story = Story::provisioned();
+    let run = story.pin(2, Some(RunKind::Upgrade)).unwrap();
+    story.close(run, Outcome::Failed);
+    assert_eq!(story.state(), State::Failed);
+    let denied = story.admit(RunKind::Upgrade);
+    story.close(denied, Outcome::Denied);
+    assert_eq!(story.state(), State::Failed, "the denied run changed nothing");
+    let retry = story.admit(RunKind::Upgrade);
+    story.deploy(retry, "web");
+    story.close(retry, Outcome::Succeeded);
+    assert_eq!(story.state(), State::Active);
+}
+
+/// A lost job and an unknown outcome that a user resolved as failed fail their step, and their run.
+#[test]
+fn a_lost_apply_leaves_the_install_failed_and_its_component_incomplete() {
+    let mut story = Story::provisioned();
+    let run = story.pin(2, Some(RunKind::Upgrade)).unwrap();
+    story.begin_apply(run, "web");
+    assert_eq!(story.state(), State::Updating, "the outcome is unknown while the run is open");
+    story.close(run, Outcome::Failed);
+    assert_eq!(story.state(), State::Failed);
+    assert_eq!(story.row.as_ref().unwrap().state.components["web"].fingerprint, None);
+}
+
+#[test]
+fn a_rollback_without_changes_makes_a_failed_install_active() {
+    let mut story = Story::provisioned();
+    let run = story.pin(2, Some(RunKind::Upgrade)).unwrap();
+    story.close(run, Outcome::Failed);
+    assert_eq!(story.pin(1, None), None);
+    assert_eq!(story.state(), State::Active);
+    // The failure stays superseded when a later run changes nothing.
+    let denied = story.pin(3, Some(RunKind::Upgrade)).unwrap();
+    assert_eq!(story.state(), State::Updating);
+    story.close(denied, Outcome::Denied);
+    assert_eq!(story.state(), State::Active);
+}
+
+#[test]
+fn a_rollback_that_needs_a_run_supersedes_a_failure_only_when_the_run_succeeds() {
+    let mut story = Story::provisioned();
+    let run = story.pin(2, Some(RunKind::Upgrade)).unwrap();
+    story.deploy(run, "web");
+    story.close(run, Outcome::Failed);
+    let denied = story.pin(1, Some(RunKind::Rollback)).unwrap();
+    story.close(denied, Outcome::Denied);
+    assert_eq!(story.state(), State::Failed);
+    let rollback = story.admit(RunKind::Rollback);
+    story.deploy(rollback, "web");
+    story.close(rollback, Outcome::Succeeded);
+    assert_eq!(story.state(), State::Active);
+}
+
+#[test]
+fn a_run_that_ended_early_leaves_the_install_as_it_was_or_incomplete() {
+    for outcome in [Outcome::Cancelled, Outcome::Denied, Outcome::Expired] {
+        let mut story = Story::provisioned();
+        let run = story.admit(RunKind::Upgrade);
+        story.close(run, outcome);
+        assert_eq!(story.state(), State::Active, "{outcome:?} before a change");
+        let run = story.admit(RunKind::Upgrade);
+        story.deploy(run, "web");
+        story.close(run, outcome);
+        assert_eq!(story.state(), State::Incomplete, "{outcome:?} after a change");
+    }
+}
+
+#[test]
+fn a_cancelled_apply_that_left_a_component_incomplete_makes_the_install_incomplete() {
+    let mut story = Story::provisioned();
+    let run = story.admit(RunKind::Deploy);
+    let step = story.begin_apply(run, "web");
+    story.commit([InstallCommand::Release { run, step }]);
+    story.close(run, Outcome::Cancelled);
+    assert_eq!(story.state(), State::Incomplete);
+    let other = story.admit(RunKind::Deploy);
+    story.deploy(other, "api");
+    story.close(other, Outcome::Succeeded);
+    assert_eq!(story.state(), State::Incomplete, "another component does not mend this one");
+}
+
+#[test]
+fn a_cancelled_apply_that_changed_nothing_leaves_the_install_active() {
+    let mut story = Story::provisioned();
+    let run = story.admit(RunKind::Deploy);
+    let step = story.begin_apply(run, "web");
+    let resource = Resource::Component("web".into());
+    story.commit([
+        InstallCommand::Unchanged { run, step, resource },
+        InstallCommand::Release { run, step },
+    ]);
+    story.close(run, Outcome::Cancelled);
+    assert_eq!(story.state(), State::Active);
+}
+
+#[test]
+fn a_teardown_and_a_deprovision_end_where_their_names_say() {
+    let mut story = Story::provisioned();
+    let teardown = story.admit(RunKind::Teardown);
+    story.destroy(teardown, "web");
+    assert_eq!(story.state(), State::TearingDown);
+    story.close(teardown, Outcome::Cancelled);
+    assert_eq!(story.state(), State::Incomplete, "api is left");
+    let rest = story.admit(RunKind::Teardown);
+    story.destroy(rest, "api");
+    story.close(rest, Outcome::Succeeded);
+    assert_eq!(story.state(), State::TornDown);
+    let deprovision = story.admit(RunKind::Deprovision);
+    assert_eq!(story.state(), State::Deprovisioning);
+    story.destroy_sandbox(deprovision);
+    story.close(deprovision, Outcome::Succeeded);
+    assert_eq!(story.state(), State::Deprovisioned);
+}
+
+#[test]
+fn an_upgrade_that_removes_every_component_leaves_the_install_active() {
+    let mut story = Story::provisioned();
+    let run = story.pin(2, Some(RunKind::Upgrade)).unwrap();
+    story.destroy(run, "web");
+    story.destroy(run, "api");
+    story.close(run, Outcome::Succeeded);
+    assert_eq!(story.state(), State::Active, "its sandbox is there, and no teardown ran");
+}
+
+#[test]
+fn an_action_does_not_change_the_state() {
+    for outcome in [Outcome::Succeeded, Outcome::Failed, Outcome::Cancelled] {
+        let mut story = Story::provisioned();
+        let run = story.admit(RunKind::Action);
+        assert_eq!(story.state(), State::Active);
+        story.close(run, outcome);
+        assert_eq!(story.state(), State::Active, "{outcome:?}");
+    }
+}
+
+#[test]
+fn the_documentation_lists_every_state() {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    let section = docs.split("\n## ").find(|part| part.starts_with("State of an install")).unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let listed: Vec<&str> = rows.map(|(name, _)| name).collect();
+    assert_eq!(listed, State::ALL.map(State::as_str));
+}

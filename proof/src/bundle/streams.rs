@@ -1,0 +1,99 @@
+//! The streams of a bundle's subject: which event comes next in each, and what is shown of each.
+use std::collections::HashMap;
+
+use super::{BundleError, Complete, Subject};
+use crate::leaf::Leaf;
+
+/// One stream of a bundle and its completeness.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamProven {
+    /// `<aggregate type>/<aggregate id>`.
+    pub stream: String,
+    /// Number of its events in the bundle: sequences 1 to this.
+    pub events: u64,
+    /// Position of its last event in the bundle.
+    pub last: u64,
+    /// Whether the log has more events of it.
+    pub complete: Complete,
+}
+
+/// Progress of a check in each stream.
+pub(super) struct Streams<'a> {
+    index: HashMap<(&'a str, &'a str), usize>,
+    streams: Vec<Progress<'a>>,
+}
+
+struct Progress<'a> {
+    name: &'a str,
+    events: u64,
+    last: u64,
+}
+
+impl<'a> Streams<'a> {
+    /// The streams that a subject names. One event names none.
+    pub fn of(subject: &'a Subject) -> Result<Streams<'a>, BundleError> {
+        let names = match subject {
+            Subject::Position(_) => &[],
+            Subject::Stream(stream) => std::slice::from_ref(stream),
+            Subject::Streams(streams) => {
+                if streams.is_empty() || !streams.is_sorted_by(|a, b| a < b) {
+                    let why = "its streams are not in ascending order of their names, each once";
+                    return Err(BundleError::Unreadable(why.into()));
+                }
+                streams
+            }
+        };
+        let named = names.iter().enumerate();
+        let index = named.filter_map(|(at, name)| Some((name.split_once('/')?, at))).collect();
+        let streams = names.iter().map(|name| Progress { name, events: 0, last: 0 }).collect();
+        Ok(Streams { index, streams })
+    }
+
+    /// Counts an event of one of the streams and returns the sequence that it has to have.
+    pub fn next(&mut self, leaf: &Leaf<'_>) -> Option<u64> {
+        let at = *self.index.get(&(leaf.aggregate_type, leaf.aggregate_id))?;
+        let stream = self.streams.get_mut(at)?;
+        stream.events += 1;
+        stream.last = leaf.position;
+        Some(stream.events)
+    }
+
+    /// The stream of the subject that a leaf belongs to.
+    pub fn name_of(&self, leaf: &Leaf<'_>) -> Option<&'a str> {
+        let at = *self.index.get(&(leaf.aggregate_type, leaf.aggregate_id))?;
+        self.streams.get(at).map(|stream| stream.name)
+    }
+
+    /// A stream without any event.
+    pub fn empty(&self) -> Option<&'a str> {
+        self.streams.iter().find(|stream| stream.events == 0).map(|stream| stream.name)
+    }
+
+    /// Each stream with what the rest of the log shows of it: a stream that ended before the first position that is
+    /// shown may have gone on in between.
+    pub fn proven(&self, seen: &Complete) -> Vec<StreamProven> {
+        let complete = |last: u64| match seen {
+            Complete::FromSequences { from } if last.saturating_add(1) < *from => {
+                Complete::Unknown { last }
+            }
+            Complete::Unknown { .. } => Complete::Unknown { last },
+            Complete::NotAsked | Complete::FromSequences { .. } | Complete::Whole => seen.clone(),
+        };
+        let proven = |stream: &Progress<'_>| StreamProven {
+            stream: stream.name.to_owned(),
+            events: stream.events,
+            last: stream.last,
+            complete: complete(stream.last),
+        };
+        self.streams.iter().map(proven).collect()
+    }
+}
+
+/// Completeness of all streams together: that of the one of which the least is shown.
+pub(super) fn weakest(seen: Complete, streams: &[StreamProven]) -> Complete {
+    let unknown = streams.iter().filter(|stream| match stream.complete {
+        Complete::Unknown { .. } => true,
+        Complete::NotAsked | Complete::FromSequences { .. } | Complete::Whole => false,
+    });
+    unknown.min_by_key(|stream| stream.last).map_or(seen, |stream| stream.complete.clone())
+}

@@ -1,0 +1,192 @@
+//! Space that artifacts take: the least recently used go first, and what components run now and ran before stays.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use domain::digest::Digest;
+
+use super::{ArtifactError, Context, Descriptor, Layout, digest::hex_of};
+
+/// Versions of each component's artifact that stay whatever the budget: the current and the previous one.
+const VERSIONS: usize = 2;
+/// A blob that nothing names stays so long: it may belong to an artifact that is arriving.
+const ARRIVING: Duration = Duration::from_secs(3600);
+/// Damaged blobs that are kept for an examination.
+const DAMAGED: usize = 4;
+const REPOSITORY: &str = "dev.stead.repository";
+
+impl Layout {
+    /// Bytes on disk.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn size(&self) -> Result<u64, ArtifactError> {
+        Ok(files(&self.blobs())?
+            .iter()
+            .chain(&files(&self.damaged())?)
+            .map(|file| file.bytes)
+            .sum())
+    }
+
+    /// Notes that an artifact is used now.
+    pub(crate) fn touch(&self, digest: &Digest) {
+        // Only the order of removal depends on it.
+        let file = fs::File::open(self.path(digest));
+        let _best_effort = file.and_then(|file| file.set_modified(SystemTime::now()));
+    }
+
+    /// Removes what nothing names any more, then the least recently used artifacts until the rest fits into `budget`
+    /// bytes. The current and the previous version of each component stay, and so does all that is `used`. Returns the
+    /// bytes that were removed.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn prune(&self, budget: u64, used: &BTreeSet<Digest>) -> Result<u64, ArtifactError> {
+        let _lock = self.lock()?;
+        let mut index = self.index()?;
+        let mut newest: Vec<(SystemTime, Descriptor)> = Vec::new();
+        for manifest in std::mem::take(&mut index.manifests) {
+            if let Ok(at) = fs::metadata(self.path(&manifest.digest)).and_then(|of| of.modified()) {
+                newest.push((at, manifest));
+            }
+        }
+        newest.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+        let (mut kept, mut optional) = (Vec::new(), Vec::new());
+        let mut versions: BTreeMap<String, usize> = BTreeMap::new();
+        for (_, manifest) in newest {
+            let repository = manifest.annotations.get(REPOSITORY).cloned().unwrap_or_default();
+            let count = versions.entry(repository).or_default();
+            *count += 1;
+            let stays = *count <= VERSIONS || used.contains(&manifest.digest);
+            if stays { kept.push(manifest) } else { optional.push(manifest) }
+        }
+        let mut named = self.named(kept.iter(), used);
+        let mut total = self.bytes_of(&named)?;
+        for manifest in optional {
+            let more = self.named([&manifest].into_iter(), &BTreeSet::new());
+            let more: BTreeSet<_> = more.difference(&named).cloned().collect();
+            let bytes = self.bytes_of(&more)?;
+            if total + bytes > budget {
+                // Older ones go too, also where they would fit.
+                break;
+            }
+            total += bytes;
+            named.extend(more);
+            kept.push(manifest);
+        }
+        index.manifests = kept;
+        self.write_index(&index)?;
+        self.remove_unnamed(&named)
+    }
+
+    /// Names of the blobs that these artifacts consist of.
+    fn named<'m>(
+        &self,
+        manifests: impl Iterator<Item = &'m Descriptor>,
+        used: &BTreeSet<Digest>,
+    ) -> BTreeSet<String> {
+        let mut named = BTreeSet::new();
+        for digest in manifests.map(|manifest| &manifest.digest).chain(used) {
+            named.insert(hex_of(digest));
+            if let Ok(manifest) = self.manifest(digest) {
+                named.extend(manifest.blobs().map(|blob| hex_of(&blob.digest)));
+            }
+        }
+        named
+    }
+
+    fn bytes_of(&self, names: &BTreeSet<String>) -> Result<u64, ArtifactError> {
+        let all = files(&self.blobs())?;
+        Ok(all.iter().filter(|file| names.contains(&file.name)).map(|file| file.bytes).sum())
+    }
+
+    fn remove_unnamed(&self, named: &BTreeSet<String>) -> Result<u64, ArtifactError> {
+        let now = SystemTime::now();
+        let is_old = |file: &File| now.duration_since(file.at).is_ok_and(|age| age > ARRIVING);
+        let mut removed = 0;
+        let unnamed = files(&self.blobs())?.into_iter().filter(|file| !named.contains(&file.name));
+        let mut damaged = files(&self.damaged())?;
+        damaged.sort_by_key(|file| std::cmp::Reverse(file.at));
+        let damaged = damaged.into_iter().skip(DAMAGED).map(|file| (self.damaged(), file));
+        for (dir, file) in unnamed.filter(is_old).map(|file| (self.blobs(), file)).chain(damaged) {
+            fs::remove_file(dir.join(&file.name))
+                .context(|| format!("cannot remove the blob {}", file.name))?;
+            removed += file.bytes;
+        }
+        Ok(removed)
+    }
+}
+
+struct File {
+    name: String,
+    bytes: u64,
+    at: SystemTime,
+}
+
+fn files(dir: &Path) -> Result<Vec<File>, ArtifactError> {
+    if !dir.exists() {
+        return Ok(Vec::new());
+    }
+    let entries = fs::read_dir(dir).context(|| format!("cannot read {}", dir.display()))?;
+    let file = |entry: fs::DirEntry| {
+        let (name, of) = (entry.file_name().into_string().ok()?, entry.metadata().ok()?);
+        Some(File { name, bytes: of.len(), at: of.modified().ok()? })
+    };
+    Ok(entries.filter_map(Result::ok).filter_map(file).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::artifacts::{ImageManifest, LAYER_TYPE, MANIFEST_TYPE, image::EMPTY};
+
+    /// An artifact of so many bytes, used so many hours ago.
+    fn artifact(layout: &Layout, repository: &str, content: u8, hours: u64) -> Digest {
+        let layer = vec![content; 1000];
+        let image = ImageManifest::component(Descriptor::of(LAYER_TYPE, &layer));
+        let bytes = serde_json::to_vec(&image).unwrap();
+        let (layer, empty) = (layout.put(&layer).unwrap(), layout.put(EMPTY).unwrap());
+        let digest = layout.put(&bytes).unwrap();
+        let mut listed = Descriptor::of(MANIFEST_TYPE, &bytes);
+        listed.annotations.insert(REPOSITORY.into(), repository.into());
+        layout.list(listed).unwrap();
+        let then = SystemTime::now() - Duration::from_secs(3600 * (hours + 2));
+        for blob in [&layer, &empty, &digest] {
+            fs::File::open(layout.path(blob)).unwrap().set_modified(then).unwrap();
+        }
+        digest
+    }
+
+    #[test]
+    fn the_least_recently_used_artifacts_go_and_two_versions_of_each_component_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::open(dir.path()).unwrap();
+        let api: Vec<_> =
+            (0..5).map(|at| artifact(&layout, "a/api", at, 50 - u64::from(at))).collect();
+        let web: Vec<_> = (5..7).map(|at| artifact(&layout, "a/web", at, 99)).collect();
+        // Rolled back to: it is used now, and an open job uses another.
+        layout.touch(&api[0]);
+        let used = BTreeSet::from([api[1].clone()]);
+        assert!(layout.prune(1, &used).unwrap() > 2_000);
+        let left = |digest: &Digest| layout.complete(digest);
+        assert_eq!(api.iter().map(left).collect::<Vec<_>>(), [true, true, false, false, true]);
+        assert!(web.iter().all(left), "two versions stay, however old they are");
+        assert_eq!(layout.index().unwrap().manifests.len(), 5);
+        // With room for all nothing more goes.
+        assert_eq!(layout.prune(u64::MAX, &used).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_blob_that_is_arriving_stays_until_its_artifact_is_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::open(dir.path()).unwrap();
+        let (arriving, left) = (layout.put(b"new").unwrap(), layout.put(b"old").unwrap());
+        let then = SystemTime::now() - 2 * ARRIVING;
+        fs::File::open(layout.path(&left)).unwrap().set_modified(then).unwrap();
+        assert_eq!(layout.prune(0, &BTreeSet::new()).unwrap(), 3);
+        assert!(layout.has(&arriving) && !layout.has(&left));
+    }
+}

@@ -1,0 +1,216 @@
+//! Control group of one execution: everything that its shim starts is born in it, whatever session it is in.
+//!
+//! The shim enters the group before it starts anything and leaves it before it kills it. If the shim itself is
+//! killed, the agent finds the group in the job's directory. Version 2 is used where it is writable, else the
+//! freezer of version 1. Where neither is, there is no group, and the process tree has to do.
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use crate::{data, data::JobDir};
+
+/// File that freezes a group, with what is written to freeze it and to thaw it: version 2, then version 1.
+const FREEZERS: [(&str, &str, &str); 2] =
+    [("cgroup.freeze", "1", "0"), ("freezer.state", "FROZEN", "THAWED")];
+const PREFIX: &str = "stead-";
+
+/// A group that exists.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Cgroup {
+    dir: PathBuf,
+}
+
+impl Cgroup {
+    /// Makes the group of this job below the one that this process is in, enters it, and records it in the job's
+    /// directory. `None`: no hierarchy is writable here.
+    pub(crate) fn enter(dir: &JobDir) -> Option<Cgroup> {
+        // Of its own, whoever else has an execution of this name: what is in the group is killed.
+        let name = format!("{}.{}", name(dir)?, ulid::Ulid::new());
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let group = hierarchies(&mounts, &own)
+            .into_iter()
+            .find_map(|parent| Cgroup::make(&parent, &name))?;
+        // Recorded first: a group that nothing names would outlive a shim that is killed now.
+        let recorded = data::replace(&dir.cgroup(), group.dir.as_os_str().as_encoded_bytes());
+        if recorded.and_then(|()| join(&group.dir)).is_err() {
+            group.remove();
+            let _best_effort = data::remove(&dir.cgroup());
+            return None;
+        }
+        Some(group)
+    }
+
+    fn make(parent: &Path, name: &str) -> Option<Cgroup> {
+        let group = Cgroup { dir: parent.join(name) };
+        fs::create_dir(&group.dir).ok().map(|()| group)
+    }
+
+    /// The group that a job's directory records, if it still exists.
+    pub(crate) fn of(job: &JobDir) -> Option<Cgroup> {
+        let path = PathBuf::from(String::from_utf8(fs::read(job.cgroup()).ok()?).ok()?);
+        let group = Cgroup { dir: path };
+        // A record that names another group must not lead to the end of what is in that one.
+        let (name, own) = (group.dir.file_name()?.to_str()?, name(job)?);
+        let is_its = name.strip_prefix(&own).is_some_and(|rest| rest.starts_with('.'));
+        (is_its && group.dir.join("cgroup.procs").exists()).then_some(group)
+    }
+
+    /// Moves this process to the parent group.
+    pub(crate) fn leave(&self) -> io::Result<()> {
+        self.dir.parent().map_or(Ok(()), join)
+    }
+
+    /// Pids of the members, also of groups below this one.
+    pub(crate) fn members(&self) -> BTreeSet<u32> {
+        let mut members = BTreeSet::new();
+        let mut open = vec![self.dir.clone()];
+        while let Some(dir) = open.pop() {
+            let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+            // 0 is a process of another pid namespace.
+            let pids = text.lines().filter_map(|pid| pid.parse::<u32>().ok());
+            members.extend(pids.filter(|pid| *pid > 1));
+            let below = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
+            open.extend(below.map(|entry| entry.path()).filter(|path| path.is_dir()));
+        }
+        members
+    }
+
+    /// Kills all members at once: none of them can fork meanwhile.
+    pub(crate) fn kill(&self) {
+        if fs::write(self.dir.join("cgroup.kill"), "1").is_ok() {
+            return;
+        }
+        let freezer = FREEZERS.iter().find(|(file, ..)| self.dir.join(file).exists());
+        let freeze = |word: fn(&(&str, &'static str, &'static str)) -> &'static str| {
+            if let Some(freezer) = freezer {
+                // A group that cannot be frozen is killed all the same, member by member.
+                let _best_effort = fs::write(self.dir.join(freezer.0), word(freezer));
+            }
+        };
+        freeze(|(_, frozen, _)| frozen);
+        for pid in self.members() {
+            if let Ok(pid @ 2..) = i32::try_from(pid) {
+                let _gone = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+        }
+        freeze(|(.., thawed)| thawed);
+    }
+
+    /// Removes the group and those below it; one that still has members stays.
+    pub(crate) fn remove(&self) {
+        remove(&self.dir);
+    }
+}
+
+fn name(dir: &JobDir) -> Option<String> {
+    Some(format!("{PREFIX}{}", dir.root().file_name()?.to_str()?))
+}
+
+fn join(group: &Path) -> io::Result<()> {
+    fs::write(group.join("cgroup.procs"), std::process::id().to_string())
+}
+
+fn remove(dir: &Path) {
+    for below in fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok) {
+        if below.path().is_dir() {
+            remove(&below.path());
+        }
+    }
+    let _has_members = fs::remove_dir(dir);
+}
+
+/// Directories of this process's own groups, the best hierarchy first.
+fn hierarchies(mounts: &str, own: &str) -> Vec<PathBuf> {
+    let group = |line: &str| -> Option<(bool, PathBuf)> {
+        let (place, source) = line.split_once(" - ")?;
+        let place: Vec<_> = place.split(' ').collect();
+        let (root, at) = (place.get(3)?, place.get(4)?);
+        let mut source = source.split(' ');
+        let (kind, options) = (source.next()?, source.next_back()?);
+        let is_second = kind == "cgroup2";
+        let is_freezer = kind == "cgroup" && options.split(',').any(|option| option == "freezer");
+        let mine = own.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (controllers, path) = (parts.next()?, parts.next()?);
+            let wanted = if is_second { "" } else { "freezer" };
+            controllers.split(',').any(|controller| controller == wanted).then_some(path)
+        });
+        let mine = Path::new(mine.filter(|_| is_second || is_freezer)?);
+        let below = mine.strip_prefix(root).ok()?;
+        Some((is_second, Path::new(at).join(below)))
+    };
+    let mut groups: Vec<_> = mounts.lines().filter_map(group).collect();
+    groups.sort_by_key(|(is_second, _)| !is_second);
+    groups.into_iter().map(|(_, dir)| dir).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    const MOUNTS: &str = "\
+25 20 0:22 / /sys/fs/cgroup rw shared:4 - tmpfs tmpfs rw,mode=755
+26 25 0:23 / /sys/fs/cgroup/freezer rw shared:5 - cgroup cgroup rw,freezer
+27 25 0:24 / /sys/fs/cgroup/cpu rw shared:6 - cgroup cgroup rw,cpu,cpuacct
+28 25 0:25 /docker/x /sys/fs/cgroup/unified rw shared:7 - cgroup2 cgroup2 rw
+";
+
+    #[test]
+    fn own_groups_are_found_in_both_versions() {
+        let own = "6:freezer:/a\n4:cpu,cpuacct:/b\n0::/docker/x/c\n";
+        let found = hierarchies(MOUNTS, own);
+        assert_eq!(
+            found,
+            ["/sys/fs/cgroup/unified/c", "/sys/fs/cgroup/freezer/a"].map(PathBuf::from)
+        );
+        assert_eq!(hierarchies(MOUNTS, "0::/elsewhere\n"), Vec::<PathBuf>::new());
+        assert_eq!(hierarchies("", own), Vec::<PathBuf>::new());
+    }
+
+    /// In each hierarchy of this host that is writable, killed by each way that it has.
+    #[test]
+    fn a_group_ends_with_all_its_members_also_in_another_session() {
+        let read = |file| fs::read_to_string(file).unwrap_or_default();
+        let parents = hierarchies(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"));
+        for parent in parents {
+            let name = format!("{PREFIX}test-{}", ulid::Ulid::new());
+            let Some(group) = Cgroup::make(&parent, &name) else { continue };
+            let joins = format!("echo $$ > '{}/cgroup.procs' || exit 0", group.dir.display());
+            let script = format!("{joins}; setsid sleep 60 & setsid sleep 61 & echo in; wait");
+            let mut child = Command::new("sh")
+                .args(["-c", &script])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let mut said = [0; 3];
+            let out = child.stdout.as_mut().unwrap();
+            if io::Read::read_exact(out, &mut said).is_ok() {
+                while group.members().len() < 3 {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                group.kill();
+            }
+            child.wait().unwrap();
+            let begun = std::time::Instant::now();
+            while !group.members().is_empty() {
+                assert!(begun.elapsed().as_secs() < 20, "{group:?}: {:?}", group.members());
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            while group.dir.exists() {
+                group.remove();
+                assert!(begun.elapsed().as_secs() < 20, "{group:?} cannot be removed");
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! `stead-runner state`: the state of components, and the decision about what a failed apply left.
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+
+use crate::{
+    data::Data,
+    journal::{Fact, Journal},
+    show,
+    state::{Decision, StateMark, StateStore, overview},
+};
+
+const RESOLVE: &str = "\
+When Terraform cannot write its state, the runner rescues what Terraform left to errored-<execution>.tfstate, and plans
+nothing of that component until you decide. Nothing is deleted: what is no longer current gets a name that begins with
+`resolved-`, in the same directory.
+
+Examples:
+  stead-runner state list
+  stead-runner state resolve database --restore /var/lib/stead-runner/state/database/errored-exe_01….tfstate \\
+    --reason 'the disk was full'
+  stead-runner state resolve database --keep-current --reason 'written by hand with terraform state push'
+  stead-runner state resolve database --nothing-exists --reason 'removed by hand'";
+
+#[derive(Debug, Subcommand)]
+pub(super) enum StateCommand {
+    /// List components with lineage and serial of their state, and what blocks their plans
+    List,
+    /// Decide which state of a component is right after an apply that could not write it
+    #[command(after_help = RESOLVE)]
+    Resolve(Resolve),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Resolve {
+    /// As `state list` shows it
+    component: String,
+    #[command(flatten)]
+    choice: Choice,
+    /// Why, for the journal
+    #[arg(long)]
+    reason: String,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct Choice {
+    /// Make this file the state, for example the rescued one
+    #[arg(long, value_name = "FILE")]
+    restore: Option<PathBuf>,
+    /// Keep the current state
+    #[arg(long)]
+    keep_current: bool,
+    /// Nothing of the component exists: the next plan creates everything
+    #[arg(long)]
+    nothing_exists: bool,
+}
+
+pub(super) fn run(command: StateCommand, data: &Data) -> anyhow::Result<ExitCode> {
+    match command {
+        StateCommand::List => show::said(&list(data)?),
+        StateCommand::Resolve(resolve) => show::said(&resolved(data, resolve)?),
+    }
+}
+
+fn list(data: &Data) -> anyhow::Result<String> {
+    let row =
+        |name: &str, mark: &str, blocked: &str| format!("{name:<24}  {mark:<48}  {blocked}\n");
+    let mut text = row("COMPONENT", "STATE", "BLOCKED BY");
+    for one in overview(&data.path("state"))? {
+        let mark = one.mark.map_or_else(|error| error.to_string(), |mark| display(&mark));
+        text += &row(&one.component, &mark, one.blocked.as_deref().unwrap_or("-"));
+    }
+    Ok(text)
+}
+
+fn resolved(data: &Data, Resolve { component, choice, reason }: Resolve) -> anyhow::Result<String> {
+    if component.contains('/') || component.starts_with('.') {
+        bail!("{component:?} is not the name of a component; `stead-runner state list` shows all");
+    }
+    let decision = match choice {
+        Choice { restore: Some(file), .. } => Decision::Restore(file),
+        Choice { keep_current: true, .. } => Decision::KeepCurrent,
+        Choice { .. } => Decision::NothingExists,
+    };
+    let store = StateStore::new(&data.path("state"), &component);
+    let mark = store.preview(&decision)?;
+    let now = display(&mark);
+    let StateMark { lineage, serial } = mark;
+    let fact = Fact::StateResolved { component: component.clone(), lineage, serial, reason };
+    Journal::open(data)?.write(fact).context("recording the decision in the journal")?;
+    store.resolve(&decision)?;
+    Ok(format!("Resolved the state of {component}: {now}\n"))
+}
+
+fn display(mark: &StateMark) -> String {
+    match &mark.lineage {
+        Some(lineage) => format!("lineage {lineage} serial {}", mark.serial),
+        None => "none".into(),
+    }
+}

@@ -1,0 +1,244 @@
+//! Limits of every response, applied before anything of it is used or verified: nothing has signed a response itself,
+//! so its numbers and its length are those of whoever is on the line.
+use chrono::{DateTime, Utc};
+use proof::dsse::Envelope;
+use schemas::runner::{
+    Claimed, Directive, Enrolled, LogAnswer, LogSettings, PendingCancel, PollAnswer, Rekeyed,
+    ReportAnswer, SessionOpened, TokenAnswer,
+};
+use serde::de::DeserializeOwned;
+
+/// Bytes of a problem.
+pub const PROBLEM_BYTES: usize = 64 * 1024;
+const KIB: usize = 1024;
+const MINUTE: u64 = 60;
+const DAY: u64 = 24 * 60 * MINUTE;
+/// Years of a clock that can be right.
+const YEARS: std::ops::Range<&str> = "2020-01-01T00:00:00Z".."2200-01-01T00:00:00Z";
+/// A tree of 2^64 leaves has no longer proof of consistency.
+const PATH: usize = 128;
+
+/// Why a response is rejected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Rejected {
+    /// More bytes than such a response has.
+    #[error("the response is rejected: it has more than {limit} bytes")]
+    TooLarge {
+        /// The most bytes.
+        limit: usize,
+    },
+    /// It is not what the call returns.
+    #[error("the response is rejected: it cannot be read: {0}")]
+    Unreadable(String),
+    /// A value that cannot be right.
+    #[error("the response is rejected: {field} is {value}, expected {expected}")]
+    OutOfRange {
+        /// Its name.
+        field: &'static str,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        expected: String,
+    },
+}
+
+/// Response of one call.
+pub trait Response: DeserializeOwned {
+    /// The most bytes of it.
+    const BYTES: usize;
+
+    /// Rejects a value that cannot be right.
+    ///
+    /// # Errors
+    /// [`Rejected::OutOfRange`] names the first such field.
+    fn check(&self) -> Result<(), Rejected>;
+}
+
+/// Reads a response and checks its limits.
+///
+/// # Errors
+/// [`Rejected`] says which limit it exceeds.
+pub fn read<T: Response>(body: &[u8]) -> Result<T, Rejected> {
+    if body.len() > T::BYTES {
+        return Err(Rejected::TooLarge { limit: T::BYTES });
+    }
+    let read: T =
+        serde_json::from_slice(body).map_err(|error| Rejected::Unreadable(error.to_string()))?;
+    read.check()?;
+    Ok(read)
+}
+
+/// Rejects a clock that cannot be right.
+///
+/// # Errors
+/// [`Rejected::OutOfRange`].
+pub fn clock(field: &'static str, time: DateTime<Utc>) -> Result<(), Rejected> {
+    let bound = |text: &str| text.parse::<DateTime<Utc>>().ok();
+    let is_right = bound(YEARS.start).is_some_and(|start| start <= time)
+        && bound(YEARS.end).is_some_and(|end| time < end);
+    let expected = || format!("{} to {}", YEARS.start, YEARS.end);
+    ensure(is_right, field, &time.to_string(), expected)
+}
+
+fn ensure(
+    holds: bool,
+    field: &'static str,
+    value: &str,
+    expected: impl FnOnce() -> String,
+) -> Result<(), Rejected> {
+    if holds {
+        return Ok(());
+    }
+    // Enough to recognize it.
+    let value = value.chars().take(80).collect();
+    Err(Rejected::OutOfRange { field, value, expected: expected() })
+}
+
+fn within(field: &'static str, value: u64, least: u64, most: u64) -> Result<(), Rejected> {
+    let expected = || format!("{least} to {most}");
+    ensure((least..=most).contains(&value), field, &value.to_string(), expected)
+}
+
+fn token_life(seconds: u64) -> Result<(), Rejected> {
+    within("expires_in_s", seconds, 1, 7 * DAY)
+}
+
+fn lease(seconds: u64) -> Result<(), Rejected> {
+    within("lease_s", seconds, 1, DAY)
+}
+
+fn wait(seconds: u64) -> Result<(), Rejected> {
+    within("wait_s", seconds, 0, 60 * MINUTE)
+}
+
+fn grace(seconds: u64) -> Result<(), Rejected> {
+    within("grace_s", seconds, 0, 30 * DAY)
+}
+
+fn cancel(cancel: Option<&PendingCancel>) -> Result<(), Rejected> {
+    cancel.map_or(Ok(()), |cancel| grace(cancel.grace_s))
+}
+
+fn log(log: &LogSettings) -> Result<(), Rejected> {
+    within("log.interval_ms", log.interval_ms, 0, DAY * 1_000)?;
+    within("log.chunk_bytes", log.chunk_bytes, 0, 1 << 30)
+}
+
+fn path(field: &'static str, path: &[String]) -> Result<(), Rejected> {
+    let expected = || format!("at most {PATH} hashes of 64 digits");
+    let fits = path.len() <= PATH && path.iter().all(|hash| hash.len() == 64);
+    ensure(fits, field, &format!("{} hashes", path.len()), expected)
+}
+
+fn log_id(id: &str) -> Result<(), Rejected> {
+    let is_id = (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    ensure(is_id, "log_id", &id.escape_default().to_string(), || "letters and digits".into())
+}
+
+impl Response for Envelope {
+    /// The list of the server's keys.
+    const BYTES: usize = 256 * KIB;
+
+    fn check(&self) -> Result<(), Rejected> {
+        Ok(())
+    }
+}
+
+impl Response for Enrolled {
+    const BYTES: usize = 512 * KIB;
+
+    fn check(&self) -> Result<(), Rejected> {
+        log_id(&self.log_id)?;
+        clock("server_time", self.server_time)
+    }
+}
+
+impl Response for TokenAnswer {
+    const BYTES: usize = 64 * KIB;
+
+    fn check(&self) -> Result<(), Rejected> {
+        token_life(self.expires_in_s)?;
+        clock("server_time", self.server_time)
+    }
+}
+
+impl Response for Rekeyed {
+    const BYTES: usize = 64 * KIB;
+
+    fn check(&self) -> Result<(), Rejected> {
+        clock("server_time", self.server_time)
+    }
+}
+
+impl Response for SessionOpened {
+    const BYTES: usize = 1024 * KIB;
+
+    fn check(&self) -> Result<(), Rejected> {
+        token_life(self.expires_in_s)?;
+        wait(self.wait_s)?;
+        lease(self.lease_s)?;
+        log(&self.log)?;
+        clock("server_time", self.server_time)
+    }
+}
+
+impl Response for PollAnswer {
+    const BYTES: usize = 1024 * KIB;
+
+    fn check(&self) -> Result<(), Rejected> {
+        clock("server_time", self.server_time)?;
+        self.next.wait_s.map_or(Ok(()), wait)?;
+        within("next.delay_ms", self.next.delay_ms, 0, 60 * MINUTE * 1_000)?;
+        self.directives.iter().try_for_each(|sent| match &sent.directive {
+            Directive::Cancel { grace_s, .. } => grace(*grace_s),
+            Directive::Config { log: settings } => log(settings),
+            // Only shown: what comes by the offer is signed with the claim.
+            Directive::Offer { deadline, .. } => clock("deadline", *deadline),
+            Directive::Upgrade { by, .. } => clock("by", *by),
+            Directive::Tail { .. }
+            | Directive::Drain { .. }
+            | Directive::Resume
+            | Directive::Rekey
+            | Directive::Unknown => Ok(()),
+        })
+    }
+}
+
+impl Response for Claimed {
+    /// A manifest with the contents of its scripts, base64.
+    const BYTES: usize = 16 * 1024 * KIB;
+
+    fn check(&self) -> Result<(), Rejected> {
+        lease(self.lease_s)?;
+        log(&self.log)?;
+        clock("server_time", self.server_time)?;
+        clock("deadline", self.deadline)?;
+        path("inclusion.path", &self.inclusion.path)?;
+        self.consistency.as_ref().map_or(Ok(()), |proof| path("consistency.path", &proof.path))
+    }
+}
+
+impl Response for ReportAnswer {
+    const BYTES: usize = 64 * KIB;
+
+    fn check(&self) -> Result<(), Rejected> {
+        cancel(self.cancel.as_ref())
+    }
+}
+
+impl Response for LogAnswer {
+    const BYTES: usize = 64 * KIB;
+
+    fn check(&self) -> Result<(), Rejected> {
+        cancel(self.cancel.as_ref())
+    }
+}
+
+/// A response of which only the status counts.
+impl Response for serde_json::Value {
+    const BYTES: usize = 64 * KIB;
+
+    fn check(&self) -> Result<(), Rejected> {
+        Ok(())
+    }
+}

@@ -1,0 +1,125 @@
+//! A module before it is packed: `init -backend=false` and `validate`, so that broken HCL fails the
+//! build and not the customer's plan.
+
+use std::fs;
+
+use serde::Deserialize;
+
+use super::{
+    tool::Tool,
+    workspace::{LOCK_FILE, Workspace},
+};
+use crate::plugins::{
+    contract::{PluginError, Sink, Stream},
+    plugin::{Doing, Halt, Work},
+    process::{self, Ended},
+};
+
+/// Errors in the build's result; the log has all of them.
+const SHOWN: usize = 3;
+/// Longest output of `validate -json` that is read.
+const OUTPUT_LIMIT: usize = 8 << 20;
+/// What `validate` says about each module that a failed `init` could not fetch.
+const NOT_INSTALLED: &str = "Module not installed";
+
+#[derive(Deserialize)]
+struct Validation {
+    diagnostics: Vec<Diagnostic>,
+}
+
+#[derive(Deserialize)]
+struct Diagnostic {
+    severity: String,
+    summary: String,
+    #[serde(default)]
+    detail: String,
+    range: Option<Range>,
+}
+
+#[derive(Deserialize)]
+struct Range {
+    filename: String,
+    start: Start,
+}
+
+#[derive(Deserialize)]
+struct Start {
+    line: u32,
+}
+
+impl Diagnostic {
+    fn text(&self) -> String {
+        let place = self.range.as_ref();
+        let place = place.map(|at| format!("{}:{}: ", at.filename, at.start.line));
+        let detail = self.detail.split_whitespace().collect::<Vec<_>>().join(" ");
+        let detail = if detail.is_empty() { detail } else { format!(": {detail}") };
+        format!("{}{}{detail}", place.unwrap_or_default(), self.summary)
+    }
+}
+
+/// Fails with file and line of each error in the module.
+pub(super) async fn module(work: &Work<'_>, tool: &Tool, sink: &mut dyn Sink) -> Result<(), Halt> {
+    let workspace = Workspace { work, tool };
+    let lock = work.source.join(LOCK_FILE);
+    let had_lock = lock.exists();
+    sink.phase("validate");
+    let mut init = vec!["init".into(), "-backend=false".into(), "-input=false".into()];
+    init.push("-no-color".into());
+    init.extend(had_lock.then(|| "-lockfile=readonly".into()));
+    let spec = workspace.spec(init);
+    let ended = process::run(&spec, work, sink, |sink, stream, line| sink.line(stream, line)).await;
+    // The artifact holds the module as its author wrote it.
+    if !had_lock && lock.exists() {
+        fs::remove_file(&lock).doing(|| "cannot remove a dependency lock file".into())?;
+    }
+    let is_installed = match ended? {
+        Ended::Exit(code) => code == 0,
+        other @ (Ended::Signal(_) | Ended::Late) => return Err(other.badly("init")),
+    };
+    let found = diagnostics(&workspace, sink).await?;
+    // Without its providers and modules only what can be read of the module itself is an error of it.
+    let is_error = |found: &&Diagnostic| {
+        let is_of_the_module = found.range.is_some() && found.summary != NOT_INSTALLED;
+        found.severity == "error" && (is_installed || is_of_the_module)
+    };
+    let errors: Vec<String> = found.iter().filter(is_error).map(Diagnostic::text).collect();
+    for error in &errors {
+        sink.line(Stream::Runner, error.as_bytes());
+    }
+    if !errors.is_empty() {
+        let more = errors.len().saturating_sub(SHOWN);
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        let shown = errors.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ");
+        return Err(Halt::exit(1, format!("the module is not valid: {shown}{more}")));
+    }
+    if !is_installed {
+        let told = "only the module's own files are validated: init could not fetch its providers or \
+                    modules here";
+        sink.line(Stream::Runner, told.as_bytes());
+    }
+    Ok(())
+}
+
+async fn diagnostics(
+    workspace: &Workspace<'_>,
+    sink: &mut dyn Sink,
+) -> Result<Vec<Diagnostic>, Halt> {
+    let spec = workspace.spec(vec!["validate".into(), "-json".into(), "-no-color".into()]);
+    let mut output = Vec::new();
+    let ended = process::run(&spec, workspace.work, sink, |sink, stream, line| match stream {
+        Stream::Out if output.len() + line.len() <= OUTPUT_LIMIT => output.extend_from_slice(line),
+        Stream::Out => {}
+        Stream::Err | Stream::Runner => sink.line(stream, line),
+    });
+    // It exits with 1 where it has found an error, which its output names.
+    let ended = ended.await?;
+    let validation: Validation = match (serde_json::from_slice(&output), ended) {
+        (Ok(validation), Ended::Exit(_)) => validation,
+        (Err(error), Ended::Exit(0)) => {
+            let failed = format!("cannot read the output of validate: {error}");
+            return Err(PluginError::PluginFailed(failed).into());
+        }
+        (Ok(_) | Err(_), other) => return Err(other.badly("validate")),
+    };
+    Ok(validation.diagnostics)
+}

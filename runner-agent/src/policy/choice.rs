@@ -1,0 +1,168 @@
+//! Which policy applies. The data directory records it from the enrolment on, so that no start can drop it.
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+use tracing::info;
+
+use super::{Policy, PolicyError};
+use crate::{
+    data::{self, Data},
+    journal::{Fact, Journal},
+};
+
+/// Policy file where the customer names none, in the data directory.
+const FILE: &str = "policy.toml";
+/// What a new policy file says.
+const STARTING: &str = include_str!("starting.toml");
+
+/// The customer's choice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Choice {
+    /// The rules of this file. A relative path begins at the data directory.
+    File(PathBuf),
+    /// No rules.
+    None,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Choice::File(path) => write!(f, "--policy {}", path.display()),
+            Choice::None => f.write_str("--no-policy"),
+        }
+    }
+}
+
+impl Choice {
+    /// Returns what a command line asks for; `None`: it leaves the choice as it is.
+    pub fn asked(policy: Option<&Path>, no_policy: bool) -> io::Result<Option<Choice>> {
+        match policy {
+            Some(path) => Ok(Some(Choice::File(std::path::absolute(path)?))),
+            None => Ok(no_policy.then_some(Choice::None)),
+        }
+    }
+
+    /// Returns the recorded choice.
+    pub fn recorded(data: &Data) -> io::Result<Option<Choice>> {
+        let choice: Option<Choice> = data::read_json(&record_of(data))?;
+        Ok(choice.map(|choice| match choice {
+            Choice::File(path) => Choice::File(data.root().join(path)),
+            Choice::None => Choice::None,
+        }))
+    }
+
+    /// Records this choice, and journals it.
+    pub fn record(&self, data: &Data) -> io::Result<()> {
+        Journal::open(data)?.write(Fact::PolicyChosen { policy: self.to_string() })?;
+        data::replace_json(&record_of(data), self)
+    }
+
+    /// Reads the rules.
+    pub fn policy(&self) -> Result<Policy, PolicyError> {
+        match self {
+            Choice::File(path) => Policy::read(path),
+            Choice::None => Ok(Policy::without_rules()),
+        }
+    }
+
+    fn is_same(&self, other: &Choice) -> bool {
+        let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        match (self, other) {
+            (Choice::File(one), Choice::File(other)) => real(one) == real(other),
+            (Choice::None, Choice::None) => true,
+            (Choice::File(_), Choice::None) | (Choice::None, Choice::File(_)) => false,
+        }
+    }
+}
+
+fn record_of(data: &Data) -> PathBuf {
+    data.path("policy.json")
+}
+
+/// Records the policy of a runner that is about to enrol, and writes a starting policy where there is no file.
+pub fn begin(data: &Data, asked: Option<Choice>) -> anyhow::Result<Choice> {
+    let choice = match asked {
+        Some(choice) => choice,
+        None => Choice::recorded(data)?.unwrap_or_else(|| Choice::File(data.path(FILE))),
+    };
+    if let Choice::File(path) = &choice
+        && !path.exists()
+    {
+        data::replace(path, STARTING.as_bytes()).with_context(|| {
+            let path = path.display();
+            format!("cannot write a starting policy to {path}; name a writable file with --policy, or create it")
+        })?;
+        info!(path = %path.display(), "Wrote a starting policy: it allows everything until you edit it");
+    }
+    choice.policy()?;
+    choice.record(data)?;
+    Ok(choice)
+}
+
+/// Returns the policy of a runner that has enrolled. A start cannot change it.
+pub fn resume(data: &Data, asked: Option<Choice>) -> anyhow::Result<Choice> {
+    let choice = match (Choice::recorded(data)?, asked) {
+        (Some(known), None) => known,
+        (Some(known), Some(asked)) if known.is_same(&asked) => known,
+        (Some(known), Some(asked)) => bail!(
+            "the policy of this runner is {known}, not {asked}; start it without that option, or change the policy \
+             first: `{}`",
+            change_to(data, &asked)
+        ),
+        (None, Some(asked)) => {
+            asked.record(data)?;
+            asked
+        }
+        (None, None) => bail!(
+            "the policy of this runner is not recorded in {}; name it: --policy FILE, or --no-policy for no rules",
+            data.root().display()
+        ),
+    };
+    choice.policy().with_context(|| {
+        format!(
+            "the policy of this runner is {choice}; restore that file, or change the policy: `{}`",
+            change_to(data, &Choice::File("FILE".into()))
+        )
+    })?;
+    Ok(choice)
+}
+
+fn change_to(data: &Data, choice: &Choice) -> String {
+    let data = data.root().display();
+    match choice {
+        Choice::File(path) => format!("stead-runner policy set {} --data {data}", path.display()),
+        Choice::None => format!("stead-runner policy none --data {data}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_starting_policy_is_a_policy_without_rules() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Data::open(dir.path()).unwrap();
+        let choice = begin(&data, None).unwrap();
+        assert_eq!(choice, Choice::File(data.path("policy.toml")));
+        assert_eq!(choice.policy().unwrap(), Policy::without_rules());
+        assert_eq!(Choice::recorded(&data).unwrap(), Some(choice));
+    }
+
+    #[test]
+    fn every_rule_of_the_starting_policy_can_be_set() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("policy.toml");
+        let rule = |line: &str| line.strip_prefix("# ").map(String::from);
+        let rules = STARTING.lines().skip_while(|line| !line.starts_with("version"));
+        let text: Vec<String> =
+            rules.map(|line| rule(line).unwrap_or_else(|| line.to_owned())).collect();
+        fs::write(&path, text.join("\n")).unwrap();
+        assert_ne!(Policy::read(&path).unwrap(), Policy::without_rules());
+    }
+}

@@ -1,0 +1,13 @@
+//! Variables that a manifest sets.
+use domain::environment::OF_SERVER;
+use schemas::manifest::Manifest;
+use serde_json::Value;
+
+/// Names of all variables that the vendor sets: those of the job and those of an action's steps.
+pub(super) fn of(manifest: &Manifest) -> impl Iterator<Item = &str> {
+    let steps = manifest.inputs.get("steps").and_then(Value::as_array).into_iter().flatten();
+    let of_steps = steps.filter_map(|step| step.get("env_vars")?.as_object());
+    let of_steps = of_steps.flat_map(|vars| vars.keys().map(String::as_str));
+    let all = manifest.env.keys().map(String::as_str).chain(of_steps);
+    all.filter(|name| !OF_SERVER.contains(name))
+}

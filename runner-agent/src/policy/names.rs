@@ -1,0 +1,166 @@
+//! Names that the policy compares. A name is compared only if it is what it looks like: a malformed one is refused, so
+//! that none can mean one thing to the policy and another to a URL, a path or a screen.
+use schemas::{
+    harmless::harmless,
+    manifest::Manifest,
+    runner::{JobKind, RefusedBy},
+};
+use serde_json::{Value, json};
+
+use super::Refusal;
+
+/// Longest name.
+const LONGEST: usize = 255;
+
+/// Refuses a manifest with a malformed name.
+pub(super) fn check(manifest: &Manifest) -> Result<(), Refusal> {
+    let well = |is_well: bool, what: &str, name: &str| match is_well {
+        true => Ok(()),
+        false => {
+            let detail = format!("{:?} is not a name of {what}", harmless(name));
+            let rule = "malformed_name".into();
+            Err(Refusal { by: RefusedBy::Verification, rule, detail })
+        }
+    };
+    let plugin = &manifest.plugin.name;
+    well(is_segment(plugin), "a plugin", plugin)?;
+    if let Some(action) = action(manifest) {
+        well(is_printed(action), "an action", action)?;
+    }
+    for artifact in &manifest.artifacts {
+        let name = &artifact.repository;
+        well(is_repository(name), "a repository", name)?;
+    }
+    match &manifest.role {
+        Some(role) => well(is_role(role), "a role", role),
+        None => Ok(()),
+    }
+}
+
+/// The action that the manifest runs.
+pub(super) fn action(manifest: &Manifest) -> Option<&str> {
+    let action = (manifest.kind == JobKind::Action).then(|| manifest.inputs.get("action"))?;
+    Some(action.and_then(Value::as_str).unwrap_or_default())
+}
+
+/// OCI's grammar, and the upper-case letters and underscores that names of components may have.
+fn is_repository(name: &str) -> bool {
+    name.len() <= LONGEST && name.split('/').all(is_segment)
+}
+
+fn is_segment(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let inner = |byte: u8| plain(byte) || matches!(byte, b'-' | b'.');
+    let starts = name.bytes().next().is_some_and(plain);
+    starts && name.len() <= LONGEST && name.bytes().all(inner) && !name.contains("..")
+}
+
+fn is_role(name: &str) -> bool {
+    let up = |part: &str| matches!(part, "." | "..");
+    let graphic = name.bytes().all(|byte| byte.is_ascii_graphic());
+    (1..=2048).contains(&name.len()) && graphic && !name.split('/').any(up)
+}
+
+/// A name that is shown as it is.
+fn is_printed(name: &str) -> bool {
+    let short = (1..=LONGEST).contains(&name.len());
+    short && name.trim() == name && !name.contains('\t') && harmless(name) == name
+}
+
+/// Refuses a name that no pattern of a list fits.
+pub(super) fn listed(rule: &str, allowed: &Option<Vec<String>>, name: &str) -> Result<(), Refusal> {
+    match allowed {
+        Some(allowed) if !allowed.iter().any(|pattern| fits(pattern, name)) => {
+            Err(Refusal::policy(rule, format!("{name:?} is not among the allowed {rule}")))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Between the name and the digest of an action.
+const DIGEST: &str = "@sha256:";
+
+/// Refuses an action that no pattern fits: a name, or a name with the digest of what it runs.
+pub(super) fn listed_action(
+    allowed: &Option<Vec<String>>,
+    action: &str,
+    manifest: &Manifest,
+) -> Result<(), Refusal> {
+    let Some(allowed) = allowed else { return Ok(()) };
+    let (digests, names): (Vec<_>, Vec<_>) =
+        allowed.iter().cloned().partition(|pattern| pattern.contains(DIGEST));
+    let exact = action_with_digest(manifest);
+    if exact.is_some_and(|exact| digests.contains(&exact)) {
+        return Ok(());
+    }
+    listed("actions", &Some(names), action)
+}
+
+/// Name and digest of the action that a manifest runs. The digest covers the plugin, every step with its script and
+/// variables, and the artifacts; not the variables of the job, whose values differ from install to install.
+pub fn action_with_digest(manifest: &Manifest) -> Option<String> {
+    let name = action(manifest)?;
+    let digests: Vec<_> = manifest.artifacts.iter().map(|artifact| &artifact.digest).collect();
+    let covered = json!({
+        "plugin": manifest.plugin, "steps": manifest.inputs.get("steps"), "artifacts": digests,
+    });
+    let bytes = proof::canonical::json(&covered).ok()?;
+    Some(format!("{name}@{}", proof::digest_text(&proof::sha256(&bytes))))
+}
+
+fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
+    }
+}
+
+/// Finds a pattern that means something else than it seems to: `*` stands only at the end.
+pub(super) fn malformed<'p>(patterns: impl IntoIterator<Item = &'p String>) -> Option<&'p String> {
+    patterns.into_iter().find(|pattern| {
+        let start = pattern.strip_suffix('*').unwrap_or(pattern);
+        pattern.is_empty() || start.contains('*')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_is_what_its_url_says() {
+        for name in ["acme/web", "acme/web_2", "a-b/c.d/e", "edge-api/Network"] {
+            assert!(is_repository(name), "{name}");
+        }
+        let long = "a/".repeat(200) + "a";
+        for name in [
+            "acme/../evil/x",
+            "../x",
+            "acme/./x",
+            "acme//x",
+            "/acme",
+            "acme/",
+            "acme/%2e%2e/x",
+            "acme\\x",
+            "acme/x:1",
+            "acme/x@sha256",
+            "acme/x?y",
+            "acme/x#y",
+            "acme/ x",
+            "acme/é",
+            "",
+            &long,
+        ] {
+            assert!(!is_repository(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_role_names_no_other_path() {
+        assert!(is_role("arn:aws:iam::123456789012:role/stead-web"));
+        assert!(is_role("/subscriptions/1/roleDefinitions/2"));
+        for name in ["arn:aws:iam::1:role/stead-/../admin", "a b", "", "r\u{202e}x", "r\n"] {
+            assert!(!is_role(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Descendants of this process: found, signalled and reaped, also after `setsid` and a double fork.
+//!
+//! A process that calls [`adopt_orphans`] becomes the parent of every descendant whose own parent ends. So the tree
+//! below it is complete: no descendant can leave it. [`spawn`] records the children that Tokio waits for; [`reap`]
+//! waits for all others.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use nix::{
+    errno::Errno,
+    sys::{
+        signal::{Signal, kill},
+        wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid},
+    },
+    unistd::Pid,
+};
+use tokio::process::{Child, Command};
+
+use crate::host::{Process, Stat, read_boot_id};
+
+/// Start times of the children that Tokio waits for, by pid; absent where `/proc` hides the child.
+static OWN: Mutex<BTreeMap<u32, Option<u64>>> = Mutex::new(BTreeMap::new());
+/// Marks the environment of the customer's hooks. What a hook leaves running is the customer's.
+pub(crate) const HOOK: &str = "STEAD_HOOK";
+
+fn own() -> MutexGuard<'static, BTreeMap<u32, Option<u64>>> {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Becomes the parent of every descendant that loses its own.
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    Ok(nix::sys::prctl::set_child_subreaper(true)?)
+}
+
+/// Starts a child and records it, so that [`reap`] leaves it to Tokio and [`adopted`] leaves it out.
+pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
+    // Held over the start: otherwise a child that ends at once is reaped as an orphan.
+    let mut own = own();
+    let child = command.spawn()?;
+    let start_time = |pid: u32| Stat::of(pid).ok().map(|stat| stat.start_time);
+    own.retain(|pid, started| exists(*pid) && start_time(*pid) == *started);
+    if let Some(pid) = child.id() {
+        own.insert(pid, start_time(pid));
+    }
+    Ok(child)
+}
+
+fn exists(pid: u32) -> bool {
+    i32::try_from(pid).is_ok_and(|pid| kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH))
+}
+
+/// Waits for adopted processes that have ended, so that none of them stays a zombie. Never blocks.
+pub(crate) fn reap() {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
+    while let Ok(ended) = waitid(Id::All, flags | WaitPidFlag::WNOWAIT) {
+        let (WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) = ended else { return };
+        let own = own();
+        if own.contains_key(&pid.as_raw().unsigned_abs()) {
+            // Tokio waits for it. What waits behind it is reaped by a later call.
+            return;
+        }
+        let _reaped = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+    }
+}
+
+/// Descendants of this process that run.
+pub(crate) fn descendants() -> io::Result<Vec<Found>> {
+    Found::below(&BTreeSet::from([std::process::id()]), &Stat::all()?)
+}
+
+/// Adopted children of this process and their descendants: what processes that ended left behind. Left out are the
+/// children that it started itself, and what the customer's hooks started.
+pub(crate) fn adopted() -> io::Result<Vec<Found>> {
+    if !nix::sys::prctl::get_child_subreaper()? {
+        return Ok(Vec::new());
+    }
+    let own = own();
+    let all = Stat::all()?;
+    let me = std::process::id();
+    let orphans = all.iter().filter(|stat| stat.parent == me && !own.contains_key(&stat.pid));
+    let orphans: BTreeSet<u32> =
+        orphans.filter(|stat| !has_variable(stat.pid, HOOK, None)).map(|stat| stat.pid).collect();
+    Found::with_descendants(&orphans, &all)
+}
+
+/// Processes whose environment names this execution, and their descendants.
+pub(crate) fn of_execution(execution: &str) -> io::Result<Vec<Found>> {
+    let all = Stat::all()?;
+    let me = std::process::id();
+    let has =
+        |stat: &&Stat| stat.pid != me && has_variable(stat.pid, "STEAD_EXECUTION", Some(execution));
+    let marked = all.iter().filter(has).map(|stat| stat.pid).collect();
+    Found::with_descendants(&marked, &all)
+}
+
+/// These processes and their descendants.
+pub(crate) fn among(pids: &BTreeSet<u32>) -> io::Result<Vec<Found>> {
+    if pids.is_empty() {
+        return Ok(Vec::new());
+    }
+    Found::with_descendants(pids, &Stat::all()?)
+}
+
+/// Whether a member of this process group runs; where nobody can tell, it may.
+pub(crate) fn group_may_run(group: u32) -> bool {
+    Stat::all().map_or(true, |all| all.iter().any(|stat| stat.runs && stat.group == group))
+}
+
+/// Another user's environment cannot be read: then the variable counts as absent.
+fn has_variable(pid: u32, name: &str, value: Option<&str>) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|variable| {
+        let Ok(variable) = std::str::from_utf8(variable) else { return false };
+        variable
+            .split_once('=')
+            .is_some_and(|(found, is)| found == name && value.is_none_or(|wanted| wanted == is))
+    })
+}
+
+/// A process that runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    process: Process,
+    parent: u32,
+    group: u32,
+    name: String,
+}
+
+/// Those whose parent is not among them. They are asked to stop first: a program stops what it started itself in the
+/// right order, as Terraform does with its providers.
+pub(crate) fn topmost(found: &[Found]) -> impl Iterator<Item = &Found> {
+    let all: BTreeSet<u32> = found.iter().map(Found::pid).collect();
+    found.iter().filter(move |process| !all.contains(&process.parent))
+}
+
+impl Found {
+    fn below(roots: &BTreeSet<u32>, all: &[Stat]) -> io::Result<Vec<Found>> {
+        let mut within = roots.clone();
+        loop {
+            let before = within.len();
+            let children = all.iter().filter(|stat| within.contains(&stat.parent));
+            within.extend(children.map(|stat| stat.pid).collect::<Vec<_>>());
+            if within.len() == before {
+                break;
+            }
+        }
+        let below = |stat: &&Stat| within.contains(&stat.pid) && !roots.contains(&stat.pid);
+        let boot_id = read_boot_id()?;
+        let found = all.iter().filter(below).filter_map(|stat| Found::of(stat, &boot_id));
+        Ok(found.collect())
+    }
+
+    fn with_descendants(roots: &BTreeSet<u32>, all: &[Stat]) -> io::Result<Vec<Found>> {
+        let mut found = Found::below(roots, all)?;
+        let boot_id = read_boot_id()?;
+        let themselves = all.iter().filter(|stat| roots.contains(&stat.pid));
+        found.extend(themselves.filter_map(|stat| Found::of(stat, &boot_id)));
+        Ok(found)
+    }
+
+    fn of(stat: &Stat, boot_id: &str) -> Option<Found> {
+        stat.runs.then(|| Found {
+            process: Process {
+                pid: stat.pid,
+                start_time: stat.start_time,
+                boot_id: boot_id.into(),
+            },
+            parent: stat.parent,
+            group: stat.group,
+            name: stat.name.clone(),
+        })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid
+    }
+
+    pub(crate) fn group(&self) -> u32 {
+        self.group
+    }
+
+    /// Sends a signal, unless the process has ended or its pid belongs to another one by now.
+    pub(crate) fn signal(&self, signal: Signal) {
+        if let (Ok(true), Ok(pid @ 2..)) =
+            (self.process.is_alive(), i32::try_from(self.process.pid))
+        {
+            // It may end between the check and the signal.
+            let _gone = kill(Pid::from_raw(pid), signal);
+        }
+    }
+
+    /// Its name and pid for a report: a program chooses its own name, so only plain characters are kept.
+    pub(crate) fn label(&self) -> String {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '+' | '-');
+        let name = self.name.chars().map(|c| if plain(c) { c } else { '_' });
+        format!("{} (pid {})", name.collect::<String>(), self.process.pid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(pid: u32, parent: u32) -> Stat {
+        let state = if pid == 13 { "Z" } else { "S" };
+        let text = format!("{pid} (a b) {state} {parent} 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 7 0");
+        Stat::read(pid, &text).unwrap()
+    }
+
+    #[test]
+    fn descendants_are_found_at_any_depth_in_any_order_without_zombies() {
+        let all =
+            [stat(14, 12), stat(12, 11), stat(11, 10), stat(13, 10), stat(10, 1), stat(20, 1)];
+        let pids = |found: Vec<Found>| found.iter().map(Found::pid).collect::<Vec<_>>();
+        assert_eq!(pids(Found::below(&[10].into(), &all).unwrap()), [14, 12, 11]);
+        assert_eq!(pids(Found::with_descendants(&[11].into(), &all).unwrap()), [14, 12, 11]);
+    }
+
+    #[test]
+    fn the_topmost_processes_are_those_without_a_parent_among_them() {
+        let all = [stat(14, 12), stat(12, 11), stat(11, 10), stat(15, 10), stat(10, 1)];
+        let found = Found::below(&[10].into(), &all).unwrap();
+        assert_eq!(topmost(&found).map(Found::pid).collect::<Vec<_>>(), [11, 15]);
+    }
+
+    #[test]
+    fn a_label_contains_no_control_characters() {
+        let found = Found { name: "a\x1b]0;b c".into(), ..Found::of(&stat(11, 10), "b").unwrap() };
+        assert_eq!(found.label(), "a__0_b_c (pid 11)");
+    }
+
+    #[tokio::test]
+    async fn a_child_that_was_started_here_is_left_to_its_owner() {
+        let mut child = spawn(Command::new("true").env_clear()).unwrap();
+        for _ in 0..50 {
+            reap();
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        assert!(child.wait().await.unwrap().success());
+    }
+}

@@ -1,0 +1,81 @@
+//! Path of the running program that stays valid when its file is replaced or removed by an upgrade.
+use std::{
+    fs::{self, File, Metadata},
+    io,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use crate::data::{self, Data};
+
+const RUNNING: &str = "/proc/self/exe";
+const DIR: &str = "bin";
+
+/// Path of the running program in the data directory. It is a hard link where that is possible, else a copy, made
+/// once per version from what runs and not from what has its name by now.
+pub(crate) fn keep(data: &Data) -> io::Result<PathBuf> {
+    let running = fs::metadata(RUNNING)?;
+    let path = data.path(DIR).join(name(&running));
+    if fs::metadata(&path).is_ok_and(|kept| kept.len() == running.len()) {
+        return Ok(path);
+    }
+    data::directory(&data.path(DIR))?;
+    let draft = path.with_extension(ulid::Ulid::new().to_string());
+    let made = make(&running, &draft).and_then(|()| fs::rename(&draft, &path));
+    if let Err(error) = made {
+        let _best_effort = fs::remove_file(&draft);
+        return Err(error);
+    }
+    Ok(path)
+}
+
+/// Removes what other versions kept, when none of their jobs runs.
+pub(crate) fn forget_others(data: &Data) -> io::Result<()> {
+    let own = name(&fs::metadata(RUNNING)?);
+    for kept in fs::read_dir(data.path(DIR))?.filter_map(Result::ok) {
+        if kept.file_name() != *own {
+            fs::remove_file(kept.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Names one content: another version has another inode or another time.
+fn name(running: &Metadata) -> String {
+    let (at, part) = (running.mtime(), running.mtime_nsec());
+    format!("stead-runner-{:x}-{:x}-{at:x}-{part:x}", running.dev(), running.ino())
+}
+
+fn make(running: &Metadata, draft: &Path) -> io::Result<()> {
+    // A file of the same name may be another version by now.
+    let linked = fs::read_link(RUNNING).and_then(|path| fs::hard_link(path, draft));
+    let is_it = |found: Metadata| (found.dev(), found.ino()) == (running.dev(), running.ino());
+    if linked.is_ok() && fs::metadata(draft).is_ok_and(is_it) {
+        return Ok(());
+    }
+    data::remove(draft)?;
+    let mut to = data::fresh(draft)?;
+    io::copy(&mut File::open(RUNNING)?, &mut to)?;
+    to.set_permissions(fs::Permissions::from_mode(0o700))?;
+    to.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_running_program_is_kept_once_and_other_versions_are_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Data::open(dir.path()).unwrap();
+        let kept = keep(&data).unwrap();
+        assert_eq!(fs::read(&kept).unwrap(), fs::read(RUNNING).unwrap());
+        let first = fs::metadata(&kept).unwrap().ino();
+        assert_eq!(keep(&data).unwrap(), kept);
+        assert_eq!(fs::metadata(&kept).unwrap().ino(), first);
+        fs::write(data.path(DIR).join("stead-runner-of-before"), "").unwrap();
+        forget_others(&data).unwrap();
+        let left: Vec<_> = fs::read_dir(data.path(DIR)).unwrap().collect();
+        assert_eq!(left.len(), 1);
+    }
+}

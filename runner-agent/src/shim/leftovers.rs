@@ -1,0 +1,118 @@
+//! End of a job: no process that descends from it goes on.
+use std::{
+    collections::BTreeSet,
+    io,
+    time::{Duration, Instant},
+};
+
+use nix::sys::signal::Signal;
+use schemas::runner::NOT_ENDED;
+use tokio::signal::unix;
+
+use super::limits::Watch;
+use crate::{
+    cgroup::Cgroup,
+    processes::{self, Found},
+};
+
+/// Time between two looks.
+const LOOK: Duration = Duration::from_millis(50);
+/// Time that the kernel gets to end what was killed.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Processes that the plugin left behind.
+pub(super) struct Leftovers {
+    /// At least one had to be killed.
+    pub killed: bool,
+    /// Those that could not be ended, as the report names them.
+    pub not_ended: Vec<String>,
+}
+
+/// Ends every descendant of this process: SIGTERM, the rest of the job's grace period, then SIGKILL until none is left.
+pub(super) async fn end(
+    watch: &mut Watch,
+    stop: &mut unix::Signal,
+    cgroup: Option<&Cgroup>,
+) -> Leftovers {
+    if let Some(cgroup) = cgroup
+        && let Err(error) = cgroup.leave()
+    {
+        // Killing the group would kill this process, so `members` is not used: the process tree is complete.
+        watch
+            .recorder
+            .pen()
+            .say(&format!("the shim cannot leave the job's control group: {error}"));
+        return end_all(watch, stop, None).await;
+    }
+    end_all(watch, stop, cgroup).await
+}
+
+async fn end_all(watch: &mut Watch, stop: &mut unix::Signal, cgroup: Option<&Cgroup>) -> Leftovers {
+    let until = Instant::now() + watch.grace.min(watch.max_grace);
+    let (mut asked, mut killed_at, mut told) = (BTreeSet::new(), None, false);
+    loop {
+        watch.look();
+        // What cannot be looked at may run.
+        let left = left(cgroup);
+        let is_readable = left.is_ok();
+        let left = left.unwrap_or_default();
+        if is_readable && left.is_empty() {
+            return Leftovers { killed: killed_at.is_some(), not_ended: Vec::new() };
+        }
+        if !told && is_readable {
+            told = true;
+            let names = labels(&left).join(", ");
+            watch.recorder.pen().say(&format!("ending what the job left running: {names}"));
+        }
+        let is_over = watch.forced_at.unwrap_or(until) <= Instant::now();
+        if watch.cancel.forced.is_cancelled() || is_over {
+            let killed_at = *killed_at.get_or_insert_with(Instant::now);
+            // None of them may start another while they are killed one after the other.
+            left.iter().for_each(|process| process.signal(Signal::SIGSTOP));
+            if let Some(cgroup) = cgroup {
+                cgroup.kill();
+            }
+            left.iter().for_each(|process| process.signal(Signal::SIGKILL));
+            if killed_at.elapsed() > KILL_TIMEOUT {
+                let not_ended = match is_readable {
+                    true => labels(&left),
+                    false => vec!["unknown: /proc cannot be read".into()],
+                };
+                let names = not_ended.join(", ");
+                watch.recorder.pen().say(&format!("these could not be ended: {names}"));
+                return Leftovers { killed: true, not_ended };
+            }
+        } else {
+            for process in processes::topmost(&left).filter(|of| asked.insert(of.pid())) {
+                process.signal(Signal::SIGTERM);
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            _signal = stop.recv() => watch.stop_as_told(),
+        }
+    }
+}
+
+/// A process can fork and end while `/proc` is read, so that one look misses both: two in a row do not.
+fn left(cgroup: Option<&Cgroup>) -> io::Result<Vec<Found>> {
+    let look = || {
+        let mut found = processes::descendants()?;
+        let members = processes::among(&cgroup.map(Cgroup::members).unwrap_or_default())?;
+        found.extend(members.into_iter().filter(|of| of.pid() != std::process::id()));
+        Ok(found)
+    };
+    let found: io::Result<Vec<Found>> = look();
+    if found.as_ref().is_ok_and(Vec::is_empty) { look() } else { found }
+}
+
+/// At most so many that a report can hold them, each of them once.
+pub(crate) fn labels(left: &[Found]) -> Vec<String> {
+    let all: BTreeSet<String> = left.iter().map(Found::label).collect();
+    let more = all.len().saturating_sub(NOT_ENDED - 1);
+    let mut labels: Vec<String> = all.into_iter().take(NOT_ENDED - 1).collect();
+    if more > 0 {
+        labels.push(format!("{more} more"));
+    }
+    labels
+}

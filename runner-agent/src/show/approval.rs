@@ -1,0 +1,77 @@
+//! The approval screen: everything that will run. The vendor wrote all of it, so every line is sanitized and indented.
+use schemas::{harmless::harmless, moment, runner::JobKind};
+use serde_json::Value;
+
+use crate::ask::Question;
+
+/// One request. Only its first line is not indented: the vendor's texts cannot look like another request.
+pub(super) fn screen(question: &Question) -> String {
+    let Question { execution, manifest, .. } = question;
+    let plugin = harmless(&manifest.plugin.name);
+    // What the policy compares, and nothing else.
+    let key = if manifest.kind == JobKind::Action { "action" } else { "component" };
+    let subject = manifest.inputs.get(key).and_then(Value::as_str).unwrap_or_default();
+    let mut text = format!("{execution} {} {plugin} {}\n", manifest.kind.word(), harmless(subject));
+    let mut line = |key: &str, value: &str| {
+        text += &format!("    {key:<10} {}\n", harmless(value));
+    };
+    line("job", &manifest.job.to_string());
+    line("expires", &moment::text(&question.expires_at));
+    line("role", manifest.role.as_deref().unwrap_or("none"));
+    if let Some(action) = &question.action {
+        line("action", action);
+    }
+    line("manifest", &question.digest.to_string());
+    if let Some(digest) = &manifest.plugin.digest {
+        line("plugin", &digest.to_string());
+    }
+    for artifact in &manifest.artifacts {
+        line("artifact", &format!("{}@{}", artifact.repository, artifact.digest));
+    }
+    if let Some(plan) = &manifest.plan {
+        line("plan", &plan.to_string());
+        match &question.plan {
+            Some(summary) => block(&mut text, "summary of the plan", summary),
+            None => line("", "its summary is not on this runner"),
+        }
+    }
+    if !manifest.env.is_empty() {
+        let env = manifest.env.iter().map(|(name, value)| (name.clone(), value.clone().into()));
+        block(&mut text, "environment", &Value::Object(env.collect()));
+    }
+    block(&mut text, "inputs", &manifest.inputs);
+    text
+}
+
+fn block(text: &mut String, title: &str, value: &Value) {
+    *text += &format!("    {title}\n");
+    write(text, value, 8);
+}
+
+/// Writes a value with a line for each part of it, scripts line by line.
+fn write(text: &mut String, value: &Value, indent: usize) {
+    let mut named = |name: &str, value: &Value| {
+        let start = format!("{:indent$}{}", "", harmless(name));
+        match value {
+            Value::Object(_) | Value::Array(_) => {
+                *text += &format!("{start}:\n");
+                write(text, value, indent + 2);
+            }
+            Value::String(script) if script.contains('\n') => {
+                *text += &format!("{start}:\n");
+                for line in script.lines() {
+                    *text += &format!("{:indent$}  | {}\n", "", harmless(line));
+                }
+            }
+            Value::String(one) => *text += &format!("{start}: {}\n", harmless(one)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {
+                *text += &format!("{start}: {value}\n");
+            }
+        }
+    };
+    match value {
+        Value::Object(members) => members.iter().for_each(|(name, value)| named(name, value)),
+        Value::Array(items) => items.iter().for_each(|value| named("-", value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => named("", value),
+    }
+}

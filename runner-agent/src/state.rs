@@ -1,0 +1,162 @@
+//! State of the components of an install: where it is, how an apply is protected, and what was rescued.
+//!
+//! ```text
+//! state/<component>/terraform.tfstate      the state
+//!                   nothing-brought        the component has no state, because nothing of it exists
+//!                   apply-in-progress.json an apply began, and its state is not known to be complete
+//!                   apply-reserve          disk space for the rescue, while an apply runs
+//!                   errored-<execution>.*  rescued state: no plan starts until a person resolves it
+//!                   resolved-<ulid>.*      files that a resolution set aside
+//!
+//! begin_apply ─▶ apply ─▶ rescue ─▶ end_apply        the shim dies: the next plan does the last two
+//! ```
+//!
+//! [`StateStore`] is the only code that knows these names.
+mod apply;
+mod dump;
+mod known;
+mod rescue;
+mod resolve;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::dump::StateDump;
+pub use self::{
+    apply::{ApplyEnd, executions_in_progress},
+    known::{KnownState, Outdated, carried, known},
+    resolve::{Decision, Overview, overview},
+};
+use crate::data;
+
+const STATE: &str = "terraform.tfstate";
+const NOTHING: &str = "nothing-brought";
+const IN_PROGRESS: &str = "apply-in-progress.json";
+const RESERVE: &str = "apply-reserve";
+const ERRORED: &str = "errored-";
+const RESOLVED: &str = "resolved-";
+
+/// Identity of one state: its lineage and serial. No lineage: there is no state.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateMark {
+    /// The lineage that Terraform gave it when it was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lineage: Option<String>,
+    /// Increases with each write.
+    #[serde(default)]
+    pub serial: u64,
+}
+
+impl StateMark {
+    /// Reads the mark from the bytes of a state.
+    fn read(bytes: &[u8]) -> io::Result<Self> {
+        let mark: StateMark = serde_json::from_slice(bytes)?;
+        match mark.lineage {
+            Some(_) => Ok(mark),
+            None => Err(io::Error::new(io::ErrorKind::InvalidData, "it has no lineage")),
+        }
+    }
+}
+
+/// Reason to start no plan and no apply.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// A person has to act first; the message says how.
+    #[error("{0}")]
+    Blocked(String),
+    /// The disk.
+    #[error("{context}")]
+    Io { context: String, source: io::Error },
+}
+
+impl StateError {
+    fn io(context: String) -> impl FnOnce(io::Error) -> Self {
+        move |source| StateError::Io { context, source }
+    }
+}
+
+/// State of one component, in a directory of this host.
+#[derive(Debug, Clone)]
+pub struct StateStore {
+    dir: PathBuf,
+    component: String,
+}
+
+impl StateStore {
+    /// The state of `component` below `root`. Creates nothing.
+    pub fn new(root: &Path, component: &str) -> Self {
+        StateStore { dir: root.join(component), component: component.into() }
+    }
+
+    /// The component's directory, which plugin executables use as they like.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The file that Terraform reads and writes.
+    pub fn file(&self) -> PathBuf {
+        self.dir.join(STATE)
+    }
+
+    /// Returns the mark of the state. Terraform creates an empty file with the lock, before it writes: that is no state.
+    pub fn mark(&self) -> Result<StateMark, StateError> {
+        let context = || format!("cannot read the state of {}", self.component);
+        match fs::read(self.file()) {
+            Ok(bytes) if bytes.is_empty() => Ok(StateMark::default()),
+            Ok(bytes) => StateMark::read(&bytes).map_err(StateError::io(context())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(StateMark::default()),
+            Err(error) => Err(StateError::io(context())(error)),
+        }
+    }
+
+    /// Whether the marker says that nothing of the component exists.
+    pub fn is_marked_as_nothing(&self) -> bool {
+        self.dir.join(NOTHING).exists()
+    }
+
+    /// Creates the marker: a plan needs no state.
+    pub fn mark_as_nothing(&self) -> Result<(), StateError> {
+        let path = self.dir.join(NOTHING);
+        data::replace(&path, b"")
+            .map_err(StateError::io(format!("cannot write {}", path.display())))
+    }
+
+    /// Removes the marker, durably: from now on a missing state is a lost one.
+    fn unmark_as_nothing(&self) -> io::Result<()> {
+        let path = self.dir.join(NOTHING);
+        data::remove(&path)?;
+        data::sync_parent(&path)
+    }
+
+    /// Rescued files that a person has not resolved yet.
+    pub fn unresolved(&self) -> io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        let entries = match fs::read_dir(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(ERRORED) {
+                found.push(entry.path());
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    fn blocked(&self, why: &str) -> StateError {
+        let component = &self.component;
+        StateError::Blocked(format!(
+            "cannot plan {component}: {why}; decide which state is right with `stead-runner state resolve {component}` \
+             on the runner's host"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests;

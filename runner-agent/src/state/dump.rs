@@ -1,0 +1,75 @@
+//! The state that Terraform prints when it can write it nowhere. It holds secrets: it goes to a file, never to the log.
+use std::{
+    fs::File,
+    io::{self, Write as _},
+    path::PathBuf,
+};
+
+use domain::ids::ExecutionId;
+
+use super::{ERRORED, StateStore};
+use crate::data;
+
+/// Terraform's message begins with this, after its level.
+const MESSAGE: &[u8] = br#""@message":"Emergency state dump""#;
+/// The message is looked for in so many bytes of a line.
+const HEAD: usize = 256;
+
+/// Writes the printed state to the store as it arrives.
+pub(crate) struct StateDump {
+    store: StateStore,
+    path: PathBuf,
+    file: Option<File>,
+    /// The next line continues the message.
+    continues: bool,
+    failed: Option<io::Error>,
+}
+
+impl StateDump {
+    pub(crate) fn new(store: &StateStore, execution: ExecutionId) -> Self {
+        let (path, store) = (store.dump_file(execution), store.clone());
+        StateDump { store, path, file: None, continues: false, failed: None }
+    }
+
+    /// Takes a line that belongs to the dump. `cut`: the line continues in the next one.
+    pub(crate) fn take(&mut self, line: &[u8], cut: bool) -> bool {
+        let begins = line.starts_with(b"{")
+            && line[..line.len().min(HEAD)].windows(MESSAGE.len()).any(|part| part == MESSAGE);
+        if !self.continues && !begins {
+            return false;
+        }
+        self.continues = cut;
+        if let Err(error) = self.write(line) {
+            self.failed.get_or_insert(error);
+        }
+        true
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            missing => {
+                self.store.free_reserve()?;
+                missing.insert(data::fresh(&self.path)?)
+            }
+        };
+        file.write_all(bytes)
+    }
+
+    /// Makes the dump durable.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        match self.file {
+            Some(file) => file.sync_all().and_then(|()| data::sync_parent(&self.path)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl StateStore {
+    pub(super) fn dump_file(&self, execution: ExecutionId) -> PathBuf {
+        self.dir.join(format!("{ERRORED}{execution}.dump"))
+    }
+}

@@ -1,0 +1,124 @@
+//! The decision of a person about a state that a former apply left.
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::{NOTHING, RESOLVED, StateError, StateMark, StateStore};
+use crate::data;
+
+/// Which state is right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// The one in this file.
+    Restore(PathBuf),
+    /// The current one.
+    KeepCurrent,
+    /// None: nothing of the component exists.
+    NothingExists,
+}
+
+/// One component in a list.
+#[derive(Debug)]
+pub struct Overview {
+    /// The component.
+    pub component: String,
+    /// Its state, or why it cannot be read.
+    pub mark: Result<StateMark, StateError>,
+    /// Why no plan starts.
+    pub blocked: Option<String>,
+}
+
+impl StateStore {
+    /// Returns the mark of the state that the decision makes the current one. Changes nothing.
+    pub fn preview(&self, decision: &Decision) -> Result<StateMark, StateError> {
+        if !self.dir.is_dir() {
+            return Err(StateError::Blocked(format!(
+                "component {} not found in {}; `stead-runner state list` shows all",
+                self.component,
+                self.dir.parent().unwrap_or(&self.dir).display()
+            )));
+        }
+        if let Some(record) = self.in_progress()? {
+            let context = format!("cannot tell whether {} still runs", record.execution);
+            if record.is_running().map_err(StateError::io(context))? {
+                let running = format!("{} still runs; wait for its end", record.execution);
+                return Err(StateError::Blocked(running));
+            }
+        }
+        match decision {
+            Decision::Restore(file) => {
+                let read = fs::read(file).and_then(|bytes| StateMark::read(&bytes));
+                read.map_err(StateError::io(format!("{} is not a Terraform state", file.display())))
+            }
+            Decision::KeepCurrent => match self.mark()? {
+                StateMark { lineage: None, .. } => Err(StateError::Blocked(format!(
+                    "{} has no state to keep; use --restore or --nothing-exists",
+                    self.component
+                ))),
+                mark => Ok(mark),
+            },
+            Decision::NothingExists => Ok(StateMark::default()),
+        }
+    }
+
+    /// Carries out a decision. Deletes nothing: files that are no longer current get names that begin with `resolved-`.
+    pub fn resolve(&self, decision: &Decision) -> Result<(), StateError> {
+        let context = || format!("cannot resolve the state of {}", self.component);
+        self.carry_out(decision).map_err(StateError::io(context()))
+    }
+
+    fn carry_out(&self, decision: &Decision) -> io::Result<()> {
+        self.free_reserve()?;
+        match decision {
+            Decision::Restore(file) => {
+                let bytes = fs::read(file)?;
+                self.set_aside(&self.file())?;
+                data::replace(&self.file(), &bytes)?;
+            }
+            Decision::KeepCurrent => {}
+            Decision::NothingExists => {
+                self.set_aside(&self.file())?;
+                data::replace(&self.dir.join(NOTHING), b"")?;
+            }
+        }
+        for file in self.unresolved()? {
+            self.set_aside(&file)?;
+        }
+        if *decision != Decision::NothingExists {
+            self.unmark_as_nothing()?;
+        }
+        self.forget_apply()
+    }
+
+    fn set_aside(&self, file: &Path) -> io::Result<()> {
+        let name = file.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        let aside = self.dir.join(format!("{RESOLVED}{}.{name}", ulid::Ulid::new()));
+        match fs::rename(file, aside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _renamed_or_absent => data::sync_parent(file),
+        }
+    }
+}
+
+/// All components below `root`, by name.
+pub fn overview(root: &Path) -> io::Result<Vec<Overview>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(root)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_dir() {
+            continue;
+        }
+        let component = entry.file_name().to_string_lossy().into_owned();
+        let store = StateStore::new(root, &component);
+        let blocked = match (store.unresolved()?.first(), store.in_progress()) {
+            (Some(file), _) => Some(format!("rescued state in {}", file.display())),
+            (None, Ok(Some(record))) => Some(format!("apply {} did not end", record.execution)),
+            (None, Err(error)) => Some(error.to_string()),
+            (None, Ok(None)) => None,
+        };
+        all.push(Overview { component, mark: store.mark(), blocked });
+    }
+    all.sort_unstable_by(|one, other| one.component.cmp(&other.component));
+    Ok(all)
+}

@@ -1,0 +1,137 @@
+use serde_json::json;
+
+use super::{apply::InProgress, *};
+use crate::host::Process;
+use domain::ids::ExecutionId;
+
+const EXECUTION: &str = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV";
+
+struct Stage {
+    root: tempfile::TempDir,
+    module: tempfile::TempDir,
+    store: StateStore,
+}
+
+fn stage() -> Stage {
+    let (root, module) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = StateStore::new(root.path(), "web");
+    data::directory(store.dir()).unwrap();
+    Stage { root, module, store }
+}
+
+fn execution() -> ExecutionId {
+    EXECUTION.parse().unwrap()
+}
+
+fn state(serial: u64) -> Vec<u8> {
+    json!({ "version": 4, "lineage": "l", "serial": serial, "resources": [] }).to_string().into()
+}
+
+impl Stage {
+    fn begin(&self) {
+        self.store.begin_apply(execution(), self.module.path(), true).unwrap();
+    }
+
+    /// The process that began the apply is gone.
+    fn shim_dies(&self) {
+        let mut record: InProgress = self.store.in_progress().unwrap().unwrap();
+        let me = Process::of(std::process::id()).unwrap();
+        record.process = Process { start_time: me.start_time + 1, pid: 1, ..me };
+        data::replace_json(&self.store.dir().join(IN_PROGRESS), &record).unwrap();
+    }
+
+    fn blocked(&self) -> String {
+        let error = self.store.require_resolved().unwrap_err();
+        assert!(matches!(error, StateError::Blocked(_)), "{error:?}");
+        error.to_string()
+    }
+}
+
+#[test]
+fn the_marker_is_gone_when_an_apply_begins_and_comes_back_only_if_nothing_was_changed() {
+    for (end, is_back) in [(ApplyEnd::Unchanged, true), (ApplyEnd::Changed, false)] {
+        let stage = stage();
+        stage.store.mark_as_nothing().unwrap();
+        stage.begin();
+        assert!(!stage.store.is_marked_as_nothing());
+        // Terraform creates it with the lock.
+        fs::write(stage.store.file(), "").unwrap();
+        assert_eq!(stage.store.end_apply(end).is_ok(), is_back);
+        assert_eq!(stage.store.is_marked_as_nothing(), is_back);
+        assert_eq!(stage.store.require_resolved().is_ok(), is_back);
+    }
+}
+
+#[test]
+fn an_apply_that_left_a_complete_state_blocks_nothing() {
+    let stage = stage();
+    stage.begin();
+    assert_eq!(executions_in_progress(stage.root.path()).unwrap(), [execution()].into());
+    fs::write(stage.store.file(), state(1)).unwrap();
+    stage.shim_dies();
+    stage.store.require_resolved().unwrap();
+    assert!(executions_in_progress(stage.root.path()).unwrap().is_empty());
+    assert!(!stage.store.dir().join(RESERVE).exists());
+}
+
+#[test]
+fn an_apply_whose_shim_died_is_rescued_by_the_next_plan() {
+    let stage = stage();
+    fs::write(stage.store.file(), state(1)).unwrap();
+    stage.begin();
+    fs::write(stage.store.file(), &state(2)[..20]).unwrap();
+    fs::write(stage.module.path().join("errored.tfstate"), state(2)).unwrap();
+    stage.shim_dies();
+    let rescued = stage.store.dir().join(format!("errored-{EXECUTION}.tfstate"));
+    assert!(stage.blocked().contains(&rescued.display().to_string()));
+    assert_eq!(fs::read(&rescued).unwrap(), state(2));
+    // when a person decides for the rescued one
+    let decision = Decision::Restore(rescued);
+    assert_eq!(stage.store.preview(&decision).unwrap().serial, 2);
+    stage.store.resolve(&decision).unwrap();
+    stage.store.require_resolved().unwrap();
+    assert_eq!(stage.store.mark().unwrap(), StateMark { lineage: Some("l".into()), serial: 2 });
+}
+
+#[test]
+fn a_state_that_was_cut_short_blocks_until_a_person_decides() {
+    let stage = stage();
+    fs::write(stage.store.file(), state(1)).unwrap();
+    stage.begin();
+    fs::write(stage.store.file(), &state(2)[..20]).unwrap();
+    stage.shim_dies();
+    let why = stage.blocked();
+    let file = stage.store.file().display().to_string();
+    assert!(why.contains(&file) && why.contains("stead-runner state resolve web"), "{why}");
+    assert!(stage.store.preview(&Decision::KeepCurrent).is_err());
+    assert!(stage.store.preview(&Decision::Restore(stage.store.file())).is_err());
+    stage.store.resolve(&Decision::NothingExists).unwrap();
+    stage.store.require_resolved().unwrap();
+    assert!(stage.store.is_marked_as_nothing() && !stage.store.file().exists());
+    // Nothing was deleted.
+    let names = fs::read_dir(stage.store.dir()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(names.into_iter().any(|name| name.to_string_lossy().starts_with(RESOLVED)));
+}
+
+#[test]
+fn a_reserve_is_written_and_grows_with_the_state() {
+    use std::os::unix::fs::MetadataExt as _;
+    let stage = stage();
+    let state = fs::File::create(stage.store.file()).unwrap();
+    state.set_len(40 << 20).unwrap();
+    stage.begin();
+    let reserve = fs::metadata(stage.store.dir().join(RESERVE)).unwrap();
+    assert_eq!(reserve.len(), 80 << 20);
+    assert!(reserve.blocks() * 512 >= reserve.len(), "it is sparse");
+}
+
+#[test]
+fn an_apply_that_still_runs_blocks_the_plan() {
+    let stage = stage();
+    stage.begin();
+    let mut record: InProgress = stage.store.in_progress().unwrap().unwrap();
+    record.process = Process::of(std::os::unix::process::parent_id()).unwrap();
+    data::replace_json(&stage.store.dir().join(IN_PROGRESS), &record).unwrap();
+    assert!(stage.blocked().contains("still runs"));
+    assert!(stage.store.preview(&Decision::NothingExists).is_err());
+}

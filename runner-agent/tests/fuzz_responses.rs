@@ -1,0 +1,281 @@
+//! No response breaks the runner: one target per response type. Each is made from a good one by extreme numbers and
+//! moments, other types, cut and repeated text. What passes the limits is used as the runner uses it.
+//!
+//! `FUZZ_SECONDS` is shared by the targets (`scripts/fuzz --seconds N`); without it each makes some hundred.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+use runner_agent::{
+    client::{
+        Client, Tokens,
+        limits::{self, Response},
+    },
+    data::Data,
+    enrol, host,
+    keys::Keys,
+    shim::order::{CancelOrder, Cause},
+    tls::Trust,
+    witness::{Expected, Witness},
+};
+use schemas::{
+    keys::KeyList,
+    runner::{
+        Claimed, Enrolled, JobKind, LogAnswer, PollAnswer, Rekeyed, ReportAnswer, SessionOpened,
+        TokenAnswer,
+    },
+};
+use serde_json::{Value, json};
+
+const TARGETS: f64 = 9.0;
+const ID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+
+fn extreme(random: &mut StdRng) -> Value {
+    let texts = [
+        "",
+        "\u{0}",
+        "\u{1b}]0;x\u{7}",
+        "../../x",
+        "262142-12-31T23:59:59Z",
+        "-262143-01-01T00:00:00Z",
+        "+262142-12-31T23:59:59.999999999Z",
+        "1969-12-31T23:59:59Z",
+        "2026-11-21T00:00:60Z",
+        "NaN",
+    ];
+    match random.gen_range(0..12) {
+        0 => json!(u64::MAX),
+        1 => json!(i64::MIN),
+        2 => json!(u64::from(u32::MAX) + 1),
+        3 => json!(f64::MAX),
+        4 => Value::Null,
+        5 => json!([]),
+        6 => json!({}),
+        7 => json!(i64::MAX),
+        8 => json!(random.r#gen::<u64>() >> random.gen_range(0..64)),
+        9 => json!("x".repeat(random.gen_range(0..100_000))),
+        10 => json!(vec!["00".repeat(32); random.gen_range(0..300)]),
+        _ => json!(texts[random.gen_range(0..texts.len())]),
+    }
+}
+
+fn change(value: &mut Value, random: &mut StdRng) {
+    let inside = match value {
+        Value::Object(members) if !members.is_empty() && random.gen_bool(0.95) => {
+            let at = random.gen_range(0..members.len());
+            members.values_mut().nth(at)
+        }
+        Value::Array(items) if !items.is_empty() && random.gen_bool(0.9) => {
+            let at = random.gen_range(0..items.len());
+            if random.gen_bool(0.2) {
+                let more = items[at].clone();
+                items.extend(std::iter::repeat_n(more, 100));
+            }
+            items.get_mut(at)
+        }
+        Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_) => None,
+    };
+    match inside {
+        Some(inside) => change(inside, random),
+        None => *value = extreme(random),
+    }
+}
+
+fn body(good: &Value, random: &mut StdRng) -> Vec<u8> {
+    let mut value = good.clone();
+    for _ in 0..random.gen_range(1..4) {
+        change(&mut value, random);
+    }
+    let mut bytes = serde_json::to_vec(&value).unwrap();
+    if random.gen_bool(0.1) {
+        bytes.truncate(random.gen_range(0..=bytes.len()));
+    }
+    if random.gen_bool(0.1) && !bytes.is_empty() {
+        let at = random.gen_range(0..bytes.len());
+        bytes[at] = random.r#gen();
+    }
+    bytes
+}
+
+/// Uses every response that passes the limits, and says how many did.
+fn fuzz<T: Response>(good: Value, mut used: impl FnMut(T)) {
+    used(limits::read(&serde_json::to_vec(&good).unwrap()).unwrap());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let seed = std::env::var("SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(now);
+    let seconds = std::env::var("FUZZ_SECONDS").ok().and_then(|text| text.parse::<f64>().ok());
+    let mut random = StdRng::seed_from_u64(seed);
+    let (begun, mut made, mut passed) = (Instant::now(), 0_u64, 0_u64);
+    println!("seed {seed}");
+    loop {
+        let is_over = match seconds {
+            Some(seconds) => begun.elapsed().as_secs_f64() > seconds / TARGETS,
+            None => made == 300,
+        };
+        if is_over {
+            break;
+        }
+        made += 1;
+        if let Ok(response) = limits::read::<T>(&body(&good, &mut random)) {
+            passed += 1;
+            used(response);
+        }
+    }
+    println!("{made} responses, {passed} within the limits");
+}
+
+fn envelope(payload: &Value) -> Value {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    let payload = STANDARD.encode(payload.to_string());
+    json!({"payload": payload, "payloadType": "application/vnd.stead.keys.v1+json",
+        "signatures": [{"keyid": "k", "sig": STANDARD.encode([7; 64])}]})
+}
+
+fn keys() -> Value {
+    json!({"version": 1, "log_id": "log", "issued_at": "2026-11-21T00:00:00Z", "keys": [
+        {"use": "manifests", "key": "11".repeat(32), "not_before": "2026-11-21T00:00:00Z"}]})
+}
+
+fn claimed() -> Value {
+    json!({"execution": format!("exe_{ID}"), "attempt": 1, "lease_s": 90, "deadline": "2026-11-21T01:00:00Z",
+        "server_time": "2026-11-21T00:00:00Z", "manifest": envelope(&json!({})), "grant": envelope(&json!({})),
+        "job_token": "t", "log": {"interval_ms": 2000, "chunk_bytes": 65536}, "checkpoint": "log\n1\nAA==\n",
+        "inclusion": {"position": 1, "entry": "00", "path": ["00".repeat(32)]},
+        "consistency": {"from": 1, "path": ["00".repeat(32)]}})
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn cancel() -> Value {
+    json!({"reason": "enough", "grace_s": 30, "force": false})
+}
+
+#[test]
+fn fuzz_pentest_key_list() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = Data::open(dir.path()).unwrap();
+    let held: KeyList = serde_json::from_value(keys()).unwrap();
+    fuzz(envelope(&keys()), |shown| {
+        assert!(enrol::renew_keys(&data, &shown, &held).is_err(), "nobody signed it");
+    });
+}
+
+#[test]
+fn fuzz_pentest_enrolled() {
+    let good = json!({"runner": format!("rnr_{ID}"), "mode": "install", "install": format!("ins_{ID}"),
+        "log_id": "log", "keys": envelope(&keys()), "server_time": "2026-11-21T00:00:00Z"});
+    fuzz(good, |enrolled: Enrolled| said(enrolled.server_time));
+}
+
+/// What the clock that the server shows leads to.
+fn said(time: chrono::DateTime<chrono::Utc>) {
+    host::server_said(time);
+    let _token_of_a_minute = host::server_now().timestamp() + 60;
+    schemas::moment::text(&host::server_now());
+}
+
+#[test]
+fn fuzz_pentest_token() {
+    let good =
+        json!({"access_token": "t", "expires_in_s": 900, "server_time": "2026-11-21T00:00:00Z"});
+    fuzz(good, |token: TokenAnswer| said(token.server_time));
+}
+
+#[test]
+fn fuzz_pentest_rekeyed() {
+    let good = json!({"runner": format!("rnr_{ID}"), "identity_key": "11".repeat(32),
+        "server_time": "2026-11-21T00:00:00Z"});
+    fuzz(good, |rekeyed: Rekeyed| said(rekeyed.server_time));
+}
+
+#[test]
+fn fuzz_pentest_session_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let identity = Keys::open(&Data::open(dir.path()).unwrap()).unwrap().identity;
+    let client = Client::new("http://127.0.0.1:9", &Trust::Public).unwrap();
+    let client = client.with_tokens(Tokens::new(format!("rnr_{ID}").parse().unwrap(), identity));
+    let good = json!({"session_id": format!("ses_{ID}"), "generation": 1, "access_token": "t",
+        "expires_in_s": 900, "wait_s": 50, "lease_s": 90, "log": {"interval_ms": 2000, "chunk_bytes": 65536},
+        "resume": [{"job": format!("job_{ID}"), "action": "resume"}], "server_time": "2026-11-21T00:00:00Z"});
+    let runtime = runtime();
+    fuzz(good, |opened: SessionOpened| {
+        runtime.block_on(client.opened(&opened));
+        said(opened.server_time);
+        use_poll(opened.wait_s, 0);
+    });
+}
+
+#[test]
+fn fuzz_pentest_poll() {
+    let good = json!({"server_time": "2026-11-21T00:00:00Z", "directives": [
+        {"id": "1", "type": "cancel", "job": format!("job_{ID}"), "execution": format!("exe_{ID}"),
+            "reason": "enough", "grace_s": 30},
+        {"id": "2", "type": "config", "log": {"interval_ms": 2000, "chunk_bytes": 65536}},
+        {"id": "3", "type": "offer", "job": format!("job_{ID}"), "kind": "plan", "deadline": "2026-11-21T01:00:00Z"},
+        {"id": "4", "type": "upgrade", "version": "1", "digest": "d", "by": "2026-11-21T01:00:00Z"}],
+        "leases": [{"job": format!("job_{ID}"), "remaining_ms": 1}], "next": {"wait_s": 50, "delay_ms": 0}});
+    fuzz(good, |poll: PollAnswer| {
+        said(poll.server_time);
+        use_poll(poll.next.wait_s.unwrap_or_default(), poll.next.delay_ms);
+        for sent in poll.directives {
+            if let schemas::runner::Directive::Cancel { grace_s, reason, .. } = sent.directive {
+                order(reason, grace_s);
+            }
+        }
+    });
+}
+
+/// How long the next poll is parked, and when it is sent.
+fn use_poll(wait_s: u64, delay_ms: u64) {
+    let _timeout = Duration::from_secs(wait_s) + Duration::from_secs(15);
+    let _next = tokio::time::Instant::now() + Duration::from_millis(delay_ms);
+}
+
+fn order(reason: String, grace_s: u64) {
+    let order = CancelOrder { reason, grace_ms: Some(grace_s * 1_000), cause: Cause::Cancel };
+    let _until = Instant::now() + Duration::from_millis(order.grace_ms.unwrap());
+}
+
+#[test]
+fn fuzz_pentest_claimed() {
+    let dir = tempfile::tempdir().unwrap();
+    let witness = Witness::of(&Data::open(dir.path()).unwrap());
+    let keys: KeyList = serde_json::from_value(keys()).unwrap();
+    let expected = Expected {
+        log_id: "log".into(),
+        runner: format!("rnr_{ID}").parse().unwrap(),
+        runner_key: "11".repeat(32),
+        job: format!("job_{ID}").parse().unwrap(),
+        kind: JobKind::Plan,
+    };
+    fuzz(claimed(), |claimed: Claimed| {
+        said(claimed.server_time);
+        assert!(witness.verify(&claimed, &expected, &keys, host::server_now()).is_err());
+        let kept = runner_agent::policy::Refusal::policy("x", "y");
+        let _kept_as_evidence = witness.keep(expected.job, &claimed, &kept, host::now());
+    });
+}
+
+#[test]
+fn fuzz_pentest_report_answer() {
+    fuzz(json!({"job_state": "running", "have": 7, "cancel": cancel()}), |answer: ReportAnswer| {
+        if let Some(cancel) = answer.cancel {
+            order(cancel.reason, cancel.grace_s);
+        }
+    });
+}
+
+#[test]
+fn fuzz_pentest_log_answer() {
+    fuzz(json!({"have": 7, "cancel": cancel()}), |answer: LogAnswer| {
+        if let Some(cancel) = answer.cancel {
+            order(cancel.reason, cancel.grace_s);
+        }
+    });
+}

@@ -1,0 +1,129 @@
+//! Values that scripts hand in to be redacted: also after an upgrade, and never shown if that fails.
+use super::*;
+
+/// A copy of the program, as an upgrade replaces it.
+fn installed() -> (tempfile::TempDir, std::path::PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("stead-runner");
+    fs::copy(env!("CARGO_BIN_EXE_stead-runner"), &program).unwrap();
+    (dir, program)
+}
+
+/// A script that waits until the test has changed something.
+fn after(change: &str, script: &str) -> String {
+    format!("echo ready; until [ -e \"$HOME/go\" ]; do sleep 0.1; done; {change} {script}")
+}
+
+const HAND_IN: &str = r#"value=born-$((40 + 2))-here
+    printf '%s' "$value" | "$STEAD_RUNNER" redact; echo "status $?"; echo "it is $value"
+    printf '{"value":"%s"}' "$value" > "$STEAD_OUTPUT_FILE""#;
+
+fn go(run: &Run) {
+    fs::write(run.files.work().join("home/go"), "").unwrap();
+}
+
+fn assert_withheld(run: &mut Run) {
+    let last = run.end();
+    assert_eq!(last.outcome, Outcome::Failed, "{:?}", run.records());
+    assert!(last.detail.contains("withheld"), "{}", last.detail);
+    assert!(!run.lines().iter().any(|line| line.contains("it is")), "{:?}", run.lines());
+    // The script file and the output file went with the work directory.
+    assert!(!run.everything().contains("born-42-here"), "the value was left on the disk");
+    let says = |record: &LogRecord| record.s == LogStream::Shim && record.m.contains("is withheld");
+    assert!(run.records().iter().any(says), "{:?}", run.records());
+}
+
+#[test]
+fn a_value_is_redacted_although_the_program_was_replaced_while_the_job_runs() {
+    for replaced in [true, false] {
+        let (_dir, program) = installed();
+        let path = program.clone();
+        let script = after("", HAND_IN);
+        let mut run = start_as(&script, MINUTE, |_| {}, |_| Command::new(path));
+        ready(&run);
+        fs::remove_file(&program).unwrap();
+        if replaced {
+            fs::write(&program, "#!/bin/sh\nexit 0\n").unwrap();
+        }
+        go(&run);
+        assert_eq!(run.end().outcome, Outcome::Succeeded, "{:?}", run.records());
+        assert_eq!(run.lines(), ["ready", "status 0", "it is [redacted]"]);
+    }
+}
+
+#[test]
+fn a_shim_of_a_program_that_was_replaced_before_it_started_redacts_values() {
+    let (dir, program) = installed();
+    // The agent starts its shims from what runs; here a program that waits while its file is removed.
+    let script = format!(
+        "exec 3< {program}; rm {program}; exec /proc/self/fd/3 \"$@\"",
+        program = program.display()
+    );
+    let mut run = start_as(
+        HAND_IN,
+        MINUTE,
+        |_| {},
+        |_| {
+            let mut shell = Command::new("/bin/sh");
+            shell.args(["-c", &script, "sh"]);
+            shell
+        },
+    );
+    assert_eq!(run.end().outcome, Outcome::Succeeded, "{:?}", run.records());
+    assert_eq!(run.lines(), ["status 0", "it is [redacted]"]);
+    assert!(!dir.path().join("stead-runner").exists());
+}
+
+#[test]
+fn output_is_withheld_once_a_value_could_not_be_handed_in() {
+    // the shim does not listen any more; the helper is gone; the value is too long, too short, or no text
+    let change = [
+        r#"rm "$STEAD_REDACT_SOCKET";"#,
+        r#"rm "$STEAD_RUNNER";"#,
+        r#"head -c 65537 /dev/zero | tr "\\0" a | "$STEAD_RUNNER" redact;"#,
+        r#"printf abc | "$STEAD_RUNNER" redact;"#,
+        r#"printf "\\377\\376 no text" | "$STEAD_RUNNER" redact;"#,
+    ];
+    for change in change {
+        let mut run = start(&after(change, HAND_IN), MINUTE, |_| {});
+        ready(&run);
+        go(&run);
+        assert_withheld(&mut run);
+    }
+}
+
+#[test]
+fn a_value_that_does_not_arrive_whole_withholds_the_output() {
+    if !Command::new("python3").arg("--version").output().is_ok_and(|out| out.status.success()) {
+        println!("skipped: needs python3, to hand in half a value");
+        return;
+    }
+    let half = r#"python3 -c "
+import os, socket
+s = socket.socket(socket.AF_UNIX)
+s.connect(os.environ['STEAD_REDACT_SOCKET'])
+s.send(b'half a')
+s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b'\\1\\0\\0\\0\\0\\0\\0\\0')
+import time; time.sleep(6)
+";"#;
+    let mut run = start(&after(half, HAND_IN), MINUTE, |_| {});
+    ready(&run);
+    go(&run);
+    assert_withheld(&mut run);
+}
+
+#[test]
+fn a_data_directory_with_a_long_path_takes_values_too() {
+    let mut run = start_in(&"long-name/".repeat(15), HAND_IN);
+    assert_eq!(run.end().outcome, Outcome::Succeeded, "{:?}", run.records());
+    assert_eq!(run.lines(), ["status 0", "it is [redacted]"]);
+}
+
+#[test]
+fn a_token_of_stead_is_redacted_wherever_it_stands() {
+    let token = format!("stead_{}", "k3".repeat(21) + "A");
+    let mut run =
+        start(&format!("echo \"TOKEN={token}\"; echo '{{\"t\":\"{token}\"}}'"), MINUTE, |_| {});
+    assert_eq!(run.end().outcome, Outcome::Succeeded);
+    assert_eq!(run.lines(), ["TOKEN=[redacted]", r#"{"t":"[redacted]"}"#]);
+}

@@ -1,0 +1,136 @@
+//! No process of a job outlives it, whatever session it is in and whoever is killed.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::{fs, path::Path, process::Command, time::Duration};
+
+use serde_json::Value;
+use tests::{Runner, Server, ended, notes_files, program, story, until, until_some};
+
+const LATER: Duration = Duration::from_secs(90);
+
+/// Starts a process in a session of its own, without the job's environment and its parents; then waits.
+const ACTION: &str = r#"
+name    = "detach"
+timeout = "2m"
+
+[[triggers]]
+type = "manual"
+
+[[steps]]
+name            = "detach"
+inline_contents = """
+#!/bin/sh
+(env -i PATH="$PATH" setsid sh -c 'echo "detached $$"; while :; do sleep 0.1; done' &)
+(setsid sh -c 'echo "marked $$"; while :; do sleep 0.1; done' &)
+sleep 600
+"""
+"#;
+
+/// A server and a runner of an install that is there, with an action that leaves its session.
+fn provisioned() -> (Server, Runner) {
+    let server = Server::up();
+    let app = notes_files(server.dir());
+    fs::write(app.join("actions/detach.toml"), ACTION).unwrap();
+    let plugin = format!("files={}", program("stead-plugin-files").display());
+    server.ask(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
+    let create =
+        ["installs", "create", "notes-files", "acme", "--auto-approve", "--input", "company=Acme"];
+    let created = server.ask(&create);
+    let plugins = server.dir().join("plugins");
+    fs::create_dir(&plugins).unwrap();
+    fs::copy(program("stead-plugin-files"), plugins.join("stead-plugin-files")).unwrap();
+    let token = created["enrolment"]["token"].as_str().unwrap();
+    let with = ["--plugin-dir", plugins.to_str().unwrap()];
+    let runner = Runner::start_with(&server, "customer", token, &with);
+    until("the provision run", LATER, || {
+        !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+    });
+    assert_eq!(ended(&server, "acme")["state"], "succeeded");
+    (server, runner)
+}
+
+/// Starts the action; its job, and the processes that left its session.
+fn detached(server: &Server, runner: &Runner) -> (String, [String; 2]) {
+    server.ask(&["installs", "action", "acme", "detach", "--reason", "a test"]);
+    let job = until_some("the action to run", LATER, || {
+        let jobs = server.ask(&["jobs", "list", "--install", "acme", "--state", "running"]);
+        Some(jobs.as_array()?.first()?["id"].as_str()?.to_string())
+    });
+    let log =
+        runner.data().join("jobs").join(tests::one_execution(server, &job)).join("log.ndjson");
+    let pid = |name: &str| {
+        until_some("a detached process", LATER, || {
+            let log = fs::read_to_string(&log).ok()?;
+            let (_, after) = log.split_once(&format!("{name} "))?;
+            Some(after.chars().take_while(char::is_ascii_digit).collect::<String>())
+        })
+    };
+    let pids = ["detached", "marked"].map(pid);
+    assert!(pids.iter().all(|pid| runs(pid)));
+    (job, pids)
+}
+
+/// A zombie has ended.
+fn runs(pid: &str) -> bool {
+    let stat = fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+}
+
+fn shim_of(job: &str) -> String {
+    let found = tests::stdout_of(Command::new("pgrep").args(["-f", &format!("shim.*{job}")]));
+    found.split_whitespace().next().unwrap().to_string()
+}
+
+fn event(server: &Server, job: &str, kind: &str) -> Value {
+    until_some(kind, LATER, || {
+        let story = story(server, job);
+        story.into_iter().find(|event| event["type"] == kind)
+    })
+}
+
+#[test]
+fn a_cancel_is_confirmed_when_no_process_of_the_job_is_left() {
+    let (server, runner) = provisioned();
+    let (job, pids) = detached(&server, &runner);
+    server.ask(&["jobs", "cancel", &job, "--reason", "enough", "--force"]);
+    let cancelled = event(&server, &job, "job.cancelled");
+    assert!(!pids.iter().any(|pid| runs(pid)), "{cancelled:#}");
+    assert_eq!(cancelled["payload"]["not_ended"], Value::Null, "{cancelled:#}");
+}
+
+#[test]
+fn a_customer_who_stops_jobs_leaves_no_process_of_them() {
+    let (server, runner) = provisioned();
+    let (job, pids) = detached(&server, &runner);
+    tests::stdout_of(&mut runner.local(&["disable", "--stop-jobs", "--reason", "stop"]));
+    let failed = event(&server, &job, "job.failed");
+    assert_eq!(failed["payload"]["reason"], "agent_stopped", "{failed:#}");
+    assert!(!pids.iter().any(|pid| runs(pid)), "{failed:#}");
+}
+
+#[test]
+fn an_agent_ends_what_a_killed_shim_left_behind() {
+    let (server, runner) = provisioned();
+    let (job, pids) = detached(&server, &runner);
+    let killed = Command::new("kill").args(["-KILL", &shim_of(&job)]).status().unwrap();
+    assert!(killed.success());
+    event(&server, &job, "job.outcome_unknown");
+    until("what the shim left behind to end", LATER, || !pids.iter().any(|pid| runs(pid)));
+}
+
+#[test]
+fn the_next_agent_ends_what_a_shim_left_behind_that_was_killed_with_the_agent() {
+    let (server, mut runner) = provisioned();
+    let (job, pids) = detached(&server, &runner);
+    let shim = shim_of(&job);
+    runner.kill();
+    assert!(Command::new("kill").args(["-KILL", &shim]).status().unwrap().success());
+    assert!(pids.iter().all(|pid| runs(pid)));
+    runner.restart();
+    event(&server, &job, "job.outcome_unknown");
+    // The one without the job's environment is found by the control group, where one is writable.
+    let contained =
+        runner.data().join("jobs").join(tests::one_execution(&server, &job)).join("cgroup");
+    let found = if contained.exists() { &pids[..] } else { &pids[1..] };
+    until("what the shim left behind to end", LATER, || !found.iter().any(|pid| runs(pid)));
+    let _may_be_gone = Command::new("kill").args(["-KILL", &pids[0]]).output();
+}

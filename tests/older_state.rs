@@ -1,0 +1,65 @@
+//! A customer restores an older state: nothing is planned from it until a user of the vendor has recorded a decision.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::fs;
+
+use serde_json::Value;
+use tests::{Runner, Server, edge_api, ended, succeeded, terraform_or_skip, told};
+
+#[test]
+fn a_restored_older_state_is_refused_until_a_user_accepts_it() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let server = Server::up();
+    let app = edge_api(server.dir());
+    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    let words = ["--auto-approve", "--input", "company=Acme"];
+    let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &words[..]].concat());
+    let token = created["enrolment"]["token"].as_str().unwrap();
+    let runner = Runner::start(&server, "customer", token);
+    tests::until_some("the provision run", std::time::Duration::from_secs(30), || {
+        let runs = server.ask(&["runs", "list", "--install", "acme"]);
+        (!runs.as_array().unwrap().is_empty()).then_some(())
+    });
+    succeeded(&server, "acme");
+    let file = runner.data().join("state/api/terraform.tfstate");
+    let backup = fs::read(&file).unwrap();
+    let version = |bytes: &[u8]| {
+        let state: Value = serde_json::from_slice(bytes).unwrap();
+        (state["lineage"].as_str().unwrap().to_owned(), state["serial"].as_u64().unwrap())
+    };
+    server.ask(&["installs", "set-inputs", "acme", "--input", "replicas=3"]);
+    succeeded(&server, "acme");
+    let ((lineage, older), (_, newest)) = (version(&backup), version(&fs::read(&file).unwrap()));
+    assert!(older < newest, "{older} {newest}");
+    // The log has every version, from plans and applies.
+    let recorded = server.ask(&["audit", "events", "--type", "install.state_recorded"]);
+    let newest_recorded = recorded.as_array().unwrap().iter().filter_map(|event| {
+        let payload = &event["payload"];
+        (payload["name"] == "api").then(|| payload["state"]["serial"].as_u64().unwrap())
+    });
+    assert_eq!(newest_recorded.max(), Some(newest), "{recorded:#}");
+
+    // when the customer restores the state of before
+    fs::write(&file, &backup).unwrap();
+    let effects = runner.ledger().len();
+    server.ask(&["installs", "deploy", "acme", "--component", "api"]);
+    let run = ended(&server, "acme");
+    assert_eq!(run["state"], "failed", "{run:#}");
+    let said = told(&server, &run);
+    let both = [format!("serial {older} of lineage"), format!("serial {newest} of lineage")];
+    assert!(both.iter().all(|name| said.contains(name)), "{said}");
+    assert_eq!(runner.ledger().len(), effects, "something was created again");
+
+    // then only a recorded decision lets it through
+    let serial = older.to_string();
+    let accept =
+        ["installs", "accept-state", "acme", "api", "--lineage", &lineage, "--serial", &serial];
+    let accepted = server.ask(&[&accept[..], &["--reason", "backup of Monday"]].concat());
+    assert_eq!(accepted["changed"], true, "{accepted:#}");
+    let decided = server.ask(&["audit", "events", "--type", "install.state_accepted"]);
+    assert_eq!(decided[0]["payload"]["state"]["serial"], older, "{decided:#}");
+    server.ask(&["runs", "retry", "acme", "--reason", "the state was accepted"]);
+    succeeded(&server, "acme");
+    assert!(version(&fs::read(&file).unwrap()).1 > older);
+}
