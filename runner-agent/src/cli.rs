@@ -11,6 +11,7 @@ use domain::ids::{ExecutionId, JobId};
 use self::{journal::JournalArgs, state::StateCommand};
 use crate::{
     ask::{self, Answer},
+    budgets::Budgets,
     data::Data,
     enrol,
     journal::{Fact, Journal},
@@ -128,6 +129,12 @@ pub(crate) struct Run {
     /// A variable of this environment that jobs get, redacted in their logs; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) pass_env: Vec<String>,
+    /// Disk for pulled artifacts. The current and the previous version of each component stay, whatever it is
+    #[arg(long, value_name = "BYTES", default_value_t = Budgets::default().artifacts)]
+    pub(crate) artifact_budget: u64,
+    /// Disk for logs and files of jobs that are over; the newest stay
+    #[arg(long, value_name = "BYTES", default_value_t = Budgets::default().jobs)]
+    pub(crate) job_budget: u64,
     /// Let the connection to the server be unencrypted although it is not on this host
     #[arg(long)]
     pub(crate) allow_http: bool,

@@ -5,6 +5,7 @@
 //! server-keys.json   the server's keys that we believe              checkpoint   the last one seen
 //! journal.ndjson     what was claimed, started, ended, refused      disabled     the customer's switch
 //! agent.json         the process of the running agent               disabled.reserve  blocks for the switch
+//! budgets.json       how much disk it uses
 //! journal.head       its signed head                                evidence/    heads of a log that was not believed
 //! jobs/<execution>/  manifest.json grant.json log.ndjson reports.ndjson cancel.json work/
 //! state/ plans/ artifacts/                                          what belongs to the install
@@ -23,6 +24,9 @@ use nix::{fcntl::OFlag, unistd::geteuid};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::host::Process;
+
+/// Files of so many executions that are over are kept at most.
+const EXECUTIONS: usize = 200;
 
 /// Where everything of one runner is.
 #[derive(Debug, Clone)]
@@ -76,17 +80,46 @@ impl Data {
         }
     }
 
-    /// Remove the files of executions that are over, but for the newest ones.
-    pub fn prune(&self, keep: usize, open: &BTreeSet<String>) -> io::Result<()> {
+    /// Removes files of executions that are over: the newest stay as long as there are few of them and they fit into `budget`
+    /// bytes. Those of `kept` stay in any case. Returns the bytes that were removed.
+    pub fn prune(&self, budget: u64, kept: &BTreeSet<ExecutionId>) -> io::Result<u64> {
+        let kept: BTreeSet<_> = kept.iter().map(ToString::to_string).collect();
         let mut over: Vec<(SystemTime, PathBuf)> = fs::read_dir(self.path("jobs"))?
             .filter_map(Result::ok)
-            .filter(|dir| !open.contains(dir.file_name().to_string_lossy().as_ref()))
+            .filter(|dir| !kept.contains(dir.file_name().to_string_lossy().as_ref()))
             .filter_map(|dir| Some((dir.metadata().ok()?.modified().ok()?, dir.path())))
             .collect();
         over.sort_unstable();
-        let old = over.len().saturating_sub(keep);
-        over.iter().take(old).try_for_each(|(_, path)| fs::remove_dir_all(path))
+        let (mut bytes, mut removed, mut full) = (0, 0, false);
+        for (place, (_, path)) in over.iter().rev().enumerate() {
+            let length = size(path)?;
+            // Older ones go too, also where they would fit.
+            full = full || place >= EXECUTIONS || bytes + length > budget;
+            if full {
+                fs::remove_dir_all(path)?;
+                removed += length;
+            } else {
+                bytes += length;
+            }
+        }
+        Ok(removed)
     }
+}
+
+/// Bytes of all files below a path. What disappears meanwhile counts nothing.
+pub fn size(path: &Path) -> io::Result<u64> {
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        found => found?,
+    };
+    if !found.is_dir() {
+        return Ok(found.len());
+    }
+    let entries = match fs::read_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        entries => entries?,
+    };
+    entries.map(|entry| size(&entry?.path())).sum()
 }
 
 /// The files of one execution.
@@ -334,14 +367,17 @@ mod tests {
     fn the_newest_executions_and_the_open_ones_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
-        for name in ["a", "b", "c", "d"] {
-            fs::create_dir(data.path("jobs").join(name)).unwrap();
+        let executions = [1, 2, 3, 4].map(|number| ExecutionId(ulid::Ulid(number)));
+        for execution in executions {
+            let work = data.job(execution).work();
+            fs::create_dir_all(&work).unwrap();
+            fs::write(work.join("file"), [0; 1000]).unwrap();
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        data.prune(2, &["a".to_owned()].into()).unwrap();
-        let left = fs::read_dir(data.path("jobs")).unwrap().map(|dir| dir.unwrap().file_name());
-        let left: BTreeSet<_> = left.map(|name| name.into_string().unwrap()).collect();
-        assert_eq!(left, ["a", "c", "d"].map(String::from).into());
+        let each = size(data.job(executions[0]).root()).unwrap();
+        assert_eq!(data.prune(2 * each, &[executions[0]].into()).unwrap(), each);
+        let is_left = |execution: &ExecutionId| data.job(*execution).root().exists();
+        assert_eq!(executions.iter().map(is_left).collect::<Vec<_>>(), [true, false, true, true]);
     }
 
     #[test]

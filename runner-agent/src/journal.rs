@@ -8,13 +8,15 @@
 //!
 //! The supervisor, each shim and the customer's commands append to one file, one after the other: each holds the lock
 //! `journal.lock` while it looks up the last link and writes the next line with one write. It is the customer's record:
-//! nothing in it is secret, and nothing of it is ever removed. When nothing is open and the file has become long, it
-//! is put aside under the time of that moment and a new one is begun, whose first line goes on with the chain.
+//! nothing in it is secret, and nothing of it is ever removed. When the file has become long, it is put aside under the
+//! time of that moment and a new one is begun, whose first line goes on with the chain. The new file begins with what is
+//! still needed: entries of claims that are not over, and what is known of each component's state.
 mod examine;
 mod export;
 mod fact;
 mod frame;
 mod head;
+mod position;
 mod read;
 
 use std::{
@@ -37,11 +39,12 @@ pub use self::{
     fact::{Entry, Fact, Stop},
     frame::Link,
     head::{Heads, open as open_head, sign as sign_head},
-    read::{Line, read, read_all, texts},
+    position::Position,
+    read::{Line, files, read, read_all, texts},
 };
 use crate::{
     data::{self, Data},
-    host, state,
+    host,
 };
 
 /// A journal that is open for writing.
@@ -81,8 +84,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Put a long journal aside. Only when nothing is open: what a shim writes must not be looked for there.
-    pub fn turn(&self) -> io::Result<()> {
+    /// Put a long journal aside. The new file begins with the facts that `carried` finds in the entries so far.
+    pub fn turn(&self, carried: impl FnOnce(Vec<Entry>) -> Vec<Fact>) -> io::Result<()> {
         let _one_at_a_time = self.lock()?;
         if fs::metadata(&self.path)?.len() < LONG {
             return Ok(());
@@ -92,14 +95,17 @@ impl Journal {
         if !lines.is_empty() {
             self.append(&lines.join(&b'\n'))?;
         }
-        // What is known of the state is looked up in the current file only.
         let first = Fact::Opened { journal_id: self.id()? };
         let (mut text, mut link) = (Vec::new(), last);
-        for fact in [first].into_iter().chain(state::carried(self.read()?)) {
+        for fact in [first].into_iter().chain(carried(self.read()?)) {
             let (line, next) = frame::seal(&Entry { at: host::now(), fact }, &link)?;
             text.extend_from_slice(&line);
             text.push(b'\n');
             link = next;
+        }
+        if text.len() as u64 > LONG / 2 {
+            // Too much is open: the next file would be long again at once.
+            return Ok(());
         }
         // At every moment one of the two is there under its name, and no line is in neither.
         fs::hard_link(
@@ -233,20 +239,6 @@ impl Journal {
         } else {
             Ok(())
         }
-    }
-
-    /// Bytes so far.
-    pub fn length(&self) -> io::Result<u64> {
-        Ok(fs::metadata(&self.path)?.len())
-    }
-
-    /// What was written after the first `length` bytes.
-    pub fn since(&self, length: u64) -> io::Result<Vec<Entry>> {
-        let mut file = fs::File::open(&self.path)?;
-        file.seek(SeekFrom::Start(length))?;
-        let mut text = Vec::new();
-        file.read_to_end(&mut text)?;
-        Ok(read::parse(&text))
     }
 
     /// Whether this execution was left to the server. Each side writes first and reads then: of a shim that says who

@@ -14,6 +14,7 @@
 //! [`client`] [`enrol`] [`supervisor`] speak with the server; [`shim`] [`plugins`] [`artifacts`] do the work.
 pub mod artifacts;
 pub mod ask;
+pub mod budgets;
 mod cgroup;
 pub mod cli;
 pub mod client;

@@ -45,6 +45,9 @@ pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
     writeln!(out, "policy    {}", standing::policy(data))?;
     writeln!(out, "journal   {}", standing::journal(data))?;
     writeln!(out, "witness   {}", standing::witness(data)?)?;
+    for line in standing::disk(data)? {
+        writeln!(out, "{line}")?;
+    }
     let known = adopt::fold(journal::read(&data.path("journal.ndjson")).unwrap_or_default());
     writeln!(out, "jobs      {}", known.len())?;
     for known in known {

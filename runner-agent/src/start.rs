@@ -14,6 +14,7 @@ use tracing::{info, warn};
 use zeroize::Zeroizing;
 
 use crate::{
+    budgets::Budgets,
     cli::{Mode, Run},
     data::Data,
     enrol::{self, Identity, Invitation},
@@ -44,6 +45,7 @@ pub(crate) async fn serve(data: &Data, run: Run) -> anyhow::Result<ExitCode> {
         slots: run.slots,
         plugin_dir: std::path::absolute(plugin_dir)?,
         pass_env: run.pass_env,
+        budgets: Budgets { artifacts: run.artifact_budget, jobs: run.job_budget },
     };
     let ended = supervisor::run((data.clone(), keys, identity), settings).await?;
     Ok(match ended {

@@ -10,6 +10,7 @@ pub mod adopt;
 mod anew;
 mod attend;
 mod claim;
+mod claim_index;
 mod orphans;
 mod patience;
 mod poll;
@@ -40,9 +41,10 @@ use schemas::{
 use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
 
-use self::anew::Anew;
 pub use self::signals::Stopping;
+use self::{anew::Anew, claim_index::ClaimIndex};
 use crate::{
+    budgets::Budgets,
     client::Client,
     data::{self, Data},
     enrol::Identity,
@@ -66,6 +68,8 @@ pub struct Settings {
     pub plugin_dir: PathBuf,
     /// Variables of the agent's environment that children get.
     pub pass_env: Vec<String>,
+    /// How much disk is used for what can be fetched or done without.
+    pub budgets: Budgets,
 }
 
 /// Why an agent ended.
@@ -100,6 +104,7 @@ pub struct Agent {
     /// Something changed that the server should know now.
     pub(crate) changed: Notify,
     state: Mutex<State>,
+    claim_index: Mutex<ClaimIndex>,
 }
 
 /// What changes while an agent runs.
@@ -117,6 +122,8 @@ pub(crate) struct State {
     pub draining: bool,
     pub log: LogSettings,
     pub ended: Option<Ended>,
+    /// When the data directory was tidied last.
+    pub tidied: Option<Instant>,
 }
 
 /// One job that takes a slot.
@@ -152,6 +159,7 @@ impl Agent {
             draining: false,
             log: LogSettings::default(),
             ended: None,
+            tidied: None,
         };
         Ok(Arc::new(Agent {
             journal: Journal::open(&data)?,
@@ -167,7 +175,15 @@ impl Agent {
             process_id: ulid::Ulid::new().to_string(),
             changed: Notify::new(),
             state: Mutex::new(state),
+            claim_index: Mutex::default(),
         }))
+    }
+
+    /// Looks something up in the journal's index, after it was brought up to date.
+    pub(crate) fn claim_index<T>(&self, look: impl FnOnce(&ClaimIndex) -> T) -> std::io::Result<T> {
+        let mut index = self.claim_index.lock().unwrap_or_else(PoisonError::into_inner);
+        index.refresh(&self.journal)?;
+        Ok(look(&index))
     }
 
     /// What changes. Never held over an await.
@@ -351,6 +367,9 @@ pub async fn run(
         warn!(%error, "There is no disk to keep in reserve for the journal");
     }
     agent.keep_switch_reserve();
+    if let Err(error) = agent.settings.budgets.record(&agent.data) {
+        warn!(%error, "Cannot record the disk budgets: `stead-runner status` does not show these");
+    }
     // Only the file that is written on: those that were put aside become more and more, and jobs may wait for an agent.
     if let Ok(Err(wrong)) = journal::examine_current(&agent.data) {
         warn!("The journal is not what was written, see `stead-runner journal verify`: {wrong}");

@@ -129,9 +129,63 @@ pub enum Fact {
     },
     /// The customer chose the policy of this runner.
     PolicyChosen { policy: String },
+    /// An entry of the file before this one that is still needed: its claim is not over. The history has it once, in that file.
+    Carried { of: Box<Entry> },
     /// A line of a later version.
     #[serde(other)]
     Unknown,
+}
+
+impl Fact {
+    /// Execution that this is about. A claim that was not granted has none.
+    pub fn execution(&self) -> Option<ExecutionId> {
+        match self {
+            Fact::Claimed { execution, .. }
+            | Fact::Verified { execution, .. }
+            | Fact::Refused { execution, .. }
+            | Fact::Spawning { execution, .. }
+            | Fact::Spawned { execution, .. }
+            | Fact::Child { execution, .. }
+            | Fact::Cancelling { execution, .. }
+            | Fact::Exited { execution, .. }
+            | Fact::Stated { execution, .. }
+            | Fact::Unsigned { execution, .. }
+            | Fact::Reported { execution, .. }
+            | Fact::Asked { execution, .. }
+            | Fact::Answered { execution, .. }
+            | Fact::StateSeen { execution, .. }
+            | Fact::StateAccepted { execution, .. } => Some(*execution),
+            Fact::Carried { of } => of.fact.execution(),
+            Fact::Opened { .. }
+            | Fact::ChainBegun { .. }
+            | Fact::SessionOpened { .. }
+            | Fact::Claiming { .. }
+            | Fact::NotClaimed { .. }
+            | Fact::Abandoned { .. }
+            | Fact::Checkpoint { .. }
+            | Fact::LogRefused { .. }
+            | Fact::EpochAccepted { .. }
+            | Fact::Rekeyed { .. }
+            | Fact::StateResolved { .. }
+            | Fact::Disabled { .. }
+            | Fact::Enabled {}
+            | Fact::PolicyChosen { .. }
+            | Fact::Unknown => None,
+        }
+    }
+
+    /// Claim that this is about, by its key.
+    pub fn claim_id(&self) -> Option<&str> {
+        if let Fact::Claiming { claim_id, .. }
+        | Fact::NotClaimed { claim_id, .. }
+        | Fact::Claimed { claim_id, .. }
+        | Fact::Abandoned { claim_id, .. } = self
+        {
+            Some(claim_id)
+        } else {
+            None
+        }
+    }
 }
 
 /// The polite way to end a child.

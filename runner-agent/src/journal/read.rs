@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::Entry;
+use super::{Entry, Fact};
 use crate::data::Data;
 
 /// Read a journal; a line that a crash cut short is left out.
@@ -16,7 +16,15 @@ pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
 
 pub(super) fn parse(text: &[u8]) -> Vec<Entry> {
     let lines = text.split(|byte| *byte == b'\n');
-    lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    lines.filter_map(|line| serde_json::from_slice(line).ok()).map(original).collect()
+}
+
+/// An entry as it was first written.
+fn original(entry: Entry) -> Entry {
+    match entry.fact {
+        Fact::Carried { of } => *of,
+        fact => Entry { fact, ..entry },
+    }
 }
 
 /// A line as it is on disk, and what it says.
@@ -56,7 +64,7 @@ pub(super) fn lines(file: &Path) -> io::Result<Vec<Vec<u8>>> {
 }
 
 /// All files, oldest first: the last one is written on.
-pub(super) fn files(data: &Data) -> io::Result<Vec<PathBuf>> {
+pub fn files(data: &Data) -> io::Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = fs::read_dir(data.root())?
         .filter_map(|file| Some(file.ok()?.path()))
         .filter(|path| {

@@ -62,13 +62,13 @@ fn a_line_of_a_later_version_is_read_over() {
 #[test]
 fn a_long_journal_is_put_aside_and_still_read() {
     let (_dir, data, journal) = journal();
-    journal.turn().unwrap();
+    journal.turn(|_| Vec::new()).unwrap();
     let reason = "x".repeat(1024 * 1024);
     for _ in 0..5 {
         journal.write(Fact::Disabled { reason: reason.clone() }).unwrap();
     }
     let id = journal.id().unwrap();
-    journal.turn().unwrap();
+    journal.turn(|_| Vec::new()).unwrap();
     assert_eq!(journal.read().unwrap().len(), 1);
     assert_eq!(journal.id().unwrap(), id);
     journal.write(Fact::Enabled {}).unwrap();
@@ -79,6 +79,29 @@ fn a_long_journal_is_put_aside_and_still_read() {
     let examined = examine(&texts(&data).unwrap()).unwrap();
     assert_eq!(examined.chains.len(), 1);
     assert_eq!(examined.chains[0].entries(), 8);
+}
+
+#[test]
+fn a_reader_gets_what_was_written_since_and_all_of_a_new_file() {
+    let (_dir, _data, journal) = journal();
+    let mut position = Position::default();
+    let mut read = || journal.read_on(&mut position).unwrap();
+    assert_eq!(read().len(), 1);
+    journal.write(Fact::Enabled {}).unwrap();
+    // A line that another process has not finished is read with its end.
+    data::append(&journal.path).unwrap().write_all(b"{\"at\":\"2026-01-01T00:00:00Z\"").unwrap();
+    assert_eq!(read().len(), 1);
+    data::append(&journal.path).unwrap().write_all(b",\"entry\":\"enabled\"}\n").unwrap();
+    assert_eq!((read().len(), read().len()), (1, 0));
+    journal.write(Fact::Disabled { reason: "x".repeat(5 * 1024 * 1024) }).unwrap();
+    let claiming = Fact::Claiming {
+        job: "job_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap(),
+        claim_id: "c".into(),
+    };
+    let carried = Entry { at: host::now(), fact: claiming };
+    let fact = Fact::Carried { of: Box::new(carried.clone()) };
+    journal.turn(|_| vec![fact]).unwrap();
+    assert_eq!(read()[1..], [carried]);
 }
 
 #[test]

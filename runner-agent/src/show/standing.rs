@@ -1,11 +1,13 @@
-//! In one line each: whether the journal is whole, and whether the vendor's log is believed.
+//! Lines of `status`: the policy, whether the journal is whole, whether the vendor's log is believed, disk use.
 use std::io;
 
 use proof::checkpoint::Checkpoint;
 use schemas::{harmless::harmless, moment};
 
 use crate::{
+    budgets::{Budgets, Usage},
     data::Data,
+    host,
     journal::{self, Fact},
     policy::Choice,
     witness::Witness,
@@ -46,6 +48,39 @@ pub fn policy(data: &Data) -> String {
             "none: everything is allowed that the vendor's server signs".into()
         }
     }
+}
+
+/// How much disk is used, and of which budget.
+pub fn disk(data: &Data) -> anyhow::Result<[String; 3]> {
+    let (usage, budgets) = (Usage::of(data)?, Budgets::recorded(data)?);
+    let of =
+        |budget: Option<u64>| budget.map_or(String::new(), |bytes| format!(" of {}", size(bytes)));
+    let journal = size(usage.journal);
+    let files = if usage.journal_files == 1 { "file" } else { "files" };
+    Ok([
+        format!(
+            "artifacts {}{}",
+            size(usage.artifacts),
+            of(budgets.map(|budgets| budgets.artifacts))
+        ),
+        format!("job files {}{}", size(usage.jobs), of(budgets.map(|budgets| budgets.jobs))),
+        format!(
+            "disk      {journal} of journal in {} {files}, {} free",
+            usage.journal_files,
+            size(host::disk_free(data.root()))
+        ),
+    ])
+}
+
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let (mut size, mut unit) = (bytes as f64 / 1024.0, UNITS[0]);
+    for larger in &UNITS[1..] {
+        if size >= 1024.0 {
+            (size, unit) = (size / 1024.0, larger);
+        }
+    }
+    format!("{size:.1} {unit}")
 }
 
 /// What is believed of the vendor's log.

@@ -20,7 +20,9 @@ pub struct Told {
 /// The lines about this job, or all; of those the last so many, or all.
 pub fn of(lines: Vec<Line>, job: Option<JobId>, last: Option<usize>) -> Vec<Told> {
     let mut jobs = BTreeMap::new();
-    let told = lines.into_iter().map(|line| {
+    // The history has these already, where they were first written.
+    let lines = lines.into_iter().filter(|line| !matches!(line.entry.fact, Fact::Carried { .. }));
+    let told = lines.map(|line| {
         if let Fact::Claimed { job, execution, .. } = &line.entry.fact {
             jobs.insert(*execution, *job);
         }
@@ -64,6 +66,7 @@ fn job_of(fact: &Fact, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
         | Fact::Disabled { .. }
         | Fact::Enabled {}
         | Fact::PolicyChosen { .. }
+        | Fact::Carried { .. }
         | Fact::Unknown => None,
     }
 }
@@ -149,6 +152,7 @@ fn what(fact: &Fact) -> String {
         Fact::Disabled { reason } => format!("you switched the runner off: {reason}"),
         Fact::Enabled {} => "you switched the runner on".into(),
         Fact::PolicyChosen { policy } => format!("you chose the policy: {policy}"),
+        Fact::Carried { of } => what(&of.fact),
         Fact::Unknown => "something that a later version wrote: see --output json".into(),
     }
 }

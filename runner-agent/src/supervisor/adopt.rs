@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use chrono::TimeDelta;
 use domain::ids::{ExecutionId, JobId};
 use schemas::runner::{
     ExecutionState, Exit, FailureReason, Finished, JournalEntry, Outcome, RefusedBy, Report,
@@ -14,9 +15,12 @@ use schemas::runner::{
 use super::{Agent, orphans};
 use crate::{
     data::Data,
-    host::Process,
+    host::{self, Process},
     journal::{Entry, Fact, Stop},
 };
+
+/// So long after it was about to start, a shim that was given up may still begin.
+const LATE: TimeDelta = TimeDelta::hours(1);
 
 /// How far a claim came.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,6 +114,7 @@ pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
             | Fact::Disabled { .. }
             | Fact::Enabled {}
             | Fact::PolicyChosen { .. }
+            | Fact::Carried { .. }
             | Fact::Unknown => {}
         }
     }
@@ -215,16 +220,18 @@ pub fn began_late(agent: &Agent, wanted: ExecutionId) -> bool {
     })
 }
 
+/// Claims that were given up, as if they had not been.
+fn given_up(entries: Vec<Entry>) -> Vec<Known> {
+    let is_abandoned = |entry: &Entry| matches!(entry.fact, Fact::Abandoned { .. });
+    let (abandoned, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_abandoned);
+    let given_up: BTreeSet<_> =
+        abandoned.iter().filter_map(|entry| entry.fact.claim_id()).collect();
+    let is_given_up = |known: &Known| given_up.contains(known.claim_id.as_str());
+    fold(others).into_iter().filter(is_given_up).collect()
+}
+
 /// Claims that were given up, of whose children some may live: a former agent may have ended before they did.
-pub fn left_behind(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
-    let (entries, mut given_up) = (Vec::from_iter(entries), BTreeSet::new());
-    for entry in &entries {
-        if let Fact::Abandoned { claim_id, .. } = &entry.fact {
-            given_up.insert(claim_id.clone());
-        }
-    }
-    let not_given_up = |entry: &Entry| !matches!(entry.fact, Fact::Abandoned { .. });
-    let all = fold(entries.into_iter().filter(not_given_up));
+pub fn left_behind(entries: Vec<Entry>) -> Vec<Known> {
     let orphaned = |known: &Known| match &known.stage {
         // One that cannot be looked at is not given up yet: it is looked for again.
         Stage::Spawned(shim) => !shim.may_be_alive(),
@@ -234,7 +241,26 @@ pub fn left_behind(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
         | Stage::Spawning
         | Stage::Exited(_) => false,
     };
-    all.into_iter().filter(|known| given_up.contains(&known.claim_id) && orphaned(known)).collect()
+    given_up(entries).into_iter().filter(orphaned).collect()
+}
+
+/// Claims whose files and journal entries are still needed: those that are not done, and those that were given up while
+/// something of them runs or may begin late.
+pub(super) fn needed(entries: Vec<Entry>) -> Vec<Known> {
+    let may_begin = host::now() - LATE;
+    let late: BTreeSet<_> = entries
+        .iter()
+        .filter(|entry| matches!(entry.fact, Fact::Spawning { .. }) && entry.at > may_begin)
+        .filter_map(|entry| entry.fact.execution())
+        .collect();
+    let runs = |known: &Known| match &known.stage {
+        Stage::Spawned(shim) => shim.may_be_alive() || known.has_children(),
+        Stage::Spawning => known.execution.is_some_and(|execution| late.contains(&execution)),
+        Stage::Claiming | Stage::Claimed | Stage::Refused { .. } | Stage::Exited(_) => false,
+    };
+    let mut needed = fold(entries.clone());
+    needed.extend(given_up(entries).into_iter().filter(runs));
+    needed
 }
 
 /// End what former agents have given up and not seen the end of.

@@ -13,13 +13,13 @@ use tracing::{info, warn};
 use super::{
     Agent, Attended, Ended, Stopping,
     adopt::{Known, Stage},
-    attend, quarantine, session, spawn,
+    attend, session, spawn,
 };
 use crate::{
     ask::{self, Question},
     client::Ask,
     host,
-    journal::{Entry, Fact},
+    journal::Fact,
     policy::{Policy, Refusal},
     switch,
     witness::{Doubt, Expected, Verified},
@@ -118,7 +118,7 @@ async fn take(
     let Some(claimed) = answer.body else { anyhow::bail!("the answer to the claim is empty") };
     host::server_said(claimed.server_time);
     let (execution, attempt) = (claimed.execution, claimed.attempt);
-    if is_known(&agent.journal.read()?, execution) {
+    if agent.claim_index(|index| index.was_granted(execution))? {
         warn!(job.id = %job, execution.id = %execution, "{execution} was claimed here before: an old answer");
         let why = "execution_known: it was claimed here before".into();
         agent.journal.write(Fact::NotClaimed { job, claim_id, why })?;
@@ -177,8 +177,8 @@ async fn allowed(
     claimed: &Claimed,
 ) -> Result<(Verified, Policy), Refusal> {
     let verified = verified(agent, offered, claimed).await?;
-    let journal = agent.journal.read().map_err(unwritten)?;
-    quarantine::check(&journal, &verified.digest)?;
+    let digest = &verified.digest;
+    agent.claim_index(|index| index.starts().check(digest)).map_err(unwritten)??;
     let manifest = &verified.manifest;
     let believed = Fact::Verified {
         execution: claimed.execution,
@@ -221,12 +221,6 @@ pub(super) async fn still_allowed(
     policy.allows(&verified.manifest, host::now())?;
     spawn::veto(&policy, &verified, spawn::VETO).await?;
     Ok((verified, policy))
-}
-
-/// Whether an execution was granted here before: its answer is an old one, said again.
-pub(super) fn is_known(entries: &[Entry], wanted: ExecutionId) -> bool {
-    let granted = |entry: &Entry| matches!(&entry.fact, Fact::Claimed { execution, .. } if *execution == wanted);
-    entries.iter().any(granted)
 }
 
 async fn verified(

@@ -5,31 +5,30 @@ use std::collections::BTreeMap;
 use domain::{digest::Digest, ids::ExecutionId};
 use schemas::runner::RefusedBy;
 
-use crate::{
-    journal::{Entry, Fact},
-    policy::Refusal,
-};
+use crate::{journal::Fact, policy::Refusal};
 
 /// So often an agent may end while it begins the same manifest.
 const CRASHES: usize = 2;
 
-/// Refuses a manifest that agents have believed, and then ended before its shim was about to start.
-pub(super) fn check(entries: &[Entry], manifest: &Digest) -> Result<(), Refusal> {
-    let mut begun: BTreeMap<ExecutionId, bool> = BTreeMap::new();
-    for Entry { fact, .. } in entries {
+/// Manifests that agents believed, and whose shim was never about to start: the agent ended before.
+#[derive(Debug, Default)]
+pub(super) struct Starts(BTreeMap<ExecutionId, Digest>);
+
+impl Starts {
+    /// Takes the next entry of the journal.
+    pub(super) fn take(&mut self, fact: &Fact) {
         match fact {
-            Fact::Verified { execution, manifest: of, .. } if of == manifest => {
-                begun.insert(*execution, true);
+            Fact::Verified { execution, manifest, .. } => {
+                self.0.insert(*execution, manifest.clone());
             }
             // A question may wait for a day and through many agents.
             Fact::Spawning { execution, .. }
             | Fact::Refused { execution, .. }
             | Fact::Exited { execution, .. }
             | Fact::Asked { execution, .. } => {
-                begun.entry(*execution).and_modify(|crashed| *crashed = false);
+                self.0.remove(execution);
             }
-            Fact::Verified { .. }
-            | Fact::Opened { .. }
+            Fact::Opened { .. }
             | Fact::ChainBegun { .. }
             | Fact::Stated { .. }
             | Fact::Unsigned { .. }
@@ -53,16 +52,26 @@ pub(super) fn check(entries: &[Entry], manifest: &Digest) -> Result<(), Refusal>
             | Fact::Disabled { .. }
             | Fact::Enabled {}
             | Fact::PolicyChosen { .. }
+            | Fact::Carried { .. }
             | Fact::Unknown => {}
         }
     }
-    if begun.values().filter(|crashed| **crashed).count() < CRASHES {
-        return Ok(());
+
+    /// Executions that were never about to start, oldest first.
+    pub(super) fn executions(&self) -> impl DoubleEndedIterator<Item = ExecutionId> {
+        self.0.keys().copied()
     }
-    let detail = format!(
-        "the agent ended {CRASHES} times while it began this manifest: see its own log, then make a new job"
-    );
-    Err(Refusal { by: RefusedBy::Capability, rule: "quarantine".into(), detail })
+
+    /// Refuses a manifest whose beginning has ended the agent too often.
+    pub(super) fn check(&self, manifest: &Digest) -> Result<(), Refusal> {
+        if self.0.values().filter(|of| *of == manifest).count() < CRASHES {
+            return Ok(());
+        }
+        let detail = format!(
+            "the agent ended {CRASHES} times while it began this manifest: see its own log, then make a new job"
+        );
+        Err(Refusal { by: RefusedBy::Capability, rule: "quarantine".into(), detail })
+    }
 }
 
 #[cfg(test)]
@@ -73,7 +82,6 @@ mod tests {
     };
 
     use super::*;
-    use crate::host;
 
     fn execution(number: u8) -> ExecutionId {
         format!("exe_01ARZ3NDEKTSV4RRFFQ69G5FA{number}").parse().unwrap()
@@ -91,9 +99,9 @@ mod tests {
     }
 
     fn refused(facts: Vec<Fact>) -> bool {
-        let entries: Vec<_> =
-            facts.into_iter().map(|fact| Entry { at: host::now(), fact }).collect();
-        check(&entries, &manifest(1)).is_err()
+        let mut starts = Starts::default();
+        facts.iter().for_each(|fact| starts.take(fact));
+        starts.check(&manifest(1)).is_err()
     }
 
     #[test]

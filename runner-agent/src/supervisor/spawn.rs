@@ -23,7 +23,7 @@ use super::{Agent, adopt::Stage};
 use crate::{
     data,
     host::{self, Process},
-    journal::Fact,
+    journal::{Fact, Position},
     policy::{Policy, Refusal},
     processes,
     shim::{
@@ -151,14 +151,14 @@ fn order(
 struct Forked {
     child: Child,
     pipe: ChildStdin,
-    journal: u64,
+    journal: Position,
 }
 
 /// The last thing that can fail with nothing begun.
 fn fork(agent: &Agent, job: JobId, execution: ExecutionId) -> anyhow::Result<Forked> {
     let dir = agent.data.job(execution);
     let errors = data::append(&dir.shim_errors())?;
-    let journal = agent.journal.length()?;
+    let journal = agent.journal.end_position()?;
     // The program that runs, also when its file was replaced by an upgrade meanwhile.
     let mut command = Command::new("/proc/self/exe");
     command
@@ -217,13 +217,13 @@ async fn says_who_it_is(
     agent: &Agent,
     (execution, process): (ExecutionId, Process),
     child: &mut Child,
-    journal: u64,
+    mut journal: Position,
 ) -> anyhow::Result<Process> {
     let begun = Instant::now();
     loop {
         // Asked before the journal is read: what a shim that is gone has said is there.
         let ended = child.try_wait().ok().flatten();
-        match agent.journal.since(journal) {
+        match agent.journal.read_on(&mut journal) {
             Ok(entries) if entries.iter().any(|entry| is_spawned(&entry.fact, execution)) => {
                 return Ok(process);
             }

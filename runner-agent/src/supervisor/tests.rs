@@ -5,7 +5,7 @@ use super::{
     adopt::{Known, Stage},
     *,
 };
-use crate::{client::scripted::scripted, witness::Verified};
+use crate::{budgets::Budgets, client::scripted::scripted, witness::Verified};
 
 const ID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
 const CLAIM: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
@@ -18,7 +18,7 @@ pub(crate) fn execution() -> ExecutionId {
     format!("exe_{ID}").parse().unwrap()
 }
 
-fn another() -> ExecutionId {
+pub(super) fn another() -> ExecutionId {
     "exe_01ARZ3NDEKTSV4RRFFQ69G5FAW".parse().unwrap()
 }
 
@@ -53,7 +53,12 @@ pub(super) async fn agent_with_signals(
         issued_at: crate::host::now(),
         keys: Vec::new(),
     };
-    let settings = Settings { slots: 1, plugin_dir: "/none".into(), pass_env: Vec::new() };
+    let settings = Settings {
+        slots: 1,
+        plugin_dir: "/none".into(),
+        pass_env: Vec::new(),
+        budgets: Budgets::default(),
+    };
     crate::policy::Choice::None.record(&data).unwrap();
     let (sender, stopping) = watch::channel(Stopping::No);
     let agent = Agent::new((data, keys, identity), client, server_keys, settings, stopping);
@@ -140,8 +145,8 @@ async fn a_persons_yes_does_not_overrule_what_was_forbidden_while_they_thought()
 async fn an_execution_that_was_claimed_here_before_is_known() {
     let (_dir, agent, _) = agent(vec![]).await;
     claimed(&agent);
-    let entries = agent.journal.read().unwrap();
-    assert!(claim::is_known(&entries, execution()) && !claim::is_known(&entries, another()));
+    let granted = |of| agent.claim_index(|index| index.was_granted(of)).unwrap();
+    assert!(granted(execution()) && !granted(another()));
 }
 
 #[tokio::test]

@@ -1,35 +1,208 @@
-//! Keeps the data directory from growing for ever.
-use tracing::warn;
-
-use super::{
-    Agent,
-    adopt::{self, open_ends},
+//! Keeps the data directory within its budgets, also while jobs run.
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    sync::Arc,
+    time::{Duration, Instant},
 };
-use crate::state::executions_in_progress;
 
-/// The files of so many executions that are over are kept.
-const KEEP: usize = 200;
+use domain::{digest::Digest, ids::ExecutionId};
+use schemas::manifest::Manifest;
+use tracing::{info, warn};
 
-/// Remove what nobody needs any more, if nothing runs or is being claimed.
-pub(super) async fn tidy(agent: &Agent) {
+use super::{Agent, adopt, quarantine::Starts};
+use crate::{
+    artifacts::Layout,
+    data::Data,
+    journal::{Entry, Fact},
+    state::{self, executions_in_progress},
+};
+
+/// How often it is tidied while jobs run.
+const INTERVAL: Duration = Duration::from_secs(60);
+/// Manifests whose beginning ended the agent are remembered up to this number.
+const CRASHED: usize = 100;
+
+/// Removes what is beyond the budgets, and puts a long journal aside. Does nothing while a job is being claimed, and at most
+/// once in [`INTERVAL`] while jobs run.
+pub(super) async fn tidy(agent: &Arc<Agent>) {
     let Ok(_no_claim_meanwhile) = agent.claims.try_lock() else { return };
-    if !agent.state().running.is_empty() {
-        return;
-    }
-    let tidied = open_ends(agent).and_then(|known| {
-        let unrescued = executions_in_progress(&agent.data.path("state"))?;
-        let open = known.iter().filter_map(|known| known.execution).chain(unrescued);
-        let open = open.map(|execution| execution.to_string()).collect();
-        agent.data.prune(KEEP, &open)?;
-        // Nor is a journal put aside that the next agent must find children in.
-        let left = adopt::left_behind(agent.journal.read()?);
-        if known.is_empty() && left.iter().all(|known| !known.has_children()) {
-            agent.journal.turn()
-        } else {
-            Ok(())
+    {
+        let mut state = agent.state();
+        let recently = state.tidied.is_some_and(|at| at.elapsed() < INTERVAL);
+        if !state.running.is_empty() && recently {
+            return;
         }
-    });
-    if let Err(error) = tidied {
-        warn!(%error, "The data directory cannot be tidied");
+        state.tidied = Some(Instant::now());
+    }
+    let of = Arc::clone(agent);
+    let tidied = tokio::task::spawn_blocking(move || tidy_now(&of)).await;
+    if let Err(error) = tidied.map_err(anyhow::Error::from).and_then(|tidied| tidied) {
+        warn!(error = format!("{error:#}"), "Cannot tidy the data directory");
+    }
+}
+
+fn tidy_now(agent: &Agent) -> anyhow::Result<()> {
+    let needed = adopt::needed(agent.journal.read()?);
+    let open: BTreeSet<ExecutionId> = needed.iter().filter_map(|known| known.execution).collect();
+    let mut kept = executions_in_progress(&agent.data.path("state"))?;
+    kept.extend(&open);
+    let budgets = agent.settings.budgets;
+    let files = agent.data.prune(budgets.jobs, &kept)?;
+    let layout = Layout::open(&agent.data.path("artifacts"))?;
+    let artifacts = layout.prune(budgets.artifacts, &artifacts_of(&agent.data, &open)?)?;
+    if files + artifacts > 0 {
+        info!(
+            artifact_bytes = artifacts,
+            job_bytes = files,
+            "Removed what was beyond the disk budgets"
+        );
+    }
+    agent.journal.turn(carried)?;
+    Ok(())
+}
+
+/// Artifacts that open jobs use.
+fn artifacts_of(data: &Data, open: &BTreeSet<ExecutionId>) -> io::Result<BTreeSet<Digest>> {
+    let mut used = BTreeSet::new();
+    for execution in open {
+        let manifest = match fs::read(data.job(*execution).manifest()) {
+            // It was claimed and not started: nothing was pulled for it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            read => read?,
+        };
+        let manifest: Manifest = serde_json::from_slice(&manifest)?;
+        used.extend(manifest.artifacts.into_iter().map(|artifact| artifact.digest));
+    }
+    Ok(used)
+}
+
+/// What the next file of the journal has to begin with: all that claims, sessions, adoption and the checks of a component's
+/// state look up in the current one.
+fn carried(entries: Vec<Entry>) -> Vec<Fact> {
+    let needed = adopt::needed(entries.clone());
+    let claims: BTreeSet<_> = needed.iter().map(|known| known.claim_id.as_str()).collect();
+    let open: BTreeSet<_> = needed.iter().filter_map(|known| known.execution).collect();
+    let mut starts = Starts::default();
+    entries.iter().for_each(|entry| starts.take(&entry.fact));
+    let crashed: BTreeSet<_> = starts.executions().rev().take(CRASHED).collect();
+    let is_of_state = |fact: &Fact| {
+        matches!(
+            fact,
+            Fact::StateSeen { .. } | Fact::StateAccepted { .. } | Fact::StateResolved { .. }
+        )
+    };
+    let is_needed = |entry: &Entry| {
+        let execution = entry.fact.execution();
+        let of_claim = entry.fact.claim_id().is_some_and(|claim| claims.contains(claim));
+        let crash = matches!(entry.fact, Fact::Verified { .. });
+        let of_execution = execution.is_some_and(|execution| open.contains(&execution));
+        let of_crash = crash && execution.is_some_and(|execution| crashed.contains(&execution));
+        !is_of_state(&entry.fact) && (of_claim || of_execution || of_crash)
+    };
+    let jobs = entries.iter().filter(|entry| is_needed(entry)).cloned();
+    let jobs: Vec<_> = jobs.map(|entry| Fact::Carried { of: Box::new(entry) }).collect();
+    state::carried(entries).into_iter().chain(jobs).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        artifacts::{Descriptor, ImageManifest, LAYER_TYPE, MANIFEST_TYPE},
+        host, journal,
+        supervisor::{
+            Attended,
+            adopt::open_ends,
+            tests::{agent, another, claimed, execution, job},
+        },
+    };
+
+    #[tokio::test]
+    async fn a_long_journal_is_put_aside_while_a_job_runs_and_the_job_is_still_known() {
+        // given a job that runs, another that ended, and a long journal
+        let (_dir, agent, _) = agent(vec![]).await;
+        claimed(&agent);
+        agent.journal.write(Fact::Spawning { job: job(), execution: execution() }).unwrap();
+        let process = host::Process::of(std::process::id()).unwrap();
+        agent.journal.write(Fact::Spawned { job: job(), execution: execution(), process }).unwrap();
+        let seen = Fact::StateSeen {
+            execution: execution(),
+            component: "web".into(),
+            lineage: Some("l".into()),
+            serial: 7,
+        };
+        agent.journal.write(seen).unwrap();
+        let claim = "01ARZ3NDEKTSV4RRFFQ69G5FB0";
+        let over =
+            Fact::Claimed { job: job(), execution: another(), claim_id: claim.into(), attempt: 1 };
+        agent.journal.write(Fact::Claiming { job: job(), claim_id: claim.into() }).unwrap();
+        agent.journal.write(over).unwrap();
+        agent.journal.write(Fact::Reported { job: job(), execution: another() }).unwrap();
+        agent.journal.write(Fact::Disabled { reason: "x".repeat(5 << 20) }).unwrap();
+        let running = Attended { execution: Some(execution()), ..Attended::default() };
+        agent.state().running.insert(job(), running);
+        let history = journal::read_all(&agent.data).unwrap().len();
+        let before = open_ends(&agent).unwrap();
+        assert!(agent.claim_index(|index| index.was_granted(another())).unwrap());
+        // when it is tidied
+        tidy(&agent).await;
+        // then the current file is short, and has all that is looked up in it
+        let entries = agent.journal.read().unwrap();
+        assert!(entries.len() < 8, "{entries:?}");
+        assert_eq!((before.len(), open_ends(&agent).unwrap()), (1, before));
+        assert_eq!(state::known(&entries)["web"].newest.serial, 7);
+        let granted = |of| agent.claim_index(|index| index.was_granted(of)).unwrap();
+        assert!(granted(execution()) && granted(another()));
+        // and the history is whole: it has the same lines, and those that began the new file
+        assert!(journal::examine_all(&agent.data).unwrap().is_ok());
+        assert_eq!(journal::read_all(&agent.data).unwrap().len(), history + entries.len());
+    }
+
+    #[tokio::test]
+    async fn disk_is_freed_while_a_job_runs_and_nothing_of_that_job_goes() {
+        // given artifacts and files of two executions, of which one runs, and budgets of nothing
+        let (_dir, mut agent, _) = agent(vec![]).await;
+        Arc::get_mut(&mut agent).unwrap().settings.budgets =
+            crate::budgets::Budgets { artifacts: 0, jobs: 0 };
+        claimed(&agent);
+        let layout = Layout::open(&agent.data.path("artifacts")).unwrap();
+        let artifacts: Vec<_> = (0..4_u8).map(|content| artifact(&layout, content)).collect();
+        for execution in [execution(), another()] {
+            fs::create_dir_all(agent.data.job(execution).work()).unwrap();
+        }
+        let manifest = serde_json::json!({
+            "version": 1, "job": job(), "kind": "apply", "class": "mutating",
+            "plugin": {"name": "terraform_module", "version": "1"}, "inputs": {},
+            "artifacts": [{"repository": "acme/web", "digest": artifacts[0], "size": 1}],
+            "limits": {"output_bytes": 1}, "timeouts": {"deadline_ms": 1, "grace_ms": 1},
+        });
+        fs::write(agent.data.job(execution()).manifest(), manifest.to_string()).unwrap();
+        let running = Attended { execution: Some(execution()), ..Attended::default() };
+        agent.state().running.insert(job(), running);
+        // when it is tidied
+        tidy(&agent).await;
+        // then what the job uses is there, and so are the newest two versions; the rest is gone
+        let left: Vec<_> = artifacts.iter().map(|digest| layout.complete(digest)).collect();
+        assert_eq!(left, [true, false, true, true]);
+        assert!(agent.data.job(execution()).root().exists());
+        assert!(!agent.data.job(another()).root().exists());
+    }
+
+    /// An artifact of one component; the one with the greatest content was used last.
+    fn artifact(layout: &Layout, content: u8) -> Digest {
+        let layer = vec![content; 1000];
+        let image = ImageManifest::component(Descriptor::of(LAYER_TYPE, &layer));
+        let bytes = serde_json::to_vec(&image).unwrap();
+        let blobs = [layer, b"{}".to_vec(), bytes.clone()].map(|blob| layout.put(&blob).unwrap());
+        let mut listed = Descriptor::of(MANIFEST_TYPE, &bytes);
+        listed.annotations.insert("dev.stead.repository".into(), "acme/web".into());
+        layout.list(listed).unwrap();
+        let hours = 10 - u64::from(content);
+        let then = std::time::SystemTime::now() - Duration::from_secs(3600 * hours);
+        for blob in &blobs {
+            fs::File::open(layout.path(blob)).unwrap().set_modified(then).unwrap();
+        }
+        blobs[2].clone()
     }
 }

@@ -147,7 +147,7 @@ fn what_a_former_agent_gave_up_is_looked_for_again_until_its_shim_lives() {
     let left = |shim: Process, last: &[Fact]| {
         let facts =
             [&[claiming(), claimed(), spawning(), spawned(shim), child.clone()], last].concat();
-        left_behind(facts.into_iter().map(|fact| Entry { at: host::now(), fact }))
+        left_behind(facts.into_iter().map(|fact| Entry { at: host::now(), fact }).collect())
     };
     let found = left(dead(), std::slice::from_ref(&given_up));
     assert_eq!(found[0].children[0].0, me());

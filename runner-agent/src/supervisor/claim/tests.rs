@@ -12,6 +12,7 @@ use ulid::Ulid;
 
 use super::*;
 use crate::{
+    budgets::Budgets,
     client::Client,
     data::Data,
     enrol::Identity,
@@ -34,7 +35,12 @@ fn agent(data: &std::path::Path) -> (Arc<Agent>, watch::Sender<Stopping>) {
         trust: Trust::Public,
     };
     let (settings, now) = (
-        Settings { slots: 1, plugin_dir: "/nowhere".into(), pass_env: vec![] },
+        Settings {
+            slots: 1,
+            plugin_dir: "/nowhere".into(),
+            pass_env: vec![],
+            budgets: Budgets::default(),
+        },
         "2026-11-21T12:00:00Z".parse().unwrap(),
     );
     let server_keys = KeyList { version: 1, log_id: "L".into(), issued_at: now, keys: vec![] };

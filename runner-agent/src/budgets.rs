@@ -1,0 +1,64 @@
+//! How much disk a runner uses for what can be pulled again, or that nobody needs any more.
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    artifacts::Layout,
+    data::{self, Data},
+    journal,
+};
+
+const FILE: &str = "budgets.json";
+
+/// Budgets of a data directory, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budgets {
+    /// For pulled artifacts. The current and the previous version of each component, and those of open jobs, stay whatever it is.
+    pub artifacts: u64,
+    /// For the files of executions that are over. Those of open jobs and unresolved applies stay whatever it is.
+    pub jobs: u64,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        Budgets { artifacts: 4 << 30, jobs: 1 << 30 }
+    }
+}
+
+impl Budgets {
+    /// Records the budgets of the running agent, for `status`.
+    pub fn record(&self, data: &Data) -> io::Result<()> {
+        data::replace_json(&data.path(FILE), self)
+    }
+
+    /// The budgets of the agent that started last.
+    pub fn recorded(data: &Data) -> io::Result<Option<Self>> {
+        data::read_json(&data.path(FILE))
+    }
+}
+
+/// Disk that a runner uses, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Pulled artifacts, and damaged ones that were moved aside.
+    pub artifacts: u64,
+    /// Files of executions.
+    pub jobs: u64,
+    /// All files of the journal. They are never removed.
+    pub journal: u64,
+    /// How many files those are.
+    pub journal_files: usize,
+}
+
+impl Usage {
+    /// Measures a data directory.
+    pub fn of(data: &Data) -> anyhow::Result<Self> {
+        let files = journal::files(data)?;
+        let length = |path: &std::path::PathBuf| Ok(std::fs::metadata(path)?.len());
+        let journal = files.iter().map(length).sum::<io::Result<u64>>()?;
+        let artifacts = Layout::open(&data.path("artifacts"))?.size()?;
+        let jobs = data::size(&data.path("jobs"))?;
+        Ok(Usage { artifacts, jobs, journal, journal_files: files.len() })
+    }
+}

@@ -1,0 +1,40 @@
+//! A place in the journal, to read on from there.
+use std::{
+    fs,
+    io::{self, Read as _, Seek as _, SeekFrom},
+    os::unix::fs::MetadataExt as _,
+};
+
+use super::{Entry, Journal, read};
+
+/// A place between two lines. The default is before the first line of the current file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Position {
+    inode: u64,
+    offset: u64,
+}
+
+impl Journal {
+    /// The place after the last byte that is there now.
+    pub fn end_position(&self) -> io::Result<Position> {
+        let file = fs::metadata(&self.path)?;
+        Ok(Position { inode: file.ino(), offset: file.len() })
+    }
+
+    /// Entries after `position`, which moves behind the last whole line. When the journal was put aside since then, all
+    /// entries of the new file.
+    pub fn read_on(&self, position: &mut Position) -> io::Result<Vec<Entry>> {
+        let mut file = fs::File::open(&self.path)?;
+        let found = file.metadata()?;
+        if found.ino() != position.inode || found.len() < position.offset {
+            *position = Position { inode: found.ino(), offset: 0 };
+        }
+        file.seek(SeekFrom::Start(position.offset))?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        // Another process may be in the middle of a line.
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        position.offset += whole as u64;
+        Ok(read::parse(&text[..whole]))
+    }
+}
