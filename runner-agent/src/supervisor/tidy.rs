@@ -169,7 +169,9 @@ mod tests {
         let layout = Layout::open(&agent.data.path("artifacts")).unwrap();
         let artifacts: Vec<_> = (0..4_u8).map(|content| artifact(&layout, content)).collect();
         for execution in [execution(), another()] {
-            fs::create_dir_all(agent.data.job(execution).work()).unwrap();
+            let dir = agent.data.job(execution);
+            dir.create().unwrap();
+            fs::write(dir.log(), "log").unwrap();
         }
         let manifest = serde_json::json!({
             "version": 1, "job": job(), "kind": "apply", "class": "mutating",
