@@ -253,6 +253,7 @@ pub async fn diff(
             show::diff(Some((from, &before.app)), Some(to), &after.app)
         }
     };
+    let diff = Diff { not_acted_on: show::unacted(&after), ..diff };
     Ok(Json(show::reached(diff, reach)))
 }
 

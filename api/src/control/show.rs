@@ -12,7 +12,7 @@ pub use app::{app, version};
 pub use build::build;
 pub use diff::{diff, reached};
 pub use history::History;
-pub use install::{enrolment, install, not_acted_on};
+pub use install::{enrolment, install, not_acted_on, unacted};
 pub use job::job;
 pub use run::{run, summary};
 pub use runner::runner;

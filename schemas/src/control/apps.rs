@@ -166,6 +166,10 @@ pub struct Diff {
     /// How many installs more there are than were looked at. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more_installs: Option<u64>,
+    /// Settings of the later version that this release reads and does not act on, with what happens instead. Only between
+    /// published versions: a sync has them among its warnings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_acted_on: Vec<Diagnostic>,
 }
 
 /// What an install would have planned if it followed another config version.

@@ -18,7 +18,7 @@ use schemas::control::{
     builds::BuildsQuery,
 };
 
-pub use text::diff_text;
+pub use text::{diff_text, not_acted_on};
 
 use crate::{
     failure::Failure,

@@ -98,6 +98,10 @@ fn a_difference_and_what_it_reaches_read_like_this() {
             reach("new", 3, json!({"is_there": false, "plans": [plan("apply", "network")]})),
         ],
         "more_installs": 12,
+        "not_acted_on": [
+            {"severity": "warning", "file": "components/api.toml", "line": 7, "column": 18,
+             "message": "12 x `drift_schedule`: this release does not look for drift"},
+        ],
     }));
     golden("apps-diff.txt", &apps::diff_text(&diff, &screen()));
 }

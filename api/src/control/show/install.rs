@@ -105,8 +105,13 @@ pub async fn not_acted_on(
 ) -> Result<Vec<Diagnostic>, Problem> {
     let Some(app_id) = row.state.app else { return Ok(vec![]) };
     let config = look.config(app_id, row.state.config_version).await?;
+    Ok(unacted(&config))
+}
+
+/// Settings of a config version that this release reads and does not act on.
+pub fn unacted(config: &Config) -> Vec<Diagnostic> {
     let warnings = config.warnings.iter().filter(|warning| warning.is_about_something_unacted());
-    Ok(warnings.map(diagnostic).collect())
+    warnings.map(diagnostic).collect()
 }
 
 /// Whether an apply was brought to its end, in one word.

@@ -1,6 +1,7 @@
 //! Components that an install enables and disables.
 use bytes::Bytes;
 use schemas::control::{
+    apps::DiffQuery,
     audit::EventsQuery,
     installs::UpdateInstall,
     runs::{RequestRun, RunAsked},
@@ -133,6 +134,8 @@ async fn an_install_shows_what_is_not_acted_on_in_its_version() {
     let drift = install.not_acted_on.iter().find(|found| found.message.contains("drift_schedule"));
     let drift = drift.unwrap_or_else(|| panic!("{:?}", install.not_acted_on));
     assert_eq!((drift.file.as_str(), drift.line), ("components/db.toml", Some(2)));
+    let diff = owner.diff("shop", &DiffQuery::default()).await.unwrap();
+    assert_eq!(diff.not_acted_on, install.not_acted_on);
     let silent = ["max_auto_retries", "skip_noops", "toggleable", "default_enabled"];
     for key in silent {
         assert!(install.not_acted_on.iter().all(|found| !found.message.contains(key)), "{key}");

@@ -43,7 +43,21 @@ pub fn diff_text(diff: &Diff, screen: &Screen) -> String {
     for change in &diff.changes {
         text += &change_text(change, screen);
     }
-    text + &reach_text(diff, screen)
+    text += &reach_text(diff, screen);
+    text + &not_acted_on(&diff.not_acted_on)
+}
+
+/// Settings that a release reads and does not act on, one per line; nothing if there are none.
+pub fn not_acted_on(settings: &[Diagnostic]) -> String {
+    if settings.is_empty() {
+        return String::new();
+    }
+    let mut text = "Read and not acted on by this release:\n".to_owned();
+    for found in settings {
+        let line = found.line.map(|line| format!(":{line}")).unwrap_or_default();
+        text += &format!("  {} (first at {}{line})\n", found.message, found.file);
+    }
+    text
 }
 
 /// What would be planned in installs, one per line.

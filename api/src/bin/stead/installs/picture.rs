@@ -2,7 +2,10 @@
 use schemas::control::installs::{Enrolment, EnrolmentIssued, Install, InstallComponent};
 use serde_json::Value;
 
-use crate::render::{Screen, Table, Tone, moment};
+use crate::{
+    apps::not_acted_on,
+    render::{Screen, Table, Tone, moment},
+};
 
 /// The install, its components, its inputs.
 pub fn of(install: &Install, screen: &Screen) -> String {
@@ -42,11 +45,8 @@ pub fn of(install: &Install, screen: &Screen) -> String {
         text += &components(&parts, screen);
     }
     if !install.not_acted_on.is_empty() {
-        text += "\nRead and not acted on by this release:\n";
-        for found in &install.not_acted_on {
-            let line = found.line.map(|line| format!(":{line}")).unwrap_or_default();
-            text += &format!("  {} (first at {}{line})\n", found.message, found.file);
-        }
+        text += "\n";
+        text += &not_acted_on(&install.not_acted_on);
     }
     text
 }
