@@ -84,13 +84,12 @@ fn resolved(data: &Data, Resolve { component, choice, reason }: Resolve) -> anyh
         Choice { keep_current: true, .. } => Decision::KeepCurrent,
         Choice { .. } => Decision::NothingExists,
     };
-    let store = StateStore::new(&data.path("state"), &component);
-    let mark = store.preview(&decision)?;
-    let now = display(&mark);
-    let StateMark { lineage, serial } = mark;
+    let resolution = StateStore::new(&data.path("state"), &component).decide(decision)?;
+    let now = display(resolution.mark());
+    let StateMark { lineage, serial } = resolution.mark().clone();
     let fact = Fact::StateResolved { component: component.clone(), lineage, serial, reason };
     Journal::open(data)?.write(fact).context("recording the decision in the journal")?;
-    store.resolve(&decision)?;
+    resolution.carry_out()?;
     Ok(format!("Resolved the state of {component}: {now}\n"))
 }
 
