@@ -74,7 +74,7 @@ pub enum ApplyEnd {
 
 impl StateStore {
     /// Prepares for an apply: nothing may change before this returns. Reserves disk space, records the apply, and removes
-    /// the marker that nothing exists.
+    /// the marker that nothing exists. After an error everything is as it was.
     pub fn begin_apply(
         &self,
         execution: ExecutionId,
@@ -93,7 +93,13 @@ impl StateStore {
             data::replace_json(&self.dir.join(IN_PROGRESS), &record)
         });
         let begun = recorded.and_then(|()| self.unmark_as_nothing());
-        begun.map_err(StateError::io(context()))
+        begun.map_err(|error| {
+            if had_nothing {
+                let _best_effort = self.mark_as_nothing();
+            }
+            let _best_effort = self.forget_apply();
+            StateError::io(context())(error)
+        })
     }
 
     /// Ends an apply that this process began. An error means that the state is not known to be complete: the record stays,

@@ -191,3 +191,15 @@ fn a_second_apply_does_not_begin_beside_the_first() {
     assert!(error.to_string().contains("still runs"), "{error}");
     assert_eq!(executions_in_progress(stage.root.path()).unwrap(), [execution()].into());
 }
+
+#[test]
+fn an_apply_that_could_not_begin_leaves_nothing_behind() {
+    let stage = stage();
+    // given a marker that cannot be removed
+    fs::create_dir(stage.store.dir().join(NOTHING)).unwrap();
+    stage.store.begin_apply(execution(), stage.module.path(), true).unwrap_err();
+    assert!(stage.store.is_marked_as_nothing());
+    assert!(!stage.store.dir().join(IN_PROGRESS).exists());
+    assert!(!stage.store.dir().join(RESERVE).exists());
+    stage.store.require_resolved().unwrap();
+}
