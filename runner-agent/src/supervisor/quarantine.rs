@@ -49,6 +49,7 @@ pub(super) fn check(entries: &[Entry], manifest: &Digest) -> Result<(), Refusal>
             | Fact::Rekeyed { .. }
             | Fact::StateSeen { .. }
             | Fact::StateAccepted { .. }
+            | Fact::StateResolving { .. }
             | Fact::StateResolved { .. }
             | Fact::Disabled { .. }
             | Fact::Enabled {}

@@ -96,7 +96,7 @@ async fn a_restored_older_state_is_planned_only_after_a_decision() {
     let (ended, _) = stage.apply("three", &planned).await;
     assert!(matches!(ended, Err(PluginError::PlanIsStale(_))), "{ended:?}");
     stage.ask.state = None;
-    stage.room.known_state = KnownState { newest: newest.clone(), decision: 0 };
+    stage.room.known_state = KnownState { newest: newest.clone(), ..KnownState::default() };
     names_both(&refusal(stage.plan("three").await.0));
     // nor when the vendor says that an older one is the newest, without a decision
     stage.ask.state = Some(log(&older, None));
@@ -109,7 +109,8 @@ async fn a_restored_older_state_is_planned_only_after_a_decision() {
     assert_eq!(heard.accepted.unwrap().decision, 1);
     assert_eq!(heard.state, Some(older.clone()));
     // then the decision does not hold for another restore
-    stage.room.known_state = KnownState { newest: newest.clone(), decision: 1 };
+    stage.room.known_state =
+        KnownState { newest: newest.clone(), decision: 1, ..KnownState::default() };
     names_both(&refusal(stage.plan("three").await.0));
 }
 
@@ -119,7 +120,7 @@ async fn a_state_of_another_lineage_is_refused() {
     let mut other = stage.deploy("one").await;
     other.lineage = Some("another-lineage".into());
     other.serial = 0;
-    stage.room.known_state = KnownState { newest: other, decision: 0 };
+    stage.room.known_state = KnownState { newest: other, ..KnownState::default() };
     let why = refusal(stage.plan("two").await.0);
     assert!(why.contains("lineage another-lineage is known"), "{why}");
 }
