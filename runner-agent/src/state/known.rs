@@ -101,17 +101,17 @@ pub fn carried(entries: Vec<Entry>) -> Vec<Fact> {
 pub struct Outdated(pub String);
 
 impl StateStore {
-    /// Checks that the state is not older than the newest one that the vendor's log or this runner knows, and has its lineage.
-    /// Returns the vendor's decision that this relies on, if this runner has not taken it before.
-    ///
-    /// A missing state is not looked at here.
+    /// Checks that the state is not missing, not older than the newest one that the vendor's log or this runner knows, and
+    /// has its lineage. Returns the vendor's decision that this relies on, if this runner has not taken it before.
     pub fn check_known(
         &self,
         mark: &StateMark,
         own: &KnownState,
         log: Option<&manifest::KnownState>,
     ) -> Result<Option<manifest::AcceptedState>, Outdated> {
-        let Some(lineage) = &mark.lineage else { return Ok(None) };
+        let Some(lineage) = &mark.lineage else {
+            return self.check_missing(own, log).map(|()| None);
+        };
         let accepted = log.and_then(|log| log.accepted.as_ref());
         let accepted = accepted.filter(|accepted| accepted.decision > own.decision);
         let of = |version: &manifest::StateVersion| StateMark {
@@ -145,6 +145,26 @@ impl StateStore {
             }
         }
         Ok(accepted.cloned())
+    }
+
+    /// Refuses to take a state for absent that is known, whatever the vendor says: a plan from no state creates
+    /// everything a second time.
+    fn check_missing(
+        &self,
+        own: &KnownState,
+        log: Option<&manifest::KnownState>,
+    ) -> Result<(), Outdated> {
+        let of_log = log.and_then(|log| log.newest.as_ref());
+        let of_log = of_log.map(|version| (version.lineage.as_str(), version.serial));
+        let of_own = own.newest.lineage.as_deref().map(|lineage| (lineage, own.newest.serial));
+        let known = of_own.or(of_log).filter(|_| !own.nothing);
+        let Some((lineage, serial)) = known else { return Ok(()) };
+        let (name, dir) = (&self.component, self.dir().display());
+        Err(Outdated(format!(
+            "the state of {name} is not on this host, and serial {serial} of lineage {lineage} is known: put that one \
+             into {dir} and retry; if nothing of {name} is left in the account, run `stead-runner state resolve {name} \
+             --nothing-exists --reason TEXT` on the runner's host"
+        )))
     }
 }
 
@@ -193,6 +213,24 @@ mod tests {
         assert!(check(4, accept(3, 2)).is_ok() && check(2, accept(3, 2)).is_err());
         // A decision that was taken before is not taken for a second restore.
         assert!(check(3, accept(3, 1)).is_err());
+    }
+
+    #[test]
+    fn a_known_state_is_not_taken_for_absent() {
+        let log = manifest::KnownState { newest: Some(version("l", 7)), accepted: None };
+        let own = KnownState { newest: mark("l", 7), ..KnownState::default() };
+        let (absent, nothing) = (StateMark::default(), KnownState::default());
+        for (own, log) in [(&own, None), (&nothing, Some(&log))] {
+            let Outdated(why) = store().check_known(&absent, own, log).unwrap_err();
+            assert!(why.contains("serial 7 of lineage l is known"), "{why}");
+            assert!(why.contains("state resolve web --nothing-exists"), "{why}");
+        }
+        assert_eq!(store().check_known(&absent, &nothing, None), Ok(None));
+        let decided = &known(&[entry(seen("web", 7)), entry(resolved(None, 0))])["web"];
+        assert_eq!(store().check_known(&absent, decided, Some(&log)), Ok(None));
+        // From the next state on it can be missing again.
+        let again = &known(&[entry(resolved(None, 0)), entry(seen("web", 1))])["web"];
+        assert!(store().check_known(&absent, again, None).is_err());
     }
 
     #[test]

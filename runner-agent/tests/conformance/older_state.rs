@@ -124,3 +124,46 @@ async fn a_state_of_another_lineage_is_refused() {
     let why = refusal(stage.plan("two").await.0);
     assert!(why.contains("lineage another-lineage is known"), "{why}");
 }
+
+#[tokio::test]
+async fn a_missing_state_with_a_known_serial_is_never_taken_for_absent() {
+    let Some(mut stage) = Stage::new() else { return };
+    let newest = stage.deploy("one").await;
+    let dir = stage.room.at("state").join("web");
+    let file = dir.join("terraform.tfstate");
+    // given a vendor that omits that the component is there, and a state that is lost or empty
+    fs::remove_file(&file).unwrap();
+    for of_the_log in [false, true] {
+        for is_empty in [false, true] {
+            if is_empty {
+                fs::write(&file, "").unwrap();
+            }
+            stage.ask.state = of_the_log.then(|| log(&newest, None));
+            let known = if of_the_log { StateMark::default() } else { newest.clone() };
+            stage.room.known_state = KnownState { newest: known, ..KnownState::default() };
+            // when it asks for a plan, then it is refused, also a second time
+            for _ in 0..2 {
+                let why = refusal(stage.plan("one").await.0);
+                let serial = format!("serial {} of lineage", newest.serial);
+                assert!(why.contains("is not on this host") && why.contains(&serial), "{why}");
+                assert!(!dir.join("nothing-brought").exists());
+            }
+        }
+        fs::remove_file(&file).unwrap();
+    }
+    // when a person at the customer's has decided that nothing exists
+    stage.room.known_state = KnownState { nothing: true, ..KnownState::default() };
+    let (ended, heard) = stage.plan("one").await;
+    assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
+}
+
+#[tokio::test]
+async fn a_plan_from_no_state_is_not_applied_when_there_was_one_since() {
+    let Some(mut stage) = Stage::new() else { return };
+    let (_, planned) = stage.plan("early").await;
+    let newest = stage.deploy("one").await;
+    fs::remove_file(stage.room.at("state").join("web/terraform.tfstate")).unwrap();
+    stage.room.known_state = KnownState { newest, ..KnownState::default() };
+    let why = refusal(stage.apply("early", &planned).await.0);
+    assert!(why.contains("is not on this host"), "{why}");
+}
