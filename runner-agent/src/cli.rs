@@ -113,8 +113,8 @@ pub(crate) struct Run {
     /// The same from a file: a JSON object (*.json), or TOML of `key = "value"` lines
     #[arg(long, value_name = "FILE")]
     pub(crate) stack_outputs_file: Option<PathBuf>,
-    /// The customer's rules, TOML; chosen at the first start (default: policy.toml in the data directory, created
-    /// if absent) and recorded there
+    /// The customer's rules, TOML; the file must exist. Chosen at the first start and recorded (default: policy.toml in
+    /// the data directory, created if absent)
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
     /// No rules: allow everything that the vendor's server signs

@@ -111,6 +111,11 @@ impl Process {
         }
     }
 
+    /// Whether a process of the session runs that this one leads or has led.
+    pub fn session_lives(&self) -> io::Result<bool> {
+        Ok(self.boot_id == read_boot_id()? && has_session(self, &Stat::all()?))
+    }
+
     /// Whether this process lives, or anyone of the group that it led, in the session of its shim.
     pub fn group_lives(&self, shim: Option<&Process>) -> io::Result<bool> {
         if self.is_alive()? {
@@ -136,6 +141,16 @@ fn has_members(leader: &Process, shim: &Process, all: &[Stat]) -> bool {
         stat.runs && stat.group == leader.pid && stat.session == shim.pid && begun_by_it
     };
     !is_anothers(leader) && !is_anothers(shim) && all.iter().any(is_member)
+}
+
+/// Whether one of these runs in the session of `leader`. A session keeps its number as [`has_members`] says.
+fn has_session(leader: &Process, all: &[Stat]) -> bool {
+    let is_anothers =
+        all.iter().any(|stat| stat.pid == leader.pid && stat.start_time != leader.start_time);
+    let is_member = |stat: &Stat| {
+        stat.runs && stat.session == leader.pid && stat.start_time >= leader.start_time
+    };
+    !is_anothers && all.iter().any(is_member)
 }
 
 /// What `/proc` says of a process.
@@ -294,6 +309,26 @@ mod tests {
         nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(200));
         assert!(!process.group_lives(Some(&shim)).unwrap());
+    }
+
+    #[test]
+    fn a_session_lives_as_long_as_any_process_in_it() {
+        let mut leader = std::process::Command::new("setsid")
+            .args(["sh", "-c", "sleep 60 & read _"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let process = Process::of(leader.id()).unwrap();
+        leader.kill().unwrap();
+        leader.wait().unwrap();
+        assert!(!process.is_alive().unwrap() && process.session_lives().unwrap());
+        let later = Process { start_time: process.start_time + 100, ..process.clone() };
+        assert!(!later.session_lives().unwrap(), "these began before it");
+        let group = nix::unistd::Pid::from_raw(i32::try_from(process.pid).unwrap());
+        nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        assert!(!process.session_lives().unwrap());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! version = 1
 //! kinds = ["plan", "apply"]                # absent: every kind
 //! plugins = ["terraform_module"]           # names; `*` at the end stands for the rest
-//! actions = ["backup@sha256:4f…", "report-*"]   # with a digest: exactly what `stead-runner questions` showed
+//! actions = ["backup@sha256:4f…", "report-*"]   # with a digest: exactly what `stead-runner questions` showed, with all inputs
 //! repositories = ["acme/*"]                # where artifacts may come from
 //! roles = ["arn:aws:iam::123456789012:role/stead-*"]
 //! env = ["LOG_LEVEL", "TF_VAR_*"]          # absent: every variable that the vendor may set

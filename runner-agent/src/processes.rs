@@ -104,9 +104,12 @@ pub(crate) fn among(pids: &BTreeSet<u32>) -> io::Result<Vec<Found>> {
     Found::with_descendants(pids, &Stat::all()?)
 }
 
-/// Whether a member of this process group runs; where nobody can tell, it may.
-pub(crate) fn group_may_run(group: u32) -> bool {
-    Stat::all().map_or(true, |all| all.iter().any(|stat| stat.runs && stat.group == group))
+/// Members of this process group that run.
+pub(crate) fn of_group(group: u32) -> io::Result<Vec<Process>> {
+    let boot_id = read_boot_id()?;
+    let all = Stat::all()?;
+    let members = all.iter().filter(|stat| stat.group == group);
+    Ok(members.filter_map(|stat| Some(Found::of(stat, &boot_id)?.process)).collect())
 }
 
 /// Another user's environment cannot be read: then the variable counts as absent.

@@ -5,6 +5,7 @@
 //!                   nothing-brought        the component has no state, because nothing of it exists
 //!                   apply-in-progress.json an apply began, and its state is not known to be complete
 //!                   apply-reserve          disk space for the rescue, while an apply runs
+//!                   apply-lock             locked while an apply begins or ends, and while a person resolves the state
 //!                   errored-<execution>.*  rescued state: no plan starts until a person resolves it
 //!                   resolved-<ulid>.*      files that a resolution set aside
 //!
@@ -29,7 +30,7 @@ pub(crate) use self::dump::StateDump;
 pub use self::{
     apply::{ApplyEnd, executions_in_progress},
     known::{KnownState, Outdated, carried, known},
-    resolve::{Decision, Overview, overview},
+    resolve::{Decision, Overview, Resolution, overview},
 };
 use crate::data;
 
@@ -37,6 +38,7 @@ const STATE: &str = "terraform.tfstate";
 const NOTHING: &str = "nothing-brought";
 const IN_PROGRESS: &str = "apply-in-progress.json";
 const RESERVE: &str = "apply-reserve";
+const LOCK: &str = "apply-lock";
 const ERRORED: &str = "errored-";
 const RESOLVED: &str = "resolved-";
 

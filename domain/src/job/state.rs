@@ -164,8 +164,8 @@ impl Job {
         self.lost.iter().any(|lost| lost.id == execution)
     }
 
-    /// Whether it is over and its child touched nothing: none ever ran, or it found its plan stale, which it
-    /// does before all else.
+    /// Whether it is over and its child touched nothing: none ever ran, or its runner found the plan stale or refused
+    /// the job, which it does before the apply begins.
     pub fn touched_nothing(&self) -> bool {
         let State::Ended { outcome, execution } = &self.state else { return false };
         if self.may_have_run {
@@ -178,10 +178,10 @@ impl Job {
             // What is not pure is given up as lost only when it never ran.
             (Outcome::Lost, _) => self.class() != Class::Pure,
             (Outcome::Failed, Some(JobEvent::Failed { reason, .. })) => match reason {
-                FailureReason::PlanIsStale => true,
-                // That no start was heard proves nothing: of a job that ran the end alone may come through. These
-                // say besides that nothing was begun.
-                FailureReason::Refused | FailureReason::SpawnFailed => !ran(),
+                FailureReason::PlanIsStale | FailureReason::Refused => true,
+                // That no start was heard proves nothing: of a job that ran the end alone may come through. This one
+                // says besides that nothing was begun.
+                FailureReason::SpawnFailed => !ran(),
                 FailureReason::ExitCode
                 | FailureReason::Signal
                 | FailureReason::TimedOut

@@ -84,13 +84,24 @@ fn resolved(data: &Data, Resolve { component, choice, reason }: Resolve) -> anyh
         Choice { keep_current: true, .. } => Decision::KeepCurrent,
         Choice { .. } => Decision::NothingExists,
     };
-    let store = StateStore::new(&data.path("state"), &component);
-    let mark = store.preview(&decision)?;
-    let now = display(&mark);
-    let StateMark { lineage, serial } = mark;
-    let fact = Fact::StateResolved { component: component.clone(), lineage, serial, reason };
-    Journal::open(data)?.write(fact).context("recording the decision in the journal")?;
-    store.resolve(&decision)?;
+    let resolution = StateStore::new(&data.path("state"), &component).decide(decision)?;
+    let now = display(resolution.mark());
+    let StateMark { lineage, serial } = resolution.mark().clone();
+    let journal = Journal::open(data)?;
+    let (name, why) = (component.clone(), reason.clone());
+    let resolving =
+        Fact::StateResolving { component: name, lineage: lineage.clone(), serial, reason: why };
+    journal.write(resolving).context("recording the decision in the journal")?;
+    resolution.carry_out()?;
+    // Only now the runner relies on it: after a crash in between, plans are refused as before.
+    let resolved = Fact::StateResolved { component: component.clone(), lineage, serial, reason };
+    journal.write(resolved).with_context(|| {
+        let again = if resolution.mark().lineage.is_some() { "keep-current" } else { "nothing-exists" };
+        format!(
+            "the files of {component} are as decided, but the journal does not say so; run `stead-runner state resolve \
+             {component} --{again} --reason TEXT`"
+        )
+    })?;
     Ok(format!("Resolved the state of {component}: {now}\n"))
 }
 
@@ -98,5 +109,40 @@ fn display(mark: &StateMark) -> String {
     match &mark.lineage {
         Some(lineage) => format!("lineage {lineage} serial {}", mark.serial),
         None => "none".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn nothing_exists() -> Resolve {
+        let choice = Choice { restore: None, keep_current: false, nothing_exists: true };
+        Resolve { component: "web".into(), choice, reason: "removed by hand".into() }
+    }
+
+    fn facts(data: &Data) -> Vec<Fact> {
+        let entries = Journal::open(data).unwrap().read().unwrap();
+        entries.into_iter().skip(1).map(|entry| entry.fact).collect()
+    }
+
+    #[test]
+    fn a_decision_counts_when_it_was_carried_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Data::open(dir.path()).unwrap();
+        let web = data.path("state/web");
+        // given a decision that cannot be carried out
+        fs::create_dir_all(web.join("nothing-brought")).unwrap();
+        resolved(&data, nothing_exists()).unwrap_err();
+        let begun = facts(&data);
+        assert!(matches!(&begun[..], [Fact::StateResolving { .. }]), "{begun:?}");
+
+        fs::remove_dir(web.join("nothing-brought")).unwrap();
+        resolved(&data, nothing_exists()).unwrap();
+        let all = facts(&data);
+        assert!(matches!(&all[2], Fact::StateResolved { lineage: None, .. }), "{all:?}");
+        assert!(web.join("nothing-brought").is_file());
     }
 }

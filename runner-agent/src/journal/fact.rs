@@ -118,7 +118,18 @@ pub enum Fact {
         /// Number of the decision for this component.
         decision: u64,
     },
-    /// A person at the customer's decided which state of a component is right. No lineage: nothing of it exists.
+    /// A decision of a person at the customer's about the state of a component is about to be carried out.
+    /// No lineage: nothing of it exists.
+    StateResolving {
+        component: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lineage: Option<String>,
+        #[serde(default)]
+        serial: u64,
+        reason: String,
+    },
+    /// A decision of a person at the customer's was carried out: which state of a component is right. No lineage: nothing
+    /// of it exists.
     StateResolved {
         component: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -131,6 +131,9 @@ async fn apply<P: Plugin>(
     reads.same_state(&state)?;
     accept(work, &state, sink)?;
     plugin.prepare(work, &approved, sink).await?;
+    if work.job.cancel.asked.is_cancelled() {
+        return Err(Halt::cancelled(false));
+    }
     work.state.begin_apply(work.job.execution, &work.source, plugin.uses_state_file())?;
     if let Err(error) = approved.begin(work) {
         work.state.end_apply(ApplyEnd::Unchanged)?;
@@ -162,6 +165,7 @@ fn end_apply<P: Plugin>(
     let unchanged =
         plugin.changed_nothing() || matches!(&applied, Err(halt) if says_unchanged(halt));
     let end = if unchanged { ApplyEnd::Unchanged } else { ApplyEnd::Changed };
+    let applied = applied.map_err(|halt| if unchanged { halt } else { after_it_began(halt) });
     match (applied, work.state.end_apply(end)) {
         (applied, Ok(())) => {
             for file in work.state.unresolved().unwrap_or_default() {
@@ -227,10 +231,21 @@ fn says_unchanged(halt: &Halt) -> bool {
     }
 }
 
-/// Of a stale plan the vendor believes that nothing was touched, and here it was.
+/// Reports a refusal of an apply that began as a failure: of a refused job the server records that nothing changed.
+fn after_it_began(halt: Halt) -> Halt {
+    match halt {
+        Halt::Error(PluginError::Refused(why)) => {
+            PluginError::PluginFailed(format!("refused: {why}")).into()
+        }
+        Halt::Error(error) => Halt::Error(error),
+        Halt::Outcome(outcome) => Halt::Outcome(outcome),
+    }
+}
+
+/// The same for the outputs of an apply, where also a stale plan would mean that nothing changed.
 fn after_the_apply(halt: Halt) -> Halt {
     match halt {
-        Halt::Error(PluginError::PlanIsStale(why)) => {
+        Halt::Error(PluginError::PlanIsStale(why) | PluginError::Refused(why)) => {
             PluginError::PluginFailed(format!("outputs: {why}")).into()
         }
         Halt::Error(error) => Halt::Error(error),

@@ -9,6 +9,8 @@ use super::{
 };
 use crate::state::StateMark;
 
+/// What the manifest omits is refused by [`StateStore::check_known`](crate::state::StateStore::check_known).
+///
 /// # Errors
 /// [`PluginError::Refused`] with what is missing and where it belongs.
 pub(super) fn check(work: &Work<'_>, state: &StateMark) -> Result<(), PluginError> {
@@ -19,7 +21,7 @@ pub(super) fn check(work: &Work<'_>, state: &StateMark) -> Result<(), PluginErro
     Err(PluginError::Refused(format!(
         "{name} was brought before, and its state is not on this host: put what the former runner had in \
          its state/{name} into {dir} and retry; if nothing of {name} is left in the account, run \
-         `stead-runner state resolve {name} --nothing-exists` on the runner's host"
+         `stead-runner state resolve {name} --nothing-exists --reason TEXT` on the runner's host"
     )))
 }
 

@@ -23,7 +23,7 @@ use super::{
     lines::Lines,
     plugin::{Doing, Halt, Work},
 };
-use crate::{journal::Stop, processes};
+use crate::{host::Process, journal::Stop, processes};
 
 /// A line longer than this comes in pieces.
 pub(crate) const LINE_LIMIT: usize = 1 << 20;
@@ -89,8 +89,30 @@ impl Group {
         }
     }
 
-    fn runs(&self) -> bool {
-        processes::group_may_run(self.0.as_raw().unsigned_abs())
+    /// Asks every member to stop. Returns them: a process that starts later has not received the signal.
+    fn ask(&self, stop: Signal) -> Vec<Process> {
+        let members = self.members().unwrap_or_default();
+        self.signal(stop);
+        members
+    }
+
+    /// Asks each member to stop that is not in `asked`. Never twice: Terraform takes a second SIGINT as an order to
+    /// abort, and loses its state. Returns whether a member may still run.
+    fn ask_others(&self, stop: Signal, asked: &mut Vec<Process>) -> bool {
+        let Ok(members) = self.members() else { return true };
+        for member in members.iter().filter(|member| !asked.contains(member)).collect::<Vec<_>>() {
+            member.signal(stop);
+            asked.push(member.clone());
+        }
+        !members.is_empty()
+    }
+
+    fn may_run(&self) -> bool {
+        self.members().map_or(true, |members| !members.is_empty())
+    }
+
+    fn members(&self) -> std::io::Result<Vec<Process>> {
+        processes::of_group(self.0.as_raw().unsigned_abs())
     }
 }
 
@@ -178,15 +200,25 @@ async fn open_gate(child: &mut Child, input: Input) -> std::io::Result<()> {
     }
 }
 
-/// Run to the end, every line to `each`. A child that ends well although it was asked to stop has
-/// ended well.
+/// Starts a child and follows it to its end, every line to `each`.
 pub(crate) async fn run(
+    spec: &Spec,
+    work: &Work<'_>,
+    sink: &mut dyn Sink,
+    each: impl FnMut(&mut dyn Sink, Stream, &[u8]),
+) -> Result<Ended, Halt> {
+    let started = spawn(spec, work, Input::None, sink).await?;
+    follow(started, spec, work, sink, each).await
+}
+
+/// Follows a child to its end. A child that ends well although it was asked to stop has ended well.
+pub(crate) async fn follow(
+    (mut child, group): (Child, Group),
     spec: &Spec,
     work: &Work<'_>,
     sink: &mut dyn Sink,
     mut each: impl FnMut(&mut dyn Sink, Stream, &[u8]),
 ) -> Result<Ended, Halt> {
-    let (mut child, group) = spawn(spec, work, Input::None, sink).await?;
     let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(PluginError::PluginFailed("a child has no pipes".into()).into());
     };
@@ -198,6 +230,8 @@ pub(crate) async fn run(
     let mut until = began;
     // The child has ended, and others of its group have what is left of its grace.
     let mut left_behind = false;
+    // Members of the group that were asked to stop.
+    let mut told = Vec::new();
     while ended.is_none() || left_behind || !out.is_done() || !err.is_done() {
         tokio::select! {
             line = out.next(), if !out.is_done() => {
@@ -210,16 +244,18 @@ pub(crate) async fn run(
                 ended = Some(status.doing(|| "cannot wait for a child".into())?);
                 // What it left behind would outlive the job, and may be writing: a shell that is asked to stop ends
                 // before the program that it runs.
-                left_behind = group.runs();
+                left_behind = group.may_run();
                 if !left_behind {
                     until = Instant::now() + DRAIN;
                 } else if !asked {
                     until = Instant::now() + work.grace();
-                    group.signal(spec.stop);
+                    told = group.ask(spec.stop);
                 }
             }
             () = sleep(LOOK), if left_behind => {
-                left_behind = group.runs();
+                // What began after the signal has not received it: the program of a provisioner, for example, that
+                // Terraform was about to start.
+                left_behind = group.ask_others(spec.stop, &mut told);
                 if !left_behind {
                     until = Instant::now() + DRAIN;
                 }
@@ -228,7 +264,7 @@ pub(crate) async fn run(
                 asked = true;
                 until = Instant::now() + work.grace();
                 sink.line(Stream::Runner, format!("stopping: {}", spec.stop).as_bytes());
-                group.signal(spec.stop);
+                told = group.ask(spec.stop);
             }
             () = sleep_until(began + spec.limit.unwrap_or_default()),
                 if spec.limit.is_some() && !asked && ended.is_none() =>
@@ -236,7 +272,7 @@ pub(crate) async fn run(
                 (asked, late) = (true, true);
                 until = Instant::now() + work.grace();
                 sink.line(Stream::Runner, format!("its time is over: {}", spec.stop).as_bytes());
-                group.signal(spec.stop);
+                told = group.ask(spec.stop);
             }
             () = cancel.forced.cancelled(), if !forced && (ended.is_none() || left_behind) => {
                 forced = true;

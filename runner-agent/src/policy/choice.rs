@@ -71,7 +71,6 @@ impl Choice {
     }
 
     fn is_same(&self, other: &Choice) -> bool {
-        let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         match (self, other) {
             (Choice::File(one), Choice::File(other)) => real(one) == real(other),
             (Choice::None, Choice::None) => true,
@@ -80,22 +79,37 @@ impl Choice {
     }
 }
 
+/// The path without links, also of a file that does not exist in a directory that does.
+fn real(path: &Path) -> PathBuf {
+    let in_its_directory = || Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
+    fs::canonicalize(path).ok().or_else(in_its_directory).unwrap_or_else(|| path.to_owned())
+}
+
 fn record_of(data: &Data) -> PathBuf {
     data.path("policy.json")
 }
 
-/// Records the policy of a runner that is about to enrol, and writes a starting policy where there is no file.
+/// Records the policy of a runner that is about to enrol. Writes a starting policy only to the default path, and only if
+/// it was never recorded: a file that a person named, or that is gone, holds rules that must not be replaced by none.
 pub fn begin(data: &Data, asked: Option<Choice>) -> anyhow::Result<Choice> {
-    let choice = match asked {
-        Some(choice) => choice,
-        None => Choice::recorded(data)?.unwrap_or_else(|| Choice::File(data.path(FILE))),
-    };
+    let recorded = Choice::recorded(data)?;
+    let default = Choice::File(data.path(FILE));
+    let choice = asked.or_else(|| recorded.clone()).unwrap_or_else(|| default.clone());
     if let Choice::File(path) = &choice
         && !path.exists()
     {
+        let is_recorded = recorded.is_some_and(|recorded| recorded.is_same(&choice));
+        if is_recorded || !choice.is_same(&default) {
+            bail!(
+                "cannot enrol: the policy file {} does not exist; correct its name, write it (`version = 1` alone allows \
+                 everything that the server signs), or record another choice: `{}`",
+                path.display(),
+                change_to(data, &Choice::File("FILE".into()))
+            );
+        }
         data::replace(path, STARTING.as_bytes()).with_context(|| {
             let path = path.display();
-            format!("cannot write a starting policy to {path}; name a writable file with --policy, or create it")
+            format!("cannot write a starting policy to {path}; create it, or name another file with --policy")
         })?;
         info!(path = %path.display(), "Wrote a starting policy: it allows everything until you edit it");
     }
@@ -152,6 +166,38 @@ mod tests {
         assert_eq!(choice, Choice::File(data.path("policy.toml")));
         assert_eq!(choice.policy().unwrap(), Policy::without_rules());
         assert_eq!(Choice::recorded(&data).unwrap(), Some(choice));
+    }
+
+    #[test]
+    fn a_policy_file_that_was_named_must_exist() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Data::open(&dir.path().join("data")).unwrap();
+        let names = |of: &Path| -> Vec<_> {
+            let mut names: Vec<_> =
+                fs::read_dir(of).unwrap().map(|file| file.unwrap().path()).collect();
+            names.sort_unstable();
+            names
+        };
+        let misspelled = dir.path().join("polcy.toml");
+        let before = (names(dir.path()), names(data.root()));
+        let said = begin(&data, Some(Choice::File(misspelled.clone()))).unwrap_err().to_string();
+        assert!(
+            said.contains("polcy.toml does not exist") && said.contains("policy set"),
+            "{said}"
+        );
+        assert_eq!((names(dir.path()), names(data.root())), before);
+
+        // The default path, as the vendor's command spells it out, is not another file.
+        std::os::unix::fs::symlink(data.root(), dir.path().join("link")).unwrap();
+        let default = Choice::File(dir.path().join("link/policy.toml"));
+        begin(&data, Some(default.clone())).unwrap();
+        // Once it was recorded it is not written a second time.
+        fs::remove_file(data.path(FILE)).unwrap();
+        for asked in [None, Some(default)] {
+            let said = begin(&data, asked).unwrap_err().to_string();
+            assert!(said.contains("does not exist"), "{said}");
+        }
+        assert!(!data.path(FILE).exists());
     }
 
     #[test]

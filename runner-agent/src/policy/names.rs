@@ -96,13 +96,14 @@ pub(super) fn listed_action(
     listed("actions", &Some(names), action)
 }
 
-/// Name and digest of the action that a manifest runs. The digest covers the plugin, every step with its script and
-/// variables, and the artifacts; not the variables of the job, whose values differ from install to install.
+/// Name and digest of the action that a manifest runs. The digest covers the plugin, all inputs (the trigger, every step
+/// with its script and variables, and whatever an external plugin is given) and the artifacts; not the variables of the
+/// job, whose values differ from install to install.
 pub fn action_with_digest(manifest: &Manifest) -> Option<String> {
     let name = action(manifest)?;
     let digests: Vec<_> = manifest.artifacts.iter().map(|artifact| &artifact.digest).collect();
     let covered = json!({
-        "plugin": manifest.plugin, "steps": manifest.inputs.get("steps"), "artifacts": digests,
+        "plugin": manifest.plugin, "inputs": manifest.inputs, "artifacts": digests,
     });
     let bytes = proof::canonical::json(&covered).ok()?;
     Some(format!("{name}@{}", proof::digest_text(&proof::sha256(&bytes))))
@@ -152,6 +153,38 @@ mod tests {
             &long,
         ] {
             assert!(!is_repository(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_digest_of_an_action_covers_every_input() {
+        let with = |inputs: Value| -> Manifest {
+            serde_json::from_value(json!({
+                "version": 1, "job": "job_01ARZ3NDEKTSV4RRFFQ69G5FAV", "kind": "action", "class": "unsafe",
+                "plugin": {"name": "database", "version": "1", "digest": format!("sha256:{:064}", 0)},
+                "inputs": inputs, "env": {"REGION": "eu-central-1"},
+                "limits": {"output_bytes": 1}, "timeouts": {"deadline_ms": 1, "grace_ms": 1},
+            }))
+            .unwrap()
+        };
+        let whole = json!({
+            "action": "backup", "trigger": "manual", "steps": [], "settings": {"target": "s3://ours"},
+        });
+        let approved = with(whole.clone());
+        let pinned = action_with_digest(&approved).unwrap();
+        let allowed = Some(vec![pinned.clone()]);
+        assert!(listed_action(&allowed, "backup", &approved).is_ok());
+        for (name, value) in [
+            ("settings", json!({"target": "s3://another"})),
+            ("trigger", json!("post-deploy-all-components")),
+            ("steps", json!([{"name": "one", "command": "true"}])),
+            ("more", json!(null)),
+        ] {
+            let mut inputs = whole.clone();
+            inputs[name] = value;
+            let other = with(inputs);
+            assert_ne!(action_with_digest(&other).unwrap(), pinned, "{name}");
+            assert_eq!(listed_action(&allowed, "backup", &other).unwrap_err().rule, "actions");
         }
     }
 

@@ -62,6 +62,7 @@ fn job_of(fact: &Fact, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
         | Fact::Checkpoint { .. }
         | Fact::EpochAccepted { .. }
         | Fact::Rekeyed { .. }
+        | Fact::StateResolving { .. }
         | Fact::StateResolved { .. }
         | Fact::Disabled { .. }
         | Fact::Enabled {}
@@ -141,6 +142,9 @@ fn what(fact: &Fact) -> String {
         Fact::StateAccepted { component, lineage, serial, .. } => format!(
             "the vendor decided that serial {serial} of lineage {lineage} is the state of {component}"
         ),
+        Fact::StateResolving { component, reason, .. } => {
+            format!("you began to resolve the state of {component}: {reason}")
+        }
         Fact::StateResolved { component, lineage: None, reason, .. } => {
             format!("you decided that nothing of {component} exists: {reason}")
         }

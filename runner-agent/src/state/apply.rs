@@ -1,22 +1,28 @@
 //! The time in which the state on disk may be incomplete: from the beginning of an apply to its known end.
 use std::{
     collections::BTreeSet,
-    fs,
+    fs::{self, File, TryLockError},
     io::{self, Write as _},
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use domain::ids::ExecutionId;
 use rand::RngCore as _;
 use serde::{Deserialize, Serialize};
 
-use super::{IN_PROGRESS, RESERVE, StateError, StateMark, StateStore};
-use crate::{data, host::Process};
+use super::{IN_PROGRESS, LOCK, RESERVE, StateError, StateMark, StateStore};
+use crate::{data, host::Process, processes};
 
 /// Least disk space that is reserved for a rescue.
 const LEAST_RESERVE: u64 = 64 << 20;
 /// The reserve is written in blocks of this size.
 const BLOCK: usize = 1 << 20;
+/// Longest wait for the lock of a component: its holder may be writing the reserve or rescuing a large state.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time between two attempts to take the lock.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// What is known of an apply that began.
 #[derive(Debug, Serialize, Deserialize)]
@@ -33,9 +39,27 @@ pub(super) struct InProgress {
 }
 
 impl InProgress {
-    /// Whether another process still runs the apply.
-    pub(super) fn is_running(&self) -> io::Result<bool> {
-        Ok(self.process.pid != std::process::id() && self.process.is_alive()?)
+    /// Returns an error if a process of the execution still runs. Terraform can outlive its shim: its processes have
+    /// the execution's id in their environment, or are in the shim's session.
+    pub(super) fn require_ended(&self) -> Result<(), StateError> {
+        let context = format!("cannot tell whether {} still runs; retry", self.execution);
+        match self.runs().map_err(StateError::io(context))? {
+            None => Ok(()),
+            Some(process) => Err(StateError::Blocked(format!(
+                "its apply {} still runs: {process}; wait for its end",
+                self.execution
+            ))),
+        }
+    }
+
+    fn runs(&self) -> io::Result<Option<String>> {
+        if let Some(found) = processes::of_execution(&self.execution.to_string())?.first() {
+            return Ok(Some(found.label()));
+        }
+        // The process that looks may have begun the apply itself.
+        let is_own = self.process.pid == std::process::id();
+        let lives = !is_own && (self.process.is_alive()? || self.process.session_lives()?);
+        Ok(lives.then(|| format!("shim (pid {})", self.process.pid)))
     }
 }
 
@@ -50,13 +74,16 @@ pub enum ApplyEnd {
 
 impl StateStore {
     /// Prepares for an apply: nothing may change before this returns. Reserves disk space, records the apply, and removes
-    /// the marker that nothing exists.
+    /// the marker that nothing exists. After an error everything is as it was.
     pub fn begin_apply(
         &self,
         execution: ExecutionId,
         module_dir: &Path,
         uses_file: bool,
     ) -> Result<(), StateError> {
+        let _alone = self.lock()?;
+        // Another apply may have begun since the caller looked.
+        self.resolved()?;
         let had_nothing = self.is_marked_as_nothing();
         self.reserve()?;
         let context = || format!("cannot record that an apply of {} begins", self.component);
@@ -66,12 +93,19 @@ impl StateStore {
             data::replace_json(&self.dir.join(IN_PROGRESS), &record)
         });
         let begun = recorded.and_then(|()| self.unmark_as_nothing());
-        begun.map_err(StateError::io(context()))
+        begun.map_err(|error| {
+            if had_nothing {
+                let _best_effort = self.mark_as_nothing();
+            }
+            let _best_effort = self.forget_apply();
+            StateError::io(context())(error)
+        })
     }
 
     /// Ends an apply that this process began. An error means that the state is not known to be complete: the record stays,
     /// and with it the work directory.
     pub fn end_apply(&self, end: ApplyEnd) -> Result<(), StateError> {
+        let _alone = self.lock()?;
         match self.in_progress()? {
             Some(record) => self.close(&record, end),
             None => Ok(()),
@@ -80,21 +114,42 @@ impl StateStore {
 
     /// Refuses a plan or an apply while the state of a former apply is not resolved. Rescues what a shim that died left.
     pub fn require_resolved(&self) -> Result<(), StateError> {
-        if let Some(record) = self.in_progress()? {
-            let execution = record.execution;
-            match record.is_running() {
-                Ok(false) => self.close(&record, ApplyEnd::Changed)?,
-                Ok(true) => {
+        let _alone = self.lock()?;
+        self.resolved()
+    }
+
+    /// Keeps all other processes from beginning and ending an apply and from resolving the state, while the file is open.
+    /// Not kept over an apply: its record keeps others out.
+    pub(super) fn lock(&self) -> Result<File, StateError> {
+        let context = || format!("cannot lock the state of {}", self.component);
+        let file = data::append(&self.dir.join(LOCK)).map_err(StateError::io(context()))?;
+        let until = Instant::now() + LOCK_TIMEOUT;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) => {
                     return Err(StateError::Blocked(format!(
-                        "cannot plan {}: its apply {execution} still runs; wait for its end",
-                        self.component
+                        "cannot lock the state of {}: another process has held the lock for {} s; wait for its end and \
+                         retry",
+                        self.component,
+                        LOCK_TIMEOUT.as_secs()
                     )));
                 }
-                Err(source) => {
-                    let context = format!("cannot tell whether {execution} still runs");
-                    return Err(StateError::Io { context, source });
-                }
+                Err(TryLockError::Error(error)) => return Err(StateError::io(context())(error)),
             }
+        }
+    }
+
+    fn resolved(&self) -> Result<(), StateError> {
+        if let Some(record) = self.in_progress()? {
+            record.require_ended().map_err(|error| match error {
+                StateError::Blocked(why) => {
+                    StateError::Blocked(format!("cannot plan {}: {why}", self.component))
+                }
+                error @ StateError::Io { .. } => error,
+            })?;
+            self.close(&record, ApplyEnd::Changed)?;
         }
         let context = || format!("cannot look for rescued state of {}", self.component);
         match self.unresolved().map_err(StateError::io(context()))?.as_slice() {

@@ -9,48 +9,90 @@ use crate::journal::{Entry, Fact};
 /// What this runner knows of one component's state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownState {
-    /// The newest one that it has seen. No lineage: none.
+    /// Lineage that it has seen last, and the highest serial of it. No lineage: none.
     pub newest: StateMark,
+    /// Nothing of the component exists: it was destroyed, or a person at the customer's decided so.
+    pub nothing: bool,
+    /// Highest serial of each lineage since the last decision about the state.
+    pub highest: BTreeMap<String, u64>,
     /// Number of the vendor's last decision that it has taken.
     pub decision: u64,
 }
 
-/// Folds a journal into what is known of each component.
+impl KnownState {
+    /// A plan can be recorded after an apply that began later: the serial never decreases.
+    fn see(&mut self, lineage: Option<&String>, serial: u64) {
+        self.nothing = lineage.is_none();
+        self.newest = lineage.map_or_else(StateMark::default, |lineage| {
+            let highest = self.highest.entry(lineage.clone()).or_default();
+            *highest = serial.max(*highest);
+            StateMark { lineage: Some(lineage.clone()), serial: *highest }
+        });
+    }
+
+    /// From a decision on, only what follows it counts.
+    fn decide(&mut self, lineage: Option<&String>, serial: u64) {
+        self.highest.clear();
+        self.see(lineage, serial);
+    }
+}
+
+/// Folds a journal into what is known of each component. A decision that was not carried out changes nothing.
 pub fn known(entries: &[Entry]) -> BTreeMap<String, KnownState> {
     let mut all: BTreeMap<String, KnownState> = BTreeMap::new();
     for Entry { fact, .. } in entries {
-        if let Fact::StateSeen { component, lineage, serial, .. }
-        | Fact::StateResolved { component, lineage, serial, .. } = fact
-        {
+        if let Fact::StateSeen { component, lineage, serial, .. } = fact {
+            all.entry(component.clone()).or_default().see(lineage.as_ref(), *serial);
+        } else if let Fact::StateResolved { component, lineage, serial, .. } = fact {
+            all.entry(component.clone()).or_default().decide(lineage.as_ref(), *serial);
+        } else if let Fact::StateAccepted { component, lineage, serial, decision, .. } = fact {
             let known = all.entry(component.clone()).or_default();
-            known.newest = StateMark { lineage: lineage.clone(), serial: *serial };
-        }
-        if let Fact::StateAccepted { component, lineage, serial, decision, .. } = fact {
-            let newest = StateMark { lineage: Some(lineage.clone()), serial: *serial };
-            all.insert(component.clone(), KnownState { newest, decision: *decision });
+            known.decide(Some(lineage), *serial);
+            known.decision = *decision;
         }
     }
     all
 }
 
-/// Entries of a journal that a new file has to begin with, so that nothing newer is forgotten: of each component the last
-/// decision and the last state.
+/// Why an entry about a component's state is carried to the next file of the journal.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Reason {
+    LastAccepted,
+    LastResolved,
+    HighestOf(String),
+    LastSeen,
+}
+
+/// Entries of a journal that a new file has to begin with, so that the new file says of each component's state what the
+/// old one says.
 pub fn carried(entries: Vec<Entry>) -> Vec<Fact> {
-    let mut last: BTreeMap<(String, bool), (usize, Fact)> = BTreeMap::new();
+    let mut all: BTreeMap<String, BTreeMap<Reason, (usize, Fact)>> = BTreeMap::new();
     for (place, Entry { fact, .. }) in entries.into_iter().enumerate() {
-        let key = if let Fact::StateSeen { component, .. } | Fact::StateResolved { component, .. } =
-            &fact
-        {
-            (component.clone(), false)
-        } else if let Fact::StateAccepted { component, .. } = &fact {
-            (component.clone(), true)
-        } else {
-            continue;
-        };
-        last.insert(key, (place, fact));
+        if let Fact::StateAccepted { component, .. } = &fact {
+            let kept = all.entry(component.clone()).or_default();
+            kept.clear();
+            kept.insert(Reason::LastAccepted, (place, fact));
+        } else if let Fact::StateResolved { component, .. } = &fact {
+            let kept = all.entry(component.clone()).or_default();
+            kept.retain(|reason, _| *reason == Reason::LastAccepted);
+            kept.insert(Reason::LastResolved, (place, fact));
+        } else if let Fact::StateSeen { component, lineage, serial, .. } = &fact {
+            let kept = all.entry(component.clone()).or_default();
+            if let Some(lineage) = lineage {
+                let highest = Reason::HighestOf(lineage.clone());
+                let is_higher = kept.get(&highest).is_none_or(|(_, kept)| {
+                    !matches!(kept, Fact::StateSeen { serial: kept, .. } if kept > serial)
+                });
+                if is_higher {
+                    kept.insert(highest, (place, fact.clone()));
+                }
+            }
+            kept.insert(Reason::LastSeen, (place, fact));
+        }
     }
-    let mut facts: Vec<_> = last.into_values().collect();
+    let mut facts: Vec<_> = all.into_values().flat_map(BTreeMap::into_values).collect();
     facts.sort_unstable_by_key(|(place, _)| *place);
+    facts.dedup_by_key(|(place, _)| *place);
     facts.into_iter().map(|(_, fact)| fact).collect()
 }
 
@@ -59,17 +101,17 @@ pub fn carried(entries: Vec<Entry>) -> Vec<Fact> {
 pub struct Outdated(pub String);
 
 impl StateStore {
-    /// Checks that the state is not older than the newest one that the vendor's log or this runner knows, and has its lineage.
-    /// Returns the vendor's decision that this relies on, if this runner has not taken it before.
-    ///
-    /// A missing state is not looked at here.
+    /// Checks that the state is not missing, not older than the newest one that the vendor's log or this runner knows, and
+    /// has its lineage. Returns the vendor's decision that this relies on, if this runner has not taken it before.
     pub fn check_known(
         &self,
         mark: &StateMark,
         own: &KnownState,
         log: Option<&manifest::KnownState>,
     ) -> Result<Option<manifest::AcceptedState>, Outdated> {
-        let Some(lineage) = &mark.lineage else { return Ok(None) };
+        let Some(lineage) = &mark.lineage else {
+            return self.check_missing(own, log).map(|()| None);
+        };
         let accepted = log.and_then(|log| log.accepted.as_ref());
         let accepted = accepted.filter(|accepted| accepted.decision > own.decision);
         let of = |version: &manifest::StateVersion| StateMark {
@@ -79,7 +121,13 @@ impl StateStore {
         let newest = log.and_then(|log| log.newest.as_ref()).map(of);
         let own = match accepted {
             Some(accepted) => of(&accepted.version),
-            None => own.newest.clone(),
+            None => match own.highest.get(lineage) {
+                // What was destroyed since is older, too.
+                Some(serial) if own.nothing => {
+                    StateMark { lineage: Some(lineage.clone()), serial: *serial }
+                }
+                Some(_) | None => own.newest.clone(),
+            },
         };
         for known in newest.into_iter().chain([own]) {
             let Some(known_lineage) = &known.lineage else { continue };
@@ -97,6 +145,26 @@ impl StateStore {
             }
         }
         Ok(accepted.cloned())
+    }
+
+    /// Refuses to take a state for absent that is known, whatever the vendor says: a plan from no state creates
+    /// everything a second time.
+    fn check_missing(
+        &self,
+        own: &KnownState,
+        log: Option<&manifest::KnownState>,
+    ) -> Result<(), Outdated> {
+        let of_log = log.and_then(|log| log.newest.as_ref());
+        let of_log = of_log.map(|version| (version.lineage.as_str(), version.serial));
+        let of_own = own.newest.lineage.as_deref().map(|lineage| (lineage, own.newest.serial));
+        let known = of_own.or(of_log).filter(|_| !own.nothing);
+        let Some((lineage, serial)) = known else { return Ok(()) };
+        let (name, dir) = (&self.component, self.dir().display());
+        Err(Outdated(format!(
+            "the state of {name} is not on this host, and serial {serial} of lineage {lineage} is known: put that one \
+             into {dir} and retry; if nothing of {name} is left in the account, run `stead-runner state resolve {name} \
+             --nothing-exists --reason TEXT` on the runner's host"
+        )))
     }
 }
 
@@ -118,7 +186,7 @@ mod tests {
 
     #[test]
     fn an_older_state_and_another_lineage_are_refused_with_both_names() {
-        let own = KnownState { newest: mark("l", 7), decision: 0 };
+        let own = KnownState { newest: mark("l", 7), ..KnownState::default() };
         let log = manifest::KnownState { newest: Some(version("l", 7)), accepted: None };
         let nothing = KnownState::default();
         for (own, log) in [(&own, None), (&nothing, Some(&log))] {
@@ -134,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_decision_is_taken_once_and_only_for_what_it_names() {
-        let own = KnownState { newest: mark("l", 7), decision: 1 };
+        let own = KnownState { newest: mark("l", 7), decision: 1, ..KnownState::default() };
         let accept = |serial, decision| manifest::KnownState {
             newest: Some(version("l", serial)),
             accepted: Some(manifest::AcceptedState { version: version("l", serial), decision }),
@@ -148,28 +216,96 @@ mod tests {
     }
 
     #[test]
+    fn a_known_state_is_not_taken_for_absent() {
+        let log = manifest::KnownState { newest: Some(version("l", 7)), accepted: None };
+        let own = KnownState { newest: mark("l", 7), ..KnownState::default() };
+        let (absent, nothing) = (StateMark::default(), KnownState::default());
+        for (own, log) in [(&own, None), (&nothing, Some(&log))] {
+            let Outdated(why) = store().check_known(&absent, own, log).unwrap_err();
+            assert!(why.contains("serial 7 of lineage l is known"), "{why}");
+            assert!(why.contains("state resolve web --nothing-exists"), "{why}");
+        }
+        assert_eq!(store().check_known(&absent, &nothing, None), Ok(None));
+        let decided = &known(&[entry(seen("web", 7)), entry(resolved(None, 0))])["web"];
+        assert_eq!(store().check_known(&absent, decided, Some(&log)), Ok(None));
+        // From the next state on it can be missing again.
+        let again = &known(&[entry(resolved(None, 0)), entry(seen("web", 1))])["web"];
+        assert!(store().check_known(&absent, again, None).is_err());
+    }
+
+    #[test]
+    fn the_newest_serial_decreases_only_by_a_decision() {
+        let newest = |facts: &[Fact]| {
+            let entries: Vec<_> = facts.iter().cloned().map(entry).collect();
+            let now = known(&entries).remove("web").unwrap();
+            let carried: Vec<_> = carried(entries).into_iter().map(entry).collect();
+            assert_eq!(known(&carried)["web"], now, "{facts:?}");
+            now.newest
+        };
+        // given a plan that was recorded after an apply that began later
+        assert_eq!(newest(&[seen("web", 8), seen("web", 7)]), mark("l", 8));
+        assert_eq!(newest(&[seen("web", 8), of_lineage("k", 1), seen("web", 7)]), mark("l", 8));
+        assert_eq!(newest(&[seen("web", 8), gone(), seen("web", 7)]), mark("l", 8));
+        assert_eq!(newest(&[seen("web", 8), gone()]), StateMark::default());
+        assert_eq!(newest(&[seen("web", 8), accepted(3, 1), seen("web", 4)]), mark("l", 4));
+        let facts = [accepted(3, 1), seen("web", 8), resolved(Some("l"), 5), seen("web", 4)];
+        assert_eq!(newest(&facts), mark("l", 5));
+        // given a decision that was not carried out
+        let reason = String::new();
+        let resolving =
+            Fact::StateResolving { component: "web".into(), lineage: None, serial: 0, reason };
+        assert_eq!(newest(&[seen("web", 8), resolving]), mark("l", 8));
+    }
+
+    #[test]
+    fn a_state_from_before_a_destroy_is_older() {
+        let own = &known(&[entry(seen("web", 8)), entry(gone())])["web"];
+        assert_eq!(store().check_known(&StateMark::default(), own, None), Ok(None));
+        let Outdated(why) = store().check_known(&mark("l", 7), own, None).unwrap_err();
+        assert!(why.contains("serial 8 of lineage l is known"), "{why}");
+        assert_eq!(store().check_known(&mark("k", 1), own, None), Ok(None));
+    }
+
+    #[test]
     fn a_new_journal_file_begins_with_what_is_known() {
-        let at = crate::host::now();
-        let execution = domain::ids::ExecutionId(ulid::Ulid::nil());
-        let seen = |component: &str, serial| Fact::StateSeen {
-            execution,
-            component: component.into(),
-            lineage: Some("l".into()),
-            serial,
-        };
-        let accepted = Fact::StateAccepted {
-            execution,
-            component: "web".into(),
-            lineage: "l".into(),
-            serial: 3,
-            decision: 4,
-        };
-        let facts = [seen("web", 7), accepted, seen("db", 1), seen("web", 4)];
-        let entry = |fact: Fact| Entry { at, fact };
+        let facts = [seen("web", 7), accepted(3, 4), seen("db", 1), seen("web", 4)];
         let entries: Vec<_> = facts.into_iter().map(entry).collect();
         let before = known(&entries);
-        assert_eq!(before["web"], KnownState { newest: mark("l", 4), decision: 4 });
+        assert_eq!((&before["web"].newest, before["web"].decision), (&mark("l", 4), 4));
         let carried: Vec<_> = carried(entries).into_iter().map(entry).collect();
         assert_eq!((carried.len(), known(&carried)), (3, before));
+    }
+
+    fn entry(fact: Fact) -> Entry {
+        Entry { at: crate::host::now(), fact }
+    }
+
+    fn execution() -> domain::ids::ExecutionId {
+        domain::ids::ExecutionId(ulid::Ulid::nil())
+    }
+
+    fn seen(component: &str, serial: u64) -> Fact {
+        let (component, lineage) = (component.into(), Some("l".into()));
+        Fact::StateSeen { execution: execution(), component, lineage, serial }
+    }
+
+    fn of_lineage(lineage: &str, serial: u64) -> Fact {
+        let (component, lineage) = ("web".into(), Some(lineage.into()));
+        Fact::StateSeen { execution: execution(), component, lineage, serial }
+    }
+
+    fn gone() -> Fact {
+        let component = "web".into();
+        Fact::StateSeen { execution: execution(), component, lineage: None, serial: 0 }
+    }
+
+    fn accepted(serial: u64, decision: u64) -> Fact {
+        let (component, lineage) = ("web".into(), "l".into());
+        Fact::StateAccepted { execution: execution(), component, lineage, serial, decision }
+    }
+
+    fn resolved(lineage: Option<&str>, serial: u64) -> Fact {
+        let (component, lineage) = ("web".into(), lineage.map(String::from));
+        Fact::StateResolved { component, lineage, serial, reason: "why".into() }
     }
 }

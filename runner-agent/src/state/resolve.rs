@@ -1,6 +1,7 @@
 //! The decision of a person about a state that a former apply left.
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -18,6 +19,28 @@ pub enum Decision {
     NothingExists,
 }
 
+/// A decision that can be carried out. No other process changes the component while this lives.
+#[derive(Debug)]
+pub struct Resolution {
+    store: StateStore,
+    decision: Decision,
+    mark: StateMark,
+    _alone: File,
+}
+
+impl Resolution {
+    /// The mark of the state that the decision makes the current one.
+    pub fn mark(&self) -> &StateMark {
+        &self.mark
+    }
+
+    /// Carries out the decision. Deletes nothing: files that are no longer current get names that begin with `resolved-`.
+    pub fn carry_out(&self) -> Result<(), StateError> {
+        let context = || format!("cannot resolve the state of {}", self.store.component);
+        self.store.carry_out(&self.decision).map_err(StateError::io(context()))
+    }
+}
+
 /// One component in a list.
 #[derive(Debug)]
 pub struct Overview {
@@ -30,8 +53,8 @@ pub struct Overview {
 }
 
 impl StateStore {
-    /// Returns the mark of the state that the decision makes the current one. Changes nothing.
-    pub fn preview(&self, decision: &Decision) -> Result<StateMark, StateError> {
+    /// Checks a decision. Changes nothing.
+    pub fn decide(&self, decision: Decision) -> Result<Resolution, StateError> {
         if !self.dir.is_dir() {
             return Err(StateError::Blocked(format!(
                 "component {} not found in {}; `stead-runner state list` shows all",
@@ -39,13 +62,15 @@ impl StateStore {
                 self.dir.parent().unwrap_or(&self.dir).display()
             )));
         }
+        let alone = self.lock()?;
         if let Some(record) = self.in_progress()? {
-            let context = format!("cannot tell whether {} still runs", record.execution);
-            if record.is_running().map_err(StateError::io(context))? {
-                let running = format!("{} still runs; wait for its end", record.execution);
-                return Err(StateError::Blocked(running));
-            }
+            record.require_ended()?;
         }
+        let mark = self.mark_after(&decision)?;
+        Ok(Resolution { store: self.clone(), decision, mark, _alone: alone })
+    }
+
+    fn mark_after(&self, decision: &Decision) -> Result<StateMark, StateError> {
         match decision {
             Decision::Restore(file) => {
                 let read = fs::read(file).and_then(|bytes| StateMark::read(&bytes));
@@ -60,12 +85,6 @@ impl StateStore {
             },
             Decision::NothingExists => Ok(StateMark::default()),
         }
-    }
-
-    /// Carries out a decision. Deletes nothing: files that are no longer current get names that begin with `resolved-`.
-    pub fn resolve(&self, decision: &Decision) -> Result<(), StateError> {
-        let context = || format!("cannot resolve the state of {}", self.component);
-        self.carry_out(decision).map_err(StateError::io(context()))
     }
 
     fn carry_out(&self, decision: &Decision) -> io::Result<()> {

@@ -87,8 +87,10 @@ fn an_apply_whose_shim_died_is_rescued_by_the_next_plan() {
     assert_eq!(fs::read(&rescued).unwrap(), state(2));
     // when a person decides for the rescued one
     let decision = Decision::Restore(rescued);
-    assert_eq!(stage.store.preview(&decision).unwrap().serial, 2);
-    stage.store.resolve(&decision).unwrap();
+    let resolution = stage.store.decide(decision).unwrap();
+    assert_eq!(resolution.mark().serial, 2);
+    resolution.carry_out().unwrap();
+    drop(resolution);
     stage.store.require_resolved().unwrap();
     assert_eq!(stage.store.mark().unwrap(), StateMark { lineage: Some("l".into()), serial: 2 });
 }
@@ -103,9 +105,9 @@ fn a_state_that_was_cut_short_blocks_until_a_person_decides() {
     let why = stage.blocked();
     let file = stage.store.file().display().to_string();
     assert!(why.contains(&file) && why.contains("stead-runner state resolve web"), "{why}");
-    assert!(stage.store.preview(&Decision::KeepCurrent).is_err());
-    assert!(stage.store.preview(&Decision::Restore(stage.store.file())).is_err());
-    stage.store.resolve(&Decision::NothingExists).unwrap();
+    assert!(stage.store.decide(Decision::KeepCurrent).is_err());
+    assert!(stage.store.decide(Decision::Restore(stage.store.file())).is_err());
+    stage.store.decide(Decision::NothingExists).unwrap().carry_out().unwrap();
     stage.store.require_resolved().unwrap();
     assert!(stage.store.is_marked_as_nothing() && !stage.store.file().exists());
     // Nothing was deleted.
@@ -133,5 +135,71 @@ fn an_apply_that_still_runs_blocks_the_plan() {
     record.process = Process::of(std::os::unix::process::parent_id()).unwrap();
     data::replace_json(&stage.store.dir().join(IN_PROGRESS), &record).unwrap();
     assert!(stage.blocked().contains("still runs"));
-    assert!(stage.store.preview(&Decision::NothingExists).is_err());
+    assert!(stage.store.decide(Decision::NothingExists).is_err());
+}
+
+#[test]
+fn an_apply_runs_as_long_as_any_process_of_its_execution() {
+    let stage = stage();
+    fs::write(stage.store.file(), state(1)).unwrap();
+    // Other tests use the constant at the same time.
+    let execution = ExecutionId(ulid::Ulid::new());
+    stage.store.begin_apply(execution, stage.module.path(), true).unwrap();
+    stage.shim_dies();
+    let mut terraform = std::process::Command::new("sleep")
+        .arg("60")
+        .env("STEAD_EXECUTION", execution.to_string())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let why = stage.blocked();
+    let decided = stage.store.decide(Decision::KeepCurrent).map(drop).unwrap_err().to_string();
+    terraform.kill().unwrap();
+    terraform.wait().unwrap();
+    for why in [why, decided] {
+        assert!(why.contains("still runs: sleep (pid"), "{why}");
+    }
+    stage.store.require_resolved().unwrap();
+}
+
+#[test]
+fn one_process_at_a_time_begins_ends_and_resolves() {
+    let stage = stage();
+    fs::write(stage.store.file(), state(1)).unwrap();
+    let resolution = stage.store.decide(Decision::KeepCurrent).unwrap();
+    let (store, module) = (stage.store.clone(), stage.module.path().to_owned());
+    let applies = std::thread::spawn(move || {
+        store.begin_apply(execution(), &module, true).unwrap();
+        store.end_apply(ApplyEnd::Unchanged).unwrap();
+    });
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(!stage.store.dir().join(IN_PROGRESS).exists() && !applies.is_finished());
+    resolution.carry_out().unwrap();
+    drop(resolution);
+    applies.join().unwrap();
+}
+
+#[test]
+fn a_second_apply_does_not_begin_beside_the_first() {
+    let stage = stage();
+    stage.begin();
+    let mut record: InProgress = stage.store.in_progress().unwrap().unwrap();
+    record.process = Process::of(std::os::unix::process::parent_id()).unwrap();
+    data::replace_json(&stage.store.dir().join(IN_PROGRESS), &record).unwrap();
+    let second = ExecutionId(ulid::Ulid::new());
+    let error = stage.store.begin_apply(second, stage.module.path(), true).unwrap_err();
+    assert!(error.to_string().contains("still runs"), "{error}");
+    assert_eq!(executions_in_progress(stage.root.path()).unwrap(), [execution()].into());
+}
+
+#[test]
+fn an_apply_that_could_not_begin_leaves_nothing_behind() {
+    let stage = stage();
+    // given a marker that cannot be removed
+    fs::create_dir(stage.store.dir().join(NOTHING)).unwrap();
+    stage.store.begin_apply(execution(), stage.module.path(), true).unwrap_err();
+    assert!(stage.store.is_marked_as_nothing());
+    assert!(!stage.store.dir().join(IN_PROGRESS).exists());
+    assert!(!stage.store.dir().join(RESERVE).exists());
+    stage.store.require_resolved().unwrap();
 }

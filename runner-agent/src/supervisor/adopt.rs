@@ -110,6 +110,7 @@ pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
             | Fact::Rekeyed { .. }
             | Fact::StateSeen { .. }
             | Fact::StateAccepted { .. }
+            | Fact::StateResolving { .. }
             | Fact::StateResolved { .. }
             | Fact::Disabled { .. }
             | Fact::Enabled {}

@@ -48,6 +48,7 @@ impl Starts {
             | Fact::Rekeyed { .. }
             | Fact::StateSeen { .. }
             | Fact::StateAccepted { .. }
+            | Fact::StateResolving { .. }
             | Fact::StateResolved { .. }
             | Fact::Disabled { .. }
             | Fact::Enabled {}

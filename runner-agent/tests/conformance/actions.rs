@@ -1,5 +1,7 @@
 //! Scripts: in order, with outputs, stopped at the first that fails.
 
+use std::time::{Duration, Instant};
+
 use runner_agent::plugins::{Outcome, PluginError, Stream};
 use schemas::{
     manifest::PluginRef,
@@ -82,6 +84,19 @@ async fn a_cancel_is_confirmed_and_says_whether_force_was_needed() {
     let quick = json!([{ "name": "quick", "command": "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done" }]);
     let (ended, _) = room.job_until(&ask(quick), "ready").await;
     assert_eq!(ended.unwrap(), Outcome::Succeeded, "it ended well before the cancel could");
+}
+
+#[tokio::test]
+async fn what_begins_after_the_cancel_is_asked_to_stop_too() {
+    let room = Room::new();
+    // As Terraform does it that is interrupted while it starts the program of a provisioner.
+    let late = "trap 'sleep 300 & exit 1' TERM; echo ready; while :; do sleep 0.05; done";
+    let began = Instant::now();
+    let steps = json!([{ "name": "late", "command": late }]);
+    let (ended, heard) = room.job_until(&ask(steps), "ready").await;
+    assert_eq!(ended.unwrap(), Outcome::Cancelled { forced: false }, "{:?}", heard.lines);
+    assert!(began.elapsed() < Duration::from_millis(room.grace_ms / 2), "it waited for the grace");
+    all_gone(heard.children[0]).await;
 }
 
 #[tokio::test]

@@ -189,3 +189,40 @@ async fn one_that_was_killed_has_failed_with_the_signal() {
     let Outcome::Failed { reason, signal, .. } = ended.unwrap() else { panic!() };
     assert_eq!((reason, signal), (FailureReason::Signal, Some(9)));
 }
+
+/// A plugin that plans, and answers every apply with this error.
+fn refusing(room: &Room, code: &str) -> Ask {
+    let script = format!(
+        r#"while read -r line; do
+  id=$(printf '%s' "$line" | sed 's/^{{"id":\([0-9]*\),.*/\1/')
+  value=null
+  case $line in
+    *'"call":"describe"'*)
+      value='{{"protocol":1,"name":"odd","version":"1","kinds":["plan","apply"]}}' ;;
+    *'"call":"state"'*) value='{{}}' ;;
+    *'"call":"plan"'*)
+      echo all > "$(printf '%s' "$line" | sed 's/.*"plan_file":"\([^"]*\)".*/\1/')"
+      value='{{"noop":false,"add":1,"change":0,"destroy":0}}' ;;
+    *'"call":"apply"'*)
+      printf '{{"type":"error","id":%s,"code":"{code}","message":"not this"}}\n' "$id"
+      continue ;;
+  esac
+  printf '{{"type":"result","id":%s,"value":%s}}\n' "$id" "$value"
+done"#
+    );
+    odd(room, &script)
+}
+
+#[tokio::test]
+async fn an_apply_that_began_is_not_reported_as_refused() {
+    let room = Room::new();
+    let mut ask = refusing(&room, "refused");
+    let (ended, heard) = room.job(&ask).await;
+    assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
+    (ask.kind, ask.plan) = (JobKind::Apply, Some(heard.plan.unwrap().digest));
+    // The server records that a refused job changed nothing; of this one nobody knows.
+    match room.job(&ask).await.0 {
+        Err(PluginError::PluginFailed(why)) => assert_eq!(why, "refused: not this"),
+        other => panic!("{other:?}"),
+    }
+}

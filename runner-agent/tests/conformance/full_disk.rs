@@ -151,7 +151,7 @@ impl Stage {
         self.disk.make_room();
         self.refused_plan(&later).await;
         let store = StateStore::new(&self.room.at("state"), "web");
-        store.resolve(&Decision::Restore(rescued)).unwrap();
+        store.decide(Decision::Restore(rescued)).unwrap().carry_out().unwrap();
         assert_eq!(store.unresolved().unwrap(), Vec::<PathBuf>::new());
         let ask = Ask { inputs: later, ..self.ask.clone() };
         let (ended, heard) = self.room.job(&ask).await;

@@ -96,7 +96,7 @@ async fn a_restored_older_state_is_planned_only_after_a_decision() {
     let (ended, _) = stage.apply("three", &planned).await;
     assert!(matches!(ended, Err(PluginError::PlanIsStale(_))), "{ended:?}");
     stage.ask.state = None;
-    stage.room.known_state = KnownState { newest: newest.clone(), decision: 0 };
+    stage.room.known_state = KnownState { newest: newest.clone(), ..KnownState::default() };
     names_both(&refusal(stage.plan("three").await.0));
     // nor when the vendor says that an older one is the newest, without a decision
     stage.ask.state = Some(log(&older, None));
@@ -109,7 +109,8 @@ async fn a_restored_older_state_is_planned_only_after_a_decision() {
     assert_eq!(heard.accepted.unwrap().decision, 1);
     assert_eq!(heard.state, Some(older.clone()));
     // then the decision does not hold for another restore
-    stage.room.known_state = KnownState { newest: newest.clone(), decision: 1 };
+    stage.room.known_state =
+        KnownState { newest: newest.clone(), decision: 1, ..KnownState::default() };
     names_both(&refusal(stage.plan("three").await.0));
 }
 
@@ -119,7 +120,50 @@ async fn a_state_of_another_lineage_is_refused() {
     let mut other = stage.deploy("one").await;
     other.lineage = Some("another-lineage".into());
     other.serial = 0;
-    stage.room.known_state = KnownState { newest: other, decision: 0 };
+    stage.room.known_state = KnownState { newest: other, ..KnownState::default() };
     let why = refusal(stage.plan("two").await.0);
     assert!(why.contains("lineage another-lineage is known"), "{why}");
+}
+
+#[tokio::test]
+async fn a_missing_state_with_a_known_serial_is_never_taken_for_absent() {
+    let Some(mut stage) = Stage::new() else { return };
+    let newest = stage.deploy("one").await;
+    let dir = stage.room.at("state").join("web");
+    let file = dir.join("terraform.tfstate");
+    // given a vendor that omits that the component is there, and a state that is lost or empty
+    fs::remove_file(&file).unwrap();
+    for of_the_log in [false, true] {
+        for is_empty in [false, true] {
+            if is_empty {
+                fs::write(&file, "").unwrap();
+            }
+            stage.ask.state = of_the_log.then(|| log(&newest, None));
+            let known = if of_the_log { StateMark::default() } else { newest.clone() };
+            stage.room.known_state = KnownState { newest: known, ..KnownState::default() };
+            // when it asks for a plan, then it is refused, also a second time
+            for _ in 0..2 {
+                let why = refusal(stage.plan("one").await.0);
+                let serial = format!("serial {} of lineage", newest.serial);
+                assert!(why.contains("is not on this host") && why.contains(&serial), "{why}");
+                assert!(!dir.join("nothing-brought").exists());
+            }
+        }
+        fs::remove_file(&file).unwrap();
+    }
+    // when a person at the customer's has decided that nothing exists
+    stage.room.known_state = KnownState { nothing: true, ..KnownState::default() };
+    let (ended, heard) = stage.plan("one").await;
+    assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
+}
+
+#[tokio::test]
+async fn a_plan_from_no_state_is_not_applied_when_there_was_one_since() {
+    let Some(mut stage) = Stage::new() else { return };
+    let (_, planned) = stage.plan("early").await;
+    let newest = stage.deploy("one").await;
+    fs::remove_file(stage.room.at("state").join("web/terraform.tfstate")).unwrap();
+    stage.room.known_state = KnownState { newest, ..KnownState::default() };
+    let why = refusal(stage.apply("early", &planned).await.0);
+    assert!(why.contains("is not on this host"), "{why}");
 }

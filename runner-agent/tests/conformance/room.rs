@@ -63,10 +63,19 @@ pub struct Heard {
 pub enum Then {
     Cancel(Cancel),
     KillTheChild,
+    /// Not at a line: at the beginning of the phase of that name.
+    CancelInPhase(Cancel),
+    /// The children of the phase of that name cannot be journalled.
+    LoseTheJournal,
 }
 
 impl Sink for Heard {
     fn phase(&mut self, name: &str) {
+        if let Some((phase, Then::CancelInPhase(cancel))) = &self.at
+            && phase == name
+        {
+            cancel.asked.cancel();
+        }
         self.phases.push(name.into());
     }
 
@@ -85,6 +94,11 @@ impl Sink for Heard {
     }
 
     fn child(&mut self, pid: u32, _: Stop) -> io::Result<()> {
+        if let Some((phase, Then::LoseTheJournal)) = &self.at
+            && self.phases.last() == Some(phase)
+        {
+            return Err(io::Error::other("the journal cannot be written"));
+        }
         self.children.push(pid);
         Ok(())
     }
@@ -192,6 +206,27 @@ impl Room {
     pub async fn job_killed(&self, ask: &Ask, word: &str) -> (Result<Outcome, PluginError>, Heard) {
         let context = self.context(&self.manifest(ask));
         self.run(ask, context, Some((word.to_owned(), Then::KillTheChild))).await
+    }
+
+    /// The same, cancelled when a phase of this name begins.
+    pub async fn job_cancelled_in(
+        &self,
+        ask: &Ask,
+        phase: &str,
+    ) -> (Result<Outcome, PluginError>, Heard) {
+        let context = self.context(&self.manifest(ask));
+        let then = Then::CancelInPhase(context.cancel.clone());
+        self.run(ask, context, Some((phase.to_owned(), then))).await
+    }
+
+    /// The same, where no child of the phase of this name can be journalled.
+    pub async fn job_without_journal_in(
+        &self,
+        ask: &Ask,
+        phase: &str,
+    ) -> (Result<Outcome, PluginError>, Heard) {
+        let context = self.context(&self.manifest(ask));
+        self.run(ask, context, Some((phase.to_owned(), Then::LoseTheJournal))).await
     }
 
     async fn run(

@@ -177,6 +177,28 @@ async fn nothing_without_its_state(stage: &Stage) {
     assert!(removal.destroy >= 1, "{removal:?}");
 }
 
+/// An apply whose program was never started blocks nothing, also if the component has no state yet.
+#[tokio::test]
+async fn an_apply_of_terraform_that_was_never_started_blocks_nothing() {
+    let mut room = Room::new();
+    let Some(subject) = terraform(&mut room) else { return };
+    let stage = Stage { room, subject };
+    let inputs = stage.inputs("one");
+    let apply = |plan: PlanRecord| stage.ask(JobKind::Apply, inputs.clone(), Some(plan.digest));
+
+    let ask = apply(stage.plan(inputs.clone()).await);
+    let (ended, heard) = stage.room.job_without_journal_in(&ask, "apply").await;
+    assert!(matches!(ended, Err(PluginError::Io { .. })), "{ended:?} {:?}", heard.lines);
+
+    let ask = apply(stage.plan(inputs.clone()).await);
+    let (ended, heard) = stage.room.job_cancelled_in(&ask, "apply").await;
+    assert_eq!(ended.unwrap(), Outcome::Cancelled { forced: false }, "{:?}", heard.lines);
+
+    let plan = stage.plan(inputs.clone()).await;
+    let applied = stage.apply(inputs, &plan.digest).await;
+    assert_eq!(stage.brought(&applied).as_deref(), Some("one"));
+}
+
 /// Kill -9 of the child in the middle: its state may look untouched, the plan is spent all the same.
 async fn is_not_applied_twice(stage: &Stage, slow: Value) {
     let plan = stage.plan(slow.clone()).await;

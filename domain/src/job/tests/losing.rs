@@ -176,6 +176,8 @@ fn only_what_is_known_never_to_have_run_touched_nothing() {
         and(claimed(Mutating), [failed(Some(1), FailureReason::SpawnFailed)]),
         and(claimed(Mutating), [lost(A)]),
         and(running(Mutating), [stale.clone()]),
+        // Without disk space for its state, for example, an apply does not begin.
+        and(running(Mutating), [failed(Some(2), FailureReason::Refused)]),
         // What was lost before is known never to have run, too.
         and(never, [cancelled.clone()]),
         and(second.clone(), [lost(B)]),
@@ -192,7 +194,6 @@ fn only_what_is_known_never_to_have_run_touched_nothing() {
         and(running(Mutating), [failed_at(2)]),
         and(running(Mutating), [cancelled_at(2)]),
         and(unknown(Mutating), [decided]),
-        and(running(Mutating), [failed(Some(2), FailureReason::Refused)]),
         and(running(Mutating), [failed(Some(2), FailureReason::SpawnFailed)]),
         // The start, and all else that was said, may be what did not come through.
         and(claimed(Mutating), [failed(Some(1), FailureReason::Internal)]),

@@ -26,7 +26,7 @@ use super::{
     contract::{PluginError, Sink, Stream},
     plans::Approved,
     plugin::{Changes, Description, Doing, Halt, Operation, Outputs, Planned, Plugin, Work},
-    process::{self, Ended},
+    process::{self, Ended, Input},
 };
 use crate::state::{StateDump, StateMark};
 
@@ -39,7 +39,7 @@ const CHANGES: i32 = 2;
 #[derive(Default)]
 pub(crate) struct Terraform {
     tool: Option<Tool>,
-    /// The apply ended by itself before any operation on a resource began.
+    /// The apply was not started, or ended by itself before any operation on a resource began.
     changed_nothing: bool,
 }
 
@@ -169,13 +169,17 @@ impl Plugin for Terraform {
             "-lock-timeout=60s".into(),
             plan.file.display().to_string(),
         ]);
+        // An error means that nothing of the program has run.
+        let started = process::spawn(&spec, work, Input::None, sink).await;
+        self.changed_nothing = started.is_err();
         let mut progress = Progress::default();
         let mut dump = StateDump::new(&work.state, work.job.execution);
-        let ended = process::run(&spec, work, sink, |sink, stream, line| match stream {
-            Stream::Out if dump.take(line, line.len() >= process::LINE_LIMIT) => {}
-            Stream::Out => progress.line(line, sink),
-            Stream::Err | Stream::Runner => sink.line(stream, line),
-        });
+        let ended =
+            process::follow(started?, &spec, work, sink, |sink, stream, line| match stream {
+                Stream::Out if dump.take(line, line.len() >= process::LINE_LIMIT) => {}
+                Stream::Out => progress.line(line, sink),
+                Stream::Err | Stream::Runner => sink.line(stream, line),
+            });
         let ended = ended.await;
         if let Err(error) = dump.finish() {
             let told = format!("the state that Terraform printed could not be kept: {error}");
