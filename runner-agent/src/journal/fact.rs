@@ -118,7 +118,7 @@ pub enum Fact {
         /// Number of the decision for this component.
         decision: u64,
     },
-    /// A person at the customer's decided which state of a component is right. No lineage: nothing of it exists.
+    /// A user of the customer decided which state of a component is right. No lineage: nothing of it exists.
     StateResolved {
         component: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,7 +129,7 @@ pub enum Fact {
     },
     /// The customer chose the policy of this runner.
     PolicyChosen { policy: String },
-    /// An entry of the file before this one that is still needed: its claim is not over. The history has it once, in that file.
+    /// Copy of an entry of the previous file that is still needed: its claim is not over. The history shows it once.
     Carried { of: Box<Entry> },
     /// A line of a later version.
     #[serde(other)]
