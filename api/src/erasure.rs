@@ -4,8 +4,8 @@
 //! ```text
 //! fence ─▶ copies (from the log) ─▶ marks ─▶ barrier ─▶ delete ─▶ rebuild ─▶ look for what remains
 //! ```
-//! No projection is asked what is to be erased: each may be behind. What other servers read before they knew of the
-//! shredding is rejected by the database from the fence on, so no server's clock counts.
+//! Projections are not consulted, because each may lag. From the fence on, the database rejects writes of data that other
+//! servers read before they knew of the shredding, so no server's clock matters.
 mod copies;
 
 use domain::{
@@ -27,14 +27,14 @@ use crate::{
 const WRITTEN: [&str; 6] =
     ["log_snapshot", "log_command", "job_log", "blob", "blob_upload", "principal_name"];
 
-/// Erase the copies of these, all of them in one go. Their keys are deleted.
+/// Erases the copies of these subjects together. Their keys must be deleted already.
 ///
 /// # Errors
-/// What could not be erased; then it is to be tried again.
+/// A copy could not be erased; call it again.
 pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<(), Problem> {
     let ids: Vec<String> = subjects.iter().map(ToString::to_string).collect();
     shred::raise_fence(&app.pool, &ids).await?;
-    // With those that were erased before: a plan that two of them have in common is no other's.
+    // Includes subjects that were erased before: a plan that only erased installs share is erased, too.
     let before = erased(app).await?;
     let all: Vec<SubjectId> = before.iter().chain(subjects).copied().collect();
     let copies = Copies::of(app, &installs(&all)).await?;
@@ -69,7 +69,7 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<(), Problem> {
     }
 }
 
-/// Copies that should have been erased: of every subject of which the log says so.
+/// Remaining copies of every subject that the log records as erased.
 pub async fn remaining_copies(app: &App) -> Result<Vec<String>, Problem> {
     let subjects = erased(app).await?;
     if subjects.is_empty() {
@@ -78,7 +78,7 @@ pub async fn remaining_copies(app: &App) -> Result<Vec<String>, Problem> {
     remaining(app, &subjects).await
 }
 
-/// The subjects of which the log says that no copy is left.
+/// Subjects that the log records as erased.
 async fn erased(app: &App) -> Result<Vec<SubjectId>, Problem> {
     let erased = shred::without_copies(&app.pool).await?;
     Ok(erased.iter().filter_map(|id| id.parse().ok()).collect())
@@ -87,7 +87,7 @@ async fn erased(app: &App) -> Result<Vec<SubjectId>, Problem> {
 async fn remaining(app: &App, subjects: &[SubjectId]) -> Result<Vec<String>, Problem> {
     let mut found = vec![];
     let all = installs(subjects);
-    // The log is read once for all of them, and again for each only if there is something to name.
+    // Reads the log once for all subjects, and again for each only if copies remain.
     let of_all = of_installs(app, &all).await?;
     let are_clean = of_all.iter().all(|(number, _)| *number == 0);
     for install in all.iter().filter(|_| !are_clean) {
@@ -97,7 +97,7 @@ async fn remaining(app: &App, subjects: &[SubjectId]) -> Result<Vec<String>, Pro
         }));
     }
     if found.is_empty() {
-        // What two of them have in common is of neither alone.
+        // Copies that two of them share are not counted for either.
         found.extend(of_all.iter().filter(|(number, _)| *number > 0).map(|(number, what)| {
             format!("{number} {what} of several erased installs remain: `stead subjects shred` one of them again")
         }));
@@ -164,7 +164,7 @@ fn principals(subjects: &[SubjectId]) -> Vec<PrincipalId> {
     subjects.iter().filter_map(principal).collect()
 }
 
-/// Why something that happened there could not be reacted to, in words.
+/// Replaces the reasons of dead letters, which may quote data of a subject.
 async fn unparked(app: &App, copies: &Copies) -> Result<(), Problem> {
     for position in dead_letters(app, copies).await? {
         let reason = "update log_parked set reason = $2 where position = $1";

@@ -56,7 +56,7 @@ impl Document {
     /// Parses one file.
     ///
     /// # Errors
-    /// Why it cannot be read: its first syntax error, its size or its encoding.
+    /// Reason why it cannot be read: its first syntax error, its size or its encoding.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Document, Vec<Diagnostic>> {
         let refuse = |at: Option<Place>, message: String, remedy: &str| {
             let place = at.unwrap_or_default();
@@ -72,7 +72,7 @@ impl Document {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lines = Lines::of(text);
         let (root, errors) = DeTable::parse_recoverable(text);
-        // Only the first: what follows is mostly how a parser reads the rest after it.
+        // Only the first error: most later ones follow from it.
         if let Some(error) = errors.first() {
             let at = error.span().map(|span| lines.place(text, span));
             let message = format!("this is not TOML: {}", error.message().replace('\n', ", "));

@@ -13,7 +13,7 @@ use crate::{
     tree::{SANDBOX, Tree},
 };
 
-/// Larger files are left to the build.
+/// Largest file that is parsed; the build validates larger ones.
 const LARGEST_BYTES: usize = 1 << 20;
 
 /// A module's directory, and its path as findings name it.
@@ -23,7 +23,7 @@ pub struct Local {
     pub path: String,
 }
 
-/// What a module takes and gives.
+/// Variables and outputs of a module.
 #[derive(Debug, Default)]
 struct Interface {
     /// By name, whether it has a default.
@@ -56,7 +56,7 @@ fn terraform_modules(config: &AppConfig) -> impl Iterator<Item = (&str, &Module)
     sandbox.chain(components).filter(|(_, module)| module.kind == TERRAFORM_MODULE)
 }
 
-/// None where a file is not read here, so that nothing is known for certain.
+/// None if a file was not parsed, because the result would be incomplete.
 fn interface(local: &Local) -> Result<Option<Interface>, Vec<Diagnostic>> {
     let (mut interface, mut broken, mut is_known, mut is_empty) =
         (Interface::default(), Vec::new(), true, true);
@@ -146,7 +146,7 @@ fn variables(
         if interface.variables.contains_key(given) {
             continue;
         }
-        // Not given either: the more likely to be meant.
+        // Only variables without a value can be meant.
         let open = interface.variables.keys().filter(|known| !module.vars.contains_key(*known));
         let message = format!("the module of `{name}` has no variable `{given}`");
         let (severity, remedy) = match nearest(given, open.map(String::as_str)) {
@@ -219,7 +219,7 @@ fn outputs(
     }
 }
 
-/// Where a name first stands in a text, behind a dot.
+/// Offset of the first occurrence of a name after a dot in a text.
 fn place(text: &Text, name: &str) -> Place {
     let Text { value, origin } = text;
     let dotted = value.find(&format!(".{name}")).map_or(0, |at| at + 1);

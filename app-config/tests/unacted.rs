@@ -61,7 +61,7 @@ fn settings_that_are_acted_on_and_words_for_people_are_not_named() {
     assert_eq!(quiet, plain);
 }
 
-/// Whoever shows a place shows the value there.
+/// A finding with a place would show the value there.
 #[test]
 fn the_address_of_a_channel_is_named_by_line_and_not_shown() {
     let text = "version = \"v2\"\nslack_webhook_url = \"https://hooks.example/secret\"\n";

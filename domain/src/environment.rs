@@ -3,11 +3,11 @@
 //! The vendor's manifests set variables of jobs. Some names make any program load other code, find another program, or
 //! talk to another server; a policy about kinds of jobs would mean nothing if a manifest could set these.
 
-/// Variables that the server itself sets in manifests: ids, and nothing that a config decides.
+/// Variables that the server itself sets in manifests: ids only, independent of the config.
 pub const OF_SERVER: [&str; 4] =
     ["NUON_APP_ID", "NUON_INSTALL_ID", "STEAD_APP_ID", "STEAD_INSTALL_ID"];
 
-/// Names by their beginning, and what they do.
+/// Prefixes of reserved names, with the reason.
 const PREFIXES: &[(&str, &str)] = &[
     ("LD_", LOADER),
     ("DYLD_", LOADER),
@@ -25,7 +25,7 @@ const PREFIXES: &[(&str, &str)] = &[
     ("STEAD_", STEAD),
 ];
 
-/// Whole names, and what they do.
+/// Reserved names, with the reason.
 const NAMES: &[(&str, &str)] = &[
     ("GCONV_PATH", LOADER),
     ("GETCONF_DIR", LOADER),
@@ -115,7 +115,7 @@ const STEAD: &str = "names that begin with STEAD_ belong to Stead";
 const PROXY: &str = "the customer decides about proxies";
 const NO_NAME: &str = "a name has letters, digits and _ and begins with no digit";
 
-/// Returns why the vendor cannot set this variable; `None`: it can.
+/// Returns the reason why the vendor cannot set this variable; `None` if it can.
 pub fn reserved(name: &str) -> Option<&'static str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty()

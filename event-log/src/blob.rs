@@ -44,8 +44,8 @@ pub async fn put(pool: &PgPool, bytes: &[u8]) -> Result<Digest, BlobError> {
     Ok(digest)
 }
 
-/// Keep bytes about a subject, for an event that is appended afterwards: its commit takes them to the disk. Nothing is kept
-/// of a subject that is shredded, nor does its event come.
+/// Stores bytes about a subject for an event that is appended afterwards; the commit of that event makes them durable.
+/// Stores nothing about a shredded subject, which gets no such event.
 ///
 /// # Errors
 /// [`BlobError`].

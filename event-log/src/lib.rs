@@ -59,7 +59,7 @@ pub mod blob;
 pub mod consumer;
 /// The one place where the domain meets `cqrs-es`.
 pub mod cqrs;
-/// Bytes of runners, before a report names them.
+/// Uploads of runners that no report has named yet.
 pub mod upload;
 
 /// A private Postgres and a fresh database per test.

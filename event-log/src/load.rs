@@ -19,7 +19,7 @@ pub struct Loaded<D> {
     pub version: u64,
     /// When it was begun to be read: [`crate::cache::Cache::era`].
     era: u64,
-    /// The position that this process knew then.
+    /// Position that this process knew when it read the state.
     pub(crate) read_at: u64,
 }
 
@@ -73,7 +73,7 @@ impl EventLog {
         Loaded::new(StreamId::of::<D>(aggregate_id), self.begin())
     }
 
-    /// The era and the position from which on something is read.
+    /// Era and position at the beginning of a read.
     fn begin(&self) -> (u64, u64) {
         let position = self.position();
         (self.shared.cache.era(), position)

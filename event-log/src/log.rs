@@ -104,8 +104,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 const TAIL: usize = 1_024;
 
 impl Shared {
-    /// Places of the queue. A small commit gets them at once or is told to come again. A large one waits for its turn:
-    /// whoever comes later gets no place before it, however many small ones there are.
+    /// Places of the queue. A small commit gets its places at once or is rejected with a retry. A large one waits for its
+    /// turn: no later commit gets places before it, however many small ones there are.
     async fn places(&self, wanted: u32) -> Result<OwnedSemaphorePermit, AppendError> {
         let full = AppendError::Full { retry_after: RETRY_AFTER };
         match self.places.clone().try_acquire_many_owned(wanted) {
@@ -114,7 +114,7 @@ impl Shared {
             Err(TryAcquireError::NoPermits) if wanted <= SMALL => return Err(full),
             Err(TryAcquireError::NoPermits) => {}
         }
-        // Those who wait are in memory already, so only some may.
+        // Waiting commits take memory, so their number is limited.
         let Ok(_waiting) = self.large.try_acquire() else { return Err(full) };
         match timeout(LARGE_WAIT, self.places.clone().acquire_many_owned(wanted)).await {
             Ok(places) => places.map_err(|_| AppendError::Closed),

@@ -10,7 +10,7 @@ use crate::{
     stored::{bigint, fixed, number},
 };
 
-/// How long after its end a key may still have signed: servers take a new one within seconds.
+/// Time after the end of a key during which it may still have signed: servers switch to a new key within seconds.
 const LAG: TimeDelta = TimeDelta::seconds(60);
 
 /// Key that signs published checkpoints, and its end.
@@ -18,7 +18,7 @@ const LAG: TimeDelta = TimeDelta::seconds(60);
 pub struct SealKey {
     /// The public key.
     pub key: VerifyingKey,
-    /// From when on it validates nothing; `None`: it was not retired.
+    /// Time from which it validates nothing; `None`: it was not retired.
     pub until: Option<Timestamp>,
 }
 
@@ -28,7 +28,7 @@ impl From<VerifyingKey> for SealKey {
     }
 }
 
-/// The keys that may have signed what was published at a moment.
+/// Keys that may have signed a checkpoint published at this time.
 fn valid_at(keys: &[SealKey], at: Timestamp) -> Vec<VerifyingKey> {
     let valid = keys.iter().filter(|key| key.until.is_none_or(|until| at < until + LAG));
     valid.map(|key| key.key).collect()
@@ -212,7 +212,7 @@ pub async fn note_keys(executor: impl PgExecutor<'_>) -> Result<Vec<VerifyingKey
     Ok(all_note_keys(executor).await?.into_iter().map(|key| key.key).collect())
 }
 
-/// Those of them that may have signed what was published at a moment.
+/// Checkpoint keys that may have signed a checkpoint published at this time.
 ///
 /// # Errors
 /// [`LogError`].

@@ -82,8 +82,8 @@ fn digest<D: Decider>(stream: &StreamId, version: u64, state: &[u8]) -> proof::H
     hasher.finalize().into()
 }
 
-/// A state that is not newer than its stream, and its version. None is read while copies are being erased, or that was
-/// made of what was read before: it may have what nobody may read any more.
+/// State that is not newer than its stream, with its version. While copies are being erased no state is returned, and
+/// afterwards none that was made from earlier reads: it may contain erased data.
 pub(crate) async fn read<D: Decider>(
     executor: impl PgExecutor<'_>,
     stream: &StreamId,

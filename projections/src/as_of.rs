@@ -17,7 +17,7 @@ use crate::{
 
 /// How many events of one stream are taken at once.
 const PAGE: u32 = 1_000;
-/// The position up to which nothing that was read may be kept.
+/// Position of the newest erasure fence: data that was read before it must not be stored.
 const FENCE: &str = "select coalesce(max(fence), 0) from subject_key";
 
 /// A view being made as it was.

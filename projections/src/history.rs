@@ -102,7 +102,7 @@ pub async fn of_stream(
     Ok(History { runs: vec![], others, until: read.until })
 }
 
-/// What these events say happened, which are in the order of their positions: all of an install, its runs and jobs.
+/// Builds the history from events in the order of their positions: all events of an install, its runs and jobs.
 pub fn of_events(events: &[Recorded]) -> History {
     let until = events.last().map_or(0, |event| event.position);
     History { until, ..story::tell(&Install::default(), 0, events) }

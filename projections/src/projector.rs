@@ -30,7 +30,7 @@ use crate::{
 const PAGE: u64 = 1_000;
 /// How long to wait after an error.
 const RETRY: Duration = Duration::from_secs(1);
-/// How many panics within which time are survived.
+/// Number of tolerated panics, and the time window for them.
 const PANICS_MOST: usize = 5;
 const PANICS_WITHIN: Duration = Duration::from_secs(300);
 /// How long a page may take. The network may have gone silent beneath it, which nobody says for a quarter of an hour.
@@ -243,7 +243,7 @@ impl Projector {
         let mut tx = self.source.pool.begin().await?;
         sqlx::Executor::execute(&mut *tx, SILENCE).await?;
         let at = self.locked(&mut tx).await?;
-        // Other versions of the program keep every view: nothing is left to do here.
+        // Other versions of the program update every view, so this server has nothing to do.
         let Some(from) = at.values().map(|at| at.position).min() else {
             tx.rollback().await?;
             return Ok(false);

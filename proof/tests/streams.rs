@@ -1,4 +1,4 @@
-//! What a bundle of several streams proves of each of them.
+//! Proof of each stream in a bundle of several streams.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
 mod log;

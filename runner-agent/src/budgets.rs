@@ -1,4 +1,4 @@
-//! How much disk a runner uses for what can be pulled again, or that nobody needs any more.
+//! Disk budgets for artifacts and for files of ended executions.
 use std::io;
 
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ pub struct Usage {
     pub jobs: u64,
     /// All files of the journal. They are never removed.
     pub journal: u64,
-    /// How many files those are.
+    /// Number of journal files.
     pub journal_files: usize,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The shim enters the group before it starts anything and leaves it before it kills it. If the shim itself is
 //! killed, the agent finds the group in the job's directory. Version 2 is used where it is writable, else the
-//! freezer of version 1. Where neither is, there is no group, and the process tree has to do.
+//! freezer of version 1. If neither is writable, there is no group and only the process tree is used.
 use std::{
     collections::BTreeSet,
     fs, io,
@@ -31,7 +31,7 @@ impl Cgroup {
     /// Makes the group of this job below the one that this process is in, enters it, and records it in the job's
     /// directory. `None`: no hierarchy is writable here.
     pub(crate) fn enter(dir: &JobDir) -> Option<Cgroup> {
-        // Of its own, whoever else has an execution of this name: what is in the group is killed.
+        // A unique name: every member of the group will be killed.
         let name = format!("{}.{}", name(dir)?, ulid::Ulid::new());
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -57,7 +57,7 @@ impl Cgroup {
     pub(crate) fn of(job: &JobDir) -> Option<Cgroup> {
         let path = PathBuf::from(String::from_utf8(fs::read(job.cgroup()).ok()?).ok()?);
         let group = Cgroup { dir: path };
-        // A record that names another group must not lead to the end of what is in that one.
+        // A record that names the group of another job must not lead to its kill.
         let (name, own) = (group.dir.file_name()?.to_str()?, name(job)?);
         let is_its = name.strip_prefix(&own).is_some_and(|rest| rest.starts_with('.'));
         (is_its && group.dir.join("cgroup.procs").exists()).then_some(group)

@@ -25,7 +25,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::host::Process;
 
-/// Files of so many executions that are over are kept at most.
+/// Largest number of ended executions whose files are kept.
 const EXECUTIONS: usize = 200;
 
 /// Where everything of one runner is.
@@ -93,7 +93,7 @@ impl Data {
         let (mut bytes, mut removed, mut full) = (0, 0, false);
         for (place, (_, path)) in over.iter().rev().enumerate() {
             let length = size(path)?;
-            // Older ones go too, also where they would fit.
+            // All older ones are removed, too, even if they would fit.
             full = full || place >= EXECUTIONS || bytes + length > budget;
             if full {
                 fs::remove_dir_all(path)?;
@@ -106,7 +106,7 @@ impl Data {
     }
 }
 
-/// Bytes of all files below a path. What disappears meanwhile counts nothing.
+/// Bytes of all files below a path. Files that disappear meanwhile do not count.
 pub fn size(path: &Path) -> io::Result<u64> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -320,7 +320,7 @@ pub fn replace_reserved<T: Serialize>(path: &Path, value: &T) -> io::Result<()> 
     let written = || {
         let mut file = OpenOptions::new().write(true).open(reserve_of(path))?;
         let blanks = RESERVE.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
-        // Blanks after a JSON document are part of it.
+        // JSON allows blanks after a document.
         file.write_all(&[bytes.as_slice(), &vec![b' '; blanks]].concat())?;
         file.sync_data()?;
         fs::rename(reserve_of(path), path)?;

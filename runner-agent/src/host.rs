@@ -27,7 +27,7 @@ pub fn now() -> DateTime<Utc> {
 /// The server's clock as far as we know it, for what the server compares.
 pub fn server_now() -> DateTime<Utc> {
     let ahead = TimeDelta::try_milliseconds(AHEAD_MS.load(Ordering::Relaxed)).unwrap_or_default();
-    // A clock that leads out of the calendar is not believed.
+    // Ignores an offset that leads out of the calendar's range.
     now().checked_add_signed(ahead).unwrap_or_else(now)
 }
 
@@ -72,8 +72,8 @@ impl Process {
         Ok(Process { pid, start_time, boot_id: read_boot_id()? })
     }
 
-    /// Whether it still runs: a zombie does not. Only a number that is free, another start time or another boot of the host
-    /// say that it does not. An error says nothing: ask again.
+    /// Whether the process still runs; a zombie does not. It is gone only if its pid is free, the pid has another start
+    /// time, or the host was rebooted. On an error the answer is unknown: ask again.
     pub fn is_alive(&self) -> io::Result<bool> {
         if self.boot_id != read_boot_id()? {
             return Ok(false);
@@ -95,7 +95,7 @@ impl Process {
         }
     }
 
-    /// The same where the answer must not wait: a process that cannot be looked at counts as running.
+    /// Like [`Self::is_alive`] without an error: a process that cannot be inspected counts as running.
     pub fn may_be_alive(&self) -> bool {
         self.is_alive().unwrap_or_else(|error| {
             warn!(process.id = self.pid, %error, "Cannot tell whether a process runs, assuming that it does");
@@ -106,7 +106,7 @@ impl Process {
     /// Sends a signal, if the process still runs.
     pub fn signal(&self, signal: Signal) {
         if let (Ok(true), Ok(pid @ 2..)) = (self.is_alive(), i32::try_from(self.pid)) {
-            // It may end between the look and the signal.
+            // It may end between the check and the signal.
             let _gone = kill(Pid::from_raw(pid), signal);
         }
     }
@@ -167,7 +167,7 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
-    /// All processes that can be seen. An error says nothing: ask again.
+    /// All visible processes. On an error the list is unknown: ask again.
     pub(crate) fn all() -> io::Result<Vec<Self>> {
         let mut all = Vec::new();
         for entry in fs::read_dir("/proc")? {

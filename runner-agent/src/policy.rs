@@ -11,7 +11,7 @@
 //! pass_env = ["AWS_REGION"]                # of the runner's environment, handed to the child, redacted
 //! ask = ["apply"]                          # a person here says yes first: `stead-runner approve`
 //! approval_timeout = "30m"                 # absent: 30m; and never longer than half of the job's duration
-//! max_grace = "10m"                        # absent: 10m; longest time from the polite signal to SIGKILL
+//! max_grace = "10m"                        # absent: 10m; longest time from the stop signal to SIGKILL
 //! max_duration = "24h"                     # absent: 24h; longest duration of a job
 //! veto = ["/etc/stead/veto"]               # reads the manifest; another exit code than 0 says no
 //!

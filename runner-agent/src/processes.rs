@@ -23,7 +23,7 @@ use crate::host::{Process, Stat, read_boot_id};
 
 /// Start times of the children that Tokio waits for, by pid; absent where `/proc` hides the child.
 static OWN: Mutex<BTreeMap<u32, Option<u64>>> = Mutex::new(BTreeMap::new());
-/// Marks the environment of the customer's hooks. What a hook leaves running is the customer's.
+/// Marks the environment of the customer's hooks. Processes that a hook leaves behind belong to the customer.
 pub(crate) const HOOK: &str = "STEAD_HOOK";
 
 fn own() -> MutexGuard<'static, BTreeMap<u32, Option<u64>>> {

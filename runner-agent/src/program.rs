@@ -12,7 +12,7 @@ const RUNNING: &str = "/proc/self/exe";
 const DIR: &str = "bin";
 
 /// Path of the running program in the data directory. It is a hard link where that is possible, else a copy, made
-/// once per version from what runs and not from what has its name by now.
+/// once per version from the running program, not from the file that has its name by now.
 pub(crate) fn keep(data: &Data) -> io::Result<PathBuf> {
     let running = fs::metadata(RUNNING)?;
     let path = data.path(DIR).join(name(&running));
@@ -40,7 +40,7 @@ pub(crate) fn forget_others(data: &Data) -> io::Result<()> {
     Ok(())
 }
 
-/// Names one content: another version has another inode or another time.
+/// Identifies one version of the program by its inode and time.
 fn name(running: &Metadata) -> String {
     let (at, part) = (running.mtime(), running.mtime_nsec());
     format!("stead-runner-{:x}-{:x}-{at:x}-{part:x}", running.dev(), running.ino())

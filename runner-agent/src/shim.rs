@@ -107,7 +107,7 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     let last =
         last.unwrap_or_else(|error| failed(FailureReason::SpawnFailed, format!("{error:#}")));
     let finished = recorder.pen().finish(last);
-    // The child may have written secrets there. State that could not be rescued is worth more.
+    // The child may have written secrets there, but a state that was not rescued must be kept.
     if may_remove_work(data, execution) {
         let _best_effort = fs::remove_dir_all(dir.work());
     }
@@ -119,7 +119,7 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     Ok(finished?)
 }
 
-/// Whether nothing in the work directory is needed to find out what an apply did.
+/// Whether the work directory can be removed: no apply of this execution still has to be resolved.
 fn may_remove_work(data: &Data, execution: ExecutionId) -> bool {
     state::executions_in_progress(&data.path("state"))
         .is_ok_and(|in_progress| !in_progress.contains(&execution))

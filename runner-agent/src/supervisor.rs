@@ -68,7 +68,7 @@ pub struct Settings {
     pub plugin_dir: PathBuf,
     /// Variables of the agent's environment that children get.
     pub pass_env: Vec<String>,
-    /// How much disk is used for what can be fetched or done without.
+    /// Disk budgets for artifacts and for files of ended executions.
     pub budgets: Budgets,
 }
 
@@ -331,7 +331,7 @@ impl Agent {
     }
 }
 
-/// How often it is looked for ended processes that this agent adopted.
+/// Interval between checks for ended processes that this agent adopted.
 const REAP: Duration = Duration::from_secs(1);
 /// Bytes of disk without which no job is begun.
 const ROOM: u64 = 64 * 1024 * 1024;
@@ -374,7 +374,7 @@ pub async fn run(
     if let Ok(Err(wrong)) = journal::examine_current(&agent.data) {
         warn!("The journal is not what was written, see `stead-runner journal verify`: {wrong}");
     }
-    // While there is disk, and before an upgrade replaces the file.
+    // Early: there is disk space, and no upgrade has replaced the file yet.
     if let Err(error) = program::keep(&agent.data) {
         warn!(%error, "Cannot keep the running program: jobs cannot start until this succeeds");
     }

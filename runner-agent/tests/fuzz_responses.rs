@@ -173,7 +173,7 @@ fn fuzz_pentest_enrolled() {
     fuzz(good, |enrolled: Enrolled| said(enrolled.server_time));
 }
 
-/// What the clock that the server shows leads to.
+/// Effects of the clock in a response of the server.
 fn said(time: chrono::DateTime<chrono::Utc>) {
     host::server_said(time);
     let _token_of_a_minute = host::server_now().timestamp() + 60;

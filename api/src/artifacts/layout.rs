@@ -58,7 +58,7 @@ impl Registry {
             fs::remove_dir_all(&uploads).map_err(at(&uploads))?;
         }
         fs::create_dir_all(&uploads).map_err(at(&uploads))?;
-        // A vendor's modules are for this server alone. Also where an earlier version made the directory.
+        // Only this server may read a vendor's modules, also in a directory of an earlier version.
         let private = fs::Permissions::from_mode(0o700);
         fs::set_permissions(&registry.directory, private).map_err(at(&registry.directory))?;
         Ok(registry)

@@ -185,7 +185,7 @@ mod tests {
         timely(NOW - 59, NOW + 1, now).unwrap();
         for (iat, exp) in [(NOW - 60, NOW), (NOW - 299, NOW - 239), (NOW - 10, NOW - 5)] {
             let problem = timely(iat, exp, now).unwrap_err();
-            // A slow clock is no reason to give up: the runner signs again by the server's time.
+            // After a rejection because of a slow clock, the runner signs again with the server's time.
             assert_eq!((problem.code, problem.more.len()), (Code::ClockSkew, 1), "{iat} {exp}");
         }
     }

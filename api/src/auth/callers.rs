@@ -53,7 +53,7 @@ impl FromRequestParts<App> for Runner {
     }
 }
 
-/// Keeps the connection, whatever its listener has to close.
+/// Marks the connection as authenticated: its listener does not close it to make room.
 fn authenticated(parts: &Parts) {
     if let Some(connection) = parts.extensions.get::<Ticket>() {
         connection.authenticate();
@@ -133,7 +133,7 @@ fn ours(token: &str) -> Result<&str, Problem> {
 }
 
 async fn readable(app: &App, runner: RunnerId) -> Result<(), Problem> {
-    // The dispatcher has read what it knows.
+    // The dispatcher has read every event of a runner in its roster.
     let was_read = || app.dispatch.desk().roster.get(runner).is_some();
     app.people.check_runner(app.log(), runner, was_read).await
 }

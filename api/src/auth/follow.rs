@@ -12,12 +12,12 @@ use crate::state::App;
 
 /// How many events one read brings when the tail is not enough.
 const PAGE: u32 = 1_000;
-/// Interval between looks at the age of what is known, and at unreadable callers.
+/// Interval between checks of the log's age and of unreadable callers.
 const TICK: Duration = Duration::from_secs(1);
-/// Back-off of reads that failed, first and longest.
+/// First and longest back-off after a failed read.
 const BACK_OFF: Duration = Duration::from_millis(500);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(5);
-/// Interval between reads of unreadable streams, first and longest.
+/// First and longest interval between reads of unreadable streams.
 const AGAIN: Duration = Duration::from_secs(1);
 const LONGEST_AGAIN: Duration = Duration::from_secs(60);
 
@@ -82,7 +82,7 @@ async fn catch_up(app: &App) {
     }
 }
 
-/// When unreadable streams are read again.
+/// Schedule for reading unreadable streams again.
 struct Again {
     wait: Duration,
     due: Instant,
@@ -103,7 +103,7 @@ impl Again {
             let Ok(id) = runner.stream.aggregate_id.parse() else { continue };
             let now = app.dispatch.moment().instant;
             let mut desk = app.dispatch.desk();
-            // The dispatcher skipped the event.
+            // The dispatcher skipped the event that could not be read.
             if desk.roster.get(id).is_some() {
                 desk.roster.meet(id, (*runner.state).clone(), runner.version, now);
             }

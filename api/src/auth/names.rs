@@ -49,7 +49,7 @@ pub async fn keep(
     name: &str,
     now: Timestamp,
 ) -> Result<bool, sqlx::Error> {
-    // Whose name was erased gets no other one.
+    // A principal whose name was erased gets no new name.
     let sql = "insert into principal_name (principal, name, named_at) \
                select $1::text, $2::text, $3::timestamptz where not exists ( \
                  select from subject_key where subject = $1 and shredded_at is not null) \

@@ -71,8 +71,7 @@ impl Default for People {
 }
 
 impl People {
-    /// Read what the log says up to now: however many callers there are, with two queries, unless some of their streams
-    /// began in what is in archives only.
+    /// Reads the events of all callers up to now with two queries. A stream that begins in an archive is read on its own.
     ///
     /// # Errors
     /// [`LogError`].

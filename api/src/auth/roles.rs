@@ -42,7 +42,7 @@ impl fmt::Display for Needs {
     }
 }
 
-/// What the routes allow a role to do.
+/// Permissions of a role, as its routes define them.
 pub fn summary(role: Role) -> &'static str {
     match role {
         Role::Owner => "Everything",
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Nouns of the routes that need exactly this, but `whoami`.
+    /// Nouns of the routes that require exactly this role, except `whoami`.
     fn nouns(of: Needs) -> Vec<&'static str> {
         let routes = ROUTES.iter().filter(|(_, _, needs)| *needs == of);
         let nouns = routes.filter_map(|(_, path, _)| path.split('/').nth(2));

@@ -33,7 +33,7 @@ pub async fn run(app: App, left: Left<Answer>) {
     }
 }
 
-/// An answer to a command of before a shredding may say what nobody may read any more: the log tells it then.
+/// Caches responses. A response to a command before a shredding may contain erased data, so it is not cached.
 async fn write(pool: &PgPool, some: &[Answer]) {
     let column = |of: fn(&Answer) -> &str| some.iter().map(of).collect::<Vec<_>>();
     let kept = sqlx::query(

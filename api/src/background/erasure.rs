@@ -1,4 +1,6 @@
-//! What follows from `subject.shredded`: the key is deleted at once, and then every copy that the server can reach. Each step can be done again, by any server: who is killed leaves the rest to the next.
+//! Erasure after `subject.shredded`: deletes the key at once, and then every copy that the server can reach. Each step is
+//! idempotent, so any server can continue after another one was killed.
+
 use std::time::Duration;
 
 use domain::{
@@ -16,7 +18,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// How long after a failure it is tried again, at first and at most.
 const RETRY: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(60 * 60);
-/// Held in the database while one server erases. It ends with the connection, so no server's clock counts.
+/// Database lock of the server that erases. The lock ends with its connection, so no server's clock matters.
 const LOCK: &str = "select pg_try_advisory_lock(hashtextextended('stead/erasure', 0))";
 
 /// Delete keys and copies until the server stops.
@@ -86,10 +88,10 @@ async fn catch_up(app: &App) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Erase the copies of who was shredded, all of them at once.
+/// Erases the copies of all shredded subjects together.
 async fn copies(app: &App) -> Result<(), Problem> {
     let of = shred::with_copies(&app.pool).await?;
-    // The key goes first: what is read afterwards is no copy.
+    // Deletes the key first, so that later reads cannot create a readable copy.
     if of.is_empty() || !shred::undone(&app.pool).await?.is_empty() {
         return Ok(());
     }

@@ -44,7 +44,7 @@ pub async fn report(app: &App, events: &[Stored]) {
 }
 
 async fn failure(app: &App, event: &Stored) {
-    // What cannot be read is an error of the policies, which report it.
+    // The policies report events that cannot be read.
     let Ok(run) = event.stream.aggregate_id.parse::<RunId>() else { return };
     let Ok(facts) = event.decode::<RunEvent>() else { return };
     let Ok(state) = app.engine.load::<Run>(run).await else { return };

@@ -36,7 +36,7 @@ pub async fn run(app: App) {
             _ = ticks.tick() => {}
         }
         count(&app);
-        // Runners are rejected while the log is stale: their silence is not theirs.
+        // The server rejects runners while the log is stale, so missing calls are not the runners' fault.
         let is_stale = app.people.check_current(app.log()).is_err();
         if was_stale && !is_stale {
             app.dispatch.renew_owned();
@@ -114,7 +114,7 @@ async fn say(app: &App, due: Due) {
     }
 }
 
-/// Finalize a log without its end, unless it grew at another server: then that server's chunks are waited for.
+/// Finalizes a log without its end, unless the log grew at another server meanwhile.
 async fn seal(app: &App, job: JobId, execution: ExecutionId, length: u64) -> Result<(), Problem> {
     let stored = app.logs.length(execution).await?;
     if stored != length {
@@ -146,7 +146,7 @@ fn subject(due: &Due) -> String {
     }
 }
 
-/// What has elapsed.
+/// Name of an elapsed timeout.
 fn timeout(due: &Due) -> &'static str {
     match due {
         Due::Job { command, .. } => match &**command {

@@ -14,7 +14,7 @@ pub(super) async fn reap_by_update(app: &App, due: &Due) -> bool {
     true
 }
 
-/// Runs a task, and panics in its place while that fault is injected.
+/// Runs a task, or panics instead while that fault is injected.
 pub(super) async fn with_panic(name: &str, task: impl Future<Output = ()>) {
     if name != "timers" {
         return task.await;

@@ -66,7 +66,7 @@ impl Tasks {
 
     fn fail(&self, name: &'static str) {
         self.set(name, false);
-        // What failed first is the cause of what follows.
+        // Only the first failure is reported: the others follow from it.
         self.failed.send_if_modified(|failed| failed.is_none() && failed.replace(name).is_none());
     }
 }
@@ -116,7 +116,7 @@ where
     }
 }
 
-/// Ends the process when something without which nothing works has ended.
+/// Ends the process when a task ends that the server cannot do without.
 pub fn require(
     tasks: &mut JoinSet<()>,
     app: &App,

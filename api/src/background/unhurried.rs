@@ -15,7 +15,7 @@ const TOGETHER: usize = 256;
 /// Where it is left.
 pub struct Unhurried<T>(Sender<T>);
 
-/// What was left, for the one loop that writes it. A clone is for the loop when it is started again.
+/// Receiver of deferred writes for the one loop that performs them. A clone serves the loop after a restart.
 pub struct Left<T>(Arc<Mutex<Receiver<T>>>);
 
 impl<T> Clone for Left<T> {

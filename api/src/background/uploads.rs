@@ -1,4 +1,4 @@
-//! Deletes uploads of runners that no report named within a day, and counts the bytes of those that wait.
+//! Deletes uploads of runners that no report named within a day, and counts the bytes of the others.
 use std::time::Duration;
 
 use event_log::upload;

@@ -71,7 +71,8 @@ pub async fn create(
     Ok(manifest)
 }
 
-/// What belongs to one snapshot of the database: its head, the archives of what it has no rows of, and the keys.
+/// Parts of a backup that belong to one snapshot of the database: the head, the archives of events without rows,
+/// and the keys.
 struct Taken {
     standing: Standing,
     postgres: u32,

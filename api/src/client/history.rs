@@ -24,7 +24,7 @@ const ENCRYPTED: &str = "[sealed]";
 /// The history of an install, with every text sanitized.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProvenHistory {
-    /// What each run did.
+    /// Runs with their events and results.
     pub runs: Vec<RunTold>,
     /// Events that belong to no run.
     pub others: Vec<EventTold>,
@@ -36,7 +36,7 @@ pub struct ProvenHistory {
     pub unreadable: Vec<u64>,
 }
 
-/// Why a bundle is no history of an install, although each event of it is in the log.
+/// Reasons to reject a history although every event of the bundle is in the log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryError {
     /// A report that its runner did not sign.
@@ -50,7 +50,7 @@ pub enum HistoryError {
         /// `<aggregate type>/<aggregate id>`.
         stream: String,
     },
-    /// An answer that cannot be written as JSON.
+    /// The history cannot be written as JSON.
     #[error("the history cannot be written: {0}")]
     Unwritable(String),
 }
@@ -94,7 +94,7 @@ pub fn proven_history(bundle: &Bundle) -> Result<Option<ProvenHistory>, HistoryE
     sanitized(&history).map(Some)
 }
 
-/// Holds a report against its runner's signature: whether there is one.
+/// Checks a report against its runner's signature. Returns whether it has one.
 fn reported(reports: &mut Reports, event: &Event, payload: &str) -> Result<bool, report::Wrong> {
     let stream = (&*event.aggregate_type, &*event.aggregate_id);
     let Some(fact) = report::Fact::read(stream, &event.event_type, payload.as_bytes()) else {
@@ -105,7 +105,7 @@ fn reported(reports: &mut Reports, event: &Event, payload: &str) -> Result<bool,
     Ok(signature.is_some())
 }
 
-/// The event with its reason, if the bundle has it. An encrypted reason only: what is in the log stands.
+/// Decodes an event, with the bundle's text for an encrypted reason. A reason in clear text stays as in the log.
 fn decoded(
     event: &Event,
     (payload, metadata): (&str, &str),
@@ -143,7 +143,7 @@ fn names(annotations: Option<&Annotations>) -> HashMap<PrincipalId, String> {
     names.filter_map(|(id, name)| Some((id.parse().ok()?, name.clone()))).collect()
 }
 
-/// The same with every text sanitized, and without the fields that nobody could decrypt.
+/// Returns the history with every text sanitized and without encrypted fields.
 fn sanitized(history: &ProvenHistory) -> Result<ProvenHistory, HistoryError> {
     let unwritable = |error: serde_json::Error| HistoryError::Unwritable(error.to_string());
     let mut value = serde_json::to_value(history).map_err(unwritable)?;

@@ -76,7 +76,7 @@ pub fn component_of(target: &Target) -> Option<&str> {
     }
 }
 
-/// What the runner has to find on its disk, or newer.
+/// State of the component in the log. The runner refuses an older one.
 fn known_state(install: &Install, step: &Step) -> Option<KnownState> {
     let known = install.states.get(component_of(&step.spec.target)?)?;
     let version = |state: &domain::state_version::StateVersion| StateVersion {
@@ -98,7 +98,7 @@ struct Scene {
     nuon: Value,
     /// Whether the install has what the step is about.
     present: bool,
-    /// What the log has of its state.
+    /// State of the component in the log.
     state: Option<KnownState>,
 }
 

@@ -1,4 +1,4 @@
-//! Components that an install may be without: enabled by the config's default, or as the install chose.
+//! Optional components: enabled by the config's default or by the install's choice.
 use std::collections::{BTreeMap, BTreeSet};
 
 use app_config::model::Component;

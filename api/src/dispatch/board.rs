@@ -54,7 +54,7 @@ pub struct Tracked {
     pub claim: Option<Box<Stored>>,
     /// Who claimed it last, if this server heard of the claim.
     pub last_runner: Option<RunnerId>,
-    /// Logs of executions that are over and whose log is not sealed.
+    /// Logs of ended executions that are not finalized.
     pub unsealed: Vec<OpenLog>,
     /// An offer of it stands, so that it is not offered to anybody else.
     pub offered: bool,

@@ -51,7 +51,7 @@ pub struct Desk {
     pub(super) tails: HashMap<JobId, u32>,
     /// How often runners call.
     pub rates: Rates,
-    /// Runners whose sessions may be this server's in the database and are not watched here yet.
+    /// Runners whose sessions may belong to this server in the database, but that it does not watch yet.
     pub(super) unwatched: HashSet<RunnerId>,
     /// The server stops: no poll is parked any more.
     pub stopping: bool,

@@ -16,11 +16,11 @@ use crate::problem::{Code, Problem};
 /// Number of sessions that are taken over concurrently.
 const AT_ONCE: usize = 16;
 
-/// The row's session is of no server that lives, by the database's clock.
+/// Condition: the session belongs to no live server, by the database's clock.
 const ABANDONED: &str = "server <> $1 and not exists (select from log_consumer \
      where name = 'server/' || runner_session.server and lease_until > now())";
 
-/// The sessions that were this server's are again. Those that cannot be watched yet are retried with each [`beat`].
+/// Resumes the sessions of this server. A session that cannot be watched yet is retried with each [`beat`].
 pub(super) async fn own(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<(), Problem> {
     let runners: Vec<String> = sqlx::query_scalar(
         "update runner_session set server_epoch = server_epoch + 1 where server = $1 returning runner",
@@ -81,7 +81,7 @@ fn parsed(runners: Vec<String>) -> Vec<RunnerId> {
 
 /// Take over each session by itself: one that fails is retried with the next beat and holds up no other.
 async fn take_over(dispatch: &Dispatch, log: &EventLog, pool: &PgPool, runners: Vec<RunnerId>) {
-    // They may be this server's in the database from here on, whatever fails.
+    // From here on the database may name this server as their owner, even if a later step fails.
     dispatch.set_unwatched(&runners, true);
     let is_away = &AtomicBool::new(false);
     let each = stream::iter(runners).for_each_concurrent(AT_ONCE, |runner| async move {
@@ -99,8 +99,8 @@ async fn take_over(dispatch: &Dispatch, log: &EventLog, pool: &PgPool, runners: 
     each.await;
 }
 
-/// Watch this runner from now on, if its session is this server's or nobody's. Each of its executions gets a full lease
-/// and more: nobody could renew it while no server was there.
+/// Watch this runner from now on, if its session belongs to this server or to none. Each of its executions gets a full
+/// lease and more: the runner could not renew it while it had no server.
 async fn take_over_one(
     dispatch: &Dispatch,
     log: &EventLog,
@@ -127,7 +127,7 @@ async fn take_over_one(
 }
 
 impl Dispatch {
-    /// Give the runners of this server a full lease and more: it could not take their calls.
+    /// Gives the runners of this server a full lease and more, because the server could not take their calls.
     pub fn renew_owned(&self) {
         let heard = self.moment().instant + self.timing().takeover;
         let mut desk = self.desk();

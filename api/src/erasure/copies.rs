@@ -1,5 +1,5 @@
-//! The copies of installs' data that the log names. Every event up to the log's position of now is read: a projection may
-//! be behind, and an event that is in an archive only counts too.
+//! Copies of installs' data that the log names. Reads every event up to the present head, archived ones included,
+//! because projections may lag.
 use std::collections::{BTreeSet, HashSet};
 
 use domain::{digest::Digest, ids::InstallId, job::Origin};
@@ -11,7 +11,7 @@ use crate::{problem::Problem, state::App};
 /// Number of events that are read at once.
 const PAGE: u32 = 2_000;
 
-/// What the log names of some installs.
+/// Copies of some installs' data, as the log names them.
 #[derive(Default)]
 pub(super) struct Copies {
     installs: HashSet<InstallId>,
@@ -32,7 +32,7 @@ impl Copies {
         let to = app.log().current_position().await?;
         each(app, to, |event| copies.take(event)).await?;
         if !copies.digests.is_empty() {
-            // Two plans may be the same to the byte: then it is another's too, and says nothing of this one alone.
+            // Plans of two installs may have identical bytes: such a plan belongs to the other install, too.
             each(app, to, |event| copies.leave(event)).await?;
         }
         Ok(copies)
@@ -94,7 +94,7 @@ impl Copies {
     }
 }
 
-/// What is nobody's in events, and is read without opening them.
+/// Fields of events without personal data, which are read without decryption.
 #[derive(Default, Deserialize)]
 struct Named {
     execution: Option<String>,

@@ -103,7 +103,7 @@ impl KeySet {
         std::iter::once(self.checkpoints.key.verifying_key()).chain(former).collect()
     }
 
-    /// The same, each with its end.
+    /// Checkpoint keys, present and former, each with its end.
     pub fn seal_keys(&self) -> Vec<SealKey> {
         let former = self.former(KeyUse::Checkpoints);
         let former = former.map(|former| SealKey { key: former.key, until: Some(former.ended_at) });

@@ -1,4 +1,4 @@
-//! Which connections a listener has, and which it gives up when it is full.
+//! Admission of connections to a listener, and eviction when it is full.
 //!
 //! A connection counts as unauthenticated until its first authenticated request. Limits per address hold for those
 //! only: many runners share one address behind a NAT. Where a limit is reached, the oldest unauthenticated connection
@@ -43,7 +43,7 @@ struct Inner {
     logged: Option<Instant>,
 }
 
-/// Whose connection it is: an IPv4 address, or the 64 bits of an IPv6 network that one customer has.
+/// Source of a connection: an IPv4 address, or the /64 network of an IPv6 address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Address(u64);
 
@@ -61,7 +61,7 @@ fn network(ip: Ipv6Addr) -> u64 {
 }
 
 impl Admission {
-    /// Admits so many connections.
+    /// Admits at most this many connections.
     pub fn new(listener: &'static str, connections: usize) -> Arc<Admission> {
         let of_address = (connections / PART_OF_ADDRESS).max(FEWEST_OF_ADDRESS);
         Arc::new(Admission { listener, connections, of_address, inner: Mutex::default() })
@@ -120,7 +120,7 @@ impl Inner {
         oldest.is_some_and(|id| self.evict(id, now))
     }
 
-    /// Gives up a connection that had time to authenticate. Its file is closed by its own task in a moment.
+    /// Evicts a connection that had time to authenticate. The connection's own task closes it.
     fn evict(&mut self, id: u64, now: Instant) -> bool {
         let old = self.unauthenticated.get(&id).filter(|(_, since, _)| *since + GRACE <= now);
         let Some(progress) = old.map(|(_, _, progress)| Arc::clone(progress)) else { return false };

@@ -50,12 +50,12 @@ pub enum Deadline {
     Cut(Instant),
     /// An idle connection is closed in order.
     Close(Instant),
-    /// A request of an authenticated caller takes as long as it takes.
+    /// No deadline: an authenticated caller has a request in flight.
     Never,
 }
 
 impl Deadline {
-    /// The moment, if there is one.
+    /// Time of the deadline, if there is one.
     pub fn at(self) -> Option<Instant> {
         match self {
             Deadline::Cut(at) | Deadline::Close(at) => Some(at),

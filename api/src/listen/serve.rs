@@ -54,11 +54,11 @@ pub struct Limits {
     pub head_bytes: usize,
     /// Headers of one request.
     pub headers: usize,
-    /// From the first byte to the last of a request's head; of the first request, from the connection on.
+    /// Time for a request head, from its first byte; for the first request, from the start of the connection.
     pub head: Duration,
-    /// Between two requests, HTTP/2 pings or not.
+    /// Time between two requests, with or without HTTP/2 pings.
     pub idle: Duration,
-    /// For a request and its response before the connection is authenticated.
+    /// Time for a request and its response before the connection is authenticated.
     pub unauthenticated: Duration,
     /// Between two pieces of a request's body.
     pub silence: Duration,
@@ -96,7 +96,7 @@ struct Connections {
     cut: CancellationToken,
 }
 
-/// Serve until `stop`, then end what is open and give back. `name` is the listener's in log messages.
+/// Serves until `stop`, then ends the open connections and returns. `name` is the listener's in log messages.
 pub async fn serve(
     (name, listener): (&'static str, TcpListener),
     tls: Option<TlsAcceptor>,
@@ -293,9 +293,9 @@ impl Connections {
     }
 }
 
-/// The next thing that a connection comes to.
+/// Next event of a connection.
 enum Next {
-    /// A call was put aside.
+    /// A request was parked until its response is ready.
     Aside(Later),
     /// The connection ended.
     Ended(Result<(), hyper::Error>),

@@ -31,7 +31,7 @@ pub(super) fn start(pool: PgPool) -> mpsc::Sender<Chunk> {
         // Chunks that come while a group is on its way to the disk make the next group, so nobody
         // waits longer than for two writes.
         while waiting.recv_many(&mut group, GROUP_MAX).await > 0 {
-            // Whose chunk was in the group learns that it is not kept, and sends it again.
+            // Each sender of a chunk in the group gets an error and sends the chunk again.
             let committed = AssertUnwindSafe(commit(&pool, std::mem::take(&mut group)));
             if committed.catch_unwind().await.is_err() {
                 tracing::error!("Storing job log chunks panicked; going on with the next ones");

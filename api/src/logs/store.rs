@@ -46,7 +46,7 @@ pub enum LogError {
     /// Another server wrote to this stream; it is read again at the next call.
     #[error("another server wrote to this stream meanwhile")]
     Moved,
-    /// The data of the execution was erased: its log takes nothing more.
+    /// The data of the execution was erased, so its log accepts no more chunks.
     #[error("the log of this execution was erased")]
     Erased,
     /// The group that the chunk was in failed.
@@ -227,8 +227,8 @@ impl LogStore {
         Ok(())
     }
 
-    /// Reject everything that comes for these executions from now on, at every server. Chunks that are being written are
-    /// for a barrier to wait for; [`LogStore::erase`] removes what is there.
+    /// Rejects all further chunks of these executions, at every server. A barrier has to wait for chunks in flight;
+    /// [`LogStore::erase`] removes the stored ones.
     pub async fn mark_erased(&self, executions: &[String]) -> Result<(), sqlx::Error> {
         sqlx::query(
             "insert into job_log (execution, start_offset, end_offset, codec, bytes, sha256) \
@@ -251,7 +251,7 @@ impl LogStore {
         Ok(())
     }
 
-    /// Number of these executions of which there are bytes, or whose logs could take some.
+    /// Number of these executions that have log bytes, or whose logs still accept some.
     pub async fn not_erased(&self, executions: &[String]) -> Result<i64, sqlx::Error> {
         let left = "select count(*) from unnest($1::text[]) as u(execution) where \
              exists (select from job_log l where l.execution = u.execution and l.end_offset > l.start_offset) \

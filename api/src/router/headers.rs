@@ -4,9 +4,9 @@ use axum::{
     response::Response,
 };
 
-/// Nothing of a response is a page that runs or is framed. `/docs` has a policy of its own.
+/// Content security policy: no response may load content or be framed. `/docs` has its own policy.
 const POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
-/// A year, for clients that reach the listener by TLS.
+/// One year of HSTS, for clients that reach the listener by TLS.
 const HSTS: &str = "max-age=31536000";
 
 /// Adds the headers. `https`: callers reach the listener by TLS, the server's or a proxy's.
@@ -22,7 +22,7 @@ pub fn secure(mut response: Response, https: bool) -> Response {
     response
 }
 
-/// Leaves what a handler has set.
+/// Sets a header that the handler has not set.
 fn set(headers: &mut HeaderMap, name: HeaderName, value: &'static str) {
     headers.entry(name).or_insert(HeaderValue::from_static(value));
 }

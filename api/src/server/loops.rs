@@ -36,7 +36,7 @@ pub(super) async fn start(
     let (log, views) = (app.log().clone(), app.views.clone());
     require(loops, app, "log", async move { log.ended().await });
     require(loops, app, "projections", async move { views.ended().await });
-    // Started again it takes a new tail, and reads what came meanwhile.
+    // After a restart the task takes a new tail and reads the events since its failure.
     let mut first = Some(tail);
     supervise(loops, app, "authorization", move |app| {
         let tail = first.take().unwrap_or_else(|| app.log().tail());

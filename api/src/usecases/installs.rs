@@ -132,7 +132,7 @@ pub struct Update {
     pub stack_outputs: BTreeMap<String, Option<Value>>,
     /// The config version that it is to follow.
     pub config_version: Option<u32>,
-    /// The config version whose inputs it is to have again; those that are given or taken back have precedence.
+    /// Config version whose inputs the install gets again; inputs that the command sets or unsets have precedence.
     pub inputs_of: Option<u32>,
     /// Components that are enabled or disabled.
     pub components: BTreeMap<String, bool>,

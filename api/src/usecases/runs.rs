@@ -152,7 +152,7 @@ pub fn trigger(kind: RunKind) -> Option<TriggerKind> {
     }
 }
 
-/// Settings of the config version for each step. What the version no longer has keeps the defaults.
+/// Settings of the config version for each step. Steps without settings use the defaults.
 async fn set_options(
     app: &App,
     unit: &mut Unit,

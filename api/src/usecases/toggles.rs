@@ -60,7 +60,7 @@ fn field(message: String) -> FieldProblem {
     FieldProblem { field: Some("components".into()), message, ..FieldProblem::default() }
 }
 
-/// Why the enabled components cannot be deployed without the disabled ones.
+/// Message about enabled components that require disabled ones.
 pub fn problem(config: &Config, toggles: &Toggles) -> Option<String> {
     let broken: Vec<String> = broken(config, toggles)
         .into_iter()
@@ -74,7 +74,7 @@ pub fn problem(config: &Config, toggles: &Toggles) -> Option<String> {
     })
 }
 
-/// What a run is about, without what is disabled. A user who names a disabled component is rejected.
+/// Scope of a run without the disabled components. Rejects a scope that names a disabled component.
 pub fn scope(config: &Config, toggles: &Toggles, scope: Scope) -> Result<Scope, Problem> {
     let disabled = disabled(config, toggles);
     match scope {

@@ -125,7 +125,7 @@ impl Options {
         bounded_retries(self.max_auto_retries)
     }
 
-    /// Whether installs may enable and disable the component. A default would be of no use otherwise.
+    /// Whether installs may enable and disable the component. A `default_enabled` implies it.
     pub fn is_toggleable(&self) -> bool {
         self.toggleable || self.default_enabled.is_some()
     }

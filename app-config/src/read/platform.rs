@@ -44,7 +44,7 @@ pub fn check(config: &AppConfig, reader: &Reader<'_>) {
     let sandbox = config.sandbox.iter().filter_map(|sandbox| sandbox.module.source.as_ref());
     let sandbox = sandbox.map(|Source { repo, directory, .. }| (repo, directory));
     for (repo, directory) in sandbox {
-        // The directory is nearer to the module than the repository's name.
+        // The directory says more about the module than the repository's name.
         let other = named(directory).or_else(|| named(repo));
         if other.is_some_and(|other| contradict(own, other)) {
             let what = format!("the sandbox's module is `{directory}` of `{repo}`");

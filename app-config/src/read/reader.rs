@@ -47,7 +47,7 @@ pub struct Reader<'t> {
     pub asked: RefCell<BTreeSet<(String, String)>>,
 }
 
-/// Whether a finding says that something is absent which may be in a file that could not be parsed.
+/// Whether a finding reports a name as absent that an unparsed file may declare.
 fn may_be_in(malformed: &BTreeSet<String>, note: &Diagnostic) -> bool {
     let homes: &[&str] = match note.code {
         "unknown_action" => &["actions"],

@@ -36,7 +36,7 @@ enum Status {
     ActedOn,
     /// Read, and named in a warning of this kind.
     Warned(&'static str),
-    /// Words for people, or an order for display: nothing could act on it.
+    /// Description, label or display order: nothing could act on it.
     WithoutMeaningHere,
 }
 
@@ -192,8 +192,8 @@ impl Search<'_> {
         }
     }
 
-    /// One per table of a list, else one. An empty text counts as absent, and `false` is what happens
-    /// anyway.
+    /// One per table of a list, else one. An empty text counts as absent, and `false` is the actual
+    /// behavior.
     fn each(&mut self, id: &'static str, spot: &Spot, key: std::ops::Range<usize>) {
         match &spot.node {
             Node::Bool(false) => {}
@@ -219,7 +219,7 @@ impl Search<'_> {
 }
 
 impl Reader<'_> {
-    /// Counts something that only its reader can tell from what is acted on.
+    /// Counts an occurrence that only the reader of the section can recognize.
     pub fn unacted(&self, kind: &'static str, name: &str, file: &str, place: Place) {
         debug_assert!(KINDS.iter().any(|known| known.id == kind), "{kind} is no kind");
         self.found_unacted(|found| found.add(kind, name, file, place));

@@ -62,13 +62,13 @@ pub enum InstallCommand {
     },
     /// Enable or disable a component. The caller checks that the config lets installs do so.
     SetComponentEnabled {
-        /// By name.
+        /// Name of the component.
         name: String,
         /// Whether deploys include it.
         enabled: bool,
-        /// Who decides.
+        /// Principal that decides.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         reason: Option<String>,
     },
     /// Bring what the customer's stack gave the runner.

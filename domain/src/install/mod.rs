@@ -60,7 +60,7 @@ impl Decider for Install {
                 InstallEvent::ConfigPinned { config_version, by, reason },
             ),
             InstallCommand::SetAutoApprove { auto_approve, by, reason } => Ok(one(
-                // Off also takes back what was approved in advance.
+                // Turning it off also revokes the approval of the first provision in advance.
                 self.auto_approve != auto_approve
                     || (!auto_approve && self.first_provision != FirstProvision::ByDecision),
                 InstallEvent::ApprovalChanged { auto_approve, by, reason },

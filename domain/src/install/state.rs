@@ -148,7 +148,7 @@ pub struct Holder {
 }
 
 impl Install {
-    /// Which components deploys include, where the config's default does not decide. What is deployed stays included
+    /// Components whose inclusion in deploys does not depend on the config's default. A deployed component stays included
     /// until a user disables it: a default of a later config version destroys nothing.
     pub fn component_choices(&self) -> BTreeMap<String, bool> {
         let deployed = self.components.keys().map(|name| (name.clone(), true));

@@ -78,7 +78,7 @@ impl Install {
         known.accepted = Some(state);
     }
 
-    /// The next apply creates another state. Decisions stay numbered.
+    /// The next apply creates a new state. The numbering of decisions continues.
     pub(super) fn state_destroyed(&mut self, name: &str) {
         if let Some(known) = self.states.get_mut(name) {
             known.newest = None;

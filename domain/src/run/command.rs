@@ -80,7 +80,7 @@ pub enum RunCommand {
     },
     /// Start a step again whose back-off has elapsed.
     StartRetry {
-        /// Which step.
+        /// The step.
         step: StepId,
         /// Number of the retry.
         attempt: u32,
@@ -115,7 +115,7 @@ pub enum Approval {
     },
     /// Nobody: the install's setting says so.
     Automatic,
-    /// Nobody: it is the first provision of an install that approves that one in advance.
+    /// No principal: the install approves its first provision in advance.
     FirstProvision,
 }
 

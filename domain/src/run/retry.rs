@@ -1,4 +1,4 @@
-//! Automatic retries of failed steps: how many, and when.
+//! Number and times of automatic retries of failed steps.
 use chrono::TimeDelta;
 
 use super::{Run, RunEvent, StepState};

@@ -27,7 +27,7 @@ pub enum RunnerCommand {
     Disconnect {
         /// Its last call.
         silent_since: Timestamp,
-        /// Whether the runner said that it ends.
+        /// Whether the runner announced its end.
         stopped: bool,
     },
     /// It called again.

@@ -31,7 +31,7 @@ impl Outlet {
         self.positions.send_replace(head.position);
     }
 
-    /// Record when the published head was read. Call it after [`Outlet::publish`]: whoever sees this time sees that head.
+    /// Record when the published head was read. Call it after [`Outlet::publish`]: a reader of this time sees that head.
     pub(crate) fn publish_read(&self, at: Instant) {
         self.read_at.send_if_modified(|last| {
             let is_newer = *last < at;

@@ -109,7 +109,7 @@ impl KeyRing {
         if self.0.is_some() { self.opens_all(executor).await } else { Ok(()) }
     }
 
-    /// The same; a ring without any key opens nothing.
+    /// Like [`KeyRing::check`], but also for a ring without any key, which opens nothing.
     ///
     /// # Errors
     /// [`LogError::WrappingKey`] with the name of a key that is missing.
@@ -169,7 +169,7 @@ impl KeyRing {
         connection: &mut PgConnection,
         payloads: impl IntoIterator<Item = &'p str>,
     ) -> Result<Keys, sqlx::Error> {
-        // One that cannot be read is an error when it is opened.
+        // A `sealed` member that cannot be read is an error later, when it is decrypted.
         let seals = payloads.into_iter().flat_map(|text| payload::seals(text).unwrap_or_default());
         let subjects: BTreeSet<String> = seals.flat_map(|seal| seal.of).collect();
         let Some(shared) = &self.0 else {

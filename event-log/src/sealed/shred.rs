@@ -31,7 +31,7 @@ pub async fn undone(executor: impl PgExecutor<'_>) -> Result<Vec<String>, sqlx::
     sqlx::query_scalar(decided).fetch_all(executor).await
 }
 
-/// Whose key was deleted, and of whom there are copies yet.
+/// Subjects whose key was deleted and whose copies are not erased yet.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -51,8 +51,8 @@ pub async fn without_copies(executor: impl PgExecutor<'_>) -> Result<Vec<String>
     sqlx::query_scalar(done).fetch_all(executor).await
 }
 
-/// Make the database reject copies of what any server read up to the log's position of now, when the keys of these
-/// subjects were deleted already. Statements that are in flight may still write some: [`barrier`] waits for them.
+/// Makes the database reject copies of data that any server read up to the present head of the log. The keys of these
+/// subjects must be deleted already. Statements in flight may still write copies: [`barrier`] waits for them.
 ///
 /// # Errors
 /// If the database does not answer.

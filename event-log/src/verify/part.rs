@@ -60,7 +60,7 @@ pub(super) struct Seen {
     pub last: (u64, u64),
 }
 
-/// How many archived events are read at once.
+/// Number of archived events that are read at once.
 const PAGE: u32 = 512;
 
 /// Check the events of a range. However long it is, one event is in memory at a time, or a page of archived ones.
@@ -118,7 +118,7 @@ async fn once(
             walk.take(&Raw::archived(event))?;
         }
     }
-    // The bytes that were hashed, as they are: no text is copied, no time taken apart.
+    // Reads the hashed bytes as they are, without copying texts or parsing times.
     let rows = sqlx::query(
         "select position, event_id, aggregate_type, aggregate_id, sequence, event_type, event_version, \
          payload, metadata, salt, leaf, chain, commit_no, recorded_at from log_event \
@@ -149,16 +149,16 @@ pub(super) async fn link(
     Ok(event.ok_or_else(missing)?.chain)
 }
 
-/// What is known of a range as far as its events were read.
+/// Progress in a range: results of the events that were read.
 struct Walk<'r> {
     range: &'r Range,
     position: u64,
     chain: Hash,
     leaves: Vec<Hash>,
     times: Option<((i64, i64), (i64, i64))>,
-    /// By kind and id, with a byte between them that neither has.
+    /// Streams by kind and id, joined by a byte that neither contains.
     streams: HashMap<String, Seen>,
-    /// Where such a name is put together, so that none is made for a stream that was seen.
+    /// Buffer for such a name, so that a known stream needs no allocation.
     name: String,
     facts: Vec<(u64, Fact)>,
 }

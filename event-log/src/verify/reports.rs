@@ -7,7 +7,7 @@ use super::{Difference, VerifyError};
 
 /// How many signatures are checked in one task.
 const BATCH: usize = 256;
-/// How many such tasks wait at most.
+/// Largest number of waiting tasks.
 const TASKS: usize = 16;
 /// How many findings are told of.
 const TOLD: usize = 100;
@@ -46,7 +46,7 @@ impl Gathering {
             if self.waiting.len() >= BATCH {
                 self.check();
             }
-            // Whoever reads waits for those who check: signatures of a whole log are not kept in memory.
+            // The reader waits for the checks, so that memory does not hold the signatures of a whole log.
             while self.tasks.len() > TASKS {
                 self.checked().await?;
             }
@@ -54,7 +54,7 @@ impl Gathering {
         Ok(())
     }
 
-    /// Wait for one batch. Whether there was any.
+    /// Waits for one batch. Returns whether there was one.
     async fn checked(&mut self) -> Result<bool, VerifyError> {
         let Some(found) = self.tasks.join_next().await else { return Ok(false) };
         self.wrong.extend(found.map_err(|error| sqlx::Error::Io(error.into()))?);

@@ -84,9 +84,9 @@ pub enum Timer {
     },
     /// The back-off of an automatic retry is over.
     StepRetry {
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// Which step.
+        /// The step.
         step: StepId,
         /// Number of the retry.
         attempt: u32,

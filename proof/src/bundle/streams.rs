@@ -1,4 +1,4 @@
-//! The streams of a bundle's subject: which event comes next in each, and what is shown of each.
+//! Streams of a bundle's subject: the next expected event and the completeness of each.
 use std::collections::HashMap;
 
 use super::{BundleError, Complete, Subject};
@@ -89,7 +89,7 @@ impl<'a> Streams<'a> {
     }
 }
 
-/// Completeness of all streams together: that of the one of which the least is shown.
+/// Completeness of all streams together: the weakest of all.
 pub(super) fn weakest(seen: Complete, streams: &[StreamProven]) -> Complete {
     let unknown = streams.iter().filter(|stream| match stream.complete {
         Complete::Unknown { .. } => true,

@@ -1,4 +1,5 @@
-//! Space that artifacts take: the least recently used go first, and what components run now and ran before stays.
+//! Disk budget of artifacts: the least recently used are removed first; the current and the previous version of each
+//! component stay.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -12,9 +13,9 @@ use super::{ArtifactError, Context, Descriptor, Layout, digest::hex_of};
 
 /// Versions of each component's artifact that stay whatever the budget: the current and the previous one.
 const VERSIONS: usize = 2;
-/// A blob that nothing names stays so long: it may belong to an artifact that is arriving.
+/// Time that an unreferenced blob is kept: it may belong to an artifact that is being pulled.
 const ARRIVING: Duration = Duration::from_secs(3600);
-/// Damaged blobs that are kept for an examination.
+/// Number of damaged blobs that are kept for examination.
 const DAMAGED: usize = 4;
 const REPOSITORY: &str = "dev.stead.repository";
 
@@ -38,7 +39,7 @@ impl Layout {
         let _best_effort = file.and_then(|file| file.set_modified(SystemTime::now()));
     }
 
-    /// Removes what nothing names any more, then the least recently used artifacts until the rest fits into `budget`
+    /// Removes unreferenced blobs, then the least recently used artifacts until the rest fits into `budget`
     /// bytes. The current and the previous version of each component stay, and so does all that is `used`. Returns the
     /// bytes that were removed.
     ///
@@ -70,7 +71,7 @@ impl Layout {
             let more: BTreeSet<_> = more.difference(&named).cloned().collect();
             let bytes = self.bytes_of(&more)?;
             if total + bytes > budget {
-                // Older ones go too, also where they would fit.
+                // All older ones are removed, too, even if they would fit.
                 break;
             }
             total += bytes;

@@ -126,7 +126,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Moves a blob aside whose bytes are not those of its digest, so that it can be pulled again. Returns its path.
+    /// Moves a blob aside whose bytes do not match its digest, so that it can be pulled again. Returns its path.
     ///
     /// # Errors
     /// When the disk refuses.

@@ -1,5 +1,5 @@
-//! Limits of every response, applied before anything of it is used or verified: nothing has signed a response itself,
-//! so its numbers and its length are those of whoever is on the line.
+//! Limits of every response, applied before the response is used or verified: responses are unsigned, so an attacker on
+//! the network can choose their numbers and length.
 use chrono::{DateTime, Utc};
 use proof::dsse::Envelope;
 use schemas::runner::{
@@ -8,36 +8,36 @@ use schemas::runner::{
 };
 use serde::de::DeserializeOwned;
 
-/// Bytes of a problem.
+/// Largest size of a problem, in bytes.
 pub const PROBLEM_BYTES: usize = 64 * 1024;
 const KIB: usize = 1024;
 const MINUTE: u64 = 60;
 const DAY: u64 = 24 * 60 * MINUTE;
-/// Years of a clock that can be right.
+/// Plausible years of a clock.
 const YEARS: std::ops::Range<&str> = "2020-01-01T00:00:00Z".."2200-01-01T00:00:00Z";
-/// A tree of 2^64 leaves has no longer proof of consistency.
+/// Longest consistency proof: that of a tree with 2^64 leaves.
 const PATH: usize = 128;
 
-/// Why a response is rejected.
+/// Reasons to reject a response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
-    /// More bytes than such a response has.
+    /// The response is too long.
     #[error("the response is rejected: it has more than {limit} bytes")]
     TooLarge {
         /// The most bytes.
         limit: usize,
     },
-    /// It is not what the call returns.
+    /// The response does not have the format of this call.
     #[error("the response is rejected: it cannot be read: {0}")]
     Unreadable(String),
-    /// A value that cannot be right.
+    /// A value is out of range.
     #[error("the response is rejected: {field} is {value}, expected {expected}")]
     OutOfRange {
         /// Its name.
         field: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What it may be.
+        /// Allowed values.
         expected: String,
     },
 }
@@ -47,7 +47,7 @@ pub trait Response: DeserializeOwned {
     /// The most bytes of it.
     const BYTES: usize;
 
-    /// Rejects a value that cannot be right.
+    /// Rejects a value that is out of range.
     ///
     /// # Errors
     /// [`Rejected::OutOfRange`] names the first such field.
@@ -68,7 +68,7 @@ pub fn read<T: Response>(body: &[u8]) -> Result<T, Rejected> {
     Ok(read)
 }
 
-/// Rejects a clock that cannot be right.
+/// Rejects an implausible clock.
 ///
 /// # Errors
 /// [`Rejected::OutOfRange`].
@@ -192,7 +192,7 @@ impl Response for PollAnswer {
         self.directives.iter().try_for_each(|sent| match &sent.directive {
             Directive::Cancel { grace_s, .. } => grace(*grace_s),
             Directive::Config { log: settings } => log(settings),
-            // Only shown: what comes by the offer is signed with the claim.
+            // Only displayed: the signed deadline comes with the claim.
             Directive::Offer { deadline, .. } => clock("deadline", *deadline),
             Directive::Upgrade { by, .. } => clock("by", *by),
             Directive::Tail { .. }

@@ -118,8 +118,7 @@ pub enum Fact {
         /// Number of the decision for this component.
         decision: u64,
     },
-    /// A decision of a person at the customer's about the state of a component is about to be carried out.
-    /// No lineage: nothing of it exists.
+    /// A user of the customer is about to resolve the state of a component. No lineage: nothing of it exists.
     StateResolving {
         component: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,8 +127,7 @@ pub enum Fact {
         serial: u64,
         reason: String,
     },
-    /// A decision of a person at the customer's was carried out: which state of a component is right. No lineage: nothing
-    /// of it exists.
+    /// A user of the customer resolved the state of a component. No lineage: nothing of it exists.
     StateResolved {
         component: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,7 +138,7 @@ pub enum Fact {
     },
     /// The customer chose the policy of this runner.
     PolicyChosen { policy: String },
-    /// An entry of the file before this one that is still needed: its claim is not over. The history has it once, in that file.
+    /// Copy of an entry of the previous file that is still needed: its claim is not over. The history shows it once.
     Carried { of: Box<Entry> },
     /// A line of a later version.
     #[serde(other)]
@@ -177,6 +175,7 @@ impl Fact {
             | Fact::LogRefused { .. }
             | Fact::EpochAccepted { .. }
             | Fact::Rekeyed { .. }
+            | Fact::StateResolving { .. }
             | Fact::StateResolved { .. }
             | Fact::Disabled { .. }
             | Fact::Enabled {}

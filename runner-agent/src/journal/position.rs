@@ -1,4 +1,4 @@
-//! A place in the journal, to read on from there.
+//! Position in the journal at which reading continues.
 use std::{
     fs,
     io::{self, Read as _, Seek as _, SeekFrom},
@@ -21,7 +21,7 @@ impl Journal {
         Ok(Position { inode: file.ino(), offset: file.len() })
     }
 
-    /// Entries after `position`, which moves behind the last whole line. When the journal was put aside since then, all
+    /// Entries after `position`, which advances past the last complete line. When the journal was put aside since then, all
     /// entries of the new file.
     pub fn read_on(&self, position: &mut Position) -> io::Result<Vec<Entry>> {
         let mut file = fs::File::open(&self.path)?;

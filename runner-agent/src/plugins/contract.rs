@@ -44,7 +44,7 @@ pub struct JobContext {
     pub job: JobId,
     /// The attempt.
     pub execution: ExecutionId,
-    /// What this runner has seen of the component's state before.
+    /// Newest state of the component that this runner has seen.
     pub known_state: KnownState,
     /// SHA-256 of the manifest's payload bytes as they were received.
     pub manifest_digest: Digest,

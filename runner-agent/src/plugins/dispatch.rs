@@ -215,7 +215,7 @@ async fn report_state<P: Plugin>(
     }
 }
 
-/// Errors with which a plugin says that it did not begin.
+/// Errors by which a plugin reports that it did not begin.
 fn says_unchanged(halt: &Halt) -> bool {
     match halt {
         Halt::Error(PluginError::PlanIsStale(_) | PluginError::ToolMissing(_)) => true,

@@ -179,7 +179,7 @@ pub(crate) fn find(work: &Work<'_>, approved: &Digest) -> Result<(Approved, Read
     Ok((Approved { file, beside, tool, operation, state, dir }, reads))
 }
 
-/// Returns the summary of a plan, if it is here and is what its digest covers.
+/// Returns the summary of a plan, if it is stored here and matches its digest.
 pub(crate) fn summary(plans: &Path, approved: &Digest) -> Option<Value> {
     let dir = place(plans, approved);
     let mut record: Record =

@@ -42,7 +42,7 @@ pub(crate) trait Plugin {
         Err(self.describe().lacks(JobKind::Plan))
     }
 
-    /// Do what can fail before an apply changes anything.
+    /// Performs the steps of an apply that can fail before it changes anything.
     async fn prepare(&mut self, _: &Work<'_>, _: &Approved, _: &mut dyn Sink) -> Result<(), Halt> {
         Ok(())
     }

@@ -29,7 +29,7 @@ use crate::{host::Process, journal::Stop, processes};
 pub(crate) const LINE_LIMIT: usize = 1 << 20;
 /// How long the pipes of a child that has ended are still read.
 const DRAIN: Duration = Duration::from_secs(2);
-/// How often it is looked whether the group of a child that has ended still has members.
+/// Interval between checks for remaining members of an ended child's group.
 const LOOK: Duration = Duration::from_millis(50);
 /// A program that was just written may be open for writing in a child that is being forked.
 const BUSY_RETRIES: u32 = 20;
@@ -124,10 +124,10 @@ impl Drop for Group {
 
 /// Waits for a line of its input before it becomes the program: until then nothing of the program has run.
 const GATE: &str = r#"read -r _ && exec "$0" "$@""#;
-/// The same for a program that is given no input.
+/// The same for a program without input.
 const GATE_WITHOUT_INPUT: &str = r#"read -r _ && exec "$0" "$@" </dev/null"#;
 
-/// What a child reads.
+/// Standard input of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Input {
     None,
@@ -194,7 +194,7 @@ async fn open_gate(child: &mut Child, input: Input) -> std::io::Result<()> {
         child.stdin = None;
     }
     match opened {
-        // It ended, and says how.
+        // The child ended with this status.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         opened => opened,
     }

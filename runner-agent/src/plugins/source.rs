@@ -44,8 +44,8 @@ pub(crate) async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Hal
     Ok(())
 }
 
-/// A blob whose bytes are those of its digest. A damaged one is moved aside and pulled again: otherwise its artifact
-/// could never be used here again.
+/// Returns a blob that matches its digest. A damaged one is moved aside and pulled again; otherwise its artifact would
+/// stay unusable on this runner.
 async fn verified(
     work: &Work<'_>,
     layout: &Layout,

@@ -1,4 +1,4 @@
-//! Which policy applies. The data directory records it from the enrolment on, so that no start can drop it.
+//! Choice of the policy. The data directory records it from the enrolment on, so that no start can drop it.
 use std::{
     fmt, fs, io,
     path::{Path, PathBuf},
@@ -16,7 +16,7 @@ use crate::{
 
 /// Policy file where the customer names none, in the data directory.
 const FILE: &str = "policy.toml";
-/// What a new policy file says.
+/// Contents of a new policy file.
 const STARTING: &str = include_str!("starting.toml");
 
 /// The customer's choice.
@@ -39,7 +39,7 @@ impl fmt::Display for Choice {
 }
 
 impl Choice {
-    /// Returns what a command line asks for; `None`: it leaves the choice as it is.
+    /// Returns the choice of a command line; `None`: it does not change the recorded one.
     pub fn asked(policy: Option<&Path>, no_policy: bool) -> io::Result<Option<Choice>> {
         match policy {
             Some(path) => Ok(Some(Choice::File(std::path::absolute(path)?))),

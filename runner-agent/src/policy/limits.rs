@@ -13,7 +13,7 @@ const APPROVAL: Duration = Duration::from_secs(30 * 60);
 /// Limits of the runner and the policy; they apply to every job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest time from the polite signal to SIGKILL.
+    /// Longest time from the stop signal to SIGKILL.
     pub grace: Duration,
     /// Longest time from the claim to the deadline.
     pub duration: Duration,

@@ -1,5 +1,5 @@
-//! Names that the policy compares. A name is compared only if it is what it looks like: a malformed one is refused, so
-//! that none can mean one thing to the policy and another to a URL, a path or a screen.
+//! Names that the policy compares. A malformed name is refused, so that it cannot
+//! mean one thing to the policy and another to a URL, a path or a screen.
 use schemas::{
     harmless::harmless,
     manifest::Manifest,
@@ -61,13 +61,13 @@ fn is_role(name: &str) -> bool {
     (1..=2048).contains(&name.len()) && graphic && !name.split('/').any(up)
 }
 
-/// A name that is shown as it is.
+/// Whether a name is shown unchanged on a screen.
 fn is_printed(name: &str) -> bool {
     let short = (1..=LONGEST).contains(&name.len());
     short && name.trim() == name && !name.contains('\t') && harmless(name) == name
 }
 
-/// Refuses a name that no pattern of a list fits.
+/// Refuses a name that matches no pattern of a list.
 pub(super) fn listed(rule: &str, allowed: &Option<Vec<String>>, name: &str) -> Result<(), Refusal> {
     match allowed {
         Some(allowed) if !allowed.iter().any(|pattern| fits(pattern, name)) => {
@@ -77,10 +77,10 @@ pub(super) fn listed(rule: &str, allowed: &Option<Vec<String>>, name: &str) -> R
     }
 }
 
-/// Between the name and the digest of an action.
+/// Separator between the name and the digest of an action.
 const DIGEST: &str = "@sha256:";
 
-/// Refuses an action that no pattern fits: a name, or a name with the digest of what it runs.
+/// Refuses an action that matches no pattern. A pattern is a name, or a name with the digest of the action.
 pub(super) fn listed_action(
     allowed: &Option<Vec<String>>,
     action: &str,
@@ -116,7 +116,7 @@ fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Finds a pattern that means something else than it seems to: `*` stands only at the end.
+/// Finds a misleading pattern: `*` stands only at the end.
 pub(super) fn malformed<'p>(patterns: impl IntoIterator<Item = &'p String>) -> Option<&'p String> {
     patterns.into_iter().find(|pattern| {
         let start = pattern.strip_suffix('*').unwrap_or(pattern);

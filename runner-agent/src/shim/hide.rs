@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Extension of the file that says that a value could not be handed in.
 const ALARM: &str = "failed";
 
-/// Knows whether every value was handed in so far.
+/// Record of whether every value was handed in so far.
 #[derive(Debug, Clone)]
 pub struct Guard {
     alarm: PathBuf,
@@ -73,7 +73,7 @@ pub fn listen(dir: &JobDir, program: PathBuf, recorder: &Recorder) -> io::Result
 }
 
 fn raise(alarm: &Path, recorder: &Recorder) {
-    // On a disk without a free inode the pen itself remembers.
+    // If the file cannot be created, for lack of an inode, the pen still withholds the output.
     let _best_effort = File::create(alarm);
     recorder.pen().withhold();
 }
@@ -92,7 +92,7 @@ async fn take(mut connection: Connection, recorder: &Recorder) -> io::Result<()>
     connection.write_all(b"ok").await
 }
 
-/// What cannot be found in a log is not taken.
+/// Rejects a value that cannot be found in a log.
 fn check(value: &str) -> Result<(), String> {
     let (length, least) = (value.trim().len(), SHORTEST);
     if length < least {
@@ -108,14 +108,14 @@ fn check(value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Hands in what comes on standard input. When this returns, the value is redacted; if it fails, the job's output is
+/// Hands in the value on standard input. When this returns, the value is redacted; if it fails, the job's output is
 /// withheld from then on.
 pub fn hand_in() -> anyhow::Result<()> {
     let socket =
         env::var_os(SOCKET).map(PathBuf::from).context("this is only for scripts of a job")?;
     let handed_in = send(&socket);
     if handed_in.is_err() {
-        // If that fails too, the shim is told by the connection that ended without a value, or is gone.
+        // If that fails, too, the shim notices the connection that ended without a value, or is gone.
         let _best_effort = File::create(socket.with_extension(ALARM));
     }
     handed_in.context("cannot redact the value: the rest of the job's output is withheld")

@@ -1,4 +1,4 @@
-//! End of a job: no process that descends from it goes on.
+//! End of a job: ends every process that descends from it.
 use std::{
     collections::BTreeSet,
     io,
@@ -15,9 +15,9 @@ use crate::{
     processes::{self, Found},
 };
 
-/// Time between two looks.
+/// Interval between checks.
 const LOOK: Duration = Duration::from_millis(50);
-/// Time that the kernel gets to end what was killed.
+/// Time that the kernel gets to end killed processes.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Processes that the plugin left behind.
@@ -52,7 +52,7 @@ async fn end_all(watch: &mut Watch, stop: &mut unix::Signal, cgroup: Option<&Cgr
     let (mut asked, mut killed_at, mut told) = (BTreeSet::new(), None, false);
     loop {
         watch.look();
-        // What cannot be looked at may run.
+        // A process that cannot be inspected may run.
         let left = left(cgroup);
         let is_readable = left.is_ok();
         let left = left.unwrap_or_default();

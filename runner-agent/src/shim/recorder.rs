@@ -87,7 +87,7 @@ pub struct Pen {
     withheld: bool,
 }
 
-/// Stands for what is withheld.
+/// Placeholder for withheld output.
 const WITHHELD: &str = "[withheld]";
 
 /// The pen in the hands of a plugin and of the shim that watches it.
@@ -168,7 +168,7 @@ impl Pen {
         if self.withheld { WITHHELD.into() } else { self.redactor.text(text) }
     }
 
-    /// From now on the job's output is shown only as long as this allows it.
+    /// Shows the job's output from now on only as long as this guard allows it.
     pub fn guard(&mut self, guard: Guard) {
         self.guard = Some(guard);
     }
@@ -199,7 +199,7 @@ impl Pen {
 
     fn line(&mut self, stream: Stream, bytes: &[u8]) {
         if stream != Stream::Runner && self.is_withheld() {
-            // Only that there was something: the child is not silent.
+            // Records only that output arrived, so that the child does not count as silent.
             return self.log.lines(LogStream::Out, b"");
         }
         let (stream, waiting) = match stream {

@@ -34,7 +34,7 @@ pub fn journal(data: &Data) -> String {
     }
 }
 
-/// Which policy applies, and whether it can be read.
+/// The policy that applies, and whether it can be read.
 pub fn policy(data: &Data) -> String {
     let choice = match Choice::recorded(data) {
         Ok(Some(choice)) => choice,
@@ -50,7 +50,7 @@ pub fn policy(data: &Data) -> String {
     }
 }
 
-/// How much disk is used, and of which budget.
+/// Disk use with its budgets.
 pub fn disk(data: &Data) -> anyhow::Result<[String; 3]> {
     let (usage, budgets) = (Usage::of(data)?, Budgets::recorded(data)?);
     let of =

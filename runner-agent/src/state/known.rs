@@ -96,7 +96,7 @@ pub fn carried(entries: Vec<Entry>) -> Vec<Fact> {
     facts.into_iter().map(|(_, fact)| fact).collect()
 }
 
-/// Why a state is not taken, for people.
+/// Message about a refused state.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outdated(pub String);
 

@@ -19,7 +19,7 @@ use crate::{
     journal::{Entry, Fact, Stop},
 };
 
-/// So long after it was about to start, a shim that was given up may still begin.
+/// Time after its planned start during which a shim that was given up may still begin.
 const LATE: TimeDelta = TimeDelta::hours(1);
 
 /// How far a claim came.
@@ -129,7 +129,7 @@ pub fn open_ends(agent: &Agent) -> io::Result<Vec<Known>> {
 }
 
 impl Known {
-    /// What can be said of it now. An error: whether its shim runs cannot be told; ask again.
+    /// Present state of the execution. On an error it is unknown whether the shim runs: ask again.
     pub fn state(&self, data: &Data) -> io::Result<ExecutionState> {
         Ok(match &self.stage {
             Stage::Claiming | Stage::Claimed => ExecutionState::NeverSpawned,
@@ -221,7 +221,7 @@ pub fn began_late(agent: &Agent, wanted: ExecutionId) -> bool {
     })
 }
 
-/// Claims that were given up, as if they had not been.
+/// Claims that were given up, in the state that they had before.
 fn given_up(entries: Vec<Entry>) -> Vec<Known> {
     let is_abandoned = |entry: &Entry| matches!(entry.fact, Fact::Abandoned { .. });
     let (abandoned, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_abandoned);

@@ -1,4 +1,4 @@
-//! What a claim looks up in the journal, in memory: a claim reads only what was written since the last one.
+//! In-memory index of the journal for claims: a claim reads only the entries since the previous one.
 use std::{collections::BTreeSet, io};
 
 use domain::ids::ExecutionId;
@@ -18,7 +18,7 @@ pub(crate) struct ClaimIndex {
 }
 
 impl ClaimIndex {
-    /// Reads what the journal has in addition.
+    /// Reads the new entries of the journal.
     pub(super) fn refresh(&mut self, journal: &Journal) -> io::Result<()> {
         for entry in journal.read_on(&mut self.read)? {
             self.starts.take(&entry.fact);
@@ -33,7 +33,7 @@ impl ClaimIndex {
         Ok(())
     }
 
-    /// Whether this execution was granted here before. Such an answer to a claim is an old one, sent again.
+    /// Whether this execution was granted here before. Such a response to a claim is a replay.
     pub(super) fn was_granted(&self, execution: ExecutionId) -> bool {
         self.granted.contains(&execution)
     }

@@ -1,4 +1,4 @@
-//! End of what a dead shim left behind: nobody reads its output, and nobody watches it.
+//! Ends the processes that a dead shim left behind, which no process watches any more.
 //!
 //! Three records lead to it, and each finds what the others miss: the groups of the children in the journal, the
 //! job's control group, and the execution's id in the environment of its processes. What this agent adopted from a
@@ -24,15 +24,15 @@ use crate::{
     shim::leftovers::labels,
 };
 
-/// Time between two looks.
+/// Interval between checks.
 const LOOK: Duration = Duration::from_millis(200);
 /// Time until `/proc` is read again after an error.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Time that the kernel gets to end what was killed.
+/// Time that the kernel gets to end killed processes.
 const KILL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Ends it in the background: the signal and the grace period that the shim would have given, then SIGKILL until
-/// nothing is left.
+/// Ends these processes in the background: the signal and the grace period that the shim would have given, then SIGKILL
+/// until none is left.
 pub(super) fn end(data: &Data, known: &Known) {
     let Some(execution) = known.execution else { return };
     let (known, dir) = (known.clone(), data.job(execution));

@@ -10,7 +10,7 @@ use crate::{journal::Fact, policy::Refusal};
 /// So often an agent may end while it begins the same manifest.
 const CRASHES: usize = 2;
 
-/// Manifests that agents believed, and whose shim was never about to start: the agent ended before.
+/// Manifests that an agent accepted and never started a shim for: the agent ended before.
 #[derive(Debug, Default)]
 pub(super) struct Starts(BTreeMap<ExecutionId, Digest>);
 

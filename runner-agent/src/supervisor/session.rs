@@ -35,7 +35,7 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
     // A claim that is on its way is in the journal already, and is not lost.
     let _no_claim_meanwhile = agent.claims.lock().await;
     let known = adopt::open_ends(agent).map_err(|error| ours(&error))?;
-    // The server must not hear that a shim is gone because it could not be looked at.
+    // A shim that cannot be inspected must not be reported as gone.
     let journal = known.iter().map(|known| entry(agent, known)).collect::<io::Result<Vec<_>>>();
     let journal = journal.map_err(|error| ours(&error))?;
     let told: Vec<_> = journal.iter().map(|entry| entry.state).collect();

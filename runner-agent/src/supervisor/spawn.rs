@@ -92,7 +92,7 @@ fn prepare(
     dir.create()?;
     data::replace(&dir.manifest(), &verified.manifest_bytes)?;
     data::replace(&dir.grant(), &verified.grant_bytes)?;
-    // From here on only the clock that nobody sets counts.
+    // From here on only the monotonic clock counts.
     let duration = duration_ms(claimed, verified, policy);
     let deadline_uptime_ms = received_uptime_ms.saturating_add(duration);
     // A cancel must not need disk that the job has filled.

@@ -1,4 +1,4 @@
-//! How old the knowledge of principals and revocations is. A server that cannot read the log does not learn that a
+//! Age of the server's knowledge of principals and revocations. A server that cannot read the log does not learn that a
 //! token was revoked elsewhere, so it rejects all callers until it can read the log again.
 use std::{
     sync::{Mutex, PoisonError},
@@ -21,28 +21,29 @@ use crate::{
 /// Maximum age of the last successful read of the log.
 pub const MAX_AGE: Duration = Duration::from_secs(10);
 
-/// The moment up to which the log is known here, and the sample that moves it.
+/// Time up to which this server knows the log, and the sample that advances it.
 #[derive(Default)]
 pub(super) struct Current(Mutex<Option<Sample>>);
 
 #[derive(Clone, Copy)]
 struct Sample {
-    /// Everything that was in the log then is known here.
+    /// Time up to which this server knows the log.
     known_at: Instant,
-    /// A later read of the head, and the position that it found.
+    /// Time of a later read of the head; `position` is its result.
     read_at: Instant,
     position: u64,
 }
 
 impl People {
-    /// Age of the knowledge of who may call. Call it whenever the position moved: under load it is rarely the log's.
+    /// Age of the knowledge of callers. Must be called after each change of the position, which under load rarely
+    /// reaches the head of the log.
     pub fn age(&self, log: &EventLog) -> Duration {
         let mut sample = self.current.0.lock().unwrap_or_else(PoisonError::into_inner);
         let position = self.position();
         let next = || (log.read_at(), log.position());
         let mut known = sample.unwrap_or_else(|| {
             let (read_at, at) = next();
-            // The log was opened and loaded a moment ago.
+            // First call: the server has just opened and loaded the log.
             Sample { known_at: read_at, read_at, position: at }
         });
         if position >= known.position {

@@ -1,5 +1,5 @@
-//! Principals and runners with an event that this release cannot read. What it says of them is unknown (it may revoke
-//! them), so they are rejected until the event can be read; all others continue.
+//! Principals and runners with an event that this release cannot read. The event may revoke
+//! them, so they are rejected until it can be read; all others continue.
 use std::{
     collections::{HashMap, HashSet},
     fmt,
@@ -16,7 +16,7 @@ use event_log::{EventLog, Loaded, LogError, Stored};
 use super::{Known, People};
 use crate::problem::{Code, Problem};
 
-/// A caller whose standing is in a stream of the log.
+/// Caller with a stream in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallerId {
     Principal(PrincipalId),
@@ -98,7 +98,7 @@ impl People {
     /// nobody has read it yet.
     ///
     /// # Errors
-    /// 503 `caller_unreadable`, and what reading the stream answers.
+    /// 503 `caller_unreadable`, or an error of reading the stream.
     pub async fn check_runner(
         &self,
         log: &EventLog,
@@ -168,7 +168,7 @@ impl People {
     }
 }
 
-/// A stream that no principal or runner has: nobody is rejected for it.
+/// Logs an event of a stream that belongs to no principal or runner, so that no caller is rejected.
 pub(super) fn warn_of_stream(stored: &Stored) {
     let (stream, position) = (&stored.stream, stored.position);
     tracing::warn!(stream = %stream, position, "Skipped an event: the stream's id is not valid");

@@ -50,7 +50,7 @@ pub(super) async fn check(
     if shown != (Counts { noop, add, change, destroy }) {
         return Err(invalid("noop, add, change and destroy are not those of the summary"));
     }
-    // Only now: what is refused above leaves nothing behind.
+    // Only after all checks: a rejected report stores nothing.
     let (clock, execution) = (app.log().clock(), execution.to_string());
     match upload::keep(&app.pool, clock, &execution, &plan.summary).await? {
         true => Ok(()),
@@ -92,7 +92,7 @@ fn is_by(keys: &[VerifyingKey], said: &[u8], signature: &str) -> bool {
     keys.iter().any(|key| proof::plan::is_signed(said, signature, key))
 }
 
-/// The bytes that a report names, which have to be here first.
+/// Bytes that a report names; the runner must have uploaded them.
 async fn uploaded(app: &App, execution: ExecutionId, digest: &Digest) -> Result<Vec<u8>, Problem> {
     let bytes = upload::read(&app.pool, &execution.to_string(), digest).await?;
     bytes.ok_or_else(|| missing(digest))

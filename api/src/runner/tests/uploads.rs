@@ -1,4 +1,4 @@
-//! What a runner may store at the server, and for how long.
+//! Limits on the size and lifetime of a runner's uploads.
 mod pentest {
     use axum::{
         body::Body,

@@ -230,13 +230,13 @@ fn without_fingerprint() -> Problem {
     Problem::internal("a step that brings something has no fingerprint")
 }
 
-/// Whether the job's result is known and another attempt may succeed. What may have changed something
-/// is retried only where its process ended by itself or never began.
+/// Whether the job's result is known and another attempt may succeed. A job that may have changed
+/// something is retried only if its process ended by itself or never began.
 fn may_retry(job: &Job) -> bool {
     let (mut heard, mut left) = (job.heard.iter().rev(), false);
     let reason = heard.find_map(|event| {
         let JobEvent::Failed { reason, not_ended, .. } = event else { return None };
-        // A process that is left may still change something.
+        // A remaining process may still change something.
         left = !not_ended.is_empty();
         Some(*reason)
     });

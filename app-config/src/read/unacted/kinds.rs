@@ -1,4 +1,4 @@
-//! What is read and not acted on, and what happens instead.
+//! Kinds of settings that are read but not acted on, with the actual behavior.
 
 /// How occurrences are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub enum Per {
     Key,
     /// One per file, or per table of a file that holds several parts.
     Part,
-    /// Where the part is read: its keys alone do not tell.
+    /// By the reader of the section, because the keys alone do not suffice.
     Reader,
 }
 

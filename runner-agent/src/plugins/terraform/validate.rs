@@ -77,7 +77,7 @@ pub(super) async fn module(work: &Work<'_>, tool: &Tool, sink: &mut dyn Sink) ->
         other @ (Ended::Signal(_) | Ended::Late) => return Err(other.badly("init")),
     };
     let found = diagnostics(&workspace, sink).await?;
-    // Without its providers and modules only what can be read of the module itself is an error of it.
+    // Without providers and modules, only errors in the module's own files count.
     let is_error = |found: &&Diagnostic| {
         let is_of_the_module = found.range.is_some() && found.summary != NOT_INSTALLED;
         found.severity == "error" && (is_installed || is_of_the_module)

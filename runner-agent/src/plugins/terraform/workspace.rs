@@ -30,7 +30,7 @@ pub(super) struct Workspace<'w> {
     pub tool: &'w Tool,
 }
 
-/// A lock file of the artifact is what the vendor reviewed: no other provider is taken in its place.
+/// Arguments of `init`. The vendor reviewed the artifact's lock file, so `init` must not select other providers.
 fn init_arguments(source: &Path) -> Vec<String> {
     let mut arguments = ["init", "-input=false", "-no-color"].map(String::from).to_vec();
     if source.join(LOCK_FILE).exists() {

@@ -76,7 +76,7 @@ impl Attendance {
     }
 }
 
-/// What a statement says of an end.
+/// Contents of a statement about an end.
 struct End {
     exit: Exit,
     log: Option<StatedLog>,

@@ -29,7 +29,7 @@ impl Attendance {
     /// What can be done about a refusal: say something else, wait, or nothing.
     pub(super) fn mend(&mut self, refused: Refused) -> Option<Over> {
         let expected = refused.problem.number("expected").filter(|_| refused.code() == "seq_gap");
-        // It cannot expect what comes after the next one.
+        // The server cannot expect a report after the next one.
         let most = self.reports.next().map_or(0, |next| next.seq);
         let expected = expected.filter(|expected| (1..=most).contains(expected));
         match expected {

@@ -23,7 +23,7 @@ const PAGE: u32 = 500;
 /// Largest number of events of a history: with their proofs they make about as many bytes as a bundle may have.
 const EVENTS: usize = 150_000;
 
-/// Everything about the subject that has to be known before the first byte.
+/// Data about the subject that is required before the first byte.
 pub(super) struct Collected {
     /// The streams, each with the position of its last event.
     pub streams: BTreeMap<String, u64>,
@@ -66,7 +66,7 @@ pub(super) async fn history(
             None if stream == install => {
                 return Err(Problem::not_found(format!("the stream {stream}")));
             }
-            // An event names what the log does not have. Whoever checks the bundle is told.
+            // An event names a stream that the log does not have. The check of the bundle reports it.
             None => {}
         }
     }
