@@ -13,7 +13,7 @@ use schemas::control::{
 use serde_json::Value;
 
 use crate::{
-    compose::toggles::is_enabled,
+    compose::{config, toggles::is_enabled},
     control::{apps::diagnostic, lookup::Lookup},
     problem::Problem,
     state::{App, Config},
@@ -109,7 +109,7 @@ pub async fn not_acted_on(
 }
 
 /// Settings of a config version that this release reads and does not act on.
-pub fn unacted(config: &Config) -> Vec<Diagnostic> {
+pub fn unacted(config: &config::Config) -> Vec<Diagnostic> {
     let warnings = config.warnings.iter().filter(|warning| warning.is_about_something_unacted());
     warnings.map(diagnostic).collect()
 }
