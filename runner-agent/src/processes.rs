@@ -96,6 +96,15 @@ pub(crate) fn of_execution(execution: &str) -> io::Result<Vec<Found>> {
     Found::with_descendants(&marked, &all)
 }
 
+/// Processes of the session that this one led, and their descendants.
+pub(crate) fn of_session(leader: &Process) -> io::Result<Vec<Found>> {
+    if leader.boot_id != read_boot_id()? {
+        return Ok(Vec::new());
+    }
+    let all = Stat::all()?;
+    Found::with_descendants(&leader.session_members(&all), &all)
+}
+
 /// These processes and their descendants.
 pub(crate) fn among(pids: &BTreeSet<u32>) -> io::Result<Vec<Found>> {
     if pids.is_empty() {

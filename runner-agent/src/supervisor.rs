@@ -95,6 +95,8 @@ pub struct Agent {
     pub(crate) claims: tokio::sync::Mutex<()>,
     /// The server's keys are replaced one list after the other, on disk and in memory.
     pub(crate) renewals: tokio::sync::Mutex<()>,
+    /// Processes that belong to no job are ended by one task at a time.
+    pub(crate) sweeps: tokio::sync::Mutex<()>,
     /// Random: another agent that has a copy of the data directory has another one.
     pub(crate) process_id: String,
     /// Something changed that the server should know now.
@@ -116,6 +118,7 @@ pub(crate) struct State {
     pub acks: Vec<String>,
     pub draining: bool,
     pub log: LogSettings,
+    pub orphans: orphans::Register,
     pub ended: Option<Ended>,
 }
 
@@ -151,6 +154,7 @@ impl Agent {
             acks: Vec::new(),
             draining: false,
             log: LogSettings::default(),
+            orphans: orphans::Register::default(),
             ended: None,
         };
         Ok(Arc::new(Agent {
@@ -164,6 +168,7 @@ impl Agent {
             stopping,
             claims: tokio::sync::Mutex::new(()),
             renewals: tokio::sync::Mutex::new(()),
+            sweeps: tokio::sync::Mutex::new(()),
             process_id: ulid::Ulid::new().to_string(),
             changed: Notify::new(),
             state: Mutex::new(state),
