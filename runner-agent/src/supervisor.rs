@@ -361,8 +361,12 @@ pub async fn run(
         warn!("The journal is not what was written, see `stead-runner journal verify`: {wrong}");
     }
     // While there is disk, and before an upgrade replaces the file.
-    if let Err(error) = program::keep(&agent.data) {
-        warn!(%error, "Cannot keep the running program: jobs cannot start until this succeeds");
+    let kept = match program::keep(&agent.data) {
+        Ok(kept) => program::check(&kept).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = kept {
+        warn!(%error, "Cannot keep the running program where jobs can run it: no job starts until this succeeds");
     }
     adopt::settle(&agent).await;
     if adopt::open_ends(&agent).is_ok_and(|open| open.is_empty())

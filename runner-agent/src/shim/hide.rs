@@ -19,6 +19,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use nix::unistd::{AccessFlags, access};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{UnixListener, UnixStream as Connection},
@@ -47,7 +48,8 @@ pub struct Guard {
 impl Guard {
     /// Whether the job's output may be shown: no value failed, and scripts can still call `redact`.
     pub fn may_show(&self) -> bool {
-        !self.alarm.exists() && self.program.exists()
+        // Also where the filesystem was mounted again with `noexec`.
+        !self.alarm.exists() && access(&self.program, AccessFlags::X_OK).is_ok()
     }
 }
 

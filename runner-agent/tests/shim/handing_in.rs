@@ -1,5 +1,5 @@
 //! Values that scripts hand in to be redacted: also after an upgrade, and never shown if that fails.
-use super::*;
+use super::{mount::Mount, *};
 
 /// A copy of the program, as an upgrade replaces it.
 fn installed() -> (tempfile::TempDir, std::path::PathBuf) {
@@ -90,6 +90,51 @@ fn output_is_withheld_once_a_value_could_not_be_handed_in() {
         go(&run);
         assert_withheld(&mut run);
     }
+}
+
+/// Runs the script with a tmpfs of these options as the directory that `part` of the data directory is.
+fn start_on(
+    options: &str,
+    script: &str,
+    part: impl FnOnce(&Data) -> std::path::PathBuf,
+) -> Option<(Run, Mount)> {
+    let mut mount = None;
+    let run = start_as(
+        script,
+        MINUTE,
+        |_| {},
+        |data| {
+            let at = part(data);
+            fs::create_dir_all(&at).unwrap();
+            mount = Mount::at(&at, options);
+            Command::new(env!("CARGO_BIN_EXE_stead-runner"))
+        },
+    );
+    Some((run, mount?))
+}
+
+#[test]
+fn a_job_does_not_start_where_the_program_that_redacts_cannot_run() {
+    let Some((mut run, _mount)) = start_on("noexec", HAND_IN, |data| data.path("bin")) else {
+        return;
+    };
+    let last = run.end();
+    assert_eq!((last.outcome, last.reason), (Outcome::Failed, Some(FailureReason::SpawnFailed)));
+    for part in ["so nothing is started", "Permission denied", "without noexec"] {
+        assert!(last.detail.contains(part), "{}", last.detail);
+    }
+    assert_eq!(run.lines(), Vec::<String>::new());
+    assert!(!run.everything().contains("born-42-here"));
+}
+
+#[test]
+fn output_is_withheld_once_the_program_that_redacts_can_run_no_more() {
+    let script = after("", HAND_IN);
+    let Some((mut run, mount)) = start_on("exec", &script, |data| data.path("bin")) else { return };
+    ready(&run);
+    mount.again("noexec");
+    go(&run);
+    assert_withheld(&mut run);
 }
 
 #[test]
