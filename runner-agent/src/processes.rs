@@ -48,7 +48,8 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     Ok(child)
 }
 
-fn exists(pid: u32) -> bool {
+/// Whether this number is a process's: one that has ended keeps its number until it is waited for.
+pub(crate) fn exists(pid: u32) -> bool {
     i32::try_from(pid).is_ok_and(|pid| kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH))
 }
 
