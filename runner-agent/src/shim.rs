@@ -276,7 +276,8 @@ fn said(
     }
 }
 
-fn stopped(cause: Option<Cause>, forced: bool) -> Finished {
+/// End of work that was asked to stop.
+pub(crate) fn stopped(cause: Option<Cause>, forced: bool) -> Finished {
     match cause {
         Some(Cause::Cancel) => {
             Finished { outcome: Outcome::Cancelled, forced, ..last(String::new()) }

@@ -291,6 +291,19 @@ fn a_cancel_is_polite_first() {
 }
 
 #[test]
+fn a_cancel_that_cannot_be_read_stops_the_job() {
+    let mut run =
+        start("trap 'echo saved; exit 3' TERM; echo ready; sleep 30 & wait", MINUTE, |_| {});
+    ready(&run);
+    data::replace(&run.files.cancel(), b"{\"reason\": \"eno").unwrap();
+    let last = run.end();
+    assert_eq!((last.outcome, last.reason), (Outcome::Failed, Some(FailureReason::AgentStopped)));
+    assert!(run.lines().iter().any(|line| line == "saved"), "{:?}", run.records());
+    let why = run.records().into_iter().find(|record| record.m.contains("cancel.json"));
+    assert!(why.is_some_and(|why| why.m.contains("cannot read")), "{:?}", run.records());
+}
+
+#[test]
 fn a_child_that_does_not_listen_is_killed_with_all_that_it_started() {
     let script = "trap '' TERM; sleep 61 & echo $!; echo ready; wait; wait; sleep 62";
     let mut run = start(script, MINUTE, |_| {});
