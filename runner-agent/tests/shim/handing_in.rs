@@ -174,8 +174,7 @@ fn a_script_may_wait_for_its_value_longer_than_the_shim_waits_for_its_bytes() {
 #[test]
 fn a_value_that_does_not_arrive_whole_withholds_the_output() {
     if !Command::new("python3").arg("--version").output().is_ok_and(|out| out.status.success()) {
-        println!("skipped: needs python3, to hand in half a value");
-        return;
+        return skip("needs python3, to hand in half a value");
     }
     let half = r#"python3 -c "
 import os, socket
