@@ -1,14 +1,21 @@
 //! The same story where every component belongs to a vendor's own plugin: no Terraform at all.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use tests::{Runner, Server, finish, notes_files, notes_files_v2, program, until};
+use sha2::{Digest as _, Sha256};
+use tests::{
+    Runner, Server, finish, notes_files, notes_files_v2, program, story, succeeded, until,
+};
 
 #[test]
 fn a_vendors_plugin_plans_applies_changes_and_destroys() {
     let server = Server::up();
-    let plugin = format!("files={}", program("stead-plugin-files").display());
     let app = notes_files(server.dir());
+    let plugin = format!("files={}", program("stead-plugin-files").display());
     let sync = |app: &str| server.ask(&["apps", "sync", app, "--plugin", &plugin, "--wait"]);
     let first = sync(app.to_str().unwrap());
     assert_eq!(first["builds"].as_array().unwrap().len(), 6, "{first:#}");
@@ -60,4 +67,72 @@ fn a_vendors_plugin_plans_applies_changes_and_destroys() {
     server.ask(&["installs", "deprovision", "acme", "--reason", "the end"]);
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "succeeded", "{run:#}");
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+fn digest(file: &Path) -> String {
+    format!("{:x}", Sha256::digest(fs::read(file).unwrap()))
+}
+
+fn is_sound(blob: &Path) -> bool {
+    blob.ends_with(digest(blob))
+}
+
+#[test]
+fn damaged_layers_on_the_customers_disk_are_moved_aside_and_pulled_again() {
+    // given an install whose runner has its artifacts
+    let server = Server::up();
+    let app = notes_files(server.dir());
+    let plugin = format!("files={}", program("stead-plugin-files").display());
+    server.ask(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
+    let create =
+        ["installs", "create", "notes-files", "acme", "--auto-approve", "--input", "company=Acme"];
+    let created = server.ask(&create);
+    let plugins = server.dir().join("plugins");
+    fs::create_dir(&plugins).unwrap();
+    fs::copy(program("stead-plugin-files"), plugins.join("stead-plugin-files")).unwrap();
+    let token = created["enrolment"]["token"].as_str().unwrap();
+    let plugin_dir = ["--plugin-dir", plugins.to_str().unwrap()];
+    let runner = Runner::start_with(&server, "customer", token, &plugin_dir);
+    until("the provision run", Duration::from_secs(30), || {
+        !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+    });
+    succeeded(&server, "acme");
+    // when every layer is damaged on its disk
+    let artifacts = runner.data().join("artifacts");
+    let blobs = files(&artifacts.join("blobs/sha256"));
+    assert!(!blobs.is_empty() && blobs.iter().all(|blob| is_sound(blob)));
+    let is_layer = |blob: &&PathBuf| !fs::read(blob).unwrap().starts_with(b"{");
+    let layers: Vec<_> = blobs.iter().filter(is_layer).collect();
+    for layer in &layers {
+        let mut bytes = fs::read(layer).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(layer, bytes).unwrap();
+        assert!(!is_sound(layer));
+    }
+    server.ask(&["installs", "deploy", "acme", "--reason", "again"]);
+    // then the next run works with the right bytes, and the wrong ones are kept for a person to look at
+    let run = succeeded(&server, "acme");
+    let damaged = files(&artifacts.join("damaged"));
+    assert!(!damaged.is_empty());
+    for aside in &damaged {
+        let (name, _) = aside.file_name().unwrap().to_str().unwrap().split_once('.').unwrap();
+        assert_ne!(digest(aside), name);
+        assert!(is_sound(&artifacts.join("blobs/sha256").join(name)));
+    }
+    let sound = layers.iter().filter(|layer| is_sound(layer)).count();
+    assert_eq!(sound, damaged.len());
+    let jobs = run["dag"].as_array().unwrap().iter().filter_map(|step| step["job"].as_str());
+    let logs: String = jobs
+        .map(|job| {
+            assert!(story(&server, job).iter().all(|event| event["type"] != "job.failed"));
+            tests::stdout_of(server.stead_for_people().args(["jobs", "logs", job]))
+        })
+        .collect();
+    assert!(logs.contains("pulling it again"), "{logs}");
 }

@@ -18,6 +18,7 @@ use crate::{
     journal::{Fact, Journal},
     plugins,
     policy::{self, Refusal},
+    shim::order::CancelOrder,
     witness::Verified,
 };
 
@@ -82,13 +83,22 @@ impl Question {
     }
 }
 
-/// Ask, and wait for the word. A cancel ends the waiting: the shim finds it, too.
+/// End of a request that was not denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// A person approved it.
+    Approved,
+    /// The job was cancelled meanwhile, and must not start.
+    Cancelled,
+}
+
+/// Requests an approval and waits for the decision. A cancel ends the waiting.
 pub async fn wait(
     data: &Data,
     journal: &Journal,
     question: &Question,
     patience: Duration,
-) -> Result<(), Refusal> {
+) -> Result<Asked, Refusal> {
     let (job, execution) = (question.manifest.job, question.execution);
     // The server's clock cannot extend it.
     let until = Instant::now() + patience;
@@ -98,13 +108,13 @@ pub async fn wait(
         .and_then(|()| journal.write(Fact::Asked { job, execution }))
         .map_err(|error| Refusal::policy("ask", format!("nobody can be asked: {error}")))?;
     let said = loop {
+        if CancelOrder::of(&dir).is_some() {
+            break Ok(Asked::Cancelled);
+        }
         match data::read_json::<Answer>(&dir.answer()) {
-            Ok(Some(Answer { yes: true, .. })) => break Ok(()),
+            Ok(Some(Answer { yes: true, .. })) => break Ok(Asked::Approved),
             Ok(Some(Answer { reason, .. })) => break Err(Refusal::policy("ask", reason)),
             Ok(None) | Err(_) => {}
-        }
-        if dir.cancel().exists() {
-            break Ok(());
         }
         if Instant::now() >= until {
             let detail = format!("the approval request expired after {} s", patience.as_secs());
@@ -147,7 +157,7 @@ mod tests {
     use super::*;
     use crate::supervisor::tests::{execution, verified};
 
-    async fn asked(patience: Duration, said: Option<bool>) -> Result<(), Refusal> {
+    async fn asked(patience: Duration, said: Option<bool>) -> Result<Asked, Refusal> {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
         let journal = Journal::open(&data).unwrap();
@@ -171,9 +181,30 @@ mod tests {
     #[tokio::test]
     async fn a_persons_word_decides() {
         let minute = Duration::from_secs(60);
-        assert_eq!(asked(minute, Some(true)).await, Ok(()));
+        assert_eq!(asked(minute, Some(true)).await, Ok(Asked::Approved));
         let no = asked(minute, Some(false)).await.unwrap_err();
         assert_eq!((no.rule.as_str(), no.detail.as_str()), ("ask", "not today"));
+    }
+
+    #[tokio::test]
+    async fn a_cancel_is_stronger_than_an_approval_also_when_it_cannot_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Data::open(dir.path()).unwrap();
+        let journal = Journal::open(&data).unwrap();
+        let minute = Duration::from_secs(60);
+        let question = Question::new(&data, &verified(), execution(), minute);
+        let files = data.job(question.execution);
+        files.create().unwrap();
+        let approval = Answer { yes: true, reason: String::new() };
+        data::replace_json(&files.answer(), &approval).unwrap();
+        let wait = || wait(&data, &journal, &question, minute);
+        assert_eq!(wait().await, Ok(Asked::Approved));
+        fs::write(files.cancel(), "{\"reason\":").unwrap();
+        assert_eq!(wait().await, Ok(Asked::Cancelled));
+        let order = CancelOrder::of_vendor("enough".into(), 1, false);
+        data::replace_json(&files.cancel(), &order).unwrap();
+        assert_eq!(wait().await, Ok(Asked::Cancelled));
+        assert_eq!(waiting(&data).unwrap(), []);
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 mod journal;
 mod state;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{env, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -17,6 +17,7 @@ use crate::{
     journal::{Fact, Journal},
     keys::Keys,
     policy::Choice,
+    shim::hide,
     show, start, switch,
     witness::Witness,
 };
@@ -262,6 +263,27 @@ Example: check a proof that the vendor handed over, by what this runner knows an
     Key,
 }
 
+/// Reads the command line. In a script of a job a `redact` that cannot be understood withholds the job's output.
+pub fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| {
+        if error.use_stderr() && env::args_os().any(|argument| argument == "redact") {
+            hide::withhold();
+        }
+        error.exit()
+    })
+}
+
+/// Does what needs no runtime. `redact` must also work, or withhold the job's output, where no thread can be started and
+/// few files be opened.
+pub fn run_alone(cli: &Cli) -> Option<anyhow::Result<ExitCode>> {
+    matches!(cli.command, Some(Command::Redact)).then(hand_in)
+}
+
+fn hand_in() -> anyhow::Result<ExitCode> {
+    hide::hand_in()?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Do what the command line says.
 pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     // A bare name has no parent to open; and what is kept names places that hold after a change of directory.
@@ -329,10 +351,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             let keys = keys.iter().map(|key| format!("{key}\n")).collect::<String>();
             show::said(&show::sanitized(&keys))
         }
-        Some(Command::Redact) => {
-            crate::shim::hide::hand_in()?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Some(Command::Redact) => hand_in(),
         Some(Command::Shim { job, execution }) => {
             crate::shim::run(&open()?, job, execution).await?;
             Ok(ExitCode::SUCCESS)

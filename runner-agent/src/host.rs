@@ -1,5 +1,6 @@
 //! What only the host knows: its clocks, its processes, its disk.
 use std::{
+    collections::BTreeSet,
     fs,
     io::{self, ErrorKind},
     path::Path,
@@ -126,6 +127,19 @@ impl Process {
             return Ok(false);
         }
         Ok(has_members(self, shim, &Stat::all()?))
+    }
+
+    /// Others that are in the session that this process led. A session keeps its number from other processes while it
+    /// has a member: where the number is another process's by now, nobody of it is left.
+    pub(crate) fn session_members(&self, all: &[Stat]) -> BTreeSet<u32> {
+        let is_its = |stat: &&Stat| {
+            let begun_by_it = stat.start_time >= self.start_time;
+            stat.session == self.pid && stat.pid != self.pid && begun_by_it
+        };
+        let is_anothers =
+            all.iter().any(|stat| stat.pid == self.pid && stat.start_time != self.start_time);
+        let members = all.iter().filter(is_its).filter(|_| !is_anothers);
+        members.map(|stat| stat.pid).collect()
     }
 }
 
@@ -351,6 +365,12 @@ mod tests {
         // but not when another process has the child's number, or the shim's
         assert!(!lives(&[stat(25, 25, 20, 5_010), stat(31, 25, 20, 5_020)]));
         assert!(!lives(&[stat(20, 20, 20, 5_000), stat(31, 25, 20, 5_020)]));
+        // and of the shim's session in the same way
+        let members = |all: &[Stat]| shim.session_members(all).into_iter().collect::<Vec<_>>();
+        assert_eq!(members(&[stat(20, 20, 20, 1_000), stat(31, 31, 20, 1_020)]), [31]);
+        assert_eq!(members(&[stat(31, 31, 20, 1_020), stat(32, 25, 21, 1_020)]), [31]);
+        assert!(members(&[stat(20, 20, 20, 5_000), stat(31, 25, 20, 5_020)]).is_empty());
+        assert!(members(&[stat(31, 25, 20, 999)]).is_empty());
         // nor one that is older than the child, of another group or of another session
         assert!(!lives(&[stat(31, 25, 20, 1_009)]));
         assert!(!lives(&[stat(31, 26, 20, 1_020), stat(32, 25, 21, 1_020)]));

@@ -48,7 +48,8 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     Ok(child)
 }
 
-fn exists(pid: u32) -> bool {
+/// Whether this number is a process's: one that has ended keeps its number until it is waited for.
+pub(crate) fn exists(pid: u32) -> bool {
     i32::try_from(pid).is_ok_and(|pid| kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH))
 }
 
@@ -94,6 +95,15 @@ pub(crate) fn of_execution(execution: &str) -> io::Result<Vec<Found>> {
         |stat: &&Stat| stat.pid != me && has_variable(stat.pid, "STEAD_EXECUTION", Some(execution));
     let marked = all.iter().filter(has).map(|stat| stat.pid).collect();
     Found::with_descendants(&marked, &all)
+}
+
+/// Processes of the session that this one led, and their descendants.
+pub(crate) fn of_session(leader: &Process) -> io::Result<Vec<Found>> {
+    if leader.boot_id != read_boot_id()? {
+        return Ok(Vec::new());
+    }
+    let all = Stat::all()?;
+    Found::with_descendants(&leader.session_members(&all), &all)
 }
 
 /// These processes and their descendants.

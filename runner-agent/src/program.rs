@@ -4,12 +4,27 @@ use std::{
     io,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::Duration,
 };
 
-use crate::data::{self, Data};
+use tokio::{
+    process::Command,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    data::{self, Data},
+    processes,
+};
 
 const RUNNING: &str = "/proc/self/exe";
 const DIR: &str = "bin";
+/// Time that the program has to print its version.
+const RUNS: Duration = Duration::from_secs(30);
+/// A program that was just copied may be open for writing in a child that is being forked.
+const BUSY_RETRIES: u32 = 20;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Path of the running program in the data directory. It is a hard link where that is possible, else a copy, made
 /// once per version from the running program, not from the file that has its name by now.
@@ -27,6 +42,44 @@ pub(crate) fn keep(data: &Data) -> io::Result<PathBuf> {
         return Err(error);
     }
     Ok(path)
+}
+
+/// Runs the kept program once: on a filesystem that is mounted with `noexec` it is there and cannot run.
+pub(crate) async fn check(kept: &Path) -> io::Result<()> {
+    let why = match timeout(RUNS, version(kept)).await {
+        Ok(Ok(status)) if status.success() => return Ok(()),
+        Ok(Ok(status)) => format!("it ended with {status}"),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("it did not end within {} s", RUNS.as_secs()),
+    };
+    Err(io::Error::other(format!(
+        "cannot run {}: {why}; mount the data directory without noexec and let its owner execute files in it",
+        kept.display()
+    )))
+}
+
+async fn version(kept: &Path) -> io::Result<ExitStatus> {
+    let mut command = Command::new(kept);
+    command
+        .arg("--version")
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
+    let mut tries = 0;
+    loop {
+        match processes::spawn(&mut command) {
+            Ok(mut child) => return child.wait().await,
+            Err(error)
+                if error.kind() == io::ErrorKind::ExecutableFileBusy && tries < BUSY_RETRIES =>
+            {
+                tries += 1;
+                sleep(BUSY_PAUSE).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Removes what other versions kept, when none of their jobs runs.

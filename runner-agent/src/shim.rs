@@ -147,7 +147,7 @@ async fn work(
         (Duration::from_millis(grace), Duration::from_millis(order.max_grace_ms)),
         silence.map(Duration::from_millis),
     );
-    let context = context(data, dir, order, &manifest, recorder, &watch)?;
+    let context = context(data, dir, order, &manifest, recorder, &watch).await?;
     // A cancel that came before us comes before the plugin, too.
     watch.look();
     let mut sink = recorder.clone();
@@ -172,7 +172,7 @@ async fn work(
     Ok(Finished { forced, not_ended: leftovers.not_ended, ..last })
 }
 
-fn context(
+async fn context(
     data: &Data,
     dir: &JobDir,
     order: &Order,
@@ -192,7 +192,7 @@ fn context(
         artifacts_dir: data.path("artifacts"),
         plugin_dir: order.plugin_dir.clone(),
         plans_dir: data.path("plans"),
-        env: environment(data, dir, order, recorder, (job, execution))?,
+        env: environment(data, dir, order, recorder, (job, execution)).await?,
         wrapper: limits::wrapper(&manifest.limits),
         cancel: watch.cancel.clone(),
         registry: Registry { base_url, token, http, patience: Registry::PATIENCE },
@@ -213,7 +213,7 @@ fn known_state(data: &Data, manifest: &Manifest) -> io::Result<KnownState> {
 
 /// The child's environment but for what the plugin and the manifest add: nothing of the runner's own but what
 /// the customer passes on.
-fn environment(
+async fn environment(
     data: &Data,
     dir: &JobDir,
     order: &Order,
@@ -237,6 +237,7 @@ fn environment(
         io::Error::other(why)
     };
     let program = program::keep(data).map_err(unable)?;
+    program::check(&program).await.map_err(unable)?;
     let socket = hide::listen(dir, program.clone(), recorder).map_err(unable)?;
     env.insert(hide::SOCKET.into(), socket.display().to_string());
     env.insert("STEAD_RUNNER".into(), program.display().to_string());
@@ -275,7 +276,8 @@ fn said(
     }
 }
 
-fn stopped(cause: Option<Cause>, forced: bool) -> Finished {
+/// End of work that was asked to stop.
+pub(crate) fn stopped(cause: Option<Cause>, forced: bool) -> Finished {
     match cause {
         Some(Cause::Cancel) => {
             Finished { outcome: Outcome::Cancelled, forced, ..last(String::new()) }

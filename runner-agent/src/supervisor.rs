@@ -99,6 +99,8 @@ pub struct Agent {
     pub(crate) claims: tokio::sync::Mutex<()>,
     /// The server's keys are replaced one list after the other, on disk and in memory.
     pub(crate) renewals: tokio::sync::Mutex<()>,
+    /// Processes that belong to no job are ended by one task at a time.
+    pub(crate) sweeps: tokio::sync::Mutex<()>,
     /// Random: another agent that has a copy of the data directory has another one.
     pub(crate) process_id: String,
     /// Something changed that the server should know now.
@@ -121,6 +123,7 @@ pub(crate) struct State {
     pub acks: Vec<String>,
     pub draining: bool,
     pub log: LogSettings,
+    pub orphans: orphans::Register,
     pub ended: Option<Ended>,
     /// When the data directory was tidied last.
     pub tidied: Option<Instant>,
@@ -158,6 +161,7 @@ impl Agent {
             acks: Vec::new(),
             draining: false,
             log: LogSettings::default(),
+            orphans: orphans::Register::default(),
             ended: None,
             tidied: None,
         };
@@ -172,6 +176,7 @@ impl Agent {
             stopping,
             claims: tokio::sync::Mutex::new(()),
             renewals: tokio::sync::Mutex::new(()),
+            sweeps: tokio::sync::Mutex::new(()),
             process_id: ulid::Ulid::new().to_string(),
             changed: Notify::new(),
             state: Mutex::new(state),
@@ -375,8 +380,12 @@ pub async fn run(
         warn!("The journal is not what was written, see `stead-runner journal verify`: {wrong}");
     }
     // Early: there is disk space, and no upgrade has replaced the file yet.
-    if let Err(error) = program::keep(&agent.data) {
-        warn!(%error, "Cannot keep the running program: jobs cannot start until this succeeds");
+    let kept = match program::keep(&agent.data) {
+        Ok(kept) => program::check(&kept).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = kept {
+        warn!(%error, "Cannot keep the running program where jobs can run it: no job starts until this succeeds");
     }
     adopt::settle(&agent).await;
     if adopt::open_ends(&agent).is_ok_and(|open| open.is_empty())

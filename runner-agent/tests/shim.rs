@@ -22,6 +22,8 @@ use serde_json::{Value, json};
 mod descendants;
 #[path = "shim/handing_in.rs"]
 mod handing_in;
+#[path = "shim/mount.rs"]
+mod mount;
 
 const CANARY: &str = "canary-7f3a9c";
 const PASSED: &str = "passed/secret value";
@@ -31,6 +33,12 @@ struct Run {
     data: Data,
     files: JobDir,
     shim: Child,
+}
+
+/// A test that is not run says so; under CI that is a failure.
+fn skip(why: &str) {
+    assert!(std::env::var_os("CI").is_none(), "CI must be able to run every test: {why}");
+    eprintln!("SKIPPED: {why}");
 }
 
 fn ids() -> (JobId, ExecutionId) {
@@ -280,6 +288,19 @@ fn a_cancel_is_polite_first() {
     let last = run.end();
     assert_eq!((last.outcome, last.forced), (Outcome::Cancelled, false));
     assert!(run.lines().iter().any(|line| line == "saved"));
+}
+
+#[test]
+fn a_cancel_that_cannot_be_read_stops_the_job() {
+    let mut run =
+        start("trap 'echo saved; exit 3' TERM; echo ready; sleep 30 & wait", MINUTE, |_| {});
+    ready(&run);
+    data::replace(&run.files.cancel(), b"{\"reason\": \"eno").unwrap();
+    let last = run.end();
+    assert_eq!((last.outcome, last.reason), (Outcome::Failed, Some(FailureReason::AgentStopped)));
+    assert!(run.lines().iter().any(|line| line == "saved"), "{:?}", run.records());
+    let why = run.records().into_iter().find(|record| record.m.contains("cancel.json"));
+    assert!(why.is_some_and(|why| why.m.contains("cannot read")), "{:?}", run.records());
 }
 
 #[test]

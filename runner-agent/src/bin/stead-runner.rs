@@ -4,12 +4,14 @@ use std::{
     process::ExitCode,
 };
 
-use clap::Parser as _;
-use runner_agent::cli::{self, Cli, LogFormat};
+use runner_agent::cli::{self, LogFormat};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = cli::parse();
+    if let Some(ended) = cli::run_alone(&cli) {
+        return exit_code(ended);
+    }
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     match cli.log_format() {
@@ -27,6 +29,10 @@ fn main() -> ExitCode {
     let ended = runtime.block_on(cli::run(cli));
     // A claim or a report that waits for the server must not hold up the end.
     runtime.shutdown_timeout(cli::LAST_BREATH);
+    exit_code(ended)
+}
+
+fn exit_code(ended: anyhow::Result<ExitCode>) -> ExitCode {
     ended.unwrap_or_else(|error| {
         let io = error.downcast_ref::<io::Error>();
         if io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {

@@ -6,11 +6,15 @@
 //! ```
 //!
 //! It fails closed. A value that cannot be handed in makes the command end with an error, and the rest of the job's
-//! output is withheld, for a script may go on and print it. `redact` and the shim both raise the alarm: a file beside
-//! the socket, which the shim looks for before it shows a line.
+//! output is withheld, for a script may go on and print it. `redact` connects before it reads the value and says over the
+//! connection if it has none to hand in; a connection that ends without a value counts as that. Where no connection can be
+//! had, it removes a file beside the socket, without which the shim shows no line: to remove a file needs neither disk
+//! nor a file descriptor.
+//!
+//! On the connection: the value's length in four bytes, the highest first, and the value; the answer is `ok` or `no`.
 use std::{
     env,
-    fs::File,
+    fs::{self, File},
     io::{self, Read as _, Write as _},
     net::Shutdown,
     os::{fd::AsRawFd as _, unix::net::UnixStream},
@@ -19,10 +23,11 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use nix::unistd::{AccessFlags, access};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{UnixListener, UnixStream as Connection},
-    time::timeout,
+    time::{sleep, timeout},
 };
 use zeroize::Zeroizing;
 
@@ -34,20 +39,25 @@ pub const SOCKET: &str = "STEAD_REDACT_SOCKET";
 /// The largest value.
 const LONGEST: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Extension of the file that says that a value could not be handed in.
-const ALARM: &str = "failed";
+/// Pause after a connection that could not be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Extension of the file that exists as long as every value was handed in.
+const COMPLETE: &str = "complete";
+/// Length that no value has: there is none, though there should be.
+const FAILED: u32 = u32::MAX;
 
 /// Record of whether every value was handed in so far.
 #[derive(Debug, Clone)]
 pub struct Guard {
-    alarm: PathBuf,
+    complete: PathBuf,
     program: PathBuf,
 }
 
 impl Guard {
     /// Whether the job's output may be shown: no value failed, and scripts can still call `redact`.
     pub fn may_show(&self) -> bool {
-        !self.alarm.exists() && self.program.exists()
+        // Also where the filesystem was mounted again with `noexec`.
+        self.complete.exists() && access(&self.program, AccessFlags::X_OK).is_ok()
     }
 }
 
@@ -56,40 +66,52 @@ pub fn listen(dir: &JobDir, program: PathBuf, recorder: &Recorder) -> io::Result
     let path = dir.redact();
     let (_dir, address) = short(&path)?;
     let listener = UnixListener::bind(address)?;
-    let alarm = path.with_extension(ALARM);
-    recorder.pen().guard(Guard { alarm: alarm.clone(), program });
+    let complete = path.with_extension(COMPLETE);
+    data::fresh(&complete)?;
+    recorder.pen().guard(Guard { complete, program });
     let recorder = recorder.clone();
     tokio::spawn(async move {
-        while let Ok((connection, _)) = listener.accept().await {
-            let (recorder, alarm) = (recorder.clone(), alarm.clone());
-            tokio::spawn(async move {
-                if !matches!(timeout(PATIENCE, take(connection, &recorder)).await, Ok(Ok(()))) {
-                    raise(&alarm, &recorder);
+        loop {
+            match listener.accept().await {
+                Ok((connection, _)) => {
+                    let recorder = recorder.clone();
+                    tokio::spawn(async move { serve(connection, &recorder).await });
                 }
-            });
+                // A script may have a value on it.
+                Err(_) => {
+                    recorder.pen().withhold();
+                    sleep(PAUSE).await;
+                }
+            }
         }
     });
     Ok(path)
 }
 
-fn raise(alarm: &Path, recorder: &Recorder) {
-    // If the file cannot be created, for lack of an inode, the pen still withholds the output.
-    let _best_effort = File::create(alarm);
-    recorder.pen().withhold();
+async fn serve(mut connection: Connection, recorder: &Recorder) {
+    let taken = take(&mut connection, recorder).await;
+    if taken.is_err() {
+        recorder.pen().withhold();
+    }
+    // A script that does not hear it withholds the output itself.
+    let _gone = connection.write_all(if taken.is_ok() { b"ok" } else { b"no" }).await;
 }
 
-async fn take(mut connection: Connection, recorder: &Recorder) -> io::Result<()> {
-    let mut value = Zeroizing::new(String::new());
-    (&mut connection).take(LONGEST as u64 + 1).read_to_string(&mut value).await?;
-    check(&value).map_err(io::Error::other)?;
-    let trimmed = Zeroizing::new(value.trim().to_owned());
-    {
-        let mut pen = recorder.pen();
-        pen.hide(value);
-        // A newline at its end is the pipe's: encoded, the value comes without it.
-        pen.hide(trimmed);
+async fn take(connection: &mut Connection, recorder: &Recorder) -> io::Result<()> {
+    // No time limit: the script may still be waiting for the value.
+    let length = usize::try_from(connection.read_u32().await?).unwrap_or(usize::MAX);
+    if length > LONGEST {
+        return Err(io::Error::other("there is no value"));
     }
-    connection.write_all(b"ok").await
+    let mut bytes = Zeroizing::new(vec![0; length]);
+    timeout(PATIENCE, connection.read_exact(&mut bytes)).await??;
+    let value = str::from_utf8(&bytes).map_err(io::Error::other)?;
+    check(value).map_err(io::Error::other)?;
+    let mut pen = recorder.pen();
+    pen.hide(Zeroizing::new(value.to_owned()));
+    // A newline at its end is the pipe's: encoded, the value comes without it.
+    pen.hide(Zeroizing::new(value.trim().to_owned()));
+    Ok(())
 }
 
 /// Rejects a value that cannot be found in a log.
@@ -115,24 +137,46 @@ pub fn hand_in() -> anyhow::Result<()> {
         env::var_os(SOCKET).map(PathBuf::from).context("this is only for scripts of a job")?;
     let handed_in = send(&socket);
     if handed_in.is_err() {
-        // If that fails, too, the shim notices the connection that ended without a value, or is gone.
-        let _best_effort = File::create(socket.with_extension(ALARM));
+        withhold();
     }
     handed_in.context("cannot redact the value: the rest of the job's output is withheld")
 }
 
+/// Withholds the rest of the output of the job that this process belongs to, if there is one.
+pub fn withhold() {
+    if let Some(socket) = env::var_os(SOCKET).map(PathBuf::from) {
+        // It is gone if the output is withheld already.
+        let _gone = fs::remove_file(socket.with_extension(COMPLETE));
+    }
+}
+
 fn send(socket: &Path) -> anyhow::Result<()> {
-    let mut value = Zeroizing::new(String::new());
-    io::stdin().take(LONGEST as u64 + 1).read_to_string(&mut value)?;
-    check(&value).map_err(anyhow::Error::msg)?;
+    // First: the shim notices if this process is killed before it has the value.
     let (_dir, address) = short(socket)?;
     let mut stream = UnixStream::connect(address).context("the job's shim does not listen")?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(value.as_bytes())?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let value = read();
+    match &value {
+        Ok(value) => {
+            stream.write_all(&u32::try_from(value.len())?.to_be_bytes())?;
+            stream.write_all(value.as_bytes())?;
+        }
+        Err(_) => stream.write_all(&FAILED.to_be_bytes())?,
+    }
     stream.shutdown(Shutdown::Write)?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
+    let answered = stream.read_to_string(&mut answer);
+    value?;
+    answered.context("the job's shim did not answer")?;
     if answer == "ok" { Ok(()) } else { bail!("the job's shim did not take the value") }
+}
+
+fn read() -> anyhow::Result<Zeroizing<String>> {
+    let mut value = Zeroizing::new(String::new());
+    io::stdin().take(LONGEST as u64 + 1).read_to_string(&mut value)?;
+    check(&value).map_err(anyhow::Error::msg)?;
+    Ok(value)
 }
 
 /// The same place by a path that fits a socket's address (107 bytes), and what keeps that path valid.
@@ -144,9 +188,9 @@ fn short(path: &Path) -> io::Result<(File, PathBuf)> {
     Ok((dir, short))
 }
 
-/// Removes the socket and the alarm.
+/// Removes the socket and the file beside it.
 pub fn remove(dir: &JobDir) {
-    for path in [dir.redact(), dir.redact().with_extension(ALARM)] {
+    for path in [dir.redact(), dir.redact().with_extension(COMPLETE)] {
         let _best_effort = data::remove(&path);
     }
 }

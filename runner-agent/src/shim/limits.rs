@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use schemas::manifest::Limits;
 
 use super::order::{CancelOrder, Cause};
-use crate::{data, data::JobDir, host, plugins::Cancel, processes, shim::recorder::Recorder};
+use crate::{data::JobDir, host, plugins::Cancel, processes, shim::recorder::Recorder};
 
 /// How often the watch looks.
 const LOOK: Duration = Duration::from_millis(100);
@@ -100,7 +100,7 @@ impl Watch {
             self.synced = Instant::now();
             self.recorder.pen().log().sync();
         }
-        if let Ok(Some(order)) = data::read_json::<CancelOrder>(&self.dir.cancel()) {
+        if let Some(order) = CancelOrder::of(&self.dir) {
             self.stop(&order);
         }
         if self.cause.is_none() && host::uptime_ms() >= self.deadline_uptime_ms {

@@ -1,11 +1,14 @@
 //! What the supervisor hands to a shim: once, through a pipe, never through a file or an argument.
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use domain::digest::Digest;
 use schemas::manifest::Manifest;
 use serde::{Deserialize, Serialize};
 
-use crate::tls::Trust;
+use crate::{
+    data::{self, JobDir},
+    tls::Trust,
+};
 
 /// Everything that a shim needs and cannot read in its directory.
 #[derive(Serialize, Deserialize)]
@@ -67,6 +70,23 @@ pub struct CancelOrder {
 }
 
 impl CancelOrder {
+    /// The order that this job has, if any. One that cannot be read is an order to stop.
+    pub fn of(dir: &JobDir) -> Option<Self> {
+        let path = dir.cancel();
+        match data::read_json(&path) {
+            Ok(order) => order,
+            // Without a free file descriptor no file can be read, also one that is not there.
+            Err(_) if matches!(fs::exists(&path), Ok(false)) => None,
+            Err(error) => {
+                let reason = format!(
+                    "cannot read {}: {error}; its sender is unknown, so the job is stopped as by the runner",
+                    path.display()
+                );
+                Some(CancelOrder { reason, grace_ms: None, cause: Cause::AgentStop })
+            }
+        }
+    }
+
     /// The vendor's cancel. The shim limits the grace period.
     pub fn of_vendor(reason: String, grace_s: u64, force: bool) -> Self {
         let grace_s = if force { grace_s.min(5) } else { grace_s };

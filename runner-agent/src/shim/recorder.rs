@@ -26,6 +26,7 @@ use crate::{
     host::Process,
     journal::{Fact, Journal, Stop},
     plugins::{PlanRecord, Sink, Stream},
+    processes,
     state::StateMark,
 };
 
@@ -290,8 +291,9 @@ impl Sink for Recorder {
         let pen = self.pen();
         match Process::of(pid) {
             Ok(process) => pen.journal(Fact::Child { execution: pen.execution, process, stop }),
-            // It has ended already.
-            Err(_) => Ok(()),
+            Err(_) if !processes::exists(pid) => Ok(()),
+            // It runs, and the journal would not know it: it must not become the program.
+            Err(error) => Err(error),
         }
     }
 
@@ -339,59 +341,4 @@ impl Sink for Recorder {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_output_that_does_not_fit_is_withheld_by_name() {
-        let text = |length: usize| Value::String("x".repeat(length));
-        let mut outputs: Map<String, Value> =
-            (0..9).map(|at| (format!("part_{at}"), text(8 * 1024))).collect();
-        outputs.insert("a_large_one".into(), text(OUTPUT));
-        outputs.insert("z_small_one".into(), text(10));
-        let (fitting, withheld) = fitting(outputs);
-        assert_eq!(
-            withheld,
-            ["a_large_one", "part_3", "part_4", "part_5", "part_6", "part_7", "part_8"]
-        );
-        assert!(fitting.contains_key("z_small_one"));
-        assert!(serde_json::to_vec(&fitting).unwrap().len() <= OUTPUTS_BYTES + 1024);
-    }
-
-    #[test]
-    fn the_journal_has_the_end_also_when_the_last_report_cannot_be_written() {
-        let dir = tempfile::tempdir().unwrap();
-        let data = data::Data::open(dir.path()).unwrap();
-        let (job, execution) = (JobId(ulid::Ulid::nil()), ExecutionId(ulid::Ulid::nil()));
-        let (journal, files) = (Journal::open(&data).unwrap(), data.job(execution));
-        files.create().unwrap();
-        let recorder = Recorder::begin((job, execution), files, &journal, vec![], 0).unwrap();
-        // given reports that find no space
-        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        recorder.pen().reports = full;
-        let last = Finished {
-            outcome: schemas::runner::Outcome::Failed,
-            exit_code: Some(7),
-            signal: None,
-            reason: None,
-            detail: String::new(),
-            forced: false,
-            log_len: 0,
-            log_sha256: String::new(),
-            omitted: 0,
-            not_ended: Vec::new(),
-        };
-        assert_eq!(recorder.pen().finish(last).unwrap_err().kind(), io::ErrorKind::StorageFull);
-        let facts = journal.read().unwrap().into_iter().map(|entry| entry.fact);
-        let exits =
-            facts.filter(|fact| matches!(fact, Fact::Exited { exit, .. } if exit.code == Some(7)));
-        assert_eq!(exits.count(), 1);
-    }
-
-    #[test]
-    fn a_text_that_is_too_long_is_cut_between_two_characters() {
-        assert_eq!(brief("short".into(), 5), "short");
-        let cut = brief("ä".repeat(4_000), DETAIL);
-        assert!(cut.len() <= DETAIL && cut.ends_with("ä…"), "{}", cut.len());
-    }
-}
+mod tests;

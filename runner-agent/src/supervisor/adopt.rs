@@ -2,6 +2,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
+    sync::Arc,
     time::Duration,
 };
 
@@ -265,9 +266,9 @@ pub(super) fn needed(entries: Vec<Entry>) -> Vec<Known> {
 }
 
 /// End what former agents have given up and not seen the end of.
-pub fn end_left_behind(agent: &Agent) {
+pub fn end_left_behind(agent: &Arc<Agent>) {
     let entries = agent.journal.read().unwrap_or_default();
-    left_behind(entries).iter().for_each(|known| orphans::end(&agent.data, known));
+    left_behind(entries).iter().for_each(|known| orphans::end(agent, known));
 }
 
 /// A shim that the former agent started a moment ago may not have said so yet.

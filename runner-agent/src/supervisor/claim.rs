@@ -16,11 +16,12 @@ use super::{
     attend, session, spawn,
 };
 use crate::{
-    ask::{self, Question},
+    ask::{self, Asked, Question},
     client::Ask,
     host,
     journal::Fact,
     policy::{Policy, Refusal},
+    shim::order::CancelOrder,
     switch,
     witness::{Doubt, Expected, Verified},
 };
@@ -139,14 +140,16 @@ async fn take(
         let patience = spawn::patience(&claimed, verified, policy, received);
         let question = Question::new(&agent.data, verified, claimed.execution, patience);
         info!(job.id = %job, "{job} waits for the customer's word: `stead-runner questions`");
-        if let Err(no) = ask::wait(&agent.data, &agent.journal, &question, patience).await {
-            allowed = Err(no);
+        match ask::wait(&agent.data, &agent.journal, &question, patience).await {
+            // An approval is one rule of several, and the others may have changed.
+            Ok(Asked::Approved) => {
+                if let Ok((verified, _)) = allowed {
+                    allowed = still_allowed(agent, verified).await;
+                }
+            }
+            Ok(Asked::Cancelled) => {}
+            Err(no) => allowed = Err(no),
         }
-        // A person's yes is one rule of several, and the others may say something else by now.
-        allowed = match allowed {
-            Ok((verified, _)) => still_allowed(agent, verified).await,
-            Err(no) => Err(no),
-        };
     }
     // No session is opened between the look and the start: it would say that nothing was started.
     let _no_session_meanwhile = agent.claims.lock().await;
@@ -155,9 +158,10 @@ async fn take(
         return Ok(None);
     }
     known.stage = match allowed {
-        Ok((verified, policy)) => {
-            spawn::start(agent, job, &claimed, &verified, &policy, received).await?
-        }
+        Ok((verified, policy)) => match CancelOrder::of(&agent.data.job(claimed.execution)) {
+            Some(order) => spawn::cancelled(agent, job, claimed.execution, &order)?,
+            None => spawn::start(agent, job, &claimed, &verified, &policy, received).await?,
+        },
         Err(Refusal { by, rule, detail }) => {
             let execution = claimed.execution;
             warn!(job.id = %job, execution.id = %execution, rule, "{job} is refused: {detail}");

@@ -1,21 +1,25 @@
 //! Ends the processes that a dead shim left behind, which no process watches any more.
 //!
-//! Three records lead to it, and each finds what the others miss: the groups of the children in the journal, the
-//! job's control group, and the execution's id in the environment of its processes. What this agent adopted from a
-//! shim of its own is found without any record.
+//! Four records lead to the processes of a job, and each finds what the others miss: the groups of the children in the
+//! journal, the session of its shim, the job's control group, and the execution's id in the environment. A job is ended
+//! by these alone. What this agent adopted and no record leads to is ended by the [`sweep`], after every job.
+mod sweep;
+
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use domain::ids::ExecutionId;
 use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,
 };
 use tracing::{info, warn};
 
-use super::adopt::Known;
+use super::{Agent, adopt::Known};
 use crate::{
     cgroup::Cgroup,
     data::Data,
@@ -31,14 +35,45 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// Time that the kernel gets to end killed processes.
 const KILL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Ends these processes in the background: the signal and the grace period that the shim would have given, then SIGKILL
-/// until none is left.
-pub(super) fn end(data: &Data, known: &Known) {
+/// Jobs whose processes this agent ends or has ended.
+#[derive(Debug, Default)]
+pub(crate) struct Register {
+    /// Jobs of which processes are being ended (`true`) or were.
+    jobs: BTreeMap<ExecutionId, bool>,
+    /// Longest grace period of the jobs since the last sweep.
+    grace: Duration,
+}
+
+impl Register {
+    /// Returns `false` if the processes of this job are being ended already.
+    fn begin(&mut self, execution: ExecutionId, grace: Duration) -> bool {
+        self.grace = self.grace.max(grace);
+        self.jobs.insert(execution, true) != Some(true)
+    }
+
+    fn finish(&mut self, execution: ExecutionId) {
+        self.jobs.insert(execution, false);
+    }
+
+    fn is_busy(&self) -> bool {
+        self.jobs.values().any(|goes_on| *goes_on)
+    }
+}
+
+/// Ends the processes of a job in the background: the signal and the grace period that the shim would have given, then SIGKILL
+/// until none is left. Processes that belong to no job are ended afterwards.
+pub(super) fn end(agent: &Arc<Agent>, known: &Known) {
     let Some(execution) = known.execution else { return };
-    let (known, dir) = (known.clone(), data.job(execution));
+    let orphans = Orphans::of(&agent.data, known, execution);
+    // Two that signal the same job would make Terraform abort: it takes a second SIGINT for that.
+    if !agent.state().orphans.begin(execution, orphans.grace()) {
+        return;
+    }
+    let agent = Arc::clone(agent);
     tokio::spawn(async move {
-        let orphans = Orphans { cgroup: Cgroup::of(&dir), execution: execution.to_string(), known };
         orphans.end().await;
+        agent.state().orphans.finish(execution);
+        sweep::run(&agent).await;
     });
 }
 
@@ -49,10 +84,19 @@ struct Orphans {
 }
 
 impl Orphans {
+    fn of(data: &Data, known: &Known, execution: ExecutionId) -> Orphans {
+        let cgroup = Cgroup::of(&data.job(execution));
+        Orphans { cgroup, execution: execution.to_string(), known: known.clone() }
+    }
+
+    fn grace(&self) -> Duration {
+        let graces = self.known.children.iter().map(|(_, stop)| stop.grace_ms);
+        Duration::from_millis(graces.max().unwrap_or_default())
+    }
+
     async fn end(&self) {
-        let Known { job, children, .. } = &self.known;
-        let grace = children.iter().map(|(_, stop)| stop.grace_ms).max().unwrap_or_default();
-        let until = Instant::now() + Duration::from_millis(grace);
+        let job = self.known.job;
+        let until = Instant::now() + self.grace();
         let (mut stopped, mut asked, mut killed_at) = (false, BTreeSet::new(), None);
         loop {
             let (left, groups) = match self.left().and_then(|left| Ok((left, self.groups()?))) {
@@ -123,17 +167,26 @@ impl Orphans {
         Ok(groups)
     }
 
+    /// Processes that a record of this job leads to, and their descendants.
     fn left(&self) -> io::Result<Vec<Found>> {
-        let look = || {
-            let mut left = processes::of_execution(&self.execution)?;
-            let members = self.cgroup.as_ref().map(Cgroup::members).unwrap_or_default();
-            left.extend(processes::among(&members)?);
-            left.extend(processes::adopted()?);
-            Ok(left)
-        };
         // A process can fork and end while `/proc` is read: two looks in a row do not miss both.
-        let left: io::Result<Vec<Found>> = look();
-        if left.as_ref().is_ok_and(Vec::is_empty) { look() } else { left }
+        let left = self.look();
+        if left.as_ref().is_ok_and(Vec::is_empty) { self.look() } else { left }
+    }
+
+    fn look(&self) -> io::Result<Vec<Found>> {
+        let mut left = processes::of_execution(&self.execution)?;
+        let mut roots = self.cgroup.as_ref().map(Cgroup::members).unwrap_or_default();
+        for (child, _) in &self.known.children {
+            if child.is_alive()? {
+                roots.insert(child.pid);
+            }
+        }
+        left.extend(processes::among(&roots)?);
+        if let Some(shim) = self.known.shim() {
+            left.extend(processes::of_session(shim)?);
+        }
+        Ok(left)
     }
 }
 

@@ -213,7 +213,7 @@ fn settle(agent: &Arc<Agent>, known: Known, state: ExecutionState, action: Optio
             if state == ExecutionState::NeverSpawned && attended && !abandoned {
                 return;
             }
-            orphans::end(&agent.data, &known);
+            orphans::end(agent, &known);
             // What the former agent asked is not asked any more.
             let _best_effort = data::remove(&agent.data.job(execution).question());
             let why = format!("the server heard that it is {}", word(state));

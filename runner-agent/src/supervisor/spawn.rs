@@ -27,7 +27,8 @@ use crate::{
     policy::{Policy, Refusal},
     processes,
     shim::{
-        order::Order,
+        self,
+        order::{CancelOrder, Order},
         recorder::{DETAIL, brief},
     },
     witness::Verified,
@@ -249,7 +250,18 @@ fn is_spawned(fact: &Fact, wanted: ExecutionId) -> bool {
     matches!(fact, Fact::Spawned { execution, .. } if *execution == wanted)
 }
 
-/// Nothing ran: say so in the words that a shim would use.
+/// Ends a job that was told to stop before its shim was started.
+pub(super) fn cancelled(
+    agent: &Agent,
+    job: JobId,
+    execution: ExecutionId,
+    order: &CancelOrder,
+) -> anyhow::Result<Stage> {
+    info!(job.id = %job, execution.id = %execution, "{execution} is not started: {}", order.reason);
+    let Finished { outcome, reason, detail, .. } = shim::stopped(Some(order.cause), false);
+    ended(agent, job, Exit { outcome, code: None, signal: None, reason }, (execution, &detail))
+}
+
 fn not_started(
     agent: &Agent,
     job: JobId,
@@ -257,7 +269,16 @@ fn not_started(
     why: &str,
 ) -> anyhow::Result<Stage> {
     let (outcome, reason) = (Outcome::Failed, Some(FailureReason::SpawnFailed));
-    let exit = Exit { outcome, code: None, signal: None, reason };
+    ended(agent, job, Exit { outcome, code: None, signal: None, reason }, (execution, why))
+}
+
+/// End of a job of which nothing ran, reported as a shim would.
+fn ended(
+    agent: &Agent,
+    job: JobId,
+    exit: Exit,
+    (execution, why): (ExecutionId, &str),
+) -> anyhow::Result<Stage> {
     let body = ReportBody::Finished(last_word(exit.clone(), why.into(), b""));
     let mut line = serde_json::to_vec(&Report { execution, seq: 1, body, log_len: 0, end: None })?;
     line.push(b'\n');

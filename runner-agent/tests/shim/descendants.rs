@@ -120,8 +120,7 @@ fn a_process_that_cannot_be_ended_is_named_in_the_result() {
     if chown(dir.path(), Some(nobody), Some(nobody)).is_err()
         || !fs::exists("/usr/bin/setpriv").unwrap()
     {
-        println!("skipped: needs root and setpriv, to start what this user may not end");
-        return;
+        return skip("needs root and setpriv, to start what this user may not end");
     }
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (runner, setpriv) =

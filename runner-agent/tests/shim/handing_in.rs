@@ -1,5 +1,5 @@
 //! Values that scripts hand in to be redacted: also after an upgrade, and never shown if that fails.
-use super::*;
+use super::{mount::Mount, *};
 
 /// A copy of the program, as an upgrade replaces it.
 fn installed() -> (tempfile::TempDir, std::path::PathBuf) {
@@ -76,13 +76,17 @@ fn a_shim_of_a_program_that_was_replaced_before_it_started_redacts_values() {
 
 #[test]
 fn output_is_withheld_once_a_value_could_not_be_handed_in() {
-    // the shim does not listen any more; the helper is gone; the value is too long, too short, or no text
+    // the shim does not listen any more; the helper is gone; the value is too long, too short, or no text; it comes as an
+    // argument; the process is killed before it has it, or can open no file
     let change = [
         r#"rm "$STEAD_REDACT_SOCKET";"#,
         r#"rm "$STEAD_RUNNER";"#,
         r#"head -c 65537 /dev/zero | tr "\\0" a | "$STEAD_RUNNER" redact;"#,
         r#"printf abc | "$STEAD_RUNNER" redact;"#,
         r#"printf "\\377\\376 no text" | "$STEAD_RUNNER" redact;"#,
+        r#""$STEAD_RUNNER" redact "$STEAD_JOB";"#,
+        r#"sleep 3 | timeout -s KILL 1 "$STEAD_RUNNER" redact;"#,
+        r#"printf long-enough | sh -c "ulimit -n 4; exec \"\$STEAD_RUNNER\" redact";"#,
     ];
     for change in change {
         let mut run = start(&after(change, HAND_IN), MINUTE, |_| {});
@@ -92,18 +96,91 @@ fn output_is_withheld_once_a_value_could_not_be_handed_in() {
     }
 }
 
+/// Runs the script with a tmpfs of these options as the directory that `part` of the data directory is.
+fn start_on(
+    options: &str,
+    script: &str,
+    part: impl FnOnce(&Data) -> std::path::PathBuf,
+) -> Option<(Run, Mount)> {
+    let mut mount = None;
+    let run = start_as(
+        script,
+        MINUTE,
+        |_| {},
+        |data| {
+            let at = part(data);
+            fs::create_dir_all(&at).unwrap();
+            mount = Mount::at(&at, options);
+            Command::new(env!("CARGO_BIN_EXE_stead-runner"))
+        },
+    );
+    Some((run, mount?))
+}
+
+#[test]
+fn a_job_does_not_start_where_the_program_that_redacts_cannot_run() {
+    let Some((mut run, _mount)) = start_on("noexec", HAND_IN, |data| data.path("bin")) else {
+        return;
+    };
+    let last = run.end();
+    assert_eq!((last.outcome, last.reason), (Outcome::Failed, Some(FailureReason::SpawnFailed)));
+    for part in ["so nothing is started", "Permission denied", "without noexec"] {
+        assert!(last.detail.contains(part), "{}", last.detail);
+    }
+    assert_eq!(run.lines(), Vec::<String>::new());
+    assert!(!run.everything().contains("born-42-here"));
+}
+
+#[test]
+fn output_is_withheld_once_the_program_that_redacts_can_run_no_more() {
+    let script = after("", HAND_IN);
+    let Some((mut run, mount)) = start_on("exec", &script, |data| data.path("bin")) else { return };
+    ready(&run);
+    mount.again("noexec");
+    go(&run);
+    assert_withheld(&mut run);
+}
+
+#[test]
+fn output_is_withheld_also_when_a_full_disk_takes_no_other_file() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let go = elsewhere.path().join("go");
+    let script = format!(
+        "echo ready; until [ -e {} ]; do sleep 0.1; done
+        value=born-$((40 + 2))-here
+        printf abc | \"$STEAD_RUNNER\" redact; echo \"it is $value\"",
+        go.display()
+    );
+    let job = |data: &Data| data.job(ids().1).root().to_owned();
+    let Some((mut run, disk)) = start_on("size=64m,nr_inodes=64", &script, job) else { return };
+    ready(&run);
+    disk.fill();
+    fs::write(go, "").unwrap();
+    let last = run.end();
+    assert!(last.detail.contains("withheld"), "{}", last.detail);
+    assert!(!run.lines().iter().any(|line| line.contains("it is")), "{:?}", run.lines());
+    assert!(!run.everything().contains("born-42-here"), "the value was left on the disk");
+}
+
+#[test]
+fn a_script_may_wait_for_its_value_longer_than_the_shim_waits_for_its_bytes() {
+    let script = r#"value=born-$((40 + 2))-here
+        { sleep 7; printf '%s' "$value"; } | "$STEAD_RUNNER" redact && echo "it is $value""#;
+    let mut run = start(script, MINUTE, |_| {});
+    assert_eq!(run.end().outcome, Outcome::Succeeded, "{:?}", run.records());
+    assert_eq!(run.lines(), ["it is [redacted]"]);
+}
+
 #[test]
 fn a_value_that_does_not_arrive_whole_withholds_the_output() {
     if !Command::new("python3").arg("--version").output().is_ok_and(|out| out.status.success()) {
-        println!("skipped: needs python3, to hand in half a value");
-        return;
+        return skip("needs python3, to hand in half a value");
     }
     let half = r#"python3 -c "
 import os, socket
 s = socket.socket(socket.AF_UNIX)
 s.connect(os.environ['STEAD_REDACT_SOCKET'])
-s.send(b'half a')
-s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b'\\1\\0\\0\\0\\0\\0\\0\\0')
+s.send((100).to_bytes(4, 'big') + b'half a value')
 import time; time.sleep(6)
 ";"#;
     let mut run = start(&after(half, HAND_IN), MINUTE, |_| {});
