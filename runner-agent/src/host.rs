@@ -328,11 +328,13 @@ mod tests {
     #[test]
     fn a_session_lives_as_long_as_any_process_in_it() {
         let mut leader = std::process::Command::new("setsid")
-            .args(["sh", "-c", "sleep 60 & read _"])
+            .args(["sh", "-c", "sleep 60 & echo started; read _"])
             .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        let mut started = [0];
+        io::Read::read_exact(leader.stdout.as_mut().unwrap(), &mut started).unwrap();
         let process = Process::of(leader.id()).unwrap();
         leader.kill().unwrap();
         leader.wait().unwrap();
@@ -341,7 +343,10 @@ mod tests {
         assert!(!later.session_lives().unwrap(), "these began before it");
         let group = nix::unistd::Pid::from_raw(i32::try_from(process.pid).unwrap());
         nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while process.session_lives().unwrap() && std::time::Instant::now() < until {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
         assert!(!process.session_lives().unwrap());
     }
 
