@@ -5,7 +5,10 @@ use domain::{
     actor::Actor,
     subject::{Subject, SubjectCommand, SubjectId},
 };
-use event_log::{Meta, sealed::shred};
+use event_log::{
+    Meta,
+    sealed::shred::{self, Due},
+};
 use futures::FutureExt as _;
 use tokio::{sync::broadcast::error::RecvError, time::Instant};
 
@@ -98,9 +101,11 @@ async fn copies(app: &App) -> Result<(), Problem> {
     if !sqlx::query_scalar(LOCK).fetch_one(&mut lock).await? {
         return Ok(());
     }
-    let subjects: Vec<SubjectId> = of.iter().filter_map(|subject| subject.parse().ok()).collect();
+    let known = |due: Due| Some((due.subject.parse::<SubjectId>().ok()?, due));
+    let due: Vec<(SubjectId, Due)> = of.into_iter().filter_map(known).collect();
+    let subjects: Vec<SubjectId> = due.iter().map(|(subject, _)| *subject).collect();
     erasure::erase(app, &subjects).await?;
-    for &subject in &subjects {
+    for (subject, due) in due {
         let call = Call::of(Meta::new(Actor::System, ulid::Ulid::new().to_string()));
         let told = app.engine.transact(&call, move |unit| {
             async move {
@@ -109,8 +114,9 @@ async fn copies(app: &App) -> Result<(), Problem> {
             .boxed()
         });
         told.await?;
-        shred::erased(&app.pool, &subject.to_string(), app.now()).await?;
-        tracing::info!(subject = %subject, "Erased all copies");
+        if shred::erased(&app.pool, &due, app.now()).await? {
+            tracing::info!(subject = %subject, "Erased all copies");
+        }
     }
     Ok(())
 }
