@@ -6,6 +6,59 @@ use crate::archives;
 
 fn quiet(_: String) {}
 
+/// Moves the first 256 events into an archive.
+async fn first_archived(started: &Started) {
+    let app = started.app();
+    while app.log().position() < 300 {
+        started.held(JobKind::Build, json!({}), vec![]).await;
+    }
+    app.log().seal(app.keys.current().checkpoints()).await.unwrap();
+    app.views.wait_for(300, Duration::from_secs(30)).await.unwrap();
+    while crate::background::parked::progress(&app.pool).await.unwrap().position < 300 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    archives::create(&app.pool, app.log().archives(), None, &quiet).await.unwrap();
+    archives::discard(&app.pool, app.log().archives(), 256, &quiet).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_archive_that_is_missing_keeps_nothing_of_who_came_after_it() {
+    let (started, owner) = started().await;
+    let app = started.app().clone();
+    in_partitions_of(&app.pool, 256).await.unwrap();
+    first_archived(&started).await;
+    let (install, job) = of_ada(&app, &owner).await;
+    let execution = pentest::execution_of(&app, job).await.to_string();
+    deprovisioned(&app, &owner, install).await;
+    // given an archive that cannot be read
+    let archives = app.log().archives().directory().unwrap().to_owned();
+    let away = archives.with_extension("away");
+    std::fs::rename(&archives, &away).unwrap();
+    // What was read a moment ago is still known.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    // when somebody who came after it is shredded
+    let subject = SubjectId::Install(install);
+    owner.shred(subject, &why()).await.unwrap();
+    // then their logs and blobs go, and the doctor names the archive
+    let executions = [execution];
+    let gone = async || {
+        let logs = app.logs.not_erased(&executions).await.unwrap();
+        let blobs = "select count(*) from blob where bytes = $1";
+        let blobs = sqlx::query_scalar::<_, i64>(blobs).bind(MANIFEST.as_bytes());
+        (logs + blobs.fetch_one(&app.pool).await.unwrap() == 0).then_some(())
+    };
+    crate::control::tests::reactions::until(gone).await;
+    assert_eq!(owner.subject(subject).await.unwrap().state, "shredded");
+    let said = crate::erasure::erase(&app, &[subject]).await.unwrap_err();
+    assert!(said.detail.contains("1-256") && said.detail.contains("--archives"), "{said:?}");
+    assert!(said.detail.contains("every other copy was erased"), "{said:?}");
+    // and when it is back, the rest goes
+    std::fs::rename(&away, &archives).unwrap();
+    erased(&owner, subject).await;
+    assert_eq!(found(&dump(&started.database).await, &ALL), Vec::<&str>::new());
+    started.server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_in_archives_only_is_sealed_there_and_reads_erased_when_its_key_is_gone() {
     let (started, owner) = started().await;
@@ -14,10 +67,10 @@ async fn what_is_in_archives_only_is_sealed_there_and_reads_erased_when_its_key_
     let (install, job) = of_ada(&app, &owner).await;
     deprovisioned(&app, &owner, install).await;
     let all = app.log().position();
+    assert!(all < 256, "what is Ada's goes into the archive");
     while app.log().position() < 300 {
         started.held(JobKind::Build, json!({}), vec![]).await;
     }
-    assert!(all < 256, "what is Ada's goes into the archive");
     app.log().seal(app.keys.current().checkpoints()).await.unwrap();
     app.views.wait_for(300, Duration::from_secs(30)).await.unwrap();
     while crate::background::parked::progress(&app.pool).await.unwrap().position < 300 {
