@@ -4,8 +4,8 @@
 //! ```text
 //! fence ─▶ copies (from the log) ─▶ marks ─▶ barrier ─▶ delete ─▶ rebuild ─▶ look for what remains
 //! ```
-//! The log is read once for the copies of all subjects, and once by the rebuild. While an archive cannot be read the rest
-//! of the log is obeyed all the same; views cannot be rebuilt then, and the error names whom the archive may concern.
+//! The log is read once for the copies of all subjects, and once by the rebuild. While an archive cannot be read, only
+//! those are left whom it may name: of younger installs the rows are made again stream by stream.
 //!
 //! No projection is asked what is to be erased: each may be behind. What other servers read before they knew of the
 //! shredding is rejected by the database from the fence on, so no server's clock counts.
@@ -32,18 +32,26 @@ use crate::{
 const WRITTEN: [&str; 6] =
     ["log_snapshot", "log_command", "job_log", "blob", "blob_upload", "principal_name"];
 
+/// What an erasure came to.
+pub struct Outcome {
+    /// Those of whom no copy is left.
+    pub erased: Vec<SubjectId>,
+    /// Whom it could not finish, and why.
+    pub left: Option<String>,
+}
+
 /// Erase the copies of these, all of them in one go. Their keys are deleted.
 ///
 /// # Errors
 /// What could not be erased; then it is to be tried again.
-pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<(), Problem> {
+pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem> {
     let ids: Vec<String> = subjects.iter().map(ToString::to_string).collect();
     shred::raise_fence(&app.pool, &ids).await?;
     // With those that were erased before: a plan that two of them have in common is no other's.
     let before = erased(app).await?;
     let all: Vec<SubjectId> = before.iter().chain(subjects).copied().collect();
     let mut copies = Copies::of(app, &installs(&all)).await?;
-    let (executions, digests) = (copies.executions(None), copies.digests(None));
+    let (executions, digests) = (copies.executions(None), deletable(app, &copies).await?);
     app.logs.mark_erased(&executions).await?;
     shred::barrier(app.owner(), &WRITTEN).await.map_err(|error| unmade(error.into()))?;
     // States with what was folded into them; they are made again when they are needed.
@@ -58,49 +66,86 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<(), Problem> {
     for principal in principals(&all) {
         names::forget(&app.pool, principal).await?;
     }
-    if let Some(missing) = missing(app, &copies, subjects).await? {
-        let detail = format!("{missing}; projections are erased when it can be read");
-        return Err(Problem::new(Code::ArchiveMissing, detail));
+    if let Some(last) = copies.missing_until() {
+        return erase_younger(app, copies, subjects, last).await;
     }
     projections::erase::erase(app.owner_source()).await.map_err(unmade)?;
-    // Deleted rows are on the disk until then. Only the owner may; the database does it by itself later.
+    vacuum(app).await;
+    copies.go_on(app).await?;
+    match remaining(app, &copies, &all).await?.as_slice() {
+        [] => Ok(Outcome { erased: subjects.to_vec(), left: None }),
+        some => Err(Problem::new(Code::Unavailable, format!("copies remain: {}", some.join("; ")))),
+    }
+}
+
+/// Finish the erasure of those whom no missing archive can name: installs that were created after it. All others are left.
+async fn erase_younger(
+    app: &App,
+    mut copies: Copies,
+    subjects: &[SubjectId],
+    last: u64,
+) -> Result<Outcome, Problem> {
+    let younger = younger(app, subjects, last).await?;
+    let mut erased = vec![];
+    if !younger.is_empty() {
+        let streams = copies.streams(&younger);
+        projections::erase::erase_streams(app.owner_source(), &streams).await.map_err(unmade)?;
+        vacuum(app).await;
+        copies.go_on(app).await?;
+    }
+    for install in younger {
+        let left = numbers(app, &copies, Some(install)).await?;
+        if left.iter().all(|(number, _)| *number == 0) {
+            erased.push(SubjectId::Install(install));
+        }
+    }
+    let left = subjects.iter().filter(|subject| !erased.contains(subject));
+    let left: Vec<String> = left.map(ToString::to_string).collect();
+    let left = (!left.is_empty()).then(|| unknown(&copies, &left));
+    Ok(Outcome { erased, left })
+}
+
+/// The installs of these that were created after a position.
+async fn younger(app: &App, subjects: &[SubjectId], last: u64) -> Result<Vec<InstallId>, Problem> {
+    let ids: Vec<String> = installs(subjects).iter().map(ToString::to_string).collect();
+    let younger = "select aggregate_id from log_stream where aggregate_id = any($1) \
+         and aggregate_type = $2 and since_position > $3";
+    let younger: Vec<String> = sqlx::query_scalar(younger)
+        .bind(ids)
+        .bind(Install::NAME)
+        .bind(last.cast_signed())
+        .fetch_all(&app.pool)
+        .await?;
+    Ok(younger.iter().filter_map(|id| id.parse().ok()).collect())
+}
+
+/// That archives cannot be read, and of whom they may name copies.
+fn unknown(copies: &Copies, whom: &[String]) -> String {
+    let why: Vec<&str> = copies.missing().iter().map(|missing| missing.why.as_str()).collect();
+    format!("{}; it may name copies of {}", why.join("; "), whom.join(", "))
+}
+
+/// Manifests and plan summaries to delete. While an archive is missing, a summary that was stored before its end may be
+/// that of another install, too, and stays.
+async fn deletable(app: &App, copies: &Copies) -> Result<Vec<String>, Problem> {
+    let digests = copies.digests(None);
+    let Some(last) = copies.missing_until() else { return Ok(digests) };
+    let sql = "select digest from blob where digest = any($1) and (digest = any($2) or created_at > \
+         (select recorded_at + interval '1 minute' from log_event where position = $3))";
+    let deletable = sqlx::query_scalar(sql)
+        .bind(digests)
+        .bind(copies.manifests())
+        .bind(last.saturating_add(1).cast_signed());
+    Ok(deletable.fetch_all(&app.pool).await?)
+}
+
+/// Deleted rows are on the disk until then. Only the owner may; the database does it by itself later.
+async fn vacuum(app: &App) {
     let tables =
         "subject_key, log_snapshot, log_command, principal_name, blob, blob_upload, job_log";
     if let Err(why) = projections::erase::vacuum(app.owner(), tables).await {
         tracing::warn!(reason = %why, "Deleted rows stay on the disk until the database removes them by itself: {why}");
     }
-    copies.go_on(app).await?;
-    match remaining(app, &copies, &all).await?.as_slice() {
-        [] => Ok(()),
-        some => Err(Problem::new(Code::Unavailable, format!("copies remain: {}", some.join("; ")))),
-    }
-}
-
-/// Archives that cannot be read, and the subjects of whom they may name copies: those that are as old.
-async fn missing(
-    app: &App,
-    copies: &Copies,
-    subjects: &[SubjectId],
-) -> Result<Option<String>, Problem> {
-    let Some(last) = copies.missing().iter().map(|missing| missing.last).max() else {
-        return Ok(None);
-    };
-    let ids: Vec<String> = subjects.iter().map(ToString::to_string).collect();
-    let young = "select aggregate_id from log_stream where aggregate_id = any($1) \
-         and aggregate_type = $2 and since_position > $3";
-    let young: Vec<String> = sqlx::query_scalar(young)
-        .bind(&ids)
-        .bind(Install::NAME)
-        .bind(last.cast_signed())
-        .fetch_all(&app.pool)
-        .await?;
-    let old: Vec<&str> = ids.iter().filter(|id| !young.contains(id)).map(String::as_str).collect();
-    let archives: Vec<&str> = copies.missing().iter().map(|missing| missing.why.as_str()).collect();
-    let whom = match old.as_slice() {
-        [] => "every other copy was erased".to_owned(),
-        old => format!("it may name copies of {}", old.join(", ")),
-    };
-    Ok(Some(format!("{}; {whom}", archives.join("; "))))
 }
 
 /// Copies that should have been erased: of every subject of which the log says so.
@@ -111,7 +156,13 @@ pub async fn remaining_copies(app: &App) -> Result<Vec<String>, Problem> {
     }
     let copies = Copies::of(app, &installs(&subjects)).await?;
     let mut found = remaining(app, &copies, &subjects).await?;
-    found.extend(missing(app, &copies, &subjects).await?);
+    if let Some(last) = copies.missing_until() {
+        let younger = younger(app, &subjects, last).await?;
+        let is_older = |install: &InstallId| !younger.contains(install);
+        let older = installs(&subjects).into_iter().filter(is_older);
+        let older: Vec<String> = older.map(|install| install.to_string()).collect();
+        found.extend((!older.is_empty()).then(|| unknown(&copies, &older)));
+    }
     Ok(found)
 }
 

@@ -12,7 +12,12 @@ use event_log::{
 use futures::FutureExt as _;
 use tokio::{sync::broadcast::error::RecvError, time::Instant};
 
-use crate::{erasure, execute::Call, problem::Problem, state::App};
+use crate::{
+    erasure::{self, Outcome},
+    execute::Call,
+    problem::{Code, Problem},
+    state::App,
+};
 
 /// How often to look for copies that are left.
 const TICK: Duration = Duration::from_secs(1);
@@ -37,7 +42,11 @@ pub async fn run(app: App) {
             () = app.stopping.cancelled() => return,
             batch = tail.recv() => match batch {
                 Ok(batch) => {
-                    look_back |= batch.iter().any(|event| event.event_type == "subject.shredded");
+                    if batch.iter().any(|event| event.event_type == "subject.shredded") {
+                        look_back = true;
+                        // Whoever waits for an archive keeps nobody else waiting.
+                        of_copies = Later::default();
+                    }
                 }
                 Err(RecvError::Lagged(_)) => look_back = true,
                 Err(RecvError::Closed) => return,
@@ -104,8 +113,8 @@ async fn copies(app: &App) -> Result<(), Problem> {
     let known = |due: Due| Some((due.subject.parse::<SubjectId>().ok()?, due));
     let due: Vec<(SubjectId, Due)> = of.into_iter().filter_map(known).collect();
     let subjects: Vec<SubjectId> = due.iter().map(|(subject, _)| *subject).collect();
-    erasure::erase(app, &subjects).await?;
-    for (subject, due) in due {
+    let Outcome { erased, left } = erasure::erase(app, &subjects).await?;
+    for (subject, due) in due.into_iter().filter(|(subject, _)| erased.contains(subject)) {
         let call = Call::of(Meta::new(Actor::System, ulid::Ulid::new().to_string()));
         let told = app.engine.transact(&call, move |unit| {
             async move {
@@ -118,5 +127,5 @@ async fn copies(app: &App) -> Result<(), Problem> {
             tracing::info!(subject = %subject, "Erased all copies");
         }
     }
-    Ok(())
+    left.map_or(Ok(()), |why| Err(Problem::new(Code::ArchiveMissing, why)))
 }

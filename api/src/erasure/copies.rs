@@ -3,7 +3,9 @@
 //! known.
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use domain::{digest::Digest, ids::InstallId, job::Origin};
+use domain::{
+    decider::Decider as _, digest::Digest, ids::InstallId, install::Install, job::Origin,
+};
 use event_log::{LogError, Stored};
 use serde::Deserialize;
 
@@ -16,8 +18,8 @@ const PAGE: u32 = 2_000;
 #[derive(Default)]
 pub(super) struct Copies {
     installs: BTreeMap<InstallId, Named>,
-    /// Their jobs and runs.
-    streams: HashMap<String, InstallId>,
+    /// Streams that are about them, by id: the kind, and whose.
+    streams: HashMap<String, (String, InstallId)>,
     /// Plan summaries of all other jobs: two plans may be equal, and then one is another's, too.
     others: HashSet<[u8; 32]>,
     /// The last position that was read.
@@ -44,8 +46,11 @@ pub(super) struct Missing {
 
 impl Copies {
     pub(super) async fn of(app: &App, installs: &[InstallId]) -> Result<Copies, Problem> {
-        let installs = installs.iter().map(|install| (*install, Named::default()));
-        let mut copies = Copies { installs: installs.collect(), ..Copies::default() };
+        let mut copies = Copies::default();
+        for &install in installs {
+            copies.installs.insert(install, Named::default());
+            copies.is_of((Install::NAME, &install.to_string()), Some(install));
+        }
         copies.go_on(app).await?;
         Ok(copies)
     }
@@ -88,17 +93,30 @@ impl Copies {
         &self.missing
     }
 
+    /// The last position in an archive that could not be read.
+    pub(super) fn missing_until(&self) -> Option<u64> {
+        self.missing.iter().map(|missing| missing.last).max()
+    }
+
+    /// Kind and id of the streams that are about these installs.
+    pub(super) fn streams(&self, of: &[InstallId]) -> Vec<(String, String)> {
+        let meant = self.streams.iter().filter(|(_, (_, install))| of.contains(install));
+        meant.map(|(id, (kind, _))| (kind.clone(), id.clone())).collect()
+    }
+
+    pub(super) fn manifests(&self) -> Vec<String> {
+        self.installs.values().flat_map(|named| &named.manifests).cloned().collect()
+    }
+
     pub(super) fn executions(&self, of: Option<InstallId>) -> Vec<String> {
         let named = self.named(of).flat_map(|named| &named.executions);
         named.cloned().collect()
     }
 
-    /// Manifests and plan summaries, without those that other installs' jobs have, too. Without all summaries if an
-    /// archive is missing, which may name them as another's.
+    /// Manifests and plan summaries, without those that other installs' jobs have, too.
     pub(super) fn digests(&self, of: Option<InstallId>) -> Vec<String> {
         let own = |named: &Named| {
             let own = named.summaries.iter().filter(|summary| !self.others.contains(*summary));
-            let own = own.filter(|_| self.missing.is_empty());
             own.map(proof::digest_text).collect::<Vec<_>>()
         };
         let named =
@@ -112,17 +130,21 @@ impl Copies {
         named.map(|(_, named)| named)
     }
 
-    /// The install of a stream: its own, or that of its run or job.
+    /// The install of a stream: its own, or that of its run, job, runner or enrolment.
     pub(super) fn install_of(&self, stream: &str) -> Option<InstallId> {
-        let own = || stream.parse().ok().filter(|install| self.installs.contains_key(install));
-        self.streams.get(stream).copied().or_else(own)
+        self.streams.get(stream).map(|(_, install)| *install)
     }
 
     fn take(&mut self, event: &Stored) {
         let id = &event.stream.aggregate_id;
-        let known = self.streams.get(id).copied();
+        let stream = (event.stream.aggregate_type.as_str(), id.as_str());
+        let known = self.install_of(id);
         match &*event.event_type {
-            "run.requested" => self.is_of(id, told(event).install),
+            "run.requested" | "runner.enrolled" => self.is_of(stream, told(event).install),
+            "enrolment.issued" => {
+                let purpose = told(event).purpose;
+                self.is_of(stream, purpose.and_then(|purpose| purpose.install));
+            }
             "job.queued" => {
                 let told = told(event);
                 let of_step = |origin: Origin| match origin {
@@ -130,7 +152,7 @@ impl Copies {
                     Origin::Build { .. } => None,
                 };
                 let install = told.origin.and_then(of_step);
-                self.is_of(id, install);
+                self.is_of(stream, install);
                 if let Some(named) = install.and_then(|install| self.installs.get_mut(&install)) {
                     named.manifests.extend(told.manifest.map(|digest| digest.to_string()));
                 }
@@ -152,9 +174,9 @@ impl Copies {
         }
     }
 
-    fn is_of(&mut self, stream: &str, install: Option<InstallId>) {
+    fn is_of(&mut self, (kind, id): (&str, &str), install: Option<InstallId>) {
         let ours = install.filter(|install| self.installs.contains_key(install));
-        self.streams.extend(ours.map(|install| (stream.to_owned(), install)));
+        self.streams.extend(ours.map(|install| (id.to_owned(), (kind.to_owned(), install))));
     }
 }
 
@@ -165,6 +187,12 @@ struct Told {
     manifest: Option<Digest>,
     plan: Option<Plan>,
     origin: Option<Origin>,
+    install: Option<InstallId>,
+    purpose: Option<Purpose>,
+}
+
+#[derive(Deserialize)]
+struct Purpose {
     install: Option<InstallId>,
 }
 

@@ -26,36 +26,47 @@ async fn an_archive_that_is_missing_keeps_nothing_of_who_came_after_it() {
     let (started, owner) = started().await;
     let app = started.app().clone();
     in_partitions_of(&app.pool, 256).await.unwrap();
+    let old = owner.create_install(&new_install("globex")).await.unwrap().id;
     first_archived(&started).await;
     let (install, job) = of_ada(&app, &owner).await;
     let execution = pentest::execution_of(&app, job).await.to_string();
     deprovisioned(&app, &owner, install).await;
+    let done = call();
+    let done = app.engine.transact(&done, move |unit| {
+        Box::pin(async move { unit.tell::<Install>(old, InstallCommand::Deprovision).await })
+    });
+    done.await.unwrap();
     // given an archive that cannot be read
     let archives = app.log().archives().directory().unwrap().to_owned();
     let away = archives.with_extension("away");
     std::fs::rename(&archives, &away).unwrap();
     // What was read a moment ago is still known.
     tokio::time::sleep(Duration::from_secs(6)).await;
-    // when somebody who came after it is shredded
-    let subject = SubjectId::Install(install);
-    owner.shred(subject, &why()).await.unwrap();
-    // then their logs and blobs go, and the doctor names the archive
-    let executions = [execution];
-    let gone = async || {
-        let logs = app.logs.not_erased(&executions).await.unwrap();
-        let blobs = "select count(*) from blob where bytes = $1";
-        let blobs = sqlx::query_scalar::<_, i64>(blobs).bind(MANIFEST.as_bytes());
-        (logs + blobs.fetch_one(&app.pool).await.unwrap() == 0).then_some(())
-    };
-    crate::control::tests::reactions::until(gone).await;
-    assert_eq!(owner.subject(subject).await.unwrap().state, "shredded");
-    let said = crate::erasure::erase(&app, &[subject]).await.unwrap_err();
-    assert!(said.detail.contains("1-256") && said.detail.contains("--archives"), "{said:?}");
-    assert!(said.detail.contains("every other copy was erased"), "{said:?}");
-    // and when it is back, the rest goes
-    std::fs::rename(&away, &archives).unwrap();
-    erased(&owner, subject).await;
+    // when somebody is shredded who was there before its end, and somebody who came after it
+    let (old, young) = (SubjectId::Install(old), SubjectId::Install(install));
+    owner.shred(old, &why()).await.unwrap();
+    owner.shred(young, &why()).await.unwrap();
+    // then nothing of the latter is left
+    erased(&owner, young).await;
+    assert_eq!(app.logs.not_erased(&[execution]).await.unwrap(), 0);
     assert_eq!(found(&dump(&started.database).await, &ALL), Vec::<&str>::new());
+    assert_eq!(owner.job(job).await.unwrap().detail.as_deref(), Some("[erased]"));
+    // and the former waits for the archive, which is named
+    assert_eq!(owner.subject(old).await.unwrap().state, "shredded");
+    let left = crate::erasure::erase(&app, &[old]).await.unwrap().left.unwrap();
+    assert!(left.contains("1-256") && left.contains("--archives"), "{left}");
+    assert!(left.ends_with(&format!("it may name copies of {old}")), "{left}");
+    // and when that is back, it goes, and every row is what the log says
+    std::fs::rename(&away, &archives).unwrap();
+    erased(&owner, old).await;
+    let mut connection = app.pool.acquire().await.unwrap();
+    let views = projections::list(&mut connection).await.unwrap();
+    drop(connection);
+    for view in views {
+        app.views.wait_for(app.log().position(), Duration::from_secs(10)).await.unwrap();
+        let verified = projections::verify(app.log(), view.name, |_| {}).await.unwrap();
+        assert_eq!(verified.differences, [], "{}", view.name);
+    }
     started.server.stop().await;
 }
 
