@@ -186,6 +186,7 @@ impl Server {
             clock,
             examining: Arc::new(tokio::sync::Semaphore::new(1)),
             looking_back: Arc::new(tokio::sync::Semaphore::new(crate::state::LOOKING_BACK)),
+            changed: Default::default(),
             stopping: CancellationToken::new(),
         });
         let mut loops = JoinSet::new();
