@@ -239,7 +239,9 @@ fn serve(
         ("runner", runner, router::runner(app), options.runner_tls(), shares.runner),
     ] {
         let tls = tls.map(listen::acceptor).transpose()?;
-        let (limits, stop) = (Limits { connections, ..Limits::default() }, app.stopping.clone());
+        let of_address = options.address_connections;
+        let limits = Limits { connections, of_address, ..Limits::default() };
+        let stop = app.stopping.clone();
         doors.spawn(listen::serve((name, door.listener), tls, routes, limits, stop));
     }
     Ok(doors)
