@@ -12,6 +12,9 @@ CREATE TABLE stead.blob_upload (
     bytes bytea,
     created_at timestamp with time zone NOT NULL
 );
+CREATE TABLE stead.erased_execution (
+    execution text NOT NULL COLLATE pg_catalog."C"
+);
 CREATE TABLE stead.job_log (
     execution text NOT NULL COLLATE pg_catalog."C",
     start_offset bigint NOT NULL,
@@ -109,7 +112,8 @@ CREATE TABLE stead.log_node (
 CREATE TABLE stead.log_note_key (
     public_key bytea NOT NULL,
     valid_from timestamp with time zone NOT NULL,
-    valid_until timestamp with time zone
+    valid_until timestamp with time zone,
+    last_size bigint
 );
 CREATE TABLE stead.log_parked (
     "position" bigint NOT NULL,
@@ -178,8 +182,14 @@ CREATE TABLE stead.subject_key (
     made_at timestamp with time zone NOT NULL,
     shredded_at timestamp with time zone,
     erased_at timestamp with time zone,
-    fence bigint
+    fence bigint,
+    requests bigint DEFAULT 0 NOT NULL
 );
+CREATE TABLE stead.upload_charge (
+    holder text NOT NULL COLLATE pg_catalog."C",
+    bytes bigint NOT NULL
+)
+WITH (fillfactor='50');
 CREATE TABLE stead.view_apps (
     key text NOT NULL COLLATE pg_catalog."C",
     data json NOT NULL,
@@ -281,6 +291,8 @@ ALTER TABLE ONLY stead.blob
     ADD CONSTRAINT blob_pkey PRIMARY KEY (digest);
 ALTER TABLE ONLY stead.blob_upload
     ADD CONSTRAINT blob_upload_pkey PRIMARY KEY (execution, digest);
+ALTER TABLE ONLY stead.erased_execution
+    ADD CONSTRAINT erased_execution_pkey PRIMARY KEY (execution);
 ALTER TABLE ONLY stead.job_log
     ADD CONSTRAINT job_log_pkey PRIMARY KEY (execution, start_offset);
 ALTER TABLE ONLY stead.job_log_rest
@@ -319,6 +331,8 @@ ALTER TABLE ONLY stead.runner_session
     ADD CONSTRAINT runner_session_pkey PRIMARY KEY (runner);
 ALTER TABLE ONLY stead.subject_key
     ADD CONSTRAINT subject_key_pkey PRIMARY KEY (subject);
+ALTER TABLE ONLY stead.upload_charge
+    ADD CONSTRAINT upload_charge_pkey PRIMARY KEY (holder);
 ALTER TABLE ONLY stead.view_apps
     ADD CONSTRAINT view_apps_pkey PRIMARY KEY (key);
 ALTER TABLE ONLY stead.view_builds
@@ -381,6 +395,7 @@ ALTER INDEX stead.log_event_pkey ATTACH PARTITION stead.log_event_rest_pkey;
 GRANT USAGE ON SCHEMA stead TO stead_app;
 GRANT SELECT,INSERT ON TABLE stead.blob TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.blob_upload TO stead_app;
+GRANT SELECT,INSERT ON TABLE stead.erased_execution TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.job_log TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.job_log_rest TO stead_app;
 GRANT SELECT ON TABLE stead.log_archive TO stead_app;
@@ -392,6 +407,7 @@ GRANT SELECT,UPDATE ON TABLE stead.log_head TO stead_app;
 GRANT SELECT,INSERT ON TABLE stead.log_node TO stead_app;
 GRANT SELECT,INSERT ON TABLE stead.log_note_key TO stead_app;
 GRANT UPDATE(valid_until) ON TABLE stead.log_note_key TO stead_app;
+GRANT UPDATE(last_size) ON TABLE stead.log_note_key TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.log_parked TO stead_app;
 GRANT SELECT,INSERT ON TABLE stead.log_seal TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.log_snapshot TO stead_app;
@@ -401,6 +417,7 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.principal_name TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_journal TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_session TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.subject_key TO stead_app;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.upload_charge TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.view_apps TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.view_builds TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.view_components TO stead_app;

@@ -4,16 +4,21 @@
 //! ```text
 //! fence ─▶ copies (from the log) ─▶ marks ─▶ barrier ─▶ delete ─▶ rebuild ─▶ look for what remains
 //! ```
-//! Projections are not consulted, because each may lag. From the fence on, the database rejects writes of data that other
-//! servers read before they knew of the shredding, so no server's clock matters.
+//! The log is read once for the copies of all subjects, and once by the rebuild. While an archive cannot be read, only
+//! those are left whom it may name: of younger installs the rows are made again stream by stream.
+//!
+//! No projection is asked what is to be erased: each may be behind. What other servers read before they knew of the
+//! shredding is rejected by the database from the fence on, so no server's clock counts.
 mod copies;
 
 use domain::{
+    decider::Decider as _,
     erasure::ERASED,
     ids::{InstallId, PrincipalId},
+    install::Install,
     subject::SubjectId,
 };
-use event_log::{sealed::shred, upload};
+use event_log::{LogError, blob, sealed::shred, upload};
 use projections::RebuildError;
 
 use self::copies::Copies;
@@ -27,45 +32,119 @@ use crate::{
 const WRITTEN: [&str; 6] =
     ["log_snapshot", "log_command", "job_log", "blob", "blob_upload", "principal_name"];
 
-/// Erases the copies of these subjects together. Their keys must be deleted already.
+/// What an erasure came to.
+pub struct Outcome {
+    /// Those of whom no copy is left.
+    pub erased: Vec<SubjectId>,
+    /// Whom it could not finish, and why.
+    pub left: Option<String>,
+}
+
+/// Erase the copies of these, all of them in one go. Their keys are deleted.
 ///
 /// # Errors
-/// A copy could not be erased; call it again.
-pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<(), Problem> {
+/// What could not be erased; then it is to be tried again.
+pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem> {
     let ids: Vec<String> = subjects.iter().map(ToString::to_string).collect();
     shred::raise_fence(&app.pool, &ids).await?;
     // Includes subjects that were erased before: a plan that only erased installs share is erased, too.
     let before = erased(app).await?;
     let all: Vec<SubjectId> = before.iter().chain(subjects).copied().collect();
-    let copies = Copies::of(app, &installs(&all)).await?;
-    app.logs.mark_erased(&copies.executions()).await?;
+    let mut copies = Copies::of(app, &installs(&all)).await?;
+    let (executions, digests) = (copies.executions(None), deletable(app, &copies).await?);
+    app.logs.mark_erased(&executions).await?;
     shred::barrier(app.owner(), &WRITTEN).await.map_err(|error| unmade(error.into()))?;
     // States with what was folded into them; they are made again when they are needed.
     sqlx::query("delete from log_snapshot").execute(&app.pool).await?;
     // An answer that is not kept is told from the log, which no longer says it.
     let answers = "update log_command set answer = null where answer is not null";
     sqlx::query(answers).execute(&app.pool).await?;
-    app.logs.erase(&copies.executions()).await?;
-    upload::erase(&app.pool, &copies.executions()).await?;
+    app.logs.erase(&executions).await?;
+    upload::erase(&app.pool, &executions).await?;
     unparked(app, &copies).await?;
-    sqlx::query("delete from blob where digest = any($1)")
-        .bind(copies.digests())
-        .execute(app.owner())
-        .await
-        .map_err(|error| unmade(error.into()))?;
+    blob::erase(app.owner(), &digests, &executions).await.map_err(|error| unmade(error.into()))?;
     for principal in principals(&all) {
         names::forget(&app.pool, principal).await?;
     }
+    if let Some(last) = copies.missing_until() {
+        return erase_younger(app, copies, subjects, last).await;
+    }
     projections::erase::erase(app.owner_source()).await.map_err(unmade)?;
-    // Deleted rows are on the disk until then. Only the owner may; the database does it by itself later.
+    vacuum(app).await;
+    copies.go_on(app).await?;
+    match remaining(app, &copies, &all).await?.as_slice() {
+        [] => Ok(Outcome { erased: subjects.to_vec(), left: None }),
+        some => Err(Problem::new(Code::Unavailable, format!("copies remain: {}", some.join("; ")))),
+    }
+}
+
+/// Finish the erasure of those whom no missing archive can name: installs that were created after it. All others are left.
+async fn erase_younger(
+    app: &App,
+    mut copies: Copies,
+    subjects: &[SubjectId],
+    last: u64,
+) -> Result<Outcome, Problem> {
+    let younger = younger(app, subjects, last).await?;
+    let mut erased = vec![];
+    if !younger.is_empty() {
+        let streams = copies.streams(&younger);
+        projections::erase::erase_streams(app.owner_source(), &streams).await.map_err(unmade)?;
+        vacuum(app).await;
+        copies.go_on(app).await?;
+    }
+    for install in younger {
+        let left = numbers(app, &copies, Some(install)).await?;
+        if left.iter().all(|(number, _)| *number == 0) {
+            erased.push(SubjectId::Install(install));
+        }
+    }
+    let left = subjects.iter().filter(|subject| !erased.contains(subject));
+    let left: Vec<String> = left.map(ToString::to_string).collect();
+    let left = (!left.is_empty()).then(|| unknown(&copies, &left));
+    Ok(Outcome { erased, left })
+}
+
+/// The installs of these that were created after a position.
+async fn younger(app: &App, subjects: &[SubjectId], last: u64) -> Result<Vec<InstallId>, Problem> {
+    let ids: Vec<String> = installs(subjects).iter().map(ToString::to_string).collect();
+    let younger = "select aggregate_id from log_stream where aggregate_id = any($1) \
+         and aggregate_type = $2 and since_position > $3";
+    let younger: Vec<String> = sqlx::query_scalar(younger)
+        .bind(ids)
+        .bind(Install::NAME)
+        .bind(last.cast_signed())
+        .fetch_all(&app.pool)
+        .await?;
+    Ok(younger.iter().filter_map(|id| id.parse().ok()).collect())
+}
+
+/// That archives cannot be read, and of whom they may name copies.
+fn unknown(copies: &Copies, whom: &[String]) -> String {
+    let why: Vec<&str> = copies.missing().iter().map(|missing| missing.why.as_str()).collect();
+    format!("{}; it may name copies of {}", why.join("; "), whom.join(", "))
+}
+
+/// Manifests and plan summaries to delete. While an archive is missing, a summary that was stored before its end may be
+/// that of another install, too, and stays.
+async fn deletable(app: &App, copies: &Copies) -> Result<Vec<String>, Problem> {
+    let digests = copies.digests(None);
+    let Some(last) = copies.missing_until() else { return Ok(digests) };
+    let sql = "select digest from blob where digest = any($1) and (digest = any($2) or created_at > \
+         (select recorded_at + interval '1 minute' from log_event where position = $3))";
+    let deletable = sqlx::query_scalar(sql)
+        .bind(digests)
+        .bind(copies.manifests())
+        .bind(last.saturating_add(1).cast_signed());
+    Ok(deletable.fetch_all(&app.pool).await?)
+}
+
+/// Deleted rows are on the disk until then. Only the owner may; the database does it by itself later.
+async fn vacuum(app: &App) {
     let tables =
         "subject_key, log_snapshot, log_command, principal_name, blob, blob_upload, job_log";
     if let Err(why) = projections::erase::vacuum(app.owner(), tables).await {
         tracing::warn!(reason = %why, "Deleted rows stay on the disk until the database removes them by itself: {why}");
-    }
-    match remaining(app, &all).await?.as_slice() {
-        [] => Ok(()),
-        some => Err(Problem::new(Code::Unavailable, format!("copies remain: {}", some.join("; ")))),
     }
 }
 
@@ -75,7 +154,16 @@ pub async fn remaining_copies(app: &App) -> Result<Vec<String>, Problem> {
     if subjects.is_empty() {
         return Ok(vec![]);
     }
-    remaining(app, &subjects).await
+    let copies = Copies::of(app, &installs(&subjects)).await?;
+    let mut found = remaining(app, &copies, &subjects).await?;
+    if let Some(last) = copies.missing_until() {
+        let younger = younger(app, &subjects, last).await?;
+        let is_older = |install: &InstallId| !younger.contains(install);
+        let older = installs(&subjects).into_iter().filter(is_older);
+        let older: Vec<String> = older.map(|install| install.to_string()).collect();
+        found.extend((!older.is_empty()).then(|| unknown(&copies, &older)));
+    }
+    Ok(found)
 }
 
 /// Subjects that the log records as erased.
@@ -84,22 +172,17 @@ async fn erased(app: &App) -> Result<Vec<SubjectId>, Problem> {
     Ok(erased.iter().filter_map(|id| id.parse().ok()).collect())
 }
 
-async fn remaining(app: &App, subjects: &[SubjectId]) -> Result<Vec<String>, Problem> {
+async fn remaining(
+    app: &App,
+    copies: &Copies,
+    subjects: &[SubjectId],
+) -> Result<Vec<String>, Problem> {
     let mut found = vec![];
-    let all = installs(subjects);
-    // Reads the log once for all subjects, and again for each only if copies remain.
-    let of_all = of_installs(app, &all).await?;
-    let are_clean = of_all.iter().all(|(number, _)| *number == 0);
-    for install in all.iter().filter(|_| !are_clean) {
-        let of_one = of_installs(app, &[*install]).await?.into_iter();
+    let are_clean = numbers(app, copies, None).await?.iter().all(|(number, _)| *number == 0);
+    for install in installs(subjects).into_iter().filter(|_| !are_clean) {
+        let of_one = numbers(app, copies, Some(install)).await?.into_iter();
         found.extend(of_one.filter(|(number, _)| *number > 0).map(|(number, what)| {
             format!("{number} {what} of {install} remain after its erasure: `stead subjects shred {install}` again")
-        }));
-    }
-    if found.is_empty() {
-        // Copies that two of them share are not counted for either.
-        found.extend(of_all.iter().filter(|(number, _)| *number > 0).map(|(number, what)| {
-            format!("{number} {what} of several erased installs remain: `stead subjects shred` one of them again")
         }));
     }
     for principal in principals(subjects) {
@@ -127,24 +210,24 @@ async fn remaining(app: &App, subjects: &[SubjectId]) -> Result<Vec<String>, Pro
     Ok(found)
 }
 
-/// Numbers of copies of these installs' data, by kind.
-async fn of_installs(
+/// Numbers of copies of an install's data, or of all, by kind.
+async fn numbers(
     app: &App,
-    installs: &[InstallId],
+    copies: &Copies,
+    of: Option<InstallId>,
 ) -> Result<[(i64, &'static str); 4], Problem> {
-    let copies = Copies::of(app, installs).await?;
-    let logs = app.logs.not_erased(&copies.executions()).await?;
-    let blobs = "select count(*) from blob where digest = any($1)";
-    let blobs = sqlx::query_scalar(blobs).bind(copies.digests()).fetch_one(&app.pool).await?;
+    let (executions, digests) = (copies.executions(of), copies.digests(of));
+    let logs = app.logs.not_erased(&executions).await?;
+    let blobs = blob::not_erased(&app.pool, &digests, &executions).await?;
     let uploads = "select count(*) from blob_upload where execution = any($1)";
-    let uploads =
-        sqlx::query_scalar(uploads).bind(copies.executions()).fetch_one(&app.pool).await?;
-    let reasons = i64::try_from(dead_letters(app, &copies).await?.len()).unwrap_or(i64::MAX);
+    let uploads = sqlx::query_scalar(uploads).bind(executions).fetch_one(&app.pool).await?;
+    let letters = dead_letters(app, copies).await?.into_iter();
+    let reasons = letters.filter(|(_, install)| of.is_none_or(|of| of == *install)).count();
     Ok([
         (logs, "job logs"),
         (blobs, "manifests and plan summaries"),
         (uploads, "uploads"),
-        (reasons, "dead letters"),
+        (i64::try_from(reasons).unwrap_or(i64::MAX), "dead letters"),
     ])
 }
 
@@ -166,23 +249,25 @@ fn principals(subjects: &[SubjectId]) -> Vec<PrincipalId> {
 
 /// Replaces the reasons of dead letters, which may quote data of a subject.
 async fn unparked(app: &App, copies: &Copies) -> Result<(), Problem> {
-    for position in dead_letters(app, copies).await? {
+    for (position, _) in dead_letters(app, copies).await? {
         let reason = "update log_parked set reason = $2 where position = $1";
         sqlx::query(reason).bind(position).bind(ERASED).execute(&app.pool).await?;
     }
     Ok(())
 }
 
-/// Positions of dead letters of these streams that have a reason.
-async fn dead_letters(app: &App, copies: &Copies) -> Result<Vec<i64>, Problem> {
+/// Positions of dead letters of these installs that have a reason, as far as their events can be read.
+async fn dead_letters(app: &App, copies: &Copies) -> Result<Vec<(i64, InstallId)>, Problem> {
     let parked = "select position from log_parked where reason <> $1";
     let parked: Vec<i64> = sqlx::query_scalar(parked).bind(ERASED).fetch_all(&app.pool).await?;
     let mut of_copies = vec![];
     for position in parked {
-        let event = app.log().event(position.max(0).cast_unsigned()).await?;
-        if event.is_some_and(|event| copies.has_stream(&event.stream.aggregate_id)) {
-            of_copies.push(position);
-        }
+        let event = match app.log().event(position.max(0).cast_unsigned()).await {
+            Err(LogError::Archived { .. }) => continue,
+            event => event?,
+        };
+        let install = event.and_then(|event| copies.install_of(&event.stream.aggregate_id));
+        of_copies.extend(install.map(|install| (position, install)));
     }
     Ok(of_copies)
 }

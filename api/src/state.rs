@@ -14,6 +14,7 @@ use crate::{
     auth::{Assertions, People, Tokens},
     background::{answers::Answers, evidence::Evidence, supervise::Tasks},
     compose::config::Configs,
+    control::Ranges,
     dispatch::Dispatch,
     execute::Engine,
     keys::Keys,
@@ -67,6 +68,8 @@ pub struct Inner {
     pub examining: Arc<Semaphore>,
     /// For a few at a time who make a projection as it was: each keeps a connection.
     pub looking_back: Arc<Semaphore>,
+    /// Which installs changed in the ranges of the log that were asked for last.
+    pub changed: Ranges,
     /// Where time comes from.
     pub clock: Clock,
     /// Cancelled once: parked polls and streams answer and end.

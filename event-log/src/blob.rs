@@ -114,3 +114,39 @@ pub async fn get(
         Err(BlobError::Damaged(digest.clone()))
     }
 }
+
+/// Condition that no upload of another execution than `$2` became blob `b`: its report may be on its way to the log.
+const NO_OTHERS: &str = "not exists (select from blob_upload u \
+     where u.digest = b.digest and u.bytes is null and u.execution <> all($2))";
+
+/// Deletes blobs of executions whose data is erased. What an upload of another execution became as well stays: it is that
+/// one's, too.
+///
+/// # Errors
+/// If the role does not own the table, or uploads are written without a pause for 2 s.
+pub async fn erase(
+    owner: &PgPool,
+    digests: &[String],
+    executions: &[String],
+) -> Result<(), sqlx::Error> {
+    let mut tx = owner.begin().await?;
+    // Whoever names a blob at the same moment is seen, or finds it missing and stores it.
+    let lock = "set local lock_timeout = '2s'; lock table blob_upload in share mode";
+    sqlx::Executor::execute(&mut *tx, lock).await?;
+    let delete = format!("delete from blob b where b.digest = any($1) and {NO_OTHERS}");
+    sqlx::query(&delete).bind(digests).bind(executions).execute(&mut *tx).await?;
+    tx.commit().await
+}
+
+/// Number of blobs that [`erase`] would delete.
+///
+/// # Errors
+/// The database does not answer.
+pub async fn not_erased(
+    executor: impl PgExecutor<'_>,
+    digests: &[String],
+    executions: &[String],
+) -> Result<i64, sqlx::Error> {
+    let count = format!("select count(*) from blob b where b.digest = any($1) and {NO_OTHERS}");
+    sqlx::query_scalar(&count).bind(digests).bind(executions).fetch_one(executor).await
+}

@@ -80,7 +80,7 @@ pub use meta::Meta;
 pub use migrate::migrate;
 pub use proofs::{Standing, standing};
 pub use ride::{Column, Forget, SyncView};
-pub use seal::SealKey;
+pub use seal::{LAG as SEAL_LAG, NoteKey, SealKey};
 pub use sealed::{KeyRing, WrappingKey};
 pub use source::Source;
 pub use stored::Stored;

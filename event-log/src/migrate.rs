@@ -41,9 +41,10 @@ const GRANTS: &str = "
     grant select, insert, update, delete on all tables in schema stead to stead_app;
     revoke update, delete on log_event, log_node, log_seal, blob, migration from stead_app;
     revoke update, delete on log_note_key from stead_app;
-    grant update (valid_until) on log_note_key to stead_app;
+    grant update (valid_until, last_size) on log_note_key to stead_app;
     revoke insert on migration from stead_app;
     revoke insert, update, delete on log_archive from stead_app;
+    revoke update, delete on erased_execution from stead_app;
     revoke insert, delete on log_head from stead_app";
 
 /// Why the tables are not as this program needs them.

@@ -10,8 +10,10 @@ use crate::{
     stored::{bigint, fixed, number},
 };
 
-/// Time after the end of a key during which it may still have signed: servers switch to a new key within seconds.
-const LAG: TimeDelta = TimeDelta::seconds(60);
+/// How long after its end a key may still have signed: servers take a new one within seconds.
+pub const LAG: TimeDelta = TimeDelta::seconds(60);
+/// Number of checkpoints that are read at once.
+const PAGE: i64 = 100;
 
 /// Key that signs published checkpoints, and its end.
 #[derive(Debug, Clone, Copy)]
@@ -20,18 +22,39 @@ pub struct SealKey {
     pub key: VerifyingKey,
     /// Time from which it validates nothing; `None`: it was not retired.
     pub until: Option<Timestamp>,
+    /// Size of the log at its last checkpoint: it validates none of a larger log, whatever the database says of the time.
+    /// `None`: it was not retired, or only a moment ago.
+    pub last_size: Option<u64>,
+}
+
+/// Key that signs checkpoints, or signed them, as the database lists it.
+#[derive(Debug, Clone, Copy)]
+pub struct NoteKey {
+    /// The key and its end.
+    pub key: SealKey,
+    /// When it was made.
+    pub from: Timestamp,
 }
 
 impl From<VerifyingKey> for SealKey {
     fn from(key: VerifyingKey) -> SealKey {
-        SealKey { key, until: None }
+        SealKey { key, until: None, last_size: None }
     }
 }
 
-/// Keys that may have signed a checkpoint published at this time.
-fn valid_at(keys: &[SealKey], at: Timestamp) -> Vec<VerifyingKey> {
-    let valid = keys.iter().filter(|key| key.until.is_none_or(|until| at < until + LAG));
-    valid.map(|key| key.key).collect()
+impl SealKey {
+    /// Whether it may have signed a checkpoint of this size that was published at a moment. Nobody signed the moment.
+    fn may_sign(&self, size: u64, at: Timestamp) -> bool {
+        match self.last_size {
+            Some(last) => size <= last,
+            None => self.until.is_none_or(|until| at < until + LAG),
+        }
+    }
+}
+
+/// The keys that may have signed a checkpoint of this size that was published at a moment.
+fn valid_at(keys: &[SealKey], size: u64, at: Timestamp) -> Vec<VerifyingKey> {
+    keys.iter().filter(|key| key.may_sign(size, at)).map(|key| key.key).collect()
 }
 
 impl EventLog {
@@ -70,22 +93,51 @@ impl EventLog {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn note_keys(
-        &self,
-        keys: &[(VerifyingKey, Timestamp, Option<Timestamp>)],
-    ) -> Result<(), LogError> {
-        for (key, valid_from, valid_until) in keys {
+    pub async fn note_keys(&self, keys: &[NoteKey]) -> Result<(), LogError> {
+        for NoteKey { key, from } in keys {
             sqlx::query(
-                "insert into log_note_key (public_key, valid_from, valid_until) values ($1, $2, $3) \
-                 on conflict (public_key) do update set valid_until = excluded.valid_until",
+                "insert into log_note_key (public_key, valid_from, valid_until, last_size) values ($1, $2, $3, $4) \
+                 on conflict (public_key) do update \
+                   set valid_until = excluded.valid_until, last_size = excluded.last_size",
             )
-            .bind(&key.as_bytes()[..])
-            .bind(valid_from)
-            .bind(valid_until)
+            .bind(&key.key.as_bytes()[..])
+            .bind(from)
+            .bind(key.until)
+            .bind(key.last_size.map(bigint))
             .execute(self.pool())
             .await?;
         }
         Ok(())
+    }
+
+    /// Size of the log at the last checkpoint that a key signed until its end; 0: it signed none.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn last_size_of(
+        &self,
+        key: &VerifyingKey,
+        until: Timestamp,
+    ) -> Result<u64, LogError> {
+        let mut below = i64::MAX;
+        loop {
+            let rows: Vec<(i64, String)> = sqlx::query_as(
+                "select position, note from log_seal where position < $1 and sealed_at < $2 \
+                 order by position desc limit $3",
+            )
+            .bind(below)
+            .bind(until + LAG)
+            .bind(PAGE)
+            .fetch_all(self.pool())
+            .await?;
+            for (position, note) in &rows {
+                if Checkpoint::open(note, std::slice::from_ref(key)).is_ok() {
+                    return Ok(number(*position));
+                }
+            }
+            let Some((last, _)) = rows.last() else { return Ok(0) };
+            below = *last;
+        }
     }
 
     /// The position of the newest published checkpoint; 0: none was.
@@ -133,8 +185,8 @@ impl EventLog {
         note_keys(self.pool()).await
     }
 
-    /// Read every published checkpoint and compare it with the log as it is now. A key validates nothing that was
-    /// published after its end. Returns how many there are.
+    /// Read every published checkpoint and compare it with the log as it is now. A key validates nothing of after its
+    /// end. Returns how many there are.
     ///
     /// # Errors
     /// [`LogError::Damaged`] with the first that does not hold.
@@ -159,7 +211,7 @@ impl EventLog {
             };
             for (n, (position, note, sealed_at)) in seals.into_iter().enumerate() {
                 let differs = |position, what: String| LogError::Damaged { position, what };
-                let seal = Checkpoint::open(&note, &valid_at(keys, sealed_at))
+                let seal = Checkpoint::open(&note, &valid_at(keys, position, sealed_at))
                     .map_err(|error| differs(position, error.to_string()))?;
                 let Some(root) = roots.get(n) else {
                     let what =
@@ -212,26 +264,27 @@ pub async fn note_keys(executor: impl PgExecutor<'_>) -> Result<Vec<VerifyingKey
     Ok(all_note_keys(executor).await?.into_iter().map(|key| key.key).collect())
 }
 
-/// Checkpoint keys that may have signed a checkpoint published at this time.
+/// Those of them that may have signed a checkpoint of this size that was published at a moment.
 ///
 /// # Errors
 /// [`LogError`].
 pub async fn note_keys_at(
     executor: impl PgExecutor<'_>,
+    size: u64,
     at: Timestamp,
 ) -> Result<Vec<VerifyingKey>, LogError> {
-    Ok(valid_at(&all_note_keys(executor).await?, at))
+    Ok(valid_at(&all_note_keys(executor).await?, size, at))
 }
 
 async fn all_note_keys(executor: impl PgExecutor<'_>) -> Result<Vec<SealKey>, LogError> {
-    let rows = sqlx::query("select public_key, valid_until from log_note_key order by valid_from")
-        .fetch_all(executor)
-        .await?;
+    let keys = "select public_key, valid_until, last_size from log_note_key order by valid_from";
+    let rows = sqlx::query(keys).fetch_all(executor).await?;
     let key = |row: &sqlx::postgres::PgRow| {
         let bytes = fixed(row.try_get(0)?, 0, "a checkpoint's key")?;
         let key = VerifyingKey::from_bytes(&bytes)
             .map_err(|error| LogError::Damaged { position: 0, what: error.to_string() })?;
-        Ok(SealKey { key, until: row.try_get(1)? })
+        let last_size: Option<i64> = row.try_get(2)?;
+        Ok(SealKey { key, until: row.try_get(1)?, last_size: last_size.map(number) })
     };
     rows.iter().map(key).collect()
 }

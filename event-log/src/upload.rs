@@ -8,41 +8,20 @@
 //! that an event names. A report that lost the race with the collector is refused and uploads again.
 use chrono::TimeDelta;
 use domain::digest::Digest;
-use sqlx::{PgPool, Row as _};
+use sqlx::PgPool;
 
 use crate::{
     Clock,
     blob::{BlobError, digest, get},
 };
 
+mod charge;
+pub use charge::{Limit, Quota, Room, charge, room};
+
 /// How long an upload counts towards its quotas and may be named.
 const KEPT: TimeDelta = TimeDelta::hours(24);
 /// How many uploads one statement deletes.
 const AT_ONCE: i64 = 200;
-
-/// Most bytes that may be uploaded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quota {
-    /// By one execution.
-    pub execution: u64,
-    /// By one runner, within a day.
-    pub runner: u64,
-}
-
-impl Default for Quota {
-    fn default() -> Quota {
-        Quota { execution: 32 << 20, runner: 256 << 20 }
-    }
-}
-
-/// Quota that an upload would exceed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
-    /// That of the execution.
-    Execution,
-    /// That of the runner.
-    Runner,
-}
 
 /// Why an upload was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,11 +30,12 @@ pub enum NotStored {
     Exceeds(Limit),
     /// The data of the execution was erased.
     Erased,
+    /// Another upload of the runner is being stored.
+    Busy,
 }
 
-/// Condition that the data of execution `$2` was not erased: the mark of its log counts for all that it sent.
-const NOT_ERASED: &str =
-    "not exists (select from job_log where execution = $2 and start_offset = -1)";
+/// Condition that the data of execution `$2` was not erased.
+const NOT_ERASED: &str = "not exists (select from erased_execution where execution = $2)";
 
 /// Uploader: the execution and its runner.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +46,7 @@ pub struct Uploader<'u> {
     pub runner: &'u str,
 }
 
-/// Stores an upload. Storing the same bytes again changes nothing. Returns why it was not stored.
+/// Stores an upload. Storing the same bytes again changes nothing, unless they are missing. Returns why it was not stored.
 ///
 /// # Errors
 /// [`BlobError`].
@@ -78,53 +58,45 @@ pub async fn put(
     quota: Quota,
 ) -> Result<Result<(), NotStored>, BlobError> {
     let digest = digest(bytes)?;
+    let size = bytes.len() as u64;
     let mut tx = pool.begin().await?;
-    // Concurrent uploads of one runner count each other.
-    sqlx::query("select pg_advisory_xact_lock(hashtextextended('blob_upload ' || $1, 0))")
+    // Not waited for: uploads that wait would hold all connections of the pool.
+    if !charge::try_lock(&mut tx, by.runner).await? {
+        return Ok(Err(NotStored::Busy));
+    }
+    let (sql, is_new) = match charge::room_of(&mut tx, by, &digest, quota).await? {
+        Room::Stored => return Ok(Ok(())),
+        Room::Left { bytes, limit } if charge(size) > bytes => {
+            return Ok(Err(NotStored::Exceeds(limit)));
+        }
+        // An erasure that did not see the upload deleted the blob that it had become.
+        Room::Missing => {
+            let again = "update blob_upload set bytes = $3, created_at = $4, runner = $5, size = $6 \
+                 where digest = $1 and execution = $2 and bytes is null";
+            (format!("{again} and {NOT_ERASED}"), false)
+        }
+        // One statement: an erasure that marked the execution waits for it, or it sees the mark.
+        Room::Left { .. } => {
+            let new = "insert into blob_upload (digest, execution, bytes, created_at, runner, size) \
+                 select $1::text, $2::text, $3::bytea, $4::timestamptz, $5::text, $6::int8";
+            (format!("{new} where {NOT_ERASED}"), true)
+        }
+    };
+    let stored = sqlx::query(&sql)
+        .bind(digest.to_string())
+        .bind(by.execution)
+        .bind(bytes)
+        .bind(clock.now())
         .bind(by.runner)
+        .bind(size.cast_signed())
         .execute(&mut *tx)
         .await?;
-    let used = format!(
-        "select {NOT_ERASED} as is_open, coalesce(sum(size), 0)::int8 as by_runner, \
-           coalesce(sum(size) filter (where execution = $2), 0)::int8 as by_execution, \
-           coalesce(bool_or(execution = $2 and digest = $3), false) as is_there \
-         from blob_upload where runner = $1"
-    );
-    let used = sqlx::query(&used)
-        .bind(by.runner)
-        .bind(by.execution)
-        .bind(digest.to_string())
-        .fetch_one(&mut *tx)
-        .await?;
-    if !used.try_get::<bool, _>("is_open")? {
+    if stored.rows_affected() == 0 {
         return Ok(Err(NotStored::Erased));
     }
-    if used.try_get("is_there")? {
-        return Ok(Ok(()));
+    if is_new {
+        charge::add(&mut tx, by, size).await?;
     }
-    let size = bytes.len() as u64;
-    let fits = |column, most: u64| {
-        let used: i64 = used.try_get(column)?;
-        Ok::<_, sqlx::Error>(used.unsigned_abs().saturating_add(size) <= most)
-    };
-    if !fits("by_execution", quota.execution)? {
-        return Ok(Err(NotStored::Exceeds(Limit::Execution)));
-    }
-    if !fits("by_runner", quota.runner)? {
-        return Ok(Err(NotStored::Exceeds(Limit::Runner)));
-    }
-    sqlx::query(
-        "insert into blob_upload (digest, execution, runner, size, bytes, created_at) \
-         values ($1, $2, $3, $4, $5, $6)",
-    )
-    .bind(digest.to_string())
-    .bind(by.execution)
-    .bind(by.runner)
-    .bind(size.cast_signed())
-    .bind(bytes)
-    .bind(clock.now())
-    .execute(&mut *tx)
-    .await?;
     tx.commit().await?;
     Ok(Ok(()))
 }
@@ -182,28 +154,36 @@ pub async fn keep(
     Ok(sqlx::query_scalar(is_there).bind(named.to_string()).fetch_one(pool).await?)
 }
 
-/// Deletes uploads that are older than a day, some at a time. Returns how many no report has named.
+/// Deletes uploads that are older than a day, some at a time. Returns how many no report has named. Those of a runner
+/// that uploads at the moment are left for the next time.
 ///
 /// # Errors
 /// The database does not answer.
 pub async fn collect(pool: &PgPool, clock: &Clock) -> Result<u64, sqlx::Error> {
-    let mut unnamed = 0;
-    loop {
-        let deleted: Vec<bool> = sqlx::query_scalar(
-            "delete from blob_upload where (execution, digest) in ( \
-               select execution, digest from blob_upload where created_at < $1 \
-               order by created_at limit $2 for update skip locked) \
-             returning bytes is not null",
-        )
-        .bind(clock.now() - KEPT)
-        .bind(AT_ONCE)
-        .fetch_all(pool)
-        .await?;
-        unnamed += deleted.iter().filter(|unnamed| **unnamed).count() as u64;
-        if (deleted.len() as i64) < AT_ONCE {
-            return Ok(unnamed);
+    let before = clock.now() - KEPT;
+    let runners = "select distinct runner from blob_upload where created_at < $1";
+    let runners: Vec<String> = sqlx::query_scalar(runners).bind(before).fetch_all(pool).await?;
+    let old = "select execution, digest from blob_upload where runner = $1 and created_at < $2 \
+         order by created_at limit $3 for update skip locked";
+    let delete = charge::returned(&format!("(execution, digest) in ({old})"));
+    let mut collected = 0;
+    for runner in runners {
+        loop {
+            let mut tx = pool.begin().await?;
+            if !charge::try_lock(&mut tx, &runner).await? {
+                break;
+            }
+            let delete = sqlx::query_as(&delete).bind(&runner).bind(before).bind(AT_ONCE);
+            let (deleted, unnamed): (i64, i64) = delete.fetch_one(&mut *tx).await?;
+            tx.commit().await?;
+            collected += unnamed.unsigned_abs();
+            if deleted < AT_ONCE {
+                break;
+            }
         }
     }
+    charge::forget(pool).await?;
+    Ok(collected)
 }
 
 /// Bytes that are uploaded and not named yet.
@@ -216,12 +196,19 @@ pub async fn waiting(pool: &PgPool) -> Result<u64, sqlx::Error> {
     Ok(bytes.unsigned_abs())
 }
 
-/// Deletes what these executions uploaded, after their logs were marked as erased.
+/// Deletes what these executions uploaded, after they were marked as erased.
 ///
 /// # Errors
 /// The database does not answer.
 pub async fn erase(pool: &PgPool, executions: &[String]) -> Result<(), sqlx::Error> {
-    let delete = "delete from blob_upload where execution = any($1)";
-    sqlx::query(delete).bind(executions).execute(pool).await?;
-    Ok(())
+    let runners = "select distinct runner from blob_upload where execution = any($1)";
+    let runners: Vec<String> = sqlx::query_scalar(runners).bind(executions).fetch_all(pool).await?;
+    let delete = charge::returned("runner = $1 and execution = any($2)");
+    for runner in runners {
+        let mut tx = pool.begin().await?;
+        charge::lock(&mut tx, &runner).await?;
+        sqlx::query(&delete).bind(runner).bind(executions).execute(&mut *tx).await?;
+        tx.commit().await?;
+    }
+    charge::forget(pool).await
 }

@@ -350,7 +350,7 @@ async fn pentest_a_retired_key_validates_nothing_that_was_published_after_its_en
     let log = database.log_with(event_log::Options { clock, ..Default::default() }).await.unwrap();
     let key = ed25519_dalek::SigningKey::from_bytes(&[7; 32]);
     let end = *now.lock().unwrap() + chrono::TimeDelta::hours(1);
-    let retired = [event_log::SealKey { key: key.verifying_key(), until: Some(end) }];
+    let mut retired = [event_log::SealKey { until: Some(end), ..key.verifying_key().into() }];
     log.append(commit("a", 0, 1)).await.unwrap();
     log.seal(&key).await.unwrap();
     assert_eq!(log.check_seals(&retired).await.unwrap(), 1);
@@ -359,4 +359,18 @@ async fn pentest_a_retired_key_validates_nothing_that_was_published_after_its_en
     log.seal(&key).await.unwrap();
     assert!(log.check_seals(&retired).await.is_err());
     assert_eq!(log.check_seals(&[key.verifying_key().into()]).await.unwrap(), 2);
+    // Nor when the database says that it was published before.
+    let last_size = log.last_size_of(&key.verifying_key(), end).await.unwrap();
+    assert_eq!(last_size, 1);
+    sqlx::query("update log_seal set sealed_at = $1")
+        .bind(end)
+        .execute(&database.pool)
+        .await
+        .unwrap();
+    assert_eq!(log.check_seals(&retired).await.unwrap(), 2, "nobody signed the time");
+    retired[0].last_size = Some(last_size);
+    let refused = log.check_seals(&retired).await.unwrap_err().to_string();
+    assert!(refused.contains("position 2") && refused.contains("not signed"), "{refused}");
+    let stranger = ed25519_dalek::SigningKey::from_bytes(&[8; 32]).verifying_key();
+    assert_eq!(log.last_size_of(&stranger, end).await.unwrap(), 0);
 }

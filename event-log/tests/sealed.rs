@@ -4,6 +4,7 @@ mod support;
 
 use std::{collections::BTreeMap, time::Duration};
 
+use chrono::Utc;
 use domain::{
     actor::Actor,
     decider::Decider,
@@ -13,7 +14,9 @@ use domain::{
 };
 use event_log::{
     Commit, EventLog, KeyRing, LogError, Meta, NewEvent, Options, StreamId, WrappingKey, Write,
-    sealed::shred, testing::Database, verify::verify,
+    sealed::shred::{self, Due},
+    testing::Database,
+    verify::verify,
 };
 use support::database;
 use ulid::Ulid;
@@ -159,7 +162,8 @@ async fn who_is_shredded_is_forgotten_by_every_server_when_it_hears_of_it() {
     shred::delete_key(&database.pool, &install.to_string(), now).await.unwrap();
     shred::delete_key(&database.pool, &install.to_string(), now).await.unwrap();
     assert_eq!(shred::undone(&database.pool).await.unwrap(), Vec::<String>::new());
-    assert_eq!(shred::with_copies(&database.pool).await.unwrap(), [install.to_string()]);
+    let due = Due { subject: install.to_string(), requests: 0 };
+    assert_eq!(shred::with_copies(&database.pool).await.unwrap(), [due]);
     // A server that starts now has never heard of it.
     let three = opened(&database, ring(1, &[])).await;
     assert_eq!(city(&three, install).await, "[erased]");
@@ -175,6 +179,21 @@ async fn who_is_shredded_is_forgotten_by_every_server_when_it_hears_of_it() {
     let head = three.head();
     let (old, new) = ((before.size, &before.root), (head.size, &head.root));
     proof::tree::verify_consistency(old.0, old.1, new.0, new.1, &consistency).unwrap();
+}
+
+#[tokio::test]
+async fn an_erasure_does_not_answer_a_request_that_came_while_it_ran() {
+    let database = database().await;
+    let (pool, subject, now) = (&database.pool, InstallId(Ulid::new()).to_string(), Utc::now());
+    shred::delete_key(pool, &subject, now).await.unwrap();
+    shred::erase_again(pool, &subject).await.unwrap();
+    let begun = shred::with_copies(pool).await.unwrap().remove(0);
+    shred::erase_again(pool, &subject).await.unwrap();
+    assert!(!shred::erased(pool, &begun, now).await.unwrap(), "it is to be erased again");
+    let again = shred::with_copies(pool).await.unwrap().remove(0);
+    assert!(shred::erased(pool, &again, now).await.unwrap());
+    assert_eq!(shred::with_copies(pool).await.unwrap(), []);
+    assert_eq!(shred::without_copies(pool).await.unwrap(), [subject]);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use sqlx::{PgConnection, PgPool};
 use crate::{
     catalogue::{PREVIOUS, SHADOW, views},
     kept,
-    rebuild::{RebuildError, rebuild_all},
+    rebuild::{RebuildError, rebuild_all, remake},
     swap::is_locked,
 };
 
@@ -19,14 +19,42 @@ const LOCK: &str = "set local lock_timeout = '2s'";
 /// [`RebuildError`]; then there may be rows of before.
 pub async fn erase(source: impl Into<Source>) -> Result<(), RebuildError> {
     let source = source.into();
-    let pool = &source.pool;
-    // A shadow that somebody has begun has rows of before, and would be gone on with.
+    no_shadows(&source.pool).await?;
+    rebuild_all(&source, &names(), 1, |_| {}).await?;
+    no_earlier_rows(&source.pool).await
+}
+
+/// Make the rows of some streams (kind and id) again in every view and keep nothing of before: where the log cannot be read
+/// from its start. It may be killed, and called again.
+///
+/// # Errors
+/// [`RebuildError`]; then there may be rows of before.
+pub async fn erase_streams(
+    source: impl Into<Source>,
+    streams: &[(String, String)],
+) -> Result<(), RebuildError> {
+    let source = source.into();
+    no_shadows(&source.pool).await?;
+    for view in views() {
+        let known = view.aggregates();
+        if streams.iter().any(|(kind, _)| known.iter().any(|known| known == kind)) {
+            remake(&source, view, streams).await?;
+        }
+    }
+    no_earlier_rows(&source.pool).await
+}
+
+/// A shadow that somebody has begun has rows of before, and would be gone on with.
+async fn no_shadows(pool: &PgPool) -> Result<(), sqlx::Error> {
     sqlx::query("delete from log_consumer where shard >= $1 and name = any($2)")
         .bind(SHADOW)
         .bind(names())
         .execute(pool)
         .await?;
-    rebuild_all(&source, &names(), 1, |_| {}).await?;
+    Ok(())
+}
+
+async fn no_earlier_rows(pool: &PgPool) -> Result<(), RebuildError> {
     for view in views() {
         let (name, live) = (view.name(), view.table());
         let mut tx = pool.begin().await?;

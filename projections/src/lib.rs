@@ -56,4 +56,4 @@ pub use projection::{Cell, Class, Projection, Type};
 pub use projector::{Behind, Projections};
 pub use rebuild::{Progress, RebuildError, Rebuilt, rebuild, rebuild_all, rollback};
 pub use table::many;
-pub use verify::{Difference, Verified, verify};
+pub use verify::{Difference, EarlierRows, Verified, copies, verify, verify_copy};

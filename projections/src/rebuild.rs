@@ -195,6 +195,22 @@ pub fn rollback<'a>(
     })
 }
 
+/// Make the rows of some streams (kind and id) again, without the rest of the log.
+pub(crate) fn remake<'a>(
+    source: &'a Source,
+    view: Box<dyn View>,
+    streams: &'a [(String, String)],
+) -> BoxFuture<'a, Result<(), RebuildError>> {
+    Box::pin(async move {
+        let pool = &source.pool;
+        let mut making = Making::of(view, source);
+        making.take_up_live(pool, streams).await?;
+        let workers = making.workers;
+        scan::scan(pool, std::slice::from_ref(&making), workers, &mut |_: Progress| {}).await?;
+        finish(pool, &mut making, &mut |_: Progress| {}).await.map(drop)
+    })
+}
+
 async fn finish(
     pool: &PgPool,
     making: &mut Making,

@@ -5,9 +5,10 @@ use serde_json::Value;
 use sqlx::{PgConnection, Row};
 
 use crate::{
-    catalogue::view,
+    catalogue::{PREVIOUS, view},
     differ::{FieldChange, differences},
     fold::View,
+    kept,
     rebuild::{Progress, RebuildError, head, live_position, page},
 };
 
@@ -50,6 +51,17 @@ pub enum Difference {
     },
 }
 
+impl Difference {
+    /// The row's key.
+    pub fn key(&self) -> &str {
+        match self {
+            Difference::Missing { key }
+            | Difference::Extra { key }
+            | Difference::Other { key, .. } => key,
+        }
+    }
+}
+
 /// Compare a view with what the log says.
 ///
 /// # Errors
@@ -57,9 +69,68 @@ pub enum Difference {
 pub fn verify<'a>(
     source: impl Into<Source>,
     name: &'a str,
+    progress: impl FnMut(Progress) + Send + 'a,
+) -> BoxFuture<'a, Result<Verified, RebuildError>> {
+    compared(source.into(), name, None, progress)
+}
+
+/// Table with earlier rows of a view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EarlierRows {
+    /// What it is called.
+    pub table: String,
+    /// The last position that its rows include.
+    pub position: u64,
+}
+
+/// The tables with earlier rows of a view: those as of a position, and those that were in use before the last rebuild, if
+/// that was before an erasure. (Later ones may be what a rebuild has mended.)
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn copies(
+    connection: &mut PgConnection,
+    name: &str,
+) -> Result<Vec<EarlierRows>, sqlx::Error> {
+    let Some(view) = view(name) else { return Ok(vec![]) };
+    let live = view.table();
+    let positions = kept::positions(&mut *connection, name).await?.into_iter();
+    let mut copies: Vec<EarlierRows> = positions
+        .map(|position| EarlierRows { table: kept::table(&live, position), position })
+        .collect();
+    let table = format!("{live}_previous");
+    let previous = "select position from log_consumer where name = $1 and version = $2 and shard = $3 \
+                    and to_regclass($4) is not null and position <= (select max(fence) from subject_key)";
+    let previous: Option<i64> = sqlx::query_scalar(previous)
+        .bind(name)
+        .bind(view.version())
+        .bind(PREVIOUS)
+        .bind(&table)
+        .fetch_optional(connection)
+        .await?;
+    copies.extend(previous.map(|at| EarlierRows { table, position: at.max(0).cast_unsigned() }));
+    Ok(copies)
+}
+
+/// Compare earlier rows of a view with what the log says now.
+///
+/// # Errors
+/// [`RebuildError`].
+pub fn verify_copy<'a>(
+    source: impl Into<Source>,
+    name: &'a str,
+    copy: &'a EarlierRows,
+    progress: impl FnMut(Progress) + Send + 'a,
+) -> BoxFuture<'a, Result<Verified, RebuildError>> {
+    compared(source.into(), name, Some(copy), progress)
+}
+
+fn compared<'a>(
+    source: Source,
+    name: &'a str,
+    copy: Option<&'a EarlierRows>,
     mut progress: impl FnMut(Progress) + Send + 'a,
 ) -> BoxFuture<'a, Result<Verified, RebuildError>> {
-    let source = source.into();
     Box::pin(async move {
         let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
         let mut tx = source.pool.begin().await?;
@@ -67,7 +138,11 @@ pub fn verify<'a>(
         sqlx::Executor::execute(&mut *tx, snapshot).await?;
         // Before the first look, which is the snapshot: no rows are dropped that it takes to be there.
         hold(&mut tx).await?;
-        let (there, head) = (live_position(&mut tx, &*view).await?, head(&mut tx).await?);
+        let (there, table) = match copy {
+            Some(copy) => (copy.position, copy.table.clone()),
+            None => (live_position(&mut tx, &*view).await?, view.table()),
+        };
+        let head = head(&mut tx).await?;
         // Where it says that it has taken more than there is, only what there is can be compared.
         let position = there.min(head);
         let (live, again) = (view.table(), format!("{}_again", view.table()));
@@ -83,7 +158,7 @@ pub fn verify<'a>(
         progress(Progress::Comparing);
         let count = format!("select count(*) from {again}");
         let rows = sqlx::query(&count).fetch_one(&mut *tx).await?.try_get::<i64, _>(0)?;
-        let mut differences = compare(&mut tx, &*view, &live, &again).await?;
+        let mut differences = compare(&mut tx, &*view, &table, &again).await?;
         if there > head {
             let what = format!(
                 "the view is at {there} and the log ends at {head}: it will miss what comes next, rebuild it"

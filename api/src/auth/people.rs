@@ -19,6 +19,7 @@ use domain::{
     runner::{Runner, RunnerEvent},
 };
 use event_log::{EventLog, LogError, Stored, archive::FLOOR};
+use futures::TryStreamExt as _;
 use sqlx::PgPool;
 use subtle::ConstantTimeEq as _;
 use tokio::{sync::watch, time::timeout};
@@ -30,6 +31,8 @@ use crate::problem::{Code, Problem};
 
 /// How long a call waits for memory to catch up with the log.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How many archived streams are read at a time.
+const AT_ONCE: usize = 8;
 
 /// Everybody who may call.
 pub struct People {
@@ -88,28 +91,45 @@ impl People {
         );
         let streams: Vec<(String, String)> =
             sqlx::query_as(&older).bind(vec![Access::NAME, Runner::NAME]).fetch_all(pool).await?;
-        for (kind, id) in streams {
-            if kind == Access::NAME {
-                let principal = id.parse().map_err(|error| damaged(position, &error))?;
-                match log.load::<Access>(&id).await {
-                    Ok(loaded) => self.keep(
-                        principal,
-                        Known { access: Access::clone(&loaded.state), version: loaded.version },
-                    ),
-                    Err(error @ LogError::Damaged { .. }) => self.reject(principal, &error),
-                    Err(error) => return Err(error),
+        let streams = futures::stream::iter(streams.into_iter().map(Ok::<_, LogError>));
+        let load =
+            |(kind, id): (String, String)| async move { self.load_archived(log, &kind, &id).await };
+        streams.try_for_each_concurrent(AT_ONCE, load).await?;
+        self.position.send_replace(position);
+        Ok(())
+    }
+
+    /// Reads one stream that began in an archive. Whatever cannot be read of it rejects its principal or runner only.
+    async fn load_archived(&self, log: &EventLog, kind: &str, id: &str) -> Result<(), LogError> {
+        if kind == Access::NAME {
+            let Ok(principal) = id.parse() else {
+                unreadable::warn_of_id(kind, id);
+                return Ok(());
+            };
+            match log.load::<Access>(id).await {
+                Ok(loaded) => self.keep(
+                    principal,
+                    Known { access: Access::clone(&loaded.state), version: loaded.version },
+                ),
+                Err(error @ (LogError::Damaged { .. } | LogError::Archived { .. })) => {
+                    self.reject(principal, &error);
                 }
-            } else {
-                let runner = id.parse().map_err(|error| damaged(position, &error))?;
-                match log.load::<Runner>(&id).await {
-                    Ok(loaded) if loaded.state.revoked => self.revoke(runner),
-                    Ok(_) => {}
-                    Err(error @ LogError::Damaged { .. }) => self.reject(runner, &error),
-                    Err(error) => return Err(error),
+                Err(error) => return Err(error),
+            }
+        } else {
+            let Ok(runner) = id.parse() else {
+                unreadable::warn_of_id(kind, id);
+                return Ok(());
+            };
+            match log.load::<Runner>(id).await {
+                Ok(loaded) if loaded.state.revoked => self.revoke(runner),
+                Ok(_) => {}
+                Err(error @ (LogError::Damaged { .. } | LogError::Archived { .. })) => {
+                    self.reject(runner, &error);
                 }
+                Err(error) => return Err(error),
             }
         }
-        self.position.send_replace(position);
         Ok(())
     }
 
@@ -269,10 +289,6 @@ impl Tables {
 
 fn bytes_of(digest: &Digest) -> Option<[u8; 32]> {
     hex::decode(digest.to_string().strip_prefix("sha256:")?).ok()?.try_into().ok()
-}
-
-fn damaged(position: u64, error: &dyn std::fmt::Display) -> LogError {
-    LogError::Damaged { position, what: error.to_string() }
 }
 
 #[cfg(test)]

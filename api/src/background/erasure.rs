@@ -7,11 +7,19 @@ use domain::{
     actor::Actor,
     subject::{Subject, SubjectCommand, SubjectId},
 };
-use event_log::{Meta, sealed::shred};
+use event_log::{
+    Meta,
+    sealed::shred::{self, Due},
+};
 use futures::FutureExt as _;
 use tokio::{sync::broadcast::error::RecvError, time::Instant};
 
-use crate::{erasure, execute::Call, problem::Problem, state::App};
+use crate::{
+    erasure::{self, Outcome},
+    execute::Call,
+    problem::{Code, Problem},
+    state::App,
+};
 
 /// How often to look for copies that are left.
 const TICK: Duration = Duration::from_secs(1);
@@ -36,7 +44,11 @@ pub async fn run(app: App) {
             () = app.stopping.cancelled() => return,
             batch = tail.recv() => match batch {
                 Ok(batch) => {
-                    look_back |= batch.iter().any(|event| event.event_type == "subject.shredded");
+                    if batch.iter().any(|event| event.event_type == "subject.shredded") {
+                        look_back = true;
+                        // Whoever waits for an archive keeps nobody else waiting.
+                        of_copies = Later::default();
+                    }
                 }
                 Err(RecvError::Lagged(_)) => look_back = true,
                 Err(RecvError::Closed) => return,
@@ -100,9 +112,11 @@ async fn copies(app: &App) -> Result<(), Problem> {
     if !sqlx::query_scalar(LOCK).fetch_one(&mut lock).await? {
         return Ok(());
     }
-    let subjects: Vec<SubjectId> = of.iter().filter_map(|subject| subject.parse().ok()).collect();
-    erasure::erase(app, &subjects).await?;
-    for &subject in &subjects {
+    let known = |due: Due| Some((due.subject.parse::<SubjectId>().ok()?, due));
+    let due: Vec<(SubjectId, Due)> = of.into_iter().filter_map(known).collect();
+    let subjects: Vec<SubjectId> = due.iter().map(|(subject, _)| *subject).collect();
+    let Outcome { erased, left } = erasure::erase(app, &subjects).await?;
+    for (subject, due) in due.into_iter().filter(|(subject, _)| erased.contains(subject)) {
         let call = Call::of(Meta::new(Actor::System, ulid::Ulid::new().to_string()));
         let told = app.engine.transact(&call, move |unit| {
             async move {
@@ -111,8 +125,9 @@ async fn copies(app: &App) -> Result<(), Problem> {
             .boxed()
         });
         told.await?;
-        shred::erased(&app.pool, &subject.to_string(), app.now()).await?;
-        tracing::info!(subject = %subject, "Erased all copies");
+        if shred::erased(&app.pool, &due, app.now()).await? {
+            tracing::info!(subject = %subject, "Erased all copies");
+        }
     }
-    Ok(())
+    left.map_or(Ok(()), |why| Err(Problem::new(Code::ArchiveMissing, why)))
 }

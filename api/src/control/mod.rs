@@ -30,6 +30,8 @@ mod subjects;
 mod tokens;
 mod whoami;
 
+pub use audit::Ranges;
+
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub use asked::{Asked, asked};

@@ -42,7 +42,7 @@ pub async fn show(State(app): State<App>, Path(subject): Path<SubjectId>) -> Ans
     }
     // They are being erased again.
     let open = shred::with_copies(&app.pool).await?;
-    if shown.state == "erased" && open.contains(&shown.subject) {
+    if shown.state == "erased" && open.iter().any(|due| due.subject == shown.subject) {
         shown.state = "shredded".into();
         shown.erased_at = None;
     }

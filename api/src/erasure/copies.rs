@@ -1,9 +1,12 @@
-//! Copies of installs' data that the log names. Reads every event up to the present head, archived ones included,
-//! because projections may lag.
-use std::collections::{BTreeSet, HashSet};
+//! The copies of installs' data that the log names. Every event is read, and once: a projection may be behind, and an event
+//! that is in an archive only counts too. An archive that cannot be read is left out, and whatever it could name is not
+//! known.
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use domain::{digest::Digest, ids::InstallId, job::Origin};
-use event_log::Stored;
+use domain::{
+    decider::Decider as _, digest::Digest, ids::InstallId, install::Install, job::Origin,
+};
+use event_log::{LogError, Stored};
 use serde::Deserialize;
 
 use crate::{problem::Problem, state::App};
@@ -14,93 +17,182 @@ const PAGE: u32 = 2_000;
 /// Copies of some installs' data, as the log names them.
 #[derive(Default)]
 pub(super) struct Copies {
-    installs: HashSet<InstallId>,
-    jobs: HashSet<String>,
-    runs: HashSet<String>,
+    installs: BTreeMap<InstallId, Named>,
+    /// Streams that are about them, by id: the kind, and whose.
+    streams: HashMap<String, (String, InstallId)>,
+    /// Plan summaries of all other jobs: two plans may be equal, and then one is another's, too.
+    others: HashSet<[u8; 32]>,
+    /// The last position that was read.
+    at: u64,
+    /// Archives that could not be read.
+    missing: Vec<Missing>,
+}
+
+/// What the log names of one install.
+#[derive(Default)]
+struct Named {
     executions: BTreeSet<String>,
-    /// Manifests and plan summaries, without those that other installs' jobs have, too.
-    digests: BTreeSet<String>,
+    manifests: BTreeSet<String>,
+    summaries: HashSet<[u8; 32]>,
+}
+
+/// Archive that could not be read.
+pub(super) struct Missing {
+    /// Its last position.
+    pub(super) last: u64,
+    /// What to do about it.
+    pub(super) why: String,
 }
 
 impl Copies {
     pub(super) async fn of(app: &App, installs: &[InstallId]) -> Result<Copies, Problem> {
-        let mut copies =
-            Copies { installs: installs.iter().copied().collect(), ..Copies::default() };
-        if installs.is_empty() {
-            return Ok(copies);
+        let mut copies = Copies::default();
+        for &install in installs {
+            copies.installs.insert(install, Named::default());
+            copies.is_of((Install::NAME, &install.to_string()), Some(install));
         }
-        let to = app.log().current_position().await?;
-        each(app, to, |event| copies.take(event)).await?;
-        if !copies.digests.is_empty() {
-            // Plans of two installs may have identical bytes: such a plan belongs to the other install, too.
-            each(app, to, |event| copies.leave(event)).await?;
-        }
+        copies.go_on(app).await?;
         Ok(copies)
     }
 
-    pub(super) fn executions(&self) -> Vec<String> {
-        self.executions.iter().cloned().collect()
+    /// Reads what was appended meanwhile.
+    pub(super) async fn go_on(&mut self, app: &App) -> Result<(), Problem> {
+        let to = app.log().current_position().await?;
+        if self.installs.is_empty() {
+            return Ok(());
+        }
+        while self.at < to {
+            let page = match app.log().read(self.at, PAGE).await {
+                Err(LogError::Archived { first, .. }) if first > self.at + 1 => {
+                    self.before(app, first).await?
+                }
+                Err(error @ LogError::Archived { last, .. }) => {
+                    self.missing.push(Missing { last, why: error.to_string() });
+                    self.at = last;
+                    continue;
+                }
+                page => page?,
+            };
+            let Some(last) = page.last() else { break };
+            self.at = last.position;
+            page.iter().for_each(|event| self.take(event));
+        }
+        Ok(())
     }
 
-    pub(super) fn digests(&self) -> Vec<String> {
-        self.digests.iter().cloned().collect()
+    /// A page of the archives before the one that begins at a position.
+    async fn before(&self, app: &App, first: u64) -> Result<Vec<Stored>, Problem> {
+        let mut connection = app.pool.acquire().await?;
+        let range = (self.at, first - 1);
+        let page = app.log().archives().events(&mut connection, range, PAGE).await?;
+        Ok(page.into_iter().map(std::sync::Arc::unwrap_or_clone).collect())
     }
 
-    /// Whether a stream is of one of the installs, their runs or jobs.
-    pub(super) fn has_stream(&self, id: &str) -> bool {
-        self.jobs.contains(id)
-            || self.runs.contains(id)
-            || id.parse().is_ok_and(|install: InstallId| self.installs.contains(&install))
+    /// The archives that could not be read.
+    pub(super) fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    /// The last position in an archive that could not be read.
+    pub(super) fn missing_until(&self) -> Option<u64> {
+        self.missing.iter().map(|missing| missing.last).max()
+    }
+
+    /// Kind and id of the streams that are about these installs.
+    pub(super) fn streams(&self, of: &[InstallId]) -> Vec<(String, String)> {
+        let meant = self.streams.iter().filter(|(_, (_, install))| of.contains(install));
+        meant.map(|(id, (kind, _))| (kind.clone(), id.clone())).collect()
+    }
+
+    pub(super) fn manifests(&self) -> Vec<String> {
+        self.installs.values().flat_map(|named| &named.manifests).cloned().collect()
+    }
+
+    pub(super) fn executions(&self, of: Option<InstallId>) -> Vec<String> {
+        let named = self.named(of).flat_map(|named| &named.executions);
+        named.cloned().collect()
+    }
+
+    /// Manifests and plan summaries, without those that other installs' jobs have, too.
+    pub(super) fn digests(&self, of: Option<InstallId>) -> Vec<String> {
+        let own = |named: &Named| {
+            let own = named.summaries.iter().filter(|summary| !self.others.contains(*summary));
+            own.map(proof::digest_text).collect::<Vec<_>>()
+        };
+        let named =
+            self.named(of).flat_map(|named| named.manifests.iter().cloned().chain(own(named)));
+        named.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    fn named(&self, of: Option<InstallId>) -> impl Iterator<Item = &Named> {
+        let is_meant = move |install: &InstallId| of.is_none_or(|of| of == *install);
+        let named = self.installs.iter().filter(move |(install, _)| is_meant(install));
+        named.map(|(_, named)| named)
+    }
+
+    /// The install of a stream: its own, or that of its run, job, runner or enrolment.
+    pub(super) fn install_of(&self, stream: &str) -> Option<InstallId> {
+        self.streams.get(stream).map(|(_, install)| *install)
     }
 
     fn take(&mut self, event: &Stored) {
         let id = &event.stream.aggregate_id;
+        let stream = (event.stream.aggregate_type.as_str(), id.as_str());
+        let known = self.install_of(id);
         match &*event.event_type {
-            "run.requested" => {
-                let install = named(event).install;
-                if install.is_some_and(|install| self.installs.contains(&install)) {
-                    self.runs.insert(id.clone());
-                }
+            "run.requested" | "runner.enrolled" => self.is_of(stream, told(event).install),
+            "enrolment.issued" => {
+                let purpose = told(event).purpose;
+                self.is_of(stream, purpose.and_then(|purpose| purpose.install));
             }
             "job.queued" => {
-                let named = named(event);
+                let told = told(event);
                 let of_step = |origin: Origin| match origin {
                     Origin::Step { install, .. } => Some(install),
                     Origin::Build { .. } => None,
                 };
-                let install = named.origin.and_then(of_step);
-                if install.is_some_and(|install| self.installs.contains(&install)) {
-                    self.jobs.insert(id.clone());
-                    self.digests.extend(named.manifest.map(|digest| digest.to_string()));
+                let install = told.origin.and_then(of_step);
+                self.is_of(stream, install);
+                if let Some(named) = install.and_then(|install| self.installs.get_mut(&install)) {
+                    named.manifests.extend(told.manifest.map(|digest| digest.to_string()));
                 }
             }
-            "job.claimed" if self.jobs.contains(id) => {
-                self.executions.extend(named(event).execution);
+            "job.claimed" => {
+                if let Some(named) = known.and_then(|install| self.installs.get_mut(&install)) {
+                    named.executions.extend(told(event).execution);
+                }
             }
-            "job.plan_produced" if self.jobs.contains(id) => {
-                self.digests.extend(summary(event));
+            "job.plan_produced" => {
+                let summary = told(event).plan.and_then(|plan| plan.summary);
+                let Some(summary) = summary.map(|summary| summary.bytes()) else { return };
+                match known.and_then(|install| self.installs.get_mut(&install)) {
+                    Some(named) => drop(named.summaries.insert(summary)),
+                    None => drop(self.others.insert(summary)),
+                }
             }
             _ => {}
         }
     }
 
-    fn leave(&mut self, event: &Stored) {
-        if event.event_type == "job.plan_produced"
-            && !self.jobs.contains(&event.stream.aggregate_id)
-            && let Some(summary) = summary(event)
-        {
-            self.digests.remove(&summary);
-        }
+    fn is_of(&mut self, (kind, id): (&str, &str), install: Option<InstallId>) {
+        let ours = install.filter(|install| self.installs.contains_key(install));
+        self.streams.extend(ours.map(|install| (id.to_owned(), (kind.to_owned(), install))));
     }
 }
 
 /// Fields of events without personal data, which are read without decryption.
 #[derive(Default, Deserialize)]
-struct Named {
+struct Told {
     execution: Option<String>,
     manifest: Option<Digest>,
     plan: Option<Plan>,
     origin: Option<Origin>,
+    install: Option<InstallId>,
+    purpose: Option<Purpose>,
+}
+
+#[derive(Deserialize)]
+struct Purpose {
     install: Option<InstallId>,
 }
 
@@ -109,22 +201,6 @@ struct Plan {
     summary: Option<Digest>,
 }
 
-fn named(event: &Stored) -> Named {
+fn told(event: &Stored) -> Told {
     serde_json::from_str(&event.payload).unwrap_or_default()
-}
-
-fn summary(event: &Stored) -> Option<String> {
-    Some(named(event).plan?.summary?.to_string())
-}
-
-/// Read all events up to a position.
-async fn each(app: &App, to: u64, mut take: impl FnMut(&Stored)) -> Result<(), Problem> {
-    let mut at = 0;
-    while at < to {
-        let page = app.log().read(at, PAGE).await?;
-        let Some(last) = page.last() else { break };
-        at = last.position;
-        page.iter().filter(|event| event.position <= to).for_each(&mut take);
-    }
-    Ok(())
 }

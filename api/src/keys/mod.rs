@@ -24,6 +24,7 @@ use std::{
 };
 
 use domain::decider::Timestamp;
+use ed25519_dalek::VerifyingKey;
 use proof::dsse::Envelope;
 
 pub use self::{
@@ -82,6 +83,16 @@ impl Keys {
         }
         *self.set.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&found);
         Ok(Some(found))
+    }
+
+    /// Keep the size of the log at the last checkpoint that a former key signed: from then on it validates none of a larger
+    /// log.
+    ///
+    /// # Errors
+    /// [`KeyError`].
+    pub fn keep_last_size(&self, key: &VerifyingKey, size: u64) -> Result<(), KeyError> {
+        rotate::keep_last_size(&self.directory, key, size)?;
+        self.look().map(drop)
     }
 
     /// Keep which log these keys speak for: whoever lists them has no database to ask.

@@ -42,6 +42,8 @@ pub struct Former {
     pub made_at: Timestamp,
     /// From when on it is not believed.
     pub ended_at: Timestamp,
+    /// Size of the log at the last checkpoint that it signed. Kept of a key of checkpoints only, when its time is over.
+    pub last_size: Option<u64>,
 }
 
 /// What everybody may know of a key.
@@ -63,6 +65,9 @@ pub struct PublicKey {
     /// Absent: it signs.
     #[serde(default, with = "moment::maybe", skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Timestamp>,
+    /// Size of the log at the last checkpoint that it signed, of a key of checkpoints whose time is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_size: Option<u64>,
 }
 
 impl KeySet {
@@ -106,7 +111,11 @@ impl KeySet {
     /// Checkpoint keys, present and former, each with its end.
     pub fn seal_keys(&self) -> Vec<SealKey> {
         let former = self.former(KeyUse::Checkpoints);
-        let former = former.map(|former| SealKey { key: former.key, until: Some(former.ended_at) });
+        let former = former.map(|former| SealKey {
+            key: former.key,
+            until: Some(former.ended_at),
+            last_size: former.last_size,
+        });
         std::iter::once(self.checkpoints.key.verifying_key().into()).chain(former).collect()
     }
 
@@ -131,7 +140,10 @@ impl KeySet {
             public(usage, &stored.key.verifying_key(), stored.made_at, None)
         });
         let former = self.former.iter();
-        let former = former.map(|was| public(was.usage, &was.key, was.made_at, Some(was.ended_at)));
+        let former = former.map(|was| PublicKey {
+            last_size: was.last_size,
+            ..public(was.usage, &was.key, was.made_at, Some(was.ended_at))
+        });
         current.chain(former).collect()
     }
 
@@ -174,5 +186,13 @@ fn public(
 ) -> PublicKey {
     let bytes = key.as_bytes();
     let (key, fingerprint) = (hex::encode(bytes), fingerprint(bytes));
-    PublicKey { usage, key, fingerprint, verifier_key: None, not_before, not_after }
+    PublicKey {
+        usage,
+        key,
+        fingerprint,
+        verifier_key: None,
+        not_before,
+        not_after,
+        last_size: None,
+    }
 }

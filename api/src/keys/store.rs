@@ -1,5 +1,6 @@
 //! Key files: one line, mode 0600. `<use>.key` has 64 hexadecimal digits and the second it was made;
-//! `former/<use>-<fingerprint>.key` the second of its end too, and only of a manifest key the secret half.
+//! `former/<use>-<fingerprint>.key` the second of its end too, only of a manifest key the secret half, and of a key of
+//! checkpoints the size of the log at its last one.
 use std::{
     fs, io,
     io::Write as _,
@@ -94,7 +95,8 @@ pub(super) fn place(directory: &Path, usage: KeyUse, key: &VerifyingKey) -> Path
 pub(super) fn former_line(former: &Former) -> String {
     let key = former.secret.as_ref().map_or(former.key.to_bytes(), SigningKey::to_bytes);
     let (made_at, ended_at) = (former.made_at.timestamp(), former.ended_at.timestamp());
-    format!("{} {made_at} {ended_at}", hex::encode(key))
+    let last_size = former.last_size.map(|size| format!(" {size}")).unwrap_or_default();
+    format!("{} {made_at} {ended_at}{last_size}", hex::encode(key))
 }
 
 /// What the file of a key says.
@@ -192,12 +194,15 @@ fn parse_former(usage: KeyUse, text: &str) -> Option<Former> {
     let mut words = text.trim_end().split(' ');
     let key = bytes(words.next()?)?;
     let (made_at, ended_at) = (second(words.next()?)?, second(words.next()?)?);
+    let last_size =
+        words.next().map(|size| size.parse().ok()).map_or(Some(None), |size| size.map(Some))?;
     let secret = (usage == KeyUse::Manifests).then(|| SigningKey::from_bytes(&key));
     let key = match &secret {
         Some(secret) => secret.verifying_key(),
         None => VerifyingKey::from_bytes(&key).ok()?,
     };
-    words.next().is_none().then_some(Former { usage, key, secret, made_at, ended_at })
+    let whole = words.next().is_none();
+    whole.then_some(Former { usage, key, secret, made_at, ended_at, last_size })
 }
 
 fn bytes(text: &str) -> Option<[u8; 32]> {

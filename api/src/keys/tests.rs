@@ -161,3 +161,24 @@ fn a_new_manifest_key_is_shown_before_it_signs_unless_there_is_no_other() {
     let set = late.look().unwrap().unwrap();
     assert_eq!(public(set.manifests_at(at)), public(set.manifests()));
 }
+
+#[test]
+fn the_last_size_of_a_key_of_checkpoints_is_kept_once_and_survives_rotations() {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = Keys::open(dir.path(), now()).unwrap();
+    rotate(dir.path(), KeyUse::Checkpoints, now() + TimeDelta::days(1), now()).unwrap();
+    let former = keys.look().unwrap().unwrap().former(KeyUse::Checkpoints).next().unwrap().key;
+    let kept = |keys: &Keys| {
+        let seals = keys.current().seal_keys().into_iter();
+        seals.map(|seal| (seal.key == former, seal.last_size)).collect::<Vec<_>>()
+    };
+    assert_eq!(kept(&keys), [(false, None), (true, None)]);
+    keys.keep_last_size(&former, 7).unwrap();
+    assert_eq!(kept(&keys), [(false, None), (true, Some(7))]);
+    // Whoever forges a checkpoint later makes it no larger.
+    keys.keep_last_size(&former, 9).unwrap();
+    assert_eq!(kept(&keys), [(false, None), (true, Some(7))]);
+    rotate(dir.path(), KeyUse::Checkpoints, now(), now()).unwrap();
+    let again = Keys::open(dir.path(), now()).unwrap();
+    assert!(kept(&again).contains(&(true, Some(7))), "{:?}", kept(&again));
+}

@@ -2,8 +2,9 @@
 //!
 //! A connection counts as unauthenticated until its first authenticated request. Limits per address hold for those
 //! only: many runners share one address behind a NAT. Where a limit is reached, the oldest unauthenticated connection
-//! makes room, so a caller with a token gets through while others hold connections open. A connection younger than
-//! [`GRACE`] is kept: it may be in its TLS handshake, and a fleet that reconnects must not push itself out.
+//! makes room, so a caller with a token gets through while others hold connections open. Where even that is younger
+//! than [`GRACE`], any of them does, by lot: callers that come from ever other addresses would keep everybody else out,
+//! and most of a fleet that reconnects stays, because a caller needs less time than it takes to draw all.
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::{IpAddr, Ipv6Addr},
@@ -16,12 +17,14 @@ use tracing::warn;
 
 use super::progress::Progress;
 
-/// Time that a new connection has to authenticate before it may make room.
+/// Time that a new connection has to authenticate before it makes room as the oldest.
 const GRACE: Duration = Duration::from_secs(2);
 /// Fewest unauthenticated connections that an address may have.
 const FEWEST_OF_ADDRESS: usize = 16;
 /// Part of a listener's connections that an address may have unauthenticated.
 const PART_OF_ADDRESS: usize = 16;
+/// Most connections above the limit: evicted ones whose tasks have not closed them yet.
+const CLOSING: usize = 64;
 /// Shortest time between two log lines about a full listener.
 const QUIET: Duration = Duration::from_secs(10);
 
@@ -61,9 +64,14 @@ fn network(ip: Ipv6Addr) -> u64 {
 }
 
 impl Admission {
-    /// Admits at most this many connections.
-    pub fn new(listener: &'static str, connections: usize) -> Arc<Admission> {
-        let of_address = (connections / PART_OF_ADDRESS).max(FEWEST_OF_ADDRESS);
+    /// Admits so many connections, and so many unauthenticated ones of one address.
+    pub fn new(
+        listener: &'static str,
+        connections: usize,
+        of_address: Option<usize>,
+    ) -> Arc<Admission> {
+        let usual = (connections / PART_OF_ADDRESS).max(FEWEST_OF_ADDRESS);
+        let of_address = of_address.unwrap_or(usual).max(1);
         Arc::new(Admission { listener, connections, of_address, inner: Mutex::default() })
     }
 
@@ -71,13 +79,9 @@ impl Admission {
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Ticket> {
         let (address, now, mut inner) = (Address::from(peer), Instant::now(), self.inner());
         let of_address = inner.by_address.get(&address).map_or(0, BTreeSet::len);
-        let room = if of_address >= self.of_address {
-            let oldest = inner.by_address.get(&address).and_then(|ids| ids.first().copied());
-            oldest.is_some_and(|id| inner.evict(id, now))
-        } else {
-            true
-        };
-        let room = room && (inner.open < self.connections || inner.evict_oldest(now));
+        let room = inner.open < self.connections + CLOSING
+            && (of_address < self.of_address || inner.evict_of(address, now))
+            && (inner.open < self.connections || inner.evict_any(now));
         if !room {
             inner.dropped += 1;
             self.log(&mut inner, now);
@@ -115,15 +119,42 @@ impl Admission {
 }
 
 impl Inner {
-    fn evict_oldest(&mut self, now: Instant) -> bool {
-        let oldest = self.unauthenticated.keys().next().copied();
-        oldest.is_some_and(|id| self.evict(id, now))
+    /// Gives up one of all unauthenticated connections.
+    fn evict_any(&mut self, now: Instant) -> bool {
+        let all = &self.unauthenticated;
+        let ends = all.keys().next().copied().zip(all.keys().next_back().copied());
+        let drawn = |id| all.range(id..).next().map(|(id, _)| *id);
+        let chosen = ends.and_then(|ends| self.choose(ends, now, drawn));
+        chosen.is_some_and(|id| self.evict(id))
     }
 
-    /// Evicts a connection that had time to authenticate. The connection's own task closes it.
-    fn evict(&mut self, id: u64, now: Instant) -> bool {
-        let old = self.unauthenticated.get(&id).filter(|(_, since, _)| *since + GRACE <= now);
-        let Some(progress) = old.map(|(_, _, progress)| Arc::clone(progress)) else { return false };
+    /// Gives up one of an address.
+    fn evict_of(&mut self, address: Address, now: Instant) -> bool {
+        let Some(ids) = self.by_address.get(&address) else { return false };
+        let ends = ids.first().copied().zip(ids.last().copied());
+        let drawn = |id| ids.range(id..).next().copied();
+        let chosen = ends.and_then(|ends| self.choose(ends, now, drawn));
+        chosen.is_some_and(|id| self.evict(id))
+    }
+
+    /// The oldest, if it had time to authenticate, or one by lot.
+    fn choose(
+        &self,
+        (first, last): (u64, u64),
+        now: Instant,
+        drawn: impl Fn(u64) -> Option<u64>,
+    ) -> Option<u64> {
+        let had_time = |(_, since, _): &(Address, Instant, Arc<Progress>)| *since + GRACE <= now;
+        match self.unauthenticated.get(&first).is_some_and(had_time) {
+            true => Some(first),
+            false => drawn(first + rand::random::<u64>() % (last - first + 1)),
+        }
+    }
+
+    /// Gives up a connection. Its file is closed by its own task in a moment.
+    fn evict(&mut self, id: u64) -> bool {
+        let Some((_, _, progress)) = self.unauthenticated.get(&id) else { return false };
+        let progress = Arc::clone(progress);
         self.forget(id);
         self.dropped += 1;
         progress.evict();
@@ -171,5 +202,56 @@ impl Drop for Admitted {
         let mut inner = self.admission.inner();
         inner.open = inner.open.saturating_sub(1);
         inner.forget(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn from(number: u32) -> IpAddr {
+        // Each from a network of its own.
+        IpAddr::V6(Ipv6Addr::from((0x2001_0db8_0000_0000 + u128::from(number)) << 64))
+    }
+
+    fn is_open(ticket: &Ticket) -> bool {
+        let known = ticket.0.admission.inner();
+        known.unauthenticated.contains_key(&ticket.0.id)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_new_connections_from_ever_other_networks_keeps_nobody_out() {
+        let admission = Admission::new("test", 100, None);
+        let mut held: Vec<Ticket> =
+            (0..100).map(|number| admission.admit(from(number)).unwrap()).collect();
+        let mut stayed = 0;
+        for round in 0..200 {
+            // given a full listener whose connections are all new, when somebody comes
+            let newcomer = admission.admit(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))).unwrap();
+            held.retain(is_open);
+            // then most are there still after half as many strangers have come as there is room for
+            for number in 0..50 {
+                held.extend(admission.admit(from(1_000 + round * 50 + number)));
+                held.retain(is_open);
+            }
+            stayed += u32::from(is_open(&newcomer));
+        }
+        // By an even lot it is 0.99 to the power of 50.
+        assert!(stayed >= 80, "{stayed} of 200 stayed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_address_has_as_many_connections_as_it_is_given() {
+        for (given, expected) in [(None, 16), (Some(40), 40), (Some(0), 1)] {
+            let admission = Admission::new("test", 100, given);
+            let mut held = Vec::new();
+            for _ in 0..60 {
+                held.extend(admission.admit(from(1)));
+                held.retain(is_open);
+            }
+            assert_eq!(held.len(), expected);
+        }
     }
 }

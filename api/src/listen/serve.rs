@@ -50,6 +50,8 @@ const LAST_CALL: &[u8] = b"GET / HTTP/1.1\r\nhost: stead\r\nconnection: close\r\
 pub struct Limits {
     /// Connections at a time.
     pub connections: usize,
+    /// Unauthenticated ones of one address. `None`: a sixteenth.
+    pub of_address: Option<usize>,
     /// Bytes of one request's head.
     pub head_bytes: usize,
     /// Headers of one request.
@@ -72,6 +74,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             connections: 16_000,
+            of_address: None,
             head_bytes: 16 * 1024,
             headers: 64,
             // Longer than clients keep an idle connection: the one who reuses it should be the one who ends it.
@@ -117,7 +120,8 @@ pub async fn serve(
         stop: stop.clone(),
         cut: cut.clone(),
     });
-    let (admission, open) = (Admission::new(name, limits.connections), TaskTracker::new());
+    let (admission, open) =
+        (Admission::new(name, limits.connections, limits.of_address), TaskTracker::new());
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,

@@ -103,8 +103,7 @@ async fn insert(pool: &PgPool, group: &[Chunk]) -> Result<HashSet<(String, u64)>
         "insert into job_log (execution, start_offset, end_offset, codec, bytes, sha256) \
          select * from unnest($1::text[], $2::int8[], $3::int8[], $4::int2[], $5::bytea[], $6::bytea[]) \
            as chunk(execution, start_offset, end_offset, codec, bytes, sha256) \
-         where not exists (select from job_log mark \
-           where mark.execution = chunk.execution and mark.start_offset = -1) \
+         where not exists (select from erased_execution e where e.execution = chunk.execution) \
          returning execution, start_offset",
     )
     .bind(executions)

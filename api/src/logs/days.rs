@@ -116,7 +116,10 @@ mod tests {
     use bytes::Bytes;
     use event_log::testing::{Database, fresh_database};
 
-    use super::{super::LogStore, *};
+    use super::{
+        super::{LogError, LogStore},
+        *,
+    };
 
     fn day(text: &str) -> NaiveDate {
         text.parse().unwrap()
@@ -205,6 +208,19 @@ mod tests {
         let kept = begun("2026-10-02T12:00:00Z", 1);
         assert_eq!(store.read(kept, 0..100).await.unwrap(), "late");
         assert_eq!(make(&database.pool, day("2026-11-21"), 0).await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn an_erased_execution_stays_erased_when_its_day_is_dropped() {
+        let database = fresh_database().await.unwrap();
+        let store = LogStore::new(database.pool.clone());
+        let erased = begun("2026-10-02T12:00:00Z", 1);
+        make(&database.pool, day("2026-10-02"), 0).await.unwrap();
+        store.mark_erased(&[erased.to_string()]).await.unwrap();
+        sqlx::query("drop table job_log_20261002").execute(&database.pool).await.unwrap();
+        let late = store.append(erased, 0, Bytes::from_static(b"late")).await;
+        assert!(matches!(late, Err(LogError::Erased)), "{late:?}");
+        assert_eq!(store.not_erased(&[erased.to_string()]).await.unwrap(), 0);
     }
 
     #[tokio::test]

@@ -149,7 +149,7 @@ impl LogStore {
     /// How many bytes of the stream are durable, whichever server wrote them.
     pub async fn length(&self, execution: ExecutionId) -> Result<u64, LogError> {
         let end: Option<i64> = sqlx::query_scalar(
-            "select end_offset from job_log where execution = $1 and start_offset >= 0 \
+            "select end_offset from job_log where execution = $1 \
              order by start_offset desc limit 1",
         )
         .bind(execution.to_string())
@@ -230,20 +230,14 @@ impl LogStore {
     /// Rejects all further chunks of these executions, at every server. A barrier has to wait for chunks in flight;
     /// [`LogStore::erase`] removes the stored ones.
     pub async fn mark_erased(&self, executions: &[String]) -> Result<(), sqlx::Error> {
-        sqlx::query(
-            "insert into job_log (execution, start_offset, end_offset, codec, bytes, sha256) \
-             select execution, -1, -1, 0, '', sha256('') from unnest($1::text[]) as u(execution) \
-             on conflict do nothing",
-        )
-        .bind(executions)
-        .execute(&self.pool)
-        .await?;
+        let mark = "insert into erased_execution select unnest($1::text[]) on conflict do nothing";
+        sqlx::query(mark).bind(executions).execute(&self.pool).await?;
         Ok(())
     }
 
     /// Delete what these executions wrote. Their marks stay.
     pub async fn erase(&self, executions: &[String]) -> Result<(), sqlx::Error> {
-        let erase = "delete from job_log where execution = any($1) and start_offset >= 0";
+        let erase = "delete from job_log where execution = any($1)";
         sqlx::query(erase).bind(executions).execute(&self.pool).await?;
         for execution in executions.iter().filter_map(|execution| execution.parse().ok()) {
             self.close(execution);
@@ -255,7 +249,7 @@ impl LogStore {
     pub async fn not_erased(&self, executions: &[String]) -> Result<i64, sqlx::Error> {
         let left = "select count(*) from unnest($1::text[]) as u(execution) where \
              exists (select from job_log l where l.execution = u.execution and l.end_offset > l.start_offset) \
-             or not exists (select from job_log l where l.execution = u.execution and l.start_offset = -1)";
+             or not exists (select from erased_execution e where e.execution = u.execution)";
         sqlx::query_scalar(left).bind(executions).fetch_one(&self.pool).await
     }
 

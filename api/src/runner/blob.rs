@@ -1,13 +1,13 @@
 //! Bytes that a report names by digest, because they are too long for an event.
 use axum::{
     body::Bytes,
-    extract::{State, rejection::BytesRejection},
-    http::{HeaderMap, StatusCode},
+    extract::{DefaultBodyLimit, FromRequest as _, Request, State},
+    http::{StatusCode, header::CONTENT_LENGTH},
 };
 use domain::digest::Digest;
 use event_log::{
     blob,
-    upload::{self, Limit, NotStored, Quota, Uploader},
+    upload::{self, Limit, NotStored, Quota, Room, Uploader},
 };
 
 use super::{caller, execution};
@@ -31,31 +31,59 @@ pub async fn put(
     State(app): State<App>,
     runner: Runner,
     extract::Path(sha256): extract::Path<String>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    request: Request,
 ) -> Result<StatusCode, Problem> {
     caller::allow(&app, &runner, Calls::Report)?;
-    let execution = execution::named(&headers)?;
+    let execution = execution::named(request.headers())?;
     execution::at_work(&app, &runner, execution).await?;
     let named = format!("sha256:{}", sha256.trim_start_matches("sha256:"));
     let named: Digest =
         named.parse().map_err(|error| Problem::new(Code::BadRequest, format!("{error}")))?;
-    let bytes = body.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => Problem::new(Code::TooLarge, "a blob has at most 8 MiB"),
-        _ => Problem::new(Code::BadRequest, "the body ended early"),
-    })?;
+    let (execution, id) = (execution.to_string(), runner.id.to_string());
+    let (by, quota) = (Uploader { execution: &execution, runner: &id }, app.config.uploads);
+    let room = upload::room(&app.pool, by, &named, quota).await?;
+    let bytes = read(&app, request, room, quota).await?;
     if blob::digest(&bytes).map_err(Problem::internal)? != named {
         return Err(Problem::new(Code::Invalid, "the bytes are not what their digest says"));
     }
-    let (execution, id) = (execution.to_string(), runner.id.to_string());
-    let (by, quota) = (Uploader { execution: &execution, runner: &id }, app.config.uploads);
     match upload::put(&app.pool, app.log().clock(), by, &bytes, quota).await? {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(NotStored::Exceeds(limit)) => Err(over(&app, limit, quota)),
         Err(NotStored::Erased) => {
             Err(Problem::new(Code::FencedOut, "the data of this execution was erased"))
         }
+        Err(NotStored::Busy) => {
+            let detail = "another upload of this runner is being stored: send this one again";
+            Err(Problem::new(Code::RateLimited, detail).retry_after(1))
+        }
     }
+}
+
+/// The body, if there is room for it: what no quota has room for is refused before it is read.
+async fn read(app: &App, mut request: Request, room: Room, quota: Quota) -> Result<Bytes, Problem> {
+    let too_large = || Problem::new(Code::TooLarge, "a blob has at most 8 MiB");
+    let length = request.headers().get(CONTENT_LENGTH);
+    let length: Option<u64> = length.and_then(|value| value.to_str().ok()?.parse().ok());
+    if length.is_some_and(|length| length > MAX_BYTES as u64) {
+        return Err(too_large());
+    }
+    if let Room::Left { bytes, limit } = room {
+        if upload::charge(length.unwrap_or(0)) > bytes {
+            return Err(over(app, limit, quota));
+        }
+        let most = usize::try_from(bytes).unwrap_or(MAX_BYTES).min(MAX_BYTES);
+        DefaultBodyLimit::max(most).apply(&mut request);
+    }
+    let bytes = Bytes::from_request(request, app).await;
+    bytes.map_err(|rejection| match (rejection.status(), room) {
+        (StatusCode::PAYLOAD_TOO_LARGE, Room::Left { bytes, limit })
+            if bytes < MAX_BYTES as u64 =>
+        {
+            over(app, limit, quota)
+        }
+        (StatusCode::PAYLOAD_TOO_LARGE, _) => too_large(),
+        _ => Problem::new(Code::BadRequest, "the body ended early"),
+    })
 }
 
 fn over(app: &App, limit: Limit, quota: Quota) -> Problem {

@@ -186,6 +186,7 @@ impl Server {
             clock,
             examining: Arc::new(tokio::sync::Semaphore::new(1)),
             looking_back: Arc::new(tokio::sync::Semaphore::new(crate::state::LOOKING_BACK)),
+            changed: Default::default(),
             stopping: CancellationToken::new(),
         });
         let mut loops = JoinSet::new();
@@ -238,7 +239,9 @@ fn serve(
         ("runner", runner, router::runner(app), options.runner_tls(), shares.runner),
     ] {
         let tls = tls.map(listen::acceptor).transpose()?;
-        let (limits, stop) = (Limits { connections, ..Limits::default() }, app.stopping.clone());
+        let of_address = options.address_connections;
+        let limits = Limits { connections, of_address, ..Limits::default() };
+        let stop = app.stopping.clone();
         doors.spawn(listen::serve((name, door.listener), tls, routes, limits, stop));
     }
     Ok(doors)

@@ -38,6 +38,8 @@ pub struct Options {
     pub tls_for: TlsFor,
     /// A proxy in front of us ends TLS.
     pub behind_proxy: bool,
+    /// Most unauthenticated connections of one address to each listener. `None`: a sixteenth of all.
+    pub address_connections: Option<usize>,
     /// The most bytes of one blob of an artifact.
     pub max_blob_bytes: u64,
     /// Most bytes that runners may upload for their reports.
@@ -83,6 +85,7 @@ impl Options {
             certificate: None,
             tls_for: TlsFor::Both,
             behind_proxy: false,
+            address_connections: None,
             max_blob_bytes: 1 << 20,
             uploads: Default::default(),
             new_owner_token: false,

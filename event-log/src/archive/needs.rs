@@ -64,7 +64,7 @@ pub(super) async fn sealed(
         return Err(open(why.into()));
     };
     let (size, note): (u64, String) = (number(seal.try_get(0)?), seal.try_get(1)?);
-    let keys = note_keys_at(&mut *connection, seal.try_get(2)?).await?;
+    let keys = note_keys_at(&mut *connection, size, seal.try_get(2)?).await?;
     let signer = |key: &ed25519_dalek::VerifyingKey| {
         let checkpoint = Checkpoint::open(&note, std::slice::from_ref(key)).ok()?;
         Some(VerifierKey { name: checkpoint.origin(), key: *key })

@@ -31,14 +31,24 @@ pub async fn undone(executor: impl PgExecutor<'_>) -> Result<Vec<String>, sqlx::
     sqlx::query_scalar(decided).fetch_all(executor).await
 }
 
-/// Subjects whose key was deleted and whose copies are not erased yet.
+/// Erasure of a subject's copies that is due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Due {
+    /// Whose copies.
+    pub subject: String,
+    /// Number of the request: an erasure answers it and those before.
+    pub requests: i64,
+}
+
+/// Subjects whose key was deleted, and of whom there are copies yet.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn with_copies(executor: impl PgExecutor<'_>) -> Result<Vec<String>, sqlx::Error> {
-    let open = "select subject from subject_key where shredded_at is not null and erased_at is null \
-         order by subject";
-    sqlx::query_scalar(open).fetch_all(executor).await
+pub async fn with_copies(executor: impl PgExecutor<'_>) -> Result<Vec<Due>, sqlx::Error> {
+    let open = "select subject, requests from subject_key \
+         where shredded_at is not null and erased_at is null order by subject";
+    let due: Vec<(String, i64)> = sqlx::query_as(open).fetch_all(executor).await?;
+    Ok(due.into_iter().map(|(subject, requests)| Due { subject, requests }).collect())
 }
 
 /// Subjects whose copies were erased.
@@ -80,27 +90,29 @@ pub async fn barrier(owner: &PgPool, tables: &[&str]) -> Result<(), sqlx::Error>
     Ok(())
 }
 
-/// Have the copies of a shredded subject erased again.
+/// Have the copies of a shredded subject erased again, also if an erasure is under way.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn erase_again(executor: impl PgExecutor<'_>, subject: &str) -> Result<(), sqlx::Error> {
-    let again =
-        "update subject_key set erased_at = null where subject = $1 and shredded_at is not null";
+    let again = "update subject_key set erased_at = null, requests = requests + 1 \
+         where subject = $1 and shredded_at is not null";
     sqlx::query(again).bind(subject).execute(executor).await?;
     Ok(())
 }
 
-/// No copy is left.
+/// Records that no copy is left, unless the erasure was requested again after this one began. Returns whether it was
+/// recorded.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn erased(
     executor: impl PgExecutor<'_>,
-    subject: &str,
+    due: &Due,
     now: Timestamp,
-) -> Result<(), sqlx::Error> {
-    let erased = "update subject_key set erased_at = $2 where subject = $1 and erased_at is null";
-    sqlx::query(erased).bind(subject).bind(now).execute(executor).await?;
-    Ok(())
+) -> Result<bool, sqlx::Error> {
+    let erased = "update subject_key set erased_at = $3 \
+         where subject = $1 and requests = $2 and erased_at is null";
+    let erased = sqlx::query(erased).bind(&due.subject).bind(due.requests).bind(now);
+    Ok(erased.execute(executor).await?.rows_affected() > 0)
 }

@@ -3,7 +3,7 @@ use event_log::{LogError, Source};
 use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool, Row};
 
-use super::{PAGE, RebuildError, head, scan::lane};
+use super::{PAGE, RebuildError, head, live_position, scan::lane};
 use crate::{
     catalogue::{LIVE, PREVIOUS, SHADOW},
     fact,
@@ -73,7 +73,6 @@ impl Making {
             return Err(RebuildError::Busy(self.view.name()));
         }
         let (name, version) = (self.view.name(), self.view.version());
-        let (shadow, live) = (&self.shadow, &self.live);
         sqlx::query("delete from log_consumer where name = $1 and shard >= $2 and owner = $3")
             .bind(name)
             .bind(SHADOW)
@@ -92,22 +91,73 @@ impl Making {
             .execute(&mut *tx)
             .await?;
             self.add_workers(&mut tx, 2..=workers, 0).await?;
-            let sql = format!(
-                "drop table if exists {shadow}; \
-                 create table {shadow} (like {live} including all excluding indexes, primary key (key))"
-            );
-            sqlx::Executor::execute(&mut *tx, &*sql).await?;
-            // `like` copies all but these, and a table of statuses without its fill factor writes every index anew.
-            let stored = sqlx::query(
-                "select array_to_string(reloptions, ', ') from pg_class where oid = $1::regclass",
-            );
-            let stored = stored.bind(live).fetch_one(&mut *tx).await?;
-            if let Some(stored) = stored.try_get::<Option<String>, _>(0)? {
-                let sql = format!("alter table {shadow} set ({stored})");
-                sqlx::Executor::execute(&mut *tx, &*sql).await?;
-            }
+            self.make_table(&mut tx).await?;
         }
         self.workers = self.positions(&mut tx).await?.len().try_into().unwrap_or(1).max(1);
+        self.was = self.in_use(&mut tx).await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// An empty shadow in place of any other.
+    async fn make_table(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        let (shadow, live) = (&self.shadow, &self.live);
+        let sql = format!(
+            "drop table if exists {shadow}; \
+             create table {shadow} (like {live} including all excluding indexes, primary key (key))"
+        );
+        sqlx::Executor::execute(&mut *connection, &*sql).await?;
+        // `like` copies all but these, and a table of statuses without its fill factor writes every index anew.
+        let stored = sqlx::query(
+            "select array_to_string(reloptions, ', ') from pg_class where oid = $1::regclass",
+        );
+        let stored = stored.bind(live).fetch_one(&mut *connection).await?;
+        if let Some(stored) = stored.try_get::<Option<String>, _>(0)? {
+            let sql = format!("alter table {shadow} set ({stored})");
+            sqlx::Executor::execute(connection, &*sql).await?;
+        }
+        Ok(())
+    }
+
+    /// Make a copy of the rows that are read the shadow, in which the rows of these streams (kind and id) are made again:
+    /// what else the log has is not read.
+    pub(crate) async fn take_up_live(
+        &mut self,
+        pool: &PgPool,
+        streams: &[(String, String)],
+    ) -> Result<(), RebuildError> {
+        let mut tx = pool.begin().await?;
+        // The rows and their position, at one moment.
+        let snapshot = "set transaction isolation level repeatable read";
+        sqlx::Executor::execute(&mut *tx, snapshot).await?;
+        if self.is_rolled_back(&mut tx).await? {
+            return Err(RebuildError::Busy(self.view.name()));
+        }
+        let position = live_position(&mut tx, &*self.view).await?;
+        sqlx::query("delete from log_consumer where name = $1 and shard >= $2")
+            .bind(self.view.name())
+            .bind(SHADOW)
+            .execute(&mut *tx)
+            .await?;
+        self.add_workers(&mut tx, 1..=1, position.cast_signed()).await?;
+        self.make_table(&mut tx).await?;
+        let ids: Vec<&str> = streams.iter().map(|(_, id)| id.as_str()).collect();
+        let others = format!(
+            "insert into {} select * from {} where split_part(key, '/', 1) <> all($1)",
+            self.shadow, self.live
+        );
+        sqlx::query(&others).bind(ids).execute(&mut *tx).await?;
+        for (kind, id) in streams {
+            if !self.view.aggregates().iter().any(|known| known == kind) {
+                continue;
+            }
+            let (stream, range) = ((kind.as_str(), id.as_str()), (0, position));
+            let found = fact::streams::page(&mut tx, &self.source, stream, range, u32::MAX).await?;
+            if !found.events.is_empty() {
+                let events: Vec<_> = found.events.iter().collect();
+                self.folding.project(&mut tx, &self.shadow, &events).await?;
+            }
+        }
+        self.folding.forget();
         self.was = self.in_use(&mut tx).await?;
         Ok(tx.commit().await?)
     }

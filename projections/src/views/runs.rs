@@ -1,5 +1,5 @@
 //! Runs: their steps, the plans that were made, and who said what to them.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use domain::{
     actor::Actor,
@@ -223,6 +223,24 @@ impl Projection for Runs {
 /// If the database does not answer.
 pub async fn run(executor: impl PgExecutor<'_>, run: RunId) -> Result<Option<Row>, sqlx::Error> {
     get::<Runs>(executor, run).await
+}
+
+/// The installs of those of these runs that the view has.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn installs_of(
+    executor: impl PgExecutor<'_>,
+    runs: &[RunId],
+) -> Result<HashMap<RunId, InstallId>, sqlx::Error> {
+    let keys: Vec<String> = runs.iter().map(ToString::to_string).collect();
+    let rows = "select key, install from view_runs where key = any($1)";
+    let rows: Vec<(String, Option<String>)> =
+        sqlx::query_as(rows).bind(keys).fetch_all(executor).await?;
+    let read = |(run, install): (String, Option<String>)| {
+        Some((run.parse().ok()?, install?.parse().ok()?))
+    };
+    Ok(rows.into_iter().filter_map(read).collect())
 }
 
 /// Runs that are not over, the oldest first.

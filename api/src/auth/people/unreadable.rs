@@ -63,7 +63,7 @@ impl Unreadable {
         let Some(position) = self.callers.get(&caller) else { return Ok(()) };
         let detail = format!(
             "{caller} was rejected: this server cannot read event {position} of its history; upgrade the server to the \
-             release that wrote it, or repair the log (`stead audit doctor` shows the event)"
+             release that wrote it, put a missing archive back, or repair the log (`stead audit doctor` shows the event)"
         );
         Err(Problem::new(Code::CallerUnreadable, detail).retry_after(30))
     }
@@ -85,6 +85,7 @@ impl People {
         let caller = caller.into();
         let position = match error {
             LogError::Damaged { position, .. } => *position,
+            LogError::Archived { first, .. } => *first,
             // No other error is about one event.
             _ => self.position(),
         };
@@ -172,4 +173,9 @@ impl People {
 pub(super) fn warn_of_stream(stored: &Stored) {
     let (stream, position) = (&stored.stream, stored.position);
     tracing::warn!(stream = %stream, position, "Skipped an event: the stream's id is not valid");
+}
+
+/// The same of a stream that began in an archive.
+pub(super) fn warn_of_id(kind: &str, id: &str) {
+    tracing::warn!(kind, id, "Skipped a stream: its id is not valid");
 }

@@ -49,6 +49,10 @@ pub struct Common {
     /// A proxy in front of the server ends TLS: plain HTTP may leave this machine
     #[arg(long)]
     pub behind_proxy: bool,
+    /// Most connections of one address to each listener that are not authenticated: behind a proxy that passes TCP on, all
+    /// callers have its address [default: a sixteenth of the listener's]
+    #[arg(long, value_name = "N")]
+    pub address_connections: Option<usize>,
     /// The most bytes of one file of an artifact
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub max_blob_bytes: u64,
@@ -185,6 +189,7 @@ impl Common {
                 Doors::Runner => TlsFor::Runner,
             },
             behind_proxy: self.behind_proxy,
+            address_connections: self.address_connections,
             max_blob_bytes: self.max_blob_bytes,
             uploads: Quota { execution: self.max_execution_upload, runner: self.max_runner_upload },
             new_owner_token: self.new_owner_token,

@@ -90,6 +90,12 @@ fn unsigned(Tally { unsigned, first_unsigned, .. }: &Tally) -> Option<String> {
     })
 }
 
+/// Whether a table has other columns, or is not there.
+fn is_other(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| matches!(&*code, "42703" | "42P01"))
+}
+
 struct Look {
     said: UnboundedSender<Examined>,
     total: u64,
@@ -108,6 +114,12 @@ impl Look {
         drop(connection);
         for name in names.iter().map(|status| status.name) {
             self.projection(app, name).await?;
+            let mut connection = app.pool.acquire().await?;
+            let copies = projections::copies(&mut connection, name).await?;
+            drop(connection);
+            for copy in copies {
+                self.copy(app, name, &copy).await?;
+            }
         }
         let remaining = erasure::remaining_copies(app).await?;
         self.looked("erasure", remaining, None);
@@ -209,6 +221,38 @@ impl Look {
             findings.push(after);
         }
         self.looked("events", findings, None);
+        Ok(())
+    }
+
+    /// Earlier rows of a projection. What they say is not told: they may be of before an erasure.
+    async fn copy(
+        &mut self,
+        app: &App,
+        name: &str,
+        copy: &projections::EarlierRows,
+    ) -> Result<(), Problem> {
+        let remedy = match copy.table.ends_with("_previous") {
+            true => format!("`stead projections rebuild {name}` replaces it"),
+            false => format!("`stead projections drop {name} --as-of {}` drops it", copy.position),
+        };
+        let findings = match projections::verify_copy(app.log(), name, copy, |_| {}).await {
+            Ok(verified) if verified.differences.is_empty() => vec![],
+            Ok(verified) => {
+                let keys = verified.differences.iter().map(projections::Difference::key);
+                let keys = keys.take(5).collect::<Vec<_>>().join(", ");
+                vec![format!("rows are not what the log says now (first: {keys}); {remedy}")]
+            }
+            // It was dropped meanwhile, or has the columns of another version.
+            Err(RebuildError::Log(LogError::Database(error))) if is_other(&error) => {
+                vec![format!("it cannot be compared: another version made it; {remedy}")]
+            }
+            Err(RebuildError::Log(LogError::Damaged { position, what })) => {
+                vec![format!("position {position}: {what}")]
+            }
+            Err(RebuildError::Log(error)) => return Err(error.into()),
+            Err(error) => return Err(Problem::internal(error)),
+        };
+        self.looked(&copy.table, findings, None);
         Ok(())
     }
 

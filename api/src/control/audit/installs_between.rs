@@ -1,5 +1,8 @@
 //! `/v1/audit/diff/installs`: what changed between two points in every install.
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use axum::{Json, extract::State};
 use domain::{
@@ -9,7 +12,7 @@ use domain::{
     run::Run,
 };
 use event_log::{StreamId, archive::FLOOR, read::floor_of};
-use projections::views::runs::Runs;
+use projections::views::runs;
 use schemas::control::history::{InstallsBetween, InstallsBetweenQuery};
 use sqlx::Row as _;
 
@@ -29,6 +32,30 @@ const USUAL: u32 = 20;
 const MOST: u32 = 50;
 /// Number of archived events that are read at a time.
 const ARCHIVED: u32 = 2_000;
+/// Number of ranges whose installs are kept for the next page.
+const KEPT: usize = 8;
+
+/// Two positions.
+type Range = (u64, u64);
+
+/// The installs that changed in the ranges that were asked for last: what happened in a range is the same for ever, so
+/// only the first page reads it.
+#[derive(Debug, Default)]
+pub struct Ranges(Mutex<VecDeque<(Range, Arc<BTreeSet<InstallId>>)>>);
+
+impl Ranges {
+    fn find(&self, range: Range) -> Option<Arc<BTreeSet<InstallId>>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().find(|(known, _)| *known == range).map(|(_, installs)| Arc::clone(installs))
+    }
+
+    pub(crate) fn keep(&self, range: Range, installs: Arc<BTreeSet<InstallId>>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|(known, _)| *known != range);
+        kept.truncate(KEPT - 1);
+        kept.push_front((range, installs));
+    }
+}
 
 /// What changed between two points in every install: the fields that differ, and by run who asked, who approved, what ran
 ///
@@ -50,8 +77,16 @@ pub async fn installs_diff(
         which.cursor.as_deref().map(str::parse).transpose().map_err(bad)?;
     let from = (which.from_position, which.from_time);
     let range = range(&app, from, (which.to_position, which.to_time)).await?;
-    let changed = changed(&app, range).await?;
-    let mut left = changed.into_iter().filter(|install| after.is_none_or(|after| *install > after));
+    let changed = match app.changed.find(range) {
+        Some(changed) => changed,
+        None => {
+            let changed = Arc::new(changed(&app, range).await?);
+            app.changed.keep(range, Arc::clone(&changed));
+            changed
+        }
+    };
+    let is_left = |install: &InstallId| after.is_none_or(|after| *install > after);
+    let mut left = changed.iter().copied().filter(is_left);
     let page: Vec<InstallId> = left.by_ref().take(limit as usize).collect();
     let next = page.last().filter(|_| left.next().is_some()).map(ToString::to_string);
     let mut items = Vec::with_capacity(page.len());
@@ -63,7 +98,7 @@ pub async fn installs_diff(
 }
 
 /// The installs of which, or of a run of which, an event was recorded in between.
-async fn changed(app: &App, (from, to): (u64, u64)) -> Result<BTreeSet<InstallId>, Problem> {
+async fn changed(app: &App, (from, to): Range) -> Result<BTreeSet<InstallId>, Problem> {
     let (mut installs, mut runs) = (BTreeSet::new(), BTreeSet::new());
     let mut take = |kind: &str, id: &str| {
         match kind {
@@ -96,8 +131,14 @@ async fn changed(app: &App, (from, to): (u64, u64)) -> Result<BTreeSet<InstallId
         page.iter()
             .for_each(|event| take(&event.stream.aggregate_type, &event.stream.aggregate_id));
     }
-    let ids = runs.iter().map(ToString::to_string).collect();
-    let rows = projections::many::<Runs>(&app.pool, ids).await?;
-    installs.extend(rows.values().filter_map(|row| Some(row.state.request.as_ref()?.install)));
+    drop(connection);
+    let ids: Vec<RunId> = runs.into_iter().collect();
+    let known: HashMap<RunId, InstallId> = runs::installs_of(&app.pool, &ids).await?;
+    for run in ids.iter().filter(|run| !known.contains_key(run)) {
+        // The view has not come to it yet.
+        let state = app.log().reload::<Run>(&run.to_string()).await?.state;
+        installs.extend(state.request.as_ref().map(|request| request.install));
+    }
+    installs.extend(known.into_values());
     Ok(installs)
 }

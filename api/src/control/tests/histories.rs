@@ -2,6 +2,7 @@
 use std::collections::BTreeSet;
 
 use domain::{decider::Decider, install::Install, job::Job, run::Run, run::StepState};
+use event_log::StreamId;
 use proof::{
     bundle::{Bundle, Complete, Subject},
     key::Believed,
@@ -98,7 +99,7 @@ async fn a_bundle_of_an_install_has_its_runs_jobs_and_builds_and_names_and_reaso
 
 #[tokio::test]
 async fn what_changed_in_every_install_is_listed_by_page() {
-    let (_started, owner, acme) = with_install().await;
+    let (started, owner, acme) = with_install().await;
     let start = owner.checkpoint().await.unwrap().size;
     let globex = owner.create_install(&new_install("globex")).await.unwrap();
     owner.create_install(&new_install("initech")).await.unwrap();
@@ -121,9 +122,19 @@ async fn what_changed_in_every_install_is_listed_by_page() {
     let which = InstallsBetweenQuery { limit: Some(2), ..from(start) };
     let page = owner.installs_between(&which).await.unwrap();
     assert_eq!(ids(&page), names[..2]);
+    let page_end = page.to.position;
     let which = InstallsBetweenQuery { cursor: page.next, ..which };
     let page = owner.installs_between(&which).await.unwrap();
     assert_eq!((ids(&page), page.next), (names[2..].to_vec(), None));
+    // The second page reads no range again.
+    let which = InstallsBetweenQuery {
+        to_position: Some(page_end),
+        cursor: Some(acme.id.to_string()),
+        ..from(start)
+    };
+    let known = BTreeSet::from([acme.id, globex.id]);
+    started.app().changed.keep((start, page_end), known.into());
+    assert_eq!(ids(&owner.installs_between(&which).await.unwrap()), names[1..2]);
     // Only those of which something was recorded in between.
     let which = InstallsBetweenQuery { to_position: Some(globex.position), ..from(start) };
     assert_eq!(ids(&owner.installs_between(&which).await.unwrap()), names[1..2]);
@@ -137,6 +148,30 @@ async fn what_changed_in_every_install_is_listed_by_page() {
     ] {
         assert_eq!(refused(owner.installs_between(&wrong).await).0, 400, "{wrong:?}");
     }
+}
+
+#[tokio::test]
+async fn an_install_is_listed_although_the_view_does_not_know_its_run_yet() {
+    let (started, owner, acme) = with_install().await;
+    let app = started.app();
+    let hold = "create function hold() returns trigger language plpgsql as \
+                  $$ begin raise exception 'held back'; end $$; \
+                create trigger hold before insert on view_runs for each row execute function hold()";
+    sqlx::raw_sql(hold).execute(&app.pool).await.unwrap();
+    enrolled(app, acme.id).await;
+    let run = run_of(app, acme.id).await;
+    let events = app.log().read_stream(&StreamId::of::<Run>(run), 0).await.unwrap();
+    // Only an event of the run is in between.
+    let requested = events[0].position;
+    let which = InstallsBetweenQuery {
+        from_position: Some(requested - 1),
+        to_position: Some(requested),
+        min_position: None,
+        ..InstallsBetweenQuery::default()
+    };
+    let listed = owner.installs_between(&which).await.unwrap().items;
+    let names: Vec<_> = listed.iter().map(|item| item.name.as_deref()).collect();
+    assert_eq!(names, [Some("acme")]);
 }
 
 #[tokio::test]

@@ -1,10 +1,13 @@
 //! What an operator sees: approvals in advance, resolutions, failures and what waits.
 use domain::{
-    ids::{ExecutionId, RunnerId, SessionId},
+    actor::Actor,
+    ids::{ExecutionId, RunnerId, SessionId, TokenId},
     install::Install,
     job::{JobCommand, Proof, Report},
     run::StepState,
+    runner::{Host, Identity, Mode, Runner, RunnerCommand},
 };
+use event_log::Meta;
 use schemas::control::{
     installs::CreateInstall,
     jobs::{Resolve, Verdict},
@@ -18,7 +21,11 @@ use super::{
     reactions::{built, digest, enrolled, first, happened, plan_is_made, run_of, until},
     refused, with_install,
 };
-use crate::server::testing::{self, Started};
+use crate::{
+    execute::Call,
+    server::testing::{self, Started},
+    state::App,
+};
 
 async fn metrics(started: &Started) -> String {
     let url = format!("{}/metrics", started.server.ready.control);
@@ -113,4 +120,56 @@ async fn plans_that_wait_and_runs_that_fail_are_metrics() {
         (failed && text.contains("stead_approvals_waiting 1\n")).then_some(())
     })
     .await;
+}
+
+/// A runner of builds, told these things.
+async fn runner(app: &App, told: Vec<RunnerCommand>) -> RunnerId {
+    let runner = RunnerId(Ulid::new());
+    let identity = Identity {
+        mode: Mode::Build,
+        install: None,
+        identity_key: hex::encode(proof::sha256(runner.to_string().as_bytes())),
+        sealing_key: None,
+        version: "1".into(),
+        host: Host { os: "linux".into(), arch: "x86_64".into(), hostname: None },
+        enrolment: TokenId(Ulid::new()),
+    };
+    tell(app, runner, [vec![RunnerCommand::Enrol(identity)], told].concat()).await;
+    runner
+}
+
+async fn tell(app: &App, runner: RunnerId, told: Vec<RunnerCommand>) {
+    let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
+    let done = app.engine.transact(&call, move |unit| {
+        let told = told.clone();
+        Box::pin(async move {
+            for command in told {
+                unit.tell::<Runner>(runner, command).await?;
+            }
+            Ok(())
+        })
+    });
+    done.await.unwrap();
+}
+
+async fn says(started: &Started, line: &str) -> Option<()> {
+    metrics(started).await.contains(line).then_some(())
+}
+
+#[tokio::test]
+async fn runners_that_are_silent_without_a_reason_are_a_metric() {
+    let started = Started::new().await;
+    let app = started.app();
+    let silent = |stopped| RunnerCommand::Disconnect { silent_since: app.now(), stopped };
+    let revoke = RunnerCommand::Revoke { by: Actor::System, reason: "gone".into() };
+    // given two that are silent, one that ended in order, one that was revoked, and one that is there
+    let (first, _) =
+        (runner(app, vec![silent(false)]).await, runner(app, vec![silent(false)]).await);
+    runner(app, vec![silent(true)]).await;
+    runner(app, vec![silent(false), revoke]).await;
+    runner(app, vec![]).await;
+    until(async || says(&started, "stead_runners_disconnected 2\n").await).await;
+    // when one of them is back
+    tell(app, first, vec![RunnerCommand::Return]).await;
+    until(async || says(&started, "stead_runners_disconnected 1\n").await).await;
 }

@@ -1,7 +1,15 @@
 //! Limits on the size and lifetime of a runner's uploads.
 mod pentest {
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        time::Duration,
+    };
+
     use axum::{
-        body::Body,
+        body::{Body, Bytes},
         http::{Method, Request},
     };
     use chrono::TimeDelta;
@@ -15,17 +23,24 @@ mod pentest {
         testing::fresh_database,
         upload::{self, Limit, NotStored, Quota, Uploader},
     };
+    use futures::StreamExt as _;
     use serde_json::json;
     use sqlx::PgPool;
 
     use super::super::world::{Agent, Said, World};
 
-    const SMALL: Quota = Quota { execution: 100, runner: 250 };
+    /// What the smallest upload counts.
+    const LEAST: usize = 4096;
+    const SMALL: Quota = Quota { execution: 4 * 4096, runner: 10 * 4096 };
 
     async fn put(pool: &PgPool, execution: &str, bytes: &[u8]) -> Result<Digest, NotStored> {
         let by = Uploader { execution, runner: "run_a" };
-        let put = upload::put(pool, &Clock::system(), by, bytes, SMALL).await.unwrap();
-        put.map(|()| blob::digest(bytes).unwrap())
+        loop {
+            match upload::put(pool, &Clock::system(), by, bytes, SMALL).await.unwrap() {
+                Err(NotStored::Busy) => tokio::task::yield_now().await,
+                put => return put.map(|()| blob::digest(bytes).unwrap()),
+            }
+        }
     }
 
     fn days_from_now(days: i64) -> Clock {
@@ -75,17 +90,138 @@ mod pentest {
     async fn executions_of_one_runner_share_a_quota() {
         let pool = fresh_database().await.unwrap().pool;
         for execution in ["exe_1", "exe_2"] {
-            put(&pool, execution, &[1; 60]).await.unwrap();
+            put(&pool, execution, &[1; 2 * LEAST + 1]).await.unwrap();
             assert_eq!(
-                put(&pool, execution, &[2; 41]).await,
+                put(&pool, execution, &[2; 2 * LEAST]).await,
                 Err(NotStored::Exceeds(Limit::Execution))
             );
-            put(&pool, execution, &[2; 40]).await.unwrap();
+            put(&pool, execution, &[2; 2 * LEAST - 1]).await.unwrap();
         }
-        assert_eq!(put(&pool, "exe_3", &[3; 51]).await, Err(NotStored::Exceeds(Limit::Runner)));
-        put(&pool, "exe_3", &[3; 50]).await.unwrap();
+        assert_eq!(
+            put(&pool, "exe_3", &[3; 2 * LEAST + 1]).await,
+            Err(NotStored::Exceeds(Limit::Runner))
+        );
+        put(&pool, "exe_3", &[3; 2 * LEAST]).await.unwrap();
         let by = Uploader { execution: "exe_4", runner: "run_b" };
-        upload::put(&pool, &Clock::system(), by, &[1; 100], SMALL).await.unwrap().unwrap();
+        let whole = [1; 4 * LEAST];
+        upload::put(&pool, &Clock::system(), by, &whole, SMALL).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn many_small_uploads_use_the_quota_up() {
+        let pool = fresh_database().await.unwrap().pool;
+        for number in 0..4 {
+            put(&pool, "exe_1", &[number]).await.unwrap();
+        }
+        assert_eq!(put(&pool, "exe_1", &[4]).await, Err(NotStored::Exceeds(Limit::Execution)));
+        // What is collected or erased is counted no more.
+        assert_eq!(upload::collect(&pool, &days_from_now(2)).await.unwrap(), 4);
+        put(&pool, "exe_1", &[4]).await.unwrap();
+        upload::erase(&pool, &["exe_1".to_string()]).await.unwrap();
+        let counters = "select count(*) from upload_charge";
+        assert_eq!(sqlx::query_scalar::<_, i64>(counters).fetch_one(&pool).await.unwrap(), 0);
+    }
+
+    /// Holds the lock of a runner's counters, as an upload does that stands still.
+    async fn standing_still(
+        pool: &PgPool,
+        runner: &str,
+    ) -> sqlx::Transaction<'static, sqlx::Postgres> {
+        let mut tx = pool.begin().await.unwrap();
+        let lock = "select pg_advisory_xact_lock(hashtextextended('blob_upload ' || $1, 0))";
+        sqlx::query(lock).bind(runner).execute(&mut *tx).await.unwrap();
+        tx
+    }
+
+    #[tokio::test]
+    async fn an_upload_does_not_wait_for_another_one_of_its_runner() {
+        let (world, agent, _, execution) = at_work().await;
+        let other = standing_still(&world.app.pool, &agent.id.to_string()).await;
+        let sent = send(&world, &agent, &execution, vec![1; 10]);
+        let refused = tokio::time::timeout(Duration::from_secs(5), sent).await.unwrap();
+        refused.refused(429, "rate_limited");
+        assert_eq!(refused.headers["retry-after"], "1");
+        other.rollback().await.unwrap();
+        send(&world, &agent, &execution, vec![1; 10]).await.ok();
+    }
+
+    #[tokio::test]
+    async fn a_body_that_no_quota_has_room_for_is_not_read() {
+        let (world, agent, _, execution) = at_work().await;
+        let charge = "insert into upload_charge values ($1, $2)";
+        let left = 2 * LEAST as i64;
+        let charge = sqlx::query(charge).bind(&execution).bind((32 << 20) - left);
+        charge.execute(&world.app.pool).await.unwrap();
+        for (length, most_read) in [(Some(2 * LEAST + 1), 0), (None, 2 * LEAST + 1024)] {
+            let read = Arc::new(AtomicUsize::new(0));
+            let counted = read.clone();
+            let parts = futures::stream::repeat_with(move || {
+                counted.fetch_add(1024, Ordering::Relaxed);
+                Ok::<_, std::io::Error>(Bytes::from_static(&[1; 1024]))
+            });
+            let path = format!("/runner/v1/blobs/{}", blob::digest(b"other").unwrap());
+            let mut request = Request::builder().method(Method::PUT).uri(path);
+            let token = format!("Bearer {}", agent.token);
+            request = request.header("authorization", token).header("execution", &execution);
+            if let Some(length) = length {
+                request = request.header("content-length", length);
+            }
+            let body = Body::from_stream(parts.take(1 << 20));
+            let said = world.send(request.body(body).unwrap()).await;
+            said.refused(413, "upload_quota");
+            let read = read.load(Ordering::Relaxed);
+            assert!(read <= most_read, "{length:?}: read {read} bytes");
+        }
+    }
+
+    #[tokio::test]
+    async fn bytes_that_an_erasure_took_from_another_execution_are_stored_again() {
+        let pool = fresh_database().await.unwrap().pool;
+        let digest = put(&pool, "exe_1", b"a").await.unwrap();
+        assert!(upload::keep(&pool, &Clock::system(), "exe_1", &digest).await.unwrap());
+        sqlx::query("delete from blob").execute(&pool).await.unwrap();
+        assert_eq!(put(&pool, "exe_1", b"a").await, Ok(digest.clone()));
+        assert!(upload::keep(&pool, &Clock::system(), "exe_1", &digest).await.unwrap());
+        assert_eq!(blob::get(&pool, &digest).await.unwrap().as_deref(), Some(&b"a"[..]));
+    }
+
+    #[tokio::test]
+    async fn an_erasure_leaves_the_equal_blob_of_an_execution_whose_report_is_on_its_way() {
+        let pool = fresh_database().await.unwrap().pool;
+        let mut digests = vec![];
+        for execution in ["exe_1", "exe_2"] {
+            let digest = put(&pool, execution, b"a").await.unwrap();
+            assert!(upload::keep(&pool, &Clock::system(), execution, &digest).await.unwrap());
+            digests = vec![digest.to_string()];
+        }
+        let (one, both) = (vec!["exe_1".to_owned()], vec!["exe_1".to_owned(), "exe_2".to_owned()]);
+        for (executions, left) in [(one, 0), (both, 1)] {
+            assert_eq!(blob::not_erased(&pool, &digests, &executions).await.unwrap(), left);
+            blob::erase(&pool, &digests, &executions).await.unwrap();
+            let blobs = "select count(*) from blob";
+            let blobs: i64 = sqlx::query_scalar(blobs).fetch_one(&pool).await.unwrap();
+            assert_eq!(blobs, 1 - left);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_upload_that_began_before_an_erasure_is_not_stored_after_it() {
+        let pool = fresh_database().await.unwrap().pool;
+        // given an upload that has looked whether its execution was erased, and has to wait
+        let mut erasure = pool.begin().await.unwrap();
+        let lock = "lock table blob_upload in share mode";
+        sqlx::query(lock).execute(&mut *erasure).await.unwrap();
+        let (of_upload, waiting) =
+            (pool.clone(), "select count(*) from pg_locks where not granted");
+        let upload = tokio::spawn(async move { put(&of_upload, "exe_1", b"a").await });
+        while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&pool).await.unwrap() == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // when the execution is erased, then it is not stored
+        let mark = "insert into erased_execution values ('exe_1')";
+        sqlx::query(mark).execute(&mut *erasure).await.unwrap();
+        erasure.commit().await.unwrap();
+        assert_eq!(upload.await.unwrap(), Err(NotStored::Erased));
     }
 
     #[tokio::test]
@@ -93,7 +229,7 @@ mod pentest {
         let pool = fresh_database().await.unwrap().pool;
         let sent = (0..8).map(|number| {
             let pool = pool.clone();
-            async move { put(&pool, "exe_1", &[number; 40]).await }
+            async move { put(&pool, "exe_1", &[number; 2 * LEAST]).await }
         });
         let sent = futures::future::join_all(sent).await;
         assert_eq!(sent.iter().filter(|sent| sent.is_ok()).count(), 2, "{sent:?}");
@@ -131,14 +267,14 @@ mod pentest {
             assert_eq!(read.is_some(), is_there, "{digest}");
         }
         // Quotas count what the last day brought.
-        put(&pool, "exe_1", &[1; 100]).await.unwrap();
+        put(&pool, "exe_1", &[1; 4 * LEAST]).await.unwrap();
     }
 
     #[tokio::test]
     async fn nothing_of_an_erased_execution_is_stored_or_kept() {
         let pool = fresh_database().await.unwrap().pool;
         let digest = put(&pool, "exe_1", b"a").await.unwrap();
-        let mark = "insert into job_log values ('exe_1', -1, -1, 0, '', '')";
+        let mark = "insert into erased_execution values ('exe_1')";
         sqlx::query(mark).execute(&pool).await.unwrap();
         assert_eq!(put(&pool, "exe_1", b"b").await, Err(NotStored::Erased));
         assert!(!upload::keep(&pool, &Clock::system(), "exe_1", &digest).await.unwrap());

@@ -162,6 +162,7 @@ impl World {
             clock,
             examining: Arc::new(tokio::sync::Semaphore::new(1)),
             looking_back: Arc::new(tokio::sync::Semaphore::new(crate::state::LOOKING_BACK)),
+            changed: Default::default(),
             stopping: CancellationToken::new(),
             pool,
         });

@@ -1,15 +1,15 @@
 //! What a step's job came to, told to its run and its install.
+mod retry;
+
 use domain::{
     ids::{InstallId, JobId, RunId, StepId},
     install::{Install, InstallCommand, Outputs, StepResult},
-    job::{
-        Class, FailureReason, Job, JobEvent, JobKind, Origin, Outcome as JobOutcome,
-        State as JobState,
-    },
+    job::{Job, JobEvent, JobKind, Origin, Outcome as JobOutcome, State as JobState},
     run::{Approval, Operation, PlanFacts, Run, RunCommand, StepFailure, Target},
 };
 use futures::FutureExt as _;
 
+use self::retry::may_retry;
 use super::{resource, shortened, tidy};
 use crate::{
     compose,
@@ -228,42 +228,6 @@ async fn unchanged(
 
 fn without_fingerprint() -> Problem {
     Problem::internal("a step that brings something has no fingerprint")
-}
-
-/// Whether the job's result is known and another attempt may succeed. A job that may have changed
-/// something is retried only if its process ended by itself or never began.
-fn may_retry(job: &Job) -> bool {
-    let (mut heard, mut left) = (job.heard.iter().rev(), false);
-    let reason = heard.find_map(|event| {
-        let JobEvent::Failed { reason, not_ended, .. } = event else { return None };
-        // A remaining process may still change something.
-        left = !not_ended.is_empty();
-        Some(*reason)
-    });
-    let is_pure = job.work.as_ref().is_some_and(|work| work.class == Class::Pure);
-    if left && !is_pure {
-        return false;
-    }
-    match reason {
-        Some(
-            FailureReason::ExitCode
-            | FailureReason::ArtifactUnavailable
-            | FailureReason::SpawnFailed,
-        ) => true,
-        Some(FailureReason::Signal | FailureReason::TimedOut | FailureReason::PluginFailed) => {
-            is_pure
-        }
-        Some(
-            FailureReason::Refused
-            | FailureReason::ToolMissing
-            | FailureReason::PlanIsStale
-            | FailureReason::AgentStopped
-            | FailureReason::QueueExpired
-            | FailureReason::Resolved
-            | FailureReason::Internal,
-        )
-        | None => false,
-    }
 }
 
 /// Whether the plan under an apply went stale, and what the job says became of it.

@@ -6,6 +6,70 @@ use crate::archives;
 
 fn quiet(_: String) {}
 
+/// Moves the first 256 events into an archive.
+async fn first_archived(started: &Started) {
+    let app = started.app();
+    while app.log().position() < 300 {
+        started.held(JobKind::Build, json!({}), vec![]).await;
+    }
+    app.log().seal(app.keys.current().checkpoints()).await.unwrap();
+    app.views.wait_for(300, Duration::from_secs(30)).await.unwrap();
+    while crate::background::parked::progress(&app.pool).await.unwrap().position < 300 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    archives::create(&app.pool, app.log().archives(), None, &quiet).await.unwrap();
+    archives::discard(&app.pool, app.log().archives(), 256, &quiet).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_archive_that_is_missing_keeps_nothing_of_who_came_after_it() {
+    let (started, owner) = started().await;
+    let app = started.app().clone();
+    in_partitions_of(&app.pool, 256).await.unwrap();
+    let old = owner.create_install(&new_install("globex")).await.unwrap().id;
+    first_archived(&started).await;
+    let (install, job) = of_ada(&app, &owner).await;
+    let execution = pentest::execution_of(&app, job).await.to_string();
+    deprovisioned(&app, &owner, install).await;
+    let done = call();
+    let done = app.engine.transact(&done, move |unit| {
+        Box::pin(async move { unit.tell::<Install>(old, InstallCommand::Deprovision).await })
+    });
+    done.await.unwrap();
+    // given an archive that cannot be read
+    let archives = app.log().archives().directory().unwrap().to_owned();
+    let away = archives.with_extension("away");
+    std::fs::rename(&archives, &away).unwrap();
+    // What was read a moment ago is still known.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    // when somebody is shredded who was there before its end, and somebody who came after it
+    let (old, young) = (SubjectId::Install(old), SubjectId::Install(install));
+    owner.shred(old, &why()).await.unwrap();
+    owner.shred(young, &why()).await.unwrap();
+    // then nothing of the latter is left
+    erased(&owner, young).await;
+    assert_eq!(app.logs.not_erased(&[execution]).await.unwrap(), 0);
+    assert_eq!(found(&dump(&started.database).await, &ALL), Vec::<&str>::new());
+    assert_eq!(owner.job(job).await.unwrap().detail.as_deref(), Some("[erased]"));
+    // and the former waits for the archive, which is named
+    assert_eq!(owner.subject(old).await.unwrap().state, "shredded");
+    let left = crate::erasure::erase(&app, &[old]).await.unwrap().left.unwrap();
+    assert!(left.contains("1-256") && left.contains("--archives"), "{left}");
+    assert!(left.ends_with(&format!("it may name copies of {old}")), "{left}");
+    // and when that is back, it goes, and every row is what the log says
+    std::fs::rename(&away, &archives).unwrap();
+    erased(&owner, old).await;
+    let mut connection = app.pool.acquire().await.unwrap();
+    let views = projections::list(&mut connection).await.unwrap();
+    drop(connection);
+    for view in views {
+        app.views.wait_for(app.log().position(), Duration::from_secs(10)).await.unwrap();
+        let verified = projections::verify(app.log(), view.name, |_| {}).await.unwrap();
+        assert_eq!(verified.differences, [], "{}", view.name);
+    }
+    started.server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_in_archives_only_is_sealed_there_and_reads_erased_when_its_key_is_gone() {
     let (started, owner) = started().await;
@@ -14,10 +78,10 @@ async fn what_is_in_archives_only_is_sealed_there_and_reads_erased_when_its_key_
     let (install, job) = of_ada(&app, &owner).await;
     deprovisioned(&app, &owner, install).await;
     let all = app.log().position();
+    assert!(all < 256, "what is Ada's goes into the archive");
     while app.log().position() < 300 {
         started.held(JobKind::Build, json!({}), vec![]).await;
     }
-    assert!(all < 256, "what is Ada's goes into the archive");
     app.log().seal(app.keys.current().checkpoints()).await.unwrap();
     app.views.wait_for(300, Duration::from_secs(30)).await.unwrap();
     while crate::background::parked::progress(&app.pool).await.unwrap().position < 300 {

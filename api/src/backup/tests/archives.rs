@@ -1,0 +1,71 @@
+//! Archives in a backup.
+use super::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn archives_of_what_has_no_rows_any_more_come_along_and_come_back() {
+    let (started, place) = served().await;
+    let app = started.app().clone();
+    event_log::testing::in_partitions_of(&app.pool, 256).await.unwrap();
+    while app.log().position() < 300 {
+        started.held(JobKind::Build, json!({}), vec![]).await;
+    }
+    app.log().seal(app.keys.current().checkpoints()).await.unwrap();
+    app.views.wait_for(300, std::time::Duration::from_secs(30)).await.unwrap();
+    while crate::background::parked::progress(&app.pool).await.unwrap().position < 300 {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let archives = app.log().archives().clone();
+    crate::archives::create(&app.pool, &archives, None, &quiet).await.unwrap();
+    crate::archives::discard(&app.pool, &archives, 256, &quiet).await.unwrap();
+    let (data, access) = (started.data.path(), Access::of_url(&started.database).unwrap());
+    let directory = data.join("archives");
+    let out = place.path().join("backup");
+    let now = app.now();
+    let manifest = create((data, &directory), &access, &out, now, &quiet).await.unwrap();
+    let archived = |file: &&File| file.path.starts_with("archives/1-256/");
+    assert_eq!(manifest.files.iter().filter(archived).count(), 3);
+
+    let (_scratch, source) = opened(&out).unwrap();
+    let target = fresh_empty_database().await.unwrap();
+    let to = Access::of_url(&target.url).unwrap();
+    let restored = fill_database(&source, &to, &[], &quiet).await.unwrap();
+    assert!(restored.seals > 0);
+    let restored = place.path().join("data");
+    fs::create_dir(&restored).unwrap();
+    put_files(&source, &restored, &quiet).unwrap();
+    let archives = event_log::Archives::at(restored.join("archives"));
+    let whole = event_log::Source { archives, ..event_log::Source::from(&target.pool) };
+    let verified = event_log::verify::verify(whole, 0, |_| {}).await.unwrap();
+    assert_eq!(verified.size, manifest.position);
+
+    // One with a spoiled archive would take the place of one that is whole, and the running server hears of it as well.
+    let events = directory.join("1-256/events.ndjson.zst");
+    let whole = fs::read(&events).unwrap();
+    let mut spoiled = whole.clone();
+    spoiled[40] ^= 1;
+    fs::write(&events, spoiled).unwrap();
+    let other = place.path().join("other");
+    let refused = create((data, &directory), &access, &other, now, &quiet).await.unwrap_err();
+    let why = "events.ndjson.zst are not those that were written";
+    assert!(refused.to_string().contains(why), "{refused}");
+    assert!(!other.exists() && !place.path().join("other.partial").exists());
+    let found = tokio::time::timeout(std::time::Duration::from_secs(30), async {
+        loop {
+            let served = event_log::Source::from(app.log());
+            match event_log::verify::verify(served, 0, |_| {}).await {
+                Ok(_) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
+                Err(found) => break found,
+            }
+        }
+    });
+    let found = found.await.expect("what was read before is soon read again");
+    assert!(found.to_string().contains("are not those that were written"), "{found}");
+    fs::write(&events, whole).unwrap();
+
+    // A backup without one that is needed would be of half a log.
+    fs::rename(directory.join("1-256"), directory.join("away")).unwrap();
+    let refused = create((data, &directory), &access, &other, now, &quiet).await.unwrap_err();
+    assert!(refused.to_string().contains("positions 1 to 256 are only in"), "{refused}");
+    assert!(!other.exists());
+    started.server.stop().await;
+}

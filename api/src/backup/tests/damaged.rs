@@ -1,0 +1,88 @@
+//! Backups that are not whole, or of another program.
+use super::*;
+
+#[tokio::test]
+async fn a_flipped_byte_in_any_file_is_refused_by_name() {
+    let (started, place) = served().await;
+    let out = place.path().join("backup");
+    let manifest = backed_up(&started, &out).await;
+    let mut names: Vec<_> = manifest.files.iter().map(|file| file.path.clone()).collect();
+    assert!(names.len() >= 7, "{names:?}");
+    names.push("manifest.json".into());
+    for name in names {
+        let path = out.join(&name);
+        let whole = fs::read(&path).unwrap();
+        let mut flipped = whole.clone();
+        let middle = flipped.len() / 2;
+        flipped[middle] ^= 1;
+        fs::write(&path, &flipped).unwrap();
+        let said = refused(&out);
+        assert!(said.contains("the backup is damaged") && said.contains(&name), "{name}: {said}");
+        fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+        assert!(refused(&out).contains(&name), "{name} cut");
+        fs::remove_file(&path).unwrap();
+        assert!(refused(&out).contains(&name), "{name} missing");
+        fs::write(&path, &whole).unwrap();
+    }
+    // Written anew by this test, as a copy would be: keys that others can read are not believed.
+    assert!(refused(&out).contains("can be read by others"));
+    for entry in fs::read_dir(out.join("keys")).unwrap() {
+        let private = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(entry.unwrap().path(), private).unwrap();
+    }
+    opened(&out).unwrap();
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn one_file_comes_back_like_a_directory_and_the_beginning_of_one_never() {
+    let (started, place) = served().await;
+    let out = place.path().join("backup.tar");
+    let manifest = backed_up(&started, &out).await;
+    assert_eq!(fs::metadata(&out).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "nothing else is left");
+    let (_scratch, source) = opened(&out).unwrap();
+    assert_eq!(source.manifest, manifest);
+    let target = fresh_empty_database().await.unwrap();
+    let access = Access::of_url(&target.url).unwrap();
+    fill_database(&source, &access, &[], &quiet).await.unwrap();
+
+    let whole = fs::read(&out).unwrap();
+    let end = whole.iter().rposition(|byte| *byte != 0).unwrap();
+    for cut in [0, 1, 511, 512, 1024, whole.len() / 2, end - 1000, end] {
+        let path = place.path().join(format!("cut-{cut}.tar"));
+        fs::write(&path, &whole[..cut]).unwrap();
+        let said = refused(&path);
+        let told = said.contains("is not a whole backup") || said.contains("damaged");
+        assert!(told, "{cut} of {}: {said}", whole.len());
+    }
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_backup_of_a_newer_program_is_refused_before_anything_is_restored() {
+    let (started, place) = served().await;
+    let out = place.path().join("backup");
+    let mut manifest = backed_up(&started, &out).await;
+    let mut told = |change: &mut dyn FnMut(&mut Manifest)| {
+        change(&mut manifest);
+        for name in ["manifest.json", "manifest.sha256"] {
+            fs::remove_file(out.join(name)).unwrap();
+        }
+        manifest.write(&out).unwrap();
+        refused(&out)
+    };
+    let said = told(&mut |manifest| manifest.layout += 1);
+    assert!(said.contains("restore it with that version"), "{said}");
+    let said = told(&mut |manifest| {
+        manifest.layout -= 1;
+        manifest.position += 1;
+    });
+    assert!(said.contains("names another position"), "{said}");
+    let said = told(&mut |manifest| {
+        manifest.position -= 1;
+        manifest.files[0].path = "../keys/tokens.key".into();
+    });
+    assert!(said.contains("has no such file"), "{said}");
+    started.server.stop().await;
+}

@@ -1,0 +1,85 @@
+//! Beginnings of a backup.
+use super::*;
+
+/// The order in which files come, and what is there after each: only the last makes it a backup.
+#[tokio::test]
+async fn half_a_backup_is_no_backup_and_the_next_one_takes_its_place() {
+    let (started, place) = served().await;
+    let out = place.path().join("backup");
+    let partial = place.path().join("backup.partial");
+    backed_up(&started, &out).await;
+    assert!(!partial.exists());
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&out), 0o700);
+    assert_eq!(mode(&out.join("database.dump")), 0o600);
+
+    // As kill -9 leaves it, a moment before the end: all is there, and may not be on the disk.
+    fs::rename(&out, &partial).unwrap();
+    let said = refused(&partial);
+    assert!(said.contains("without `.partial`"), "{said}");
+    let link = place.path().join("link");
+    std::os::unix::fs::symlink(&partial, &link).unwrap();
+    assert_eq!(refused(&link).replace("link", "backup.partial"), said);
+    fs::remove_file(&link).unwrap();
+    let half = place.path().join("half");
+    fs::rename(&partial, &half).unwrap();
+    for last in ["manifest.sha256", "manifest.json", "database.dump"] {
+        fs::remove_file(half.join(last)).unwrap();
+        let said = refused(&half);
+        assert!(said.contains("is not a whole backup"), "{last}: {said}");
+    }
+    fs::rename(&half, &partial).unwrap();
+    backed_up(&started, &out).await;
+    assert!(!partial.exists());
+    opened(&out).unwrap();
+    let access = Access::of_url(&started.database).unwrap();
+    let now = started.app().now();
+    let again = create(places(started.data.path()), &access, &out, now, &quiet).await.unwrap_err();
+    assert!(matches!(again, BackupError::Exists { .. }), "{again}");
+    let named = create(places(started.data.path()), &access, &partial, now, &quiet).await;
+    let named = named.unwrap_err();
+    assert!(matches!(named, BackupError::Reserved { .. }), "{named}");
+
+    // One that fails leaves nothing, above all no keys.
+    let nowhere = fresh_empty_database().await.unwrap();
+    let access = Access::of_url(&nowhere.url).unwrap();
+    let other = place.path().join("other");
+    let failed =
+        create(places(started.data.path()), &access, &other, now, &quiet).await.unwrap_err();
+    assert!(failed.to_string().contains("no log yet"), "{failed}");
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    started.server.stop().await;
+}
+
+/// Others could read the dump in it, or have another directory emptied.
+#[tokio::test]
+async fn a_beginning_that_is_not_ours_alone_is_refused_by_name_and_left_as_it_is() {
+    let place = tempfile::tempdir().unwrap();
+    let (out, partial) = (place.path().join("backup"), place.path().join("backup.partial"));
+    let elsewhere = place.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(elsewhere.join("kept"), "x").unwrap();
+    // Neither is asked for.
+    let (data, now) = (place.path().join("data"), crate::state::system_clock()());
+    let access = Access::of_url("postgres://nobody@127.0.0.1:1/none").unwrap();
+    for kind in ["link", "file", "open"] {
+        match kind {
+            "link" => std::os::unix::fs::symlink(&elsewhere, &partial).unwrap(),
+            "file" => fs::write(&partial, "x").unwrap(),
+            _ => {
+                fs::rename(&elsewhere, &partial).unwrap();
+                fs::set_permissions(&partial, fs::Permissions::from_mode(0o755)).unwrap();
+            }
+        }
+        let error = create(places(&data), &access, &out, now, &quiet).await.unwrap_err();
+        assert!(matches!(error, BackupError::NotOurs { .. }), "{kind}: {error}");
+        assert!(error.to_string().contains("backup.partial is there already"), "{kind}: {error}");
+        if kind == "open" {
+            assert!(partial.join("kept").exists());
+        } else {
+            assert!(elsewhere.join("kept").exists(), "{kind}");
+            fs::remove_file(&partial).unwrap();
+        }
+    }
+}

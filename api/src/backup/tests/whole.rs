@@ -1,0 +1,97 @@
+//! A backup of a server that works, and what comes back of it.
+use super::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_before_a_backup_began_comes_back_while_appends_go_on() {
+    let (started, place) = served().await;
+    let app = started.app().clone();
+    for _ in 0..20 {
+        started.held(JobKind::Build, json!({}), vec![]).await;
+    }
+    app.log().seal(app.keys.current().checkpoints()).await.unwrap();
+    let out = place.path().join("backup");
+    let acknowledged = app.log().position();
+    // Appends go on until the backup is there.
+    let (manifest, during) = {
+        let making = backed_up(&started, &out);
+        tokio::pin!(making);
+        let mut during = 0;
+        loop {
+            tokio::select! {
+                biased;
+                manifest = &mut making => break (manifest, during),
+                _ = started.held(JobKind::Build, json!({}), vec![]) => during += 1,
+            }
+        }
+    };
+    started.held(JobKind::Build, json!({}), vec![]).await;
+    assert!(during > 0, "nothing was appended meanwhile");
+    assert!(manifest.position >= acknowledged, "{} < {acknowledged}", manifest.position);
+    let end = app.log().head();
+    assert!(end.size > manifest.position);
+
+    let (_scratch, source) = opened(&out).unwrap();
+    // What a runner kept: one from before, one from later, and one that nobody of ours signed.
+    let key = app.keys.current();
+    let notes = [
+        ("before", Checkpoint { size: 5, root: app.log().root(5).await.unwrap(), ..end.clone() }),
+        ("later", end.clone()),
+        ("forged", Checkpoint { size: 5, root: [9; 32], ..end.clone() }),
+    ];
+    let kept: BTreeMap<_, _> = notes
+        .iter()
+        .map(|(name, checkpoint)| {
+            let path = place.path().join(name);
+            fs::write(&path, checkpoint.sign(key.checkpoints())).unwrap();
+            (*name, Kept::read(&path, &source).unwrap())
+        })
+        .collect();
+    let strange = place.path().join("strange");
+    fs::write(&strange, end.sign(&ed25519_dalek::SigningKey::from_bytes(&[1; 32]))).unwrap();
+    let unsigned = Kept::read(&strange, &source).unwrap_err().to_string();
+    assert!(unsigned.contains("not signed by a known key"), "{unsigned}");
+
+    let target = fresh_empty_database().await.unwrap();
+    let access = Access::of_url(&target.url).unwrap();
+    let both = [kept["before"].clone(), kept["later"].clone()];
+    let restored = fill_database(&source, &access, &both, &quiet).await.unwrap();
+    assert_eq!(restored.witnessed[0].missing, None);
+    assert_eq!(restored.witnessed[1].missing, Some((manifest.position + 1, end.size)));
+    assert!(restored.seals > 0);
+    assert_eq!(restored.next_epoch, 2);
+    let there = leaves(&target.pool, u64::MAX >> 1).await;
+    assert_eq!(there, leaves(&app.pool, manifest.position).await);
+    assert_eq!(there.len() as u64, manifest.position);
+
+    // Into the same database once more.
+    let again = fill_database(&source, &access, &[], &quiet).await.unwrap_err().to_string();
+    assert!(again.contains("the database is not empty"), "{again}");
+    // One that was forged is named, whatever the log says of itself.
+    let other = fresh_empty_database().await.unwrap();
+    let access = Access::of_url(&other.url).unwrap();
+    let forked =
+        fill_database(&source, &access, &[kept["forged"].clone()], &quiet).await.unwrap_err();
+    assert!(matches!(forked, BackupError::Forked { position: 5, .. }), "{forked}");
+    assert!(forked.is_bad_backup());
+
+    let data = place.path().join("data");
+    fs::create_dir(&data).unwrap();
+    put_files(&source, &data, &quiet).unwrap();
+    let same = |name: &str| {
+        assert_eq!(
+            fs::read(data.join(name)).unwrap(),
+            fs::read(started.data.path().join(name)).unwrap(),
+            "{name}"
+        );
+        fs::metadata(data.join(name)).unwrap().permissions().mode() & 0o777
+    };
+    for private in ["keys/manifests.key", "keys/tokens.key", "keys/checkpoints.key", "owner.token"]
+    {
+        assert_eq!(same(private), 0o600, "{private}");
+    }
+    let blob = source.manifest.files.iter().find(|file| file.path.contains("/blobs/")).unwrap();
+    same(&blob.path);
+    same("registry/shop/network/index.json");
+    assert!(source.manifest.files.iter().all(|file| !file.path.contains("upload")));
+    started.server.stop().await;
+}

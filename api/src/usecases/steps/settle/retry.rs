@@ -1,0 +1,42 @@
+//! Failures after which a step may be tried again without a person.
+use domain::job::{Class, FailureReason, Job, JobEvent};
+
+/// Exit codes of a process that ended by itself. A shell reports a signal of its child as 128 and more.
+const BY_ITSELF: std::ops::Range<i32> = 0..128;
+
+/// Whether the job's result is known and another attempt may succeed. What may have changed something
+/// is retried only where its process ended by itself or never began.
+pub(super) fn may_retry(job: &Job) -> bool {
+    let (mut heard, mut left, mut by_itself) = (job.heard.iter().rev(), false, false);
+    let reason = heard.find_map(|event| {
+        let JobEvent::Failed { reason, not_ended, exit_code, .. } = event else { return None };
+        // A process that is left may still change something.
+        left = !not_ended.is_empty();
+        by_itself = exit_code.is_some_and(|code| BY_ITSELF.contains(&code));
+        Some(*reason)
+    });
+    let is_pure = job.work.as_ref().is_some_and(|work| work.class == Class::Pure);
+    if left && !is_pure {
+        return false;
+    }
+    match reason {
+        Some(FailureReason::ExitCode) => is_pure || by_itself,
+        Some(FailureReason::ArtifactUnavailable | FailureReason::SpawnFailed) => true,
+        Some(FailureReason::Signal | FailureReason::TimedOut | FailureReason::PluginFailed) => {
+            is_pure
+        }
+        Some(
+            FailureReason::Refused
+            | FailureReason::ToolMissing
+            | FailureReason::PlanIsStale
+            | FailureReason::AgentStopped
+            | FailureReason::QueueExpired
+            | FailureReason::Resolved
+            | FailureReason::Internal,
+        )
+        | None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

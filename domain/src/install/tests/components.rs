@@ -1,0 +1,40 @@
+//! Components that are left out of an install.
+use super::*;
+
+#[test]
+fn a_component_is_enabled_or_disabled_once_and_not_during_a_deploy() {
+    let set = |enabled| InstallCommand::SetComponentEnabled {
+        name: "api".into(),
+        enabled,
+        by: ANN,
+        reason: because(),
+    };
+    let (name, by) = ("api".to_string(), ANN);
+    let disabled = InstallEvent::ComponentDisabled { name, by, reason: because() };
+    let (name, by) = ("api".to_string(), ANN);
+    let enabled = InstallEvent::ComponentEnabled { name, by, reason: because() };
+    install(created()).when(set(false)).then([disabled.clone()]);
+    install(and(created(), [disabled.clone()])).when(set(false)).nothing();
+    install(and(created(), [disabled])).when(set(true)).then([enabled.clone()]);
+    // The choice is recorded although it is the default of most configs: a later version may have another.
+    install(created()).when(set(true)).then([enabled]);
+    install(vec![]).when(set(false)).refused(InstallError::NotFound);
+    let bringing = InstallError::Bringing { run: ONE, kind: RunKind::Deploy };
+    install(deploying()).when(set(false)).refused(bringing);
+}
+
+#[test]
+fn a_deployed_component_is_left_out_only_after_a_user_disabled_it() {
+    let (_, deployed) = deployed();
+    let choices = |events: Vec<InstallEvent>| {
+        let mut install = Install::default();
+        events.into_iter().for_each(|event| install.evolve(event));
+        install.component_choices()
+    };
+    assert_eq!(choices(created()), [].into());
+    assert_eq!(choices(and(created(), [deployed.clone()])), [("api".into(), true)].into());
+    let (name, by) = ("api".to_string(), ANN);
+    let disabled = InstallEvent::ComponentDisabled { name, by, reason: because() };
+    let events = and(created(), [deployed, disabled]);
+    assert_eq!(choices(events), [("api".into(), false)].into());
+}

@@ -1,0 +1,97 @@
+//! Every command in every state.
+use super::*;
+
+#[test]
+fn the_whole_machine_fits_in_a_table() {
+    let held = and(deploying(), [component_reserved("api", ONE, S1)]);
+    let sandbox_held = and(deploying(), [InstallEvent::SandboxReserved { run: ONE, step: S1 }]);
+    let down = and(ready(), [admitted(ONE, RunKind::Deprovision, &[])]);
+    let record = InstallCommand::Record { run: ONE, step: S1, result: deployed().0 };
+    let reserve_sandbox =
+        InstallCommand::Reserve { resource: Resource::Sandbox, run: ONE, step: S1 };
+    let set = text(&[("size", "4")]);
+    crate::testing::transitions::<Install>(
+        vec![
+            ("unborn", vec![]),
+            ("created", created()),
+            ("ready", ready()),
+            ("deploying", deploying()),
+            ("component held", held.clone()),
+            ("sandbox held", sandbox_held),
+            ("changing", and(held.clone(), [begun::changing().1])),
+            ("deployed", and(held, [deployed().1])),
+            ("deprovisioning", down),
+        ],
+        vec![
+            ("create", create()),
+            (
+                "change inputs",
+                InstallCommand::ChangeInputs { set, unset: names(&[]), by: ANN, reason: None },
+            ),
+            ("pin config", InstallCommand::PinConfig { config_version: 2, by: ANN, reason: None }),
+            (
+                "auto-approve",
+                InstallCommand::SetAutoApprove { auto_approve: true, by: ANN, reason: None },
+            ),
+            (
+                "report stack",
+                InstallCommand::ReportStack {
+                    runner: RUNNER,
+                    outputs: outputs("eu-1"),
+                    replaces: None,
+                },
+            ),
+            (
+                "give stack",
+                InstallCommand::GiveStack { outputs: outputs("eu-2"), by: ANN, reason: None },
+            ),
+            (
+                "disable component",
+                InstallCommand::SetComponentEnabled {
+                    name: "api".into(),
+                    enabled: false,
+                    by: ANN,
+                    reason: None,
+                },
+            ),
+            ("admit deploy of api", admit(TWO, RunKind::Deploy, &["api"])),
+            ("admit deploy of web", admit(TWO, RunKind::Deploy, &["web"])),
+            ("admit teardown", admit(TWO, RunKind::Teardown, &[])),
+            ("admit action", admit(TWO, RunKind::Action, &[])),
+            ("reserve api", reserve("api", ONE, S1)),
+            ("reserve api: other step", reserve("api", ONE, S2)),
+            ("reserve sandbox", reserve_sandbox),
+            ("begin", InstallCommand::Begin { run: ONE, step: S1, changing: begun::changing().0 }),
+            (
+                "unchanged",
+                InstallCommand::Unchanged {
+                    run: ONE,
+                    step: S1,
+                    resource: Resource::Component("api".into()),
+                },
+            ),
+            ("record deployed", record),
+            (
+                "record state",
+                InstallCommand::RecordState {
+                    name: "api".into(),
+                    run: ONE,
+                    step: S1,
+                    state: state_version(7),
+                },
+            ),
+            (
+                "accept state",
+                InstallCommand::AcceptState {
+                    name: "api".into(),
+                    state: state_version(3),
+                    by: ANN,
+                    reason: "restored".into(),
+                },
+            ),
+            ("deprovision", InstallCommand::Deprovision),
+            ("release", InstallCommand::Release { run: ONE, step: S1 }),
+            ("close run", InstallCommand::CloseRun { run: ONE, outcome: Outcome::Succeeded }),
+        ],
+    );
+}

@@ -1,0 +1,157 @@
+//! Quotas of uploads: how many bytes each execution and each runner has stored, kept as counters beside the uploads.
+//!
+//! Whoever changes the counters of a runner and its executions holds the runner's lock.
+use domain::digest::Digest;
+use sqlx::{PgConnection, PgPool, Row as _};
+
+use super::Uploader;
+use crate::blob::BlobError;
+
+/// Least that an upload counts: a row costs more than its bytes.
+const LEAST: u64 = 4096;
+
+/// Lock of a runner's counters.
+const LOCK: &str = "hashtextextended('blob_upload ' || $1, 0)";
+
+/// Most bytes that may be uploaded. Each upload counts at least 4 KiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// By one execution.
+    pub execution: u64,
+    /// By one runner, within a day.
+    pub runner: u64,
+}
+
+impl Default for Quota {
+    fn default() -> Quota {
+        Quota { execution: 32 << 20, runner: 256 << 20 }
+    }
+}
+
+/// Quota that an upload would exceed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// That of the execution.
+    Execution,
+    /// That of the runner.
+    Runner,
+}
+
+/// Room for an upload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// The execution has uploaded these bytes already.
+    Stored,
+    /// It has, and the bytes are missing.
+    Missing,
+    /// Bytes are left of its quotas.
+    Left {
+        /// How many.
+        bytes: u64,
+        /// The quota of which the least is left.
+        limit: Limit,
+    },
+}
+
+/// Bytes that an upload of this size counts.
+pub fn charge(size: u64) -> u64 {
+    size.max(LEAST)
+}
+
+/// Room for the bytes of a digest.
+///
+/// # Errors
+/// [`BlobError`].
+pub async fn room(
+    pool: &PgPool,
+    by: Uploader<'_>,
+    named: &Digest,
+    quota: Quota,
+) -> Result<Room, BlobError> {
+    room_of(&mut *pool.acquire().await?, by, named, quota).await
+}
+
+pub(super) async fn room_of(
+    connection: &mut PgConnection,
+    by: Uploader<'_>,
+    named: &Digest,
+    quota: Quota,
+) -> Result<Room, BlobError> {
+    let sql = "select \
+           coalesce((select bytes from upload_charge where holder = $1), 0) as by_runner, \
+           coalesce((select bytes from upload_charge where holder = $2), 0) as by_execution, \
+           (select u.bytes is not null or exists (select from blob where digest = $3) \
+              from blob_upload u where u.execution = $2 and u.digest = $3) as is_there";
+    let row = sqlx::query(sql)
+        .bind(by.runner)
+        .bind(by.execution)
+        .bind(named.to_string())
+        .fetch_one(connection)
+        .await?;
+    match row.try_get::<Option<bool>, _>("is_there")? {
+        Some(true) => return Ok(Room::Stored),
+        Some(false) => return Ok(Room::Missing),
+        None => {}
+    }
+    let left = |column, most: u64| {
+        let used: i64 = row.try_get(column)?;
+        Ok::<_, sqlx::Error>(most.saturating_sub(used.unsigned_abs()))
+    };
+    let (execution, runner) =
+        (left("by_execution", quota.execution)?, left("by_runner", quota.runner)?);
+    Ok(if execution <= runner {
+        Room::Left { bytes: execution, limit: Limit::Execution }
+    } else {
+        Room::Left { bytes: runner, limit: Limit::Runner }
+    })
+}
+
+/// Locks the counters of a runner until the transaction ends. Returns false if somebody else holds them.
+pub(super) async fn try_lock(tx: &mut PgConnection, runner: &str) -> Result<bool, sqlx::Error> {
+    let lock = format!("select pg_try_advisory_xact_lock({LOCK})");
+    sqlx::query_scalar(&lock).bind(runner).fetch_one(tx).await
+}
+
+/// The same, waiting for whoever holds them.
+pub(super) async fn lock(tx: &mut PgConnection, runner: &str) -> Result<(), sqlx::Error> {
+    let lock = format!("select pg_advisory_xact_lock({LOCK})");
+    sqlx::query(&lock).bind(runner).execute(tx).await?;
+    Ok(())
+}
+
+/// Counts an upload that was stored.
+pub(super) async fn add(
+    tx: &mut PgConnection,
+    by: Uploader<'_>,
+    size: u64,
+) -> Result<(), sqlx::Error> {
+    let add = "insert into upload_charge as c (holder, bytes) values ($1, $3), ($2, $3) \
+         on conflict (holder) do update set bytes = c.bytes + excluded.bytes";
+    sqlx::query(add)
+        .bind(by.runner)
+        .bind(by.execution)
+        .bind(charge(size).cast_signed())
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// Statement that deletes those uploads of runner `$1` that meet a condition, and counts them no more. It returns how many
+/// there were, and how many of them no report has named.
+pub(super) fn returned(condition: &str) -> String {
+    format!(
+        "with gone as (delete from blob_upload where {condition} \
+           returning execution, greatest(size, {LEAST}) as charge, bytes is not null as unnamed), \
+         less as (select execution as holder, sum(charge) as bytes from gone group by execution \
+           union all select $1::text, coalesce(sum(charge), 0) from gone), \
+         counted as (update upload_charge c set bytes = c.bytes - less.bytes \
+           from less where c.holder = less.holder) \
+         select count(*), count(*) filter (where unnamed) from gone"
+    )
+}
+
+/// Deletes counters of whom nothing is left.
+pub(super) async fn forget(pool: &PgPool) -> Result<(), sqlx::Error> {
+    sqlx::query("delete from upload_charge where bytes <= 0").execute(pool).await?;
+    Ok(())
+}
