@@ -8,7 +8,7 @@
 //! that an event names. A report that lost the race with the collector is refused and uploads again.
 use chrono::TimeDelta;
 use domain::digest::Digest;
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 
 use crate::{
     Clock,
@@ -58,13 +58,29 @@ pub async fn put(
     quota: Quota,
 ) -> Result<Result<(), NotStored>, BlobError> {
     let digest = digest(bytes)?;
-    let size = bytes.len() as u64;
     let mut tx = pool.begin().await?;
+    let stored = put_in(&mut tx, clock, by, (&digest, bytes), quota).await?;
+    // A transaction that is only dropped keeps the runner's lock for a moment.
+    match stored {
+        Ok(()) => tx.commit().await?,
+        Err(_) => tx.rollback().await?,
+    }
+    Ok(stored)
+}
+
+async fn put_in(
+    tx: &mut PgConnection,
+    clock: &Clock,
+    by: Uploader<'_>,
+    (digest, bytes): (&Digest, &[u8]),
+    quota: Quota,
+) -> Result<Result<(), NotStored>, BlobError> {
+    let size = bytes.len() as u64;
     // Not waited for: uploads that wait would hold all connections of the pool.
-    if !charge::try_lock(&mut tx, by.runner).await? {
+    if !charge::try_lock(&mut *tx, by.runner).await? {
         return Ok(Err(NotStored::Busy));
     }
-    let (sql, is_new) = match charge::room_of(&mut tx, by, &digest, quota).await? {
+    let (sql, is_new) = match charge::room_of(&mut *tx, by, digest, quota).await? {
         Room::Stored => return Ok(Ok(())),
         Room::Left { bytes, limit } if charge(size) > bytes => {
             return Ok(Err(NotStored::Exceeds(limit)));
@@ -95,9 +111,8 @@ pub async fn put(
         return Ok(Err(NotStored::Erased));
     }
     if is_new {
-        charge::add(&mut tx, by, size).await?;
+        charge::add(&mut *tx, by, size).await?;
     }
-    tx.commit().await?;
     Ok(Ok(()))
 }
 

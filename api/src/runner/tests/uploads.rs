@@ -113,7 +113,15 @@ mod pentest {
         for number in 0..4 {
             put(&pool, "exe_1", &[number]).await.unwrap();
         }
-        assert_eq!(put(&pool, "exe_1", &[4]).await, Err(NotStored::Exceeds(Limit::Execution)));
+        for _ in 0..50 {
+            let by = Uploader { execution: "exe_1", runner: "run_a" };
+            let refused = upload::put(&pool, &Clock::system(), by, &[4], SMALL).await.unwrap();
+            assert_eq!(
+                refused,
+                Err(NotStored::Exceeds(Limit::Execution)),
+                "the lock is given back"
+            );
+        }
         // What is collected or erased is counted no more.
         assert_eq!(upload::collect(&pool, &days_from_now(2)).await.unwrap(), 4);
         put(&pool, "exe_1", &[4]).await.unwrap();
