@@ -98,7 +98,8 @@ impl EventLog {
             sqlx::query(
                 "insert into log_note_key (public_key, valid_from, valid_until, last_size) values ($1, $2, $3, $4) \
                  on conflict (public_key) do update \
-                   set valid_until = excluded.valid_until, last_size = excluded.last_size",
+                   set valid_until = excluded.valid_until, \
+                   last_size = coalesce(log_note_key.last_size, excluded.last_size)",
             )
             .bind(&key.key.as_bytes()[..])
             .bind(from)

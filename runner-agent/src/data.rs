@@ -90,19 +90,22 @@ impl Data {
             .filter_map(|dir| Some((dir.metadata().ok()?.modified().ok()?, dir.path())))
             .collect();
         over.sort_unstable();
-        let (mut bytes, mut removed, mut full) = (0, 0, false);
+        let (mut bytes, mut removed, mut full, mut failed) = (0, 0, false, None);
         for (place, (_, path)) in over.iter().rev().enumerate() {
-            let length = size(path)?;
+            // A job may leave files of another user: what cannot be measured or removed keeps nothing else.
+            let length = size(path).unwrap_or_else(|error| {
+                failed = Some(error);
+                0
+            });
             // All older ones are removed, too, even if they would fit.
             full = full || place >= EXECUTIONS || bytes + length > budget;
-            if full {
-                fs::remove_dir_all(path)?;
-                removed += length;
-            } else {
-                bytes += length;
+            match full.then(|| fs::remove_dir_all(path)) {
+                None => bytes += length,
+                Some(Ok(())) => removed += length,
+                Some(Err(error)) => failed = Some(error),
             }
         }
-        Ok(removed)
+        failed.map_or(Ok(removed), Err)
     }
 }
 
@@ -378,6 +381,10 @@ mod tests {
         assert_eq!(data.prune(2 * each, &[executions[0]].into()).unwrap(), each);
         let is_left = |execution: &ExecutionId| data.job(*execution).root().exists();
         assert_eq!(executions.iter().map(is_left).collect::<Vec<_>>(), [true, false, true, true]);
+        // What cannot be removed keeps nothing else.
+        fs::write(data.path("jobs/stray"), "not a directory").unwrap();
+        data.prune(0, &[executions[0]].into()).unwrap_err();
+        assert_eq!(executions.iter().map(is_left).collect::<Vec<_>>(), [true, false, false, false]);
     }
 
     #[test]

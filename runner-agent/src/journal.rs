@@ -249,6 +249,10 @@ impl Journal {
             let Fact::Claimed { execution, claim_id, .. } = &entry.fact else { return None };
             (*execution == wanted).then_some(claim_id)
         });
+        if claim.is_none() && read::files(&self.data)?.len() > 1 {
+            // It was not carried over from the file before, so nobody waits for it any more.
+            return Ok(true);
+        }
         Ok(entries.iter().any(|entry| {
             matches!(&entry.fact, Fact::Abandoned { claim_id, .. } if Some(claim_id) == claim)
         }))

@@ -79,9 +79,13 @@ impl Admission {
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Ticket> {
         let (address, now, mut inner) = (Address::from(peer), Instant::now(), self.inner());
         let of_address = inner.by_address.get(&address).map_or(0, BTreeSet::len);
+        let is_at_limit = of_address >= self.of_address;
+        // One that is closed for this address makes room for it on the listener, too.
         let room = inner.open < self.connections + CLOSING
-            && (of_address < self.of_address || inner.evict_of(address, now))
-            && (inner.open < self.connections || inner.evict_any(now));
+            && match is_at_limit {
+                true => inner.evict_of(address, now),
+                false => inner.open < self.connections || inner.evict_any(now),
+            };
         if !room {
             inner.dropped += 1;
             self.log(&mut inner, now);
@@ -240,6 +244,20 @@ mod tests {
         }
         // By an even lot it is 0.99 to the power of 50.
         assert!(stayed >= 80, "{stayed} of 200 stayed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_at_its_limit_takes_no_connection_of_others_on_a_full_listener() {
+        let admission = Admission::new("test", 20, Some(4));
+        let mut own: Vec<Ticket> = (0..4).map(|_| admission.admit(from(1)).unwrap()).collect();
+        let others: Vec<Ticket> =
+            (0..16).map(|number| admission.admit(from(100 + number)).unwrap()).collect();
+        for _ in 0..50 {
+            own.extend(admission.admit(from(1)));
+            own.retain(is_open);
+        }
+        assert!(others.iter().all(is_open));
+        assert_eq!(own.len(), 4);
     }
 
     #[tokio::test(start_paused = true)]

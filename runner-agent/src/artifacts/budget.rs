@@ -25,11 +25,8 @@ impl Layout {
     /// # Errors
     /// When the disk refuses.
     pub fn size(&self) -> Result<u64, ArtifactError> {
-        Ok(files(&self.blobs())?
-            .iter()
-            .chain(&files(&self.damaged())?)
-            .map(|file| file.bytes)
-            .sum())
+        let all = [files(&self.blobs())?, files(&self.damaged())?, self.incomplete()?];
+        Ok(all.iter().flatten().map(|file| file.bytes).sum())
     }
 
     /// Notes that an artifact is used now.
@@ -104,6 +101,13 @@ impl Layout {
         Ok(all.iter().filter(|file| names.contains(&file.name)).map(|file| file.bytes).sum())
     }
 
+    /// Files that are being written, and those that a process left which was killed meanwhile.
+    fn incomplete(&self) -> Result<Vec<File>, ArtifactError> {
+        let mut files = files(self.root())?;
+        files.retain(|file| file.name.starts_with(".tmp"));
+        Ok(files)
+    }
+
     fn remove_unnamed(&self, named: &BTreeSet<String>) -> Result<u64, ArtifactError> {
         let now = SystemTime::now();
         let is_old = |file: &File| now.duration_since(file.at).is_ok_and(|age| age > ARRIVING);
@@ -112,7 +116,10 @@ impl Layout {
         let mut damaged = files(&self.damaged())?;
         damaged.sort_by_key(|file| std::cmp::Reverse(file.at));
         let damaged = damaged.into_iter().skip(DAMAGED).map(|file| (self.damaged(), file));
-        for (dir, file) in unnamed.filter(is_old).map(|file| (self.blobs(), file)).chain(damaged) {
+        let incomplete = self.incomplete()?.into_iter().filter(is_old);
+        let incomplete = incomplete.map(|file| (self.root().to_owned(), file));
+        let unnamed = unnamed.filter(is_old).map(|file| (self.blobs(), file));
+        for (dir, file) in unnamed.chain(damaged).chain(incomplete) {
             fs::remove_file(dir.join(&file.name))
                 .context(|| format!("cannot remove the blob {}", file.name))?;
             removed += file.bytes;
@@ -187,7 +194,16 @@ mod tests {
         let (arriving, left) = (layout.put(b"new").unwrap(), layout.put(b"old").unwrap());
         let then = SystemTime::now() - 2 * ARRIVING;
         fs::File::open(layout.path(&left)).unwrap().set_modified(then).unwrap();
-        assert_eq!(layout.prune(0, &BTreeSet::new()).unwrap(), 3);
+        // Of two downloads one goes on, and the process of the other was killed.
+        let (active, killed) = (layout.root().join(".tmpA"), layout.root().join(".tmpB"));
+        for path in [&active, &killed] {
+            fs::write(path, "part").unwrap();
+        }
+        fs::File::open(&killed).unwrap().set_modified(then).unwrap();
+        let before = layout.size().unwrap();
+        assert_eq!(layout.prune(0, &BTreeSet::new()).unwrap(), 3 + 4);
         assert!(layout.has(&arriving) && !layout.has(&left));
+        assert!(active.exists() && !killed.exists());
+        assert_eq!(layout.size().unwrap(), before - 7);
     }
 }

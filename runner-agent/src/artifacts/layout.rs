@@ -4,9 +4,11 @@
 //! rename; the index is rewritten under a lock, by a rename.
 
 use std::{
-    fs::{self, File},
-    io::{Read, Seek, Write},
+    fs::{self, File, TryLockError},
+    io::{self, ErrorKind, Read, Seek, Write},
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use domain::digest::Digest;
@@ -18,6 +20,11 @@ use super::{
     image::{INDEX_TYPE, Index},
     pack,
 };
+
+/// Longest wait for the lock of the index.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time between two attempts to take the lock.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// A layout that exists.
 #[derive(Debug, Clone)]
@@ -138,11 +145,22 @@ impl Layout {
         Ok(aside)
     }
 
+    /// Locks the index. A process that was stopped may hold it: waiting for ever would stop all others.
     pub(super) fn lock(&self) -> Result<File, ArtifactError> {
-        let lock = File::create(self.dir.join("index.lock"));
-        let lock = lock.context(|| "cannot lock the index of the layout".into())?;
-        lock.lock().context(|| "cannot lock the index of the layout".into())?;
-        Ok(lock)
+        let context = || "cannot lock the index of the layout".into();
+        let lock = File::create(self.dir.join("index.lock")).context(context)?;
+        let until = Instant::now() + LOCK_TIMEOUT;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(lock),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) => {
+                    let held = io::Error::new(ErrorKind::TimedOut, "another process holds it");
+                    return Err(held).context(context);
+                }
+                Err(TryLockError::Error(error)) => return Err(error).context(context),
+            }
+        }
     }
 
     pub(super) fn write_index(&self, index: &Index) -> Result<(), ArtifactError> {
@@ -176,6 +194,10 @@ impl Layout {
     /// Where a blob is.
     pub(crate) fn path(&self, digest: &Digest) -> PathBuf {
         self.blobs().join(hex_of(digest))
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.dir
     }
 
     pub(super) fn damaged(&self) -> PathBuf {
@@ -260,6 +282,20 @@ mod tests {
             fs::read(dir.path().join("oci-layout")).unwrap(),
             br#"{"imageLayoutVersion":"1.0.0"}"#
         );
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_for_a_process_that_holds_the_index() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::open(dir.path()).unwrap();
+        let held = File::create(dir.path().join("index.lock")).unwrap();
+        held.lock().unwrap();
+        let listed = layout.list(Descriptor::of(MANIFEST_TYPE, b"x"));
+        assert!(
+            matches!(listed, Err(ArtifactError::Io { source, .. }) if source.kind() == ErrorKind::TimedOut)
+        );
+        drop(held);
+        layout.list(Descriptor::of(MANIFEST_TYPE, b"x")).unwrap();
     }
 
     #[test]

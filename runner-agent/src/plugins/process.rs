@@ -15,7 +15,7 @@ use nix::{
 use tokio::{
     io::AsyncWriteExt as _,
     process::{Child, Command},
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
 
 use super::{
@@ -89,17 +89,19 @@ impl Group {
         }
     }
 
-    /// Asks every member to stop. Returns them: a process that starts later has not received the signal.
-    fn ask(&self, stop: Signal) -> Vec<Process> {
-        let members = self.members().unwrap_or_default();
+    /// Asks every member to stop. Returns them, if they are known: a process that starts later has not received the signal.
+    fn ask(&self, stop: Signal) -> Option<Vec<Process>> {
+        let members = self.members().ok();
         self.signal(stop);
         members
     }
 
     /// Asks each member to stop that is not in `asked`. Never twice: Terraform takes a second SIGINT as an order to
     /// abort, and loses its state. Returns whether a member may still run.
-    fn ask_others(&self, stop: Signal, asked: &mut Vec<Process>) -> bool {
+    fn ask_others(&self, stop: Signal, asked: &mut Option<Vec<Process>>) -> bool {
         let Ok(members) = self.members() else { return true };
+        // Unknown: each of them may have received the signal.
+        let Some(asked) = asked else { return !members.is_empty() };
         for member in members.iter().filter(|member| !asked.contains(member)).collect::<Vec<_>>() {
             member.signal(stop);
             asked.push(member.clone());
@@ -231,7 +233,9 @@ pub(crate) async fn follow(
     // The child has ended, and others of its group have what is left of its grace.
     let mut left_behind = false;
     // Members of the group that were asked to stop.
-    let mut told = Vec::new();
+    let mut told = Some(Vec::new());
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while ended.is_none() || left_behind || !out.is_done() || !err.is_done() {
         tokio::select! {
             line = out.next(), if !out.is_done() => {
@@ -252,7 +256,7 @@ pub(crate) async fn follow(
                     told = group.ask(spec.stop);
                 }
             }
-            () = sleep(LOOK), if left_behind => {
+            _ = look.tick(), if left_behind => {
                 // What began after the signal has not received it: the program of a provisioner, for example, that
                 // Terraform was about to start.
                 left_behind = group.ask_others(spec.stop, &mut told);

@@ -248,15 +248,21 @@ pub fn left_behind(entries: Vec<Entry>) -> Vec<Known> {
 
 /// Claims whose files and journal entries are still needed: those that are not done, and those that were given up while
 /// something of them runs or may begin late.
-pub(super) fn needed(entries: Vec<Entry>) -> Vec<Known> {
+pub(super) fn needed(entries: Vec<Entry>, ending: &BTreeSet<ExecutionId>) -> Vec<Known> {
     let may_begin = host::now() - LATE;
     let late: BTreeSet<_> = entries
         .iter()
         .filter(|entry| matches!(entry.fact, Fact::Spawning { .. }) && entry.at > may_begin)
         .filter_map(|entry| entry.fact.execution())
         .collect();
+    let is_ending = |known: &Known| known.execution.is_some_and(|of| ending.contains(&of));
     let runs = |known: &Known| match &known.stage {
-        Stage::Spawned(shim) => shim.may_be_alive() || known.has_children(),
+        Stage::Spawned(shim) => {
+            is_ending(known)
+                || shim.may_be_alive()
+                || known.has_children()
+                || shim.session_lives().unwrap_or(true)
+        }
         Stage::Spawning => known.execution.is_some_and(|execution| late.contains(&execution)),
         Stage::Claiming | Stage::Claimed | Stage::Refused { .. } | Stage::Exited(_) => false,
     };

@@ -55,6 +55,12 @@ impl Register {
         self.jobs.insert(execution, false);
     }
 
+    /// Executions whose processes are being ended.
+    pub(super) fn busy(&self) -> BTreeSet<ExecutionId> {
+        let busy = self.jobs.iter().filter(|(_, goes_on)| **goes_on);
+        busy.map(|(execution, _)| *execution).collect()
+    }
+
     fn is_busy(&self) -> bool {
         self.jobs.values().any(|goes_on| *goes_on)
     }

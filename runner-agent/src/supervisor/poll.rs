@@ -6,7 +6,7 @@ use schemas::runner::{Directive, Poll, PollAnswer, Pressure, SentDirective, Sess
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, error, info, warn};
 
-use super::{Agent, Ended, Stopping, claim, rekey, session};
+use super::{Agent, Ended, Stopping, claim, rekey, session, tidy};
 use crate::{
     client::{Ask, Refused},
     host::{self, Process},
@@ -48,6 +48,7 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<Ended> {
             }
         }
         agent.mend_journal();
+        tidy::tidy_when_due(agent);
         if is_due(agent) {
             agent.state().session = None;
         }

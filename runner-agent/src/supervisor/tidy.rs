@@ -18,10 +18,22 @@ use crate::{
     state::{self, executions_in_progress},
 };
 
-/// How often it is tidied while jobs run.
+/// Interval while jobs run, and while the disk has no room for another job.
 const INTERVAL: Duration = Duration::from_secs(60);
+/// Interval otherwise.
+const IDLE_INTERVAL: Duration = Duration::from_secs(600);
 /// Manifests whose beginning ended the agent are remembered up to this number.
 const CRASHED: usize = 100;
+
+/// Tidies in the background if it is time for it: a full disk must not wait for the end of a job that cannot begin.
+pub(super) fn tidy_when_due(agent: &Arc<Agent>) {
+    let interval = if agent.has_room() { IDLE_INTERVAL } else { INTERVAL };
+    if agent.state().tidied.is_some_and(|at| at.elapsed() < interval) {
+        return;
+    }
+    let agent = Arc::clone(agent);
+    tokio::spawn(async move { tidy(&agent).await });
+}
 
 /// Removes what is beyond the budgets, and puts a long journal aside. Does nothing while a job is being claimed, and at most
 /// once in [`INTERVAL`] while jobs run.
@@ -37,29 +49,55 @@ pub(super) async fn tidy(agent: &Arc<Agent>) {
     }
     let of = Arc::clone(agent);
     let tidied = tokio::task::spawn_blocking(move || tidy_now(&of)).await;
-    if let Err(error) = tidied.map_err(anyhow::Error::from).and_then(|tidied| tidied) {
-        warn!(error = format!("{error:#}"), "Cannot tidy the data directory");
+    if let Err(error) = tidied {
+        warn!(%error, "Cannot tidy the data directory");
     }
 }
 
-fn tidy_now(agent: &Agent) -> anyhow::Result<()> {
-    let needed = adopt::needed(agent.journal.read()?);
-    let open: BTreeSet<ExecutionId> = needed.iter().filter_map(|known| known.execution).collect();
-    let mut kept = executions_in_progress(&agent.data.path("state"))?;
-    kept.extend(&open);
-    let budgets = agent.settings.budgets;
-    let files = agent.data.prune(budgets.jobs, &kept)?;
-    let layout = Layout::open(&agent.data.path("artifacts"))?;
-    let artifacts = layout.prune(budgets.artifacts, &artifacts_of(&agent.data, &open)?)?;
-    if files + artifacts > 0 {
-        info!(
-            artifact_bytes = artifacts,
-            job_bytes = files,
-            "Removed what was beyond the disk budgets"
-        );
+/// Each part does what it can, whatever becomes of the others.
+fn tidy_now(agent: &Agent) {
+    let ending = agent.state().orphans.busy();
+    let open = agent.journal.read().map(|entries| {
+        let needed = adopt::needed(entries, &ending);
+        needed.iter().filter_map(|known| known.execution).collect::<BTreeSet<ExecutionId>>()
+    });
+    let open = match open {
+        Ok(open) => open,
+        Err(error) => {
+            warn!(%error, "Cannot tidy the data directory: the journal cannot be read");
+            return;
+        }
+    };
+    match prune_jobs(agent, &open) {
+        Ok(0) => {}
+        Ok(bytes) => info!(bytes, "Removed files of jobs that are over"),
+        Err(error) => warn!(%error, "Cannot remove files of jobs that are over"),
     }
-    agent.journal.turn(carried)?;
-    Ok(())
+    match prune_artifacts(agent, &open) {
+        Ok(0) => {}
+        Ok(bytes) => info!(bytes, "Removed artifacts beyond the budget"),
+        Err(error) => {
+            warn!(error = format!("{error:#}"), "Cannot remove artifacts beyond the budget")
+        }
+    }
+    // The index has to know all lines of the file that is put aside.
+    let turned =
+        agent.claim_index(|_| ()).and_then(|()| agent.journal.turn(|all| carried(all, &ending)));
+    if let Err(error) = turned {
+        warn!(%error, "Cannot put the journal aside");
+    }
+}
+
+fn prune_jobs(agent: &Agent, open: &BTreeSet<ExecutionId>) -> io::Result<u64> {
+    let mut kept = executions_in_progress(&agent.data.path("state"))?;
+    kept.extend(open);
+    agent.data.prune(agent.settings.budgets.jobs, &kept)
+}
+
+fn prune_artifacts(agent: &Agent, open: &BTreeSet<ExecutionId>) -> anyhow::Result<u64> {
+    let used = artifacts_of(&agent.data, open)?;
+    let layout = Layout::open(&agent.data.path("artifacts"))?;
+    Ok(layout.prune(agent.settings.budgets.artifacts, &used)?)
 }
 
 /// Artifacts that open jobs use.
@@ -79,8 +117,8 @@ fn artifacts_of(data: &Data, open: &BTreeSet<ExecutionId>) -> io::Result<BTreeSe
 
 /// What the next file of the journal has to begin with: all that claims, sessions, adoption and the checks of a component's
 /// state look up in the current one.
-fn carried(entries: Vec<Entry>) -> Vec<Fact> {
-    let needed = adopt::needed(entries.clone());
+fn carried(entries: Vec<Entry>, ending: &BTreeSet<ExecutionId>) -> Vec<Fact> {
+    let needed = adopt::needed(entries.clone(), ending);
     let claims: BTreeSet<_> = needed.iter().map(|known| known.claim_id.as_str()).collect();
     let open: BTreeSet<_> = needed.iter().filter_map(|known| known.execution).collect();
     let mut starts = Starts::default();
@@ -114,7 +152,7 @@ mod tests {
         supervisor::{
             Attended,
             adopt::open_ends,
-            tests::{agent, another, claimed, execution, job},
+            tests::{agent, another, claimed, execution, job, until},
         },
     };
 
@@ -144,7 +182,6 @@ mod tests {
         agent.state().running.insert(job(), running);
         let history = journal::read_all(&agent.data).unwrap().len();
         let before = open_ends(&agent).unwrap();
-        assert!(agent.claim_index(|index| index.was_granted(another())).unwrap());
         // when it is tidied
         tidy(&agent).await;
         // then the current file is short, and has all that is looked up in it
@@ -157,6 +194,13 @@ mod tests {
         // and the history is whole: it has the same lines, and those that began the new file
         assert!(journal::examine_all(&agent.data).unwrap().is_ok());
         assert_eq!(journal::read_all(&agent.data).unwrap().len(), history + entries.len());
+    }
+
+    #[tokio::test]
+    async fn a_runner_tidies_without_the_end_of_a_job() {
+        let (_dir, agent, _) = agent(vec![]).await;
+        tidy_when_due(&agent);
+        until("it is tidied", || agent.state().tidied.is_some()).await;
     }
 
     #[tokio::test]
