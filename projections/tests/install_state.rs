@@ -283,6 +283,21 @@ fn a_cancelled_apply_that_left_a_component_incomplete_makes_the_install_incomple
 }
 
 #[test]
+fn a_cancelled_apply_after_a_failed_run_makes_the_install_incomplete() {
+    let mut story = Story::provisioned();
+    let failed = story.admit(RunKind::Deploy);
+    let step = story.begin_apply(failed, "web");
+    story.commit([InstallCommand::Release { run: failed, step }]);
+    story.close(failed, Outcome::Failed);
+    assert_eq!(story.state(), State::Failed);
+    let cancelled = story.admit(RunKind::Deploy);
+    let step = story.begin_apply(cancelled, "web");
+    story.commit([InstallCommand::Release { run: cancelled, step }]);
+    story.close(cancelled, Outcome::Cancelled);
+    assert_eq!(story.state(), State::Incomplete);
+}
+
+#[test]
 fn a_cancelled_apply_that_changed_nothing_leaves_the_install_active() {
     let mut story = Story::provisioned();
     let run = story.admit(RunKind::Deploy);

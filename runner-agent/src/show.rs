@@ -86,6 +86,10 @@ pub(crate) fn said(text: &str) -> anyhow::Result<ExitCode> {
 /// What waits for a person's word.
 pub fn questions(data: &Data) -> anyhow::Result<ExitCode> {
     let questions = ask::waiting(data)?;
+    if questions.is_empty() {
+        // Standard output is the questions and nothing else.
+        eprintln!("nothing waits for your approval");
+    }
     said(&questions.iter().map(approval::screen).collect::<String>())
 }
 

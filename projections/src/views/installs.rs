@@ -3,7 +3,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use domain::{
     decider::{Decider, Timestamp},
-    ids::{AppId, InstallId, RunId, RunnerId},
+    ids::{AppId, InstallId, RunId, RunnerId, StepId},
     install::{Install, InstallEvent},
     run::{Outcome, RunKind},
 };
@@ -37,6 +37,9 @@ pub struct Row {
     /// Open runs that deployed or destroyed something.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub changed_by: BTreeSet<RunId>,
+    /// Steps of open runs whose apply began. What such an apply left is unknown, unless it is known that it changed nothing.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub begun: BTreeSet<(RunId, StepId)>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it was changed last.
@@ -75,7 +78,9 @@ impl Row {
 
     /// Takes in how a run ended.
     fn close(&mut self, run: RunId, outcome: Outcome) {
-        let changed = self.changed_by.remove(&run);
+        let began = self.begun.iter().any(|(by, _)| *by == run);
+        self.begun.retain(|(by, _)| *by != run);
+        let changed = self.changed_by.remove(&run) || began;
         let counts = match outcome {
             Outcome::Succeeded | Outcome::Failed => true,
             Outcome::Cancelled | Outcome::Denied | Outcome::Expired => changed,
@@ -117,7 +122,7 @@ fn takes_down(kind: RunKind) -> bool {
 
 impl Projection for Installs {
     const NAME: &'static str = "installs";
-    const VERSION: i32 = 2;
+    const VERSION: i32 = 3;
     const CLASS: Class = Class::Asynchronous;
     const AGGREGATES: &'static [&'static str] = &[Install::NAME];
     const COLUMNS: &'static [(&'static str, Type)] =
@@ -137,6 +142,7 @@ impl Projection for Installs {
             torn_down: BTreeSet::new(),
             last_run: None,
             changed_by: BTreeSet::new(),
+            begun: BTreeSet::new(),
             created_at: event.at,
             updated_at: event.at,
             position: event.position,
@@ -158,6 +164,14 @@ impl Projection for Installs {
             | InstallEvent::SandboxDestroyed { run, .. } => {
                 row.changed_by.insert(*run);
             }
+            InstallEvent::ComponentChanging { run, step, .. }
+            | InstallEvent::SandboxChanging { run, step, .. } => {
+                row.begun.insert((*run, *step));
+            }
+            InstallEvent::ComponentUnchanged { run, step, .. }
+            | InstallEvent::SandboxUnchanged { run, step } => {
+                row.begun.remove(&(*run, *step));
+            }
             InstallEvent::InputsChanged { .. }
             | InstallEvent::ConfigPinned { .. }
             | InstallEvent::StackGiven { .. } => row.supersede(event.at),
@@ -171,10 +185,6 @@ impl Projection for Installs {
             | InstallEvent::ComponentReleased { .. }
             | InstallEvent::SandboxReserved { .. }
             | InstallEvent::SandboxReleased { .. }
-            | InstallEvent::SandboxChanging { .. }
-            | InstallEvent::SandboxUnchanged { .. }
-            | InstallEvent::ComponentChanging { .. }
-            | InstallEvent::ComponentUnchanged { .. }
             | InstallEvent::ActionCompleted { .. }
             | InstallEvent::StateRecorded { .. }
             | InstallEvent::StateAccepted { .. }

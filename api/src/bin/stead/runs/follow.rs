@@ -1,11 +1,12 @@
 //! `stead runs approve --follow`: approves the plans of a run layer after layer, until the run ends.
-use std::{collections::HashSet, io::IsTerminal as _};
+use std::{collections::HashSet, io::IsTerminal as _, os::fd::AsFd};
 
 use api::client::ClientError;
 use domain::{
     digest::Digest,
     ids::{RunId, StepId},
 };
+use nix::sys::termios::{FlushArg, tcflush};
 use schemas::control::runs::{ApproveRun, Run, Step};
 use tokio::sync::oneshot;
 
@@ -114,8 +115,14 @@ async fn confirmed(
         return Ok(true);
     }
     write(&format!("{shown}  plan {digest}\nApprove {}? [y/N] ", step.name))?;
+    discard_typed(std::io::stdin())?;
     let answer = line().await?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Discards what was typed before the question was asked: it answers another one, or none.
+fn discard_typed(terminal: impl AsFd) -> std::io::Result<()> {
+    Ok(tcflush(terminal, FlushArg::TCIFLUSH)?)
 }
 
 /// A line of standard input. Read by a thread of its own, so that Ctrl-C ends the command while it waits.
@@ -131,4 +138,26 @@ async fn line() -> Result<String, Failure> {
         |why: &dyn std::fmt::Display| Failure::Usage(format!("cannot read the answer: {why}"));
     let read = receive.await.map_err(|error| unread(&error))?;
     read.map_err(|error| unread(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::File,
+        io::{BufRead as _, BufReader, Write as _},
+    };
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_was_typed_before_the_question_is_discarded() {
+        let terminal = nix::pty::openpty(None, None).unwrap();
+        let (mut keyboard, screen) = (File::from(terminal.master), File::from(terminal.slave));
+        keyboard.write_all(b"y\ny\n").unwrap();
+        discard_typed(&screen).unwrap();
+        keyboard.write_all(b"n\n").unwrap();
+        let mut answer = String::new();
+        BufReader::new(screen).read_line(&mut answer).unwrap();
+        assert_eq!(answer, "n\n");
+    }
 }
