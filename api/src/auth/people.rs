@@ -31,7 +31,7 @@ use crate::problem::{Code, Problem};
 
 /// How long a call waits for memory to catch up with the log.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How many archived streams are read at a time.
+/// Archived streams that are read at a time.
 const AT_ONCE: usize = 8;
 
 /// Everybody who may call.

@@ -46,7 +46,7 @@ pub async fn run(app: App) {
                 Ok(batch) => {
                     if batch.iter().any(|event| event.event_type == "subject.shredded") {
                         look_back = true;
-                        // Whoever waits for an archive keeps nobody else waiting.
+                        // A subject that waits for an archive does not delay the others.
                         of_copies = Later::default();
                     }
                 }

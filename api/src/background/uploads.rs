@@ -5,7 +5,7 @@ use event_log::upload;
 
 use crate::state::App;
 
-/// How often uploads are counted and collected.
+/// Interval at which uploads are counted and collected.
 const TICK: Duration = Duration::from_secs(60);
 
 /// Collects until the server stops.

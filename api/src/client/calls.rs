@@ -272,7 +272,7 @@ impl Client {
         self.exact("/v1/audit/proofs", which).await
     }
 
-    /// What proves an event or a stream to whoever has no server.
+    /// A bundle that proves an event or a stream offline.
     pub async fn bundle(&self, which: &bundles::BundleQuery) -> Said<Response> {
         self.open(Method::GET, "/v1/audit/bundle", which, MEDIA_TYPE, None).await
     }

@@ -51,7 +51,7 @@ pub struct Said {
     /// Each stream of the subject with its number of events and its completeness.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     streams: Vec<StreamSaid>,
-    /// What happened to an install. Absent: the file is of something else, or has hashes only.
+    /// History of an install. Absent: the file is of something else, or has hashes only.
     #[serde(skip_serializing_if = "Option::is_none")]
     history: Option<ProvenHistory>,
     proven: Vec<String>,
@@ -135,7 +135,7 @@ pub fn history(bundle: &Bundle) -> Result<Option<ProvenHistory>, Failure> {
 }
 
 impl Said {
-    /// What is proven and what not, for people.
+    /// Text on what is proven and what is not.
     pub fn proofs(&self) -> String {
         let mut text = String::from("Proven:\n");
         for line in &self.proven {
@@ -237,7 +237,7 @@ fn streams(proven: &Proven) -> Vec<StreamSaid> {
     proven.streams.iter().map(said).collect()
 }
 
-/// What is in the file without a proof.
+/// Content of the file that is not covered by the proof.
 fn added(bundle: &Bundle, open: &mut Vec<String>) {
     if bundle.events.iter().any(|event| matches!(event.content, Content::Hashes { .. })) {
         open.push("what the events say: only the hashes of payload and metadata are here".into());

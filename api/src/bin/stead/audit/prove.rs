@@ -90,7 +90,7 @@ impl Prove {
     }
 }
 
-/// What an id names. `None`: the id or the name of an install.
+/// Kind of thing that an id names. `None`: the id or the name of an install.
 fn kind(what: &str) -> Option<&'static str> {
     fn is<I: FromStr>(what: &str) -> bool {
         what.parse::<I>().is_ok()

@@ -41,7 +41,7 @@ fn jobs(run: &RunTold, history: &ProvenHistory, screen: &Screen) -> Table {
     table
 }
 
-/// What a bundle of an install with its runs, jobs and builds proves.
+/// Text on what a bundle of an install with its runs, jobs and builds proves.
 pub fn said(bundle: &Bundle, proven: &Proven, history: Option<ProvenHistory>) -> Said {
     let (checkpoint, subject) = (&proven.checkpoint, harmless(&bundle.subject.to_string()));
     let (mut holds, mut open) = (vec![signed(&proven.signer.to_string(), checkpoint)], vec![]);
