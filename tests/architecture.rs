@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("projections", &["domain", "event-log"]),
     ("runner-agent", &["domain", "proof", "schemas"]),
     ("api", &["app-config", "domain", "event-log", "projections", "proof", "schemas"]),
+    ("cli", &["api", "app-config", "domain", "event-log", "projections", "proof", "schemas"]),
     (
         "bench",
         &["api", "app-config", "domain", "event-log", "projections", "proof", "schemas", "tests"],
@@ -34,7 +35,8 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("runner-agent", &["sqlx", "axum", "cqrs-es"]),
     ("projections", &["cqrs-es", "axum"]),
     ("schemas", &["sqlx", "axum", "tokio", "cqrs-es"]),
-    ("api", &["cqrs-es"]),
+    ("api", &["cqrs-es", "clap"]),
+    ("cli", &["cqrs-es", "axum"]),
 ];
 
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {

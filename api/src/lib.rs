@@ -15,8 +15,6 @@ pub mod auth;
 pub mod background;
 /// Everything of a server that must come back, in one place.
 pub mod backup;
-/// The Control API from the other side.
-pub mod client;
 /// From a step to a manifest.
 pub mod compose;
 /// The Control API: people and services.

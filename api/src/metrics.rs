@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn no_log_line_has_the_debug_form_of_a_value() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let mut pending: Vec<_> = ["api", "event-log", "projections", "runner-agent"]
+        let mut pending: Vec<_> = ["api", "cli", "event-log", "projections", "runner-agent"]
             .map(|name| root.join(name).join("src"))
             .into();
         let mut seen = 0;

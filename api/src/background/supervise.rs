@@ -146,14 +146,12 @@ mod pentest {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
     use std::time::Duration;
 
+    use cli::client::{Client, Target};
     use proof::planted::{Bug, plant};
     use schemas::control::tokens::{CreateToken, Role};
     use serde_json::Value;
 
-    use crate::{
-        client::{Client, Target},
-        server::testing::Started,
-    };
+    use crate::server::testing::Started;
 
     async fn until_ready(started: &Started, status: u16) -> Value {
         for _ in 0..600 {

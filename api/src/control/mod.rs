@@ -37,6 +37,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 pub use asked::{Asked, asked};
 pub use fresh::fresh;
 pub use once::once;
+pub use show::History;
 
 use crate::state::App;
 

@@ -25,15 +25,13 @@ use std::collections::BTreeMap;
 
 use app_config::{File, Tree};
 use bytes::Bytes;
+use cli::client::{Client, ClientError, Target};
 use schemas::control::{
     installs::{CreateInstall, InstallCreated},
     tokens::{CreateToken, Role},
 };
 
-use crate::{
-    client::{Client, ClientError, Target},
-    server::testing::Started,
-};
+use crate::server::testing::Started;
 
 /// A client with this token.
 fn client(started: &Started, token: &str) -> Client {

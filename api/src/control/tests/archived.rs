@@ -1,6 +1,7 @@
 //! What is asked of a log whose older ranges are in archives only: the same answers.
 use std::fs;
 
+use cli::client::{server_events, take};
 use domain::{
     ids::{InstallId, RunnerId},
     job::JobKind,
@@ -24,7 +25,6 @@ use crate::{
     archives,
     auth::People,
     background::parked,
-    client::{server_events, take},
     server::{
         Server,
         testing::{Started, options},

@@ -1,4 +1,5 @@
 //! What is handed out of a real log, checked as whoever has no server checks it.
+use cli::client::{Client, take};
 use domain::{decider::Decider, install::Install};
 use proof::{
     bundle::{Bundle, BundleError, Complete, Content, Subject, Wrong},
@@ -14,7 +15,6 @@ use schemas::control::{
 };
 
 use super::{refused, with_install};
-use crate::client::{Client, take};
 
 fn stream(name: &str) -> BundleQuery {
     BundleQuery { stream: Some(name.into()), ..Default::default() }

@@ -6,11 +6,12 @@ use std::{
 };
 
 use app_config::{File, Tree, inspect, survey};
+use cli::client::ClientError;
 use schemas::control::installs::CreateInstall;
 use serde_json::Value;
 
 use super::{new_install, owner, packed, refused};
-use crate::{client::ClientError, server::testing::Started};
+use crate::server::testing::Started;
 
 /// Without the corpus a test says so and passes; under CI it fails.
 fn corpus() -> Option<PathBuf> {

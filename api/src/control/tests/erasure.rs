@@ -2,6 +2,7 @@
 //! all of it.
 use std::{collections::BTreeMap, time::Duration};
 
+use cli::client::{Client, Target};
 use domain::{
     actor::Actor,
     decider::Decider as _,
@@ -29,7 +30,6 @@ mod pentest;
 
 use super::{bundle, client, new_install, owner, refused};
 use crate::{
-    client::{Client, Target},
     execute::Call,
     server::{
         Server,

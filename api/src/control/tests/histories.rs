@@ -1,6 +1,7 @@
 //! The history of installs: as a bundle, and of all of them between two points.
 use std::collections::BTreeSet;
 
+use cli::client::{Client, ClientError, proven_history};
 use domain::{decider::Decider, install::Install, job::Job, run::Run, run::StepState};
 use event_log::StreamId;
 use proof::{
@@ -21,7 +22,6 @@ use super::{
     reactions::{built, digest, enrolled, first, plan_is_made, run_of},
     refused, with_install,
 };
-use crate::client::{Client, ClientError, proven_history};
 
 const REASON: &str = "because Ann read the plan";
 

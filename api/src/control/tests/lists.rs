@@ -4,6 +4,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
+use cli::client::ClientError;
 use schemas::control::{
     audit::EventsQuery, builds::BuildsQuery, installs::InstallsQuery, jobs::JobsQuery,
     runs::RunsQuery,
@@ -11,7 +12,6 @@ use schemas::control::{
 use tracing::{Event, Metadata, Subscriber, field::Visit, span};
 
 use super::{new_install, refused, with_install};
-use crate::client::ClientError;
 
 /// Counts what is asked of views and of the log, by whatever this thread does.
 #[derive(Clone, Default)]

@@ -1,6 +1,7 @@
 //! Installs that are moved between versions and given inputs, and runs that are asked for again.
 use std::collections::{BTreeMap, BTreeSet};
 
+use cli::client::Client;
 use domain::{
     actor::Actor,
     digest::Digest,
@@ -24,7 +25,7 @@ use schemas::control::{
 use ulid::Ulid;
 
 use super::{bundle_of, bundle_with, new_install, refused, with_install};
-use crate::{client::Client, execute::Call, server::testing::Started};
+use crate::{execute::Call, server::testing::Started};
 
 /// The install has a runner and both components, of version 1.
 async fn is_there(started: &Started, install: InstallId) {

@@ -1,6 +1,7 @@
 //! Who said what to which plan: people by their names, plans by their digests.
 use std::{collections::BTreeSet, time::Duration};
 
+use cli::client::Client;
 use domain::{
     actor::Actor,
     digest::Digest,
@@ -20,7 +21,7 @@ use schemas::control::{
 use ulid::Ulid;
 
 use super::{client, refused, with_install};
-use crate::{auth::names, client::Client, execute::Call, server::testing::Started};
+use crate::{auth::names, execute::Call, server::testing::Started};
 
 fn digest(n: u8) -> Digest {
     format!("sha256:{n:064x}").parse().unwrap()

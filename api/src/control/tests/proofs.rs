@@ -1,4 +1,5 @@
 //! What an auditor can find out without believing the server.
+use cli::client::{Client, Verifier, lines, server_events};
 use futures::{StreamExt, pin_mut};
 use proof::{Hash, checkpoint::Checkpoint, tree};
 use schemas::control::{
@@ -11,7 +12,6 @@ use schemas::control::{
 use tower::ServiceExt as _;
 
 use super::{refused, with_install};
-use crate::client::{Client, Verifier, lines, server_events};
 
 async fn export(client: &Client) -> Vec<EventRecord> {
     let all = lines(client.export(&EventsQuery::default()).await.unwrap());

@@ -1,6 +1,7 @@
 //! What is refused, with which word, and that it changes nothing.
 use std::{io::Read as _, time::Duration};
 
+use cli::client::{Client, server_events};
 use domain::ids::{PrincipalId, TokenId};
 use ed25519_dalek::SigningKey;
 use futures::StreamExt as _;
@@ -14,10 +15,7 @@ use serde_json::{Value, json};
 use ulid::Ulid;
 
 use super::{bundle, client, new_install, owner, refused, somebody, with_install};
-use crate::{
-    client::{Client, server_events},
-    server::testing::Started,
-};
+use crate::server::testing::Started;
 
 #[tokio::test]
 async fn each_role_may_do_its_part_and_nothing_else() {

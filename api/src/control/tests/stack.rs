@@ -1,6 +1,7 @@
 //! What the customer's stack gives out: given by the vendor, brought by the runner, missing.
 use std::collections::BTreeMap;
 
+use cli::client::Client;
 use domain::{
     app::App as AppState,
     install::Install,
@@ -16,7 +17,7 @@ use super::{
     reactions::{run_of, until},
     refused,
 };
-use crate::{client::Client, server::testing::Started};
+use crate::server::testing::Started;
 
 /// `net` cannot do without the VPC; `log` asks for a bucket, and can do without; `dns` is where the account is.
 async fn with_stack(outputs: Value) -> (Started, Client, InstallCreated) {

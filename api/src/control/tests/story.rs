@@ -1,4 +1,5 @@
 //! What people do, in the order in which they do it.
+use cli::client::server_events;
 use futures::{StreamExt, pin_mut};
 use schemas::control::{
     Because, Listing,
@@ -11,7 +12,7 @@ use schemas::control::{
 };
 
 use super::{bundle, new_install, owner, refused, with_install};
-use crate::{client::server_events, server::testing::Started};
+use crate::server::testing::Started;
 
 #[tokio::test]
 async fn a_bundle_becomes_a_version_once_and_only_what_changed_is_built() {

@@ -1,5 +1,6 @@
 //! Components that an install enables and disables.
 use bytes::Bytes;
+use cli::client::ClientError;
 use schemas::control::{
     apps::DiffQuery,
     audit::EventsQuery,
@@ -8,7 +9,7 @@ use schemas::control::{
 };
 
 use super::{files, new_install, owner, refused, with_install};
-use crate::{client::ClientError, server::testing::Started};
+use crate::server::testing::Started;
 
 const META: (&str, &str) = ("app/metadata.toml", "version = \"v2\"\n");
 
@@ -53,7 +54,7 @@ fn message<T: std::fmt::Debug>(response: Result<T, ClientError>) -> String {
     }
 }
 
-async fn disabled(owner: &crate::client::Client) -> Vec<String> {
+async fn disabled(owner: &cli::client::Client) -> Vec<String> {
     let install = owner.install("acme").await.unwrap();
     let off = install.components.iter().filter(|component| component.disabled);
     off.map(|component| component.name.clone()).collect()

@@ -1,6 +1,7 @@
 //! Any thing and any projection as it was, and what changed since.
 use std::time::Duration;
 
+use cli::client::{Client, ClientError, server_events};
 use domain::{job::Report, run::StepState};
 use futures::{StreamExt, pin_mut};
 use schemas::control::{
@@ -17,7 +18,6 @@ use super::{
     reactions::{built, digest, enrolled, first, plan_is_made, run_of, until, worked},
     refused, with_install,
 };
-use crate::client::{Client, ClientError, server_events};
 
 fn between(stream: &str, from: u64, to: Option<u64>) -> BetweenQuery {
     let (from_position, to_position) = (Some(from), to);

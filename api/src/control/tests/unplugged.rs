@@ -1,4 +1,5 @@
 //! Components whose type nothing deploys yet: published, shown, and refused when they are to be deployed.
+use cli::client::{Client, ClientError};
 use domain::{
     ids::RunId,
     install::Install,
@@ -13,10 +14,7 @@ use super::{
     files, new_install, owner,
     reactions::{enrolled, first, until},
 };
-use crate::{
-    client::{Client, ClientError},
-    server::testing::Started,
-};
+use crate::server::testing::Started;
 
 /// A chart from nowhere, and what reads it.
 const CHART: &str = "name = \"front\"\ntype = \"helm_chart\"\nchart_name = \"front\"\n\

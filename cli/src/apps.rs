@@ -1,0 +1,273 @@
+//! `stead apps`: products, and the config versions that their directories become.
+mod check;
+mod directory;
+mod here;
+mod init;
+mod pack;
+mod plugin;
+mod remote;
+mod text;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use cli::client::ClientError;
+use schemas::control::{
+    Listing,
+    apps::{ConfigVersion, DiffQuery, Synced},
+    builds::BuildsQuery,
+};
+
+pub(crate) use text::{diff_text, not_acted_on};
+
+use crate::{
+    failure::Failure,
+    render::{Table, count, moment, moment_or_dash, who},
+    settings::{Desk, Part, Settings},
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Apps {
+    #[command(flatten)]
+    Here(here::Here),
+    /// Publish an app directory as the next config version, and build what is new in it
+    #[command(after_help = "\
+Examples:
+  stead apps sync ./shop
+  stead apps sync ./shop --dry-run
+  stead apps sync ./shop --source acme/modules=../modules --wait
+  stead apps sync ./shop --plugin files=./target/release/stead-plugin-files
+Syncing the same directory again does nothing and says so.")]
+    Sync(Sync),
+    /// Show what a sync would change, or what differs between two config versions
+    #[command(after_help = "\
+Examples:
+  stead apps diff ./shop                  the directory against the newest version
+  stead apps diff ./shop --against 3      the directory against version 3
+  stead apps diff shop --from 1 --to 2    two versions that are published
+Under the changes stands what would be planned in each install that follows them.")]
+    Diff {
+        #[command(flatten)]
+        source: Source,
+        /// The published version to compare the directory with; without it the newest
+        #[arg(long, value_name = "N", conflicts_with_all = ["from", "to"])]
+        against: Option<u32>,
+        /// The version before; DIR is then the app's name
+        #[arg(long, value_name = "N")]
+        from: Option<u32>,
+        /// The version after; DIR is then the app's name
+        #[arg(long, value_name = "N")]
+        to: Option<u32>,
+    },
+    /// List apps
+    #[command(after_help = "Example:\n  stead apps list")]
+    List(Part),
+    /// Show an app and the components of its newest version, or what one version says
+    #[command(after_help = "\
+Examples:
+  stead apps show shop
+  stead apps show shop --version 3                  as `stead apps inspect` shows a directory
+  stead apps show shop --version 3 --output json")]
+    Show {
+        /// The app's name or id
+        app: String,
+        /// A published version
+        #[arg(long, value_name = "N")]
+        version: Option<u32>,
+    },
+    /// List the config versions of an app, the newest first
+    #[command(after_help = "Example:\n  stead apps versions shop")]
+    Versions {
+        /// The app's name or id
+        app: String,
+        #[command(flatten)]
+        part: Part,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Source {
+    /// The app directory
+    dir: PathBuf,
+    /// The app's name; without it the directory's
+    #[arg(long)]
+    name: Option<String>,
+    /// Where a repository that components name lies on this machine; may be repeated
+    #[arg(long = "source", alias = "repo", value_name = "OWNER/NAME=PATH", value_parser = pack::named_path)]
+    repos: Vec<(String, PathBuf)>,
+    /// The executable of a plugin that components name as their type; may be repeated
+    #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pack::named_path)]
+    plugins: Vec<(String, PathBuf)>,
+    /// Fetch the texts that the directory names by https://, into the bundle
+    #[arg(long)]
+    allow_remote: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Sync {
+    #[command(flatten)]
+    source: Source,
+    /// Check everything and say what would change; change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Wait until the builds are over; exit code 1 when one fails
+    #[arg(long)]
+    wait: bool,
+}
+
+pub(crate) async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> {
+    let desk = || settings.desk();
+    match verb {
+        Apps::Here(verb) => here::run(verb, settings).await,
+        Apps::Sync(ask) => sync(&desk()?, ask).await,
+        Apps::Diff { source, against, from: None, to: None } => {
+            let desk = desk()?;
+            let synced = send(&desk, &source, Some(Against(against))).await?;
+            desk.screen.one(&synced.diff, |screen| diff_text(&synced.diff, screen))
+        }
+        Apps::Diff { source, against: _, from, to } => {
+            let (desk, app) = (desk()?, source.dir.to_string_lossy());
+            let diff =
+                desk.client.diff(&app, &DiffQuery { from, to, ..DiffQuery::default() }).await?;
+            desk.screen.one(&diff, |screen| diff_text(&diff, screen))
+        }
+        Apps::List(part) => list(&desk()?, part).await,
+        Apps::Show { app, version: None } => show(&desk()?, &app).await,
+        Apps::Show { app, version: Some(version) } => {
+            let desk = desk()?;
+            let shown = desk.client.version(&app, version).await?;
+            desk.screen.one(&shown.config, |screen| check::parts(&shown.config, screen))
+        }
+        Apps::Versions { app, part } => versions(&desk()?, &app, part).await,
+    }
+}
+
+/// The version that a dry run compares with; none is the newest.
+struct Against(Option<u32>);
+
+/// Pack the directory and send it, to be published or to be compared.
+async fn send(desk: &Desk, source: &Source, with: Option<Against>) -> Result<Synced, Failure> {
+    let packed = pack::pack(source).await?;
+    for warning in &packed.warnings {
+        desk.screen.remark(&text::warning(warning, &desk.screen));
+    }
+    let size = crate::render::size(packed.bytes.len() as u64);
+    let bar = desk.screen.spinner(&format!("sending {} ({size})", packed.name));
+    let sent = match with {
+        None => desk.client.sync(&packed.name, packed.bytes, false).await,
+        Some(Against(version)) => {
+            desk.client.sync_against(&packed.name, packed.bytes, version).await
+        }
+    };
+    bar.finish_and_clear();
+    Ok(sent?)
+}
+
+async fn sync(desk: &Desk, ask: Sync) -> Result<(), Failure> {
+    let synced = send(desk, &ask.source, ask.dry_run.then_some(Against(None))).await?;
+    desk.screen.one(&synced, |screen| text::synced(&synced, screen))?;
+    if ask.wait && !synced.dry_run { wait(desk, &synced).await } else { Ok(()) }
+}
+
+/// Until every build of the version is over.
+async fn wait(desk: &Desk, synced: &Synced) -> Result<(), Failure> {
+    let wanted = synced.builds.len();
+    let bar = desk.screen.bar(wanted as u64, "builds");
+    loop {
+        let app = Some(synced.name.clone());
+        let query = BuildsQuery { app, limit: Some(200), ..BuildsQuery::default() };
+        let all = match desk.client.builds(&query).await {
+            Ok(page) => page.items,
+            // A server that restarts goes on with the builds.
+            Err(ClientError::Unreachable { .. }) => {
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let ours = all.iter().filter(|b| synced.builds.iter().any(|asked| asked.id == b.id));
+        let over: Vec<_> = ours.filter(|b| b.ended_at.is_some()).collect();
+        bar.set_position(over.len() as u64);
+        if over.len() < wanted {
+            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+            continue;
+        }
+        bar.finish_and_clear();
+        let failed: Vec<_> = over.iter().filter(|b| b.state != "succeeded").collect();
+        let names: Vec<_> = failed
+            .iter()
+            .map(|b| format!("{} (stead builds show {})", b.component_name, b.id))
+            .collect();
+        return match names.is_empty() {
+            true => {
+                desk.screen.remark(&format!("{} succeeded.", count(wanted as u64, "build")));
+                Ok(())
+            }
+            false => Err(Failure::Outcome(format!("builds failed: {}", names.join(", ")))),
+        };
+    }
+}
+
+async fn list(desk: &Desk, part: Part) -> Result<(), Failure> {
+    let page = desk.client.apps(&part.listing()).await?;
+    desk.screen.many(&page.items, "No apps. Publish one: stead apps sync DIR", |_| {
+        let mut table = Table::new(["APP", "VERSION", "COMPONENTS", "INSTALLS", "PUBLISHED", "ID"]);
+        for app in &page.items {
+            table.row([
+                app.name.clone(),
+                app.version.to_string(),
+                app.components.to_string(),
+                app.installs.to_string(),
+                moment_or_dash(app.published_at.as_ref()),
+                app.id.to_string(),
+            ]);
+        }
+        table
+    })?;
+    desk.more(page.next.as_deref());
+    Ok(())
+}
+
+async fn show(desk: &Desk, named: &str) -> Result<(), Failure> {
+    let app = desk.client.app(named).await?;
+    let newest = Listing { limit: Some(1), ..Listing::default() };
+    let versions = desk.client.versions(named, &newest).await?;
+    desk.screen.one(&app, |screen| {
+        let mut text = format!("{}  {} at version {}\n", app.id, app.name, app.version);
+        text += &format!("  installs   {}\n", app.installs);
+        for version in &versions.items {
+            text += &format!("  bundle     {}\n", version.bundle);
+            let published = moment(&version.published_at);
+            text += &format!("  published  {published} by {}\n\n", publisher(version));
+            let mut table = Table::new(["COMPONENT", "TYPE", "DEFINITION"]);
+            for c in &version.components {
+                table.row([c.name.clone(), c.kind.clone(), c.definition.to_string()]);
+            }
+            text += &table.text(screen);
+        }
+        text
+    })
+}
+
+async fn versions(desk: &Desk, app: &str, part: Part) -> Result<(), Failure> {
+    let page = desk.client.versions(app, &part.listing()).await?;
+    desk.screen.many(&page.items, "No versions.", |_| {
+        let mut table = Table::new(["VERSION", "PUBLISHED", "BY", "COMPONENTS", "BUNDLE"]);
+        for version in &page.items {
+            table.row([
+                version.version.to_string(),
+                moment(&version.published_at),
+                publisher(version),
+                version.components.len().to_string(),
+                version.bundle.to_string(),
+            ]);
+        }
+        table
+    })?;
+    desk.more(page.next.as_deref());
+    Ok(())
+}
+
+fn publisher(version: &ConfigVersion) -> String {
+    who(&version.published_by, version.published_by_name.as_deref())
+}

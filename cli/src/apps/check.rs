@@ -1,0 +1,194 @@
+//! `stead apps validate` and `stead apps inspect`: what a directory says and what is wrong with it,
+//! without a server.
+use std::collections::BTreeMap;
+
+use app_config::{
+    Diagnostic, Reading, Severity, Tree,
+    diagnostic::{picture, sarif},
+    inspect, survey,
+};
+use serde_json::{Value, json};
+
+use super::{Source, directory, pack, plugin, remote};
+use crate::{
+    failure::Failure,
+    render::{Screen, Tone, write},
+    settings::{Format, Settings},
+};
+
+/// A directory as far as it can be read, and everything there is to say about it.
+struct Checked {
+    name: String,
+    tree: Tree,
+    reading: Reading,
+}
+
+pub(crate) async fn validate(
+    source: &Source,
+    strict: bool,
+    settings: &Settings,
+) -> Result<(), Failure> {
+    let checked = check(source).await?;
+    let Checked { name, tree, reading } = &checked;
+    let findings = &reading.diagnostics;
+    let errors = findings.iter().filter(|finding| finding.is_error()).count();
+    let screen = settings.screen();
+    if settings.output == Format::Sarif {
+        let said = sarif(findings, env!("CARGO_PKG_VERSION"), &directory::below(&source.dir)?);
+        write(&format!("{said:#}\n"))?;
+    } else {
+        screen.one(&verdict(name, findings, errors), |screen| {
+            let shown = picture(findings, tree, screen.has_colour(), screen.has_unicode());
+            shown + &sentence(name, reading, errors, screen)
+        })?;
+    }
+    let warnings = findings.len() - errors;
+    match (errors, warnings) {
+        (0, 0) => Ok(()),
+        (0, _) if !strict => Ok(()),
+        // The findings have been shown; another sentence would only repeat them.
+        (_, _) => Err(Failure::Shown),
+    }
+}
+
+pub(crate) async fn inspected(source: &Source, settings: &Settings) -> Result<(), Failure> {
+    let Checked { name, tree, reading } = check(source).await?;
+    let said = inspect(&name, &tree, &reading);
+    settings.screen().one(&said, |screen| summary(&said, &reading, screen))
+}
+
+async fn check(source: &Source) -> Result<Checked, Failure> {
+    let name = pack::app_name(source)?;
+    let (mut tree, mut odd) = directory::survey(&source.dir)?;
+    let mut pins = Vec::new();
+    for (plugin_name, path) in &source.plugins {
+        pins.push(plugin::pin(plugin_name, path).await?);
+    }
+    let mut reading = survey(&tree, &pins);
+    if source.allow_remote && remote::fetch_all(&reading.remotes, &mut tree).await? {
+        reading = survey(&tree, &pins);
+    }
+    odd.extend(unfit(&name));
+    odd.extend(modules(source, &reading));
+    odd.append(&mut reading.diagnostics);
+    odd.sort_by_key(|finding| finding.severity);
+    reading.diagnostics = odd;
+    Ok(Checked { name, tree, reading })
+}
+
+/// A name that a sync would be refused for.
+fn unfit(name: &str) -> Option<Diagnostic> {
+    if domain::name::is_valid(name) {
+        return None;
+    }
+    let message = format!("{name:?} is no name for an app");
+    let remedy = "name it: --name NAME, of small letters, digits, `-` and `_`";
+    Some(Diagnostic::error("bad_name", message, remedy))
+}
+
+/// Module directories that `--source` should lead to and does not; those in the app directory itself
+/// have been looked at. Other repositories are the business of a sync.
+fn modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
+    let config = &reading.config;
+    let (mut findings, mut sources) = (Vec::new(), BTreeMap::new());
+    for (name, module) in config.sources() {
+        let elsewhere = module.repo == "." || pack::place(source, &module.repo).is_none();
+        if !elsewhere && let Ok(tree) = pack::module_tree(source, name, module) {
+            sources.insert(name.to_owned(), tree);
+        }
+        if elsewhere || pack::is_here(source, module) {
+            continue;
+        }
+        let file = config.component(name).map_or("sandbox.toml", |component| &component.file);
+        let message =
+            format!("the module of `{name}` ({} in {}) is missing", module.directory, module.repo);
+        let remedy =
+            "correct `directory`, or say where the repository is: --source OWNER/NAME=PATH";
+        let severity = match config.lacks_plugin(name) {
+            Some(_) => Severity::Warning,
+            None => Severity::Error,
+        };
+        let finding = Diagnostic::new(severity, "missing_module", message, remedy);
+        findings.push(finding.at(file, Default::default()));
+    }
+    findings.extend(pack::check_modules(config, &sources));
+    findings
+}
+
+fn verdict(name: &str, findings: &[Diagnostic], errors: usize) -> Value {
+    json!({
+        "name": name,
+        "valid": errors == 0,
+        "errors": errors,
+        "warnings": findings.len() - errors,
+        "diagnostics": findings,
+    })
+}
+
+fn sentence(name: &str, reading: &Reading, errors: usize, screen: &Screen) -> String {
+    let warnings = reading.diagnostics.len() - errors;
+    let counted = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+    if errors > 0 {
+        let said = format!("{}, {}", counted(errors, "error"), counted(warnings, "warning"));
+        return format!("{name} cannot be published: {}.\n", screen.paint(Tone::Bad, &said));
+    }
+    let config = &reading.config;
+    let parts = [
+        counted(config.components.len(), "component"),
+        counted(config.actions.len(), "action"),
+        counted(config.inputs.len(), "input"),
+    ];
+    let odd =
+        if warnings > 0 { format!(", {}", counted(warnings, "warning")) } else { String::new() };
+    let good = screen.paint(Tone::Good, "well-formed");
+    format!("{name} is {good}: {}{odd}.\n", parts.join(", "))
+}
+
+/// The parts of a directory that a person asks for first; programs get all of it.
+fn summary(said: &Value, reading: &Reading, screen: &Screen) -> String {
+    let name = said["name"].as_str().unwrap_or("-");
+    let errors = reading.diagnostics.iter().filter(|finding| finding.is_error()).count();
+    parts(said, screen) + "\n" + &sentence(name, reading, errors, screen)
+}
+
+/// The same of what a server says about a version.
+pub(crate) fn parts(said: &Value, screen: &Screen) -> String {
+    let word = |pointer: &str| said.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
+    let texts = |value: &Value| -> Vec<String> {
+        let items = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+        items.map(str::to_owned).collect()
+    };
+    let list =
+        |pointer: &str| said.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+    let mut text = format!("{}  {}\n", word("/name"), word("/metadata/display_name"));
+    text += &format!("  sandbox  {}\n", word("/sandbox/repo/repo"));
+    text += &format!("  runner   {}\n", word("/runner/runner_type"));
+    text += &format!("  stack    {}\n\n", word("/stack/type"));
+    let mut table = crate::render::Table::new(["LAYER", "COMPONENT", "TYPE", "NEEDS"]);
+    for (layer, names) in list("/layers").enumerate() {
+        for name in texts(names) {
+            let one = list("/components/list").find(|one| one["name"] == name.as_str());
+            let one = one.cloned().unwrap_or_default();
+            let kind = one["type"].as_str().unwrap_or_default().to_owned();
+            table.row([(layer + 1).to_string(), name, kind, texts(&one["deps"]).join(", ")]);
+        }
+    }
+    text += &table.text(screen);
+    for cycle in list("/cycles") {
+        let cycle = texts(cycle).join(" → ");
+        text += &format!("components depend on each other in a circle: {cycle}\n");
+    }
+    let asked = [
+        ("inputs", "/inputs/names"),
+        ("sensitive", "/inputs/sensitive"),
+        ("secrets", "/secrets/names"),
+    ];
+    for (word, pointer) in asked {
+        let names: Vec<String> =
+            list(pointer).filter_map(Value::as_str).map(str::to_owned).collect();
+        if !names.is_empty() {
+            text += &format!("{word}: {}\n", names.join(", "));
+        }
+    }
+    text
+}

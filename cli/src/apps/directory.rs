@@ -1,0 +1,247 @@
+//! A directory of this machine as a tree of bytes.
+//!
+//! Symbolic links are followed, but never out of the repository that the directory is in, nor to
+//! what is not sent under its own name: what is sent is what a reviewer of that repository has seen.
+use std::{
+    ffi::OsString,
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use app_config::{Diagnostic, File, Limits, Tree};
+
+use crate::failure::Failure;
+
+/// Directories that tools make and nobody means to send.
+const NOT_SENT: [&str; 3] = [".git", ".terraform", "node_modules"];
+/// Links to directories multiply: two in each of fifteen directories, one below the other, would be
+/// thirty thousand ways down.
+const MOST_DIRECTORIES: usize = 5_000;
+const DEEPEST: usize = 64;
+/// Files with a state in them that belongs to no bundle and may hold secrets.
+const STATE: &str = ".tfstate";
+
+/// Everything below `directory`.
+pub(crate) fn read(directory: &Path) -> Result<Tree, Failure> {
+    let (tree, odd) = survey(directory)?;
+    match odd.first() {
+        None => Ok(tree),
+        Some(finding) => Err(Failure::Usage(format!(
+            "{}: {}\n  try: {}",
+            directory.join(&finding.file).display(),
+            finding.message,
+            finding.remedy
+        ))),
+    }
+}
+
+/// Everything below `directory` that can be read, and everything that cannot.
+pub(crate) fn survey(directory: &Path) -> Result<(Tree, Vec<Diagnostic>), Failure> {
+    let top = canonical(directory)?;
+    if !top.is_dir() {
+        return Err(Failure::Usage(format!("{} is not a directory", directory.display())));
+    }
+    let root = repository(&top);
+    let (tree, limits) = (Tree::default(), Limits::default());
+    let (top, odd) = (top.clone(), Vec::new());
+    let mut walk = Walk { tree, top: top.clone(), root, limits, bytes: 0, directories: 0, odd };
+    walk.directory(&top, "", &mut vec![top.clone()])?;
+    Ok((walk.tree, walk.odd))
+}
+
+/// Where a directory is in the repository around it, with `/`; empty when it is the top of it.
+pub(crate) fn below(directory: &Path) -> Result<String, Failure> {
+    let top = canonical(directory)?;
+    let inside = top.strip_prefix(repository(&top)).unwrap_or(Path::new(""));
+    let parts: Vec<_> = inside.iter().map(|part| part.to_string_lossy()).collect();
+    Ok(parts.join("/"))
+}
+
+/// The repository around a directory: the nearest one above it that holds `.git`, or itself.
+pub(crate) fn repository(directory: &Path) -> PathBuf {
+    let above = directory.ancestors().find(|d| d.join(".git").exists());
+    above.unwrap_or(directory).to_path_buf()
+}
+
+fn is_not_sent(name: &str) -> bool {
+    NOT_SENT.contains(&name) || name.contains(STATE)
+}
+
+struct Walk {
+    tree: Tree,
+    top: PathBuf,
+    root: PathBuf,
+    limits: Limits,
+    bytes: u64,
+    /// That have been read, each as often as a link led to it.
+    directories: usize,
+    odd: Vec<Diagnostic>,
+}
+
+impl Walk {
+    /// `above` holds the real directories on the way here: a link back to one of them has no end.
+    fn directory(
+        &mut self,
+        directory: &Path,
+        below: &str,
+        above: &mut Vec<PathBuf>,
+    ) -> Result<(), Failure> {
+        self.directories += 1;
+        let entries = match names(directory) {
+            Ok(entries) => entries,
+            // Of the top there is nothing else to say.
+            Err(error) if below.is_empty() => return Err(at(directory, &error)),
+            Err(error) => {
+                self.cannot(below, &error);
+                return Ok(());
+            }
+        };
+        for name in entries {
+            let path = directory.join(&name);
+            let shown = name.to_string_lossy();
+            if is_not_sent(&shown) {
+                continue;
+            }
+            let inside =
+                if below.is_empty() { shown.to_string() } else { format!("{below}/{shown}") };
+            if name.to_str().is_none() {
+                self.say("bad_name", &inside, "the name is not UTF-8", "rename it");
+                continue;
+            }
+            let Some(real) = self.inside(&path, &inside) else { continue };
+            let meta = match fs::metadata(&real) {
+                Ok(meta) => meta,
+                Err(error) => {
+                    self.cannot(&inside, &error);
+                    continue;
+                }
+            };
+            if meta.is_dir() {
+                if above.contains(&real) {
+                    let said = "the link leads back to a directory above it";
+                    self.say("path_escape", &inside, said, "remove the link");
+                    continue;
+                }
+                if self.is_full(above.len(), &inside) {
+                    return Ok(());
+                }
+                above.push(real.clone());
+                self.directory(&real, &inside, above)?;
+                above.pop();
+            } else if meta.is_file() {
+                self.file(&path, &inside, &meta)?;
+            } else {
+                let said = "this is neither a file nor a directory";
+                self.say("malformed_file", &inside, said, "remove it");
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether another directory would be one too many; said once.
+    fn is_full(&mut self, depth: usize, inside: &str) -> bool {
+        let said = if self.directories > MOST_DIRECTORIES {
+            return true;
+        } else if self.directories == MOST_DIRECTORIES {
+            self.directories += 1;
+            format!("there are more than {MOST_DIRECTORIES} directories, counted through links")
+        } else if depth >= DEEPEST {
+            format!("this lies deeper than {DEEPEST} directories")
+        } else {
+            return false;
+        };
+        self.say("too_much", inside, &said, "remove links to directories, or keep it elsewhere");
+        true
+    }
+
+    fn cannot(&mut self, inside: &str, error: &io::Error) {
+        let said = format!("this cannot be read: {error}");
+        self.say("unreadable", inside, &said, "correct its permissions, or remove it");
+    }
+
+    /// Where a path really is, when that is inside of the repository and may be sent.
+    fn inside(&mut self, path: &Path, inside: &str) -> Option<PathBuf> {
+        let real = match path.canonicalize() {
+            Ok(real) => real,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let said = "the link leads to nothing";
+                self.say("missing_file", inside, said, "remove or correct it");
+                return None;
+            }
+            Err(error) => {
+                self.cannot(inside, &error);
+                return None;
+            }
+        };
+        // Of what is no link the name has been looked at. The top itself may be anywhere.
+        if real.as_path() == path {
+            return Some(real);
+        }
+        if let Ok(there) = real.strip_prefix(&self.top).or_else(|_| real.strip_prefix(&self.root)) {
+            if !there.iter().any(|part| is_not_sent(&part.to_string_lossy())) {
+                return Some(real);
+            }
+            let said = format!("the link leads to {}, which is not sent", there.display());
+            self.say("path_escape", inside, &said, "remove the link");
+            return None;
+        }
+        let said = format!("the link leads out of the repository, to {}", real.display());
+        let remedy = format!("copy what it leads to into {}", self.root.display());
+        self.say("path_escape", inside, &said, &remedy);
+        None
+    }
+
+    fn file(&mut self, path: &Path, inside: &str, meta: &fs::Metadata) -> Result<(), Failure> {
+        let limits = self.limits;
+        let too = |what: String| Err(Failure::Usage(format!("{}: {what}", path.display())));
+        if meta.len() > limits.file_bytes {
+            let said = format!("the file is larger than {} bytes", limits.file_bytes);
+            self.say("too_much", inside, &said, "keep it out of the app directory");
+            return Ok(());
+        }
+        self.bytes += meta.len();
+        if self.bytes > limits.archive_bytes {
+            return too(format!("the directory is larger than {} bytes", limits.archive_bytes));
+        }
+        if self.tree.len() >= limits.files {
+            return too(format!("the directory has more than {} files", limits.files));
+        }
+        let bytes = match fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.cannot(inside, &error);
+                return Ok(());
+            }
+        };
+        let executable = meta.permissions().mode() & 0o100 != 0;
+        if let Err(error) = self.tree.insert(inside, File { bytes, executable }) {
+            self.say("bad_name", inside, &error.to_string(), "rename the file");
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, code: &'static str, inside: &str, said: &str, remedy: &str) {
+        let finding = Diagnostic::error(code, said, remedy);
+        self.odd.push(finding.at(inside, Default::default()));
+    }
+}
+
+/// What a directory holds, in order.
+fn names(directory: &Path) -> io::Result<Vec<OsString>> {
+    let entries = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name()));
+    let mut entries = entries.collect::<io::Result<Vec<_>>>()?;
+    entries.sort();
+    Ok(entries)
+}
+
+fn canonical(path: &Path) -> Result<PathBuf, Failure> {
+    path.canonicalize().map_err(|e| at(path, &e))
+}
+
+fn at(path: &Path, error: &io::Error) -> Failure {
+    Failure::Usage(format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! From an app directory to the bytes of a bundle, checked on this side first.
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use app_config::{
+    Severity, Tree, model,
+    modules::{self, Local},
+    read, survey,
+};
+use bytes::Bytes;
+use schemas::{
+    control::Diagnostic,
+    problem::{FieldProblem, Problem},
+};
+
+use super::{Source, directory, plugin, remote};
+use crate::failure::Failure;
+
+/// The most bytes that the server takes.
+const LIMIT_BYTES: usize = 64 << 20;
+
+/// A bundle, ready to be sent.
+pub(crate) struct Packed {
+    /// Of the app.
+    pub(crate) name: String,
+    /// zstd of the archive.
+    pub(crate) bytes: Bytes,
+    /// What is odd but stops nothing.
+    pub(crate) warnings: Vec<Diagnostic>,
+}
+
+/// Read, gather the modules, check, pack.
+pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
+    let name = app_name(source)?;
+    let mut app = directory::read(&source.dir)?;
+    let mut pins = Vec::new();
+    for (plugin_name, path) in &source.plugins {
+        pins.push(plugin::pin(plugin_name, path).await?);
+    }
+    let mut surveyed = survey(&app, &pins);
+    if source.allow_remote && remote::fetch_all(&surveyed.remotes, &mut app).await? {
+        surveyed = survey(&app, &pins);
+    }
+    if surveyed.has_errors() {
+        return Err(wrong(&name, &surveyed.diagnostics));
+    }
+    let mut sources = BTreeMap::new();
+    for (component, module) in surveyed.config.sources() {
+        // What nothing can deploy yet needs no module; where it is here it goes along all the same.
+        let optional = surveyed.config.lacks_plugin(component).is_some();
+        if optional && !is_here(source, module) {
+            continue;
+        }
+        sources.insert(component.to_owned(), module_tree(source, component, module)?);
+    }
+    let broken = check_modules(&surveyed.config, &sources);
+    if broken.iter().any(app_config::Diagnostic::is_error) {
+        return Err(wrong(&name, &broken));
+    }
+    let too = |e: app_config::TreeError| Failure::Usage(e.to_string());
+    let bundle = Tree::bundle(&app, &sources, &pins).map_err(too)?;
+    let diagnostics = match read(&bundle) {
+        Ok((_, warnings)) => warnings,
+        Err(all) => return Err(wrong(&name, &all)),
+    };
+    let bytes = zstd::encode_all(bundle.encode().map_err(too)?.as_slice(), 3)?;
+    if bytes.len() > LIMIT_BYTES {
+        let size = crate::render::size(bytes.len() as u64);
+        return Err(Failure::Usage(format!("the bundle has {size}; the server takes 64 MiB")));
+    }
+    let local = surveyed.diagnostics.iter().filter(|found| found.code.ends_with("_variable"));
+    let warnings = diagnostics.iter().chain(local).chain(&broken).map(on_the_wire).collect();
+    Ok(Packed { name, bytes: bytes.into(), warnings })
+}
+
+/// Findings about modules of other repositories that are on this machine. Those in the app directory
+/// have been checked with it.
+pub(crate) fn check_modules(
+    config: &app_config::AppConfig,
+    sources: &BTreeMap<String, Tree>,
+) -> Vec<app_config::Diagnostic> {
+    let mut elsewhere = BTreeMap::new();
+    for (name, source) in config.sources().into_iter().filter(|(_, source)| source.repo != ".") {
+        if let Some(tree) = sources.get(name) {
+            let path = format!("{}/{}/", source.repo, source.directory);
+            elsewhere.insert(name.to_owned(), Local { tree: tree.clone(), path });
+        }
+    }
+    modules::check(config, &elsewhere)
+}
+
+pub(crate) fn app_name(source: &Source) -> Result<String, Failure> {
+    if let Some(name) = &source.name {
+        return Ok(name.clone());
+    }
+    let real = source
+        .dir
+        .canonicalize()
+        .map_err(|e| Failure::Usage(format!("{}: {e}", source.dir.display())))?;
+    let name = real.file_name().and_then(|n| n.to_str()).map(str::to_owned);
+    name.ok_or_else(|| Failure::Usage("the directory has no name\n  try: --name NAME".into()))
+}
+
+/// A component's module, from where the command line says that its repository lies.
+pub(crate) fn module_tree(
+    source: &Source,
+    name: &str,
+    module: &model::Source,
+) -> Result<Tree, Failure> {
+    let top = place(source, &module.repo).ok_or_else(|| {
+        Failure::Usage(format!(
+            "{name} is made from {}, which is not on this machine as far as we know\n  \
+             try: --source {}=PATH",
+            module.repo,
+            short(&module.repo)
+        ))
+    })?;
+    let directory = top.join(&module.directory);
+    if !directory.is_dir() {
+        return Err(Failure::Usage(format!(
+            "{name}: there is no module directory {}\n  try: correct `directory` in its file, or --source",
+            directory.display()
+        )));
+    }
+    within(&top, &directory)?;
+    directory::read(&directory)
+}
+
+/// Whether a module's directory is on this machine.
+pub(crate) fn is_here(source: &Source, module: &model::Source) -> bool {
+    place(source, &module.repo).is_some_and(|top| top.join(&module.directory).is_dir())
+}
+
+/// Where a repository lies on this machine, as far as the command line says.
+pub(crate) fn place(source: &Source, repo: &str) -> Option<PathBuf> {
+    if repo == "." {
+        return Some(source.dir.clone());
+    }
+    let given = source.repos.iter().find(|(named, _)| short(named) == short(repo));
+    given.map(|(_, path)| path.clone())
+}
+
+/// A module must not lie outside of the repository that it names.
+fn within(top: &Path, directory: &Path) -> Result<(), Failure> {
+    let (top, real) = (top.canonicalize()?, directory.canonicalize()?);
+    if real.starts_with(directory::repository(&top)) {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!("{} is outside of {}", directory.display(), top.display())))
+}
+
+/// `OWNER/NAME`, however the address is written.
+fn short(repo: &str) -> &str {
+    let repo = repo.trim_end_matches('/').trim_end_matches(".git");
+    let repo = repo.rsplit_once("://").map_or(repo, |(_, rest)| rest);
+    let mut slashes = repo.rmatch_indices(['/', ':']);
+    slashes.next();
+    slashes.next().map_or(repo, |(at, _)| &repo[at + 1..])
+}
+
+/// Everything that is wrong, as the server would say it.
+fn wrong(name: &str, all: &[app_config::Diagnostic]) -> Failure {
+    let errors: Vec<_> = all.iter().filter(|d| d.severity == Severity::Error).collect();
+    let plural = if errors.len() == 1 { "error" } else { "errors" };
+    let detail = format!("{name} was not sent: {} {plural}", errors.len());
+    let mut problem = Problem::new(422, "invalid", "The config is wrong", detail);
+    problem.errors = errors.into_iter().map(|d| as_field(&on_the_wire(d))).collect();
+    Failure::Refused(Box::new(problem))
+}
+
+fn on_the_wire(found: &app_config::Diagnostic) -> Diagnostic {
+    let some = |n: u32| (n > 0).then_some(n);
+    Diagnostic {
+        severity: match found.severity {
+            Severity::Error => "error".into(),
+            Severity::Warning => "warning".into(),
+        },
+        file: found.file.clone(),
+        line: some(found.line),
+        column: some(found.column),
+        message: found.message.clone(),
+        remedy: Some(found.remedy.clone()).filter(|r| !r.is_empty()),
+    }
+}
+
+/// The same, in the shape of a refusal.
+pub(crate) fn as_field(found: &Diagnostic) -> FieldProblem {
+    FieldProblem {
+        field: None,
+        file: Some(found.file.clone()).filter(|f| !f.is_empty()),
+        line: found.line,
+        column: found.column,
+        message: found.message.clone(),
+        remedy: found.remedy.clone(),
+    }
+}
+
+/// `NAME=PATH`.
+pub(crate) fn named_path(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => {
+            Ok((name.into(), path.into()))
+        }
+        Some(_) | None => Err(format!("{text:?} is not NAME=PATH")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn a_repository_is_known_by_owner_and_name_however_it_is_written() {
+        for written in [
+            "acme/modules",
+            "https://github.com/acme/modules",
+            "https://github.com/acme/modules.git",
+            "git@github.com:acme/modules.git",
+        ] {
+            assert_eq!(short(written), "acme/modules", "{written}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Texts that a directory names by URL. Fetched only when the vendor says so, once, into the bundle:
+//! a server never fetches, and what was fetched is under the bundle's digest.
+use std::time::Duration;
+
+use app_config::{File, Tree, remote_path};
+
+use crate::failure::Failure;
+
+const LARGEST_BYTES: usize = 1 << 20;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Fetches what the tree does not hold; whether there was anything.
+pub(crate) async fn fetch_all(urls: &[String], tree: &mut Tree) -> Result<bool, Failure> {
+    for url in urls {
+        let bytes = fetch(url).await.map_err(|why| Failure::Usage(format!("{url}: {why}")))?;
+        let file = File { bytes, executable: false };
+        tree.insert(&remote_path(url), file).map_err(|e| Failure::Usage(e.to_string()))?;
+    }
+    Ok(!urls.is_empty())
+}
+
+async fn fetch(url: &str) -> Result<Vec<u8>, String> {
+    if !url.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://")) {
+        return Err("only https:// is fetched; save the file in the app directory".into());
+    }
+    let client = reqwest::Client::builder().timeout(PATIENCE).https_only(true).build();
+    let client = client.map_err(|e| e.to_string())?;
+    let answer = client.get(url).send().await.map_err(|e| e.to_string())?;
+    let mut answer = answer.error_for_status().map_err(|e| e.to_string())?;
+    let mut bytes = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(|e| e.to_string())? {
+        bytes.extend_from_slice(&chunk);
+        if bytes.len() > LARGEST_BYTES {
+            return Err(format!("it is larger than {LARGEST_BYTES} bytes"));
+        }
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,156 @@
+//! Syncs and differences as a person reads them.
+use schemas::control::{
+    Diagnostic,
+    apps::{Change, Diff, Reach, Synced},
+};
+
+use super::pack;
+use crate::{
+    failure::place,
+    render::{Screen, Tone},
+};
+
+/// What a sync did, or would do.
+pub(crate) fn synced(synced: &Synced, screen: &Screen) -> String {
+    let Synced { name, version, .. } = synced;
+    if synced.unchanged {
+        return format!("{name} is at version {version} already: nothing to do.\n");
+    }
+    let verb = if synced.dry_run { "would become" } else { "is now at" };
+    let mut text = format!("{name} {verb} version {version} ({}).\n", synced.bundle);
+    text += &diff_text(&synced.diff, screen);
+    if synced.dry_run {
+        return text;
+    }
+    for build in &synced.builds {
+        text += &format!("  building {}: {}\n", build.component, build.id);
+    }
+    if synced.builds.is_empty() {
+        text += "  nothing to build\n";
+    }
+    text
+}
+
+/// What is different, one thing per line, its fields under it.
+pub(crate) fn diff_text(diff: &Diff, screen: &Screen) -> String {
+    let version =
+        |v: Option<u32>, none: &str| v.map_or(none.to_owned(), |v| format!("version {v}"));
+    let (from, to) = (version(diff.from, "nothing"), version(diff.to, "this directory"));
+    let mut text = match diff.changes.is_empty() {
+        true => format!("No difference from {from} to {to}.\n"),
+        false => format!("From {from} to {to}:\n"),
+    };
+    for change in &diff.changes {
+        text += &change_text(change, screen);
+    }
+    text += &reach_text(diff, screen);
+    text + &not_acted_on(&diff.not_acted_on)
+}
+
+/// Settings that a release reads and does not act on, one per line; nothing if there are none.
+pub(crate) fn not_acted_on(settings: &[Diagnostic]) -> String {
+    if settings.is_empty() {
+        return String::new();
+    }
+    let mut text = "Read and not acted on by this release:\n".to_owned();
+    for found in settings {
+        let line = found.line.map(|line| format!(":{line}")).unwrap_or_default();
+        text += &format!("  {} (first at {}{line})\n", found.message, found.file);
+    }
+    text
+}
+
+/// What would be planned in installs, one per line.
+fn reach_text(diff: &Diff, screen: &Screen) -> String {
+    if diff.reach.is_empty() {
+        return String::new();
+    }
+    let mut text = "Installs, if they followed it:\n".to_owned();
+    let longest = diff.reach.iter().map(|reach| reach.name.len()).max().unwrap_or_default();
+    for Reach { name, config_version, is_there, plans, problem, .. } in &diff.reach {
+        let of = |operation: &str| -> Vec<&str> {
+            let all = plans.iter().filter(|planned| planned.operation == operation);
+            all.map(|planned| planned.name.as_str()).collect()
+        };
+        let (applied, destroyed) = (of("apply"), of("destroy"));
+        let mut says = vec![];
+        if let Some(problem) = problem {
+            says.push(format!("{}: {problem}", screen.paint(Tone::Bad, "cannot follow")));
+        } else if !is_there {
+            says.push("nothing of it is there yet".to_owned());
+        } else if plans.is_empty() {
+            says.push("nothing is reached".to_owned());
+        }
+        if *is_there && !applied.is_empty() {
+            says.push(format!("plans {}", applied.join(", ")));
+        }
+        if *is_there && !destroyed.is_empty() {
+            says.push(format!("{} {}", screen.paint(Tone::Bad, "destroys"), destroyed.join(", ")));
+        }
+        text += &format!("  {name:longest$}  at version {config_version}: {}\n", says.join("; "));
+    }
+    if let Some(more) = diff.more_installs {
+        text += &format!("  and {more} more that were not looked at\n");
+    }
+    text
+}
+
+fn change_text(change: &Change, screen: &Screen) -> String {
+    let (sign, tone) = match change.change.as_str() {
+        "added" => ("+", Tone::Good),
+        "removed" => ("-", Tone::Bad),
+        _ => ("~", Tone::Ask),
+    };
+    let named = match change.what == change.name {
+        true => change.name.clone(),
+        false => format!("{} {}", change.what, change.name),
+    };
+    let mut text = format!("  {} {named}\n", screen.paint(tone, sign));
+    for field in &change.fields {
+        let value = |v: &Option<String>| v.clone().unwrap_or_else(|| "(absent)".into());
+        let how = match (&field.before, &field.after) {
+            (None, None) => "other bytes".into(),
+            (before, after) => format!("{} → {}", value(before), value(after)),
+        };
+        text += &format!("      {}: {how}\n", field.field);
+    }
+    text
+}
+
+/// Something odd in a file.
+pub(crate) fn warning(warning: &Diagnostic, screen: &Screen) -> String {
+    let text = place(&pack::as_field(warning));
+    format!("{}{}", screen.paint(Tone::Ask, "warning:"), text.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::render::Output;
+
+    #[test]
+    fn a_difference_reads_line_by_line() {
+        let diff = serde_json::from_value(json!({"from": 1, "changes": [
+            {"change": "changed", "what": "input", "name": "size",
+             "fields": [{"field": "default", "before": "2", "after": "3"}]},
+            {"change": "added", "what": "sandbox", "name": "sandbox"},
+            {"change": "changed", "what": "component", "name": "cache", "fields": [{"field": "source"}]},
+            {"change": "removed", "what": "action", "name": "smoke", "fields": []},
+        ]}));
+        let expected = "\
+From version 1 to this directory:
+  ~ input size
+      default: 2 → 3
+  + sandbox
+  ~ component cache
+      source: other bytes
+  - action smoke
+";
+        let screen = Screen::new(Output::Table, true, true);
+        assert_eq!(diff_text(&diff.unwrap(), &screen), expected);
+        let same = Diff { from: Some(2), to: Some(1), ..Diff::default() };
+        assert_eq!(diff_text(&same, &screen), "No difference from version 2 to version 1.\n");
+    }
+}

@@ -1,0 +1,264 @@
+//! `stead audit diff`: what changed since then, who asked, who approved, what ran.
+use chrono::{DateTime, Utc};
+use clap::Args;
+use schemas::control::history::{
+    Between, BetweenQuery, ComponentTold, EventTold, FieldChanged, InstallsBetweenQuery, JobTold,
+    RunTold, VersionTold, WordTold,
+};
+use serde_json::Value;
+
+use crate::{
+    failure::Failure,
+    render::{Screen, Table, Tone, count, moment, who},
+    settings::Desk,
+    when::At,
+};
+
+/// The longest value that is printed; all of it is in the JSON.
+const VALUE: usize = 60;
+
+/// A page of the installs that changed.
+#[derive(Debug, Args)]
+pub(crate) struct Page {
+    /// How many installs at most; without it 20
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=50))]
+    limit: Option<u32>,
+    /// Where to go on: what the list before said under "There is more"
+    #[arg(long)]
+    cursor: Option<String>,
+}
+
+pub(crate) async fn run(
+    desk: &Desk,
+    stream: Option<String>,
+    (from, to): (At, Option<At>),
+    page: Page,
+) -> Result<(), Failure> {
+    let (from_position, from_time) = from.parts();
+    let (to_position, to_time) = to.map_or((None, None), At::parts);
+    let min_position = None;
+    let Page { limit, cursor } = page;
+    let Some(stream) = stream else {
+        let query = InstallsBetweenQuery {
+            from_position,
+            from_time,
+            to_position,
+            to_time,
+            limit,
+            cursor,
+            min_position,
+        };
+        return of_installs(desk, &query).await;
+    };
+    if limit.is_some() || cursor.is_some() {
+        let said = "--limit and --cursor are for every install: leave them out, or name none";
+        return Err(Failure::Usage(said.into()));
+    }
+    let query =
+        BetweenQuery { stream, from_position, from_time, to_position, to_time, min_position };
+    let between = desk.client.between(&query).await?;
+    desk.screen.one(&between, |screen| text(&between, screen))?;
+    cut(desk, &between);
+    Ok(())
+}
+
+/// A page of the installs that changed.
+async fn of_installs(desk: &Desk, query: &InstallsBetweenQuery) -> Result<(), Failure> {
+    let page = desk.client.installs_between(query).await?;
+    desk.screen.one(&page, |screen| match page.items.is_empty() {
+        true => "No install changed.\n".into(),
+        false => page.items.iter().map(|one| text(one, screen)).collect::<Vec<_>>().join("\n"),
+    })?;
+    page.items.iter().for_each(|between| cut(desk, between));
+    if let Some(cursor) = &page.next {
+        // The same two positions: a moment may mean another one by then.
+        desk.screen.remark(&format!(
+            "There is more: --from {} --to {} --cursor {cursor}",
+            page.from.position, page.to.position
+        ));
+    }
+    Ok(())
+}
+
+/// Tells that a history is longer than one answer, and how to read on.
+fn cut(desk: &Desk, between: &Between) {
+    let until = between.told_until;
+    if until <= between.from.position && until < between.to.position {
+        desk.screen
+            .remark("What happened is too much for one answer: ask for less of it with --to.");
+    } else if until < between.to.position {
+        desk.screen.remark(&format!(
+            "What happened to {} after position {until} is too much for one answer: --from {until} goes on.",
+            between.stream
+        ));
+    }
+}
+
+/// All of it, for a person.
+pub(crate) fn text(between: &Between, screen: &Screen) -> String {
+    let named = between.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+    let mut text = format!(
+        "{}{named}: {} to {}\n",
+        between.stream,
+        point(between.from.position, between.from.recorded_at),
+        point(between.to.position, between.to.recorded_at)
+    );
+    text += &format!("\n{}\n", screen.paint(Tone::Strong, "What changed"));
+    text += &changes(between, screen);
+    for run in &between.runs {
+        text += &of_run(run, &jobs(run, screen), screen);
+    }
+    if !between.others.is_empty() {
+        let beside = if between.runs.is_empty() { "What happened" } else { "Beside the runs" };
+        text += &format!("\n{}\n", screen.paint(Tone::Strong, beside));
+        text += &indented(&events(&between.others), screen);
+    }
+    text
+}
+
+fn point(position: u64, at: Option<DateTime<Utc>>) -> String {
+    let at = at.map(|at| format!(" ({})", moment(&at))).unwrap_or_default();
+    format!("position {position}{at}")
+}
+
+fn changes(between: &Between, screen: &Screen) -> String {
+    if between.changes.is_empty() {
+        return "  nothing\n".into();
+    }
+    let mut table = Table::new(["FIELD", "BEFORE", "AFTER"]);
+    for FieldChanged { path, before, after } in &between.changes {
+        table.row([path.clone(), value(before.as_ref()), value(after.as_ref())]);
+    }
+    let mut text = indented(&table, screen);
+    if between.more_changes > 0 {
+        text += &format!("  and {} more fields\n", between.more_changes);
+    }
+    text
+}
+
+fn value(value: Option<&Value>) -> String {
+    let text = match value {
+        None => return String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    if text.chars().count() <= VALUE {
+        return text;
+    }
+    text.chars().take(VALUE - 1).chain(['…']).collect()
+}
+
+/// A run, with a table of its jobs.
+pub(crate) fn of_run(run: &RunTold, jobs: &Table, screen: &Screen) -> String {
+    let to = run.config_version.map(|version| format!(" to version {version}"));
+    let to = to.filter(|_| matches!(run.kind.as_str(), "upgrade" | "rollback")).unwrap_or_default();
+    let what = format!("{}{to}", run.kind.replace('_', " "));
+    let outcome = run.outcome.as_deref().unwrap_or("running");
+    let heading = screen.paint(Tone::Strong, &format!("{what}  {}", run.run));
+    let mut text = format!("\n{heading}  {}\n", screen.state(outcome));
+    let by = who(&run.requested_by, run.requested_by_name.as_deref());
+    let at = run.requested_at.as_ref().map(|at| format!(" {}", moment(at))).unwrap_or_default();
+    text += &format!("  requested{at} by {by}{}\n", because(run.reason.as_deref()));
+    for word in &run.words {
+        text += &of_word(word);
+    }
+    if let Some(ended) = &run.ended_at {
+        text += &format!("  {} {}\n", outcome.replace('_', " "), moment(ended));
+    }
+    if !run.jobs.is_empty() {
+        text += &indented(jobs, screen);
+    }
+    if !run.components.is_empty() {
+        let mut table = Table::new(["COMPONENT", "BEFORE", "AFTER"]);
+        for component in &run.components {
+            table.row(of_component(component));
+        }
+        text += &indented(&table, screen);
+    }
+    text += &span(run);
+    text
+}
+
+fn of_word(word: &WordTold) -> String {
+    let of = word.of.as_ref().map(|of| format!(" {of}")).unwrap_or_default();
+    let by = who(&word.by, word.by_name.as_deref());
+    let mut text = format!("  {}{of} {} by {by}", word.said.replace('_', " "), moment(&word.at));
+    text += &because(word.reason.as_deref());
+    text.push('\n');
+    if let Some(digest) = &word.digest {
+        text += &format!("    the plan {digest}\n");
+    }
+    text
+}
+
+fn because(reason: Option<&str>) -> String {
+    reason.map(|reason| format!(": {reason}")).unwrap_or_default()
+}
+
+fn jobs(run: &RunTold, screen: &Screen) -> Table {
+    let mut table = Table::new(["JOB", "OF", "OUTCOME", "ATTEMPTS", "ENDED", "ID"]);
+    for job in &run.jobs {
+        table.row(of_job(job, screen));
+    }
+    table
+}
+
+/// The outcome of a job, with the reason of a failure.
+pub(crate) fn outcome(job: &JobTold, screen: &Screen) -> String {
+    match (&job.outcome, &job.detail) {
+        (Some(outcome), Some(detail)) => format!("{}: {detail}", screen.state(outcome)),
+        (Some(outcome), None) => screen.state(outcome),
+        (None, _) => String::new(),
+    }
+}
+
+fn of_job(job: &JobTold, screen: &Screen) -> [String; 6] {
+    let outcome = outcome(job, screen);
+    let ended = job.ended_at.as_ref().map(moment).unwrap_or_default();
+    let of = job.of.clone().unwrap_or_default();
+    [job.kind.clone(), of, outcome, job.attempts.to_string(), ended, job.job.to_string()]
+}
+
+fn of_component(component: &ComponentTold) -> [String; 3] {
+    let version = |version: &Option<VersionTold>| {
+        let there = version.as_ref();
+        there.map(|one| format!("version {} ({})", one.config_version, one.build))
+    };
+    let mut after = version(&component.after).unwrap_or_else(|| "gone".into());
+    if component.incomplete {
+        after += ", incomplete";
+    }
+    [component.name.clone(), version(&component.before).unwrap_or_default(), after]
+}
+
+/// Where its events are, for who wants each.
+fn span(run: &RunTold) -> String {
+    let (Some(first), Some(last)) = (run.events.first(), run.events.last()) else {
+        return String::new();
+    };
+    let events = count(run.events.len() as u64, "event");
+    match first.position == last.position {
+        true => format!("  {events}, position {}\n", first.position),
+        false => format!("  {events}, positions {} to {}\n", first.position, last.position),
+    }
+}
+
+/// A table of events.
+pub(crate) fn events(all: &[EventTold]) -> Table {
+    let mut table = Table::new(["POSITION", "RECORDED", "EVENT", "BY", "REASON"]);
+    for event in all {
+        table.row([
+            event.position.to_string(),
+            moment(&event.recorded_at),
+            event.event_type.clone(),
+            who(&event.actor, event.actor_name.as_deref()),
+            event.reason.clone().unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+/// A table, indented as part of a longer text.
+pub(crate) fn indented(table: &Table, screen: &Screen) -> String {
+    table.text(screen).lines().map(|line| format!("  {line}\n")).collect()
+}

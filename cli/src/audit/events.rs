@@ -1,0 +1,187 @@
+//! Events on the terminal or in a file.
+use std::time::Duration;
+
+use clap::Args;
+use cli::client::{ClientError, harmless, server_events};
+use futures::{StreamExt, pin_mut};
+use schemas::control::audit::{ChangesQuery, EventRecord, EventsQuery};
+
+use crate::{
+    failure::Failure,
+    render::{Output, Screen, Table, moment, write},
+    settings::Desk,
+    when::Moment,
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct Events {
+    /// Of one stream, `install/acme`, `run/run_01JD…`, or of all of a type, `install`
+    #[arg(long)]
+    stream: Option<String>,
+    /// Of one install: its name or id
+    #[arg(long, conflicts_with = "stream")]
+    install: Option<String>,
+    /// Of one type, `run.approved`, or of all of an aggregate, `run.`
+    #[arg(long = "type")]
+    event_type: Option<String>,
+    /// By one actor: prn_…, rnr_…, policy:…, timer:…, system
+    #[arg(long)]
+    actor: Option<String>,
+    /// Not before this moment: RFC 3339, a day, `2h ago`, `tuesday`
+    #[arg(long, value_name = "TIME")]
+    since: Option<Moment>,
+    /// Before this moment
+    #[arg(long, value_name = "TIME")]
+    until: Option<Moment>,
+    /// After this position
+    #[arg(long, value_name = "POSITION", default_value_t = 0)]
+    after: u64,
+    /// How many at most; without it all of them
+    #[arg(long)]
+    limit: Option<u64>,
+    /// Go on printing what happens
+    #[arg(long, short)]
+    follow: bool,
+}
+
+pub(crate) async fn print(desk: &Desk, ask: Events) -> Result<(), Failure> {
+    let mut printer =
+        Printer { screen: desk.screen, left: ask.limit, all: Vec::new(), headed: false };
+    let stream = match ask.install {
+        Some(install) => Some(format!("install/{install}")),
+        None => ask.stream,
+    };
+    let mut query = EventsQuery {
+        after: Some(ask.after),
+        stream,
+        event_type: ask.event_type,
+        actor: ask.actor,
+        since: ask.since.map(|Moment(time)| time),
+        until: ask.until.map(|Moment(time)| time),
+        limit: Some(200),
+        min_position: None,
+    };
+    if ask.follow {
+        // Without an end there is no one document: a line each.
+        if printer.screen.output == Output::Json {
+            printer.screen.output = Output::Ndjson;
+        }
+        return follow(desk, &mut printer, query).await;
+    }
+    page(desk, &mut printer, &mut query).await?;
+    match (desk.screen.output, printer.all.is_empty()) {
+        // A program that asked for one document gets one.
+        (Output::Json, _) => desk.screen.many(&printer.all, "", |_| Table::default()),
+        (Output::Table, true) => {
+            desk.screen.remark("No event is like that.");
+            Ok(())
+        }
+        (Output::Table, false) | (Output::Ndjson, _) => printer.table(),
+    }
+}
+
+/// Everything up to the head, page by page.
+async fn page(desk: &Desk, printer: &mut Printer, query: &mut EventsQuery) -> Result<(), Failure> {
+    loop {
+        let page = desk.client.events(query).await?;
+        for event in page.items {
+            if !printer.event(event)? {
+                return Ok(());
+            }
+        }
+        query.after = Some(page.searched);
+        if page.searched >= page.head {
+            return Ok(());
+        }
+    }
+}
+
+/// Listen first, then read: what happens in between is heard.
+async fn follow(desk: &Desk, printer: &mut Printer, mut query: EventsQuery) -> Result<(), Failure> {
+    loop {
+        match desk.client.changes(&ChangesQuery::default()).await {
+            Ok(answer) => {
+                let changes = server_events(answer);
+                pin_mut!(changes);
+                loop {
+                    page(desk, printer, &mut query).await?;
+                    printer.table()?;
+                    if printer.left == Some(0) {
+                        return Ok(());
+                    }
+                    match changes.next().await {
+                        Some(Ok(_)) => {}
+                        Some(Err(_)) | None => break,
+                    }
+                }
+            }
+            Err(ClientError::Unreachable { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+struct Printer {
+    screen: Screen,
+    left: Option<u64>,
+    all: Vec<EventRecord>,
+    headed: bool,
+}
+
+impl Printer {
+    /// False: enough.
+    fn event(&mut self, event: EventRecord) -> Result<bool, Failure> {
+        if self.left == Some(0) {
+            return Ok(false);
+        }
+        self.left = self.left.map(|left| left - 1);
+        match self.screen.output {
+            Output::Ndjson => write(&format!("{}\n", serde_json::to_string(&event)?))?,
+            Output::Table | Output::Json => self.all.push(event),
+        }
+        Ok(true)
+    }
+
+    /// What was held back for a table; its heading once, however often this is called.
+    fn table(&mut self) -> Result<(), Failure> {
+        if self.screen.output == Output::Ndjson || self.all.is_empty() {
+            return Ok(());
+        }
+        let all = std::mem::take(&mut self.all);
+        if self.screen.output == Output::Json {
+            return self.screen.many(&all, "", |_| Table::default());
+        }
+        let mut table = Table::new(["POSITION", "RECORDED", "EVENT", "STREAM", "ACTOR", "PAYLOAD"]);
+        for event in &all {
+            table.row([
+                event.position.to_string(),
+                moment(&event.recorded_at),
+                harmless(&event.event_type),
+                harmless(&event.stream),
+                harmless(&actor(event)),
+                harmless(&short(event.said.as_ref().unwrap_or(&event.payload).get())),
+            ]);
+        }
+        let text = table.text(&self.screen);
+        let headed = std::mem::replace(&mut self.headed, true);
+        let rows = text.split_once('\n').map_or("", |(_, rows)| rows);
+        write(if headed { rows } else { &text })
+    }
+}
+
+/// The id is what the log says; the name is only what it is called today.
+fn actor(event: &EventRecord) -> String {
+    let name = event.actor_name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+    format!("{}{name}", event.actor)
+}
+
+/// The beginning of a payload: the rest is in the JSON.
+fn short(payload: &str) -> String {
+    let body = payload.split_once(',').map_or("", |(_, rest)| rest.trim_end_matches('}'));
+    let mut text: String = body.chars().take(72).collect();
+    if text.len() < body.len() {
+        text.push('…');
+    }
+    text
+}

@@ -1,0 +1,144 @@
+//! A part of the log in a file.
+use std::{
+    fs::OpenOptions,
+    io::{BufWriter, ErrorKind, Write},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, ValueEnum};
+use cli::client::{ClientError, harmless, lines, take};
+use futures::{Stream, StreamExt, pin_mut};
+use proof::{
+    bundle::BundleError,
+    key::Believed,
+    range::{Head, Range},
+};
+use schemas::control::{audit::EventRecord, bundles::RangeQuery};
+
+use super::{At, ocsf};
+use crate::{failure::Failure, settings::Desk};
+
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// From this position or moment on (RFC 3339)
+    #[arg(long, value_name = "TIME|POSITION")]
+    from: Option<At>,
+    /// Up to this position, which is included, or this moment, which is not
+    #[arg(long, value_name = "TIME|POSITION")]
+    to: Option<At>,
+    /// What a line is: `ndjson` can be checked, `ocsf` is for a SIEM and proves nothing
+    #[arg(long, value_enum, default_value_t = Format::Ndjson)]
+    format: Format,
+    /// The file; without it standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// What a line of an export is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// The event as it was written, behind a first line with what proves the range
+    Ndjson,
+    /// The event as Entity Management of OCSF 1.3.0
+    Ocsf,
+}
+
+/// Write the lines as they come, with a bar. What breaks off, or does not hold, is removed.
+pub(crate) async fn run(desk: &Desk, ask: Export) -> Result<(), Failure> {
+    let (from, since) = ask.from.map_or((None, None), At::parts);
+    let (to, until) = ask.to.map_or((None, None), At::parts);
+    let query = RangeQuery { from, to, since, until, min_position: None };
+    let lines = lines(desk.client.range(&query).await?);
+    pin_mut!(lines);
+    let first = lines.next().await.ok_or_else(cut)??;
+    let head = Head::read(first.as_bytes()).map_err(wrong)?;
+    let out: Box<dyn Write> = match &ask.out {
+        Some(path) => Box::new(created(path)?),
+        None => Box::new(std::io::stdout()),
+    };
+    let written = written(desk, (&first, head.clone()), lines, (ask.format, out)).await;
+    let Some(path) = ask.out else { return written };
+    if let Err(failure) = written {
+        if let Err(error) = std::fs::remove_file(&path) {
+            desk.screen.remark(&format!("{} is no export, remove it: {error}", path.display()));
+        }
+        return Err(failure);
+    }
+    let (count, from, to, path) = (head.count(), head.from, head.to, path.display());
+    let next = match ask.format {
+        Format::Ndjson => {
+            format!("To check it anywhere: stead audit check {path} --key {}", head.signer)
+        }
+        Format::Ocsf => {
+            "Nobody can check these; keep an export without --format beside them.".into()
+        }
+    };
+    desk.screen
+        .remark(&format!("{count} events, positions {from} to {to}, are in {path}.\n{next}"));
+    Ok(())
+}
+
+/// Write the lines, and check them on their way. Whose key it is, is for whoever checks the file.
+async fn written(
+    desk: &Desk,
+    (first, head): (&str, Head),
+    mut lines: impl Stream<Item = Result<String, ClientError>> + Unpin,
+    (format, out): (Format, Box<dyn Write>),
+) -> Result<(), Failure> {
+    let bar = desk.screen.bar(head.count(), "export");
+    let mut out = BufWriter::new(out);
+    if format == Format::Ndjson {
+        writeln!(out, "{first}")?;
+    }
+    let origin = head.checkpoint.lines().next().unwrap_or_default().to_owned();
+    let all = head.count();
+    let signer = head.signer.parse().map_err(|error| wrong(BundleError::Key(error)))?;
+    let mut range = Range::begin(head, &[Believed::Verifier(signer)], None).map_err(wrong)?;
+    let mut count = 0u64;
+    while let Some(event) = lines.next().await {
+        let event = event?;
+        take(&mut range, event.as_bytes()).map_err(wrong)?;
+        match format {
+            Format::Ndjson => writeln!(out, "{event}")?,
+            Format::Ocsf => writeln!(out, "{}", in_ocsf(&origin, &event)?)?,
+        }
+        count += 1;
+        bar.set_position(count);
+    }
+    out.flush()?;
+    bar.finish_and_clear();
+    if count != all {
+        return Err(cut());
+    }
+    range.end().map(drop).map_err(wrong)
+}
+
+/// What the server sent is not what it signed.
+fn wrong(error: BundleError) -> Failure {
+    let said = harmless(&format!("the export does not hold: {error}"));
+    if error.is_useless() { Failure::Usage(said) } else { Failure::Outcome(said) }
+}
+
+fn in_ocsf(origin: &str, line: &str) -> Result<String, Failure> {
+    let event = serde_json::from_str::<EventRecord>(line);
+    let told = event.and_then(|event| ocsf::of(origin, &event));
+    told.map(|told| told.to_string())
+        .map_err(|error| Failure::Outcome(format!("a line of the export is no event: {error}")))
+}
+
+fn cut() -> Failure {
+    Failure::Unreachable("the export broke off before its end; try again".into())
+}
+
+/// A file that was not there: what was kept is never written over. It has payloads and salts, so it is its owner's alone.
+pub(crate) fn created(path: &Path) -> Result<std::fs::File, Failure> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file.map_err(|error| {
+        let next = match error.kind() {
+            ErrorKind::AlreadyExists => "\n  try: another name; what was kept is not written over",
+            _ => "",
+        };
+        Failure::Usage(format!("{} cannot be made: {error}{next}", path.display()))
+    })
+}

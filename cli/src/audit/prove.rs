@@ -1,0 +1,148 @@
+//! A bundle in a file, checked before it is handed on.
+use std::{fs, io::Write, path::PathBuf, str::FromStr};
+
+use clap::Args;
+use cli::client::harmless;
+use domain::{
+    access::Access,
+    app::App,
+    build::Build,
+    component::Component,
+    decider::Decider as _,
+    enrolment::Enrolment,
+    ids::{AppId, BuildId, ComponentId, JobId, PrincipalId, RunId, RunnerId, TokenId},
+    job::Job,
+    run::Run,
+    runner::Runner,
+};
+use futures::StreamExt;
+use proof::{
+    bundle::{Bundle, BundleError, MAX_BYTES},
+    key::Believed,
+};
+use schemas::control::bundles::{BundleQuery, OtherEntries};
+
+use super::{check, export::created};
+use crate::{failure::Failure, render::write, settings::Desk};
+
+#[derive(Debug, Args)]
+pub(crate) struct Prove {
+    /// A position, an event's id, an install's name, the id of an install, run, job, build, component, app, runner,
+    /// principal or enrolment, or any stream: `<aggregate type>/<id>`
+    #[arg(value_name = "EVENT|INSTALL|ID|STREAM")]
+    what: String,
+    /// The file; without it standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// An older signed checkpoint that was kept: also prove that the log only grew since
+    #[arg(long, value_name = "FILE")]
+    since: Option<PathBuf>,
+    /// Show every position of the log, so that completeness rests on the signed root alone
+    #[arg(long, conflicts_with = "alone")]
+    whole: bool,
+    /// Show nothing of other streams; then it is not shown that the stream did not go on
+    #[arg(long)]
+    alone: bool,
+    /// Hashes in the place of payloads, metadata and salts
+    #[arg(long)]
+    hashes: bool,
+    /// Add the display names of the principals in it; without it the file has ids only
+    #[arg(long, conflicts_with = "hashes")]
+    with_names: bool,
+    /// Add the decrypted reasons of requests, approvals and other interventions; without it the file has none
+    #[arg(long, conflicts_with = "hashes")]
+    with_reasons: bool,
+}
+
+impl Prove {
+    fn query(&self) -> Result<BundleQuery, Failure> {
+        let since = match &self.since {
+            Some(path) => Some(fs::read_to_string(path).map_err(|error| {
+                Failure::Usage(format!("the checkpoint {}: {error}", path.display()))
+            })?),
+            None => None,
+        };
+        let mut query = BundleQuery {
+            since,
+            hashes: self.hashes.then_some(true),
+            names: self.with_names.then_some(true),
+            reasons: self.with_reasons.then_some(true),
+            ..Default::default()
+        };
+        query.others = match (self.whole, self.alone) {
+            (true, _) => Some(OtherEntries::Whole),
+            (_, true) => Some(OtherEntries::None),
+            (false, false) => None,
+        };
+        let what = self.what.as_str();
+        if let Ok(position) = what.parse() {
+            query.position = Some(position);
+        } else if let Ok(event) = what.parse() {
+            query.event = Some(event);
+        } else if what.contains('/') {
+            query.stream = Some(what.into());
+        } else if let Some(kind) = kind(what) {
+            query.stream = Some(format!("{kind}/{what}"));
+        } else {
+            query.install = Some(what.into());
+        }
+        Ok(query)
+    }
+}
+
+/// Kind of thing that an id names. `None`: the id or the name of an install.
+fn kind(what: &str) -> Option<&'static str> {
+    fn is<I: FromStr>(what: &str) -> bool {
+        what.parse::<I>().is_ok()
+    }
+    let kinds = [
+        (is::<AppId>(what), App::NAME),
+        (is::<ComponentId>(what), Component::NAME),
+        (is::<BuildId>(what), Build::NAME),
+        (is::<RunId>(what), Run::NAME),
+        (is::<JobId>(what), Job::NAME),
+        (is::<RunnerId>(what), Runner::NAME),
+        (is::<PrincipalId>(what), Access::NAME),
+        (is::<TokenId>(what), Enrolment::NAME),
+    ];
+    kinds.into_iter().find(|(is, _)| *is).map(|(_, kind)| kind)
+}
+
+pub(crate) async fn run(desk: &Desk, ask: Prove) -> Result<(), Failure> {
+    let answer = desk.client.bundle(&ask.query()?).await?;
+    let mut parts = answer.bytes_stream();
+    let mut bytes = Vec::new();
+    let spinner = desk.screen.spinner("proving");
+    while let Some(part) = parts.next().await {
+        let cut = |error| Failure::Unreachable(format!("the proof broke off: {error}; try again"));
+        bytes.extend_from_slice(&part.map_err(cut)?);
+        if bytes.len() > MAX_BYTES {
+            let said =
+                format!("the proof is longer than {MAX_BYTES} bytes\n  try: --hashes, or --alone");
+            return Err(Failure::Usage(said));
+        }
+    }
+    spinner.finish_and_clear();
+    // A proof that does not hold is not handed on. Whose key it is, is for whoever checks it.
+    let wrong = |error: BundleError| Failure::Outcome(harmless(&error.to_string()));
+    let bundle = Bundle::read(&bytes).map_err(wrong)?;
+    let signers = [Some(&bundle.signer), bundle.since.as_ref().map(|since| &since.signer)];
+    let signers = signers.into_iter().flatten().map(|key| key.parse().map(Believed::Verifier));
+    let signers: Vec<_> =
+        signers.collect::<Result<_, _>>().map_err(|error| wrong(BundleError::Key(error)))?;
+    let proven = bundle.check(&signers, None).map_err(wrong)?;
+    let history = check::history(&bundle)?;
+    let Some(path) = ask.out else {
+        return write(&String::from_utf8_lossy(&bytes));
+    };
+    if let Err(error) = created(&path)?.write_all(&bytes) {
+        // Half a proof would be in the way of the next one.
+        let _ = fs::remove_file(&path);
+        return Err(error.into());
+    }
+    let (path, signer) = (path.display(), &bundle.signer);
+    let said = check::said(&bundle, &proven, history).proofs();
+    desk.screen
+        .remark(&format!("{said}To check it anywhere: stead audit check {path} --key {signer}"));
+    Ok(())
+}

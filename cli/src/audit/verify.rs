@@ -1,0 +1,185 @@
+//! Verification on this side: the server is asked for bytes, never for an opinion.
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::PathBuf,
+};
+
+use clap::Args;
+use cli::client::{Fault, Verifier, harmless, lines};
+use futures::{Stream, StreamExt, pin_mut, stream};
+use proof::{checkpoint::Checkpoint, key::Believed, range::Head};
+use schemas::control::audit::{EventRecord, EventsQuery};
+use serde_json::json;
+
+use super::{
+    keys::{believed, named, open},
+    tell,
+};
+use crate::{failure::Failure, render::count, settings::Settings};
+
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// A signed checkpoint that was kept: the log must still begin with what it covers
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
+    /// The checkpoint key to believe: a verifier key, 64 hexadecimal digits, or a fingerprint; or several. Without it
+    /// those that the server names
+    #[arg(long)]
+    key: Vec<String>,
+    /// Verify an exported file instead of the server's log
+    #[arg(long, value_name = "FILE", requires = "against", requires = "key")]
+    export: Option<PathBuf>,
+}
+
+pub(crate) async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure> {
+    let note = match &ask.against {
+        Some(path) => Some(
+            fs::read_to_string(path)
+                .map_err(|e| Failure::Usage(format!("the checkpoint {}: {e}", path.display())))?,
+        ),
+        None => None,
+    };
+    let given = believed(&ask.key)?;
+    if let (Some(path), Some(note)) = (&ask.export, &note) {
+        let mut lines = BufReader::new(fs::File::open(path)?).lines().peekable();
+        let first = lines.peek().and_then(|line| line.as_ref().ok());
+        let head = first.and_then(|line| Head::read(line.as_bytes()).ok());
+        let kept = open(
+            "the kept checkpoint",
+            note,
+            &given,
+            &named(head.iter().map(|head| &head.signer)),
+        )?;
+        // The line before the events is for `check`.
+        let events = lines.skip(usize::from(head.is_some()));
+        let events = stream::iter(events.map(|line| line.map_err(Failure::from)));
+        return check(settings, events, None, Some(kept)).await;
+    }
+    let desk = settings.desk()?;
+    let now = desk.client.checkpoint().await?;
+    let by_server = named([&now.verifier_key].into_iter().chain(&now.former_verifier_keys));
+    let (today, ever) = match given.is_empty() {
+        true => {
+            // Who is verified must not choose the key unnoticed.
+            desk.screen.remark(&format!(
+                "Believing the key that the server itself names, {}: compare it with the one that you kept, or \
+                 give that one with --key",
+                harmless(&now.verifier_key)
+            ));
+            // What was kept may be older than the key of today.
+            let ever: Vec<_> = by_server.iter().cloned().map(Believed::Verifier).collect();
+            (ever[..ever.len().min(1)].to_vec(), ever)
+        }
+        false => (given.clone(), given),
+    };
+    let today = open("the server's checkpoint", &now.note, &today, &by_server)?;
+    let kept = note
+        .as_deref()
+        .map(|note| open("the kept checkpoint", note, &ever, &by_server))
+        .transpose()?;
+    let export = desk.client.export(&EventsQuery::default()).await?;
+    let events = lines(export).map(|line| line.map_err(Failure::from));
+    check(settings, events, Some(today), kept).await
+}
+
+/// Take every event in, and compare at the sizes of the checkpoints.
+async fn check(
+    settings: &Settings,
+    events: impl Stream<Item = Result<String, Failure>>,
+    today: Option<Checkpoint>,
+    kept: Option<Checkpoint>,
+) -> Result<(), Failure> {
+    let screen = settings.screen();
+    let Some(any) = today.as_ref().or(kept.as_ref()) else {
+        return Err(Failure::Usage("there is no checkpoint to verify against".into()));
+    };
+    if let (Some(today), Some(kept)) = (&today, &kept)
+        && today.log_id != kept.log_id
+    {
+        return Err(Failure::Outcome(format!(
+            "the kept checkpoint is of {}, this server's log is {}",
+            kept.origin(),
+            today.origin()
+        )));
+    }
+    let bar = screen.bar(any.size, "verify");
+    let mut verifier = Verifier::new(&any.log_id);
+    let compare = |verifier: &Verifier, checkpoint: &Option<Checkpoint>| match checkpoint {
+        Some(checkpoint) if checkpoint.size == verifier.size() => verifier.agrees(checkpoint),
+        Some(_) | None => Ok(()),
+    };
+    pin_mut!(events);
+    let mut faults: Result<(), Fault> =
+        compare(&verifier, &kept).and_then(|()| compare(&verifier, &today));
+    while let (Ok(()), Some(line)) = (&faults, events.next().await) {
+        let event: EventRecord = serde_json::from_str(&line?)?;
+        faults = verifier.take(&event);
+        faults = faults.and_then(|()| compare(&verifier, &kept));
+        faults = faults.and_then(|()| compare(&verifier, &today));
+        bar.set_position(verifier.size());
+        if today.as_ref().is_some_and(|today| today.size == verifier.size()) {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    for checkpoint in [&today, &kept].into_iter().flatten() {
+        if faults.is_ok() && verifier.size() < checkpoint.size {
+            faults = verifier.agrees(checkpoint);
+        }
+    }
+    if let Err(fault) = faults {
+        return Err(Failure::Outcome(harmless(&fault.to_string())));
+    }
+    if let Some(false_reports) = forged(&verifier) {
+        return Err(Failure::Outcome(harmless(&false_reports)));
+    }
+    let (size, root) = (verifier.size(), hex::encode(verifier.root()));
+    let mut text =
+        format!("Verified {} of {}: leaves, chain and tree.\n", count(size, "event"), any.origin());
+    text += &format!("  root      {root}\n");
+    let tally = verifier.tally();
+    text += &format!(
+        "  signed    {} of runners, by the keys that they had\n",
+        count(tally.signed, "report")
+    );
+    if let Some(first) = tally.first_unsigned {
+        text += &format!(
+            "  {} of executions {} signed by nobody, the first at position {first}: the server's word alone\n",
+            count(tally.unsigned, "end"),
+            if tally.unsigned == 1 { "is" } else { "are" },
+        );
+    }
+    if let Some(kept) = &kept {
+        text += &format!("  unchanged since the kept checkpoint at {}\n", kept.size);
+    }
+    // Of an export nobody signed what came after the kept checkpoint.
+    let signed = today.as_ref().or(kept.as_ref()).map_or(0, |last| last.size);
+    let unsigned = size.saturating_sub(signed);
+    if unsigned > 0 {
+        text += &format!(
+            "  the last {unsigned} are after the checkpoint: whole in themselves, but nobody signed them\n"
+        );
+    }
+    let said = json!({
+        "verified": size, "unsigned": unsigned, "log": any.origin(), "root": root,
+        "unchanged_since": kept.as_ref().map(|k| k.size),
+        "signed_reports": tally.signed, "unsigned_ends": tally.unsigned,
+        "first_unsigned_end": tally.first_unsigned,
+    });
+    tell(&screen, &said, &text)
+}
+
+/// What somebody wrote into this log as a runner's word, and no runner said.
+fn forged(verifier: &Verifier) -> Option<String> {
+    let (first, more) = verifier.wrong().split_first()?;
+    let mut said = first.to_string();
+    if !more.is_empty() {
+        let places: Vec<_> = more.iter().map(|wrong| wrong.position.to_string()).collect();
+        said += &format!("\nand so at {}", places.join(", "));
+    }
+    Some(format!(
+        "{said}\nLeaves, chain and tree are whole: whoever wrote this log wrote that. The runner's own record has what \
+         it did: stead-runner journal, in the customer's account"
+    ))
+}

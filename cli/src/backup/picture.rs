@@ -1,0 +1,85 @@
+//! How a backup, and what came back of one, is told to people.
+use std::path::Path;
+
+use api::backup::Manifest;
+use cli::client::harmless;
+
+use super::restore::Report;
+use crate::render::{moment, size};
+
+/// A backup that was made.
+pub(crate) fn made(manifest: &Manifest, out: &Path) -> String {
+    let mut text = format!("Made {} ({})\n", out.display(), size(manifest.bytes()));
+    text += &reaches(manifest.position, &moment(&manifest.recorded_at));
+    text += &format!("  Log             {}\n", manifest.log_id);
+    let artifacts = manifest.files.iter().filter(|file| file.path.contains("/blobs/")).count();
+    text += &format!("  Artifacts       {artifacts} blobs\n");
+    text +=
+        "It has the keys that the server signs with: keep it like them, away from this machine.\n";
+    text += &format!("See whether it comes back: stead backup drill --from {}\n", out.display());
+    text
+}
+
+/// One that came back for good.
+pub(crate) fn restored(report: &Report) -> String {
+    let data = report.data.as_deref().unwrap_or(Path::new("")).display().to_string();
+    let mut text = format!("Restored into {data}, and verified, in {}\n", took(report));
+    text += &whole(report);
+    text += "What to do next:\n";
+    match &report.database_owner_url {
+        Some(_) => text += &format!("  stead up --data {data}\n"),
+        None => {
+            text += &format!("  DATABASE_URL=postgres://stead_app@… stead serve --data {data} …\n")
+        }
+    }
+    text += &format!(
+        "A runner that has seen a position after {} refuses this log. Tell all of them that it was restored:\n",
+        report.position
+    );
+    let url = report.database_owner_url.as_deref().unwrap_or("…");
+    let epoch = report.next_epoch;
+    text += &format!("  DATABASE_OWNER_URL={url} stead migrate --raise-epoch {epoch}\n");
+    text += "and each customer accepts it, when you have told them what is missing:\n";
+    text += &format!("  stead-runner witness accept --epoch {epoch}\n");
+    text
+}
+
+/// One that would.
+pub(crate) fn drilled(report: &Report, from: &Path) -> String {
+    let from = from.display();
+    let mut text = format!("{from} comes back: restored elsewhere, verified, and removed, ");
+    text += &format!("in {}\n", took(report));
+    text + &whole(report)
+}
+
+fn whole(report: &Report) -> String {
+    let mut text = reaches(report.position, &moment(&report.recorded_at));
+    text += &format!("  Log             {}\n", report.log_id);
+    text += &format!("  Root            {}\n", report.root);
+    text += &format!("  Holds to        {} published checkpoints\n", report.seals);
+    for kept in &report.witnessed {
+        let file = harmless(&kept.file);
+        text += &match kept.missing {
+            None => format!("  Holds to        {file}, at position {}\n", kept.position),
+            Some((first, last)) => format!(
+                "  Not reached     positions {first} to {last}: they were in the log when {file} was signed\n"
+            ),
+        };
+    }
+    if !report.forged.is_empty() {
+        let places: Vec<_> = report.forged.iter().map(u64::to_string).collect();
+        text += &format!(
+            "  Forged reports  position {}: no runner made them like this; `stead audit verify` says why\n",
+            places.join(", ")
+        );
+    }
+    text
+}
+
+fn reaches(position: u64, at: &str) -> String {
+    format!("  Recovery point  position {position}, recorded {at}\n")
+}
+
+fn took(report: &Report) -> String {
+    format!("{:.1} s", report.took_ms as f64 / 1000.0)
+}

@@ -1,0 +1,206 @@
+//! The build runner as a child of `stead up`: the same executable as in an account, enrolled like any other,
+//! restarted when it ends, stopped with us. Its shims, and so its builds, outlive it.
+use std::{
+    fs::{self, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use api::{execute::Call, state::App, usecases::enrolments};
+use domain::{actor::Actor, enrolment::Purpose};
+use event_log::Meta;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+use sha2::{Digest as _, Sha256};
+use tokio::{
+    process::{Child, Command},
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::serve::{LogFormat, beside};
+
+/// Between two starts, doubled until it stays up.
+const BACKOFF: Duration = Duration::from_secs(1);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+/// A child that ran for so long did not fail at its start.
+const STAYED_UP: Duration = Duration::from_secs(60);
+/// How long it may take to close its session.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long one may take whose server is gone, which it may be calling in vain.
+const ORPHAN_PATIENCE: Duration = Duration::from_millis(1500);
+
+/// A build runner that is kept running.
+pub(crate) struct BuildRunner {
+    stop: CancellationToken,
+    kept: JoinHandle<()>,
+}
+
+struct Keeper {
+    app: App,
+    program: PathBuf,
+    data: PathBuf,
+    /// The server's certificate chain, when the runners' door speaks TLS.
+    certificate: Option<PathBuf>,
+    /// Format of its log lines.
+    format: LogFormat,
+    stop: CancellationToken,
+}
+
+impl BuildRunner {
+    /// Keep one running, if the program is on this machine.
+    pub(crate) fn start(
+        app: App,
+        certificate: Option<&Path>,
+        format: LogFormat,
+    ) -> Option<BuildRunner> {
+        let program = beside("stead-runner").or_else(|| on_path("stead-runner"))?;
+        let (stop, data) = (CancellationToken::new(), app.config.data.join("build-runner"));
+        let certificate = certificate.filter(|_| app.config.runner_url.starts_with("https:"));
+        let certificate = certificate.map(Path::to_path_buf);
+        let keeper = Keeper { app, program, data, certificate, format, stop: stop.clone() };
+        Some(BuildRunner { stop, kept: tokio::spawn(keeper.keep()) })
+    }
+
+    /// Stop it; builds that run go on, and are adopted at the next start.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        let _ = self.kept.await;
+    }
+}
+
+impl Keeper {
+    async fn keep(self) {
+        self.end_orphan().await;
+        let mut wait = BACKOFF;
+        while !self.stop.is_cancelled() {
+            let since = Instant::now();
+            match self.start().await {
+                Ok(child) => self.watch(child).await,
+                Err(reason) => warn!(reason = %reason, "The build runner does not start: {reason}"),
+            }
+            if since.elapsed() > STAYED_UP {
+                wait = BACKOFF;
+            }
+            let _ = self.stop.run_until_cancelled(sleep(wait)).await;
+            wait = (wait * 2).min(LONGEST_BACKOFF);
+        }
+    }
+
+    async fn start(&self) -> anyhow::Result<Child> {
+        let enrolled = self.is_enrolled();
+        let log = self.app.config.data.join("build-runner.log");
+        let log = OpenOptions::new().create(true).append(true).open(log)?;
+        let mut command = Command::new(&self.program);
+        // Rules are for runners of customers: this one belongs to the vendor.
+        command.args(["--no-policy", "--mode", "build"]);
+        command.args(["--server", &self.app.config.runner_url, "--data"]);
+        command.arg(&self.data);
+        command.env("STEAD_LOG_FORMAT", self.format.as_str());
+        if let Some(certificate) = &self.certificate {
+            command.arg("--ca-fingerprint").arg(fingerprint(certificate)?);
+        }
+        if !enrolled {
+            // Of another log, or of an enrolment that was cut: neither is of use.
+            match fs::remove_dir_all(&self.data) {
+                Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why.into()),
+                Err(_) | Ok(()) => {}
+            }
+            let meta = Meta::new(Actor::System, ulid::Ulid::new().to_string());
+            let issued = enrolments::issue(&self.app, &Call::of(meta), Purpose::Build).await;
+            let issued = issued.map_err(|problem| anyhow::anyhow!(problem.detail))?;
+            // In the environment and not among the arguments, which everybody can read.
+            command.env("STEAD_ENROLMENT_TOKEN", issued.answer.token);
+            command.args(["--server-key", &self.app.keys.fingerprint()]);
+        }
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
+        let child = command.spawn()?;
+        if let Some(pid) = child.id() {
+            fs::write(self.pid_file(), pid.to_string())?;
+            info!(pid, enrolled, "Started the build runner");
+        }
+        Ok(child)
+    }
+
+    async fn watch(&self, mut child: Child) {
+        let ended = self.stop.run_until_cancelled(child.wait()).await;
+        match ended {
+            Some(Ok(status)) => warn!("The build runner ended ({status}); starting it again"),
+            Some(Err(reason)) => warn!(reason = %reason, "The build runner is lost: {reason}"),
+            None => {
+                signal(child.id(), Signal::SIGTERM);
+                if timeout(PATIENCE, child.wait()).await.is_err() {
+                    let _ = child.kill().await;
+                }
+            }
+        }
+        let _ = fs::remove_file(self.pid_file());
+    }
+
+    /// Whether the data directory is that of a runner of this log.
+    fn is_enrolled(&self) -> bool {
+        let kept = fs::read(self.data.join("runner.json")).ok();
+        let kept: Option<serde_json::Value> =
+            kept.and_then(|text| serde_json::from_slice(&text).ok());
+        let log = kept.as_ref().and_then(|kept| kept.get("log_id")?.as_str());
+        log == Some(self.app.log().log_id())
+    }
+
+    fn pid_file(&self) -> PathBuf {
+        self.app.config.data.join("build-runner.pid")
+    }
+
+    /// A build runner that a killed server left running would keep ours out of its data directory.
+    async fn end_orphan(&self) {
+        let Some(pid) = fs::read_to_string(self.pid_file()).ok().and_then(|pid| pid.parse().ok())
+        else {
+            return;
+        };
+        if self.is_ours(pid) {
+            info!(pid, "Ending the build runner that the last server left running");
+            signal(Some(pid), Signal::SIGTERM);
+        }
+        let since = Instant::now();
+        while self.is_ours(pid) {
+            if since.elapsed() > ORPHAN_PATIENCE {
+                signal(Some(pid), Signal::SIGKILL);
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        let _ = fs::remove_file(self.pid_file());
+    }
+
+    /// Whether this process works in our build runner's directory, and is not another with its number.
+    fn is_ours(&self, pid: u32) -> bool {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let data = self.data.as_os_str().as_encoded_bytes();
+        line.split(|byte| *byte == 0).any(|word| word == data)
+    }
+}
+
+/// SHA-256 of the server's own certificate, the first of its chain: whoever issued it, it is this one.
+fn fingerprint(chain: &Path) -> anyhow::Result<String> {
+    let own = CertificateDer::from_pem_file(chain);
+    let own = own.map_err(|reason| anyhow::anyhow!("{}: {reason}", chain.display()))?;
+    Ok(hex::encode(Sha256::digest(&own)))
+}
+
+fn signal(pid: Option<u32>, signal: Signal) {
+    if let Some(pid) = pid.and_then(|pid| i32::try_from(pid).ok()) {
+        // Gone meanwhile is what we want.
+        let _ = kill(Pid::from_raw(pid), signal);
+    }
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|found| found.is_file())
+}

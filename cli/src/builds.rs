@@ -1,0 +1,120 @@
+//! `stead builds`: from sources to artifacts.
+use clap::{Args, Subcommand};
+use domain::ids::BuildId;
+use schemas::control::builds::{Build, BuildsQuery};
+
+use crate::{
+    failure::Failure,
+    render::{Table, moment, moment_or_dash, size},
+    settings::{Desk, Part, Settings},
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Builds {
+    /// List builds, the newest first
+    #[command(after_help = "\
+Examples:
+  stead builds list
+  stead builds list --app shop --state failed")]
+    List(List),
+    /// Show one build: its artifact, or why it failed
+    #[command(after_help = "Example:\n  stead builds show bld_01JD…")]
+    Show {
+        /// The build's id
+        build: BuildId,
+    },
+    /// Build again what failed in the newest config version, as the next one
+    #[command(after_help = "Example:\n  stead builds retry bld_01JD…")]
+    Retry {
+        /// A build that failed
+        build: BuildId,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Of one app: its name or id
+    #[arg(long)]
+    app: Option<String>,
+    /// In one state: requested, queued (a build that runs is queued, too), succeeded, failed
+    #[arg(long)]
+    state: Option<String>,
+    #[command(flatten)]
+    part: Part,
+}
+
+pub(crate) async fn run(verb: Builds, settings: &Settings) -> Result<(), Failure> {
+    let desk = settings.desk()?;
+    match verb {
+        Builds::List(list) => self::list(&desk, list).await,
+        Builds::Show { build } => {
+            let build = desk.client.build(build).await?;
+            desk.screen.one(&build, |screen| show(&build, screen))
+        }
+        Builds::Retry { build } => {
+            let again = desk.client.retry_build(build).await?;
+            desk.screen.one(&again, |_| {
+                let version = again.version;
+                let mut text = format!("Version {version} builds again what failed:\n");
+                for build in &again.builds {
+                    text += &format!("  building {}: {}\n", build.component, build.id);
+                }
+                text + &format!("Move installs to it: stead installs upgrade NAME --to {version}\n")
+            })
+        }
+    }
+}
+
+async fn list(desk: &Desk, list: List) -> Result<(), Failure> {
+    let List { app, state, part: Part { limit, cursor } } = list;
+    let query = BuildsQuery { app, state, limit: Some(limit), cursor, ..BuildsQuery::default() };
+    let page = desk.client.builds(&query).await?;
+    desk.screen.many(&page.items, "No builds.", |screen| {
+        let mut table = Table::new(["BUILD", "APP", "COMPONENT", "VERSION", "STATE", "REQUESTED"]);
+        for build in &page.items {
+            table.row([
+                build.id.to_string(),
+                build.app_name.clone(),
+                build.component_name.clone(),
+                build.config_version.to_string(),
+                screen.state(&build.state),
+                moment(&build.requested_at),
+            ]);
+        }
+        table
+    })?;
+    desk.more(page.next.as_deref());
+    Ok(())
+}
+
+pub(crate) fn show(build: &Build, screen: &crate::render::Screen) -> String {
+    let mut text = format!(
+        "{}  {} of {}, version {}: {}\n",
+        build.id,
+        build.component_name,
+        build.app_name,
+        build.config_version,
+        screen.state(&build.state)
+    );
+    text += &format!("  type       {}\n  source     {}\n", build.kind, build.source);
+    text += &format!("  requested  {}\n", moment(&build.requested_at));
+    if build.ended_at.is_some() {
+        text += &format!("  ended      {}\n", moment_or_dash(build.ended_at.as_ref()));
+    }
+    if let Some(artifact) = &build.artifact {
+        let (repository, digest) = (&artifact.repository, &artifact.digest);
+        text += &format!("  artifact   {repository}@{digest} ({})\n", size(artifact.size_bytes));
+    }
+    if let Some(waiting) = &build.waiting {
+        text += &format!("  waiting    {}\n", waiting.detail);
+    }
+    if let Some(reason) = &build.reason {
+        let detail = build.detail.as_deref().unwrap_or_default();
+        text += &format!("  failed     {}: {detail}\n", reason.replace('_', " "));
+        text += &format!("  try        stead builds retry {}\n", build.id);
+    }
+    if let Some(job) = &build.job {
+        text += &format!("  log        stead jobs logs {job}\n");
+    }
+    text
+}

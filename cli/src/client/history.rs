@@ -1,0 +1,171 @@
+//! The history of an install from its bundle alone: who requested and approved what and why, what ran, and which runner
+//! signed the result. Everything in it comes from a file that a stranger may have written.
+use std::collections::{BTreeSet, HashMap};
+
+use domain::ids::{JobId, PrincipalId};
+use projections::{
+    Fact, Raw, Recorded,
+    history::{of_events, references},
+};
+use proof::{
+    bundle::{Annotations, Bundle, Content, Event, Subject},
+    report::{self, Reports, Tally},
+};
+use schemas::control::history::{EventTold, RunTold};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::harmless;
+use api::control::History;
+
+/// Value of an encrypted field.
+const ENCRYPTED: &str = "[sealed]";
+
+/// The history of an install, with every text sanitized.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProvenHistory {
+    /// Runs with their events and results.
+    pub runs: Vec<RunTold>,
+    /// Events that belong to no run.
+    pub others: Vec<EventTold>,
+    /// Jobs whose result is signed by the runner that ran them, checked with the key of its enrolment.
+    pub signed: BTreeSet<JobId>,
+    /// Number of results without a runner's signature.
+    pub unsigned: u64,
+    /// Positions of events that this version cannot read. They are proven as well.
+    pub unreadable: Vec<u64>,
+}
+
+/// Reasons to reject a history although every event of the bundle is in the log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HistoryError {
+    /// A report that its runner did not sign.
+    #[error("{0}")]
+    Forged(#[from] report::Wrong),
+    /// A stream that an event names is not in the bundle.
+    #[error("position {position} names {stream}, and the file leaves that stream out")]
+    LeftOut {
+        /// Position of the event.
+        position: u64,
+        /// `<aggregate type>/<aggregate id>`.
+        stream: String,
+    },
+    /// The history cannot be written as JSON.
+    #[error("the history cannot be written: {0}")]
+    Unwritable(String),
+}
+
+/// The history that a bundle of an install contains. `None`: it is of something else, or has hashes instead of content.
+///
+/// # Errors
+/// [`HistoryError`].
+pub fn proven_history(bundle: &Bundle) -> Result<Option<ProvenHistory>, HistoryError> {
+    let Subject::Streams(streams) = &bundle.subject else { return Ok(None) };
+    let streams: BTreeSet<&str> = streams.iter().map(String::as_str).collect();
+    let (mut history, mut reports) = (ProvenHistory::default(), Reports::new(true));
+    let mut recorded: Vec<Recorded> = vec![];
+    for event in &bundle.events {
+        let Content::Open { payload, metadata, .. } = &event.content else { return Ok(None) };
+        let is_signed = reported(&mut reports, event, payload)?;
+        let Some(events) = decoded(event, (payload, metadata), bundle.annotations.as_ref()) else {
+            history.unreadable.push(event.position);
+            continue;
+        };
+        for one in events {
+            let named = references(&one).into_iter().map(|stream| stream.to_string());
+            if let Some(stream) = named.into_iter().find(|name| !streams.contains(&**name)) {
+                return Err(HistoryError::LeftOut { position: event.position, stream });
+            }
+            if let Fact::Job(job, fact) = &one.fact
+                && is_signed
+                && fact.is_end()
+            {
+                history.signed.insert(*job);
+            }
+            recorded.push(one);
+        }
+    }
+    let Tally { unsigned, .. } = reports.tally();
+    history.unsigned = unsigned;
+    let names = names(bundle.annotations.as_ref());
+    let (told, show) = (of_events(&recorded), History { names: &names });
+    history.runs = told.runs.into_iter().map(|run| show.run(run)).collect();
+    history.others = told.others.into_iter().map(|event| show.event(event)).collect();
+    sanitized(&history).map(Some)
+}
+
+/// Checks a report against its runner's signature. Returns whether it has one.
+fn reported(reports: &mut Reports, event: &Event, payload: &str) -> Result<bool, report::Wrong> {
+    let stream = (&*event.aggregate_type, &*event.aggregate_id);
+    let Some(fact) = report::Fact::read(stream, &event.event_type, payload.as_bytes()) else {
+        return Ok(false);
+    };
+    let signature = reports.take(event.position, fact)?;
+    signature.as_ref().map(report::Signature::check).transpose()?;
+    Ok(signature.is_some())
+}
+
+/// Decodes an event, with the bundle's text for an encrypted reason. A reason in clear text stays as in the log.
+fn decoded(
+    event: &Event,
+    (payload, metadata): (&str, &str),
+    annotations: Option<&Annotations>,
+) -> Option<Vec<Recorded>> {
+    let reasons = annotations.and_then(|added| added.reasons.as_ref());
+    let reason = reasons.and_then(|reasons| reasons.get(&event.position));
+    let payload = match reason {
+        Some(reason) => {
+            let mut value: Value = serde_json::from_str(payload).ok()?;
+            if value.get("reason").is_some_and(|is| is == ENCRYPTED) {
+                value["reason"] = Value::String(reason.clone());
+            }
+            value.to_string()
+        }
+        None => payload.to_owned(),
+    };
+    let at = chrono::DateTime::from_timestamp_micros(event.recorded_at_us)?;
+    let raw = Raw {
+        position: event.position,
+        sequence: event.sequence,
+        at,
+        aggregate: &event.aggregate_type,
+        id: &event.aggregate_id,
+        event_type: &event.event_type,
+        version: &event.version.to_string(),
+        payload: &payload,
+        metadata,
+    };
+    raw.decode().ok()
+}
+
+fn names(annotations: Option<&Annotations>) -> HashMap<PrincipalId, String> {
+    let names = annotations.and_then(|added| added.names.as_ref()).into_iter().flatten();
+    names.filter_map(|(id, name)| Some((id.parse().ok()?, name.clone()))).collect()
+}
+
+/// Returns the history with every text sanitized and without encrypted fields.
+fn sanitized(history: &ProvenHistory) -> Result<ProvenHistory, HistoryError> {
+    let unwritable = |error: serde_json::Error| HistoryError::Unwritable(error.to_string());
+    let mut value = serde_json::to_value(history).map_err(unwritable)?;
+    remove_encrypted(&mut value);
+    harmless::tame(&mut value);
+    serde_json::from_value(value).map_err(unwritable)
+}
+
+fn remove_encrypted(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(remove_encrypted),
+        Value::Object(members) => {
+            for field in ["reason", "detail"] {
+                if members.get(field).is_some_and(|value| value == ENCRYPTED) {
+                    members.remove(field);
+                }
+            }
+            members.values_mut().for_each(remove_encrypted);
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

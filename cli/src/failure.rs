@@ -1,0 +1,237 @@
+//! Why a command did not do what was asked, what the shell is told, and what to do next.
+use std::process::ExitCode;
+
+use cli::client::ClientError;
+use schemas::problem::{FieldProblem, Problem};
+
+use crate::render::Output;
+
+/// Printed under `--help`; scripts may rely on it.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  the work itself ended badly: a run failed, a log does not verify
+  2  the command, or a file it was given, is wrong
+  3  there is no such thing
+  4  refused: not allowed, or in conflict with how things are
+  5  the server cannot be reached or cannot answer now
+  130  stopped with Ctrl-C
+With --output json or ndjson an error is one line of JSON on standard error: problem details with `exit_code`.";
+
+/// Why it did not work.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The work ended badly; the sentence says how.
+    Outcome(String),
+    /// The command or its input is wrong.
+    Usage(String),
+    /// There is no such thing.
+    NotFound(String),
+    /// The server refused.
+    Refused(Box<Problem>),
+    /// No answer.
+    Unreachable(String),
+    /// The user stopped the command.
+    Interrupted(String),
+    /// What is wrong with a file has been printed already.
+    Shown,
+    /// The reader of our output went away.
+    BrokenPipe,
+}
+
+impl Failure {
+    /// What the shell is told.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Failure::Outcome(_) => 1,
+            Failure::Usage(_) | Failure::Shown => 2,
+            Failure::NotFound(_) => 3,
+            Failure::Refused(problem) => match problem.status {
+                400 | 413 | 415 | 422 => 2,
+                404 => 3,
+                500..=599 => 5,
+                _ => 4,
+            },
+            Failure::Unreachable(_) => 5,
+            Failure::Interrupted(_) => 130,
+            Failure::BrokenPipe => 0,
+        }
+    }
+
+    /// Tell the person or the program, and the shell.
+    pub(crate) fn report(&self, output: Output) -> ExitCode {
+        let text = match output {
+            Output::Table => self.text(),
+            Output::Json | Output::Ndjson => self.json(),
+        };
+        if !text.is_empty() {
+            eprint!("{text}");
+        }
+        ExitCode::from(self.code())
+    }
+
+    /// What a program reads: problem details, ours in the shape of the server's.
+    pub(crate) fn json(&self) -> String {
+        let (code, title, said) = match self {
+            Failure::Refused(problem) => {
+                let problem = problem.as_ref().clone().with("exit_code", self.code());
+                return format!("{}\n", serde_json::json!(problem));
+            }
+            Failure::Shown | Failure::BrokenPipe => return String::new(),
+            Failure::Outcome(said) => ("outcome", "The work ended badly", said),
+            Failure::Usage(said) => {
+                ("usage", "The command, or a file it was given, is wrong", said)
+            }
+            Failure::NotFound(said) => ("not_found", "There is no such thing", said),
+            Failure::Unreachable(said) => ("unreachable", "The server cannot be reached", said),
+            Failure::Interrupted(said) => ("interrupted", "The command was stopped", said),
+        };
+        let (detail, remedy) =
+            said.split_once("\n  try: ").map_or((said.as_str(), None), |(d, r)| (d, Some(r)));
+        let kind = format!("urn:stead:problem:{code}");
+        let mut problem = serde_json::json!({
+            "type": kind, "title": title, "code": code, "detail": detail.trim_end(), "exit_code": self.code(),
+        });
+        if let Some(remedy) = remedy {
+            problem["remedy"] = remedy.trim_end().into();
+        }
+        format!("{problem}\n")
+    }
+
+    /// What the person reads.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Failure::Outcome(said) | Failure::Usage(said) | Failure::NotFound(said) => {
+                format!("error: {said}\n")
+            }
+            Failure::Interrupted(said) => format!("{said}\n"),
+            Failure::Unreachable(said) => format!(
+                "error: {said}\n  try: `stead up` starts a server here; \
+                 `stead login --server URL` names another one\n"
+            ),
+            Failure::Refused(problem) => refusal(problem),
+            Failure::Shown | Failure::BrokenPipe => String::new(),
+        }
+    }
+}
+
+fn refusal(problem: &Problem) -> String {
+    let said = if problem.detail.is_empty() { &problem.title } else { &problem.detail };
+    let mut text = format!("error: {said} ({})\n", problem.code);
+    for error in &problem.errors {
+        text += &place(error);
+    }
+    if let Some(hint) = next(&problem.code) {
+        text += &format!("  try: {hint}\n");
+    }
+    text
+}
+
+/// `file:line:column: message`, and the remedy under it.
+pub(crate) fn place(error: &FieldProblem) -> String {
+    let mut at = error.file.clone().unwrap_or_default();
+    for number in [error.line, error.column].into_iter().flatten() {
+        at += &format!(":{number}");
+    }
+    if let Some(field) = &error.field {
+        at += &if at.is_empty() { field.clone() } else { format!(" ({field})") };
+    }
+    let colon = if at.is_empty() { "" } else { ": " };
+    let mut text = format!("  {at}{colon}{}\n", error.message);
+    if let Some(remedy) = &error.remedy {
+        text += &format!("    try: {remedy}\n");
+    }
+    text
+}
+
+/// What to do next, where the code alone says it.
+fn next(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "token_missing" | "token_unknown" | "token_expired" | "token_revoked"
+        | "token_wrong_kind" => "`stead login --server URL --token-file FILE`, or set STEAD_TOKEN",
+        "forbidden" => "ask an owner for a token with a role that may: `stead tokens create`",
+        "approval_stale" => "read the plan as it is now: `stead runs show RUN --plans`",
+        "run_excluded" => "wait for that run, or stop it: `stead runs watch`, `stead runs cancel`",
+        "behind" | "unavailable" | "busy" | "stopping" | "conflict" => "again in a moment",
+        _ => return None,
+    })
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Problem(problem) => Failure::Refused(problem),
+            ClientError::Unreachable { .. } | ClientError::Undecodable { .. } => {
+                Failure::Unreachable(error.to_string())
+            }
+            ClientError::Setup(said) => Failure::Usage(said),
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            Failure::BrokenPipe
+        } else {
+            Failure::Usage(error.to_string())
+        }
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Failure::Unreachable(format!("the server's answer cannot be read: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_place_the_remedy_and_what_to_do_next() {
+        let mut problem = Problem::new(422, "config_invalid", "The config is wrong", "1 error");
+        problem.errors.push(FieldProblem {
+            file: Some("components/db.toml".into()),
+            line: Some(3),
+            column: Some(8),
+            message: "no component `vpc`".into(),
+            remedy: Some("declare it, or remove the dependency".into()),
+            ..FieldProblem::default()
+        });
+        let failure = Failure::Refused(Box::new(problem));
+        let expected = "error: 1 error (config_invalid)\n  components/db.toml:3:8: no component `vpc`\n    \
+                        try: declare it, or remove the dependency\n";
+        assert_eq!((failure.text().as_str(), failure.code()), (expected, 2));
+    }
+
+    #[test]
+    fn a_program_reads_problem_details_on_one_line_whoever_refused() {
+        let read = |failure: Failure| -> serde_json::Value {
+            let text = failure.json();
+            assert_eq!(text.lines().count(), 1, "{text}");
+            serde_json::from_str(&text).unwrap()
+        };
+        let problem = Problem::new(409, "approval_stale", "Stale", "another plan waits");
+        let refused = read(Failure::Refused(Box::new(problem)));
+        assert_eq!(
+            (&refused["code"], &refused["exit_code"]),
+            (&"approval_stale".into(), &4.into())
+        );
+        let ours = read(Failure::NotFound("no run yet\n  try: `stead installs show acme`".into()));
+        assert_eq!((&ours["code"], &ours["exit_code"]), (&"not_found".into(), &3.into()));
+        assert_eq!(ours["detail"], "no run yet");
+        assert_eq!(ours["remedy"], "`stead installs show acme`");
+        assert_eq!(Failure::BrokenPipe.json(), "");
+    }
+
+    #[test]
+    fn each_kind_of_failure_has_its_exit_code() {
+        let refused =
+            |status| Failure::Refused(Box::new(Problem::new(status, "x", "x", "x"))).code();
+        assert_eq!([401, 404, 409, 413, 503].map(refused), [4, 3, 4, 2, 5]);
+        assert_eq!(Failure::Unreachable(String::new()).code(), 5);
+        assert_eq!(Failure::Outcome(String::new()).code(), 1);
+    }
+}

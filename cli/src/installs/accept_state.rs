@@ -1,0 +1,32 @@
+//! `stead installs accept-state`.
+use clap::Args;
+use schemas::control::installs::AcceptState;
+
+use crate::{failure::Failure, settings::Desk};
+
+#[derive(Debug, Args)]
+pub(crate) struct AcceptStateArgs {
+    /// The install's name or id
+    install: String,
+    /// Name of the component, or `sandbox`
+    component: String,
+    /// Lineage of the state, as the refusal names it
+    #[arg(long)]
+    lineage: String,
+    /// Serial of the state, as the refusal names it
+    #[arg(long)]
+    serial: u64,
+    /// Why, for the log
+    #[arg(long)]
+    reason: String,
+}
+
+pub(crate) async fn run(desk: &Desk, args: AcceptStateArgs) -> Result<(), Failure> {
+    let AcceptStateArgs { install, component, lineage, serial, reason } = args;
+    let ask = AcceptState { lineage, serial, reason };
+    let done = desk.client.accept_state(&install, &component, &ask).await?;
+    desk.screen.one(&done, |_| {
+        let (serial, lineage) = (ask.serial, &ask.lineage);
+        format!("Accepted serial {serial} of lineage {lineage} as the state of {component} in {install}\n")
+    })
+}

@@ -1,0 +1,321 @@
+//! Changes of an install: each tells what it led to, and follows it when asked to.
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use clap::{Args, ValueEnum};
+use schemas::control::{
+    apps::{DiffQuery, InputDifference},
+    installs::UpdateInstall,
+    runs::{RequestRun, RunAsked},
+};
+
+use crate::{apps::diff_text, failure::Failure, render::Output, runs::or_nothing, settings::Desk};
+
+#[derive(Debug, Args)]
+pub(crate) struct Inputs {
+    /// An input and its value; may be repeated
+    #[arg(long = "input", value_name = "NAME=VALUE", value_parser = pair)]
+    inputs: Vec<(String, String)>,
+    /// A TOML file of inputs: `name = "value"` lines
+    #[arg(long, value_name = "FILE")]
+    inputs_file: Option<PathBuf>,
+}
+
+/// Inputs of an install that is there.
+#[derive(Debug, Args)]
+pub(crate) struct Changes {
+    #[command(flatten)]
+    inputs: Inputs,
+    /// An input to take back, so that its default counts again; may be repeated
+    #[arg(long, value_name = "NAME")]
+    unset: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SetInputs {
+    /// The install's name or id
+    install: String,
+    #[command(flatten)]
+    changes: Changes,
+    #[command(flatten)]
+    then: Then,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Move {
+    /// The install's name or id
+    install: String,
+    /// The config version to move to
+    #[arg(long, value_name = "N")]
+    to: u32,
+    #[command(flatten)]
+    changes: Changes,
+    #[command(flatten)]
+    then: Then,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Rollback {
+    /// The install's name or id
+    install: String,
+    /// An earlier config version; without it the one before
+    #[arg(long, value_name = "N")]
+    to: Option<u32>,
+    /// Use the inputs that the install had at this config version; without it the rollback keeps the present ones
+    #[arg(long, value_name = "VERSION")]
+    inputs_of: Option<u32>,
+    #[command(flatten)]
+    changes: Changes,
+    #[command(flatten)]
+    then: Then,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Operation {
+    /// The install's name or id
+    install: String,
+    #[command(flatten)]
+    then: Then,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AutoApprove {
+    /// The install's name or id
+    install: String,
+    /// Whether plans are applied without asking
+    #[arg(value_enum)]
+    to: Switch,
+    /// Why, for the log
+    #[arg(long)]
+    reason: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Toggle {
+    /// The install's name or id
+    install: String,
+    /// The component's name; may be repeated
+    #[arg(required = true)]
+    components: Vec<String>,
+    #[command(flatten)]
+    then: Then,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Then {
+    /// Why, for the log
+    #[arg(long)]
+    pub(super) reason: Option<String>,
+    /// Follow the run until it finishes
+    #[arg(long)]
+    pub(super) wait: bool,
+}
+
+impl Inputs {
+    /// The file's, and over them those of the command line.
+    pub(crate) fn read(self) -> Result<BTreeMap<String, String>, Failure> {
+        let mut inputs = BTreeMap::new();
+        if let Some(path) = &self.inputs_file {
+            let wrong = |said: String| Failure::Usage(format!("{}: {said}", path.display()));
+            let text = fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+            let table: toml::Table = toml::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+            for (name, value) in table {
+                inputs.insert(
+                    name.clone(),
+                    text_of(value).map_err(|e| wrong(format!("{name} {e}")))?,
+                );
+            }
+        }
+        inputs.extend(self.inputs);
+        Ok(inputs)
+    }
+}
+
+impl Changes {
+    /// By name; nothing is what is taken back.
+    fn read(self) -> Result<Option<BTreeMap<String, Option<String>>>, Failure> {
+        let set = self.inputs.read()?;
+        if let Some(both) = self.unset.iter().find(|name| set.contains_key(*name)) {
+            return Err(Failure::Usage(format!(
+                "{both} is both given and taken back\n  try: either --input or --unset"
+            )));
+        }
+        let mut all: BTreeMap<_, _> =
+            set.into_iter().map(|(name, value)| (name, Some(value))).collect();
+        all.extend(self.unset.into_iter().map(|name| (name, None)));
+        Ok(Some(all).filter(|all| !all.is_empty()))
+    }
+}
+
+fn text_of(value: toml::Value) -> Result<String, &'static str> {
+    match value {
+        toml::Value::String(text) => Ok(text),
+        toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_) => {
+            Ok(value.to_string())
+        }
+        toml::Value::Datetime(_) | toml::Value::Array(_) | toml::Value::Table(_) => Err(
+            "is neither a text nor a number nor a boolean\n  try: write a list or an object as JSON in quotes",
+        ),
+    }
+}
+
+pub(super) fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+        Some(_) | None => Err(format!("{text:?} is not NAME=VALUE")),
+    }
+}
+
+pub(crate) async fn set_inputs(desk: &Desk, ask: SetInputs) -> Result<(), Failure> {
+    let inputs = ask.changes.read()?;
+    if inputs.is_none() {
+        let said = "no inputs are given\n  try: --input NAME=VALUE, or --unset NAME";
+        return Err(Failure::Usage(said.into()));
+    }
+    let reason = ask.then.reason;
+    let change = UpdateInstall { inputs, reason, ..UpdateInstall::default() };
+    let done = desk.client.update_install(&ask.install, &change).await?;
+    let nothing = match done.changed {
+        true => "Changed; no component reads them, so nothing has to be planned.",
+        false => "The inputs have these values already.",
+    };
+    or_nothing(desk, &done, done.run, nothing, ask.then.wait).await
+}
+
+pub(crate) async fn toggle(desk: &Desk, ask: Toggle, enabled: bool) -> Result<(), Failure> {
+    let components = ask.components.into_iter().map(|name| (name, enabled)).collect();
+    let reason = ask.then.reason;
+    let change = UpdateInstall { components, reason, ..UpdateInstall::default() };
+    let done = desk.client.update_install(&ask.install, &change).await?;
+    let nothing = match (done.changed, enabled) {
+        (true, true) => "Enabled. Nothing has to be deployed now.",
+        (true, false) => "Disabled. Nothing has to be torn down.",
+        (false, true) => "Already enabled. Nothing has to be deployed now.",
+        (false, false) => "Already disabled. Nothing has to be torn down.",
+    };
+    or_nothing(desk, &done, done.run, nothing, ask.then.wait).await
+}
+
+pub(crate) async fn upgrade(desk: &Desk, ask: Move) -> Result<(), Failure> {
+    to_version(desk, &ask.install, ask.to, (ask.changes, None), ask.then).await
+}
+
+pub(crate) async fn rollback(desk: &Desk, ask: Rollback) -> Result<(), Failure> {
+    let install = desk.client.install(&ask.install).await?;
+    let now = install.config_version;
+    let to = ask.to.unwrap_or(now.saturating_sub(1));
+    if to == 0 || to >= now {
+        let name = &install.name;
+        return Err(Failure::Usage(format!(
+            "{name} is at version {now}: version {to} is not before it\n  try: `stead apps versions {}`",
+            install.app_name
+        )));
+    }
+    let (of, inputs_of) = (Some(install.id.to_string()), ask.inputs_of);
+    let which =
+        DiffQuery { from: Some(now), to: Some(to), install: of, inputs_of, min_position: None };
+    let diff = desk.client.diff(&install.app.to_string(), &which).await?;
+    if desk.screen.output == Output::Table {
+        desk.screen.one(&diff, |screen| {
+            let inputs = diff.reach.iter().flat_map(|reach| &reach.inputs).collect::<Vec<_>>();
+            diff_text(&diff, screen) + &inputs_text(&inputs, to, inputs_of)
+        })?;
+    }
+    to_version(desk, &ask.install, to, (ask.changes, inputs_of), ask.then).await
+}
+
+/// What the rollback does with the inputs that were different at the earlier version.
+pub(crate) fn inputs_text(differ: &[&InputDifference], to: u32, inputs_of: Option<u32>) -> String {
+    if let Some(version) = inputs_of {
+        return format!("\nThe rollback uses the inputs of version {version}.\n");
+    }
+    if differ.is_empty() {
+        return format!("\nThe inputs are those of version {to}.\n");
+    }
+    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "(not set)".into());
+    let line = |d: &&InputDifference| {
+        format!("  {}: {}, at version {to} {}\n", d.name, value(&d.now), value(&d.then))
+    };
+    format!(
+        "\nThe rollback keeps these inputs; `--inputs-of {to}` uses the earlier values:\n{}",
+        differ.iter().map(line).collect::<String>()
+    )
+}
+
+async fn to_version(
+    desk: &Desk,
+    install: &str,
+    to: u32,
+    (changes, inputs_of): (Changes, Option<u32>),
+    then: Then,
+) -> Result<(), Failure> {
+    let change = UpdateInstall {
+        inputs: changes.read()?,
+        inputs_of,
+        config_version: Some(to),
+        reason: then.reason,
+        ..UpdateInstall::default()
+    };
+    let done = desk.client.update_install(install, &change).await?;
+    let nothing = match done.changed {
+        true => format!("{install} is at version {to} now; nothing that it has is different."),
+        false => format!("{install} is at version {to} already, or on its way there."),
+    };
+    or_nothing(desk, &done, done.run, &nothing, then.wait).await
+}
+
+pub(crate) async fn operate(
+    desk: &Desk,
+    ask: Operation,
+    kind: RunAsked,
+    components: Vec<String>,
+    action: Option<String>,
+) -> Result<(), Failure> {
+    let request = RequestRun { kind, components, action, reason: ask.then.reason };
+    let requested = desk.client.request_run(&ask.install, &request).await?;
+    // Whatever else has nothing to do is refused.
+    let nothing = format!("Nothing of {} is left; it is deprovisioned.", ask.install);
+    or_nothing(desk, &requested, requested.run, &nothing, ask.then.wait).await
+}
+
+pub(crate) async fn auto_approve(desk: &Desk, ask: AutoApprove) -> Result<(), Failure> {
+    let on = ask.to == Switch::On;
+    let change =
+        UpdateInstall { auto_approve: Some(on), reason: ask.reason, ..UpdateInstall::default() };
+    let done = desk.client.update_install(&ask.install, &change).await?;
+    desk.screen.one(&done, |_| {
+        let how = match on {
+            true => "are applied without asking from now on; those that wait already wait for `stead runs approve`",
+            false => "wait for a person",
+        };
+        format!("Plans of {} {how}.\n", ask.install)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_of_the_command_line_win_over_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("inputs.toml");
+        fs::write(&path, "a = \"1\"\nb = 2\nc = true\n").unwrap();
+        let inputs = Inputs { inputs: vec![("b".into(), "x=y".into())], inputs_file: Some(path) };
+        let read: Vec<_> = inputs.read().unwrap().into_iter().collect();
+        let expected = [("a", "1"), ("b", "x=y"), ("c", "true")];
+        assert_eq!(read, expected.map(|(k, v)| (k.to_owned(), v.to_owned())));
+    }
+
+    #[test]
+    fn an_input_needs_a_name_and_may_have_an_empty_value() {
+        assert_eq!(pair("a="), Ok(("a".into(), String::new())));
+        assert!(pair("=a").is_err());
+        assert!(pair("a").is_err());
+    }
+}

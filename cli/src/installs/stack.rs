@@ -1,0 +1,114 @@
+//! What the customer's stack gives out, as the vendor says it.
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use clap::Args;
+use schemas::control::installs::UpdateInstall;
+use serde_json::Value;
+
+use super::change::{Then, pair};
+use crate::{failure::Failure, runs::or_nothing, settings::Desk};
+
+#[derive(Debug, Args)]
+pub(crate) struct Outputs {
+    /// An output of the customer's stack, such as its region; may be repeated
+    #[arg(long = "stack-output", value_name = "NAME=VALUE", value_parser = pair)]
+    outputs: Vec<(String, String)>,
+    /// A file of such outputs: a JSON object (*.json), or TOML of `name = "value"` lines
+    #[arg(long = "stack-outputs-file", value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SetStack {
+    /// The install's name or id
+    install: String,
+    #[command(flatten)]
+    outputs: Outputs,
+    /// An output to take back; may be repeated
+    #[arg(long, value_name = "NAME")]
+    unset: Vec<String>,
+    #[command(flatten)]
+    then: Then,
+}
+
+impl Outputs {
+    /// The file's, and over them those of the command line.
+    pub(crate) fn read(self) -> Result<BTreeMap<String, Value>, Failure> {
+        let mut outputs = BTreeMap::new();
+        if let Some(path) = &self.file {
+            let wrong = |said: String| Failure::Usage(format!("{}: {said}", path.display()));
+            let text = fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+            let is_json = path.extension().is_some_and(|extension| extension == "json");
+            let read: BTreeMap<String, Value> = match is_json {
+                true => serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?,
+                false => toml::from_str(&text).map_err(|e| wrong(e.to_string()))?,
+            };
+            for (name, value) in read {
+                let value = as_templates_read(value)
+                    .ok_or_else(|| wrong(format!("{name} is null\n  try: leave it out")))?;
+                outputs.insert(name, value);
+            }
+        }
+        outputs.extend(self.outputs.into_iter().map(|(name, text)| (name, Value::String(text))));
+        Ok(outputs)
+    }
+}
+
+/// Numbers become texts: a template would print a large one as 1e+07.
+fn as_templates_read(value: Value) -> Option<Value> {
+    match value {
+        Value::Null => None,
+        Value::Bool(_) | Value::Number(_) => Some(Value::String(value.to_string())),
+        Value::String(_) | Value::Array(_) | Value::Object(_) => Some(value),
+    }
+}
+
+pub(crate) async fn set(desk: &Desk, ask: SetStack) -> Result<(), Failure> {
+    let SetStack { install, outputs, unset, then } = ask;
+    let given = outputs.read()?;
+    if let Some(both) = unset.iter().find(|name| given.contains_key(*name)) {
+        return Err(Failure::Usage(format!(
+            "{both} is both given and taken back\n  try: either --stack-output or --unset"
+        )));
+    }
+    let mut all: BTreeMap<_, _> =
+        given.into_iter().map(|(name, value)| (name, Some(value))).collect();
+    all.extend(unset.into_iter().map(|name| (name, None)));
+    if all.is_empty() {
+        let said = "no outputs are given\n  try: --stack-output NAME=VALUE, or --unset NAME";
+        return Err(Failure::Usage(said.into()));
+    }
+    let change =
+        UpdateInstall { stack_outputs: Some(all), reason: then.reason, ..UpdateInstall::default() };
+    let done = desk.client.update_install(&install, &change).await?;
+    let nothing = match done.changed {
+        true => "Changed; nothing that is there reads them, so nothing has to be planned.",
+        false => "The outputs have these values already.",
+    };
+    or_nothing(desk, &done, done.run, nothing, then.wait).await
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn outputs_of_the_command_line_win_over_those_of_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::write(&path, text).unwrap();
+            Outputs { outputs: vec![("b".into(), "x=y".into())], file: Some(path) }.read()
+        };
+        let expected = json!({"a": "1", "b": "x=y", "c": ["s"], "n": "10000000"});
+        let json = r#"{"a": "1", "b": "2", "c": ["s"], "n": 10000000}"#;
+        assert_eq!(json!(of("outputs.json", json).unwrap()), expected);
+        let toml = "a = \"1\"\nc = [\"s\"]\nn = 10000000\n";
+        assert_eq!(json!(of("outputs.toml", toml).unwrap()), expected);
+        for wrong in ["[]", "{\"a\": null}", "{"] {
+            assert!(of("wrong.json", wrong).is_err(), "{wrong}");
+        }
+    }
+}

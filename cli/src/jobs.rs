@@ -1,0 +1,223 @@
+//! `stead jobs`: units of work, their logs, and what to do when nobody can say how one ended.
+mod log;
+mod signed;
+
+use clap::{Args, Subcommand, ValueEnum};
+use domain::ids::{BuildId, ExecutionId, JobId, RunId};
+use schemas::control::jobs::{self as wire, Cancel, Job, JobsQuery, Resolve};
+
+use crate::{
+    failure::Failure,
+    render::{Screen, Table, moment, moment_or_dash, size, who},
+    settings::{Desk, Part, Settings},
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Jobs {
+    /// List jobs, the newest first
+    #[command(after_help = "\
+Examples:
+  stead jobs list
+  stead jobs list --install acme --state outcome_unknown")]
+    List(List),
+    /// Show a job: its attempts, and what it waits for
+    #[command(after_help = "Example:\n  stead jobs show job_01JD…")]
+    Show {
+        /// The job's id
+        job: JobId,
+    },
+    /// Print a job's log; with -f as it grows
+    #[command(after_help = "\
+Examples:
+  stead jobs logs job_01JD…
+  stead jobs logs -f job_01JD…
+  stead jobs logs bld_01JD…                 the log of a build
+  stead jobs logs job_01JD… -o ndjson       the records: number, time, stream, phase, line")]
+    Logs(log::Logs),
+    /// Ask a job to stop; it is cancelled when its runner says so
+    #[command(after_help = "Example:\n  stead jobs cancel job_01JD… --reason 'wrong input'")]
+    Cancel {
+        /// The job's id
+        job: JobId,
+        /// Why, for the log
+        #[arg(long)]
+        reason: String,
+        /// Do not wait for the grace period
+        #[arg(long)]
+        force: bool,
+    },
+    /// Say what became of a job of which nobody can say
+    #[command(after_help = "\
+Examples:
+  stead jobs resolve job_01JD… --verdict succeeded --reason 'the bucket is there, state says so'
+  stead jobs resolve job_01JD… --verdict retry --reason 'host was lost before it started'")]
+    Resolve {
+        /// The job's id
+        job: JobId,
+        /// What to take it for
+        #[arg(long, value_enum)]
+        verdict: Verdict,
+        /// How you know, for the log
+        #[arg(long)]
+        reason: String,
+        /// Which execution; without it the one that is in doubt now
+        #[arg(long)]
+        execution: Option<ExecutionId>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Verdict {
+    /// Take it as done
+    Succeeded,
+    /// Take it as not done
+    Failed,
+    /// It is safe to do it again
+    Retry,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// For one install: its name or id
+    #[arg(long)]
+    install: Option<String>,
+    /// For one run
+    #[arg(long)]
+    run: Option<RunId>,
+    /// In one state: queued, claimed, running, disconnected, outcome_unknown, succeeded, failed, cancelled, lost
+    #[arg(long)]
+    state: Option<String>,
+    #[command(flatten)]
+    part: Part,
+}
+
+pub(crate) async fn run(verb: Jobs, settings: &Settings) -> Result<(), Failure> {
+    let desk = settings.desk()?;
+    match verb {
+        Jobs::List(list) => self::list(&desk, list).await,
+        Jobs::Show { job } => {
+            let job = desk.client.job(job).await?;
+            desk.screen.one(&job, |screen| show(&job, screen))
+        }
+        Jobs::Logs(logs) => log::print(&desk, logs).await,
+        Jobs::Cancel { job, reason, force } => {
+            let done = desk.client.cancel_job(job, &Cancel { reason, force }).await?;
+            desk.screen.one(&done, |_| match done.changed {
+                true => format!("Asked {job} to stop. It is cancelled when its runner says so: stead jobs show {job}\n"),
+                false => format!("{job} was asked to stop already, or is over.\n"),
+            })
+        }
+        Jobs::Resolve { job, verdict, reason, execution } => {
+            let execution = match execution {
+                Some(execution) => execution,
+                None => newest(&desk.client.job(job).await?)?,
+            };
+            let verdict = match verdict {
+                Verdict::Succeeded => wire::Verdict::Succeeded,
+                Verdict::Failed => wire::Verdict::Failed,
+                Verdict::Retry => wire::Verdict::Retry,
+            };
+            let word = Resolve { execution, verdict, reason };
+            let done = desk.client.resolve_job(job, &word).await?;
+            desk.screen.one(&done, |_| format!("{job} is resolved.\n"))
+        }
+    }
+}
+
+/// A job by its id, or the job of a build.
+async fn find(desk: &Desk, named: &str) -> Result<JobId, Failure> {
+    if let Ok(build) = named.parse::<BuildId>() {
+        let build = desk.client.build(build).await?;
+        return build.job.ok_or_else(|| {
+            Failure::NotFound(format!("{} has no job yet\n  try: again in a moment", build.id))
+        });
+    }
+    named.parse().map_err(|e| Failure::Usage(format!("{e}\n  try: `stead jobs list`")))
+}
+
+fn newest(job: &Job) -> Result<ExecutionId, Failure> {
+    let newest = job.attempts.last().map(|a| a.execution);
+    newest.ok_or_else(|| Failure::NotFound(format!("{} was never started", job.id)))
+}
+
+async fn list(desk: &Desk, list: List) -> Result<(), Failure> {
+    let List { install, run, state, part: Part { limit, cursor } } = list;
+    let limit = Some(limit);
+    let query = JobsQuery { install, run, state, limit, cursor, ..JobsQuery::default() };
+    let page = desk.client.jobs(&query).await?;
+    desk.screen.many(&page.items, "No jobs.", |screen| {
+        let mut table =
+            Table::new(["JOB", "KIND", "NAME", "STATE", "ATTEMPT", "QUEUED", "WAITING FOR"]);
+        for job in &page.items {
+            let state = if job.cancelling { "cancelling" } else { &job.state };
+            table.row([
+                job.id.to_string(),
+                job.kind.clone(),
+                job.name.clone().unwrap_or_default(),
+                screen.state(state),
+                job.attempts.len().to_string(),
+                moment(&job.queued_at),
+                job.waiting.as_ref().map(|w| w.detail.clone()).unwrap_or_default(),
+            ]);
+        }
+        table
+    })?;
+    desk.more(page.next.as_deref());
+    Ok(())
+}
+
+/// Who resolved an unknown outcome, when and why.
+pub(crate) fn resolution(resolved: &wire::Resolution) -> String {
+    let by = who(&resolved.by, resolved.by_name.as_deref());
+    format!("as {} by {by} {}: {}", resolved.verdict, moment(&resolved.at), resolved.reason)
+}
+
+pub(crate) fn show(job: &Job, screen: &Screen) -> String {
+    let name = job.name.as_deref().unwrap_or_default();
+    let mut text = format!("{}  {} {name}: {}\n", job.id, job.kind, screen.state(&job.state));
+    let mut line = |name: &str, value: String| {
+        if !value.is_empty() {
+            text += &format!("  {name:<9}  {value}\n");
+        }
+    };
+    line("class", job.class.clone());
+    line("manifest", job.manifest.to_string());
+    line("run", job.run.map(|r| r.to_string()).unwrap_or_default());
+    line("build", job.build.map(|b| b.to_string()).unwrap_or_default());
+    line("queued", moment(&job.queued_at));
+    line("ended", moment_or_dash(job.ended_at.as_ref()));
+    line("reason", job.reason.clone().unwrap_or_default());
+    line("detail", job.detail.clone().unwrap_or_default());
+    if let Some(resolved) = &job.resolution {
+        line("resolved", resolution(resolved));
+    }
+    if let Some(waiting) = &job.waiting {
+        line("waiting", format!("for {}: {}", waiting.on, waiting.detail));
+    }
+    if job.cancelling {
+        line("cancel", "asked for, not confirmed yet".into());
+    }
+    if job.state == "outcome_unknown" {
+        line("try", format!("stead jobs resolve {} --verdict … --reason …", job.id));
+    }
+    for attempt in &job.attempts {
+        text += &format!(
+            "  attempt {}  {} on {}\n",
+            attempt.attempt, attempt.execution, attempt.runner
+        );
+        let mut more = vec![format!("claimed {}", moment(&attempt.claimed_at))];
+        more.extend(attempt.phase.as_ref().map(|p| format!("phase {p}")));
+        more.extend(attempt.exit_code.map(|c| format!("exit code {c}")));
+        more.extend(attempt.signal.map(|s| format!("signal {s}")));
+        more.extend(attempt.log.as_ref().map(|l| {
+            let whole = if l.complete { "" } else { ", incomplete" };
+            format!("log {}{whole}, {}", size(l.length_bytes), l.sha256)
+        }));
+        more.extend(attempt.notes.iter().cloned());
+        text += &format!("             {}\n", more.join(", "));
+        if attempt.ended_at.is_some() {
+            text += &format!("             {}\n", signed::said(job, attempt));
+        }
+    }
+    text
+}

@@ -1,0 +1,143 @@
+//! A job's log on the terminal: in order, complete, and going on where it was after a broken line.
+use std::time::Duration;
+
+use clap::Args;
+use cli::client::{ClientError, harmless, lines, server_events};
+use domain::ids::JobId;
+use futures::{StreamExt, pin_mut};
+use schemas::control::jobs::{Job, LogRecord};
+
+use super::find;
+use crate::{
+    failure::Failure,
+    render::{Output, Tone, write},
+    settings::Desk,
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct Logs {
+    /// The job's id, or a build's
+    job: String,
+    /// Go on printing as it grows, until the log is sealed
+    #[arg(long, short)]
+    follow: bool,
+    /// Which attempt; without it the newest
+    #[arg(long)]
+    attempt: Option<u32>,
+    /// Put the time since the start before each line
+    #[arg(long, short)]
+    timestamps: bool,
+}
+
+pub(crate) async fn print(desk: &Desk, ask: Logs) -> Result<(), Failure> {
+    let job = find(desk, &ask.job).await?;
+    let attempt = match ask.attempt {
+        Some(attempt) => attempt,
+        None => first_attempt(desk, job, ask.follow).await?,
+    };
+    let mut printer = Printer { desk, timestamps: ask.timestamps, last: 0, open: false };
+    if ask.follow {
+        return follow(desk, job, attempt, &mut printer).await;
+    }
+    let records = lines(desk.client.log(job, attempt, 0).await?);
+    pin_mut!(records);
+    while let Some(record) = records.next().await {
+        printer.record(&record?)?;
+    }
+    Ok(())
+}
+
+/// The newest attempt; when following, wait for the first one and say what for.
+async fn first_attempt(desk: &Desk, id: JobId, wait: bool) -> Result<u32, Failure> {
+    let bar = desk.screen.spinner("");
+    loop {
+        let job = desk.client.job(id).await?;
+        if let Some(newest) = job.attempts.last() {
+            bar.finish_and_clear();
+            return Ok(newest.attempt);
+        }
+        if !wait || job.ended_at.is_some() {
+            return Err(never_ran(&job));
+        }
+        bar.set_message(job.waiting.map_or("waiting for a runner".into(), |w| w.detail));
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+fn never_ran(job: &Job) -> Failure {
+    let why = job.waiting.as_ref().map(|w| format!(": {}", w.detail)).unwrap_or_default();
+    let state = job.state.replace('_', " ");
+    Failure::NotFound(format!(
+        "{} has written nothing: it is {state}{why}\n  try: `stead jobs logs -f {}` waits for it",
+        job.id, job.id
+    ))
+}
+
+/// Until the seal. A connection that breaks is made again from the last record.
+async fn follow(
+    desk: &Desk,
+    job: JobId,
+    attempt: u32,
+    printer: &mut Printer<'_>,
+) -> Result<(), Failure> {
+    loop {
+        match desk.client.follow_log(job, attempt, printer.last).await {
+            Ok(answer) => {
+                let events = server_events(answer);
+                pin_mut!(events);
+                while let Some(Ok(event)) = events.next().await {
+                    match (event.event.as_str(), event.data.as_str()) {
+                        ("end", "sealed") => return Ok(()),
+                        // The token is heard no more: the next call says so.
+                        ("end", _) => break,
+                        (_, record) => printer.record(record)?,
+                    }
+                }
+            }
+            Err(ClientError::Unreachable { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+struct Printer<'d> {
+    desk: &'d Desk,
+    timestamps: bool,
+    last: u64,
+    /// The line before goes on in the next record.
+    open: bool,
+}
+
+impl Printer<'_> {
+    fn record(&mut self, text: &str) -> Result<(), Failure> {
+        let record: LogRecord = serde_json::from_str(text)?;
+        if record.n <= self.last {
+            return Ok(());
+        }
+        self.last = record.n;
+        match self.desk.screen.output {
+            Output::Json | Output::Ndjson => write(&format!("{text}\n")),
+            Output::Table => self.line(&record),
+        }
+    }
+
+    fn line(&mut self, record: &LogRecord) -> Result<(), Failure> {
+        let mut text = String::new();
+        if self.timestamps && !self.open {
+            let seconds = record.t / 1_000_000;
+            let stamp =
+                format!("{:>3}:{:02}.{:03} ", seconds / 60, seconds % 60, record.t / 1000 % 1000);
+            text += &self.desk.screen.paint(Tone::Faint, &stamp);
+        }
+        text += &match record.s.as_str() {
+            "x" => self.desk.screen.paint(Tone::Faint, &harmless(&record.m)),
+            _ => harmless(&record.m),
+        };
+        self.open = record.c;
+        if !record.c {
+            text.push('\n');
+        }
+        write(&text)
+    }
+}

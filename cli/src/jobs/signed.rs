@@ -1,0 +1,119 @@
+//! Whether a runner's signature under the end of an execution holds, and says what the server shows.
+use schemas::{
+    control::jobs::{Attempt, Job, Signed},
+    runner::Statement,
+};
+
+/// In one line. The server's word is not asked for anything that can be computed here.
+pub(crate) fn said(job: &Job, attempt: &Attempt) -> String {
+    let Some(signed) = &attempt.signed else {
+        return "not signed by its runner: the end is the server's word alone".into();
+    };
+    match wrong(job, attempt, signed) {
+        Some(why) => format!("SIGNATURE WRONG: {why}"),
+        None => format!("signed by its runner, {}", signed.digest),
+    }
+}
+
+fn wrong(job: &Job, attempt: &Attempt, signed: &Signed) -> Option<String> {
+    let Signed { statement, key, signature, is_the_runners, .. } = signed;
+    let Some(said) = Statement::open(statement, key, signature) else {
+        return Some(format!(
+            "the runner's key {key} has not signed what is shown as its statement"
+        ));
+    };
+    if !is_the_runners {
+        return Some(format!("{key} was never a key of {}", attempt.runner));
+    }
+    let of = (said.job, said.execution, said.runner);
+    if of != (job.id, attempt.execution, attempt.runner) {
+        return Some("the statement is of another job, execution or runner".into());
+    }
+    if said.manifest.as_ref().is_some_and(|ran| *ran != job.manifest) {
+        return Some(format!("the runner says that it ran {:?}", said.manifest));
+    }
+    let shown = (attempt.exit_code, attempt.signal);
+    if (said.exit_code, said.signal) != shown && shown != (None, None) {
+        return Some("the runner says another exit code or signal".into());
+    }
+    if let (Some(log), Some(kept)) = (&said.log, attempt.log.as_ref().filter(|log| log.complete))
+        && (log.length_bytes, &log.sha256) != (kept.length_bytes, &kept.sha256)
+    {
+        return Some("the runner's log is another one".into());
+    }
+    let is_last = job.attempts.last().is_some_and(|last| last.execution == attempt.execution);
+    let outcome = said.outcome.word();
+    let is_theirs = is_last && ["succeeded", "failed", "cancelled"].contains(&job.state.as_str());
+    // What came when somebody had decided is a note, and the decision stands.
+    let is_late = attempt.notes.iter().any(|note| note.starts_with("late_result"));
+    (is_theirs && !is_late && outcome != job.state)
+        .then(|| format!("the runner says that it {outcome}, and the server that it {}", job.state))
+}
+
+#[cfg(test)]
+mod tests {
+    use ed25519_dalek::SigningKey;
+    use proof::dsse;
+    use schemas::runner::STATEMENT_TYPE;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const ID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+
+    fn digest(of: u8) -> String {
+        format!("sha256:{of:064}")
+    }
+
+    /// A job that succeeded, as the server shows it, with what its runner signed.
+    fn job(change: impl FnOnce(&mut Value)) -> Job {
+        let key = SigningKey::from_bytes(&[7; 32]);
+        let statement = json!({"version": 1, "runner": format!("rnr_{ID}"), "job": format!("job_{ID}"),
+            "execution": format!("exe_{ID}"), "outcome": "succeeded", "exit_code": 0,
+            "manifest": digest(1), "log": {"length_bytes": 7, "sha256": digest(2), "omitted_bytes": 0}});
+        let statement = String::from_utf8(proof::canonical::json(&statement).unwrap()).unwrap();
+        let envelope = dsse::sign(STATEMENT_TYPE, statement.as_bytes(), &key);
+        let at = "2026-11-21T12:00:00.000000Z";
+        let mut job = json!({
+            "id": format!("job_{ID}"), "kind": "apply", "class": "mutating", "state": "succeeded",
+            "cancelling": false, "manifest": digest(1), "queued_at": at, "ended_at": at,
+            "attempts": [{
+                "attempt": 1, "execution": format!("exe_{ID}"), "runner": format!("rnr_{ID}"),
+                "claimed_at": at, "ended_at": at, "exit_code": 0,
+                "log": {"length_bytes": 7, "sha256": digest(2), "omitted_bytes": 0, "complete": true},
+                "signed": {"statement": statement, "digest": digest(3), "is_the_runners": true,
+                    "key": hex::encode(key.verifying_key().as_bytes()),
+                    "signature": envelope.signatures[0].sig},
+            }],
+        });
+        change(&mut job);
+        serde_json::from_value(job).unwrap()
+    }
+
+    fn line(change: impl FnOnce(&mut Value)) -> String {
+        let job = job(change);
+        said(&job, &job.attempts[0])
+    }
+
+    #[test]
+    fn what_the_server_invents_is_not_what_the_runner_signed() {
+        assert_eq!(line(|_| {}), format!("signed by its runner, {}", digest(3)));
+        let wrong = |change: fn(&mut Value), why: &str| {
+            let line = line(change);
+            assert!(line.starts_with("SIGNATURE WRONG") && line.contains(why), "{line}");
+        };
+        wrong(|job| job["state"] = json!("failed"), "server that it failed");
+        wrong(|job| job["manifest"] = json!(digest(9)), "it ran");
+        wrong(|job| job["id"] = json!("job_01ARZ3NDEKTSV4RRFFQ69G5FAW"), "another job");
+        wrong(|job| job["attempts"][0]["exit_code"] = json!(3), "exit code");
+        wrong(|job| job["attempts"][0]["log"]["sha256"] = json!(digest(9)), "log");
+        wrong(|job| job["attempts"][0]["signed"]["is_the_runners"] = json!(false), "never a key");
+        let forged = |job: &mut Value| {
+            let said = job["attempts"][0]["signed"]["statement"].as_str().unwrap();
+            job["attempts"][0]["signed"]["statement"] = json!(said.replace("succeeded", "failed"));
+        };
+        wrong(forged, "has not signed");
+        let unsigned = line(|job| drop(job["attempts"][0]["signed"].take()));
+        assert!(unsigned.contains("the server's word alone"), "{unsigned}");
+    }
+}

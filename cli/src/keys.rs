@@ -1,0 +1,135 @@
+//! `stead keys`: the keys that the server signs with, in its data directory.
+use std::path::PathBuf;
+
+use api::keys::{self, PublicKey};
+use chrono::{SubsecRound as _, TimeDelta};
+use clap::{Args, Subcommand, ValueEnum};
+use schemas::keys::KeyUse;
+
+use crate::{
+    failure::Failure,
+    render::{Screen, Table, moment, moment_or_dash},
+    serve::data_directory,
+    tokens::seconds,
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Keys {
+    /// List the keys: which sign, and which were replaced and until when they are believed
+    #[command(after_help = "\
+A key of checkpoints is shown as the verifier key that `stead audit check --key` takes, the others by the fingerprint \
+that they are compared by. --output json has both.
+
+Example:
+  stead keys list --data /var/lib/stead")]
+    List(Place),
+    /// Put a new key in the place of one
+    #[command(after_help = "\
+The key that is replaced is believed for a while yet, so that nobody notices: runners that call in that time learn \
+the new one. Run it as the server's user; a server that runs takes the new key within seconds. Where several servers \
+work on one database, their `keys` directories must be the same: put one into all of them.
+
+Examples:
+  stead keys rotate --use manifests
+  stead keys rotate --use tokens --overlap 1d
+  stead keys rotate --use manifests --at-once      somebody else may have the key")]
+    Rotate(Rotate),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    /// The server's data directory [default: as `stead serve` has it]
+    #[arg(long, env = "STEAD_DATA", value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Rotate {
+    #[command(flatten)]
+    place: Place,
+    /// Which key
+    #[arg(long = "use", value_enum)]
+    usage: Use,
+    /// How long the key that is replaced is believed: 12h, 30d
+    #[arg(long, value_name = "TIME", value_parser = seconds, default_value = "30d")]
+    overlap: u64,
+    /// Not a moment longer, nor any that was replaced before: somebody else may have it
+    #[arg(long, conflicts_with = "overlap")]
+    at_once: bool,
+}
+
+/// What a key signs, as the command line spells it.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Use {
+    /// What runners and their jobs call with
+    Tokens,
+    /// What runners are told to do; the enrol command names this key
+    Manifests,
+    /// The heads of the log
+    Checkpoints,
+}
+
+impl From<Use> for KeyUse {
+    fn from(usage: Use) -> KeyUse {
+        match usage {
+            Use::Tokens => KeyUse::Tokens,
+            Use::Manifests => KeyUse::Manifests,
+            Use::Checkpoints => KeyUse::Checkpoints,
+        }
+    }
+}
+
+pub(crate) fn run(verb: Keys, screen: Screen) -> Result<(), Failure> {
+    match verb {
+        Keys::List(place) => list(&keys::read(&place.keys()?).map_err(unusable)?, &screen),
+        Keys::Rotate(ask) => rotate(ask, &screen),
+    }
+}
+
+fn rotate(ask: Rotate, screen: &Screen) -> Result<(), Failure> {
+    // To the second, as the files have it.
+    #[expect(clippy::disallowed_methods, reason = "the operator's clock is the one that counts")]
+    let now = chrono::Utc::now().trunc_subsecs(0);
+    let overlap = if ask.at_once { 0 } else { ask.overlap };
+    let too_long = || Failure::Usage("--overlap is longer than time is counted".into());
+    let overlap = i64::try_from(overlap).ok().and_then(TimeDelta::try_seconds);
+    let until = overlap.and_then(|overlap| now.checked_add_signed(overlap)).ok_or_else(too_long)?;
+    let usage = KeyUse::from(ask.usage);
+    let mut all = keys::rotate(&ask.place.keys()?, usage, until, now).map_err(unusable)?;
+    all.retain(|key| key.usage == usage);
+    list(&all, screen)?;
+    screen.remark(
+        "A server that runs takes the new key within seconds. Back up its `keys` directory.",
+    );
+    Ok(())
+}
+
+fn list(keys: &[PublicKey], screen: &Screen) -> Result<(), Failure> {
+    screen.many(keys, "No keys.", |_| {
+        let mut table = Table::new(["USE", "KEY", "SINCE", "BELIEVED UNTIL"]);
+        for key in keys {
+            let usage = match key.usage {
+                KeyUse::Tokens => "tokens",
+                KeyUse::Manifests => "manifests",
+                KeyUse::Checkpoints => "checkpoints",
+                KeyUse::Other => "other",
+            };
+            let (since, until) = (moment(&key.not_before), moment_or_dash(key.not_after.as_ref()));
+            // What is only compared is a fingerprint; what verifies something elsewhere is the key itself.
+            let shown = key.verifier_key.as_ref().unwrap_or(&key.fingerprint);
+            table.row([usage.into(), shown.clone(), since, until]);
+        }
+        table
+    })
+}
+
+impl Place {
+    fn keys(&self) -> Result<PathBuf, Failure> {
+        let data = data_directory(self.data.as_ref());
+        Ok(data.map_err(|error| Failure::Usage(error.to_string()))?.join("keys"))
+    }
+}
+
+fn unusable(error: keys::KeyError) -> Failure {
+    Failure::Usage(error.to_string())
+}

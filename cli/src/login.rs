@@ -1,0 +1,73 @@
+//! `stead login`: keep a server's address and a token.
+use clap::Args;
+use schemas::control::tokens::Whoami;
+
+use crate::{
+    failure::Failure,
+    settings::{Kept, Settings},
+};
+
+/// Keep a server's address and a token for the commands to come
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  stead login --server http://127.0.0.1:7070 --token-file data/owner.token
+  STEAD_TOKEN=… stead login --server https://stead.example.com --ca-file ca.pem")]
+pub(crate) struct Login {}
+
+/// Try the token first; keep it only when the server knows it.
+pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
+    let desk = settings.desk()?;
+    let target = settings.target()?;
+    let me = desk.client.whoami().await?;
+    let ca_file = target.ca.map(|path| path.canonicalize().unwrap_or(path));
+    let kept = Kept { server: Some(target.server.clone()), token: target.token, ca_file };
+    let path = kept.write()?;
+    desk.screen.one(&me, |_| {
+        format!(
+            "Logged in to {} ({}) as {}, {}.\nKept in {}.\n",
+            target.server,
+            me.log,
+            called(&me),
+            me.roles.join(", "),
+            path.display()
+        )
+    })
+}
+
+/// Say who the token belongs to.
+pub(crate) async fn whoami(settings: &Settings) -> Result<(), Failure> {
+    let desk = settings.desk()?;
+    let me = desk.client.whoami().await?;
+    desk.screen.one(&me, |_| {
+        format!(
+            "{}, {}, at {} ({}, version {}, position {})\n",
+            called(&me),
+            me.roles.join(", "),
+            desk.client.server(),
+            me.log,
+            me.version,
+            me.position
+        )
+    })
+}
+
+fn called(me: &Whoami) -> String {
+    let name = me.name.as_ref().map(|name| format!("{name}, ")).unwrap_or_default();
+    format!("{name}{}", me.principal)
+}
+
+/// Forget what was kept.
+pub(crate) fn logout(settings: &Settings) -> Result<(), Failure> {
+    let path = Kept::path()?;
+    let forgotten = match std::fs::remove_file(&path) {
+        Ok(()) => true,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+        Err(error) => return Err(error.into()),
+    };
+    let said = serde_json::json!({ "forgotten": forgotten, "file": path });
+    settings.screen().one(&said, |_| match forgotten {
+        true => format!("Forgot {}.\n", path.display()),
+        false => "Nobody was logged in.\n".into(),
+    })
+}

@@ -1,0 +1,92 @@
+//! `stead migrate`: make and change the tables, as their owner.
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use event_log::{Archives, Source, partitions};
+
+use crate::{
+    render::Output,
+    serve::{data_directory, finish},
+};
+
+/// Bring the tables of DATABASE_OWNER_URL up to date
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  DATABASE_OWNER_URL=postgres://owner@db/stead stead migrate
+  stead migrate --raise-epoch 3    after a restore; see docs/operations.md")]
+pub(crate) struct Migrate {
+    /// The database, as the role that owns the tables
+    #[arg(long, env = "DATABASE_OWNER_URL", value_name = "URL", hide_env_values = true)]
+    pub(crate) database_owner_url: String,
+    /// After a restore: one more than the highest epoch in any checkpoint that runners show
+    #[arg(long, value_name = "N")]
+    pub(crate) raise_epoch: Option<u32>,
+    /// Where archives of the log are, where there are some: a view that this version has to make again reads them
+    #[arg(long, env = "STEAD_ARCHIVES", value_name = "DIR")]
+    pub(crate) archives: Option<PathBuf>,
+    /// How many positions each partition of the log gets, rounded up to whole blocks of 256
+    #[arg(long, value_name = "POSITIONS", default_value_t = partitions::SIZE)]
+    pub(crate) partition_events: u64,
+    /// The server's data directory, for its keys: a view of what is sealed is made again with them [default: as `stead
+    /// serve` has it]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+}
+
+/// Migrate, and say what was done.
+pub(crate) async fn run(migrate: Migrate, output: Output) -> ExitCode {
+    finish(migrate.migrate(output).await, output)
+}
+
+impl Migrate {
+    async fn migrate(self, output: Output) -> anyhow::Result<()> {
+        let pool = event_log::connect(&self.database_owner_url, 4).await?;
+        let archives = self.archives.as_ref().map(Archives::at).unwrap_or_default();
+        let keys = match data_directory(self.data.as_ref()) {
+            Ok(data) => api::keys::wrapping::kept(&data.join("keys"))?,
+            Err(error) if self.data.is_some() => return Err(error),
+            Err(_) => event_log::KeyRing::default(),
+        };
+        let ran = api::server::prepare(Source::new(&pool, &archives, &keys)).await?;
+        let today = api::state::system_clock()().date_naive();
+        let days = api::logs::days::make(&pool, today, api::logs::days::FAR_AHEAD).await?;
+        let ranges = partitions::make(&pool, self.partition_events, partitions::FAR_AHEAD).await?;
+        if let Some(epoch) = self.raise_epoch {
+            api::server::raise_epoch(&pool, epoch).await?;
+        }
+        let role = event_log::migrate::APPLICATION_ROLE;
+        let has_role = event_log::migrate::has_application_role(&pool).await?;
+        pool.close().await;
+        if output != Output::Table {
+            let last = days.last();
+            println!(
+                "{}",
+                serde_json::json!({"ran": ran, "epoch": self.raise_epoch, "job_log_days": days.len(), "job_log_until": last, "log_until": ranges.last().map(|last| last.last), "application_role": has_role})
+            );
+            return Ok(());
+        }
+        if let Some(epoch) = self.raise_epoch {
+            println!("The log's epoch is {epoch}");
+        }
+        if let Some(last) = days.last() {
+            println!("Made {} days of job logs, up to {last}", days.len());
+        }
+        if let Some(last) = ranges.last() {
+            println!("Made {} partitions of the log, up to position {}", ranges.len(), last.last);
+        }
+        if ran.is_empty() && days.is_empty() && ranges.is_empty() && self.raise_epoch.is_none() {
+            println!("Nothing to do: the tables are up to date");
+        }
+        for name in ran {
+            println!("Ran {name}");
+        }
+        if !has_role {
+            eprintln!(
+                "warning: there is no role {role}, with which servers read and append but cannot change an event\n  \
+                 try: create role {role} login password '…', then run this again"
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,248 @@
+//! `stead projections`: the read side, rebuilt and verified while the server runs.
+mod show;
+
+use clap::Subcommand;
+use cli::client::{harmless, server_events};
+use futures::{StreamExt, pin_mut};
+use schemas::control::projections::{Progress, RebuildQuery};
+
+use crate::{
+    failure::Failure,
+    render::{Output, Table, count},
+    settings::{Desk, Settings},
+    when::At,
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Projections {
+    /// List projections and how far they are
+    #[command(after_help = "Example:\n  stead projections list")]
+    List,
+    /// Show the rows of a projection, as the log has them now or had them then
+    #[command(after_help = "\
+Examples:
+  stead projections show installs --as-of 'tuesday'
+  stead projections show jobs --key job_01JD… --as-of 1841
+  stead projections show runs --as-of '2h ago' -o ndjson
+They are made from the log by the projection's own fold: the row of one key from its stream alone.
+A key is an id.")]
+    Show {
+        /// Its name
+        name: String,
+        /// The row of this key only
+        #[arg(long)]
+        key: Option<String>,
+        /// As of a position or a moment: RFC 3339, a day, `2h ago`, `tuesday`; without it as of now
+        #[arg(long, value_name = "TIME|POSITION")]
+        as_of: Option<At>,
+    },
+    /// Replay the log into fresh tables and swap them in
+    #[command(after_help = "\
+Examples:
+  stead projections rebuild jobs
+  stead projections rebuild --all --parallel 4     reads the log once for all of them
+  stead projections rebuild jobs --as-of tuesday   into a table beside it, never put into use
+It may be killed at any time: the next one goes on where it was.
+What --as-of makes is the table view_NAME_at_POSITION, whole or not at all, until it is dropped.")]
+    Rebuild {
+        /// Its name, or `all`
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        name: Option<String>,
+        /// All of them
+        #[arg(long)]
+        all: bool,
+        /// How many workers share the streams
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+        parallel: u32,
+        /// As of a position or a moment, into a table of its own: RFC 3339, a day, `2h ago`, `tuesday`
+        #[arg(long, value_name = "TIME|POSITION", conflicts_with_all = ["all", "parallel"])]
+        as_of: Option<At>,
+    },
+    /// Drop the table that a rebuild with --as-of made
+    #[command(after_help = "\
+Example:
+  stead projections drop jobs --as-of 1841
+`stead projections list` shows which there are.")]
+    Drop {
+        /// Its name
+        name: String,
+        /// As of which position
+        #[arg(long, value_name = "POSITION")]
+        as_of: u64,
+    },
+    /// Go back to the rows that were in use before the last rebuild, brought up to date
+    #[command(after_help = "Example:\n  stead projections rollback jobs")]
+    Rollback {
+        /// Its name
+        name: String,
+    },
+    /// Replay the log beside the tables in use and compare every row
+    #[command(after_help = "\
+Examples:
+  stead projections verify jobs
+  stead projections verify --all")]
+    Verify {
+        /// Its name, or `all`
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        name: Option<String>,
+        /// All of them
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+/// What stands for every projection.
+const ALL: &str = "all";
+
+pub(crate) async fn run(verb: Projections, settings: &Settings) -> Result<(), Failure> {
+    let desk = settings.desk()?;
+    match verb {
+        Projections::List => list(&desk).await,
+        Projections::Rebuild { name, parallel, as_of, .. } => {
+            let (as_of_position, as_of_time) = as_of.map_or((None, None), At::parts);
+            let how = RebuildQuery { parallel: Some(parallel), as_of_position, as_of_time };
+            let name = name.unwrap_or_else(|| ALL.into());
+            over(&desk, &follow(&desk, &name, "rebuild", &how).await?, "rebuild")
+        }
+        Projections::Rollback { name } => over(
+            &desk,
+            &follow(&desk, &name, "rollback", &RebuildQuery::default()).await?,
+            "rollback",
+        ),
+        Projections::Drop { name, as_of } => {
+            let done = desk.client.drop_kept(&name, as_of).await?;
+            let table = format!("{name} as of {as_of}");
+            desk.screen.one(&done, |_| match done.changed {
+                true => format!("{table}: dropped\n"),
+                false => format!("{table}: there was none\n"),
+            })
+        }
+        Projections::Show { name, key, as_of } => show::run(&desk, &name, key, as_of).await,
+        Projections::Verify { name, .. } => verify(&desk, name.as_deref().unwrap_or(ALL)).await,
+    }
+}
+
+async fn list(desk: &Desk) -> Result<(), Failure> {
+    let page = desk.client.projections().await?;
+    desk.screen.many(&page.items, "No projections.", |_| {
+        let mut table =
+            Table::new(["PROJECTION", "CLASS", "VERSION", "POSITION", "BEHIND", "PARKED", "AS OF"]);
+        for p in &page.items {
+            table.row([
+                p.name.clone(),
+                p.class.clone(),
+                p.version.to_string(),
+                p.position.to_string(),
+                p.lag.to_string(),
+                p.parked.map_or_else(String::new, |parked| parked.to_string()),
+                p.kept.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
+            ]);
+        }
+        table
+    })
+}
+
+async fn verify(desk: &Desk, name: &str) -> Result<(), Failure> {
+    let names = match name {
+        ALL => {
+            let all = desk.client.projections().await?.items.into_iter();
+            all.filter(|p| p.class != "policy").map(|p| p.name).collect()
+        }
+        one => vec![one.to_owned()],
+    };
+    let mut ended = Vec::new();
+    for name in names {
+        ended.extend(follow(desk, &name, "verify", &RebuildQuery::default()).await?);
+    }
+    over(desk, &ended, "verify")
+}
+
+fn over(desk: &Desk, ended: &[Progress], verb: &str) -> Result<(), Failure> {
+    if desk.screen.output == Output::Json {
+        desk.screen.one(&ended, |_| String::new())?;
+    }
+    let is_bad = |last: &&Progress| last.state != "done" || !last.differences.is_empty();
+    let bad: Vec<_> = ended.iter().filter(is_bad).map(|last| last.projection.as_str()).collect();
+    if bad.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Outcome(format!("{verb} ended badly for {}", bad.join(", "))))
+}
+
+/// Draw the progress until it is over; what is over, each as its line.
+async fn follow(
+    desk: &Desk,
+    name: &str,
+    verb: &str,
+    how: &RebuildQuery,
+) -> Result<Vec<Progress>, Failure> {
+    let events = server_events(desk.client.work_on_projection(name, verb, how).await?);
+    pin_mut!(events);
+    let bar = desk.screen.bar(0, name);
+    let mut ended: Vec<Progress> = Vec::new();
+    while let Some(event) = events.next().await {
+        let progress: Progress = serde_json::from_str(&event?.data)?;
+        if matches!(progress.state.as_str(), "done" | "failed") {
+            ended.push(progress);
+        } else if progress.total > 0 {
+            bar.set_length(progress.total);
+            bar.set_position(progress.events);
+        }
+    }
+    bar.finish_and_clear();
+    if ended.last().is_none_or(|last| last.projection != name) {
+        return Err(Failure::Unreachable(format!(
+            "the server stopped while it worked on {name}; what was not swapped is as it was, try again"
+        )));
+    }
+    for last in &ended {
+        match desk.screen.output {
+            Output::Table | Output::Ndjson => desk.screen.one(last, |_| said(last, verb))?,
+            // One document, at the end.
+            Output::Json => {}
+        }
+    }
+    Ok(ended)
+}
+
+fn said(last: &Progress, verb: &str) -> String {
+    let mut text = match (last.state.as_str(), verb) {
+        ("done", "verify") if last.differences.is_empty() => {
+            format!("{}: identical after {}", last.projection, count(last.events, "event"))
+        }
+        ("done", "verify") => {
+            let rows = last.differences.len() as u64;
+            let differ = if rows == 1 { "differs" } else { "differ" };
+            format!("{}: {} {differ}", last.projection, count(rows, "row"))
+        }
+        ("done", "rollback") => {
+            format!(
+                "{}: back to the earlier rows, with {}",
+                last.projection,
+                count(last.events, "event")
+            )
+        }
+        ("done", _) if last.table.is_some() => format!(
+            "{}: {} as of position {}",
+            last.projection,
+            last.table.as_deref().unwrap_or_default(),
+            last.events
+        ),
+        ("done", _) => format!("{}: rebuilt from {}", last.projection, count(last.events, "event")),
+        (_, _) => {
+            format!(
+                "{}: failed: {}",
+                last.projection,
+                last.detail.as_deref().unwrap_or("no reason")
+            )
+        }
+    };
+    if let Some(rows) = last.rows {
+        text += &format!(", {}", count(rows, "row"));
+    }
+    text.push('\n');
+    for difference in &last.differences {
+        text += &format!("  {}\n", harmless(difference));
+    }
+    text
+}

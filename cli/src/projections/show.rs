@@ -1,0 +1,75 @@
+//! `stead projections show`: rows as they are, or as they were.
+use cli::client::{harmless, server_events};
+use futures::{StreamExt, pin_mut};
+use schemas::control::projections::{Look, LookQuery, LookedRow};
+
+use crate::{
+    failure::Failure,
+    render::{Output, Table, moment, write},
+    settings::Desk,
+    when::At,
+};
+
+pub(crate) async fn run(
+    desk: &Desk,
+    name: &str,
+    key: Option<String>,
+    as_of: Option<At>,
+) -> Result<(), Failure> {
+    let (position, time) = as_of.map_or((None, None), At::parts);
+    let one = key.clone();
+    let query = LookQuery { key, position, time, min_position: None };
+    let looks = server_events(desk.client.look(name, &query).await?);
+    pin_mut!(looks);
+    let bar = desk.screen.bar(0, name);
+    let (mut rows, mut last) = (Vec::<LookedRow>::new(), None::<Look>);
+    while let Some(event) = looks.next().await {
+        let mut look: Look = serde_json::from_str(&event?.data)?;
+        let more = std::mem::take(&mut look.rows);
+        match (look.state.as_str(), desk.screen.output) {
+            ("replaying", _) => {
+                bar.set_length(look.total);
+                bar.set_position(look.events);
+            }
+            (_, Output::Ndjson) => {
+                for row in &more {
+                    write(&format!("{}\n", serde_json::to_string(row)?))?;
+                }
+            }
+            (_, Output::Table | Output::Json) => rows.extend(more),
+        }
+        last = Some(look).filter(|look| matches!(look.state.as_str(), "done" | "failed"));
+    }
+    bar.finish_and_clear();
+    let cut = || Failure::Unreachable(format!("the server stopped while it looked at {name}"));
+    let last = last.ok_or_else(cut)?;
+    if let Some(detail) = &last.detail {
+        return Err(Failure::Outcome(format!("{name} as of then: {}", harmless(detail))));
+    }
+    let at = last.recorded_at.as_ref().map(|at| format!(" ({})", moment(at))).unwrap_or_default();
+    desk.screen.remark(&format!("{name} as of position {}{at}:", last.position));
+    match (one, rows.as_slice(), desk.screen.output) {
+        (_, _, Output::Ndjson) => Ok(()),
+        (Some(key), [], _) => {
+            let position = last.position;
+            Err(Failure::NotFound(format!(
+                "{name} had no row {key:?} at position {position}\n  try: without --key for all; a key is an id"
+            )))
+        }
+        (Some(_), [row], Output::Table) => {
+            let row: serde_json::Value = serde_json::from_str(row.row.get())?;
+            write(&format!("{}\n", harmless(&serde_json::to_string_pretty(&row)?)))
+        }
+        (_, rows, Output::Table | Output::Json) => {
+            desk.screen.many(rows, "No rows.", |_| table(rows))
+        }
+    }
+}
+
+fn table(rows: &[LookedRow]) -> Table {
+    let mut table = Table::new(["KEY", "ROW"]);
+    for LookedRow { key, row } in rows {
+        table.row([harmless(key), harmless(row.get())]);
+    }
+    table
+}

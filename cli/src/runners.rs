@@ -1,0 +1,183 @@
+//! `stead runners`: the agents in the accounts, and the build runners.
+use clap::{Args, Subcommand};
+use domain::ids::{RunnerId, TokenId};
+use schemas::control::{
+    Because,
+    runners::{KeptHead, Runner},
+};
+
+use crate::{
+    failure::Failure,
+    render::{Screen, Table, moment, moment_or_dash},
+    settings::{Desk, Part, Settings},
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Runners {
+    /// List runners
+    #[command(after_help = "Example:\n  stead runners list")]
+    List(Part),
+    /// Show one runner: its state, its host, its jobs
+    #[command(after_help = "Example:\n  stead runners show rnr_01JD…")]
+    Show {
+        /// The runner's id
+        runner: RunnerId,
+    },
+    /// Print the newest signed head of its journal that the server was told: its customer verifies the journal with it
+    #[command(after_help = "\
+Example:
+  stead runners journal-head rnr_01JD… > head.json
+The customer sees by it whether the journal's end was cut off: stead-runner journal verify --head head.json")]
+    JournalHead {
+        /// The runner's id
+        runner: RunnerId,
+        /// Of this journal, if it has begun more than one
+        #[arg(long, value_name = "ID")]
+        journal: Option<String>,
+    },
+    /// Give it no more work until it is enabled again; running jobs go on
+    #[command(after_help = "Example:\n  stead runners disable rnr_01JD… --reason 'change freeze'")]
+    Disable(Order),
+    /// Give it work again
+    #[command(after_help = "Example:\n  stead runners enable rnr_01JD…")]
+    Enable(Order),
+    /// Let it finish what it has and take no more, until resumed
+    #[command(after_help = "Example:\n  stead runners drain rnr_01JD… --reason 'host is replaced'")]
+    Drain(Order),
+    /// Take work again after a drain
+    #[command(after_help = "Example:\n  stead runners resume rnr_01JD…")]
+    Resume(Order),
+    /// Have it make itself a new identity key, as it does by itself every 30 days
+    #[command(
+        after_help = "Example:\n  stead runners rekey rnr_01JD… --reason 'the host was copied'"
+    )]
+    Rekey(Order),
+    /// Never let it call again; its install needs a new runner
+    #[command(after_help = "Example:\n  stead runners revoke rnr_01JD… --reason 'host was lost'")]
+    Revoke(Order),
+    /// Make an enrolment token for one more build runner
+    #[command(after_help = "Example:\n  stead runners enrol-token")]
+    EnrolToken,
+    /// Let nobody in with an enrolment token that was made, for a build runner or an install
+    #[command(after_help = "\
+Example:
+  stead runners revoke-enrol-token tok_01JD… --reason 'sent to the wrong person'")]
+    RevokeEnrolToken {
+        /// The token's id, printed with it (not the token)
+        token: TokenId,
+        /// Why, for the log
+        #[arg(long)]
+        reason: Option<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Order {
+    /// The runner's id
+    runner: RunnerId,
+    /// Why, for the log
+    #[arg(long)]
+    reason: Option<String>,
+}
+
+pub(crate) async fn run(verb: Runners, settings: &Settings) -> Result<(), Failure> {
+    let desk = settings.desk()?;
+    match verb {
+        Runners::List(part) => list(&desk, part).await,
+        Runners::Show { runner } => {
+            let runner = desk.client.runner(runner).await?;
+            desk.screen.one(&runner, |screen| show(&runner, screen))
+        }
+        Runners::JournalHead { runner, journal } => head(&desk, runner, journal).await,
+        Runners::Disable(order) => send(&desk, order, "disable", "disabled").await,
+        Runners::Enable(order) => send(&desk, order, "enable", "enabled").await,
+        Runners::Drain(order) => send(&desk, order, "drain", "draining").await,
+        Runners::Resume(order) => send(&desk, order, "resume", "taking work").await,
+        Runners::Rekey(order) => send(&desk, order, "rekey", "asked for a new key").await,
+        Runners::Revoke(order) => send(&desk, order, "revoke", "revoked").await,
+        Runners::EnrolToken => {
+            let issued = desk.client.build_enrol_token().await?;
+            desk.screen.one(&issued, |screen| super::installs::issued(&issued, screen))
+        }
+        Runners::RevokeEnrolToken { token, reason } => {
+            let done = desk.client.revoke_enrol_token(token, &Because { reason }).await?;
+            let already = if done.changed { "lets" } else { "let already" };
+            desk.screen.one(&done, |_| format!("{token} {already} nobody in.\n"))
+        }
+    }
+}
+
+async fn head(desk: &Desk, runner: RunnerId, journal: Option<String>) -> Result<(), Failure> {
+    let kept = desk.client.journal_heads(runner).await?.heads;
+    let wanted = |head: &KeptHead| journal.as_ref().is_none_or(|id| *id == head.journal_id);
+    let head = kept.into_iter().find(wanted).ok_or_else(|| {
+        Failure::NotFound(format!(
+            "{runner} has told no such head: it does with each session and job"
+        ))
+    })?;
+    // A file for the customer's program, whatever the output is.
+    desk.screen.one(&head.head, |_| serde_json::to_string(&head.head).unwrap_or_default() + "\n")
+}
+
+async fn send(desk: &Desk, order: Order, verb: &str, state: &str) -> Result<(), Failure> {
+    let why = Because { reason: order.reason };
+    let done = desk.client.order_runner(order.runner, verb, &why).await?;
+    if verb == "enable" {
+        let by = desk.client.runner(order.runner).await?.disabled_by;
+        if by.iter().any(|by| by == "customer") {
+            desk.screen.remark("Its customer switched it off too: only they can switch it on, with `stead-runner enable`.");
+        }
+    }
+    let already = if done.changed { "is" } else { "was already" };
+    desk.screen.one(&done, |_| format!("{} {already} {state}.\n", order.runner))
+}
+
+async fn list(desk: &Desk, part: Part) -> Result<(), Failure> {
+    let page = desk.client.runners(&part.listing()).await?;
+    desk.screen.many(&page.items, "No runners.", |screen| {
+        let mut table =
+            Table::new(["RUNNER", "MODE", "INSTALL", "STATE", "LAST CONTACT", "JOBS", "HOST"]);
+        for runner in &page.items {
+            table.row([
+                runner.id.to_string(),
+                runner.mode.clone(),
+                runner.install_name.clone().unwrap_or_default(),
+                screen.state(standing(runner)),
+                moment_or_dash(runner.last_contact.as_ref()),
+                runner.jobs.len().to_string(),
+                runner.host.clone(),
+            ]);
+        }
+        table
+    })?;
+    desk.more(page.next.as_deref());
+    Ok(())
+}
+
+/// Its state; silent when it counts as active and nothing is heard of it.
+fn standing(runner: &Runner) -> &str {
+    if runner.state == "active" && runner.online == Some(false) { "silent" } else { &runner.state }
+}
+
+pub(crate) fn show(runner: &Runner, screen: &Screen) -> String {
+    let mut text = format!("{}  {}\n", runner.id, screen.state(standing(runner)));
+    let mut line = |name: &str, value: &str| {
+        if !value.is_empty() {
+            text += &format!("  {name:<9}  {value}\n");
+        }
+    };
+    line("mode", &runner.mode);
+    line("install", runner.install_name.as_deref().unwrap_or_default());
+    line("disabled", &runner.disabled_by.join(" and "));
+    line("reason", runner.reason.as_deref().unwrap_or_default());
+    line("key", &runner.identity_key);
+    line("version", &runner.version);
+    line("host", &runner.host);
+    line("enrolled", &moment(&runner.enrolled_at));
+    line("contact", &moment_or_dash(runner.last_contact.as_ref()));
+    line("silent", &moment_or_dash(runner.silent_since.as_ref()));
+    for job in &runner.jobs {
+        line("job", &job.to_string());
+    }
+    text
+}

@@ -1,0 +1,248 @@
+//! `stead runs`: what is being done to an install, and the plans that wait for a word.
+mod decide;
+mod follow;
+pub(crate) mod picture;
+mod watch;
+
+use clap::{Args, Subcommand};
+use domain::ids::RunId;
+use schemas::control::{
+    Because,
+    jobs::Cancel,
+    runs::{Run, RunsQuery},
+};
+
+use decide::Verdict;
+pub(crate) use watch::until_finished;
+
+use crate::{
+    failure::Failure,
+    render::{Output, Table, moment, who},
+    settings::{Desk, Part, Settings},
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Runs {
+    /// List runs, the newest first
+    #[command(after_help = "\
+Examples:
+  stead runs list
+  stead runs list --install acme --state waiting_for_approval")]
+    List(List),
+    /// Show a run: its steps as layers, their plans, and why each one waits
+    #[command(after_help = "\
+Examples:
+  stead runs show run_01JD…
+  stead runs show acme            the newest run of the install acme
+  stead runs show acme --plans    with what each plan would change")]
+    Show {
+        /// The run's id, or an install's name for its newest run
+        run: String,
+        /// Print the summary of each plan too
+        #[arg(long)]
+        plans: bool,
+    },
+    /// Follow a run until it finishes, waiting for an install's first one; exit code 1 when it does not succeed
+    #[command(after_help = "\
+Examples:
+  stead runs watch acme
+  stead runs watch acme --until-approval    return as soon as somebody must decide")]
+    Watch {
+        /// The run's id, or an install's name for its newest run
+        run: String,
+        /// Return as soon as a plan waits for a decision
+        #[arg(long)]
+        until_approval: bool,
+    },
+    /// Say yes to plans that wait, each by its digest: shows each and asks, or takes the digests that you read
+    #[command(after_help = "\
+Examples:
+  stead runs approve acme --reason 'read it, looks right'       shows each plan and asks
+  stead runs approve acme --digest sha256:… --digest sha256:… --reason 'CHG-1204'
+  stead runs approve acme --all --reason 'a test account'       whatever waits, unread
+  stead runs approve acme --follow --reason 'first install'     layer after layer, until the run ends")]
+    Approve(decide::Approve),
+    /// Say no to plans that wait, each by its digest; what depends on their steps is skipped
+    #[command(after_help = "\
+Examples:
+  stead runs deny acme --step network --reason 'destroys the bucket'    shows the plan and asks
+  stead runs deny acme --digest sha256:… --reason 'CHG-1204 was refused'")]
+    Deny(decide::Word),
+    /// Stop a run: running jobs are asked to stop, nothing more is started
+    #[command(after_help = "Example:\n  stead runs cancel acme --reason 'wrong version'")]
+    Cancel {
+        /// The run's id, or an install's name for its newest run
+        run: String,
+        /// Why, for the log
+        #[arg(long)]
+        reason: String,
+        /// Do not wait for the grace period
+        #[arg(long)]
+        force: bool,
+    },
+    /// Do again what failed, was cancelled or was skipped, as a new run once this one is over
+    #[command(after_help = "Example:\n  stead runs retry acme --reason 'quota was raised' --wait")]
+    Retry {
+        /// The run's id, or an install's name for its newest run
+        run: String,
+        /// Why, for the log
+        #[arg(long)]
+        reason: Option<String>,
+        /// Follow the new run until it finishes
+        #[arg(long)]
+        wait: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// On one install: its name or id
+    #[arg(long)]
+    install: Option<String>,
+    /// In one state: requested, running, waiting_for_approval, cancelling, succeeded, failed, cancelled, denied, expired
+    #[arg(long)]
+    state: Option<String>,
+    #[command(flatten)]
+    part: Part,
+}
+
+pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> {
+    let desk = settings.desk()?;
+    match verb {
+        Runs::List(list) => self::list(&desk, list).await,
+        Runs::Show { run, plans } => show(&desk, &run, plans).await,
+        Runs::Watch { run, until_approval } => {
+            let run = watch::first(&desk, &run).await?;
+            watch::watch(&desk, run, until_approval).await
+        }
+        Runs::Approve(ask) => decide::approve(&desk, ask).await,
+        Runs::Deny(word) => decide::say(&desk, Verdict::Deny, word).await,
+        Runs::Cancel { run, reason, force } => {
+            let run = find(&desk, &run).await?;
+            let done = desk.client.cancel_run(run, &Cancel { reason, force }).await?;
+            desk.screen.one(&done, |_| match done.changed {
+                true => format!("Asked {run} to stop. Follow it: stead runs watch {run}\n"),
+                false => format!("{run} was asked to stop already, or is over.\n"),
+            })
+        }
+        Runs::Retry { run, reason, wait } => {
+            let run = find(&desk, &run).await?;
+            let again = desk.client.retry_run(run, &Because { reason }).await?;
+            match again.run {
+                Some(run) => announce(&desk, &again, run, "Retrying as", wait).await,
+                None => desk.screen.one(&again, |_| "Nothing is left to do.\n".into()),
+            }
+        }
+    }
+}
+
+/// Tell of a new run, and follow it when asked to. One document is one: of a run that is followed, the last.
+pub(crate) async fn announce(
+    desk: &Desk,
+    answer: &impl serde::Serialize,
+    run: RunId,
+    what: &str,
+    wait: bool,
+) -> Result<(), Failure> {
+    if !(wait && desk.screen.output == Output::Json) {
+        desk.screen.one(answer, |_| match wait {
+            true => format!("{what} {run}.\n"),
+            false => format!("{what} {run}. Follow it: stead runs watch {run}\n"),
+        })?;
+    }
+    if wait { until_finished(desk, run).await } else { Ok(()) }
+}
+
+/// A run by its id, or the newest one of the install of this name.
+pub(crate) async fn find(desk: &Desk, named: &str) -> Result<RunId, Failure> {
+    newest(desk, named).await?.ok_or_else(|| {
+        Failure::NotFound(format!(
+            "the install {named} has had no run yet\n  try: `stead installs show {named}` says what it waits for"
+        ))
+    })
+}
+
+/// Likewise; none while the install has had no run.
+async fn newest(desk: &Desk, named: &str) -> Result<Option<RunId>, Failure> {
+    if let Ok(id) = named.parse() {
+        return Ok(Some(id));
+    }
+    let install = Some(named.to_owned());
+    let query = RunsQuery { install, limit: Some(1), ..RunsQuery::default() };
+    let page = desk.client.runs(&query).await?;
+    Ok(page.items.first().map(|run| run.id))
+}
+
+async fn list(desk: &Desk, list: List) -> Result<(), Failure> {
+    let List { install, state, part: Part { limit, cursor } } = list;
+    let query = RunsQuery { install, state, limit: Some(limit), cursor, ..RunsQuery::default() };
+    let page = desk.client.runs(&query).await?;
+    desk.screen.many(&page.items, "No runs.", |screen| {
+        let mut table =
+            Table::new(["RUN", "INSTALL", "WHAT", "STATE", "STEPS", "REQUESTED", "BY", "REASON"]);
+        for run in &page.items {
+            table.row([
+                run.id.to_string(),
+                run.install_name.clone(),
+                picture::what(run),
+                screen.state(&run.state),
+                format!("{}/{}", run.steps_ended, run.steps),
+                moment(&run.requested_at),
+                who(&run.requested_by, run.requested_by_name.as_deref()),
+                run.reason.clone().unwrap_or_default(),
+            ]);
+        }
+        table
+    })?;
+    desk.more(page.next.as_deref());
+    Ok(())
+}
+
+async fn show(desk: &Desk, named: &str, plans: bool) -> Result<(), Failure> {
+    let run = desk.client.run(find(desk, named).await?).await?;
+    desk.screen.one(&run, |screen| picture::of(&run, screen))?;
+    if plans {
+        for step in run.dag.iter().filter(|s| s.plan.is_some()) {
+            let summary = desk.client.plan(run.run.id, step.id).await?;
+            desk.screen.one(&summary, |screen| picture::plan(&step.name, &summary, screen))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the run is over, and how.
+fn outcome(run: &Run) -> Option<Result<(), Failure>> {
+    match run.run.state.as_str() {
+        "succeeded" => Some(Ok(())),
+        "failed" | "cancelled" | "denied" | "expired" => {
+            let bad = run.dag.iter().filter(|s| s.state == "failed");
+            let names: Vec<_> = bad
+                .map(|s| format!("{} ({})", s.name, s.reason.as_deref().unwrap_or("no reason")))
+                .collect();
+            let id = run.run.id;
+            let state = &run.run.state;
+            Some(Err(Failure::Outcome(match names.is_empty() {
+                true => format!("{id} was {state}"),
+                false => format!(
+                    "{id} {state}: {}\n  try: `stead runs show {id}`, then `stead runs retry {id}`",
+                    names.join(", ")
+                ),
+            })))
+        }
+        _ => None,
+    }
+}
+
+/// The answer of a command that leads to a run, or to none.
+pub(crate) async fn or_nothing(
+    desk: &Desk,
+    answer: &impl serde::Serialize,
+    run: Option<RunId>,
+    nothing: &str,
+    wait: bool,
+) -> Result<(), Failure> {
+    match run {
+        Some(run) => announce(desk, answer, run, "Requested", wait).await,
+        None => desk.screen.one(answer, |_| format!("{nothing}\n")),
+    }
+}

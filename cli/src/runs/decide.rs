@@ -1,0 +1,220 @@
+//! A person's word on plans.
+use std::io::IsTerminal as _;
+
+use clap::Args;
+use domain::digest::Digest;
+use schemas::control::{
+    Done,
+    runs::{ApproveRun, DenyRun, Run, Step},
+};
+use serde::Serialize;
+
+use super::{
+    find,
+    follow::{self, Follow},
+    picture, until_finished,
+};
+use crate::{
+    failure::Failure,
+    render::{Output, write},
+    settings::Desk,
+};
+
+/// Yes or no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Approve,
+    Deny,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Word {
+    /// The run's id, or an install's name for its newest run
+    run: String,
+    /// Why, for the log
+    #[arg(long)]
+    reason: String,
+    /// Only this step: its name or id; without it every step that waits
+    #[arg(long)]
+    step: Option<String>,
+    /// The digest of a plan that you read; may be repeated; refused when it is another one by now
+    #[arg(long = "digest", value_name = "DIGEST")]
+    digests: Vec<Digest>,
+    /// Whatever waits now, read or not
+    #[arg(long, conflicts_with = "digests")]
+    all: bool,
+    /// Then follow the run until it finishes
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Approval of plans.
+#[derive(Debug, Args)]
+pub(crate) struct Approve {
+    #[command(flatten)]
+    word: Word,
+    /// Approve layer after layer with this reason until the run ends: shows each plan and asks, with --all without asking
+    #[arg(long, conflicts_with_all = ["step", "digests", "wait"])]
+    follow: bool,
+}
+
+/// Approves the plans that wait, or with `--follow` those of the whole run.
+pub(crate) async fn approve(desk: &Desk, ask: Approve) -> Result<(), Failure> {
+    let Approve { word, follow } = ask;
+    if !follow {
+        return say(desk, Verdict::Approve, word).await;
+    }
+    let Word { run, reason, all, .. } = word;
+    follow::approve(desk, &run, Follow { reason, all }).await
+}
+
+/// What was said to one plan.
+#[derive(Debug, Serialize)]
+struct Said {
+    step: String,
+    verdict: &'static str,
+    digest: Digest,
+    #[serde(flatten)]
+    done: Done,
+}
+
+pub(crate) async fn say(desk: &Desk, verdict: Verdict, ask: Word) -> Result<(), Failure> {
+    let run = desk.client.run(find(desk, &ask.run).await?).await?;
+    let steps = waiting(&run, ask.step.as_deref())?;
+    let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let (id, mut all) = (run.run.id, Vec::new());
+    for (step, digest) in named(&run, &steps, &ask, asks)? {
+        let unread = !ask.all && ask.digests.is_empty();
+        if unread && !reads(desk, (&run, step), verdict, &digest).await? {
+            desk.screen.remark(&format!("{} waits on.", step.name));
+            continue;
+        }
+        let (step, reason) = (step, ask.reason.clone());
+        let done = match verdict {
+            Verdict::Approve => {
+                let word = ApproveRun { step: step.id, digest: digest.clone(), reason };
+                desk.client.approve(id, &word).await?
+            }
+            Verdict::Deny => {
+                let word = DenyRun { step: step.id, digest: digest.clone(), reason };
+                desk.client.deny(id, &word).await?
+            }
+        };
+        let said = Said { step: step.name.clone(), verdict: verdict.past(), digest, done };
+        match desk.screen.output {
+            Output::Table | Output::Ndjson => desk.screen.one(&said, |_| line(step, &said))?,
+            // One document, at the end.
+            Output::Json => all.push(said),
+        }
+    }
+    if desk.screen.output == Output::Json && !ask.wait {
+        desk.screen.one(&all, |_| String::new())?;
+    }
+    if ask.wait { until_finished(desk, id).await } else { Ok(()) }
+}
+
+impl Verdict {
+    /// As it is asked for, and as it was said.
+    fn present(self) -> &'static str {
+        match self {
+            Verdict::Approve => "Approve",
+            Verdict::Deny => "Deny",
+        }
+    }
+
+    fn past(self) -> &'static str {
+        match self {
+            Verdict::Approve => "approved",
+            Verdict::Deny => "denied",
+        }
+    }
+}
+
+fn line(step: &Step, said: &Said) -> String {
+    let counts = step.plan.as_ref().map(picture::counts).unwrap_or_default();
+    format!("{} {}: {counts}, plan {}\n", said.step, said.verdict, said.digest)
+}
+
+/// Which plans the word is on: those that were read, never those that happen to wait by now.
+fn named<'r>(
+    run: &Run,
+    steps: &[&'r Step],
+    ask: &Word,
+    asks: bool,
+) -> Result<Vec<(&'r Step, Digest)>, Failure> {
+    let id = run.run.id;
+    if let ([digest], [step], Some(_)) = (ask.digests.as_slice(), steps, &ask.step) {
+        // The server knows best whether it is still the plan that waits.
+        return Ok(vec![(*step, digest.clone())]);
+    }
+    if !ask.digests.is_empty() {
+        let of = |digest: &Digest| {
+            let has = |step: &&&Step| step.plan.as_ref().is_some_and(|p| p.digest == *digest);
+            let step = steps.iter().find(has).map(|step| (*step, digest.clone()));
+            step.ok_or_else(|| {
+                Failure::NotFound(format!(
+                    "no plan of {id} that waits is {digest}\n  try: `stead runs show {id} --plans` shows those that do"
+                ))
+            })
+        };
+        return ask.digests.iter().map(of).collect();
+    }
+    if !ask.all && !asks {
+        return Err(Failure::Usage(format!(
+            "nobody can be asked here: say which plans you read\n  try: `stead runs show {id} --plans`, then --digest sha256:… for each; or --all for whatever waits"
+        )));
+    }
+    let planned = steps.iter().filter_map(|step| Some((*step, step.plan.as_ref()?.digest.clone())));
+    let planned: Vec<_> = planned.collect();
+    if planned.is_empty() {
+        let names: Vec<_> = steps.iter().map(|step| step.name.as_str()).collect();
+        return Err(Failure::NotFound(format!(
+            "there is no plan of {} yet\n  try: `stead runs show {id}` says what it waits for",
+            names.join(", ")
+        )));
+    }
+    Ok(planned)
+}
+
+/// Show a plan and ask. If it is planned again in between, the digest is not that of the plan that
+/// waits, and the server refuses it.
+async fn reads(
+    desk: &Desk,
+    (run, step): (&Run, &Step),
+    verdict: Verdict,
+    digest: &Digest,
+) -> Result<bool, Failure> {
+    let summary = desk.client.plan(run.run.id, step.id).await?;
+    let text = picture::plan(&step.name, &summary, &desk.screen);
+    let asked = verdict.present();
+    write(&format!("{text}  plan {digest}\n{asked} {}? [y/N] ", step.name))?;
+    let mut said = String::new();
+    let heard = std::io::stdin().read_line(&mut said);
+    heard.map_err(|error| Failure::Usage(format!("cannot read the answer: {error}")))?;
+    Ok(matches!(said.trim(), "y" | "Y" | "yes"))
+}
+
+/// The steps that wait for a word, or the one that is named.
+fn waiting<'r>(run: &'r Run, named: Option<&str>) -> Result<Vec<&'r Step>, Failure> {
+    let id = run.run.id;
+    if let Some(name) = named {
+        let step = run.dag.iter().find(|s| s.name == name || s.id.to_string() == name);
+        let missing = || {
+            Failure::NotFound(format!(
+                "{id} has no step {name}\n  try: `stead runs show {id}` lists them"
+            ))
+        };
+        return step.map(|s| vec![s]).ok_or_else(missing);
+    }
+    let steps: Vec<_> = run.dag.iter().filter(|s| s.state == "waiting_for_approval").collect();
+    if steps.is_empty() {
+        return Err(Failure::NotFound(format!(
+            "no plan of {id} waits for a decision (it is {})\n  try: `stead runs show {id}`",
+            run.run.state.replace('_', " ")
+        )));
+    }
+    Ok(steps)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! `stead runs approve --follow`: approves the plans of a run layer after layer, until the run ends.
+use std::{collections::HashSet, io::IsTerminal as _, os::fd::AsFd};
+
+use cli::client::ClientError;
+use domain::{
+    digest::Digest,
+    ids::{RunId, StepId},
+};
+use nix::sys::termios::{FlushArg, tcflush};
+use schemas::control::runs::{ApproveRun, Run, Step};
+use tokio::sync::oneshot;
+
+use super::{picture, watch};
+use crate::{
+    failure::Failure,
+    render::{Output, write},
+    settings::Desk,
+};
+
+/// What is approved, and why.
+pub(crate) struct Follow {
+    /// Reason of each approval.
+    pub(crate) reason: String,
+    /// Whether each plan is approved without a question.
+    pub(crate) all: bool,
+}
+
+/// Follows a run and approves each plan that waits. Ends as the run ends; Ctrl-C ends the command, and the run goes on.
+pub(crate) async fn approve(desk: &Desk, named: &str, ask: Follow) -> Result<(), Failure> {
+    let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if !ask.all && !asks {
+        return Err(Failure::Usage(
+            "plans cannot be confirmed here: standard input or output is no terminal\n  \
+             try: --all approves each plan of the run without a question"
+                .into(),
+        ));
+    }
+    let run = watch::first(desk, named).await?;
+    let mut decided = HashSet::new();
+    let followed = watch::follow(desk, run, async |now: &Run| {
+        decide(desk, now, &ask, &mut decided).await.map(|()| false)
+    });
+    tokio::select! {
+        ended = followed => ended,
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted?;
+            Err(Failure::Interrupted(format!(
+                "stopped following {run}, which goes on\n  try: `stead runs approve {run} --follow` continues"
+            )))
+        }
+    }
+}
+
+/// Approves, or asks about, each plan that waits and was not decided here before.
+async fn decide(
+    desk: &Desk,
+    run: &Run,
+    ask: &Follow,
+    decided: &mut HashSet<(StepId, Digest)>,
+) -> Result<(), Failure> {
+    for step in run.dag.iter().filter(|step| step.state == "waiting_for_approval") {
+        let Some(digest) = step.plan.as_ref().map(|plan| plan.digest.clone()) else { continue };
+        if !decided.insert((step.id, digest.clone())) {
+            continue;
+        }
+        if !confirmed(desk, (run, step), &digest, ask.all).await? {
+            let id = run.run.id;
+            desk.screen.remark(&format!(
+                "{} waits on. Decide in another terminal, or stop this command with Ctrl-C: stead runs deny {id} --step {}",
+                step.name, step.name
+            ));
+            continue;
+        }
+        said(desk, run.run.id, step, digest, &ask.reason).await?;
+    }
+    Ok(())
+}
+
+async fn said(
+    desk: &Desk,
+    run: RunId,
+    step: &Step,
+    digest: Digest,
+    reason: &str,
+) -> Result<(), Failure> {
+    let approval = ApproveRun { step: step.id, digest: digest.clone(), reason: reason.to_owned() };
+    match desk.client.approve(run, &approval).await {
+        Ok(_) => match desk.screen.output {
+            Output::Table => write(&format!("{} approved: plan {digest}\n", step.name)),
+            // The steps, and the run at its end, are the document.
+            Output::Json | Output::Ndjson => Ok(()),
+        },
+        // Another user was faster, or the step was planned again: the next look shows what waits now.
+        Err(ClientError::Problem(problem)) if problem.status == 409 => {
+            desk.screen.remark(&format!("{} was not approved: {}", step.name, problem.detail));
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Shows the plan, and asks unless every plan is approved.
+async fn confirmed(
+    desk: &Desk,
+    (run, step): (&Run, &Step),
+    digest: &Digest,
+    all: bool,
+) -> Result<bool, Failure> {
+    let summary = desk.client.plan(run.run.id, step.id).await?;
+    let shown = picture::plan(&step.name, &summary, &desk.screen);
+    if all {
+        if desk.screen.output == Output::Table {
+            write(&format!("{shown}  plan {digest}\n"))?;
+        }
+        return Ok(true);
+    }
+    write(&format!("{shown}  plan {digest}\nApprove {}? [y/N] ", step.name))?;
+    discard_typed(std::io::stdin())?;
+    let answer = line().await?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Discards what was typed before the question was asked: it answers another one, or none.
+fn discard_typed(terminal: impl AsFd) -> std::io::Result<()> {
+    Ok(tcflush(terminal, FlushArg::TCIFLUSH)?)
+}
+
+/// A line of standard input. Read by a thread of its own, so that Ctrl-C ends the command while it waits.
+async fn line() -> Result<String, Failure> {
+    let (send, receive) = oneshot::channel();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let read = std::io::stdin().read_line(&mut text).map(|_| text);
+        // The command may have ended meanwhile.
+        let _ = send.send(read);
+    });
+    let unread =
+        |why: &dyn std::fmt::Display| Failure::Usage(format!("cannot read the answer: {why}"));
+    let read = receive.await.map_err(|error| unread(&error))?;
+    read.map_err(|error| unread(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::File,
+        io::{BufRead as _, BufReader, Write as _},
+    };
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_was_typed_before_the_question_is_discarded() {
+        let terminal = nix::pty::openpty(None, None).unwrap();
+        let (mut keyboard, screen) = (File::from(terminal.master), File::from(terminal.slave));
+        keyboard.write_all(b"y\ny\n").unwrap();
+        discard_typed(&screen).unwrap();
+        keyboard.write_all(b"n\n").unwrap();
+        let mut answer = String::new();
+        BufReader::new(screen).read_line(&mut answer).unwrap();
+        assert_eq!(answer, "n\n");
+    }
+}

@@ -1,0 +1,291 @@
+//! `stead serve`: the server on a database that somebody else runs.
+use std::{
+    io::{IsTerminal as _, Write as _},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use api::{
+    listen::Certificate,
+    postgres::DataLock,
+    server::{Options, Ready, Server, TlsFor},
+};
+use clap::{Args, ValueEnum};
+use event_log::upload::Quota;
+use sqlx::postgres::PgConnectOptions;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::{failure::Failure, render::Output};
+
+/// What every role of the server takes
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Common {
+    /// Directory for keys, artifacts and the first owner's token [default: /var/lib/stead as root,
+    /// else ~/.local/share/stead]
+    #[arg(long, env = "STEAD_DATA", value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Where people and services call; port 0 takes a free one
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7070")]
+    pub(crate) control_listen: SocketAddr,
+    /// Where runners call; port 0 takes a free one
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7071")]
+    pub(crate) runner_listen: SocketAddr,
+    /// How people reach the Control API, when that is another address
+    #[arg(long, value_name = "URL")]
+    pub(crate) control_url: Option<String>,
+    /// How runners reach the Runner API, when that is another address
+    #[arg(long, value_name = "URL")]
+    pub(crate) runner_url: Option<String>,
+    /// Certificate chain, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Private key of the certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Which API speaks TLS when there is a certificate
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) tls_for: Doors,
+    /// A proxy in front of the server ends TLS: plain HTTP may leave this machine
+    #[arg(long)]
+    pub(crate) behind_proxy: bool,
+    /// Most connections of one address to each listener that are not authenticated: behind a proxy that passes TCP on, all
+    /// callers have its address [default: a sixteenth of the listener's]
+    #[arg(long, value_name = "N")]
+    pub(crate) address_connections: Option<usize>,
+    /// The most bytes of one file of an artifact
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    pub(crate) max_blob_bytes: u64,
+    /// Most bytes that one execution may upload for its reports
+    #[arg(long, value_name = "BYTES", default_value_t = Quota::default().execution)]
+    pub(crate) max_execution_upload: u64,
+    /// Most bytes that one runner may upload for its reports within 24 hours
+    #[arg(long, value_name = "BYTES", default_value_t = Quota::default().runner)]
+    pub(crate) max_runner_upload: u64,
+    /// Make one more owner at this start and write their token to owner.token in the data directory:
+    /// when no token of an owner is left
+    #[arg(long)]
+    pub(crate) new_owner_token: bool,
+    /// Where archives of the log are [default: archives in the data directory]
+    #[arg(long, env = "STEAD_ARCHIVES", value_name = "DIR")]
+    pub(crate) archives: Option<PathBuf>,
+    /// How many positions each partition of the log gets, rounded up to whole blocks of 256
+    #[arg(long, value_name = "POSITIONS", default_value_t = event_log::partitions::SIZE)]
+    pub(crate) partition_events: u64,
+    /// File to write, as JSON, when the server takes calls
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ready_file: Option<PathBuf>,
+    /// What to log, as RUST_LOG has it
+    #[arg(long, env = "STEAD_LOG", value_name = "FILTER", default_value = "info,sqlx=warn")]
+    pub(crate) log: String,
+    /// Format of log lines on standard error
+    #[arg(long, env = "STEAD_LOG_FORMAT", value_enum, default_value_t)]
+    pub(crate) log_format: LogFormat,
+}
+
+/// Format of log lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    #[default]
+    Text,
+    /// One JSON document per line: timestamp, level, fields with `message`, target
+    Json,
+}
+
+impl LogFormat {
+    /// As the option and the environment variable take it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+        }
+    }
+}
+
+/// Which API speaks TLS.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub(crate) enum Doors {
+    #[default]
+    Both,
+    Control,
+    Runner,
+}
+
+/// Serve on the database of DATABASE_URL
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  DATABASE_URL=postgres://stead_app@db/stead stead serve --tls-cert cert.pem --tls-key key.pem \\
+    --control-listen 0.0.0.0:7070 --runner-listen 0.0.0.0:7071")]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// The database, as the role that inserts and selects
+    #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
+    pub(crate) database_url: String,
+    /// The same, as the role that owns the tables: only rebuilds of views need it
+    #[arg(long, env = "DATABASE_OWNER_URL", value_name = "URL", hide_env_values = true)]
+    pub(crate) database_owner_url: Option<String>,
+    /// The most connections to the database
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub(crate) connections: u32,
+}
+
+/// Serve until somebody says stop.
+pub(crate) async fn run(serve: Serve, output: Output) -> ExitCode {
+    serve.common.start_log();
+    finish(serve.serve(output).await, output)
+}
+
+impl Serve {
+    async fn serve(self, output: Output) -> anyhow::Result<()> {
+        let told = Told::listen()?;
+        let data = self.common.data()?;
+        let _lock = DataLock::take(&data)?;
+        let database = event_log::connect::options(&self.database_url)?;
+        let owner = self.database_owner_url.as_deref().map(event_log::connect::options);
+        let options = self.common.options(data, database, self.connections);
+        let server = Server::start(Options { owner: owner.transpose()?, ..options }).await?;
+        self.common.announce(&server.ready, output)?;
+        let ended = tokio::select! {
+            () = told.heard() => Ok(()),
+            task = server.failed() => Err(task_failed(task)),
+        };
+        server.stop().await;
+        ended
+    }
+}
+
+/// Why a server ends by itself.
+pub(crate) fn task_failed(task: &str) -> anyhow::Error {
+    anyhow::anyhow!(
+        "the server ends: its background task {task} failed; its log says why; start it again"
+    )
+}
+
+impl Common {
+    /// The data directory: what was said, else what fits the user.
+    pub(crate) fn data(&self) -> anyhow::Result<PathBuf> {
+        data_directory(self.data.as_ref())
+    }
+
+    /// What the server is told.
+    pub(crate) fn options(
+        &self,
+        data: PathBuf,
+        database: PgConnectOptions,
+        connections: u32,
+    ) -> Options {
+        let certificate = self.tls_cert.clone().zip(self.tls_key.clone());
+        Options {
+            data,
+            database,
+            owner: None,
+            connections,
+            control: self.control_listen,
+            runner: self.runner_listen,
+            control_url: self.control_url.clone(),
+            runner_url: self.runner_url.clone(),
+            certificate: certificate.map(|(chain, key)| Certificate { chain, key }),
+            tls_for: match self.tls_for {
+                Doors::Both => TlsFor::Both,
+                Doors::Control => TlsFor::Control,
+                Doors::Runner => TlsFor::Runner,
+            },
+            behind_proxy: self.behind_proxy,
+            address_connections: self.address_connections,
+            max_blob_bytes: self.max_blob_bytes,
+            uploads: Quota { execution: self.max_execution_upload, runner: self.max_runner_upload },
+            new_owner_token: self.new_owner_token,
+            archives: self.archives.clone(),
+            partition_events: self.partition_events,
+        }
+    }
+
+    /// Log lines go to standard error; standard output is for answers.
+    pub(crate) fn start_log(&self) {
+        let filter = tracing_subscriber::EnvFilter::try_new(&self.log)
+            .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        let colours = std::io::stderr().is_terminal();
+        let _ = match self.log_format {
+            LogFormat::Text => lines.with_target(false).with_ansi(colours).try_init(),
+            LogFormat::Json => lines.json().try_init(),
+        };
+    }
+
+    /// Say where everything is.
+    pub(crate) fn announce(&self, ready: &Ready, output: Output) -> anyhow::Result<()> {
+        if let Some(path) = &self.ready_file {
+            ready.write(path)?;
+        }
+        let mut out = std::io::stdout().lock();
+        // A reader that went away does not stop a server.
+        let _ = match output {
+            Output::Table => writeln!(out, "{ready}"),
+            Output::Json | Output::Ndjson => writeln!(out, "{}", serde_json::to_string(ready)?),
+        };
+        let _ = out.flush();
+        Ok(())
+    }
+}
+
+/// The data directory: what was said, else what fits the user.
+pub(crate) fn data_directory(said: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let found = match said {
+        Some(data) => data.clone(),
+        None if nix::unistd::geteuid().is_root() => PathBuf::from("/var/lib/stead"),
+        None => set("XDG_DATA_HOME")
+            .or_else(|| set("HOME").map(|home| home.join(".local/share")))
+            .map(|base| base.join("stead"))
+            .ok_or_else(|| anyhow::anyhow!("HOME is not set: say where with --data DIR"))?,
+    };
+    Ok(std::path::absolute(found)?)
+}
+
+/// SIGTERM and SIGINT, heard from the first moment on, so that a start that is stopped cleans up too.
+pub(crate) struct Told {
+    term: Signal,
+    int: Signal,
+}
+
+impl Told {
+    /// From now on these signals do not end the process by themselves.
+    pub(crate) fn listen() -> std::io::Result<Told> {
+        let (term, int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        Ok(Told { term, int })
+    }
+
+    /// Until somebody says stop. Whoever says it again does not want to wait.
+    pub(crate) async fn heard(mut self) {
+        self.either().await;
+        tokio::spawn(async move {
+            self.either().await;
+            std::process::exit(130);
+        });
+    }
+
+    async fn either(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.int.recv() => {}
+        }
+    }
+}
+
+/// The error with its reasons, and the exit code.
+pub(crate) fn finish(done: anyhow::Result<()>, output: Output) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => Failure::Usage(error.to_string()).report(output),
+    }
+}
+
+/// A file beside this program.
+pub(crate) fn beside(name: &str) -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let found = program.parent().map(Path::to_path_buf)?.join(name);
+    found.is_file().then_some(found)
+}

@@ -1,0 +1,210 @@
+//! Which server, as whom: options win over the environment, that wins over the file of `stead login`.
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, ValueEnum};
+use cli::client::{Client, Target};
+use schemas::control::Listing;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    failure::Failure,
+    render::{Output, Screen},
+};
+
+/// Options of every command that talks to a server.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Server and output")]
+pub(crate) struct Settings {
+    /// Address of the Control API
+    #[arg(long, global = true, env = "STEAD_SERVER", value_name = "URL", hide_env_values = true)]
+    pub(crate) server: Option<String>,
+    /// File that holds the token (else STEAD_TOKEN, else what `stead login` kept)
+    #[arg(
+        long,
+        global = true,
+        env = "STEAD_TOKEN_FILE",
+        value_name = "FILE",
+        hide_env_values = true
+    )]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Private certificate authority of the server, PEM
+    #[arg(long, global = true, env = "STEAD_CA_FILE", value_name = "FILE", hide_env_values = true)]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// How to print the answer: for people, as one JSON document, one document per line, or (what is
+    /// wrong with an app directory) as SARIF
+    #[arg(long, short, global = true, value_enum, default_value_t)]
+    pub(crate) output: Format,
+    /// No colours (also NO_COLOR=1)
+    #[arg(long, global = true)]
+    pub(crate) no_color: bool,
+    /// No progress and no remarks
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+}
+
+/// What an answer can be asked as.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    // No doc comments: clap would print them under every command.
+    #[default]
+    Table,
+    Json,
+    Ndjson,
+    Sarif,
+}
+
+/// Which part of a list.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Part {
+    /// How many at most
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
+    pub(crate) limit: u32,
+    /// Where to go on: what the list before said under "There is more"
+    #[arg(long)]
+    pub(crate) cursor: Option<String>,
+}
+
+impl Part {
+    /// As a list without filters takes it.
+    pub(crate) fn listing(self) -> Listing {
+        Listing { limit: Some(self.limit), cursor: self.cursor, min_position: None }
+    }
+}
+
+/// What `stead login` keeps.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Kept {
+    /// Address of the Control API.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) server: Option<String>,
+    /// The token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<String>,
+    /// Private certificate authority, PEM file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ca_file: Option<PathBuf>,
+}
+
+/// What a command works with.
+pub(crate) struct Desk {
+    /// The server.
+    pub(crate) client: Client,
+    /// The person.
+    pub(crate) screen: Screen,
+}
+
+impl Settings {
+    /// How to print.
+    pub(crate) fn screen(&self) -> Screen {
+        let output = match self.output {
+            Format::Table => Output::Table,
+            Format::Json | Format::Sarif => Output::Json,
+            Format::Ndjson => Output::Ndjson,
+        };
+        Screen::new(output, self.no_color, self.quiet)
+    }
+
+    /// Ready to call the server.
+    pub(crate) fn desk(&self) -> Result<Desk, Failure> {
+        if self.output == Format::Sarif {
+            let said = "only `stead apps validate` prints SARIF\n  try: --output json";
+            return Err(Failure::Usage(said.into()));
+        }
+        let people = self.output == Format::Table;
+        let client = Client::new(&self.target()?)?.for_people(people);
+        Ok(Desk { client, screen: self.screen() })
+    }
+
+    /// Which server, as whom.
+    pub(crate) fn target(&self) -> Result<Target, Failure> {
+        let kept = Kept::read()?;
+        let named = self.server.clone();
+        let same = named.is_none() || named == kept.server;
+        let server = named.or_else(|| kept.server.clone()).ok_or_else(|| {
+            Failure::Usage(
+                "no server is named\n  try: `stead login --server URL --token-file FILE`, \
+                 `--server URL`, or STEAD_SERVER"
+                    .into(),
+            )
+        })?;
+        let token = match (&self.token_file, std::env::var("STEAD_TOKEN").ok()) {
+            (Some(file), _) => Some(read_token(file)?),
+            (None, Some(token)) if !token.trim().is_empty() => Some(token.trim().into()),
+            // A kept token is for the kept server only: it must not be shown to another one.
+            (None, _) => kept.token.filter(|_| same),
+        };
+        let ca = self.ca_file.clone().or(kept.ca_file.filter(|_| same));
+        Ok(Target { server, token, ca })
+    }
+}
+
+impl Kept {
+    /// `$XDG_CONFIG_HOME/stead/cli.toml`, `~/.config/stead/cli.toml`.
+    pub(crate) fn path() -> Result<PathBuf, Failure> {
+        let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let base = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
+        let missing = || Failure::Usage("neither HOME nor XDG_CONFIG_HOME is set".into());
+        Ok(base.ok_or_else(missing)?.join("stead/cli.toml"))
+    }
+
+    /// Nothing kept is nothing wrong.
+    pub(crate) fn read() -> Result<Self, Failure> {
+        let Ok(path) = Kept::path() else { return Ok(Kept::default()) };
+        match fs::read_to_string(&path) {
+            Ok(text) => toml::from_str(&text)
+                .map_err(|e| Failure::Usage(format!("{}: {e}", path.display()))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Kept::default()),
+            Err(error) => Err(Failure::Usage(format!("{}: {error}", path.display()))),
+        }
+    }
+
+    /// Keep it for this user only.
+    pub(crate) fn write(&self) -> Result<PathBuf, Failure> {
+        let path = Kept::path()?;
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let text = toml::to_string(self).map_err(|e| Failure::Usage(e.to_string()))?;
+        // A file of its own, then a rename: a token is never in a file that others may read.
+        let fresh = path.with_extension("toml.new");
+        let _ = fs::remove_file(&fresh);
+        let mut file =
+            fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+        file.write_all(text.as_bytes())?;
+        fs::rename(&fresh, &path)?;
+        Ok(path)
+    }
+}
+
+/// The first line of a token file.
+pub(crate) fn read_token(file: &Path) -> Result<String, Failure> {
+    let text = fs::read_to_string(file)
+        .map_err(|e| Failure::Usage(format!("the token file {}: {e}", file.display())))?;
+    match text.lines().next().map(str::trim) {
+        Some(token) if !token.is_empty() => Ok(token.into()),
+        Some(_) | None => {
+            Err(Failure::Usage(format!("the token file {} is empty", file.display())))
+        }
+    }
+}
+
+impl Desk {
+    /// Say that a list goes on, and how to read on; a program is told beside its document.
+    pub(crate) fn more(&self, next: Option<&str>) {
+        match (next, self.screen.output) {
+            (Some(cursor), Output::Table) => {
+                self.screen.remark(&format!("There is more: --cursor {cursor}"));
+            }
+            (Some(cursor), Output::Json | Output::Ndjson) => {
+                eprintln!("{}", serde_json::json!({ "next": cursor }));
+            }
+            (None, Output::Table | Output::Json | Output::Ndjson) => {}
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! `stead subjects`: whose data is kept, and the end of it.
+use std::io::IsTerminal as _;
+
+use clap::{Args, Subcommand};
+use domain::subject::SubjectId;
+use schemas::control::{Because, subjects::Subject};
+
+use crate::{
+    failure::Failure,
+    render::{moment_or_dash, write},
+    settings::{Desk, Settings},
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Subjects {
+    /// Show whether a subject's data is kept, and who made it unreadable
+    #[command(after_help = "Example:\n  stead subjects show ins_01JD…")]
+    Show {
+        /// The id of an install or a principal
+        subject: SubjectId,
+    },
+    /// Delete the key of a subject: what is kept of it is unreadable, for ever
+    #[command(after_help = "\
+Examples:
+  stead subjects shred ins_01JD… --reason 'contract ended, asked on 3 May'
+  stead subjects shred prn_01JD… --reason 'has left' --yes
+Of an install: inputs, outputs, job logs, manifests, plans, reasons. Of a principal: the name, and reasons that they wrote.
+Shred it again to erase copies that came back, for example with a restore.
+The log, its proofs and checkpoints stay valid. Copies elsewhere are listed in docs/security.md: backups, exports, bundles.")]
+    Shred(Shred),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Shred {
+    /// The id of an install that is deprovisioned, or of a principal without a token
+    subject: SubjectId,
+    /// Why, for the log: without what is to be erased
+    #[arg(long)]
+    reason: String,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+}
+
+pub(crate) async fn run(verb: Subjects, settings: &Settings) -> Result<(), Failure> {
+    let desk = settings.desk()?;
+    match verb {
+        Subjects::Show { subject } => {
+            let shown = desk.client.subject(subject).await?;
+            desk.screen.one(&shown, |_| text(&shown))
+        }
+        Subjects::Shred(ask) => shred(&desk, ask).await,
+    }
+}
+
+async fn shred(desk: &Desk, ask: Shred) -> Result<(), Failure> {
+    let subject = ask.subject;
+    if !ask.yes && !means_it(subject)? {
+        return Err(Failure::Outcome("nothing was shredded".into()));
+    }
+    let done = desk.client.shred(subject, &Because { reason: Some(ask.reason) }).await?;
+    let already = if done.changed {
+        "is shredded;"
+    } else {
+        "was already shredded, and its copies are erased again;"
+    };
+    desk.screen.one(&done, |_| {
+        format!("{subject} {already} `stead subjects show {subject}` says when no copy is left.\n")
+    })
+}
+
+/// Ask a person; whoever cannot be asked says so beforehand.
+fn means_it(subject: SubjectId) -> Result<bool, Failure> {
+    if !(std::io::stdin().is_terminal() && std::io::stdout().is_terminal()) {
+        return Err(Failure::Usage(
+            "nobody can be asked here, and this cannot be undone\n  try: --yes".into(),
+        ));
+    }
+    write(&format!("What is kept of {subject} is unreadable then, for ever. Shred it? [y/N] "))?;
+    let mut said = String::new();
+    let heard = std::io::stdin().read_line(&mut said);
+    heard.map_err(|error| Failure::Usage(format!("cannot read the answer: {error}")))?;
+    Ok(matches!(said.trim(), "y" | "Y" | "yes"))
+}
+
+fn text(shown: &Subject) -> String {
+    let mut text = format!("{}  {}\n", shown.subject, shown.state);
+    let mut line = |name: &str, value: &str| {
+        if !value.is_empty() {
+            text += &format!("  {name:<9}  {value}\n");
+        }
+    };
+    if shown.shredded_at.is_some() {
+        line("shredded", &moment_or_dash(shown.shredded_at.as_ref()));
+        line("by", shown.by_name.as_ref().or(shown.by.as_ref()).map_or("", String::as_str));
+        line("reason", shown.reason.as_deref().unwrap_or_default());
+        line("erased", &moment_or_dash(shown.erased_at.as_ref()));
+    }
+    text
+}

@@ -1,0 +1,183 @@
+//! `stead templates`: what a template gives over a state, and what it reads. Asks no server.
+use std::{fs, io::Read, path::PathBuf};
+
+use app_config::{
+    Origin,
+    template::{Template, Variable, is_template},
+};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::{
+    failure::Failure,
+    render::{Screen, Table, Tone},
+    settings::Settings,
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Templates {
+    /// Render a template over a state
+    #[command(after_help = "\
+Examples:
+  stead templates render --state state.json components/values/api.yaml
+  echo '{{ .nuon.install.id }}' | stead templates render --state state.json
+  stead templates render --state state.json --output json README.md
+The state is what an install has: {\"nuon\": {\"install\": {\"id\": \"…\"}, \"inputs\": {\"inputs\": {…}}}}.
+A text without `.nuon` and `.stead` is no template and is printed as it is.")]
+    Render(Source),
+    /// List what a template reads, where each value comes from, and what is missing
+    #[command(after_help = "\
+Examples:
+  stead templates explain --state state.json components/values/api.yaml
+  stead templates explain README.md                 without a state: what it reads
+  stead templates explain --state state.json --output json api.yaml | jq '.[] | select(.missing)'
+The exit code is 1 when the state has not everything that rendering needs.")]
+    Explain {
+        /// The state, as JSON; without it nothing is said to be missing
+        #[arg(long, value_name = "FILE")]
+        state: Option<PathBuf>,
+        /// The template; `-` is standard input
+        #[arg(default_value = "-")]
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Source {
+    /// The state, as JSON
+    #[arg(long, value_name = "FILE")]
+    state: PathBuf,
+    /// The template; `-` is standard input
+    #[arg(default_value = "-")]
+    file: PathBuf,
+}
+
+pub(crate) fn run(verb: Templates, settings: &Settings) -> Result<(), Failure> {
+    let screen = settings.screen();
+    match verb {
+        Templates::Render(Source { state, file }) => {
+            let state = read_state(&state)?;
+            let (text, origin) = read(&file)?;
+            let rendered = app_config::render(&text, &state, &origin).map_err(wrong)?;
+            screen.one(&json!({ "text": rendered }), |_| rendered.clone())
+        }
+        Templates::Explain { state, file } => {
+            let known = state.as_ref().map(read_state).transpose()?;
+            let (text, origin) = read(&file)?;
+            if !is_template(&text) {
+                screen.remark("This is no template: it holds neither `.nuon` nor `.stead`.");
+            }
+            explain(&screen, &text, &origin, known.as_ref())
+        }
+    }
+}
+
+fn explain(
+    screen: &Screen,
+    text: &str,
+    origin: &Origin,
+    state: Option<&Value>,
+) -> Result<(), Failure> {
+    let mut variables = Vec::new();
+    if is_template(text) {
+        let template = Template::parse(text, origin).map_err(wrong)?;
+        variables = template.variables(state.unwrap_or(&Value::Null));
+    }
+    if state.is_none() {
+        variables.iter_mut().for_each(|variable| variable.missing = false);
+    }
+    screen.many(&variables, "It reads nothing.", |screen| table(&variables, screen))?;
+    let missing = variables.iter().filter(|variable| variable.missing && variable.needed).count();
+    match missing {
+        0 => Ok(()),
+        1 => Err(Failure::Outcome("the state has not one variable that rendering needs".into())),
+        _ => Err(Failure::Outcome(format!(
+            "the state has not {missing} variables that rendering needs"
+        ))),
+    }
+}
+
+pub(crate) fn table(variables: &[Variable], screen: &Screen) -> Table {
+    let mut table = Table::new(["VARIABLE", "COMES FROM", "VALUE"]);
+    for variable in variables {
+        let value = match (&variable.value, variable.missing) {
+            (Some(value), _) => shortened(&value.to_string()),
+            (None, true) if variable.needed => screen.paint(Tone::Bad, "missing"),
+            (None, true) => screen.paint(Tone::Faint, "missing, and not needed"),
+            (None, false) => String::new(),
+        };
+        table.row([variable.name.clone(), variable.from.clone(), value]);
+    }
+    table
+}
+
+fn shortened(value: &str) -> String {
+    let most = 48;
+    if value.chars().count() <= most {
+        return value.to_string();
+    }
+    format!("{}…", value.chars().take(most).collect::<String>())
+}
+
+fn wrong(error: app_config::TemplateError) -> Failure {
+    Failure::Usage(error.to_string())
+}
+
+fn read(file: &PathBuf) -> Result<(String, Origin), Failure> {
+    if file.as_os_str() == "-" {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map_err(|e| unread("standard input", &e))?;
+        return Ok((text, Origin::file("-")));
+    }
+    let name = file.display().to_string();
+    let text = fs::read_to_string(file).map_err(|e| unread(&name, &e))?;
+    Ok((text, Origin::file(name)))
+}
+
+fn read_state(file: &PathBuf) -> Result<Value, Failure> {
+    let name = file.display();
+    let bytes = fs::read(file).map_err(|e| unread(&name.to_string(), &e))?;
+    let state: Value = serde_json::from_slice(&bytes)
+        .map_err(|error| Failure::Usage(format!("{name} is no JSON: {error}")))?;
+    if state.get("nuon").is_none() && state.get("stead").is_none() {
+        let said = format!("{name} has no key `nuon` at the top\n  try: {{\"nuon\": {{…}}}}");
+        return Err(Failure::Usage(said));
+    }
+    Ok(state)
+}
+
+fn unread(name: &str, error: &std::io::Error) -> Failure {
+    Failure::Usage(format!("{name} cannot be read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::Output;
+
+    fn given(text: &str, state: Option<&Value>) -> Result<(), Failure> {
+        explain(&Screen::new(Output::Table, true, true), text, &Origin::file("t"), state)
+    }
+
+    #[test]
+    fn what_rendering_needs_and_the_state_has_not_is_an_outcome() {
+        let state = json!({ "nuon": { "a": 1 } });
+        assert!(given("{{ .nuon.a }}", Some(&state)).is_ok());
+        assert!(given("{{ index .nuon \"b\" }}", Some(&state)).is_ok(), "only asked for");
+        assert_eq!(given("{{ .nuon.b }}", Some(&state)).unwrap_err().code(), 1);
+        assert!(given("{{ .nuon.b }}", None).is_ok(), "nothing is known");
+        let failure = given("a\n{{ .nuon.b", Some(&state)).unwrap_err();
+        assert_eq!(
+            (failure.code(), failure.text().as_str()),
+            (2, "error: t:2:11: these braces are not closed\n")
+        );
+    }
+
+    #[test]
+    fn a_state_without_its_top_key_is_refused_with_a_remedy() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("state.json");
+        fs::write(&file, "{}").unwrap();
+        assert!(read_state(&file).unwrap_err().text().contains("try: {\"nuon\""));
+    }
+}

@@ -1,0 +1,261 @@
+//! `stead tokens`: who may do what.
+use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf};
+
+use api::auth::roles::summary;
+use clap::{Args, Subcommand, ValueEnum, builder::PossibleValue};
+use domain::ids::{PrincipalId, TokenId};
+use schemas::control::tokens::{CreateToken, NamePrincipal, Role, TokenCreated};
+
+use crate::{
+    failure::Failure,
+    render::{Table, moment, moment_or_dash},
+    settings::{Desk, Part, Settings},
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tokens {
+    /// Make a principal with one role, and a token for it
+    #[command(after_help = "\
+Examples:
+  stead tokens create --name 'Ann Lee' --role approver --to-file ann.token
+  stead tokens create --name 'Big Four' --role auditor --expires-in 30d
+The name is shown wherever the log says the principal's id; it is kept outside the log.")]
+    Create(Create),
+    /// List tokens
+    #[command(after_help = "Example:\n  stead tokens list")]
+    List(Part),
+    /// Call a principal something else, or forget what it was called
+    #[command(after_help = "\
+Examples:
+  stead tokens name prn_01JD… 'Ann Lee'
+  stead tokens name prn_01JD… --forget")]
+    Name {
+        /// The principal's id, as `stead tokens list` shows it
+        principal: PrincipalId,
+        /// What people call them
+        #[arg(required_unless_present = "forget", conflicts_with = "forget")]
+        name: Option<String>,
+        /// Show only the id from now on
+        #[arg(long)]
+        forget: bool,
+    },
+    /// Make a token useless, at once
+    #[command(after_help = "Example:\n  stead tokens revoke tok_01JD…")]
+    Revoke {
+        /// The token's id (not the token)
+        token: TokenId,
+    },
+    /// Let a principal do more, with the tokens that it has
+    #[command(after_help = "Example:\n  stead tokens grant prn_01JD… --role auditor")]
+    Grant(Change),
+    /// Let a principal do less, at once
+    #[command(after_help = "Example:\n  stead tokens take-back prn_01JD… --role approver")]
+    TakeBack(Change),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Change {
+    /// The principal's id: `stead tokens list` has it
+    principal: PrincipalId,
+    /// Which role
+    #[arg(long, value_enum)]
+    role: Named,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Create {
+    /// Who it is for, as people say it; can be changed later
+    #[arg(long)]
+    name: Option<String>,
+    /// What it may do
+    #[arg(long, value_enum)]
+    role: Named,
+    /// For how long: 90m, 12h, 30d; without it until revoked
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    expires_in: Option<u64>,
+    /// Write the token to this new file (mode 0600) instead of the terminal
+    #[arg(long, value_name = "FILE")]
+    to_file: Option<PathBuf>,
+}
+
+/// The roles, as the command line spells them.
+#[derive(Debug, Clone, Copy)]
+enum Named {
+    Owner,
+    Approver,
+    Auditor,
+    Viewer,
+}
+
+impl ValueEnum for Named {
+    fn value_variants<'a>() -> &'a [Named] {
+        &[Named::Owner, Named::Approver, Named::Auditor, Named::Viewer]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.word()).help(summary(self.role())))
+    }
+}
+
+impl Named {
+    fn role(self) -> domain::access::Role {
+        match self {
+            Named::Owner => domain::access::Role::Owner,
+            Named::Approver => domain::access::Role::Approver,
+            Named::Auditor => domain::access::Role::Auditor,
+            Named::Viewer => domain::access::Role::Viewer,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Named::Owner => "owner",
+            Named::Approver => "approver",
+            Named::Auditor => "auditor",
+            Named::Viewer => "viewer",
+        }
+    }
+}
+
+impl From<Named> for Role {
+    fn from(named: Named) -> Self {
+        match named {
+            Named::Owner => Role::Owner,
+            Named::Approver => Role::Approver,
+            Named::Auditor => Role::Auditor,
+            Named::Viewer => Role::Viewer,
+        }
+    }
+}
+
+pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure> {
+    let desk = settings.desk()?;
+    match verb {
+        Tokens::Create(create) => self::create(&desk, create).await,
+        Tokens::List(part) => list(&desk, part).await,
+        Tokens::Name { principal, name, .. } => {
+            let ask = NamePrincipal { name };
+            let done = desk.client.name_principal(principal, &ask).await?;
+            desk.screen.one(&done, |_| match (&ask.name, done.changed) {
+                (Some(name), true) => format!("{principal} is called {name} now.\n"),
+                (Some(name), false) => format!("{principal} is called {name} already.\n"),
+                (None, true) => format!("What {principal} was called is forgotten.\n"),
+                (None, false) => format!("{principal} has no name.\n"),
+            })
+        }
+        Tokens::Revoke { token } => {
+            let done = desk.client.revoke_token(token).await?;
+            let already = if done.changed { "is" } else { "was already" };
+            desk.screen.one(&done, |_| format!("{token} {already} revoked.\n"))
+        }
+        Tokens::Grant(Change { principal, role }) => {
+            let done = desk.client.grant_role(principal, role.word()).await?;
+            let already = if done.changed { "has" } else { "had already" };
+            desk.screen.one(&done, |_| format!("{principal} {already} the role {}.\n", role.word()))
+        }
+        Tokens::TakeBack(Change { principal, role }) => {
+            let done = desk.client.revoke_role(principal, role.word()).await?;
+            let already = if done.changed { "has no more" } else { "did not have" };
+            desk.screen.one(&done, |_| format!("{principal} {already} the role {}.\n", role.word()))
+        }
+    }
+}
+
+async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
+    let Create { name, role, expires_in, to_file } = create;
+    // The file first: a token that cannot be kept must not be made.
+    let made = |path: &PathBuf| {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        file.map_err(|e| Failure::Usage(format!("{} cannot be made: {e}", path.display())))
+    };
+    let file = to_file.as_ref().map(made).transpose()?;
+    let ask = CreateToken { name: name.clone(), role: role.into(), expires_in_s: expires_in };
+    let made = desk.client.create_token(&ask).await;
+    let kept = match (&made, file.zip(to_file.as_ref())) {
+        (Ok(TokenCreated { token: Some(token), .. }), Some((mut file, path))) => {
+            writeln!(file, "{token}")?;
+            Some(path.display().to_string())
+        }
+        // A file without a token must not look like one.
+        (_, Some((_, path))) => {
+            std::fs::remove_file(path)?;
+            None
+        }
+        (_, None) => None,
+    };
+    let mut made = made?;
+    // Where it is kept, it is not shown as well.
+    let token = made.token.take().ok_or_else(|| not_again(&made))?;
+    made.token = Some(token).filter(|_| kept.is_none());
+    desk.screen.one(&made, |_| {
+        let name = name.map(|name| format!("{name}, ")).unwrap_or_default();
+        let mut text = format!("{} for {name}{}\n", made.id, made.principal);
+        match (&made.token, kept) {
+            (Some(token), _) => text += &format!("{token}\nIt is shown only now: keep it.\n"),
+            (None, Some(file)) => text += &format!("The token is in {file}.\n"),
+            (None, None) => {}
+        }
+        text
+    })
+}
+
+/// The call was repeated, and only its first answer had the secret.
+fn not_again(made: &TokenCreated) -> Failure {
+    let id = made.id;
+    Failure::Outcome(format!(
+        "the token {id} was made, and its secret was lost on the way: it is not shown again; revoke it \
+         (stead tokens revoke {id}) and make another"
+    ))
+}
+
+async fn list(desk: &Desk, part: Part) -> Result<(), Failure> {
+    let page = desk.client.tokens(&part.listing()).await?;
+    desk.screen.many(&page.items, "No tokens.", |screen| {
+        let mut table =
+            Table::new(["NAME", "ROLES", "STATE", "TOKEN", "PRINCIPAL", "ISSUED", "EXPIRES"]);
+        for token in &page.items {
+            table.row([
+                token.name.clone().unwrap_or_default(),
+                token.roles.join(","),
+                screen.state(&token.state),
+                token.id.to_string(),
+                token.principal.to_string(),
+                moment(&token.issued_at),
+                moment_or_dash(token.expires_at.as_ref()),
+            ]);
+        }
+        table
+    })?;
+    desk.more(page.next.as_deref());
+    Ok(())
+}
+
+/// `90m`, `12h`, `30d` as seconds.
+pub(crate) fn seconds(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no time: expected a number and s, m, h or d, as in 30d");
+    let unit = match text.chars().last().ok_or_else(wrong)? {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+    number.checked_mul(unit).filter(|s| *s > 0).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seconds;
+
+    #[test]
+    fn a_time_is_a_number_and_a_unit() {
+        assert_eq!(
+            ["90s", "2m", "12h", "30d"].map(|t| seconds(t).unwrap()),
+            [90, 120, 43_200, 2_592_000]
+        );
+        for wrong in ["", "d", "5", "0d", "-1d", "1w", "é", "99999999999999999999d"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

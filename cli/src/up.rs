@@ -1,0 +1,112 @@
+//! `stead up`: everything on one machine, with nothing configured.
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use api::{
+    postgres::{DataLock, Embedded},
+    server::{Options, Ready, Server, archives_directory},
+};
+use clap::Args;
+use event_log::{Archives, Source};
+use sqlx::postgres::PgPoolOptions;
+use tracing::warn;
+
+use crate::{
+    build_runner::BuildRunner,
+    render::Output,
+    serve::{Common, Told, finish, task_failed},
+};
+
+/// A Postgres that ends more than three times in this time is not started again.
+const OFTEN: Duration = Duration::from_secs(60);
+
+/// Start everything on this machine: a private Postgres, the server, a build runner
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  stead up
+  stead up --data ./data --control-listen 127.0.0.1:0 --runner-listen 127.0.0.1:0 --ready-file ready.json")]
+pub(crate) struct Up {
+    #[command(flatten)]
+    common: Common,
+    /// Start no build runner: builds wait until one is enrolled
+    #[arg(long)]
+    no_build_runner: bool,
+}
+
+/// Run until somebody says stop.
+pub(crate) async fn run(up: Up, output: Output) -> ExitCode {
+    up.common.start_log();
+    finish(up.up(output).await, output)
+}
+
+impl Up {
+    async fn up(self, output: Output) -> anyhow::Result<()> {
+        let told = Told::listen()?;
+        let data = self.common.data()?;
+        let _lock = DataLock::take(&data)?;
+        let mut postgres = Embedded::start(&data).await?;
+        let served = self.serve(&data, &mut postgres, told, output).await;
+        // Whatever happened above, nothing is left running.
+        let stopped = postgres.stop().await;
+        served.and(stopped.map_err(Into::into))
+    }
+
+    async fn serve(
+        &self,
+        data: &std::path::Path,
+        postgres: &mut Embedded,
+        told: Told,
+        output: Output,
+    ) -> anyhow::Result<()> {
+        let owner = PgPoolOptions::new().max_connections(4).connect_with(postgres.owner()).await?;
+        let archives = archives_directory(data, self.common.archives.as_deref());
+        let keys = api::keys::wrapping::kept(&data.join("keys"))?;
+        api::server::prepare(Source::new(&owner, &Archives::at(archives), &keys)).await?;
+        owner.close().await;
+        let options = self.common.options(data.to_path_buf(), postgres.app(), 16);
+        let options = Options { owner: Some(postgres.owner()), ..options };
+        postgres.durable().await?;
+        let mut server = Server::start(options).await?;
+        let (database, _) = postgres.urls();
+        server.ready = Ready { database: Some(database), ..server.ready };
+        let build_runner = if self.no_build_runner {
+            None
+        } else {
+            let certificate = self.common.tls_cert.as_deref();
+            BuildRunner::start(server.app.clone(), certificate, self.common.log_format)
+        };
+        self.common.announce(&server.ready, output)?;
+        if output == Output::Table && build_runner.is_none() && !self.no_build_runner {
+            println!("No build runner: put stead-runner beside stead, or on PATH, and start again");
+        }
+        let ended = tokio::select! {
+            ended = supervise(postgres, told) => ended,
+            task = server.failed() => Err(task_failed(task)),
+        };
+        if let Some(build_runner) = build_runner {
+            build_runner.stop().await;
+        }
+        server.stop().await;
+        ended
+    }
+}
+
+/// Until somebody says stop; a Postgres that ends by itself is started again, unless it keeps ending.
+async fn supervise(postgres: &mut Embedded, told: Told) -> anyhow::Result<()> {
+    let mut starts = vec![Instant::now()];
+    let mut told = std::pin::pin!(told.heard());
+    loop {
+        tokio::select! {
+            () = &mut told => return Ok(()),
+            () = postgres.ended() => {}
+        }
+        starts.retain(|start| start.elapsed() < OFTEN);
+        anyhow::ensure!(starts.len() < 4, "the private Postgres keeps ending; its log says why");
+        starts.push(Instant::now());
+        warn!("The private Postgres ended; starting it again");
+        postgres.restart().await?;
+    }
+}
