@@ -12,7 +12,7 @@ variable "region" {
 
 resource "terraform_data" "base" {
   input = {
-    # Names in AWS are in lower case and have no underscore.
+    # Names in AWS are lower case and contain no underscore.
     prefix = replace(lower(var.install_id), "_", "-")
     region = var.region
   }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Says what it would ask for; there is no network in this example.
+# Print the request that a real action would send; this example has no network.
 set -eu
 
 echo "looking at $ADDRESS, which should have $REPLICAS replicas behind it"

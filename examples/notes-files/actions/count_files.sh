@@ -1,5 +1,5 @@
 #!/bin/sh
-# How many files the archive has.
+# Count the files of the archive.
 set -eu
 
 if [ ! -d "$ARCHIVE" ]; then

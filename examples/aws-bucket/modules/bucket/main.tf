@@ -28,7 +28,7 @@ variable "real_aws" {
 provider "aws" {
   region = var.region
 
-  # What only speaks like AWS has no metadata, no account and no host name for each bucket.
+  # A compatible endpoint has no metadata service, no account and no host name per bucket.
   s3_use_path_style           = !var.real_aws
   skip_credentials_validation = !var.real_aws
   skip_metadata_api_check     = !var.real_aws

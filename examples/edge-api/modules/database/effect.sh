@@ -1,5 +1,5 @@
 #!/bin/sh
-# One real effect: takes a while, and leaves a line that says what it was and who did it.
+# Simulate one effect: wait, then append the resource and the execution to the ledger.
 set -eu
 echo "$1: working for $2 s"
 sleep "$2"

@@ -16,7 +16,7 @@ variable "pace_seconds" {
 }
 
 resource "terraform_data" "database" {
-  # Whatever is in here is what the plan shows; a change replaces it, which is a new effect.
+  # The plan shows these values. A change replaces the resource and causes a new effect.
   triggers_replace = {
     network_id = var.network_id
     subnet     = var.subnet
