@@ -1,0 +1,90 @@
+//! Real directories with stand-ins for their modules: this release publishes all of them, and says
+//! what of them it cannot deploy.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+use std::{collections::BTreeMap, path::Path};
+
+use app_config::{File, Tree, read, survey};
+
+use crate::support;
+
+fn bundle(corpus: &Path, app: &str) -> Tree {
+    let directory = support::tree(&corpus.join("apps").join(app));
+    let config = survey(&directory, &[]).config;
+    let sources: BTreeMap<String, Tree> = config
+        .sources()
+        .into_iter()
+        .map(|(name, source)| {
+            let place = corpus.join("repos").join(&source.repo).join(&source.directory);
+            let mut tree = if place.is_dir() { support::tree(&place) } else { Tree::default() };
+            if tree.is_empty() && config.lacks_plugin(name).is_none() {
+                // One app's modules are in a repository of which the corpus has nothing.
+                tree.insert("main.tf", File::default()).unwrap();
+            }
+            (name.to_string(), tree)
+        })
+        .collect();
+    let bundle = Tree::bundle(&directory, &sources, &[]).unwrap();
+    Tree::decode(&bundle.encode().unwrap(), Default::default()).unwrap()
+}
+
+#[test]
+fn terraform_only_directories_are_read_unchanged() {
+    let Some(corpus) = support::corpus() else { return };
+    for app in ["httpbin", "aws-lambda"] {
+        let (config, warnings) = read(&bundle(&corpus, app)).unwrap();
+        assert!(config.components.iter().all(|c| c.module.source_digest.is_some()), "{app}");
+        for warning in warnings {
+            println!("{app}: {warning}");
+        }
+    }
+}
+
+/// Of every type, whatever of it is not on this machine: what nothing deploys yet is said, and stops nothing.
+#[test]
+fn every_real_directory_is_published_and_what_comes_later_is_named() {
+    let Some(corpus) = support::corpus() else { return };
+    let facts = support::json(&corpus.join("facts.json"));
+    for (app, facts) in facts.as_object().unwrap() {
+        let (config, findings) = read(&bundle(&corpus, app)).unwrap_or_else(|all| {
+            let errors: Vec<_> = all.iter().filter(|finding| finding.is_error()).collect();
+            panic!("{app}: {errors:#?}")
+        });
+        let kinds = facts["components"]["by_type"].as_object().unwrap();
+        let later = kinds.iter().filter(|(kind, _)| *kind != "terraform_module");
+        let later: u64 = later.map(|(_, count)| count.as_u64().unwrap()).sum();
+        let lacking: Vec<String> =
+            config.components.iter().filter_map(|c| config.lacks_plugin(&c.name)).collect();
+        assert_eq!(lacking.len() as u64, later, "{app}: {lacking:?}");
+        for component in config.components.iter().filter(|c| c.module.kind != "terraform_module") {
+            let kind = format!("the plugin `{}`", component.module.kind);
+            assert!(lacking.iter().any(|said| said.contains(&kind)), "{app}: {lacking:?}");
+            let kind = format!("type `{}`", component.module.kind);
+            let told = findings.iter().find(|f| f.code == "no_plugin" && f.message.contains(&kind));
+            assert!(told.is_some_and(|told| told.line > 0), "{app}: {kind}");
+        }
+    }
+}
+
+#[test]
+fn real_directories_are_well_formed() {
+    let Some(corpus) = support::corpus() else { return };
+    let facts = support::json(&corpus.join("facts.json"));
+    let mut warnings = BTreeMap::<&str, Vec<String>>::new();
+    for (app, facts) in facts.as_object().unwrap() {
+        let reading = survey(&support::tree(&corpus.join("apps").join(app)), &[]);
+        for finding in &reading.diagnostics {
+            assert!(!finding.is_error(), "{app}: {finding}");
+            warnings.entry(finding.code).or_default().push(format!("{app}: {finding}"));
+        }
+        let known = facts["diagnostics"].as_array().unwrap();
+        let found = |code: &str| reading.diagnostics.iter().filter(|d| d.code == code).count();
+        let wanted = |code: &str| known.iter().filter(|d| d["code"] == code).count();
+        assert_eq!(found("remote_content"), wanted("remote_ref"), "{app}");
+        assert_eq!(found("empty_file"), wanted("empty_file"), "{app}");
+        assert_eq!(found("no_schedule"), wanted("cron_without_cron_schedule"), "{app}");
+        assert_eq!(found("missing_file"), wanted("missing_file_ref"), "{app}");
+    }
+    for (code, all) in &warnings {
+        println!("{code}: {}; such as {}", all.len(), all[0]);
+    }
+}

@@ -1,0 +1,92 @@
+//! Every template of real app directories, against what Go's own engine made of it.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+use app_config::{
+    Origin,
+    template::{ErrorClass, Template},
+};
+use serde_json::Value;
+
+use crate::support;
+use crate::support::cases;
+
+use cases::text_of;
+
+#[test]
+fn small_templates_give_exactly_what_go_gives() {
+    let Some(corpus) = support::corpus() else { return };
+    let groups = support::json(&corpus.join("semantics.json"));
+    let mut held = 0;
+    for group in groups.as_array().unwrap() {
+        for case in group["results"].as_array().unwrap() {
+            let template = case["template"].as_str().unwrap();
+            let found = outcome(template, &group["state"]);
+            assert_eq!(found, expected(case), "{template}");
+            held += 1;
+        }
+    }
+    println!("semantics: {held} held");
+}
+
+#[test]
+fn every_real_template_gives_what_go_gives() {
+    let Some(corpus) = support::corpus() else { return };
+    let renders = support::json(&corpus.join("renders.json"));
+    let (mut full, mut empty, mut wrong) = (0, 0, Vec::new());
+    for (app, said) in renders.as_object().unwrap() {
+        let tree = support::tree(&corpus.join("apps").join(app));
+        for case in said["cases"].as_array().unwrap() {
+            let text = text_of(&tree, case);
+            let found = outcome(&text, &said["state"]);
+            if found == expected(case) {
+                full += 1;
+            } else {
+                wrong.push(format!(
+                    "{app} {}\n  expected {:?}\n  found    {found:?}",
+                    case["id"],
+                    expected(case)
+                ));
+            }
+            // Over a state that holds nothing the class of the error is known, not its words.
+            let found = match outcome(&text, &serde_json::json!({"nuon": {}})) {
+                Ok(_) => "ok",
+                Err((ErrorClass::Parse, _)) => "parse",
+                Err((ErrorClass::Exec, _)) => "exec",
+            };
+            if found == case["empty_state"].as_str().unwrap() {
+                empty += 1;
+            } else {
+                wrong.push(format!("{app} {} on an empty state: {found}", case["id"]));
+            }
+        }
+    }
+    println!("renders: {full} held, {empty} on the empty state, {} wrong", wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+type Outcome = Result<String, (ErrorClass, String)>;
+
+/// Of an error its place as Go says it: of a parse error the line, of others also the byte in it.
+fn outcome(template: &str, state: &Value) -> Outcome {
+    let parsed = Template::parse(template, &Origin::default());
+    parsed.and_then(|parsed| parsed.render(state)).map_err(|error| {
+        let line = template.split('\n').nth(error.line as usize - 1).unwrap();
+        let before: String = line.chars().take(error.column as usize - 1).collect();
+        let place = match error.class {
+            ErrorClass::Parse => format!("{}", error.line),
+            ErrorClass::Exec => format!("{}:{}", error.line, before.len()),
+        };
+        (error.class, place)
+    })
+}
+
+fn expected(case: &Value) -> Outcome {
+    if let Some(error) = case["text_error"].as_str() {
+        let parse = error.starts_with("parse");
+        let class = if parse { ErrorClass::Parse } else { ErrorClass::Exec };
+        let place = error.split("template: input:").nth(1).unwrap();
+        let numbers = place.split(':').take(if parse { 1 } else { 2 });
+        return Err((class, numbers.collect::<Vec<_>>().join(":")));
+    }
+    // A case that is empty or prints nothing has no text.
+    Ok(case["text"].as_str().unwrap_or("<no value>").to_string())
+}

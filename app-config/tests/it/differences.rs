@@ -1,0 +1,104 @@
+//! What of a directory is different is said, also what nobody builds or plans.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+use app_config::{Change, diff};
+
+use crate::support::small;
+
+use small::config;
+
+const POLICY: &str = "[[policy]]\ntype = \"kubernetes_cluster\"\ncontents = \"./p.rego\"\n";
+
+#[test]
+fn what_surrounds_the_components_is_in_the_difference() {
+    let secret = |about: &str| format!("[[secret]]\nname = \"key\"\ndescription = \"{about}\"\n");
+    let role = "type = \"maintenance\"\nname = \"ops\"\ndescription = \"o\"\n";
+    let runbook = "name = \"restore\"\n[[steps]]\ntype = \"command\"\ncommand = \"true\"\n";
+    let (old, new) = (secret("old"), secret("new"));
+    let before = config(&[
+        ("app/secrets.toml", &old),
+        ("app/policies.toml", POLICY),
+        ("app/p.rego", "package a\n\nallow = true\n"),
+        ("app/runbooks/r.toml", runbook),
+    ]);
+    let after = config(&[
+        ("app/secrets.toml", &new),
+        ("app/policies.toml", POLICY),
+        ("app/p.rego", "package a\n\nallow = false\n"),
+        ("app/permissions/ops.toml", role),
+        ("app/metadata.toml", "version = \"v2\"\ndisplay_name = \"Shop\"\n"),
+    ]);
+    assert!(diff(&before, &before).is_empty());
+    let difference = diff(&before, &after);
+    let found: Vec<(&str, &str, Change)> =
+        difference.around.iter().map(|one| (one.kind, &*one.part.name, one.part.change)).collect();
+    let expected = [
+        ("metadata", "metadata", Change::Changed),
+        ("policy", "kubernetes_cluster", Change::Changed),
+        ("role", "ops", Change::Added),
+        ("runbook", "restore", Change::Removed),
+        ("secret", "key", Change::Changed),
+    ];
+    assert_eq!(found, expected);
+    assert!(!difference.is_empty() && difference.to_plan().is_empty());
+    // A page of text is not printed twice over.
+    let text = difference.to_string();
+    assert!(text.contains("~ key\n      description: \"old\" -> \"new\""), "{text}");
+    assert!(text.contains("contents: another text") && !text.contains("allow"), "{text}");
+}
+
+/// Two parts of one name are told apart, whatever they are called.
+#[test]
+fn policies_of_one_type_do_not_hide_each_other() {
+    let two = |second: &str| {
+        format!(
+            "[[policy]]\ntype = \"x\"\ncontents = \"a\"\n[[policy]]\ntype = \"x\"\ncontents = \"{second}\"\n"
+        )
+    };
+    let (old, new) = (two("b"), two("c"));
+    let difference =
+        diff(&config(&[("app/policies.toml", &old)]), &config(&[("app/policies.toml", &new)]));
+    let [one] = &difference.around[..] else { panic!("{difference:?}") };
+    assert_eq!((one.kind, one.part.name.as_str()), ("policy", "x (2)"));
+}
+
+/// What this release reads without acting on it makes another version, too.
+#[test]
+fn keys_that_nothing_acts_on_yet_are_in_the_difference() {
+    let files = |other: &str| {
+        [
+            (
+                "app/runbooks/r.toml",
+                format!("name = \"r\"\n[[steps]]\ntype = \"x\"\nrole = \"{other}\"\n"),
+            ),
+            ("app/branches/m.toml", format!("name = \"m\"\ninstall_groups = [\"{other}\"]\n")),
+            (
+                "app/secrets.toml",
+                format!(
+                    "[[secret]]\nname = \"s\"\nuser_configurable = \"{other}\"\n[[secret]]\nname = \"t\"\n[[secret.kubernetes_sync_targets]]\nname = \"n\"\nnamespace = \"{other}\"\n"
+                ),
+            ),
+            (
+                "app/installs/i.toml",
+                format!("name = \"i\"\n[aws_account]\niam_role_arn = \"{other}\"\n"),
+            ),
+            (
+                "app/metadata.toml",
+                format!("version = \"v2\"\nslack_webhook_url = \"https://hook/{other}\"\n"),
+            ),
+        ]
+    };
+    let read = |other: &str| {
+        let files = files(other);
+        config(&files.each_ref().map(|(path, text)| (*path, text.as_str())))
+    };
+    let difference = diff(&read("one"), &read("two"));
+    let found: Vec<(&str, &str)> =
+        difference.around.iter().map(|one| (one.kind, &*one.part.name)).collect();
+    let kinds = [("branch", "m"), ("install", "i"), ("metadata", "metadata"), ("runbook", "r")];
+    assert_eq!(found, [&kinds[..], &[("secret", "s"), ("secret", "t")]].concat());
+    let text = difference.to_string();
+    assert!(
+        text.contains("steps.0.role: \"one\" -> \"two\"") && !text.contains("https:"),
+        "{text}"
+    );
+}

@@ -1,0 +1,23 @@
+//! Tests of the reader on whole directories, templates and the corpus.
+
+mod corpus_bundles;
+mod corpus_facts;
+mod corpus_templates;
+mod differences;
+mod examples;
+mod findings;
+mod format;
+mod fuzz_directories;
+mod fuzz_templates;
+mod go_templates;
+mod local_modules;
+mod odd_directories;
+mod pictures;
+mod publishable;
+mod remarks;
+mod reviewed;
+mod schemas;
+mod spans;
+mod support;
+mod surroundings;
+mod unacted;

@@ -1,0 +1,177 @@
+//! What could never be deployed, or would be published by mistake, is found before anything is sent; and where it
+//! is written.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+use std::collections::BTreeMap;
+
+use app_config::{Change, diff, graph, read, resolve_inputs, survey};
+
+use crate::support::small;
+
+use small::{COMPONENT, bundle, config, refusal};
+
+/// An action; what more its step has follows.
+const STEP: &str = "name = \"x\"\n[[steps]]\nname = \"s\"\ncommand = \"./s.sh\"\n";
+
+/// A variable may have the name of a key that is followed elsewhere.
+#[test]
+fn a_file_is_followed_in_the_keys_of_the_format_and_not_in_the_names_of_variables() {
+    let vars = "[vars]\nreadme = \"./README.md\"\nmanifest = \"https://x/a.yaml\"\n[env_vars]\ncontents = \"./no\"\n\
+                source = \"git@x:y\"\n[labels]\ninline_contents = \"./no\"\n";
+    let action = format!("{STEP}[steps.env_vars]\ncontents = \"./no\"\nmanifest = \"https://x\"\n");
+    let component = format!("{COMPONENT}{vars}");
+    let files = [("app/components/a.toml", component.as_str()), ("app/actions/x.toml", &action)];
+    let (config, findings) = read(&bundle(&files)).unwrap();
+    assert!(findings.is_empty(), "{findings:?}");
+    let module = &config.component("a").unwrap().module;
+    assert_eq!(module.vars["readme"].value, "./README.md");
+    assert!(module.texts.iter().any(|text| text.value == "./README.md"));
+    assert!(config.file_refs.is_empty(), "{:?}", config.file_refs);
+}
+
+/// An escape is more characters in the file than in the text, and a newline in the text may be none
+/// in the file.
+#[test]
+fn what_is_wrong_behind_escapes_is_said_where_it_is_written() {
+    let bad = "{{ .nuon.install.id | nosuch }}";
+    let unknown = "{{ .nuon.inputs.inputs.nope }}";
+    let cases = [
+        (format!("\"one\\ntwo {bad}\""), "nosuch"),
+        (format!("\"\\\"\\\"\\\" {bad}\""), "nosuch"),
+        (format!("\"\\u00e9\\U0001F600\\te {bad}\""), "nosuch"),
+        (format!("\"\"\"first \\\n    second {bad}\"\"\""), "nosuch"),
+        (format!("\"\"\"\none\\n\ntwo \\\n\n\n  {bad}\n\"\"\""), "nosuch"),
+        (format!("\"\"\"\r\none \\\r\n  two\r\n{bad}\"\"\""), "nosuch"),
+        (format!("'C:\\new {bad}'"), "nosuch"),
+        (format!("\"one\\ntwo {unknown}\""), "nope"),
+        (format!("\"\"\"one \\\n  \\t{unknown}\"\"\""), "nope"),
+        ("\"a\\nb {{ if .nuon.x }}c\\n\"".to_string(), "\"\nanother"),
+    ];
+    for (value, at) in cases {
+        let text = format!("{COMPONENT}[vars]\nx = {value}\nanother = 1\n");
+        let before = &text[..text.find(at).unwrap()];
+        let (lines, last) = (before.matches('\n').count(), before.rsplit('\n').next().unwrap());
+        let findings = read(&bundle(&[("app/components/a.toml", &text)])).unwrap_err();
+        let [found] = findings.as_slice() else { panic!("{value}: {findings:?}") };
+        let place = (found.line as usize - 1, found.column as usize - 1);
+        assert_eq!(place, (lines, last.chars().count()), "{value}: {found}");
+    }
+}
+
+/// What a sync would refuse is found without one.
+#[test]
+fn a_module_of_the_directory_itself_is_looked_at_before_a_sync() {
+    let of =
+        |name: &str, rest: &str| format!("name = \"{name}\"\ntype = \"terraform_module\"\n{rest}");
+    let repo =
+        |directory: &str| format!("[public_repo]\nrepo = \".\"\ndirectory = \"{directory}\"\n");
+    let files = [
+        ("app/sandbox.toml", "terraform_version = \"1.11.4\"\n".to_string()),
+        ("app/components/a.toml", of("a", &repo("modules/a"))),
+        ("app/components/gone.toml", of("gone", &repo("modules/gone"))),
+        ("app/components/none.toml", of("none", "")),
+        ("app/components/notf.toml", of("notf", &repo("modules/notf"))),
+        ("app/components/far.toml", of("far", "[public_repo]\nrepo = \"x/y\"\n")),
+        ("app/modules/a/main.tf", String::new()),
+        ("app/modules/notf/README.md", String::new()),
+        ("app/modules/notf/deep/main.tf", String::new()),
+    ];
+    let files: Vec<(&str, &str)> = files.iter().map(|(a, b)| (*a, b.as_str())).collect();
+    let findings = survey(&bundle(&files).app(), &[]).diagnostics;
+    let found: Vec<(&str, &str)> = findings
+        .iter()
+        .filter(|found| found.is_error() && found.code == "missing_module")
+        .map(|found| (found.file.as_str(), found.message.as_str()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("components/gone.toml", "the module of `gone` (modules/gone in .) is missing"),
+            ("components/none.toml", "`none` does not say where its module is"),
+            ("components/notf.toml", "the module of `notf` (modules/notf in .) has no .tf file"),
+            ("sandbox.toml", "`sandbox` does not say where its module is"),
+        ]
+    );
+}
+
+#[test]
+fn every_circle_is_found_at_once() {
+    let part = |name: &str, on: &str| {
+        format!("dependencies = [\"{on}\"]\n{}", COMPONENT.replace("\"a\"", &format!("{name:?}")))
+    };
+    let parts = [("a", "b"), ("b", "a"), ("c", "d"), ("d", "c"), ("e", "a")];
+    let files: Vec<[String; 2]> = parts
+        .iter()
+        .map(|(name, on)| [format!("app/components/{name}.toml"), part(name, on)])
+        .collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|[a, b]| (a.as_str(), b.as_str())).collect();
+    let findings = survey(&bundle(&files).app(), &[]).diagnostics;
+    let found: Vec<(&str, &str)> = findings
+        .iter()
+        .filter(|found| found.code == "cycle")
+        .map(|found| (found.file.as_str(), found.message.rsplit(": ").next().unwrap()))
+        .collect();
+    let expected = [("components/a.toml", "a → b → a"), ("components/c.toml", "c → d → c")];
+    assert_eq!(found, expected);
+}
+
+/// It could never be deployed: its outputs are there only after it.
+#[test]
+fn a_component_that_needs_its_own_outputs_is_a_circle_and_one_that_asks_is_none() {
+    let reads = |text: &str| format!("{COMPONENT}[vars]\nx = '{text}'\n");
+    let needs = reads("{{ .nuon.components.a.outputs.y }}");
+    let found = refusal(&[("app/components/a.toml", &needs)]);
+    assert_eq!((found.code, found.line), ("cycle", 1));
+    assert!(found.message.ends_with(": a → a"), "{found}");
+    let asks = reads("{{ dig \"a\" \"outputs\" \"y\" \"\" .nuon.components }}");
+    let config = config(&[("app/components/a.toml", &asks)]);
+    assert!(graph(&config).dependencies("a").is_empty());
+}
+
+const SENSITIVE: &str = "[[input]]\nname = \"pin\"\nsensitive = true\ntype = \"number\"\n";
+
+#[test]
+fn a_sensitive_input_has_no_value_in_an_install_of_the_directory() {
+    let inputs = format!("{SENSITIVE}[[input]]\nname = \"n\"\ntype = \"number\"\n");
+    let install = "name = \"one\"\n[[inputs]]\nn = \"no number\"\n[[inputs]]\npin = \"s3cret\"\n";
+    let files = [("app/inputs.toml", inputs.as_str()), ("app/installs/one.toml", install)];
+    let reading = survey(&bundle(&files).app(), &[]);
+    let errors: Vec<_> = reading.diagnostics.iter().filter(|found| found.is_error()).collect();
+    let [found] = errors.as_slice() else { panic!("{errors:?}") };
+    assert_eq!((found.code, found.file.as_str()), ("sensitive_value", "installs/one.toml"));
+    assert!(found.message.contains("line 5") && found.message.contains("`pin`"), "{found}");
+    let picture =
+        app_config::diagnostic::picture(&reading.diagnostics, &bundle(&files).app(), false, true);
+    assert!(!picture.contains("s3cret"), "{picture}");
+    assert!(!format!("{:?}", reading.config.installs).contains("s3cret"));
+    let typed = reading.diagnostics.iter().find(|found| found.code == "bad_value").unwrap();
+    assert_eq!((typed.line, typed.column), (3, 6), "{typed}");
+    assert!(typed.message.contains("`n` has to be a number"), "{typed}");
+}
+
+#[test]
+fn the_default_of_a_sensitive_input_is_said_nowhere() {
+    let vars = format!("{COMPONENT}[vars]\nx = \"{{{{ .nuon.inputs.inputs.pin }}}}\"\n");
+    let with = |default: &str| {
+        let inputs = format!("{SENSITIVE}default = \"{default}\"\n");
+        bundle(&[("app/inputs.toml", &inputs), ("app/components/a.toml", &vars)])
+    };
+    let (first, findings) = read(&with("hunter2")).unwrap();
+    let said = findings.iter().find(|found| found.code == "bad_default").unwrap();
+    assert!(said.message.contains("sensitive input `pin` is no number"), "{said}");
+    let picture = app_config::diagnostic::picture(&findings, &with("hunter2").app(), false, true);
+    let (second, _) = read(&with("hunter3")).unwrap();
+    let difference = diff(&first, &second);
+    assert_eq!(difference.components[0].change, Change::Changed);
+    assert_eq!(difference.inputs[0].change, Change::Changed);
+    let refused = resolve_inputs(&first, &BTreeMap::new()).unwrap_err();
+    let all = [
+        picture,
+        format!("{findings:?}"),
+        difference.to_string(),
+        serde_json::to_string(&difference).unwrap(),
+        format!("{refused:?}"),
+    ];
+    for text in all {
+        assert!(!text.contains("hunter"), "{text}");
+    }
+}

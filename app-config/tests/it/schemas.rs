@@ -1,0 +1,151 @@
+//! The JSON Schema of every file kind: made from `format/`, kept in `schemas/app-config/`, true of
+//! the reader and of real directories.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+use std::{collections::BTreeMap, fs, path::Path};
+
+use app_config::{File, Tree, schema, survey};
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use crate::format;
+use crate::support;
+use crate::support::sample;
+
+use format::{components::*, surroundings::*, work::*};
+use sample::{PLACES, samples};
+
+fn made<T: JsonSchema>(kind: &str) -> (String, Value) {
+    let generator = SchemaSettings::draft2020_12().into_generator();
+    let mut made = generator.into_root_schema_for::<T>().to_value();
+    made["$id"] = format!("https://stead.dev/schemas/app-config/{kind}.json").into();
+    if let Some(variants) = made.get_mut("oneOf").and_then(Value::as_array_mut) {
+        let known: Vec<Value> =
+            variants.iter().map(|variant| variant["properties"]["type"]["const"].clone()).collect();
+        variants.push(json!({
+            "description": "A type of a plugin's: the plugin alone knows its keys.",
+            "properties": {
+                "name": {"type": "string"},
+                "type": {"not": {"enum": known}, "type": "string"},
+            },
+            "required": ["name", "type"],
+            "type": "object",
+        }));
+    }
+    (kind.to_string(), made)
+}
+
+fn all() -> BTreeMap<String, Value> {
+    BTreeMap::from([
+        made::<Action>("action"),
+        made::<Branch>("branch"),
+        made::<BreakGlass>("break-glass"),
+        made::<Component>("component"),
+        made::<Input>("input"),
+        made::<InputGroup>("input-group"),
+        made::<Inputs>("inputs"),
+        made::<Install>("install"),
+        made::<Installer>("installer"),
+        made::<Installs>("installs"),
+        made::<KubernetesContexts>("kubernetes-contexts"),
+        made::<Metadata>("metadata"),
+        made::<OperationRoles>("operation-roles"),
+        made::<Permissions>("permissions"),
+        made::<Policies>("policies"),
+        made::<Policy>("policy"),
+        made::<Role>("role"),
+        made::<Runbook>("runbook"),
+        made::<Runner>("runner"),
+        made::<Sandbox>("sandbox"),
+        made::<Secret>("secret"),
+        made::<Secrets>("secrets"),
+        made::<Stack>("stack"),
+    ])
+}
+
+/// `UPDATE_GOLDEN=1` writes what is true now; then read the difference as a vendor would.
+#[test]
+fn the_schemas_are_what_was_agreed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/app-config");
+    let all = all();
+    for (kind, made) in &all {
+        let (path, text) = (folder.join(format!("{kind}.json")), format!("{made:#}\n"));
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(&path, &text).unwrap();
+            // What is served is inside of the program and known after the next build.
+            continue;
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap_or_default(), text, "{}", path.display());
+        assert_eq!(schema(kind), Some(text.as_str()), "{kind} is not served");
+    }
+    assert_eq!(app_config::SCHEMAS.len(), all.len());
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let schemas = files.filter(|file| file.extension().is_some_and(|is| is == "json"));
+    assert_eq!(schemas.count(), all.len());
+}
+
+/// Each schema's keys, all at once, in a file of its kind: the reader knows every one of them.
+#[test]
+fn the_reader_knows_every_key_of_the_schemas() {
+    let all = all();
+    assert_eq!(PLACES.len(), all.len());
+    for (kind, path, text) in samples(|kind| all[kind].clone()) {
+        let mut app = Tree::default();
+        app.insert(path, File { bytes: text.clone().into(), executable: false }).unwrap();
+        let findings = survey(&app, &[]).diagnostics;
+        let unknown: Vec<_> = findings.iter().filter(|f| f.code == "unknown_key").collect();
+        assert!(unknown.is_empty(), "{kind}: {unknown:?}\n{text}");
+    }
+}
+
+/// Which schema a file of a directory has.
+fn kind_of(path: &str) -> Option<&'static str> {
+    let (directory, inside) = path.split_once('/').unwrap_or(("", path));
+    Some(match (directory, inside) {
+        ("actions", _) => "action",
+        ("branches", _) | ("", "branch.toml") => "branch",
+        ("break_glass" | "permissions", _) => "role",
+        ("components", _) => "component",
+        ("inputs", _) => "input",
+        ("input_groups", _) => "input-group",
+        ("installs", _) => "install",
+        ("policies", _) => "policy",
+        ("runbooks", _) => "runbook",
+        ("secrets", _) => "secret",
+        ("", file) => {
+            let stem = file.strip_suffix(".toml")?.replace('_', "-");
+            return app_config::SCHEMAS.iter().map(|(kind, _)| *kind).find(|kind| *kind == stem);
+        }
+        _ => return None,
+    })
+}
+
+#[test]
+fn real_directories_are_valid_by_the_schemas() {
+    let Some(corpus) = support::corpus() else { return };
+    let schemas: BTreeMap<String, jsonschema::Validator> = all()
+        .into_iter()
+        .map(|(kind, made)| (kind, jsonschema::validator_for(&made).unwrap()))
+        .collect();
+    let (mut held, mut wrong) = (0, Vec::new());
+    for app in fs::read_dir(corpus.join("apps")).unwrap() {
+        let app = app.unwrap().path();
+        for (path, file) in support::tree(&app).iter().filter(|(path, _)| path.ends_with(".toml")) {
+            let Some(kind) = kind_of(path) else { continue };
+            let value: Value = toml::from_slice(&file.bytes).unwrap();
+            if value.as_object().is_some_and(Map::is_empty) {
+                continue;
+            }
+            held += 1;
+            for error in schemas[kind].iter_errors(&value) {
+                wrong.push(format!(
+                    "{}/{path}: {error} at {}",
+                    app.display(),
+                    error.instance_path()
+                ));
+            }
+        }
+    }
+    println!("schemas: {held} files held");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,122 @@
+//! Every value of a directory knows where it is written, and what is wrong with a value is said at it.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+use app_config::{Origin, Span, Tree, survey};
+
+use crate::support;
+use crate::support::small;
+
+/// The characters that a span covers.
+fn covered(text: &str, span: Span) -> String {
+    let lines: Vec<&str> = text.split('\n').collect();
+    let mut found = String::new();
+    for line in span.line..=span.end_line {
+        let characters: Vec<char> = lines[line as usize - 1].chars().collect();
+        let from = if line == span.line { span.column as usize - 1 } else { 0 };
+        let to =
+            if line == span.end_line { span.end_column as usize - 1 } else { characters.len() };
+        found.extend(&characters[from..to]);
+        found.extend((line < span.end_line).then_some('\n'));
+    }
+    found
+}
+
+/// Every scalar of a document, with its key path.
+fn scalars(key: &str, value: &toml::Value, into: &mut Vec<(String, toml::Value)>) {
+    let below = |name: &str| {
+        if key.is_empty() { name.to_string() } else { format!("{key}.{name}") }
+    };
+    match value {
+        toml::Value::Table(table) => {
+            table.iter().for_each(|(name, value)| scalars(&below(name), value, into));
+        }
+        toml::Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items.for_each(|(at, value)| scalars(&below(&at.to_string()), value, into));
+        }
+        _ => into.push((key.to_string(), value.clone())),
+    }
+}
+
+/// Held against another reader of TOML: what stands at the span, read again, is the value.
+#[test]
+fn every_value_of_every_real_directory_stands_where_its_span_says() {
+    let Some(corpus) = support::corpus() else { return };
+    let mut held = 0;
+    for app in std::fs::read_dir(corpus.join("apps")).unwrap() {
+        let app = app.unwrap();
+        let tree: Tree = support::tree(&app.path());
+        let config = survey(&tree, &[]).config;
+        let mut files: Vec<&str> = config.spans.iter().map(|(file, _, _)| file).collect();
+        files.dedup();
+        assert!(files.contains(&"metadata.toml"), "{:?}", app.path());
+        for file in files {
+            let text = tree.text(file).unwrap();
+            let mut all = Vec::new();
+            scalars("", &toml::from_str(text).unwrap(), &mut all);
+            for (key, value) in all {
+                let at = Origin { file: file.into(), ..Origin::default() };
+                let span = config.span(&at, &key).unwrap_or_else(|| panic!("{file} {key}"));
+                let found = covered(text, span);
+                match &value {
+                    toml::Value::String(value) => {
+                        let triple = [("\"\"\"\n", "\"\"\""), ("'''\n", "'''")];
+                        let pairs = [("\"", "\""), ("'", "'")].into_iter().chain(triple);
+                        let read = pairs.into_iter().any(|(open, close)| {
+                            let again = format!("x = {open}{found}{close}");
+                            let again = toml::from_str::<toml::Table>(&again);
+                            again.is_ok_and(|table| table["x"].as_str() == Some(value))
+                        });
+                        assert!(read, "{file} {key}: {found:?} is not {value:?}");
+                    }
+                    other => {
+                        let again: toml::Table = toml::from_str(&format!("x = {found}")).unwrap();
+                        assert_eq!(&again["x"], other, "{file} {key}");
+                    }
+                }
+                held += 1;
+            }
+        }
+    }
+    println!("spans: {held} held");
+}
+
+#[test]
+fn parts_lead_to_the_places_of_their_values() {
+    let inputs =
+        "[[input]]\nname = \"a\"\n[[input]]\nname = \"é\"\ndefault = 'x'\nrequired = true\n";
+    let secrets = "[[secret]]\nname = \"s\"\nkubernetes_sync_targets = [{ name = \"n\" }]\n";
+    let action = "name = \"x\"\n[[steps]]\nname = \"s\"\ncommand = \"\"\"\nc\nd\"\"\"\n";
+    let files = [
+        ("app/inputs.toml", inputs),
+        ("app/secrets.toml", secrets),
+        ("app/actions/x.toml", action),
+    ];
+    let config = survey(&small::bundle(&files).app(), &[]).config;
+    let place = |at: &Origin, key: &str| {
+        config.span(at, key).map(|s| (s.line, s.column, s.end_line, s.end_column))
+    };
+    let second = config.inputs.iter().find(|input| input.name == "é").unwrap();
+    assert_eq!(place(&second.at, "name"), Some((4, 9, 4, 10)));
+    assert_eq!(place(&second.at, "default"), Some((5, 12, 5, 13)));
+    assert_eq!(place(&second.at, "required"), Some((6, 12, 6, 16)));
+    assert_eq!(place(&second.at, "type"), None);
+    assert_eq!(place(&config.secrets[0].sync_targets[0].at, "name"), Some((3, 38, 3, 39)));
+    assert_eq!(place(&config.actions[0].steps[0].at, "command"), Some((5, 1, 6, 2)));
+    let module = &config.component("a").unwrap().module;
+    assert_eq!(place(&module.at, "public_repo.repo"), Some((4, 9, 4, 12)));
+}
+
+/// Values in a file cost memory: past a bound they are read without a place.
+#[test]
+fn a_file_full_of_values_does_not_fill_the_memory_with_places() {
+    let many: Vec<(String, String)> = (0..40)
+        .map(|file| {
+            let keys: String = (0..4000).map(|key| format!("k{key} = 1\n")).collect();
+            (format!("app/inputs/{file}.toml"), format!("name = \"i{file}\"\n{keys}"))
+        })
+        .collect();
+    let files: Vec<(&str, &str)> = many.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+    let config = survey(&small::bundle(&files).app(), &[]).config;
+    assert_eq!(config.spans.iter().count(), 100_000);
+    assert_eq!(config.inputs.len(), 40);
+}

@@ -1,0 +1,390 @@
+//! Closed ranges in files: made, proven, read in place of their rows, and never believed when they were spoiled.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
+use crate::support;
+
+use std::{fs, path::Path};
+
+use ed25519_dalek::SigningKey;
+use event_log::{
+    Archives, EventLog, LogError, Options, Source, Stored, StreamId,
+    archive::{
+        ArchiveError, EVENTS, INDEX, MANIFEST, Manifest, Reader, Step, check, create, discard, list,
+    },
+    migrate::migrate,
+    partitions::{self, Partition},
+    testing::{Database, fresh_empty_database},
+    verify::{VerifyError, verify},
+};
+use proof::key::Believed;
+use support::{commit, count, stream};
+
+/// A log of 700 events of 8 streams in partitions of 256, with a published checkpoint, and where its archives go.
+struct World {
+    database: Database,
+    archives: Archives,
+    directory: tempfile::TempDir,
+    key: SigningKey,
+    /// As they are read from rows.
+    events: Vec<Stored>,
+}
+
+impl World {
+    async fn new() -> World {
+        let database = fresh_empty_database().await.unwrap();
+        migrate(&database.pool).await.unwrap();
+        partitions::make(&database.pool, 256, 3).await.unwrap();
+        let (directory, key) = (tempfile::tempdir().unwrap(), SigningKey::from_bytes(&[7; 32]));
+        let archives = Archives::at(directory.path());
+        let world = World { database, archives, directory, key, events: vec![] };
+        let log = world.log().await;
+        for n in 0..100 {
+            let id = format!("s{}", n % 8);
+            log.append(commit(&id, n / 8 * 7, 7)).await.unwrap();
+        }
+        log.seal(&world.key).await.unwrap().unwrap();
+        let events = log.read(0, 1_000).await.unwrap();
+        World { events, ..world }
+    }
+
+    async fn log(&self) -> EventLog {
+        // Nothing is remembered: every state is read again.
+        let options = Options {
+            archives: Archives::at(self.directory.path()),
+            watch_others: None,
+            cached_states: 0,
+            ..Options::default()
+        };
+        self.database.log_with(options).await.unwrap()
+    }
+
+    async fn partition(&self, first: u64) -> Partition {
+        let mut connection = self.database.pool.acquire().await.unwrap();
+        let all = partitions::list(&mut connection).await.unwrap();
+        all.into_iter().find(|one| one.first == first).unwrap()
+    }
+
+    async fn create(&self, first: u64) -> Result<Manifest, ArchiveError> {
+        let of = self.partition(first).await;
+        create(&self.database.pool, &self.archives, &of, (&[], 64), &mut |_| {}).await
+    }
+
+    async fn discard(&self, last: u64) -> Result<Partition, ArchiveError> {
+        discard(&self.database.pool, &self.archives, last, &[]).await
+    }
+
+    /// The first two partitions are in archives only.
+    async fn archived() -> World {
+        let world = World::new().await;
+        for (first, last) in [(1, 256), (257, 512)] {
+            world.create(first).await.unwrap();
+            world.discard(last).await.unwrap();
+        }
+        assert_eq!(count(&world.database, "select min(position) from log_event").await, 513);
+        world
+    }
+
+    fn source(&self) -> Source {
+        Source {
+            archives: Archives::at(self.directory.path()),
+            ..Source::from(&self.database.pool)
+        }
+    }
+
+    fn file(&self, archive: &str, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(archive).join(name)
+    }
+}
+
+#[tokio::test]
+async fn what_is_archived_and_dropped_reads_as_it_did() {
+    let world = World::new().await;
+    let before = world.log().await;
+    let root = before.root(700).await.unwrap();
+    let old = before.consistency(100, 700).await.unwrap();
+    let inclusion = before.inclusion(77, 700).await.unwrap();
+    let time = world.events[299].recorded_at;
+    let at = before.position_at(time).await.unwrap();
+    drop(before);
+    for (first, last) in [(1, 256), (257, 512)] {
+        let manifest = world.create(first).await.unwrap();
+        assert_eq!((manifest.events, manifest.frames.len()), (256, 4));
+        world.discard(last).await.unwrap();
+    }
+    let log = world.log().await;
+    // Pages from wherever, over the end of archives and into the rows.
+    for (from, limit) in [(0, 1_000), (0, 10), (250, 20), (500, 100), (511, 1), (512, 5), (699, 9)]
+    {
+        let (from, limit) = (from as usize, limit as usize);
+        let expected = &world.events[from..(from + limit).min(700)];
+        let read = log.read(from as u64, limit as u32).await.unwrap();
+        assert_eq!(read, expected, "{limit} from {from}");
+    }
+    // Streams, whole, from a sequence, in pages, up to a position.
+    for n in 0..8 {
+        let of = stream(&format!("s{n}"));
+        let all: Vec<_> = world.events.iter().filter(|event| event.stream == of).cloned().collect();
+        assert_eq!(log.read_stream(&of, 0).await.unwrap(), all);
+        assert_eq!(log.read_stream(&of, 30).await.unwrap(), all[30..]);
+        for to in [0, 5, 77, 256, 257, 300, 512, 513, 600] {
+            let until: Vec<_> = all.iter().filter(|event| event.position <= to).cloned().collect();
+            let read = log.read_page(&of, (0, to), 1_000).await.unwrap();
+            assert_eq!(read, until, "{of} to {to}");
+            let page = log.read_page(&of, (3, to), 20).await.unwrap();
+            let expected: Vec<_> = until.iter().skip(3).take(20).cloned().collect();
+            assert_eq!(page, expected, "20 of {of} after 3 to {to}");
+        }
+    }
+    assert_eq!(log.read_stream(&StreamId::new("job", "none"), 0).await.unwrap(), []);
+    assert_eq!(log.event(300).await.unwrap().as_ref(), Some(&world.events[299]));
+    assert_eq!(log.position_at(time).await.unwrap(), at);
+    // Proofs, from leaves that no row has.
+    assert_eq!(log.root(700).await.unwrap(), root);
+    assert_eq!(log.consistency(100, 700).await.unwrap(), old);
+    assert_eq!(log.inclusion(77, 700).await.unwrap(), inclusion);
+    assert_eq!(log.check_seals(&[world.key.verifying_key().into()]).await.unwrap(), 1);
+    // The whole, and from the middle of an archive; and it goes on.
+    log.append(commit("s0", 13 * 7, 3)).await.unwrap();
+    for from in [0, 100, 256, 300, 512, 600] {
+        let verified = verify(&log, from, |_| {}).await.unwrap();
+        assert_eq!((verified.size, verified.checked), (703, 703 - from));
+    }
+    assert_eq!(log.read_stream(&stream("s0"), 0).await.unwrap().len(), 13 * 7 + 3);
+}
+
+#[tokio::test]
+async fn an_archive_is_proven_by_its_files_alone() {
+    let world = World::new().await;
+    world.create(257).await.unwrap();
+    let path = world.directory.path().join("257-512");
+    let key = Believed::Bare(world.key.verifying_key());
+    let (manifest, proven) = check(&path, &[key], &mut |_| {}).unwrap();
+    assert_eq!((proven.from, proven.to, proven.checkpoint.size), (257, 512, 700));
+    assert_eq!(manifest.last_recorded_at, world.events[511].recorded_at);
+    let other = SigningKey::from_bytes(&[8; 32]).verifying_key();
+    assert!(check(&path, &[Believed::Bare(other)], &mut |_| {}).is_err());
+    // Anybody's zstd reads the file, line by line.
+    let lines = zstd::stream::decode_all(fs::File::open(path.join(EVENTS)).unwrap()).unwrap();
+    let first: serde_json::Value =
+        serde_json::from_slice(lines.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
+    assert_eq!(first["position"], 257);
+    assert_eq!(first["payload"]["type"], "queued");
+}
+
+#[tokio::test]
+async fn what_somebody_needs_is_not_closed() {
+    let world = World::new().await;
+    let of = world.partition(1).await;
+    let behind = [Reader { name: "view_jobs".into(), position: 255 }];
+    let mut unheard = |_| {};
+    let asked = (&behind[..], 64);
+    let making = create(&world.database.pool, &world.archives, &of, asked, &mut unheard);
+    let refused = making.await.unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "positions 1 to 256 are not closed: view_jobs is at 255: let the server run until it is further"
+    );
+    // The partition in which the log goes on, and one that no published checkpoint covers.
+    assert!(matches!(world.create(513).await, Err(ArchiveError::Open { .. })));
+    support::run(&world.database, "delete from log_seal").await;
+    assert!(matches!(world.create(1).await, Err(ArchiveError::Open { .. })));
+    assert_eq!(fs::read_dir(world.directory.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn rows_are_dropped_in_order_and_only_when_they_and_the_files_are_what_was_published() {
+    let world = World::new().await;
+    world.create(1).await.unwrap();
+    world.create(257).await.unwrap();
+    assert!(matches!(world.discard(512).await, Err(ArchiveError::Order { first: 257 })));
+    assert!(matches!(world.discard(300).await, Err(ArchiveError::Unknown(300))));
+    // A row that was changed since.
+    let spoil = "update log_event set payload = replace(payload::text, 'queued', 'queuer')::json where position = 9";
+    support::run(&world.database, spoil).await;
+    assert!(matches!(
+        world.discard(256).await,
+        Err(ArchiveError::Rows { first: 1, last: 256, .. })
+    ));
+    let mend = "update log_event set payload = replace(payload::text, 'queuer', 'queued')::json where position = 9";
+    support::run(&world.database, mend).await;
+    // A file that was changed since.
+    let path = world.file("1-256", EVENTS);
+    let whole = fs::read(&path).unwrap();
+    let mut spoiled = whole.clone();
+    spoiled[100] ^= 1;
+    fs::write(&path, spoiled).unwrap();
+    assert!(matches!(world.discard(256).await, Err(ArchiveError::Spoiled { .. })));
+    fs::write(&path, whole).unwrap();
+    world.discard(256).await.unwrap();
+    // Once more is as good as once, and the range is never made again.
+    world.discard(256).await.unwrap();
+    assert_eq!(partitions::make(&world.database.pool, 256, 1).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_row_that_was_changed_is_never_archived() {
+    let world = World::new().await;
+    let spoil = "update log_event set payload = replace(payload::text, 'queued', 'queuer')::json where position = 9";
+    support::run(&world.database, spoil).await;
+    let refused = world.create(1).await.unwrap_err();
+    assert!(matches!(refused, ArchiveError::Rows { first: 1, last: 256, .. }), "{refused}");
+    assert!(!world.directory.path().join("1-256").exists());
+}
+
+#[tokio::test]
+async fn who_is_killed_on_the_way_begins_again_and_rows_are_there_all_the_while() {
+    let world = World::new().await;
+    let steps = [Step::Written(64), Step::Written(256), Step::Checked(128), Step::Whole];
+    for at in steps {
+        let (pool, of) = (world.database.pool.clone(), world.partition(1).await);
+        let archives = Archives::at(world.directory.path());
+        let killed = tokio::spawn(async move {
+            let mut stop = |step: Step| assert_ne!(step, at, "killed here");
+            create(&pool, &archives, &of, (&[], 64), &mut stop).await.map(drop)
+        });
+        assert!(killed.await.unwrap_err().is_panic(), "{at:?}");
+        let mut connection = world.database.pool.acquire().await.unwrap();
+        assert_eq!(list(&mut connection).await.unwrap(), [], "{at:?}");
+        assert_eq!(count(&world.database, "select count(*) from log_event").await, 700);
+        assert!(matches!(world.discard(256).await, Err(ArchiveError::Unknown(256))));
+    }
+    // What was whole when it was killed is taken as it is, proven again, and named.
+    world.create(1).await.unwrap();
+    world.discard(256).await.unwrap();
+    assert_eq!(world.log().await.read(0, 1_000).await.unwrap(), world.events);
+    let left: Vec<_> = fs::read_dir(world.directory.path()).unwrap().collect();
+    assert_eq!(left.len(), 1);
+}
+
+/// What is said of a log whose archive is not what it was.
+async fn said(world: &World) -> String {
+    let log = world.log().await;
+    let VerifyError::Log(error) = verify(&world.source(), 0, |_| {}).await.unwrap_err() else {
+        panic!("the archive is at fault, not the log")
+    };
+    let LogError::Archived { first: 1, last: 256, why, .. } = &error else { panic!("{error}") };
+    // No reader is given a shorter or another history.
+    let read = log.read(0, 700).await;
+    assert!(matches!(read, Err(LogError::Archived { .. })), "{why}");
+    for n in 0..8 {
+        let read = log.read_stream(&stream(&format!("s{n}")), 0).await;
+        assert!(matches!(read, Err(LogError::Archived { .. })), "{why}");
+    }
+    assert!(error.to_string().contains("put it back from a backup"), "{error}");
+    why.clone()
+}
+
+#[tokio::test]
+async fn a_spoiled_archive_is_an_error_that_says_which_and_what_to_do() {
+    let world = World::archived().await;
+    let (events, index) = (world.file("1-256", EVENTS), world.file("1-256", INDEX));
+    let manifest = world.file("1-256", MANIFEST);
+    let files = [&events, &index, &manifest].map(|path| fs::read(path).unwrap());
+    let put_back = || {
+        for (path, bytes) in [&events, &index, &manifest].into_iter().zip(&files) {
+            fs::write(path, bytes).unwrap();
+        }
+    };
+    // A flipped byte.
+    let mut bytes = files[0].clone();
+    bytes[40] ^= 0x20;
+    fs::write(&events, bytes).unwrap();
+    assert!(said(&world).await.contains("its bytes are not those that were written"));
+    put_back();
+    // Two lines that were swapped and packed again, with a manifest that says so.
+    swap_lines(&world, &files);
+    assert!(said(&world).await.contains("its manifest is not the one that was made"));
+    put_back();
+    // A file that is gone, and all of it.
+    fs::remove_file(&events).unwrap();
+    assert!(said(&world).await.contains("No such file"));
+    put_back();
+    let (there, away) = (world.directory.path().join("1-256"), world.directory.path().join("away"));
+    fs::rename(&there, &away).unwrap();
+    assert!(said(&world).await.contains("No such file"));
+    fs::rename(&away, &there).unwrap();
+    verify(&world.source(), 0, |_| {}).await.unwrap();
+    // Nobody said where archives are.
+    let unsaid = verify(&world.database.pool, 0, |_| {}).await.unwrap_err().to_string();
+    assert!(unsaid.contains("no directory of archives was named"), "{unsaid}");
+}
+
+fn swap_lines(world: &World, [events, _, manifest]: &[Vec<u8>; 3]) {
+    let mut manifest: serde_json::Value = serde_json::from_slice(manifest).unwrap();
+    let length = usize::try_from(manifest["frames"][0]["bytes"].as_u64().unwrap()).unwrap();
+    let lines = zstd::bulk::decompress(&events[..length], 1 << 20).unwrap();
+    let mut lines: Vec<&[u8]> = lines.split_inclusive(|byte| *byte == b'\n').collect();
+    lines.swap(3, 4);
+    let packed = zstd::bulk::compress(&lines.concat(), 6).unwrap();
+    let rest = &events[length..];
+    fs::write(world.file("1-256", EVENTS), [&packed[..], rest].concat()).unwrap();
+    manifest["frames"][0]["bytes"] = packed.len().into();
+    manifest["frames"][0]["sha256"] = hex::encode(proof::sha256(&packed)).into();
+    fs::write(world.file("1-256", MANIFEST), serde_json::to_vec(&manifest).unwrap()).unwrap();
+}
+
+#[tokio::test]
+async fn an_index_that_hides_events_is_found_out_by_the_streams_own_sequences() {
+    let world = World::archived().await;
+    let index = world.file("1-256", INDEX);
+    let bytes = fs::read(&index).unwrap();
+    let all = bytes.len() / 28;
+    let log = world.log().await;
+    for gone in 0..all {
+        // An entry is another one's twice: the file's length, and so the search, are as they were.
+        let mut spoiled = bytes.clone();
+        let other = if gone == 0 { 1 } else { gone - 1 };
+        spoiled.copy_within(other * 28..other * 28 + 28, gone * 28);
+        fs::write(&index, spoiled).unwrap();
+        let mut refused = 0;
+        for n in 0..8 {
+            let of = stream(&format!("s{n}"));
+            for to in [100, 256, 700] {
+                let expected: Vec<_> = world
+                    .events
+                    .iter()
+                    .filter(|event| event.stream == of && event.position <= to)
+                    .cloned()
+                    .collect();
+                match log.read_page(&of, (0, to), 1_000).await {
+                    Ok(read) => assert_eq!(read, expected, "{of} to {to} without entry {gone}"),
+                    Err(LogError::Archived { .. }) => refused += 1,
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        }
+        assert!(refused > 0, "nobody missed entry {gone}");
+    }
+}
+
+#[tokio::test]
+async fn rows_that_are_dropped_beside_readers_are_never_missed() {
+    let world = World::new().await;
+    for first in [1, 257] {
+        world.create(first).await.unwrap();
+    }
+    let reading = |of: u64| {
+        let (source, events) = (world.source(), world.events.clone());
+        let directory = world.directory.path().to_path_buf();
+        let database = world.database.clone();
+        tokio::spawn(async move {
+            let options = Options { archives: Archives::at(&directory), ..Options::default() };
+            let log = database.log_with(options).await.unwrap();
+            for _ in 0..40 {
+                let from = usize::try_from(of * 90).unwrap();
+                assert_eq!(log.read(of * 90, 200).await.unwrap(), events[from..from + 200]);
+                let stream = stream(&format!("s{of}"));
+                let all = events.iter().filter(|event| event.stream == stream).count();
+                assert_eq!(log.read_stream(&stream, 0).await.unwrap().len(), all);
+                verify(&source, 0, |_| {}).await.unwrap();
+            }
+        })
+    };
+    let readers: Vec<_> = (0..4).map(reading).collect();
+    world.discard(256).await.unwrap();
+    support::pause(200).await;
+    world.discard(512).await.unwrap();
+    for reader in readers {
+        reader.await.unwrap();
+    }
+    assert!(Path::new(&world.file("257-512", MANIFEST)).exists());
+}

@@ -1,0 +1,131 @@
+//! Backends that are ended at a known place: inside the statement, between it and its commit, and between the commit
+//! and its answer.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
+use crate::support;
+
+use std::time::Duration;
+
+use event_log::{
+    EventLog, Options,
+    testing::{Cluster, Database, Settings, fresh_in},
+};
+use sqlx::PgPool;
+use support::{Answers, commit, count, database, event, every_answer_is_true, pause, run};
+
+/// Patient enough to be ended in the middle of what it waits for.
+async fn patient(database: &Database) -> EventLog {
+    let answer = Duration::from_secs(20);
+    let options = Options { watch_others: None, answer, ..Options::default() };
+    database.log_with(options).await.unwrap()
+}
+
+/// Append these numbers at once, each to a stream of its own.
+async fn append(log: &EventLog, numbers: std::ops::Range<u64>) -> Answers {
+    let each = numbers.map(|number| async move {
+        let mut one = commit(&number.to_string(), 0, 1);
+        one.writes[0].events[0] = event(number);
+        (number, log.append(one).await)
+    });
+    futures::future::join_all(each).await.into_iter().collect()
+}
+
+/// End the backend that appends as soon as it waits for that, and only then.
+async fn end_who_waits(pool: &PgPool, event: &str) {
+    let end = "select count(pg_terminate_backend(pid)) from pg_stat_activity \
+               where datname = current_database() and pid <> pg_backend_pid() \
+               and query like 'with%' and state = 'active' and wait_event = $1";
+    for _ in 0..1_000 {
+        let ended: i64 = sqlx::query_scalar(end).bind(event).fetch_one(pool).await.unwrap();
+        if ended > 0 {
+            assert_eq!(ended, 1);
+            return;
+        }
+        pause(5).await;
+    }
+    panic!("nobody waited for {event}");
+}
+
+#[tokio::test]
+async fn one_that_is_ended_inside_its_statement_has_written_nothing_and_the_batch_is_sent_again() {
+    let database = database().await;
+    let log = patient(&database).await;
+    let mut answers = append(&log, 0..5).await;
+    let mut tx = database.pool.begin().await.unwrap();
+    let lock = "lock table log_stream in access exclusive mode";
+    sqlx::raw_sql(lock).execute(&mut *tx).await.unwrap();
+    let nemesis = async {
+        end_who_waits(&database.pool, "relation").await;
+        tx.rollback().await.unwrap();
+    };
+    let (during, ()) = tokio::join!(append(&log, 5..25), nemesis);
+    answers.extend(during);
+    assert_eq!(every_answer_is_true(&database, &answers).await, (25, 0));
+}
+
+#[tokio::test]
+async fn one_that_is_ended_between_its_statement_and_its_commit_has_written_nothing() {
+    let database = database().await;
+    let log = patient(&database).await;
+    let mut answers = append(&log, 0..5).await;
+    // What is deferred runs when everything is written and nothing is committed.
+    run(
+        &database,
+        "create function stead.late() returns trigger language plpgsql as \
+         $$ begin perform pg_sleep(60); return null; end $$; \
+         create constraint trigger late after insert on log_event deferrable initially deferred \
+         for each row execute function stead.late()",
+    )
+    .await;
+    let nemesis = async {
+        end_who_waits(&database.pool, "PgSleep").await;
+        // Who sends the batch again may already be there.
+        let end = "select pg_terminate_backend(pid) from pg_stat_activity \
+                   where datname = current_database() and wait_event = 'PgSleep'";
+        pause(50).await;
+        run(&database, end).await;
+        for _ in 0..200 {
+            run(&database, end).await;
+            let drop = "set lock_timeout = '20ms'; drop trigger late on log_event";
+            if sqlx::raw_sql(drop).execute(&database.pool).await.is_ok() {
+                return;
+            }
+        }
+        panic!("the trigger is still there");
+    };
+    let (during, ()) = tokio::join!(append(&log, 5..25), nemesis);
+    answers.extend(during);
+    let (written, refused) = every_answer_is_true(&database, &answers).await;
+    assert_eq!(written + refused, 25);
+    let after = append(&log, 25..30).await;
+    assert!(after.values().all(Result::is_ok), "{after:?}");
+    answers.extend(after);
+    every_answer_is_true(&database, &answers).await;
+}
+
+/// A commit that waits for a replica is on the disk and not answered yet.
+#[tokio::test]
+async fn one_that_is_ended_between_its_commit_and_its_answer_is_not_repeated() {
+    let dir = tempfile::Builder::new().prefix("stead-sync-").tempdir().unwrap();
+    let more = vec!["max_connections=40".into()];
+    let cluster = Cluster::start(dir.path(), &Settings { fsync: false, more }).await.unwrap();
+    let database = fresh_in(&cluster).await.unwrap();
+    let log = patient(&database).await;
+    let mut answers = append(&log, 0..5).await;
+    run(&database, "alter system set synchronous_standby_names = 'nobody'").await;
+    run(&database, "select pg_reload_conf()").await;
+    while count(&database, "select count(*) from pg_settings where name = 'synchronous_standby_names' and setting = ''").await > 0 {
+        pause(5).await;
+    }
+    let nemesis = async {
+        end_who_waits(&database.pool, "SyncRep").await;
+        run(&database, "alter system reset synchronous_standby_names").await;
+        run(&database, "select pg_reload_conf()").await;
+    };
+    let (during, ()) = tokio::join!(append(&log, 5..25), nemesis);
+    answers.extend(during);
+    assert_eq!(every_answer_is_true(&database, &answers).await, (25, 0));
+    // It was settled by asking, once.
+    assert_eq!(count(&database, "select turn from log_head").await, 1);
+    drop(log);
+    cluster.stop().unwrap();
+}

@@ -1,0 +1,151 @@
+//! A disk that is full: what is refused was not written, what was acknowledged is there, and when there is room again
+//! everything goes on. Needs to mount a small file system, and so root.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
+use crate::support;
+
+use std::{fs, path::Path, process::Command, time::Duration};
+
+use event_log::{
+    EventLog, Options,
+    testing::{Cluster, Database, Disk, Settings, TestingError, fresh_in},
+};
+use support::{Answers, commit, event, every_answer_is_true, pause, run};
+
+/// `None`, said loudly, where nobody may mount; under CI that is a failure.
+fn disk(megabytes: u32) -> Option<Disk> {
+    let dir = tempfile::Builder::new().prefix("stead-disk-").tempdir().unwrap();
+    let disk = Disk::mount(&dir.keep(), megabytes);
+    if disk.is_none() {
+        let ci = std::env::var_os("CI").is_some_and(|value| value == "true" || value == "1");
+        assert!(!ci, "CI must be root and able to mount a tmpfs");
+        eprintln!("SKIPPED: only root can mount a small disk to fill");
+    }
+    disk
+}
+
+async fn opened(database: &Database) -> EventLog {
+    let answer = Duration::from_secs(5);
+    let options = Options { answer, ..Options::default() };
+    database.log_with(options).await.unwrap()
+}
+
+/// One event of many kilobytes that cannot be compressed, in a stream of its own.
+async fn append(log: &EventLog, numbers: std::ops::Range<u64>) -> Answers {
+    let each = numbers.map(|number| async move {
+        let mut one = commit(&number.to_string(), 0, 1);
+        one.writes[0].events[0] = event(number);
+        let noise: Vec<u8> = (0..12_000).map(|_| rand::random()).collect();
+        let noise = hex::encode(noise);
+        one.writes[0].events[0].payload = format!(r#"{{"n":{number},"noise":"{noise}"}}"#);
+        (number, log.append(one).await)
+    });
+    futures::future::join_all(each).await.into_iter().collect()
+}
+
+async fn cluster(at: &Path) -> Result<Cluster, TestingError> {
+    let more = ["max_connections=40", "shared_buffers=16MB", "max_wal_size=1GB"];
+    let more = more.into_iter().map(String::from).collect();
+    Cluster::start(at, &Settings { fsync: false, more }).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_without_room_refuse_events_and_take_them_again_when_there_is_room() {
+    let Some(disk) = disk(12) else { return };
+    let dir = tempfile::Builder::new().prefix("stead-full-").tempdir().unwrap();
+    let cluster = cluster(dir.path()).await.unwrap();
+    let database = fresh_in(&cluster).await.unwrap();
+    let place = disk.path().join("tables");
+    let postgres = dir.path().join("data");
+    fs::create_dir(&place).unwrap();
+    own_like(&place, &postgres);
+    run(&database, &format!("create tablespace small location '{}'", place.display())).await;
+    run(&database, "alter table log_event_rest set tablespace small").await;
+    let log = opened(&database).await;
+    let (mut answers, mut next) = (Answers::new(), 0);
+    while answers.values().all(Result::is_ok) {
+        answers.extend(append(&log, next..next + 40).await);
+        next += 40;
+        assert!(next < 4_000, "the disk never was full");
+    }
+    // It stays so, and nobody is left without an answer.
+    answers.extend(append(&log, next..next + 40).await);
+    next += 40;
+    let (written, refused) = every_answer_is_true(&database, &answers).await;
+    assert!(written > 100 && refused > 0, "{written} written, {refused} refused");
+    assert!(disk.resize(64));
+    let after = append(&log, next..next + 40).await;
+    assert!(after.values().all(Result::is_ok), "{after:?}");
+    answers.extend(after);
+    every_answer_is_true(&database, &answers).await;
+    drop(log);
+    cluster.stop().unwrap();
+}
+
+/// No room for the write-ahead log: then Postgres ends itself, and recovers when there is room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_postgres_that_ended_for_want_of_room_has_everything_that_was_acknowledged() {
+    let Some(disk) = disk(48) else { return };
+    let dir = tempfile::Builder::new().prefix("stead-full-").tempdir().unwrap();
+    let running = cluster(dir.path()).await.unwrap();
+    let database = fresh_in(&running).await.unwrap();
+    database.pool.close().await;
+    running.stop().unwrap();
+    let wal = dir.path().join("data/pg_wal");
+    let moved = Command::new("mv").arg(&wal).arg(disk.path().join("wal")).status().unwrap();
+    assert!(moved.success());
+    std::os::unix::fs::symlink(disk.path().join("wal"), &wal).unwrap();
+    cluster(dir.path()).await.unwrap();
+    let pool = event_log::connect(&database.url, 8).await.unwrap();
+    let database = Database { pool, ..database };
+    let log = opened(&database).await;
+    let said = || fs::read_to_string(dir.path().join("log")).unwrap();
+    // Callers wait, or are refused, until there is room again.
+    let rescue = async {
+        until(|| said().contains("PANIC")).await;
+        pause(500).await;
+        assert!(disk.resize(512));
+        for _ in 0..50 {
+            match cluster(dir.path()).await {
+                Ok(running) => return running,
+                // The one that ended is not gone yet.
+                Err(_) => pause(200).await,
+            }
+        }
+        panic!("Postgres does not come back: {}", said());
+    };
+    let load = async {
+        let (mut answers, mut next) = (Answers::new(), 0);
+        while !said().contains("PANIC") {
+            answers.extend(append(&log, next..next + 40).await);
+            next += 40;
+            assert!(next < 8_000, "the disk never was full");
+        }
+        (answers, next)
+    };
+    let (running, (mut answers, next)) = tokio::join!(rescue, load);
+    assert!(said().contains("No space left on device"), "{}", said());
+    let after = append(&log, next..next + 40).await;
+    assert!(after.values().all(Result::is_ok), "{after:?}");
+    answers.extend(after);
+    let (written, refused) = every_answer_is_true(&database, &answers).await;
+    assert!(written > 100, "{written} written, {refused} refused");
+    drop(log);
+    running.stop().unwrap();
+}
+
+async fn until(is: impl Fn() -> bool) {
+    for _ in 0..6_000 {
+        if is() {
+            return;
+        }
+        pause(10).await;
+    }
+    panic!("it never was so");
+}
+
+/// Whoever runs Postgres owns it.
+fn own_like(path: &Path, other: &Path) {
+    let mut chown = Command::new("chown");
+    let done = chown.arg(format!("--reference={}", other.display())).arg(path).status().unwrap();
+    assert!(done.success());
+}

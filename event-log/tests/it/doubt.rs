@@ -1,0 +1,218 @@
+//! Connections that break at the worst moment: every answer stays true.
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+use crate::support;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use event_log::{
+    AppendError, Appended, EventLog, Options,
+    testing::{
+        Database,
+        proxy::{Fault, Proxy},
+    },
+};
+use support::{
+    checked, commit, count, database, event, every_answer_is_true, keyed, pause, server, stream,
+};
+
+/// A log whose way to the database can be broken.
+async fn behind(proxy: &Proxy, database: &Database) -> EventLog {
+    let pool = event_log::connect(&proxy.url(&database.url), 2).await.unwrap();
+    let answer = Duration::from_secs(2);
+    let options = Options { watch_others: None, answer, ..Options::default() };
+    let log = EventLog::open(pool, options).await.unwrap();
+    log.append(commit("warm", 0, 1)).await.unwrap();
+    log
+}
+
+type Answer = Result<Appended, AppendError>;
+
+/// One batch of three, one of which comes too late.
+async fn three(log: &EventLog, name: &str) -> (Answer, Answer, Answer) {
+    let (a, b) = (format!("a{name}"), format!("b{name}"));
+    tokio::join!(
+        log.append(keyed(&a, 1, commit(&a, 0, 2))),
+        log.append(commit(&b, 0, 1)),
+        log.append(commit("warm", 0, 1)),
+    )
+}
+
+async fn one_fault(arm: impl Fn(&Proxy)) {
+    let database = database().await;
+    let proxy = Proxy::before(&database.url);
+    let log = behind(&proxy, &database).await;
+    // The server knows the statement from here on: a batch is one exchange.
+    for name in ["-warm1", "-warm2"] {
+        let (a, b, stale) = three(&log, name).await;
+        assert!(a.is_ok() && b.is_ok() && stale.is_err());
+    }
+    arm(&proxy);
+    let (a, b, stale) = three(&log, "").await;
+    assert_eq!(proxy.hits(), 1);
+    assert!(matches!(stale, Err(AppendError::Conflict { .. })), "{stale:?}");
+    let (a, b) = (a.unwrap(), b.unwrap());
+    let after = log.append(commit("b", 1, 1)).await.unwrap();
+    assert_eq!((a.first, b.first, after.first), (8, 10, 11));
+    pause(30).await;
+    let (_, events) = checked(&database).await;
+    assert_eq!(events.len(), 11);
+    let of = |id: &str| events.iter().filter(|event| event.stream == stream(id)).count();
+    assert_eq!((of("a"), of("b"), of("warm")), (2, 2, 1));
+    assert_eq!(events[b.first as usize - 1].commit_no, b.commit_no);
+    assert_eq!(count(&database, "select turn from log_head").await, 1);
+}
+
+#[tokio::test]
+async fn a_request_that_was_lost_is_sent_again() {
+    one_fault(|proxy| proxy.arm(Fault::RequestLost)).await;
+}
+
+#[tokio::test]
+async fn a_request_that_was_torn_is_sent_again() {
+    one_fault(|proxy| proxy.arm(Fault::RequestTorn)).await;
+}
+
+#[tokio::test]
+async fn a_request_whose_answer_was_lost_is_not_carried_out_twice() {
+    one_fault(|proxy| proxy.arm(Fault::ReplyLost)).await;
+}
+
+/// A network that goes silent says nothing for a quarter of an hour.
+#[tokio::test]
+async fn a_request_on_a_way_that_fell_silent_is_asked_for_on_another() {
+    one_fault(|proxy| proxy.arm(Fault::SilentBefore)).await;
+    one_fault(|proxy| proxy.arm(Fault::SilentAfter)).await;
+}
+
+/// Somebody holds what the append needs, or needs what it holds: nothing was written, so nobody is in doubt.
+#[tokio::test]
+async fn a_lock_that_is_not_given_and_a_deadlock_are_tried_again() {
+    let database = database().await;
+    let options = Options { answer: Duration::from_millis(500), ..Options::default() };
+    let hasty = database.log_with(options).await.unwrap();
+    let mut tx = database.pool.begin().await.unwrap();
+    sqlx::raw_sql("lock table log_stream in access exclusive mode")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    let release = async {
+        pause(900).await;
+        tx.commit().await.unwrap();
+    };
+    let (appended, ()) = tokio::join!(hasty.append(commit("a", 0, 1)), release);
+    assert_eq!(appended.unwrap().first, 1);
+
+    // Longer than Postgres takes to see a deadlock, which it ends at the expense of who waits longest.
+    let patient = server(&database).await;
+    patient.append(commit("a", 1, 1)).await.unwrap();
+    let mut tx = database.pool.begin().await.unwrap();
+    sqlx::raw_sql("select 1 from log_head for update").execute(&mut *tx).await.unwrap();
+    let cross = async {
+        pause(200).await;
+        sqlx::raw_sql("lock table log_stream in access exclusive mode")
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+    };
+    let (appended, ()) = tokio::join!(patient.append(commit("a", 2, 1)), cross);
+    assert_eq!(appended.unwrap().first, 3);
+    assert_eq!(checked(&database).await.0.size, 3);
+    assert_eq!(count(&database, "select turn from log_head").await, 0);
+}
+
+/// Before the turn is raised it counts, and must be found; after that it must write nothing, even if it comes
+/// before the batch is sent a second time.
+#[tokio::test]
+async fn a_request_that_comes_late_counts_before_the_turn_and_never_after() {
+    const ROUNDS: u64 = 24;
+    let database = database().await;
+    let proxy = Proxy::before(&database.url);
+    let log = behind(&proxy, &database).await;
+    for round in 0..ROUNDS {
+        // Every break means a new connection, to which the statement is new.
+        let (a, b, _) = three(&log, &format!("-{round}-before")).await;
+        assert!(a.is_ok() && b.is_ok());
+        proxy.arm_late(Duration::from_micros(round * 500));
+        let (a, b, stale) = three(&log, &format!("-{round}")).await;
+        assert!(a.is_ok() && b.is_ok(), "{round}: {a:?} {b:?}");
+        assert!(matches!(stale, Err(AppendError::Conflict { .. })), "{stale:?}");
+    }
+    assert_eq!(u64::from(proxy.hits()), ROUNDS);
+    pause(30).await;
+    assert_eq!(checked(&database).await.0.size, 1 + ROUNDS * 6);
+}
+
+/// The batch wrote nothing but a key: no event can tell.
+#[tokio::test]
+async fn a_batch_without_events_is_settled_too() {
+    for fault in [Fault::RequestLost, Fault::ReplyLost, Fault::RequestLate] {
+        let database = database().await;
+        let proxy = Proxy::before(&database.url);
+        let log = behind(&proxy, &database).await;
+        log.append(keyed("first", 1, commit("warm", 1, 0))).await.unwrap();
+        log.append(keyed("second", 1, commit("warm", 1, 0))).await.unwrap();
+        proxy.arm(fault);
+        log.append(keyed("third", 1, commit("warm", 1, 0))).await.unwrap();
+        assert_eq!(count(&database, "select count(*) from log_command").await, 3);
+        assert_eq!(proxy.hits(), 1);
+    }
+}
+
+/// Two servers, many callers, and somebody who ends the servers' connections all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_breaks_the_log_is_dense_and_every_answer_true() {
+    const CALLERS: u64 = 12;
+    const EACH: u64 = 40;
+    let database = database().await;
+    let logs = [server(&database).await, server(&database).await];
+    let stop = Arc::new(AtomicBool::new(false));
+    let nemesis = {
+        let (pool, stop) = (database.pool.clone(), stop.clone());
+        tokio::spawn(async move {
+            let mut killed = 0i64;
+            while !stop.load(Ordering::SeqCst) {
+                let kill = "select count(pg_terminate_backend(pid)) from pg_stat_activity \
+                     where datname = current_database() and query like 'with%' and pid <> pg_backend_pid()";
+                killed += sqlx::query_scalar::<_, i64>(kill).fetch_one(&pool).await.unwrap_or(0);
+                pause(3 + killed.cast_unsigned() % 11).await;
+            }
+            killed
+        })
+    };
+    let callers = (0..CALLERS).map(|caller| {
+        let log = logs[caller as usize % 2].clone();
+        tokio::spawn(async move {
+            let mut answers = Vec::new();
+            for n in 0..EACH {
+                let number = caller * EACH + n;
+                // Every fifth wants the stream that everybody wants.
+                let shared = number.is_multiple_of(5);
+                let mut one = commit(&number.to_string(), 0, 1);
+                if shared {
+                    one.writes[0].stream = stream("shared");
+                    one.writes[0].expected = log.version(&stream("shared")).await.unwrap_or(0);
+                }
+                one.writes[0].events[0] = event(number);
+                answers.push((number, log.append(one).await));
+            }
+            answers
+        })
+    });
+    let mut answers = BTreeMap::new();
+    for caller in futures::future::join_all(callers).await {
+        answers.extend(caller.unwrap());
+    }
+    stop.store(true, Ordering::SeqCst);
+    let killed = nemesis.await.unwrap();
+    let (written, refused) = every_answer_is_true(&database, &answers).await;
+    assert!(killed > 2, "only {killed} connections were ended");
+    assert!(written > 300, "{written} written, {refused} refused");
+}

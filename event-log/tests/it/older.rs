@@ -1,0 +1,123 @@
+//! What was written by an older program is read in today's words, from the first event or from a state that was kept.
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+use crate::support;
+
+use bincode::{Decode, Encode};
+use domain::{
+    decider::{Decider, Event, Timestamp},
+    upcast::{Upcaster, Words},
+};
+use event_log::{Commit, EventLog, NewEvent, StreamId, Write};
+use serde::{Deserialize, Serialize};
+use support::{alone, count, database, meta, pause, server};
+
+/// A sum, as it is added up today.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
+struct Sum {
+    value: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum SumEvent {
+    Added { by: u64 },
+}
+
+impl Event for SumEvent {
+    fn name(&self) -> &'static str {
+        "sum.added"
+    }
+    fn version(&self) -> &'static str {
+        "2"
+    }
+    const UPCASTERS: &'static [Upcaster] = &[
+        // Several numbers were added by one event.
+        Upcaster {
+            event_type: "sum.added",
+            version: "1",
+            up: |old| {
+                let numbers = old["numbers"].as_array().ok_or("numbers is no list")?;
+                let added = |by| serde_json::json!({"type": "added", "by": by});
+                let words = |payload| Words { event_type: "sum.added", version: "2", payload };
+                Ok(numbers.iter().map(added).map(words).collect())
+            },
+        },
+        // What was noted counts no more.
+        Upcaster { event_type: "sum.noted", version: "1", up: |_| Ok(vec![]) },
+    ];
+}
+
+impl Decider for Sum {
+    const NAME: &'static str = "sum";
+    type Command = ();
+    type Event = SumEvent;
+    type Error = std::convert::Infallible;
+
+    fn decide(&self, (): (), _: Timestamp) -> Result<Vec<SumEvent>, Self::Error> {
+        Ok(vec![])
+    }
+    fn evolve(&mut self, SumEvent::Added { by }: SumEvent) {
+        self.value += by;
+    }
+}
+
+fn event(event_type: &'static str, version: &'static str, payload: &str) -> NewEvent {
+    NewEvent {
+        event_type: event_type.into(),
+        event_version: version.into(),
+        payload: payload.into(),
+        customer: None,
+    }
+}
+
+async fn append(log: &EventLog, expected: u64, events: Vec<NewEvent>) {
+    let stream = StreamId::new("sum", "s");
+    log.append(Commit::of(meta(), vec![Write { stream, expected, events }])).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_older_version_counts_as_what_it_comes_to_and_as_one_place_in_its_stream() {
+    let database = database().await;
+    let log = server(&database).await;
+    let old = vec![
+        event("sum.added", "1", r#"{"type":"added","numbers":[1,2,3]}"#),
+        event("sum.noted", "1", r#"{"type":"noted","text":"hm"}"#),
+        event("sum.added", "1", r#"{"type":"added","numbers":[]}"#),
+        event("sum.added", "2", r#"{"type":"added","by":10}"#),
+    ];
+    append(&log, 0, old).await;
+    for (position, value) in [(1, 6), (2, 6), (3, 6), (4, 16)] {
+        let then = log.load_as_of::<Sum>("s", position).await.unwrap();
+        assert_eq!((then.version, then.state.value), (position, value));
+    }
+    // A stream that goes on, and whose state is kept on the way.
+    let more = vec![event("sum.added", "1", r#"{"type":"added","numbers":[1,1]}"#); 200];
+    append(&log, 4, more).await;
+    let loaded = alone(&database).await.load::<Sum>("s").await.unwrap();
+    assert_eq!((loaded.version, loaded.state.value), (204, 416));
+    for _ in 0..200 {
+        if count(&database, "select count(*) from log_snapshot where aggregate_type = 'sum'").await
+            == 1
+        {
+            break;
+        }
+        pause(25).await;
+    }
+    append(&log, 204, vec![event("sum.added", "1", r#"{"type":"added","numbers":[4]}"#)]).await;
+    let loaded = alone(&database).await.load::<Sum>("s").await.unwrap();
+    assert_eq!((loaded.version, loaded.state.value), (205, 420));
+    // And what is decided on it is written after the last place.
+    append(&log, loaded.version, vec![NewEvent::of(&SumEvent::Added { by: 1 }).unwrap()]).await;
+}
+
+#[tokio::test]
+async fn what_nobody_can_read_is_named_by_position_type_and_version() {
+    let database = database().await;
+    let log = server(&database).await;
+    append(&log, 0, vec![event("sum.added", "2", r#"{"type":"added","by":1}"#)]).await;
+    append(&log, 1, vec![event("sum.added", "3", r#"{"type":"added","by":1}"#)]).await;
+    let error = alone(&database).await.load::<Sum>("s").await.unwrap_err().to_string();
+    let expected =
+        "position 2: sum.added version 3: this program reads sum.added in version 2 only";
+    assert_eq!(error, expected);
+}

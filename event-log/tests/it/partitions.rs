@@ -1,0 +1,144 @@
+//! The ranges that the log is stored in, and that nobody who appends waits for one.
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+use crate::support;
+
+use event_log::{
+    migrate::migrate,
+    partitions::{self, Partition, list, make},
+    testing::{Database, fresh_empty_database},
+    verify::{VerifyError, verify},
+};
+use support::{alone, checked, commit, count, run, stream};
+
+/// A log whose events all go into the rest until ranges are made.
+async fn without_ranges() -> Database {
+    let database = fresh_empty_database().await.unwrap();
+    migrate(&database.pool).await.unwrap();
+    database
+}
+
+async fn ranges(database: &Database) -> Vec<(u64, u64)> {
+    let mut connection = database.pool.acquire().await.unwrap();
+    let all = list(&mut connection).await.unwrap();
+    all.into_iter().map(|Partition { first, last, .. }| (first, last)).collect()
+}
+
+async fn in_table(database: &Database, table: &str) -> i64 {
+    count(database, &format!("select count(*) from only {table}")).await
+}
+
+#[tokio::test]
+async fn a_batch_goes_over_the_end_of_a_partition_and_appends_never_wait_for_the_next() {
+    let database = without_ranges().await;
+    make(&database.pool, 256, 0).await.unwrap();
+    assert_eq!(ranges(&database).await, [(1, 256)]);
+    let log = alone(&database).await;
+    log.append(commit("a", 0, 250)).await.unwrap();
+    // One commit with events on both sides, and the next range is not there.
+    log.append(commit("a", 250, 100)).await.unwrap();
+    assert_eq!(in_table(&database, "log_event_rest").await, 94);
+    checked(&database).await;
+    // The rest becomes the range that was missing, as it is, and the next commit goes on in it.
+    make(&database.pool, 256, 1).await.unwrap();
+    assert_eq!(ranges(&database).await, [(1, 256), (257, 512), (513, 768)]);
+    assert_eq!(in_table(&database, "log_event_rest").await, 0);
+    log.append(commit("a", 350, 300)).await.unwrap();
+    let of = ["log_event_1", "log_event_257", "log_event_513", "log_event_rest"];
+    let mut rows = vec![];
+    for table in of {
+        rows.push(in_table(&database, table).await);
+    }
+    assert_eq!(rows, [256, 256, 138, 0]);
+    checked(&database).await;
+    assert_eq!(log.read_stream(&stream("a"), 0).await.unwrap().len(), 650);
+    // Nothing is left to be made, however often and by however many.
+    let (one, two) = tokio::join!(make(&database.pool, 256, 1), make(&database.pool, 256, 1));
+    assert_eq!(one.unwrap().len() + two.unwrap().len(), 1, "the head is in the last but one");
+    assert_eq!(make(&database.pool, 256, 1).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn ranges_are_made_while_others_append() {
+    let database = without_ranges().await;
+    let log = alone(&database).await;
+    let appending = tokio::spawn(async move {
+        for n in 0..150 {
+            log.append(commit(&format!("s{n}"), 0, 10)).await.unwrap();
+        }
+    });
+    while !appending.is_finished() {
+        make(&database.pool, 256, 1).await.unwrap();
+    }
+    appending.await.unwrap();
+    make(&database.pool, 256, 1).await.unwrap();
+    assert_eq!(checked(&database).await.0.size, 1_500);
+    assert_eq!(in_table(&database, "log_event_rest").await, 0);
+}
+
+#[tokio::test]
+async fn rows_of_before_the_partitions_stay_byte_for_byte() {
+    // given a table as it was before: here the rest, with the text of every row
+    let database = without_ranges().await;
+    let log = alone(&database).await;
+    log.append(commit("a", 0, 300)).await.unwrap();
+    let every = "select md5(string_agg(e::text, '|' order by position)) from log_event e";
+    let text = |database: &Database| {
+        let pool = database.pool.clone();
+        async move { sqlx::query_scalar::<_, String>(every).fetch_one(&pool).await.unwrap() }
+    };
+    let (before, file) = (text(&database).await, "select pg_relation_filenode('log_event_rest')");
+    let node: i64 = count(&database, &format!("select ({file})::bigint")).await;
+    // when it becomes the first range
+    make(&database.pool, partitions::SIZE, 1).await.unwrap();
+    // then it is the same file with the same rows
+    assert_eq!(ranges(&database).await[0], (1, partitions::SIZE));
+    let moved = "select pg_relation_filenode('log_event_1')::bigint";
+    assert_eq!(count(&database, moved).await, node);
+    assert_eq!(text(&database).await, before);
+    checked(&database).await;
+}
+
+#[tokio::test]
+async fn a_stream_is_read_from_the_partitions_it_is_in() {
+    let database = without_ranges().await;
+    make(&database.pool, 256, 8).await.unwrap();
+    let log = alone(&database).await;
+    for n in 0..8 {
+        log.append(commit(&format!("s{n}"), 0, 256)).await.unwrap();
+    }
+    let since = "select since_position from log_stream where aggregate_id = 's6'";
+    assert_eq!(count(&database, since).await, 6 * 256 + 1);
+    // As it is read: partitions before its first event are not looked into.
+    let plan = "explain (analyze, costs off, timing off, summary off) select e.* from log_stream s \
+         left join lateral (select * from log_event where aggregate_type = 'job' and aggregate_id = 's6' \
+           and sequence > 0 and position between s.since_position and 9223372036854775807 \
+           order by sequence limit 1000) e on true \
+         where s.aggregate_type = 'job' and s.aggregate_id = 's6'";
+    let plan: Vec<String> = sqlx::query_scalar(plan).fetch_all(&database.pool).await.unwrap();
+    let looked = |table: &str| {
+        let line = plan.iter().find(|line| line.contains(&format!("on {table} ")));
+        line.is_some_and(|line| !line.contains("never executed"))
+    };
+    assert!(looked("log_event_1537"), "{plan:#?}");
+    for table in ["log_event_1", "log_event_257", "log_event_513", "log_event_1025"] {
+        assert!(!looked(table), "{table}: {plan:#?}");
+    }
+    assert_eq!(log.read_stream(&stream("s6"), 0).await.unwrap().len(), 256);
+}
+
+#[tokio::test]
+async fn a_sequence_that_is_there_twice_is_found_in_whatever_partitions() {
+    let database = without_ranges().await;
+    make(&database.pool, 256, 2).await.unwrap();
+    let log = alone(&database).await;
+    log.append(commit("a", 0, 256)).await.unwrap();
+    // Everything is as it should be but the guard: honest leaves, an honest chain.
+    let back = "update log_stream set version = 255 where aggregate_id = 'a'";
+    run(&database, back).await;
+    alone(&database).await.append(commit("a", 255, 1)).await.unwrap();
+    let VerifyError::Differs(difference) = verify(&database.pool, 0, |_| {}).await.unwrap_err()
+    else {
+        unreachable!("it can be read")
+    };
+    assert_eq!(difference.to_string(), "position 257: the event is not the next of its stream");
+}

@@ -1,0 +1,223 @@
+//! What is somebody's, under their key, on real Postgres.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
+use crate::support;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use domain::{
+    actor::Actor,
+    decider::Decider,
+    ids::{AppId, InstallId, PrincipalId},
+    install::{Install, InstallCommand},
+    subject::{Subject, SubjectCommand},
+};
+use event_log::{
+    Commit, EventLog, KeyRing, LogError, Meta, NewEvent, Options, StreamId, WrappingKey, Write,
+    sealed::shred::{self, Due},
+    testing::Database,
+    verify::verify,
+};
+use support::database;
+use ulid::Ulid;
+
+fn ring(byte: u8, former: &[u8]) -> KeyRing {
+    let of = |byte: &u8| WrappingKey::of([*byte; 32]);
+    KeyRing::of(of(&byte), former.iter().map(of).collect())
+}
+
+async fn opened(database: &Database, keys: KeyRing) -> EventLog {
+    database.log_with(Options { keys, ..Options::default() }).await.unwrap()
+}
+
+fn meta() -> Meta {
+    Meta::new(Actor::System, "cmd")
+}
+
+async fn tell<D: Decider<Error: std::fmt::Debug>>(log: &EventLog, id: &str, command: D::Command) {
+    let mut loaded = log.reload::<D>(id).await.unwrap();
+    let facts = loaded.state.decide(command, log.clock().now()).unwrap();
+    log.append(Commit::of(meta(), vec![loaded.write(&facts).unwrap()])).await.unwrap();
+    loaded.evolve(facts);
+    log.remember(&loaded);
+}
+
+async fn create(log: &EventLog, install: InstallId) {
+    let create = InstallCommand::Create {
+        app: AppId(Ulid::new()),
+        name: "acme".into(),
+        config_version: 1,
+        inputs: BTreeMap::from([("city".to_owned(), "Ada's".to_owned())]),
+        auto_approve: false,
+    };
+    tell::<Install>(log, &install.to_string(), create).await;
+}
+
+async fn shredded(log: &EventLog, install: InstallId) {
+    let by = Actor::Principal(PrincipalId(Ulid::new()));
+    let shred = SubjectCommand::Shred { by, reason: "asked".into() };
+    tell::<Subject>(log, &install.to_string(), shred).await;
+}
+
+async fn city(log: &EventLog, install: InstallId) -> String {
+    let state = log.load_as_of::<Install>(&install.to_string(), u64::MAX).await.unwrap().state;
+    state.inputs["city"].clone()
+}
+
+#[tokio::test]
+async fn what_is_hashed_and_kept_is_sealed_and_what_is_read_is_not() {
+    let database = database().await;
+    let log = opened(&database, ring(1, &[])).await;
+    let mut tail = log.tail();
+    let install = InstallId(Ulid::new());
+    create(&log, install).await;
+    let heard = tail.recv().await.unwrap();
+    let read = log.read(0, 10).await.unwrap();
+    assert_eq!(*heard, *read, "who hears of it and who reads it are told the same");
+    assert!(!read[0].payload.contains("Ada") && read[0].payload.contains(r#""city":"[sealed]""#));
+    assert!(read[0].words().unwrap().contains(r#""city":"Ada's""#), "{:?}", read[0].words());
+    assert_eq!(city(&log, install).await, "Ada's");
+    // Another program that has only the database: no key, no words; and it says so.
+    let bare = database.log().await.unwrap();
+    let refused = bare.load::<Install>(&install.to_string()).await.unwrap_err();
+    assert!(matches!(refused, LogError::Damaged { .. }), "{refused}");
+    assert_eq!(verify(&database.pool, 0, |_| {}).await.unwrap().size, 1);
+}
+
+#[tokio::test]
+async fn two_servers_that_meet_a_subject_at_once_use_one_key() {
+    let database = database().await;
+    let logs = [opened(&database, ring(1, &[])).await, opened(&database, ring(1, &[])).await];
+    let install = InstallId(Ulid::new());
+    let write = |log: usize, kind: &'static str| {
+        let payload = format!(r#"{{"type":"outputs_reported","outputs":{{"of":"{log}"}}}}"#);
+        let event = NewEvent {
+            event_type: "job.outputs_reported".into(),
+            event_version: "1".into(),
+            payload,
+            customer: Some(install),
+        };
+        let stream = StreamId::new(kind, log.to_string());
+        Commit::of(meta(), vec![Write { stream, expected: 0, events: vec![event] }])
+    };
+    let one = logs[0].append(write(0, "job"));
+    let two = logs[1].append(write(1, "job"));
+    let (one, two) = tokio::join!(one, two);
+    one.unwrap();
+    two.unwrap();
+    for log in logs {
+        let said = log.read(0, 10).await.unwrap();
+        assert!(said.iter().all(|event| !event.words().unwrap().contains("[sealed]")), "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_known_subject_costs_an_append_no_connection_of_the_pool() {
+    let database = database().await;
+    let pool = event_log::connect(&database.url, 1).await.unwrap();
+    let options = Options { keys: ring(1, &[]), ..Options::default() };
+    let log = EventLog::open(pool.clone(), options).await.unwrap();
+    let install = InstallId(Ulid::new());
+    create(&log, install).await;
+    let mut loaded = log.load::<Install>(&install.to_string()).await.unwrap();
+    // Its one connection is taken: whoever asked for a key would wait.
+    let taken = pool.acquire().await.unwrap();
+    let set = BTreeMap::from([("city".to_owned(), "Bo's".to_owned())]);
+    let change = InstallCommand::ChangeInputs {
+        set,
+        unset: Default::default(),
+        by: Actor::System,
+        reason: None,
+    };
+    let facts = loaded.state.decide(change, log.clock().now()).unwrap();
+    let commit = Commit::of(meta(), vec![loaded.write(&facts).unwrap()]);
+    tokio::time::timeout(Duration::from_secs(5), log.append(commit)).await.unwrap().unwrap();
+    loaded.evolve(facts);
+    drop(taken);
+    assert_eq!(city(&log, install).await, "Bo's");
+}
+
+#[tokio::test]
+async fn who_is_shredded_is_forgotten_by_every_server_when_it_hears_of_it() {
+    let database = database().await;
+    let (one, two) = (opened(&database, ring(1, &[])).await, opened(&database, ring(1, &[])).await);
+    let (install, other) = (InstallId(Ulid::new()), InstallId(Ulid::new()));
+    create(&one, install).await;
+    create(&one, other).await;
+    assert_eq!(city(&two, install).await, "Ada's");
+    let before = one.head();
+    // Only the decision is written: whoever was to delete the key was killed.
+    shredded(&one, install).await;
+    assert_eq!(shred::undone(&database.pool).await.unwrap(), [install.to_string()]);
+    two.reached(one.position()).await.unwrap();
+    for log in [&one, &two] {
+        assert_eq!(city(log, install).await, "[erased]");
+        assert_eq!(
+            log.load::<Install>(&install.to_string()).await.unwrap().state.inputs["city"],
+            "[erased]"
+        );
+        assert_eq!(city(log, other).await, "Ada's");
+    }
+    let now = one.clock().now();
+    shred::delete_key(&database.pool, &install.to_string(), now).await.unwrap();
+    shred::delete_key(&database.pool, &install.to_string(), now).await.unwrap();
+    assert_eq!(shred::undone(&database.pool).await.unwrap(), Vec::<String>::new());
+    let due = Due { subject: install.to_string(), requests: 0 };
+    assert_eq!(shred::with_copies(&database.pool).await.unwrap(), [due]);
+    // A server that starts now has never heard of it.
+    let three = opened(&database, ring(1, &[])).await;
+    assert_eq!(city(&three, install).await, "[erased]");
+    // What is still said of them is not kept.
+    let set = BTreeMap::from([("city".to_owned(), "Eve's".to_owned())]);
+    let (by, unset) = (Actor::System, Default::default());
+    let change = InstallCommand::ChangeInputs { set, unset, by, reason: None };
+    tell::<Install>(&three, &install.to_string(), change).await;
+    let last = three.read(three.position() - 1, 1).await.unwrap().remove(0);
+    assert!(!last.payload.contains("Eve") && last.payload.contains("[erased]"), "{}", last.payload);
+    assert_eq!(verify(&database.pool, 0, |_| {}).await.unwrap().size, three.position());
+    let consistency = three.consistency(before.size, three.position()).await.unwrap();
+    let head = three.head();
+    let (old, new) = ((before.size, &before.root), (head.size, &head.root));
+    proof::tree::verify_consistency(old.0, old.1, new.0, new.1, &consistency).unwrap();
+}
+
+#[tokio::test]
+async fn an_erasure_does_not_answer_a_request_that_came_while_it_ran() {
+    let database = database().await;
+    let (pool, subject) = (&database.pool, InstallId(Ulid::new()).to_string());
+    let now = "2026-11-23T12:00:00Z".parse().unwrap();
+    shred::delete_key(pool, &subject, now).await.unwrap();
+    shred::erase_again(pool, &subject).await.unwrap();
+    let begun = shred::with_copies(pool).await.unwrap().remove(0);
+    shred::erase_again(pool, &subject).await.unwrap();
+    assert!(!shred::erased(pool, &begun, now).await.unwrap(), "it is to be erased again");
+    let again = shred::with_copies(pool).await.unwrap().remove(0);
+    assert!(shred::erased(pool, &again, now).await.unwrap());
+    assert_eq!(shred::with_copies(pool).await.unwrap(), []);
+    assert_eq!(shred::without_copies(pool).await.unwrap(), [subject]);
+}
+
+#[tokio::test]
+async fn a_server_with_another_wrapping_key_does_not_start_and_one_that_knows_the_former_does() {
+    let database = database().await;
+    let install = InstallId(Ulid::new());
+    create(&opened(&database, ring(1, &[])).await, install).await;
+    let options = Options { keys: ring(2, &[]), ..Options::default() };
+    let refused = database.log_with(options).await.err().unwrap();
+    assert!(matches!(refused, LogError::WrappingKey(_)), "{refused}");
+    let both = ring(2, &[1]);
+    let log = opened(&database, both.clone()).await;
+    assert_eq!(city(&log, install).await, "Ada's");
+    // Wrapped again, the former key may go.
+    assert_eq!(both.rewrap(&database.pool).await.unwrap(), 1);
+    assert_eq!(both.rewrap(&database.pool).await.unwrap(), 0);
+    assert_eq!(city(&opened(&database, ring(2, &[])).await, install).await, "Ada's");
+}
+
+#[tokio::test]
+async fn what_was_written_before_there_were_keys_is_read_as_it_was() {
+    let database = database().await;
+    let install = InstallId(Ulid::new());
+    create(&database.log().await.unwrap(), install).await;
+    let log = opened(&database, ring(1, &[])).await;
+    assert_eq!(city(&log, install).await, "Ada's");
+}

@@ -1,0 +1,223 @@
+//! Two servers on one database.
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+use crate::support;
+
+use std::{sync::Arc, time::Duration};
+
+use domain::decider::Decider;
+use event_log::{AppendError, Commit, EventLog};
+use support::{
+    alone, checked, commit,
+    counter::{Counter, CounterCommand, CounterError},
+    database, meta, run, server,
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn racing_appenders_stay_dense_and_one_of_them_wins_each_stream() {
+    let database = database().await;
+    let logs = [alone(&database).await, alone(&database).await, alone(&database).await];
+    let mut calls = Vec::new();
+    for round in 0..30 {
+        for log in &logs {
+            for id in 0..8 {
+                let (log, id) = (log.clone(), format!("{round}-{id}"));
+                calls.push(tokio::spawn(async move { log.append(commit(&id, 0, 2)).await }));
+            }
+        }
+    }
+    let (mut won, mut lost) = (0, 0);
+    for call in calls {
+        match call.await.unwrap() {
+            Ok(_) => won += 1,
+            Err(AppendError::Conflict { .. }) => lost += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!((won, lost), (240, 480));
+    assert_eq!(checked(&database).await.0.size, 480);
+}
+
+#[tokio::test]
+async fn a_server_with_a_stale_head_reads_it_and_writes() {
+    let database = database().await;
+    let (one, two) = (alone(&database).await, alone(&database).await);
+    for n in 0..5 {
+        one.append(commit("a", n, 1)).await.unwrap();
+    }
+    let mut tail = two.tail();
+    assert_eq!(two.position(), 0);
+    assert_eq!(two.append(commit("b", 0, 1)).await.unwrap().first, 6);
+    // It hears of the others' events, in order.
+    let others = tail.recv().await.unwrap();
+    assert_eq!(others.iter().map(|event| event.position).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    assert_eq!(tail.recv().await.unwrap()[0].position, 6);
+    assert_eq!(checked(&database).await.0.root, two.head().root);
+}
+
+#[tokio::test]
+async fn a_server_that_writes_nothing_hears_of_the_others() {
+    let database = database().await;
+    let (one, two) = (server(&database).await, server(&database).await);
+    one.append(commit("a", 0, 3)).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(5), two.reached(3)).await.unwrap().unwrap();
+    assert_eq!(two.head(), one.head());
+}
+
+#[tokio::test]
+async fn a_raised_epoch_is_taken_over() {
+    let database = database().await;
+    let log = alone(&database).await;
+    run(&database, "update log_head set epoch = 9").await;
+    log.append(commit("a", 0, 1)).await.unwrap();
+    assert_eq!((log.epoch(), log.head().epoch), (9, 9));
+}
+
+async fn tell(
+    log: &EventLog,
+    command: CounterCommand,
+) -> Result<usize, (AppendError, Option<CounterError>)> {
+    let mut counter = log.load::<Counter>("c").await.unwrap();
+    let decided = counter.state.decide(command, log.clock().now());
+    let (events, refusal) = match decided {
+        Ok(events) => (events, None),
+        Err(refusal) => (Vec::new(), Some(refusal)),
+    };
+    // A refusal and an "already so" are true only of a state that is current.
+    let write = counter.write(&events).unwrap();
+    let count = events.len();
+    log.append(Commit::of(meta(), vec![write])).await.map_err(|error| (error, refusal))?;
+    counter.evolve(events);
+    log.remember(&counter);
+    Ok(count)
+}
+
+#[tokio::test]
+async fn nobody_says_already_so_from_a_stale_state() {
+    let database = database().await;
+    let (one, two) = (alone(&database).await, alone(&database).await);
+    tell(&one, CounterCommand::Add(2)).await.unwrap();
+    two.reload::<Counter>("c").await.unwrap();
+    tell(&one, CounterCommand::Close).await.unwrap();
+    assert_eq!(tell(&one, CounterCommand::Close).await.unwrap(), 0);
+    // The second server still thinks that it is open.
+    let (error, _) = tell(&two, CounterCommand::Add(1)).await.unwrap_err();
+    assert!(matches!(error, AppendError::Conflict { .. }));
+    let counter = two.reload::<Counter>("c").await.unwrap();
+    assert_eq!((counter.version, counter.state.value, counter.state.closed), (2, 2, true));
+    assert_eq!(tell(&two, CounterCommand::Close).await.unwrap(), 0);
+    assert_eq!(two.load_as_of::<Counter>("c", 1).await.unwrap().version, 1);
+    assert!(Arc::ptr_eq(&two.load::<Counter>("c").await.unwrap().state, &counter.state));
+}
+
+/// A database that is restored beneath a running server has another history from some position on.
+#[tokio::test]
+async fn what_was_remembered_of_a_lost_history_is_forgotten() {
+    let database = database().await;
+    let one = alone(&database).await;
+    for _ in 0..7 {
+        tell(&one, CounterCommand::Add(1)).await.unwrap();
+    }
+    let backup = "create table saved_event as select * from log_event; \
+         create table saved_stream as select * from log_stream; \
+         create table saved_head as select * from log_head";
+    run(&database, backup).await;
+    tell(&one, CounterCommand::Add(10)).await.unwrap();
+    tell(&one, CounterCommand::Add(10)).await.unwrap();
+    let restore = "delete from log_event; insert into log_event select * from saved_event; \
+         delete from log_stream; insert into log_stream select * from saved_stream; \
+         delete from log_head; insert into log_head select * from saved_head; \
+         update log_head set epoch = epoch + 1";
+    run(&database, restore).await;
+    // Another server goes on, one event further than the first has seen.
+    let two = alone(&database).await;
+    for _ in 0..3 {
+        tell(&two, CounterCommand::Add(100)).await.unwrap();
+    }
+    // The first writes elsewhere, and finds that the log is another.
+    one.append(commit("x", 0, 1)).await.unwrap();
+    tell(&one, CounterCommand::Add(1_000)).await.unwrap();
+    let counter = one.load::<Counter>("c").await.unwrap();
+    assert_eq!((counter.version, counter.state.value), (11, 1_307));
+    checked(&database).await;
+}
+
+/// What a claim's answer does: a head, and then proofs of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_head_says_can_be_proved_at_once() {
+    let database = database().await;
+    let log = server(&database).await;
+    let writer = tokio::spawn({
+        let log = log.clone();
+        async move {
+            for n in 0..300 {
+                log.append(commit("a", n, 1)).await.unwrap();
+            }
+        }
+    });
+    let mut last = 0;
+    while !writer.is_finished() {
+        let head = log.head();
+        if head.size > last {
+            last = head.size;
+            log.inclusion(head.size, head.size).await.unwrap();
+        }
+        tokio::task::yield_now().await;
+    }
+    writer.await.unwrap();
+}
+
+/// The order in which a rebuild takes its locks: tables, then the head, then a new turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_and_a_new_turn_under_load_cost_nobody_an_answer() {
+    let database = database().await;
+    let log = alone(&database).await;
+    let writers = (0..8).map(|writer| {
+        let log = log.clone();
+        tokio::spawn(async move {
+            for n in 0..60 {
+                log.append(commit(&writer.to_string(), n, 1)).await.unwrap();
+            }
+        })
+    });
+    let writers = futures::future::join_all(writers);
+    let swaps = async {
+        let (mut done, mut late) = (0, 0);
+        while done < 10 && late < 1_000 {
+            let mut tx = database.pool.begin().await.unwrap();
+            sqlx::raw_sql("set local lock_timeout = '40ms'").execute(&mut *tx).await.unwrap();
+            let locked =
+                sqlx::raw_sql("lock table log_stream, log_command").execute(&mut *tx).await;
+            if locked.is_err() {
+                // Everything is released; try again.
+                late += 1;
+                continue;
+            }
+            sqlx::raw_sql("update log_head set turn = turn + 1").execute(&mut *tx).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            tx.commit().await.unwrap();
+            done += 1;
+        }
+        done
+    };
+    let (writers, swaps) = tokio::join!(writers, swaps);
+    writers.into_iter().for_each(|writer| writer.unwrap());
+    assert_eq!((swaps, checked(&database).await.0.size), (10, 480));
+}
+
+#[tokio::test]
+async fn a_moment_is_found_as_a_position() {
+    let database = database().await;
+    let log = server(&database).await;
+    let mut times = Vec::new();
+    for n in 0..20 {
+        times.push(log.append(commit("a", n, 1)).await.unwrap().recorded_at);
+    }
+    for (n, time) in (1..).zip(&times) {
+        let at = log.position_at(*time).await.unwrap();
+        assert!(at >= n && times[at as usize - 1] == *time);
+        let before = log.position_at(*time - chrono::TimeDelta::microseconds(1)).await.unwrap();
+        assert!(before < n);
+    }
+    let late = *times.last().unwrap() + chrono::TimeDelta::days(1);
+    assert_eq!(log.position_at(late).await.unwrap(), 20);
+}

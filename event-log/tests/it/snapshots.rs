@@ -1,0 +1,221 @@
+//! A state that was kept is the state that the events make; and whatever is wrong with it, the events count.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
+use crate::support;
+
+use std::{fs, path::Path};
+
+use domain::{
+    access::Access, app::App, build::Build, component::Component, decider::Decider,
+    enrolment::Enrolment, install::Install, job::Job, name::Name, run::Run, runner::Runner,
+    subject::Subject,
+};
+use event_log::{Commit, EventLog, StreamId, snapshot, testing::Database};
+use sqlx::Row;
+use support::{
+    alone, commit, count,
+    counter::{Counter, CounterEvent},
+    database, meta, pause, run, server,
+};
+
+/// Add one so many times.
+async fn add(log: &EventLog, times: usize) {
+    let mut counter = log.load::<Counter>("c").await.unwrap();
+    let events = vec![CounterEvent::Added { by: 1 }; times];
+    let write = counter.write(&events).unwrap();
+    log.append(Commit::of(meta(), vec![write])).await.unwrap();
+    counter.evolve(events);
+    log.remember(&counter);
+}
+
+/// The sequence of the snapshot, once it is there: it is kept after the answer.
+async fn kept(database: &Database, at_least: i64) -> i64 {
+    for _ in 0..200 {
+        let sql =
+            "select coalesce(max(sequence), 0) from log_snapshot where aggregate_type = 'counter'";
+        let sequence = count(database, sql).await;
+        if sequence >= at_least {
+            return sequence;
+        }
+        pause(25).await;
+    }
+    panic!("no snapshot is kept");
+}
+
+#[tokio::test]
+async fn a_stream_that_says_it_is_short_is_read_to_its_end_all_the_same() {
+    let database = database().await;
+    let log = server(&database).await;
+    add(&log, 150).await;
+    add(&log, 45).await;
+    add(&log, 10).await;
+    kept(&database, 200).await;
+    for damage in ["update log_stream set version = 3", "delete from log_stream"] {
+        sqlx::query(damage).execute(&database.pool).await.unwrap();
+        let read = alone(&database).await.load::<Counter>("c").await.unwrap();
+        assert_eq!((read.version, read.state.value), (205, 205), "{damage}");
+    }
+}
+
+#[tokio::test]
+async fn a_state_is_kept_every_200_events_and_only_what_follows_is_read() {
+    let database = database().await;
+    let log = server(&database).await;
+    add(&log, 150).await;
+    add(&log, 45).await;
+    assert_eq!(count(&database, "select count(*) from log_snapshot").await, 0);
+    add(&log, 10).await;
+    assert_eq!(kept(&database, 200).await, 205);
+    add(&log, 40).await;
+    let known = log.load::<Counter>("c").await.unwrap();
+    // A server that starts takes it and the tail: what was changed in it shows.
+    put(&database, &kept_as("c", 205, 1_205)).await;
+    let other = alone(&database).await.load::<Counter>("c").await.unwrap();
+    assert_eq!((other.version, other.state.value), (known.version, known.state.value + 1_000));
+}
+
+/// A snapshot as the server keeps it, of this value.
+fn kept_as(id: &str, version: u64, value: u64) -> Vec<u8> {
+    let counter = Counter { value, ..Counter::default() };
+    snapshot::encode(&StreamId::new("counter", id), version, &counter).unwrap()
+}
+
+async fn put(database: &Database, state: &[u8]) {
+    let sql = "update log_snapshot set state = $1";
+    sqlx::query(sql).bind(state).execute(&database.pool).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_snapshot_that_cannot_be_right_is_as_good_as_none() {
+    let set = |state: &[u8]| format!("update log_snapshot set state = '\\x{}'", hex::encode(state));
+    let right = kept_as("c", 205, 205);
+    let last = right.len() - 1;
+    let changed = |at: usize| {
+        let mut bytes = right.clone();
+        bytes[at] ^= 1;
+        set(&bytes)
+    };
+    for spoil in [
+        "delete from log_snapshot".to_owned(),
+        "update log_snapshot set state = 'no state', sequence = 205".to_owned(),
+        "update log_snapshot set schema_hash = sha256('other code')".to_owned(),
+        "update log_snapshot set codec = 9".to_owned(),
+        "update log_snapshot set sequence = 9000".to_owned(),
+        // One of before: JSON.
+        r#"update log_snapshot set codec = 1, state = '{"value":7,"closed":false}'"#.to_owned(),
+        // Cut, flipped, with something behind it, of another stream, of another version.
+        set(&right[..last]),
+        set(&[]),
+        changed(0),
+        changed(last - 1),
+        set(&[&right[..], &[0]].concat()),
+        set(&kept_as("d", 205, 7)),
+        set(&kept_as("c", 204, 7)),
+    ] {
+        let spoil = &*spoil;
+        let database = database().await;
+        add(&server(&database).await, 205).await;
+        kept(&database, 200).await;
+        run(&database, spoil).await;
+        let log = alone(&database).await;
+        let counter = log.load::<Counter>("c").await.unwrap();
+        assert_eq!((counter.version, counter.state.value), (205, 205), "{spoil}");
+        // And a right one is kept again.
+        for _ in 0..200 {
+            let again =
+                "select count(*) from log_snapshot where sequence = 205 and codec = 2 and state = ";
+            if count(&database, &format!("{again}'\\x{}'", hex::encode(&right))).await == 1 {
+                break;
+            }
+            pause(25).await;
+        }
+        let row = sqlx::query("select sequence, codec, state from log_snapshot");
+        let row = row.fetch_one(&database.pool).await.unwrap();
+        let kept = (row.get::<i64, _>(0), row.get::<i16, _>(1), row.get::<Vec<u8>, _>(2));
+        assert_eq!(kept, (205, 2, right.clone()), "{spoil}");
+    }
+}
+
+/// Whatever bit is flipped and wherever it is cut.
+#[test]
+fn no_other_bytes_are_taken_for_a_snapshot() {
+    let stream = StreamId::new("counter", "c");
+    let right = kept_as("c", 205, 205);
+    let read = |bytes: &[u8]| snapshot::decode::<Counter>(&stream, 205, bytes);
+    assert_eq!(read(&right).unwrap().value, 205);
+    for bit in 0..right.len() * 8 {
+        let mut other = right.clone();
+        other[bit / 8] ^= 1 << (bit % 8);
+        assert!(read(&other).is_err(), "{bit}");
+    }
+    for cut in 0..right.len() {
+        assert!(read(&right[..cut]).is_err(), "{cut}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_stream_is_read_page_by_page() {
+    let database = database().await;
+    let log = server(&database).await;
+    for _ in 0..3 {
+        add(&log, 1_000).await;
+    }
+    run(&database, "delete from log_snapshot").await;
+    let other = alone(&database).await;
+    assert_eq!(other.load::<Counter>("c").await.unwrap().state.value, 3_000);
+    assert_eq!(other.load_as_of::<Counter>("c", 2_500).await.unwrap().version, 2_500);
+    other.append(commit("x", 0, 1)).await.unwrap();
+    assert_eq!(other.load_as_of::<Counter>("c", 3_001).await.unwrap().version, 3_000);
+}
+
+/// fold(all) = fold(state kept somewhere in the middle, and the tail), for every aggregate, through the snapshot's
+/// own format.
+#[test]
+fn no_aggregate_loses_anything_in_a_snapshot() {
+    fn check<D: Decider>() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events");
+        let mut events: Vec<D::Event> = Vec::new();
+        let mut names: Vec<_> =
+            fs::read_dir(directory).unwrap().map(|one| one.unwrap().path()).collect();
+        names.sort();
+        let ours = format!("{}.", D::NAME);
+        for path in names {
+            let is_ours = path.file_name().unwrap().to_str().unwrap().starts_with(&ours);
+            if is_ours {
+                let text = fs::read_to_string(path.join("1.example.json")).unwrap();
+                events.push(serde_json::from_str(&text).unwrap());
+            }
+        }
+        assert!(!events.is_empty(), "{}", D::NAME);
+        // Whatever order facts come in, a state takes them: from each one on, forwards and backwards.
+        let (forwards, count) = (events.clone(), events.len());
+        events.reverse();
+        let all: Vec<D::Event> = [forwards.clone(), events, forwards].concat();
+        let fold = |mut state: D, events: &[D::Event]| {
+            events.iter().for_each(|event| state.evolve(event.clone()));
+            state
+        };
+        let stream = StreamId::of::<D>("x");
+        let said = |state: &D| serde_json::to_value(state).unwrap();
+        for start in 0..count {
+            let whole = fold(D::default(), &all[start..]);
+            for middle in start..all.len() {
+                let kept = fold(D::default(), &all[start..middle]);
+                let bytes = snapshot::encode(&stream, middle as u64, &kept).unwrap();
+                let read = snapshot::decode(&stream, middle as u64, &bytes).unwrap();
+                let again = fold(read, &all[middle..]);
+                assert_eq!(said(&again), said(&whole), "{} {start} {middle}", D::NAME);
+            }
+        }
+    }
+    check::<Access>();
+    check::<App>();
+    check::<Build>();
+    check::<Component>();
+    check::<Enrolment>();
+    check::<Install>();
+    check::<Job>();
+    check::<Name>();
+    check::<Run>();
+    check::<Runner>();
+    check::<Subject>();
+}

@@ -1,0 +1,102 @@
+//! Views that are folded from archives are those that were folded from rows.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
+use crate::support;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ed25519_dalek::SigningKey;
+use event_log::{
+    Archives, EventLog, Options, Source,
+    archive::{create, discard},
+    partitions,
+    testing::{Database, in_partitions_of},
+};
+use projections::{Past, Projections, history, rebuild_all, verify};
+use support::{Noise, database, dump, names, same};
+
+const LONG: Duration = Duration::from_secs(30);
+
+async fn open(database: &Database, archives: &Archives) -> EventLog {
+    let (sync_views, archives) = (projections::sync_views(), archives.clone());
+    database.log_with(Options { sync_views, archives, ..Options::default() }).await.unwrap()
+}
+
+type Then = BTreeMap<(&'static str, u64), Vec<(String, String)>>;
+
+/// Every row of every view as of these positions.
+async fn as_of(source: &Source, positions: &[u64]) -> Then {
+    let mut all = BTreeMap::new();
+    for name in names(&source.pool).await {
+        for position in positions {
+            let mut past = Past::begin(source, name, *position, None).await.unwrap();
+            while past.fold().await.unwrap().is_some() {}
+            let mut rows = vec![];
+            loop {
+                let page = past.rows(100).await.unwrap();
+                if page.is_empty() {
+                    break;
+                }
+                rows.extend(page.into_iter().map(|row| (row.key, row.data.get().to_owned())));
+            }
+            all.insert((name, *position), rows);
+        }
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rebuilds_pasts_and_histories_are_the_same_from_archives() {
+    let (database, directory) = (database().await, tempfile::tempdir().unwrap());
+    in_partitions_of(&database.pool, 256).await.unwrap();
+    let archives = Archives::at(directory.path());
+    let log = open(&database, &archives).await;
+    let views = Projections::start(&log).await.unwrap();
+    let mut noise = Noise::new(71);
+    while log.position() < 700 {
+        noise.write(&log, 20).await;
+    }
+    let key = SigningKey::from_bytes(&[7; 32]);
+    log.seal(&key).await.unwrap().unwrap();
+    let head = log.position();
+    views.wait_for(head, LONG).await.unwrap();
+    let source = Source::from(&log);
+    let positions = [1, 100, 256, 257, 500, 600];
+    let (before, past) = (dump(&database.pool).await, as_of(&source, &positions).await);
+    let installs = "select distinct aggregate_id from log_event where aggregate_type = 'install'";
+    let installs: Vec<String> =
+        sqlx::query_scalar(installs).fetch_all(&database.pool).await.unwrap();
+    let told = async || {
+        let mut all = vec![];
+        for install in &installs {
+            for range in [(0, 300), (200, head), (260, 400)] {
+                let id = install.parse().unwrap();
+                let history = history::of_install(&log, id, range, None).await.unwrap();
+                let of_runs = history.runs.iter().flat_map(|run| &run.events);
+                let events: Vec<u64> =
+                    of_runs.chain(&history.others).map(|event| event.position).collect();
+                all.push((history.until, events));
+            }
+        }
+        all
+    };
+    let histories = told().await;
+    // when the first two ranges are in archives only
+    let ranges = partitions::list(&mut database.pool.acquire().await.unwrap()).await.unwrap();
+    for of in &ranges[..2] {
+        create(&database.pool, &archives, of, (&[], 64), &mut |_| {}).await.unwrap();
+        discard(&database.pool, &archives, of.last, &[]).await.unwrap();
+    }
+    // then every look into the past, every view made again, and every history says what it said
+    let fresh = Source { archives: Archives::at(directory.path()), ..Source::from(&database.pool) };
+    assert!(as_of(&fresh, &positions).await == past);
+    assert_eq!(told().await, histories);
+    let names = names(&database.pool).await;
+    rebuild_all(&fresh, &names, 3, |_| {}).await.unwrap();
+    same(&before, &dump(&database.pool).await);
+    for name in &names {
+        assert_eq!(verify(&fresh, name, |_| {}).await.unwrap().differences, [], "{name}");
+        // Without archives nobody is told of fewer rows.
+        let unsaid = verify(&database.pool, name, |_| {}).await.unwrap_err().to_string();
+        assert!(unsaid.contains("no directory of archives was named"), "{name}: {unsaid}");
+    }
+}

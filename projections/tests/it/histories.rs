@@ -1,0 +1,177 @@
+//! Random histories: two servers append, views are made again and rolled back, connections are cut and work is
+//! killed at random points. Afterwards every row is what the log says, and the log is what it was.
+//!
+//! `PROPTEST_CASES=200` runs more of them.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
+use crate::support;
+
+use std::time::Duration;
+
+use event_log::{EventLog, LogError, testing::Database};
+use projections::{Projections, RebuildError, rebuild_all, rollback};
+use proptest::{prelude::*, sample::Index};
+use support::{Noise, database, names, open};
+
+/// How many histories, where nobody asks for more.
+const CASES: u32 = 3;
+const LONG: Duration = Duration::from_secs(60);
+
+/// What happens while both servers append.
+#[derive(Debug, Clone)]
+enum Meanwhile {
+    /// Views are made again.
+    Rebuild { of: Vec<Index>, parallel: u32 },
+    /// The same, killed after a while.
+    Killed { of: Vec<Index>, parallel: u32, after_ms: u64 },
+    /// Rows of before are brought back.
+    Rollback { of: Index },
+    /// The same, killed after a while.
+    KilledRollback { of: Index, after_ms: u64 },
+    /// Every connection to the database is cut, while views are made again.
+    Cut { of: Vec<Index>, after_ms: u64 },
+    /// A server stops and starts.
+    Restart { second: bool },
+}
+
+fn meanwhile() -> impl Strategy<Value = Meanwhile> {
+    let views = || proptest::collection::vec(any::<Index>(), 1..4);
+    prop_oneof![
+        (views(), 1..4u32).prop_map(|(of, parallel)| Meanwhile::Rebuild { of, parallel }),
+        (views(), 1..4u32, 0..60u64).prop_map(|(of, parallel, after_ms)| Meanwhile::Killed {
+            of,
+            parallel,
+            after_ms
+        }),
+        any::<Index>().prop_map(|of| Meanwhile::Rollback { of }),
+        (any::<Index>(), 0..40u64)
+            .prop_map(|(of, after_ms)| Meanwhile::KilledRollback { of, after_ms }),
+        (views(), 0..60u64).prop_map(|(of, after_ms)| Meanwhile::Cut { of, after_ms }),
+        any::<bool>().prop_map(|second| Meanwhile::Restart { second }),
+    ]
+}
+
+fn cases() -> ProptestConfig {
+    let asked = ProptestConfig::default();
+    let cases = std::env::var_os("PROPTEST_CASES").map_or(CASES, |_| asked.cases);
+    // Each is a database of its own: a shorter history is looked for only so long.
+    ProptestConfig { cases, max_shrink_iters: 20, failure_persistence: None, ..asked }
+}
+
+proptest! {
+    #![proptest_config(cases())]
+    #[test]
+    fn whatever_happens_in_between_every_row_is_what_the_log_says(
+        seed in 0..1_000_000u64,
+        steps in proptest::collection::vec((meanwhile(), 5..40usize), 2..6),
+    ) {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(history(seed, steps));
+    }
+}
+
+/// A server: a log with its own memory, and the views that follow it.
+struct Server {
+    log: EventLog,
+    views: Projections,
+}
+
+async fn server(database: &Database) -> Server {
+    let log = open(database).await;
+    let views = Projections::start(&log).await.unwrap();
+    Server { log, views }
+}
+
+async fn history(seed: u64, steps: Vec<(Meanwhile, usize)>) {
+    let database = database().await;
+    let mut servers = [server(&database).await, server(&database).await];
+    let mut noises = [Noise::new(seed), Noise::new(seed + 1_000_000)];
+    let names = names(&database.pool).await;
+    for (meanwhile, commits) in steps {
+        if let Meanwhile::Restart { second } = meanwhile {
+            servers[usize::from(second)] = server(&database).await;
+        }
+        let ([one, two], [a, b]) = (&servers, &mut noises);
+        tokio::join!(
+            a.write_whatever_happens(&one.log, commits),
+            b.write_whatever_happens(&two.log, commits),
+            happens(&database, &names, meanwhile),
+        );
+    }
+    // Each server knows of the other's last event, and its views have come so far.
+    let head: i64 = sqlx::query_scalar("select position from log_head")
+        .fetch_one(&database.pool)
+        .await
+        .unwrap();
+    for server in &servers {
+        server.views.wait_for(head.cast_unsigned(), LONG).await.unwrap();
+    }
+    support::verified(&database.pool).await;
+    let verified = event_log::verify::verify(&database.pool, 0, |_| {}).await.unwrap();
+    assert_eq!(verified.size, head.cast_unsigned());
+}
+
+async fn happens(database: &Database, names: &[&'static str], what: Meanwhile) {
+    let chosen = |of: &[Index]| {
+        let mut chosen: Vec<&'static str> = of.iter().map(|one| *one.get(names)).collect();
+        chosen.sort_unstable();
+        chosen.dedup();
+        chosen
+    };
+    let pool = database.pool.clone();
+    match what {
+        Meanwhile::Rebuild { of, parallel } => {
+            done(rebuild_all(&pool, &chosen(&of), parallel, |_| {}).await.map(drop));
+        }
+        Meanwhile::Killed { of, parallel, after_ms } => {
+            let names = chosen(&of);
+            let working = tokio::spawn(async move {
+                done(rebuild_all(&pool, &names, parallel, |_| {}).await.map(drop));
+            });
+            killed(working, after_ms).await;
+        }
+        Meanwhile::Rollback { of } => {
+            let name = *of.get(names);
+            done(rollback(&pool, name, |_| {}).await.map(drop));
+        }
+        Meanwhile::KilledRollback { of, after_ms } => {
+            let name = *of.get(names);
+            let working = tokio::spawn(async move {
+                done(rollback(&pool, name, |_| {}).await.map(drop));
+            });
+            killed(working, after_ms).await;
+        }
+        Meanwhile::Cut { of, after_ms } => {
+            let names = chosen(&of);
+            let working = tokio::spawn(async move {
+                let said = rebuild_all(&pool, &names, 2, |_| {}).await;
+                // It may be cut off; what it says then does not matter.
+                drop(said);
+            });
+            tokio::time::sleep(Duration::from_millis(after_ms)).await;
+            let cut = "select count(pg_terminate_backend(pid)) from pg_stat_activity \
+                       where datname = current_database() and pid <> pg_backend_pid()";
+            sqlx::query(cut).execute(&database.pool).await.unwrap();
+            working.await.unwrap();
+        }
+        Meanwhile::Restart { .. } => {}
+    }
+}
+
+async fn killed(working: tokio::task::JoinHandle<()>, after_ms: u64) {
+    tokio::time::sleep(Duration::from_millis(after_ms)).await;
+    working.abort();
+    if let Err(ended) = working.await {
+        assert!(ended.is_cancelled(), "{ended}");
+    }
+}
+
+/// It is done, or there was nothing to go back to, or readers held the view for too long.
+fn done(said: Result<(), RebuildError>) {
+    match said {
+        Ok(()) | Err(RebuildError::NothingKept(_) | RebuildError::Busy(_)) => {}
+        // A killed one may leave a connection that breaks later.
+        Err(RebuildError::Log(LogError::Database(_))) => {}
+        Err(error) => panic!("{error}"),
+    }
+}

@@ -1,0 +1,163 @@
+//! Many views at once, by several workers, killed anywhere; and back again.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
+use crate::support;
+
+use std::time::Duration;
+
+use event_log::testing::Database;
+use projections::{Progress, Projections, RebuildError, rebuild, rebuild_all, rollback, verify};
+use support::{Noise, database, names, open, verified};
+
+const LONG: Duration = Duration::from_secs(30);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_views_are_made_again_by_several_workers_under_load() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    let mut noise = Noise::new(50);
+    noise.write(&log, 150).await;
+    let names = names(&database.pool).await;
+    let mut told = vec![];
+    let writing = noise.write(&log, 100);
+    let making = rebuild_all(&database.pool, &names, 3, |progress| told.push(progress));
+    let ((), made) = tokio::join!(writing, making);
+    assert_eq!(made.unwrap().iter().map(|one| one.name).collect::<Vec<_>>(), names);
+    views.wait_for(log.position(), LONG).await.unwrap();
+    verified(&database.pool).await;
+    // Nothing is left of the workers, and every index is there.
+    let left = "select count(*) from log_consumer where shard >= 1";
+    assert_eq!(sqlx::query_scalar::<_, i64>(left).fetch_one(&database.pool).await.unwrap(), 0);
+    let indexes = "select count(*) from pg_indexes where tablename = $1";
+    for name in names {
+        let count = async |table: String| {
+            let query = sqlx::query_scalar::<_, i64>(indexes).bind(table);
+            query.fetch_one(&database.pool).await.unwrap()
+        };
+        let (now, before) =
+            (count(format!("view_{name}")).await, count(format!("view_{name}_previous")).await);
+        assert_eq!(now, before, "{name}");
+    }
+    let swaps = told.iter().filter(|one| **one == Progress::Swapping).count();
+    assert_eq!(swaps, 13);
+}
+
+#[tokio::test]
+async fn workers_that_were_killed_anywhere_go_on_and_count_every_event_once() {
+    let database = database().await;
+    let log = open(&database).await;
+    Projections::start(&log).await.unwrap();
+    let mut noise = Noise::new(51);
+    noise.write(&log, 300).await;
+    let names = names(&database.pool).await;
+    for pause in [0, 5, 15, 40, 80] {
+        let (pool, names) = (database.pool.clone(), names.clone());
+        let killed = tokio::spawn(async move {
+            rebuild_all(&pool, &names, 2, |progress| {
+                assert!(progress != Progress::Swapping, "killed here");
+            })
+            .await
+            .map(|_| ())
+        });
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        killed.abort();
+        let _ = killed.await;
+        noise.write(&log, 5).await;
+    }
+    // By more workers than it was begun with: it goes on with as many.
+    rebuild_all(&database.pool, &names, 5, |_| {}).await.unwrap();
+    for name in names {
+        assert_eq!(verify(&database.pool, name, |_| {}).await.unwrap().differences, [], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_rollback_brings_the_earlier_rows_back_and_up_to_date() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    let mut noise = Noise::new(52);
+    noise.write(&log, 100).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    for name in ["jobs", "job_queue"] {
+        let none = rollback(&database.pool, name, |_| {}).await.unwrap_err();
+        assert!(matches!(none, RebuildError::NothingKept(_)), "{none}");
+        rebuild(&database.pool, name, |_| {}).await.unwrap();
+        mistake(&database, name).await;
+        noise.write(&log, 40).await;
+        views.wait_for(log.position(), LONG).await.unwrap();
+        // when it is rolled back
+        let back = rollback(&database.pool, name, |_| {}).await.unwrap();
+        assert!(back.position >= log.position());
+        assert_eq!(verify(&database.pool, name, |_| {}).await.unwrap().differences, [], "{name}");
+        // and forth: what was in use is what is kept now
+        noise.write(&log, 20).await;
+        views.wait_for(log.position(), LONG).await.unwrap();
+        rollback(&database.pool, name, |_| {}).await.unwrap();
+        let differences = verify(&database.pool, name, |_| {}).await.unwrap().differences;
+        assert_eq!(differences.len(), 1, "{name}: {differences:?}");
+        noise.write(&log, 20).await;
+        views.wait_for(log.position(), LONG).await.unwrap();
+        rebuild(&database.pool, name, |_| {}).await.unwrap();
+        assert_eq!(verify(&database.pool, name, |_| {}).await.unwrap().differences, [], "{name}");
+    }
+    verified(&database.pool).await;
+    let older = "update log_consumer set version = 0 where name = 'jobs' and shard = -1";
+    sqlx::raw_sql(older).execute(&database.pool).await.unwrap();
+    let refused = rollback(&database.pool, "jobs", |_| {}).await.unwrap_err().to_string();
+    assert!(refused.contains("version 0"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_rollback_that_was_killed_goes_on_as_one_and_is_no_beginning_of_a_rebuild() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    let mut noise = Noise::new(53);
+    noise.write(&log, 100).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    let differ =
+        async |name: &str| verify(&database.pool, name, |_| {}).await.unwrap().differences.len();
+    for name in ["jobs", "job_queue"] {
+        // The rows that are kept have one too many.
+        mistake(&database, name).await;
+        rebuild(&database.pool, name, |_| {}).await.unwrap();
+        assert_eq!(differ(name).await, 0, "{name}");
+        // given one that was killed before its swap, when it is asked for again
+        killed(&database, name).await;
+        rollback(&database.pool, name, |_| {}).await.unwrap();
+        assert_eq!(differ(name).await, 1, "{name}");
+        // and when another view is made instead: from the first event
+        rebuild(&database.pool, name, |_| {}).await.unwrap();
+        assert_eq!(differ(name).await, 0, "{name}");
+        killed(&database, name).await;
+        noise.write(&log, 20).await;
+        views.wait_for(log.position(), LONG).await.unwrap();
+        // It may be alive, until it has not been heard of for a while.
+        let refused = rebuild(&database.pool, name, |_| {}).await.unwrap_err();
+        assert!(matches!(refused, RebuildError::Busy(_)), "{refused}");
+        let later = "update log_consumer set lease_until = now() where shard >= 1";
+        sqlx::raw_sql(later).execute(&database.pool).await.unwrap();
+        rebuild(&database.pool, name, |_| {}).await.unwrap();
+        assert_eq!(differ(name).await, 0, "{name}");
+    }
+}
+
+/// A rollback that ends when everything is ready but the swap.
+async fn killed(database: &Database, name: &'static str) {
+    let pool = database.pool.clone();
+    let ends = tokio::spawn(async move {
+        let die = |progress| assert!(progress != Progress::Swapping, "killed here");
+        drop(rollback(&pool, name, die).await);
+    });
+    assert!(ends.await.unwrap_err().is_panic());
+}
+
+/// A row of no stream, as a mistaken program's rebuild may make one: no event mends it.
+async fn mistake(database: &Database, name: &str) {
+    let spoil = format!(
+        "insert into view_{name} select r.* from (select * from view_{name} limit 1) v, \
+         jsonb_populate_record(null::view_{name}, to_jsonb(v) || '{{\"key\":\"mistake\"}}') r"
+    );
+    sqlx::raw_sql(&spoil).execute(&database.pool).await.unwrap();
+}

@@ -1,0 +1,381 @@
+//! Whatever happens and whoever is killed, every row is what the log says.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
+use crate::support;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use domain::{
+    access::{Access, AccessCommand, PrincipalKind, Role},
+    app::{App, AppCommand},
+    ids::{AppId, PrincipalId},
+};
+use projections::{Progress, Projections, rebuild, verify};
+use sqlx::Row;
+use support::{Noise, database, dump, names, open, rows, same, tell, ulid, verified};
+
+const LONG: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn any_facts_in_any_order_give_the_rows_that_the_log_says() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    let (mut a, mut b) = (Noise::new(1), Noise::new(2));
+    tokio::join!(a.write(&log, 150), b.write(&log, 150));
+    views.wait_for(log.position(), LONG).await.unwrap();
+    verified(&database.pool).await;
+
+    let live = dump(&database.pool).await;
+    assert!(live.values().all(|rows| !rows.is_empty()), "the noise is too quiet to prove anything");
+    for name in names(&database.pool).await {
+        let rebuilt = rebuild(&database.pool, name, |_| {}).await.unwrap();
+        assert_eq!(rebuilt.rows as usize, live[name].len(), "{name}");
+        assert_eq!(rebuilt.position, log.position(), "{name}");
+    }
+    same(&dump(&database.pool).await, &live);
+
+    // And on with the new tables, with what the appender and the projector have in memory.
+    a.write(&log, 50).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    verified(&database.pool).await;
+}
+
+#[tokio::test]
+async fn two_servers_count_every_event_once() {
+    let database = database().await;
+    let (one, two) = (open(&database).await, open(&database).await);
+    let views = [Projections::start(&one).await.unwrap(), Projections::start(&two).await.unwrap()];
+    let (mut a, mut b) = (Noise::new(3), Noise::new(4));
+    tokio::join!(a.write(&one, 100), b.write(&two, 100));
+    one.reached(two.position()).await.unwrap();
+    two.reached(one.position()).await.unwrap();
+    for view in &views {
+        view.wait_for(one.position(), LONG).await.unwrap();
+    }
+    verified(&database.pool).await;
+}
+
+#[tokio::test]
+async fn what_one_server_has_in_memory_is_not_believed_after_another_wrote() {
+    let database = database().await;
+    let (one, two) = (open(&database).await, open(&database).await);
+    let views = Projections::start(&one).await.unwrap();
+    let mut noise = Noise::new(12);
+    for _ in 0..60 {
+        noise.write(&one, 2).await;
+        noise.write(&two, 2).await;
+    }
+    one.reached(two.position()).await.unwrap();
+    views.wait_for(one.position(), LONG).await.unwrap();
+    verified(&database.pool).await;
+}
+
+#[tokio::test]
+async fn views_that_start_late_catch_up() {
+    let database = database().await;
+    let log = open(&database).await;
+    Noise::new(5).write(&log, 100).await;
+    let views = Projections::start(&log).await.unwrap();
+    views.wait_for(log.position(), LONG).await.unwrap();
+    verified(&database.pool).await;
+    let statuses = projections::list(&mut database.pool.acquire().await.unwrap()).await.unwrap();
+    assert_eq!(statuses.len(), names(&database.pool).await.len());
+    assert!(statuses.iter().all(|status| status.lag == 0), "{statuses:?}");
+}
+
+#[tokio::test]
+async fn whoever_waits_is_told_when_it_takes_too_long() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    let behind = views.wait_for(7, Duration::from_millis(20)).await.unwrap_err();
+    assert_eq!((behind.at, behind.wanted), (0, 7));
+}
+
+#[tokio::test]
+async fn a_view_is_made_again_while_others_write() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    let mut noise = Noise::new(6);
+    noise.write(&log, 60).await;
+    let writing = noise.write(&log, 200);
+    let rebuilding = async {
+        for name in ["jobs", "job_queue", "timers", "installs", "tokens"] {
+            rebuild(&database.pool, name, |_| {}).await.unwrap();
+        }
+    };
+    tokio::join!(writing, rebuilding);
+    views.wait_for(log.position(), LONG).await.unwrap();
+    verified(&database.pool).await;
+}
+
+#[tokio::test]
+async fn a_rebuild_that_was_killed_goes_on_where_it_was() {
+    let database = database().await;
+    let log = open(&database).await;
+    Projections::start(&log).await.unwrap();
+    let mut noise = Noise::new(7);
+    noise.write(&log, 50).await;
+    let killed = tokio::spawn({
+        let pool = database.pool.clone();
+        async move {
+            rebuild(&pool, "jobs", |progress| {
+                assert!(progress != Progress::Swapping, "killed here");
+            })
+            .await
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+        }
+    })
+    .await;
+    assert!(killed.is_err());
+    let before = log.position();
+    noise.write(&log, 10).await;
+    let mut first = None;
+    rebuild(&database.pool, "jobs", |progress| {
+        first.get_or_insert(progress);
+    })
+    .await
+    .unwrap();
+    // The shadow already had what came before.
+    let Some(Progress::Replaying { events, total }) = first else { panic!("{first:?}") };
+    assert!(events > before && total == log.position(), "{events} {total} {before}");
+    let verified = verify(&database.pool, "jobs", |_| {}).await.unwrap();
+    assert_eq!(verified.differences, []);
+}
+
+#[tokio::test]
+async fn progress_is_exact() {
+    let database = database().await;
+    let log = open(&database).await;
+    Noise::new(8).write(&log, 40).await;
+    Projections::start(&log).await.unwrap();
+    let mut seen = vec![];
+    rebuild(&database.pool, "runs", |progress| seen.push(progress)).await.unwrap();
+    let all = log.position();
+    assert_eq!(seen, [Progress::Replaying { events: all, total: all }, Progress::Swapping]);
+    let unknown = rebuild(&database.pool, "rums", |_| {}).await.unwrap_err();
+    assert!(unknown.to_string().contains("rums"), "{unknown}");
+}
+
+#[tokio::test]
+async fn every_kind_of_difference_is_explained() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    let mut noise = Noise::new(9);
+    noise.write(&log, 150).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    let keys = sqlx::query("select key from view_apps order by key")
+        .fetch_all(&database.pool)
+        .await
+        .unwrap();
+    let key = |at: usize| keys[at].get::<String, _>(0);
+    let tamper = format!(
+        "delete from view_apps where key = '{}'; \
+         update view_apps set data = replace(data::text, '\"shop\"', '\"shed\"')::json \
+           where key = '{}'; \
+         update view_apps set name = 'hut' where key = '{}'; \
+         insert into view_apps (key, data, name) values ('zzz', '{{}}', 'x')",
+        key(0),
+        key(1),
+        key(2)
+    );
+    sqlx::raw_sql(&tamper).execute(&database.pool).await.unwrap();
+    let found = verify(&database.pool, "apps", |_| {}).await.unwrap().differences;
+    let said: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let name = &rows(&database.pool, "apps").await[1];
+    let expected = [
+        format!("{} is missing", key(0)),
+        format!("{}: name is \"shed\" and should be \"shop\"", key(1)),
+        format!("{}: name is not what the row says", key(2)),
+        "zzz should not be there".to_string(),
+    ];
+    assert_eq!(said, expected, "{name}");
+    rebuild(&database.pool, "apps", |_| {}).await.unwrap();
+    assert_eq!(verify(&database.pool, "apps", |_| {}).await.unwrap().differences, []);
+    // What was there is kept beside it.
+    let kept = sqlx::query("select 1 from view_apps_previous where key = 'zzz'");
+    assert!(kept.fetch_optional(&database.pool).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn rows_of_another_version_are_made_again_at_the_start() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    Noise::new(10).write(&log, 60).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    drop(views);
+    let live = dump(&database.pool).await;
+    let older = "update log_consumer set version = 0 where name in ('jobs', 'tokens'); \
+                 update view_jobs set data = '{}'; update view_tokens set data = '{}'";
+    sqlx::raw_sql(older).execute(&database.pool).await.unwrap();
+    let views = Projections::start(&log).await.unwrap();
+    views.wait_for(log.position(), LONG).await.unwrap();
+    same(&dump(&database.pool).await, &live);
+}
+
+#[tokio::test]
+async fn deleting_all_views_loses_nothing() {
+    let database = database().await;
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    Noise::new(11).write(&log, 80).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    let live = dump(&database.pool).await;
+    for name in names(&database.pool).await {
+        let all = format!("delete from view_{name}");
+        sqlx::raw_sql(&all).execute(&database.pool).await.unwrap();
+        rebuild(&database.pool, name, |_| {}).await.unwrap();
+    }
+    same(&dump(&database.pool).await, &live);
+}
+
+/// A row that somebody damaged, in the database and then in the memory of whoever went on from it.
+#[tokio::test]
+async fn a_row_that_was_repaired_stays_repaired() {
+    let database = database().await;
+    let (ann, shop) = (PrincipalId(ulid(1)), AppId(ulid(2)));
+    let log = open(&database).await;
+    let (now, views) = (log.clock().now(), Projections::start(&log).await.unwrap());
+    let add = AccessCommand::AddPrincipal { kind: PrincipalKind::Person, name_ref: None };
+    tell::<Access>(&log, ann, now, add).await;
+    tell::<App>(&log, shop, now, AppCommand::Create { name: "shop".into() }).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    drop((views, log));
+    let damage = "update view_principals set data = replace(data::text, '\"person\"', '\"service\"')::json; \
+         update view_apps set data = replace(data::text, '\"shop\"', '\"shed\"')::json";
+    sqlx::raw_sql(damage).execute(&database.pool).await.unwrap();
+
+    // A server that starts, and goes on from the damaged rows.
+    let log = open(&database).await;
+    let views = Projections::start(&log).await.unwrap();
+    let goes_on = async |role: Role, bundle: &str| {
+        tell::<Access>(&log, ann, now, AccessCommand::GrantRole { role }).await;
+        let bundle = format!("sha256:{bundle:0>64}").parse().unwrap();
+        let publish = AppCommand::Publish { bundle, components: vec![] };
+        tell::<App>(&log, shop, now, publish).await;
+        views.wait_for(log.position(), LONG).await.unwrap();
+    };
+    goes_on(Role::Approver, "1").await;
+    for name in ["principals", "apps"] {
+        assert_ne!(verify(&database.pool, name, |_| {}).await.unwrap().differences, [], "{name}");
+        rebuild(&database.pool, name, |_| {}).await.unwrap();
+    }
+    verified(&database.pool).await;
+    goes_on(Role::Viewer, "2").await;
+    verified(&database.pool).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn synchronous_views_are_swapped_under_load_and_stay_exact() {
+    let database = database().await;
+    let logs = [open(&database).await, open(&database).await];
+    let views = Projections::start(&logs[0]).await.unwrap();
+    let writers = (0..4).map(|n| {
+        let log = logs[n % 2].clone();
+        tokio::spawn(async move { Noise::new(30 + n as u64).write(&log, 60).await })
+    });
+    let writers: Vec<_> = writers.collect();
+    let swaps = async {
+        let mut swaps = 0;
+        while writers.iter().any(|writer| !writer.is_finished()) {
+            for name in ["job_queue", "timers", "principals", "tokens", "enrolments"] {
+                rebuild(&database.pool, name, |_| {}).await.unwrap();
+                swaps += 1;
+            }
+        }
+        swaps
+    };
+    assert!(swaps.await >= 5);
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    logs[0].reached(logs[1].position()).await.unwrap();
+    logs[1].reached(logs[0].position()).await.unwrap();
+    views.wait_for(logs[0].position(), LONG).await.unwrap();
+    verified(&database.pool).await;
+}
+
+#[tokio::test]
+async fn a_view_made_again_is_stored_as_before_and_for_the_same_roles() {
+    let database = database().await;
+    let log = open(&database).await;
+    Projections::start(&log).await.unwrap();
+    let role = format!("App-{}", support::ulid(rand::random()));
+    let run = async |sql: String| {
+        sqlx::raw_sql(&sql).execute(&database.pool).await.unwrap();
+    };
+    run(format!(
+        "create role \"{role}\"; grant select, insert, update on view_job_queue to \"{role}\""
+    ))
+    .await;
+    let said = async || {
+        let sql = "select array_to_string(reloptions, ','), \
+             has_table_privilege($1, 'view_job_queue', 'insert'), \
+             has_table_privilege($1, 'view_job_queue', 'delete') \
+             from pg_class where oid = 'view_job_queue'::regclass";
+        let row = sqlx::query(sql).bind(&role).fetch_one(&database.pool).await.unwrap();
+        let options: Option<String> = row.get(0);
+        (options, row.get::<bool, _>(1), row.get::<bool, _>(2))
+    };
+    let before = said().await;
+    assert_eq!(before, (Some("fillfactor=70".into()), true, false));
+    rebuild(&database.pool, "job_queue", |_| {}).await.unwrap();
+    assert_eq!(said().await, before);
+    run(format!("drop owned by \"{role}\"; drop role \"{role}\"")).await;
+}
+
+#[tokio::test]
+async fn whoever_does_not_own_the_tables_is_told_what_is_missing() {
+    let database = database().await;
+    let log = open(&database).await;
+    Projections::start(&log).await.unwrap();
+    let role = "do $$ begin create role stead_app nologin; exception when others then null; end $$";
+    sqlx::raw_sql(role).execute(&database.pool).await.unwrap();
+    event_log::migrate(&database.pool).await.unwrap();
+    let options = (*database.pool.connect_options()).clone().options([("role", "stead_app")]);
+    let pool = sqlx::postgres::PgPoolOptions::new().connect_with(options).await.unwrap();
+    let refused = rebuild(&pool, "apps", |_| {}).await.unwrap_err().to_string();
+    assert!(refused.contains("DATABASE_OWNER_URL"), "{refused}");
+}
+
+/// given views that other versions of the program keep, then a server does not read the log for them again and again.
+#[tokio::test]
+async fn pentest_a_server_without_a_view_of_its_version_comes_to_rest() {
+    let database = database().await;
+    // Each page takes a connection from the pool.
+    let pages = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&pages);
+    let pool = sqlx::postgres::PgPoolOptions::new()
+        .before_acquire(move |_, _| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async { Ok(true) })
+        })
+        .connect_with((*database.pool.connect_options()).clone())
+        .await
+        .unwrap();
+    let options =
+        event_log::Options { sync_views: projections::sync_views(), ..Default::default() };
+    let log = event_log::EventLog::open(pool, options).await.unwrap();
+    let views = Projections::start(&log).await.unwrap();
+    Noise::new(1).write(&log, 20).await;
+    views.wait_for(log.position(), LONG).await.unwrap();
+    let others = "update log_consumer set version = version + 1000";
+    sqlx::query(others).execute(&database.pool).await.unwrap();
+    // Longer than a projector waits before it looks again.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let before = pages.load(Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let taken = pages.load(Ordering::Relaxed) - before;
+    assert!(taken < 10, "{taken} pages in a second");
+    assert!(views.is_running());
+}

@@ -1,0 +1,285 @@
+//! What a bundle proves, and that nothing in it can be changed.
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+
+use crate::log;
+
+use ed25519_dalek::SigningKey;
+use log::{LOG, Log, key, signer};
+use proof::{
+    bundle::{Base64, Bundle, BundleError, Complete, Content, Subject, Text, Wrong},
+    checkpoint::Checkpoint,
+    key::{Believed, VerifierKey},
+    leaf::Leaf,
+};
+use proptest::prelude::*;
+
+const ACME: &str = "install/acme";
+
+fn acme() -> Subject {
+    Subject::Stream(ACME.into())
+}
+
+/// Acme's three events are at 2, 4 and 6 of nine.
+fn log() -> Log {
+    Log::of(&["app/a", ACME, "install/b", ACME, "job/1", ACME, "job/1", "install/b", "job/2"])
+}
+
+fn keys() -> Vec<Believed> {
+    vec![Believed::Verifier(signer(&key()))]
+}
+
+fn text(bundle: &Bundle) -> Vec<u8> {
+    serde_json::to_vec(bundle).unwrap()
+}
+
+fn wrong(bundle: &Bundle) -> BundleError {
+    Bundle::read(&text(bundle)).and_then(|bundle| bundle.check(&keys(), None)).unwrap_err()
+}
+
+#[test]
+fn a_stream_is_complete_as_far_as_the_rest_of_the_log_is_shown() {
+    let log = log();
+    let complete = |from| log.bundle(acme(), None, from).check(&keys(), None).unwrap().complete;
+    assert_eq!(complete(None), Complete::Unknown { last: 6 });
+    assert_eq!(complete(Some(7)), Complete::FromSequences { from: 7 });
+    assert_eq!(complete(Some(3)), Complete::FromSequences { from: 3 });
+    assert_eq!(complete(Some(1)), Complete::Whole);
+    let one = log.bundle(Subject::Position(4), None, None).check(&keys(), None).unwrap();
+    assert_eq!(one.complete, Complete::NotAsked);
+    // Of a stream that has the log's last event nothing comes after.
+    let last = log.bundle(Subject::Stream("job/2".into()), None, Some(10));
+    assert_eq!(last.check(&keys(), None).unwrap().complete, Complete::FromSequences { from: 10 });
+}
+
+#[test]
+fn an_event_that_was_left_out_is_missed() {
+    let log = log();
+    for from in [Some(1), Some(7), None] {
+        let mut bundle = log.bundle(acme(), None, from);
+        bundle.events.remove(1);
+        let expected = Wrong::Sequence { expected: 2, found: 3 };
+        assert_eq!(wrong(&bundle), BundleError::At { position: 6, wrong: expected });
+    }
+    // The last one: what is said to be the rest of the log has it, or has a hole, or is not the log.
+    let mut bundle = log.bundle(acme(), None, Some(1));
+    bundle.events.pop();
+    assert!(matches!(wrong(&bundle), BundleError::Count { expected: 7, found: 6, .. }));
+    let entry = Base64(log.leaf(6).canonical());
+    bundle.others.as_mut().unwrap().entries.insert(3, entry);
+    let left_out = Wrong::LeftOut(ACME.into());
+    assert_eq!(wrong(&bundle), BundleError::At { position: 6, wrong: left_out });
+    let disguised = Leaf { aggregate_id: "other", ..log.leaf(6) };
+    bundle.others.as_mut().unwrap().entries[3] = Base64(disguised.canonical());
+    assert_eq!(wrong(&bundle), BundleError::Root { from: 1, to: 9 });
+    let mut bundle = log.bundle(acme(), None, Some(7));
+    bundle.events.pop();
+    assert_eq!(wrong(&bundle), BundleError::At { position: 7, wrong: Wrong::Gap(4) });
+    bundle.events.clear();
+    assert_eq!(wrong(&bundle), BundleError::Empty(ACME.into()));
+}
+
+/// A vendor that gave two events the same number shows only one: the numbers do not betray it, the whole log does.
+#[test]
+fn two_events_with_one_sequence_are_seen_only_in_the_whole_log() {
+    let mut log = Log::of(&["app/a", ACME]);
+    log.push(ACME, 2);
+    log.push(ACME, 2);
+    log.push("job/1", 1);
+    for (from, found) in [(5, None), (1, Some(Wrong::LeftOut(ACME.into())))] {
+        let mut bundle = log.bundle(acme(), None, Some(from));
+        bundle.events.remove(1);
+        if from == 1 {
+            bundle.others.as_mut().unwrap().entries.insert(1, Base64(log.leaf(3).canonical()));
+        }
+        let checked = Bundle::read(&text(&bundle)).unwrap().check(&keys(), None);
+        let expected = found.map(|wrong| BundleError::At { position: 3, wrong });
+        assert_eq!(checked.err(), expected);
+    }
+}
+
+#[test]
+fn an_event_can_be_proven_without_its_content_and_its_salt_is_then_not_there() {
+    let log = log();
+    let mut bundle = log.bundle(acme(), None, Some(7));
+    for event in &mut bundle.events {
+        let Leaf { payload_hash, metadata_hash, .. } = event.leaf().unwrap();
+        let (payload, metadata) = (Base64(payload_hash), Base64(metadata_hash));
+        event.content = Content::Hashes { payload, metadata };
+    }
+    assert!(Bundle::read(&text(&bundle)).unwrap().check(&keys(), None).is_ok());
+    assert!(!String::from_utf8(text(&bundle)).unwrap().contains("salt"));
+}
+
+#[test]
+fn a_kept_checkpoint_must_be_on_the_way() {
+    let log = log();
+    let note = |log: &Log, size| log.checkpoint(size).sign(&key());
+    let check = |since, from, kept: &str| {
+        log.bundle(acme(), since, from)
+            .check(&keys(), Some(kept))
+            .map(|proven| proven.kept.unwrap().size)
+    };
+    assert_eq!(check(None, None, &note(&log, 9)), Ok(9));
+    assert_eq!(check(Some(5), None, &note(&log, 5)), Ok(5));
+    assert_eq!(check(None, Some(7), &note(&log, 6)), Ok(6));
+    assert_eq!(check(None, Some(1), &note(&log, 3)), Ok(3));
+    let on_another_way = check(Some(4), Some(7), &note(&log, 5)).unwrap_err();
+    assert!(matches!(on_another_way, BundleError::Uncompared { kept: 5, size: 9, .. }));
+    let mut rewritten = Log::of(&["app/b"]);
+    for event in &log.events[1..] {
+        rewritten.push(&log::name(event), event.sequence);
+    }
+    for (since, from, size) in
+        [(None, None, 9), (Some(5), None, 5), (None, Some(7), 8), (None, Some(1), 1)]
+    {
+        let refused = check(since, from, &note(&rewritten, size)).unwrap_err();
+        assert!(matches!(refused, BundleError::Rewritten { size: found, .. } if found == size));
+    }
+    let mut restored = log.checkpoint(9);
+    restored.epoch = 2;
+    let refused = check(None, None, &restored.sign(&key())).unwrap_err();
+    assert_eq!(refused, BundleError::Epoch { older: 2, newer: 1 });
+    let stranger = log.checkpoint(9).sign(&SigningKey::from_bytes(&[9; 32]));
+    assert!(matches!(check(None, None, &stranger), Err(BundleError::Kept(_))));
+}
+
+#[test]
+fn an_older_checkpoint_has_to_be_the_beginning() {
+    let log = log();
+    let mut bundle = log.bundle(acme(), Some(5), None);
+    let proven = bundle.check(&keys(), None).unwrap();
+    assert_eq!(proven.since.map(|since| since.size), Some(5));
+    let other = Log::of(&["x/1", "x/2", "x/3", "x/4", "x/5"]);
+    bundle.since.as_mut().unwrap().checkpoint = other.checkpoint(5).sign(&key());
+    assert!(matches!(wrong(&bundle), BundleError::Rewritten { size: 5, .. }));
+    bundle.since.as_mut().unwrap().checkpoint.insert(0, 'x');
+    assert!(matches!(wrong(&bundle), BundleError::Older(_)));
+}
+
+#[test]
+fn a_key_is_believed_in_each_of_its_shapes_and_no_other_key_is() {
+    let bundle = log().bundle(acme(), None, None);
+    let signer = signer(&key());
+    let bare = hex::encode(signer.key.as_bytes());
+    let fingerprint = proof::digest_text(&proof::sha256(signer.key.as_bytes()));
+    for text in [signer.to_string(), bare, fingerprint] {
+        let believed: Believed = text.parse().unwrap();
+        bundle.check(&[believed], None).unwrap();
+    }
+    let other =
+        VerifierKey { key: SigningKey::from_bytes(&[9; 32]).verifying_key(), ..signer.clone() };
+    let stranger = bundle.check(&[Believed::Verifier(other.clone())], None).unwrap_err();
+    assert_eq!(stranger, BundleError::Stranger { signer: signer.to_string() });
+    // A bundle that names a key which is believed, and was signed by another.
+    let mut named = bundle.clone();
+    named.signer = other.to_string();
+    let refused = named.check(&[Believed::Verifier(other)], None).unwrap_err();
+    assert!(matches!(refused, BundleError::Checkpoint(_)));
+    // The same key for another log.
+    let mut moved = bundle;
+    let elsewhere = VerifierKey { name: "stead/01BX5ZZKBKACTAV9WEVGEMMVRZ".into(), ..signer };
+    moved.signer = elsewhere.to_string();
+    let refused = moved.check(&[Believed::Bare(elsewhere.key)], None).unwrap_err();
+    assert!(matches!(refused, BundleError::OtherLog { .. }));
+}
+
+#[test]
+fn a_verifier_key_that_was_copied_wrongly_is_none() {
+    let text = signer(&key()).to_string();
+    assert_eq!(text.parse::<VerifierKey>().unwrap(), signer(&key()));
+    for at in 0..text.len() {
+        let mut bytes = text.clone().into_bytes();
+        bytes[at] ^= 1;
+        let Ok(changed) = String::from_utf8(bytes) else { continue };
+        assert!(changed.parse::<VerifierKey>().is_err(), "{changed}");
+    }
+    for no_key in ["", "+", "a+b", "++", "sha256:12", &text[1..], "12"] {
+        assert!(no_key.parse::<Believed>().is_err(), "{no_key}");
+    }
+}
+
+/// What a server writes piece by piece is what the whole bundle is.
+#[test]
+fn the_pieces_make_the_bundle() {
+    for from in [None, Some(1), Some(7), Some(10)] {
+        let subject = if from == Some(10) { Subject::Stream("job/2".into()) } else { acme() };
+        let bundle = log().bundle(subject, Some(3), from);
+        let mut pieces = Text::default();
+        let mut text = pieces.head(&bundle).unwrap();
+        for event in &bundle.events {
+            text += &pieces.event(event).unwrap();
+        }
+        if let Some(others) = &bundle.others {
+            text += &pieces.others(others.from, &others.edge).unwrap();
+            for entry in &others.entries {
+                text += &pieces.entry(entry.0.clone()).unwrap();
+            }
+        }
+        text += pieces.end();
+        assert_eq!(Bundle::read(text.as_bytes()).unwrap(), bundle);
+    }
+}
+
+/// Numbers that no log has must neither take forever nor run over.
+#[test]
+fn hostile_numbers_are_refused() {
+    let log = log();
+    let sized = |size| {
+        let checkpoint = Checkpoint { size, ..log.checkpoint(9) };
+        checkpoint.sign(&key())
+    };
+    for size in [0, 1, 8, 1 << 40, u64::MAX - 1, u64::MAX] {
+        for from in [0, 1, 2, 7, u64::MAX] {
+            let mut bundle = log.bundle(acme(), Some(5), Some(7));
+            bundle.checkpoint = sized(size);
+            bundle.others.as_mut().unwrap().from = from;
+            wrong(&bundle);
+            bundle.since = None;
+            wrong(&bundle);
+        }
+    }
+    let deep = "[".repeat(100_000);
+    assert!(Bundle::read(deep.as_bytes()).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    /// There is no byte in a bundle that means nothing.
+    #[test]
+    fn any_changed_byte_is_found(at in any::<prop::sample::Index>(), to in any::<u8>(), from in 0u64..8, since in 0u64..10) {
+        let log = log();
+        let from = Some(from).filter(|from| *from > 0);
+        let bundle = log.bundle(acme(), Some(since).filter(|since| *since > 0), from);
+        let mut bytes = text(&bundle);
+        prop_assert!(Bundle::read(&bytes).unwrap().check(&keys(), None).is_ok());
+        let at = at.index(bytes.len());
+        prop_assume!(bytes[at] != to);
+        bytes[at] = to;
+        let checked = Bundle::read(&bytes).and_then(|changed| changed.check(&keys(), None));
+        prop_assert!(checked.is_err(), "byte {} of {}", at, String::from_utf8_lossy(&bytes));
+    }
+
+    #[test]
+    fn an_entry_is_read_as_it_was_written_and_no_other(cut in 0usize..200, log_of in 1u64..9) {
+        let log = log();
+        let entry = log.leaf(log_of).canonical();
+        prop_assert_eq!(Leaf::read(&entry), Some(log.leaf(log_of)));
+        prop_assert_eq!(Leaf::read(&entry[..cut.min(entry.len() - 1)]), None);
+        let longer = [&entry[..], b"x"].concat();
+        prop_assert_eq!(Leaf::read(&longer), None);
+    }
+}
+
+/// Signatures of others may stand beside; they are told of, because nothing is known about them.
+#[test]
+fn another_signature_is_not_proven_and_that_is_said() {
+    let log = log();
+    let mut bundle = log.bundle(acme(), None, None);
+    let other = log.checkpoint(9).sign(&SigningKey::from_bytes(&[9; 32]));
+    bundle.checkpoint += other.rsplit_once("\n\n").unwrap().1;
+    assert_eq!(bundle.check(&keys(), None).unwrap().other_signatures, 1);
+    bundle.checkpoint += "and more\n";
+    assert!(matches!(wrong(&bundle), BundleError::Checkpoint(_)));
+    assert!(bundle.checkpoint.contains(LOG));
+}

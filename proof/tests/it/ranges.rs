@@ -1,0 +1,109 @@
+//! What a part of the log proves, and that nothing in its first line can be changed.
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+
+use crate::log;
+
+use log::{Log, key, signer};
+use proof::{
+    bundle::{BundleError, Wrong},
+    checkpoint::Checkpoint,
+    key::Believed,
+    range::{Head, Range},
+};
+use proptest::prelude::*;
+
+fn log() -> Log {
+    Log::of(&[
+        "app/a",
+        "install/a",
+        "install/b",
+        "install/a",
+        "job/1",
+        "install/a",
+        "job/1",
+        "install/b",
+        "job/2",
+    ])
+}
+
+fn keys() -> Vec<Believed> {
+    vec![Believed::Verifier(signer(&key()))]
+}
+
+fn whole(log: &Log, from: u64, to: u64) -> Result<(), BundleError> {
+    let mut range = Range::begin(log.head(from, to), &keys(), None)?;
+    let mut link = log.head(from, to).chain.0;
+    for position in from..=to {
+        let leaf = log.leaf(position);
+        link = proof::chain::next(&link, &leaf.hash());
+        range.take(&leaf, &leaf.hash(), &link)?;
+    }
+    range.end().map(|_| ())
+}
+
+#[test]
+fn every_range_of_a_log_is_proven_and_one_with_a_hole_is_not() {
+    let log = log();
+    for from in 1..=9 {
+        for to in from..=9 {
+            whole(&log, from, to).unwrap();
+        }
+    }
+    let mut range = Range::begin(log.head(3, 7), &keys(), None).unwrap();
+    let leaf = log.leaf(4);
+    let skipped = range.take(&leaf, &leaf.hash(), &[0; 32]).unwrap_err();
+    assert_eq!(skipped, BundleError::At { position: 3, wrong: Wrong::Missing(4) });
+    let short = Range::begin(log.head(3, 7), &keys(), None).unwrap().end().unwrap_err();
+    assert!(matches!(short, BundleError::Count { expected: 5, found: 0, .. }));
+    // Events of another log with a chain of their own.
+    let mut other = Log::of(&["x/1", "x/2", "x/3"]);
+    other.push("x/4", 1);
+    let mut range = Range::begin(log.head(3, 4), &keys(), None).unwrap();
+    let mut link = log.head(3, 4).chain.0;
+    for position in [3, 4] {
+        let leaf = other.leaf(position);
+        link = proof::chain::next(&link, &leaf.hash());
+        range.take(&leaf, &leaf.hash(), &link).unwrap();
+    }
+    assert_eq!(range.end().unwrap_err(), BundleError::Root { from: 3, to: 4 });
+}
+
+#[test]
+fn hostile_numbers_are_refused() {
+    let log = log();
+    for size in [0, 1, 8, 1 << 40, u64::MAX] {
+        let checkpoint = Checkpoint { size, ..log.checkpoint(9) }.sign(&key());
+        for (from, to) in
+            [(0, 9), (1, 9), (1, u64::MAX), (7, 3), (9, u64::MAX), (u64::MAX, u64::MAX)]
+        {
+            let head = Head { checkpoint: checkpoint.clone(), from, to, ..log.head(1, 9) };
+            assert!(Range::begin(head, &keys(), None).and_then(Range::end).is_err());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    /// The first line of an export has none either; without the first position the link before it is not covered.
+    #[test]
+    fn any_changed_byte_of_a_first_line_is_found(at in any::<prop::sample::Index>(), to in any::<u8>(), from in 1u64..9) {
+        let log = log();
+        let head = log.head(from, 8);
+        let mut line = serde_json::to_vec(&head).unwrap();
+        let at = at.index(line.len());
+        prop_assume!(line[at] != to);
+        line[at] = to;
+        let mut link = head.chain.0;
+        let checked = Head::read(&line).and_then(|head| {
+            let mut range = Range::begin(head, &keys(), None)?;
+            for position in from..=8 {
+                let leaf = log.leaf(position);
+                link = proof::chain::next(&link, &leaf.hash());
+                range.take(&leaf, &leaf.hash(), &link)?;
+            }
+            range.end()
+        });
+        prop_assert!(checked.is_err(), "byte {} of {}", at, String::from_utf8_lossy(&line));
+    }
+}

@@ -1,0 +1,131 @@
+//! Proof of each stream in a bundle of several streams.
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+
+use crate::log;
+
+use log::{Log, key, signer};
+use proof::{
+    bundle::{Annotations, Base64, Bundle, BundleError, Complete, Subject, Wrong},
+    key::Believed,
+};
+use proptest::prelude::*;
+
+const ACME: &str = "install/acme";
+
+/// An install with a run that ended at 5, beside another install. The log has nine events.
+fn log() -> Log {
+    Log::of(&["app/a", ACME, "run/1", ACME, "run/1", "install/b", ACME, "run/2", "install/b"])
+}
+
+fn subject(streams: &[&str]) -> Subject {
+    Subject::Streams(streams.iter().map(ToString::to_string).collect())
+}
+
+fn history() -> Subject {
+    subject(&[ACME, "run/1"])
+}
+
+fn keys() -> Vec<Believed> {
+    vec![Believed::Verifier(signer(&key()))]
+}
+
+fn check(bundle: &Bundle) -> Result<Vec<(String, u64, Complete)>, BundleError> {
+    let bytes = serde_json::to_vec(bundle).unwrap();
+    let proven = Bundle::read(&bytes)?.check(&keys(), None)?;
+    let all = proven.streams.into_iter();
+    Ok(all.map(|stream| (stream.stream, stream.events, stream.complete)).collect())
+}
+
+#[test]
+fn each_stream_is_complete_as_far_as_the_rest_of_the_log_is_shown() {
+    let log = log();
+    let complete = |from| {
+        let streams = check(&log.bundle(history(), None, from)).unwrap();
+        let [(acme, 3, of_acme), (run, 2, of_run)] = &streams[..] else { panic!("{streams:?}") };
+        assert_eq!((acme.as_str(), run.as_str()), (ACME, "run/1"));
+        (of_acme.clone(), of_run.clone())
+    };
+    let unknown = |last| Complete::Unknown { last };
+    assert_eq!(complete(None), (unknown(7), unknown(5)));
+    // From the end of the install on, the end of the run is not shown.
+    let from = Complete::FromSequences { from: 8 };
+    assert_eq!(complete(Some(8)), (from, unknown(5)));
+    let from = Complete::FromSequences { from: 6 };
+    assert_eq!(complete(Some(6)), (from.clone(), from));
+    assert_eq!(complete(Some(1)), (Complete::Whole, Complete::Whole));
+    let weakest = log.bundle(history(), None, Some(8)).check(&keys(), None).unwrap();
+    assert_eq!(weakest.complete, unknown(5));
+}
+
+#[test]
+fn an_event_or_a_stream_that_was_left_out_is_found() {
+    let log = log();
+    for from in [None, Some(1), Some(6)] {
+        let mut bundle = log.bundle(history(), None, from);
+        bundle.events.retain(|event| event.position != 3);
+        let wrong = Wrong::Sequence { expected: 1, found: 2 };
+        assert_eq!(check(&bundle), Err(BundleError::At { position: 5, wrong }));
+    }
+    // The last event of the run, shown as if it were one of another stream.
+    let mut bundle = log.bundle(history(), None, Some(4));
+    bundle.events.retain(|event| event.position != 5);
+    let entry = Base64(log.leaf(5).canonical());
+    bundle.others.as_mut().unwrap().entries.insert(0, entry);
+    let wrong = Wrong::LeftOut("run/1".into());
+    assert_eq!(check(&bundle), Err(BundleError::At { position: 5, wrong }));
+    // A stream that is named and not there, and one that is there and not named.
+    let mut bundle = log.bundle(history(), None, None);
+    bundle.subject = subject(&[ACME, "run/1", "run/2"]);
+    assert_eq!(check(&bundle), Err(BundleError::Empty("run/2".into())));
+    bundle.subject = subject(&[ACME]);
+    let found = check(&bundle).unwrap_err();
+    assert!(matches!(found, BundleError::At { position: 3, wrong: Wrong::Subject(_) }), "{found}");
+    let gap = check(&log.bundle(history(), None, Some(9))).unwrap_err();
+    assert!(matches!(gap, BundleError::At { position: 9, wrong: Wrong::Gap(7) }), "{gap}");
+}
+
+#[test]
+fn streams_are_named_once_and_in_order() {
+    let log = log();
+    for wrong in [&[][..], &["run/1", ACME], &[ACME, ACME, "run/1"]] {
+        let mut bundle = log.bundle(history(), None, None);
+        bundle.subject = subject(wrong);
+        assert!(matches!(check(&bundle), Err(BundleError::Unreadable(_))), "{wrong:?}");
+    }
+}
+
+#[test]
+fn an_annotation_belongs_to_an_event_of_the_bundle() {
+    let log = log();
+    let annotated = |position| {
+        let mut bundle = log.bundle(history(), None, None);
+        let reasons = Some([(position, "because".to_owned())].into());
+        bundle.annotations = Some(Annotations { names: None, reasons });
+        bundle
+    };
+    assert!(check(&annotated(5)).is_ok());
+    assert!(matches!(check(&annotated(6)), Err(BundleError::Unreadable(_))));
+    // One spelling: no second reason for a position, no other writing of it.
+    let text = serde_json::to_string(&annotated(5)).unwrap();
+    for other in ["\"5\":\"\",\"5\":\"because\"", "\"05\":\"because\""] {
+        let changed = text.replace("\"5\":\"because\"", other);
+        assert!(Bundle::read(changed.as_bytes()).is_err(), "{other}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// There is no byte in a bundle of several streams that means nothing.
+    #[test]
+    fn any_changed_byte_is_found(at in any::<prop::sample::Index>(), to in any::<u8>(), from in 0u64..8) {
+        let log = log();
+        let from = Some(from).filter(|from| *from > 0);
+        let mut bytes = serde_json::to_vec(&log.bundle(history(), None, from)).unwrap();
+        let at = at.index(bytes.len());
+        prop_assume!(bytes[at] != to);
+        bytes[at] = to;
+        let checked = Bundle::read(&bytes).and_then(|changed| changed.check(&keys(), None));
+        prop_assert!(checked.is_err(), "byte {} of {}", at, String::from_utf8_lossy(&bytes));
+    }
+}

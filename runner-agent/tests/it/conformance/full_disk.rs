@@ -1,0 +1,227 @@
+//! An apply whose disk fills up: real Terraform on a real file system that is full.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use domain::digest::Digest;
+use runner_agent::{
+    plugins::{Outcome, PluginError},
+    state::{Decision, StateStore},
+};
+use schemas::runner::JobKind;
+use serde_json::{Value, json};
+
+use super::{
+    room::{Ask, Heard, Room},
+    subjects::terraform,
+};
+
+const CANARY: &str = "s3cret-canary";
+
+/// A mounted tmpfs of 96 MiB: the reserve of one apply and little more.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// `None`, with a message, where mounting is not permitted; under CI that is a failure.
+    fn mount() -> Option<Disk> {
+        let disk = Disk(tempfile::tempdir().unwrap().keep());
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=96m", "tmpfs"]).arg(&disk.0);
+        if mount.output().is_ok_and(|done| done.status.success()) {
+            return Some(disk);
+        }
+        assert!(std::env::var_os("CI").is_none(), "CI must be root and able to mount a tmpfs");
+        eprintln!("SKIPPED: a full disk is NOT tested, mounting a tmpfs is not permitted");
+        None
+    }
+
+    fn fill(&self) -> String {
+        let file = self.0.join("fill").display().to_string();
+        // In blocks that get smaller, until not one byte more is taken.
+        format!(
+            "for size in 1M 4k 1; do dd if=/dev/zero bs=$size of={file} oflag=append conv=notrunc 2>/dev/null; done; true"
+        )
+    }
+
+    fn make_room(&self) {
+        fs::remove_file(self.0.join("fill")).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _gone = Command::new("umount").arg("-l").arg(&self.0).status();
+        let _gone = fs::remove_dir(&self.0);
+    }
+}
+
+const MODULE: &str = r#"
+variable "text" { type = string }
+variable "during" { type = string }
+
+resource "terraform_data" "web" {
+  input            = var.text
+  triggers_replace = [var.during]
+  provisioner "local-exec" {
+    command = var.during
+  }
+}
+"#;
+
+struct Stage {
+    room: Room,
+    ask: Ask,
+    disk: Disk,
+}
+
+impl Stage {
+    fn new() -> Option<Stage> {
+        let disk = Disk::mount()?;
+        let mut room = Room::on(&disk.0);
+        let subject = terraform(&mut room)?;
+        let artifacts = vec![room.artifact(&[("main.tf", MODULE)])];
+        let (inputs, plugin) = (Value::Null, subject.plugin);
+        let ask = Ask { kind: JobKind::Plan, plugin, artifacts, inputs, plan: None, state: None };
+        Some(Stage { room, ask, disk })
+    }
+
+    fn inputs(text: &str, during: &str, present: bool) -> Value {
+        json!({
+            "component": "web", "operation": "apply", "present": present, "terraform_version": "",
+            "vars": { "text": text, "during": during },
+        })
+    }
+
+    async fn plan(&self, inputs: &Value) -> Digest {
+        let ask = Ask { inputs: inputs.clone(), ..self.ask.clone() };
+        let (ended, heard) = self.room.job(&ask).await;
+        assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
+        heard.plan.unwrap().digest
+    }
+
+    async fn refused_plan(&self, inputs: &Value) -> String {
+        let ask = Ask { inputs: inputs.clone(), ..self.ask.clone() };
+        let (ended, heard) = self.room.job(&ask).await;
+        assert!(heard.plan.is_none());
+        let Err(PluginError::Refused(why)) = ended else { panic!("{ended:?} {:?}", heard.lines) };
+        why
+    }
+
+    async fn apply(&self, inputs: &Value, plan: &Digest) -> (Result<Outcome, PluginError>, Heard) {
+        let (kind, plan) = (JobKind::Apply, Some(plan.clone()));
+        self.room.job(&Ask { kind, plan, inputs: inputs.clone(), ..self.ask.clone() }).await
+    }
+
+    fn state(&self) -> PathBuf {
+        self.room.at("state").join("web")
+    }
+
+    /// The only rescued state.
+    fn rescued(&self) -> PathBuf {
+        let store = StateStore::new(&self.room.at("state"), "web");
+        let rescued = store.unresolved().unwrap();
+        assert_eq!(rescued.len(), 1, "{rescued:?}");
+        rescued.into_iter().next().unwrap()
+    }
+
+    /// An apply that could not write its state: it failed, its state is safe, was not logged, and blocks every plan until a
+    /// person restores it; then there is nothing left to do.
+    async fn loses_nothing(&self, text: &str, inputs: &Value, mut later: Value) {
+        let plan = self.plan(inputs).await;
+        let (ended, heard) = self.apply(inputs, &plan).await;
+        assert!(matches!(ended, Ok(Outcome::Failed { .. })), "{ended:?} {:?}", heard.lines);
+        assert!(!heard.has(CANARY), "a value of the state was logged");
+        let rescued = self.rescued();
+        assert!(heard.has(&rescued.display().to_string()), "{:?}", heard.lines);
+        let state: Value = serde_json::from_slice(&fs::read(&rescued).unwrap()).unwrap();
+        assert_eq!(state["resources"][0]["instances"][0]["attributes"]["input"]["value"], text);
+        assert!(!self.state().join("nothing-brought").exists());
+        assert!(!self.state().join("apply-reserve").exists());
+
+        // Whatever the vendor says of the component.
+        for present in [false, true] {
+            later["present"] = json!(present);
+            let why = self.refused_plan(&later).await;
+            let names = [rescued.display().to_string(), "stead-runner state resolve web".into()];
+            assert!(names.iter().all(|name| why.contains(name)), "{why}");
+        }
+        self.disk.make_room();
+        self.refused_plan(&later).await;
+        let store = StateStore::new(&self.room.at("state"), "web");
+        store.decide(Decision::Restore(rescued)).unwrap().carry_out().unwrap();
+        assert_eq!(store.unresolved().unwrap(), Vec::<PathBuf>::new());
+        let ask = Ask { inputs: later, ..self.ask.clone() };
+        let (ended, heard) = self.room.job(&ask).await;
+        assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
+        assert!(heard.plan.unwrap().noop, "what exists would be created again");
+    }
+}
+
+#[tokio::test]
+async fn a_first_apply_on_a_disk_that_fills_up_loses_no_state() {
+    let Some(stage) = Stage::new() else { return };
+    let inputs = Stage::inputs(CANARY, &stage.disk.fill(), false);
+    stage.loses_nothing(CANARY, &inputs, inputs.clone()).await;
+}
+
+#[tokio::test]
+async fn a_later_apply_on_a_disk_that_fills_up_loses_no_state() {
+    let Some(stage) = Stage::new() else { return };
+    let small = Stage::inputs(CANARY, "true", false);
+    let plan = stage.plan(&small).await;
+    let (ended, heard) = stage.apply(&small, &plan).await;
+    assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
+    // Longer than what is read of a line at once.
+    let text = CANARY.repeat(120_000);
+    let inputs = Stage::inputs(&text, &stage.disk.fill(), true);
+    stage.loses_nothing(&text, &inputs, inputs.clone()).await;
+}
+
+#[tokio::test]
+async fn no_apply_begins_without_the_reserve_and_its_plan_stays_good() {
+    let Some(stage) = Stage::new() else { return };
+    let proof = stage.disk.0.join("began").display().to_string();
+    let inputs = Stage::inputs(CANARY, &format!("touch {proof}"), false);
+    let plan = stage.plan(&inputs).await;
+    // given a disk that has room for Terraform, but not for the reserve
+    fs::write(stage.disk.0.join("fill"), vec![1; 50 << 20]).unwrap();
+    let (ended, heard) = stage.apply(&inputs, &plan).await;
+    let Err(PluginError::Refused(why)) = ended else { panic!("{ended:?} {:?}", heard.lines) };
+    assert!(why.contains("64 MiB") && why.contains("free disk space and retry"), "{why}");
+    assert!(!Path::new(&proof).exists());
+    assert!(stage.state().join("nothing-brought").exists());
+    stage.disk.make_room();
+    let (ended, heard) = stage.apply(&inputs, &plan).await;
+    assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
+    assert!(Path::new(&proof).exists());
+}
+
+#[tokio::test]
+async fn a_rescue_that_fails_keeps_everything_and_blocks_every_plan() {
+    let Some(stage) = Stage::new() else { return };
+    // given something in the place of the rescued state
+    let obstacle = stage.state().join("errored-$STEAD_EXECUTION.tfstate/x").display().to_string();
+    let during = format!("mkdir -p {obstacle}; {}", stage.disk.fill());
+    let inputs = Stage::inputs(CANARY, &during, false);
+    let plan = stage.plan(&inputs).await;
+    let (ended, heard) = stage.apply(&inputs, &plan).await;
+    assert!(matches!(ended, Ok(Outcome::Failed { .. })), "{ended:?} {:?}", heard.lines);
+    assert!(!heard.has(CANARY), "a value of the state was logged");
+    stage.disk.make_room();
+    let why = stage.refused_plan(&inputs).await;
+    assert!(why.contains("could not be rescued") && why.contains(".dump"), "{why}");
+    assert!(why.contains("stead-runner state resolve web"), "{why}");
+    assert!(heard.has("could not be rescued"), "{:?}", heard.lines);
+
+    // when the obstacle is gone, then the next plan rescues the state
+    let obstacle = fs::read_dir(stage.state()).unwrap().flatten().map(|entry| entry.path());
+    let obstacle = obstacle.into_iter().find(|path| path.is_dir()).unwrap();
+    fs::remove_dir_all(obstacle).unwrap();
+    let why = stage.refused_plan(&inputs).await;
+    assert!(why.contains(&stage.rescued().display().to_string()), "{why}");
+    let state: Value = serde_json::from_slice(&fs::read(stage.rescued()).unwrap()).unwrap();
+    assert_eq!(state["resources"].as_array().unwrap().len(), 1);
+}

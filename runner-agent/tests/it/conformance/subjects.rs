@@ -1,0 +1,101 @@
+//! Who goes through the scenario.
+
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use schemas::manifest::{ArtifactRef, PluginRef};
+use serde_json::{Map, Value, json};
+
+use super::room::Room;
+
+/// A plugin with something to plan; `text` is what a deploy brings into the account.
+pub struct Subject {
+    pub plugin: PluginRef,
+    pub artifact: ArtifactRef,
+    pub inputs: fn(&str) -> Value,
+    /// What the outputs say was brought.
+    pub brought: fn(&Map<String, Value>) -> Option<String>,
+    /// Said in the middle of an apply that takes long.
+    pub in_the_middle: &'static str,
+}
+
+/// Terraform for real, or a loud skip; under CI there is no skip.
+pub fn terraform(room: &mut Room) -> Option<Subject> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let is_there = |tool| Command::new(tool).arg("version").stderr(Stdio::null()).output().is_ok();
+    if !["terraform", "tofu"].into_iter().any(is_there) {
+        assert!(std::env::var_os("CI").is_none(), "CI must have terraform or tofu on its PATH");
+        eprintln!("SKIPPED: no terraform or tofu on PATH, so terraform_module is NOT tested");
+        return None;
+    }
+    room.env.insert("PATH".into(), path);
+    let plugin = PluginRef { name: "terraform_module".into(), version: "1".into(), digest: None };
+    Some(Subject {
+        plugin,
+        artifact: room.artifact(&[("main.tf", MODULE)]),
+        inputs: |text| {
+            json!({
+                "component": "web",
+                "operation": "apply",
+                "vars": { "text": text },
+                "var_files": ["pause = \"0\"", "{\"unused_elsewhere\": \"x\"}"],
+                "terraform_version": "",
+            })
+        },
+        brought: |outputs| Some(outputs.get("text")?.as_str()?.to_owned()),
+        in_the_middle: "in the middle",
+    })
+}
+
+const MODULE: &str = r#"
+variable "text" { type = string }
+variable "pause" { default = "0" }
+variable "unused_elsewhere" { default = "" }
+
+resource "terraform_data" "web" {
+  input            = var.text
+  triggers_replace = [var.pause]
+  provisioner "local-exec" {
+    command = "echo in the middle; sleep ${var.pause}"
+  }
+}
+
+output "text" { value = terraform_data.web.output }
+output "password" {
+  value     = "hunter2 ${terraform_data.web.output}"
+  sensitive = true
+}
+"#;
+
+/// The example plugin, built.
+pub fn files(room: &mut Room) -> Subject {
+    room.env.insert("STEAD_FILES_ROOT".into(), room.at("account").display().to_string());
+    room.env.insert("STEAD_LEDGER".into(), room.at("ledger").display().to_string());
+    Subject {
+        plugin: room.plugin("files", &files_binary()),
+        artifact: room.artifact(&[("static/robots.txt", "none")]),
+        inputs: |text| json!({ "component": "web", "operation": "apply", "vars": { "motd.txt": text } }),
+        brought: |outputs| {
+            let root = PathBuf::from(outputs.get("root")?.as_str()?);
+            outputs.get("files")?.get("motd.txt")?;
+            std::fs::read_to_string(root.join("motd.txt")).ok()
+        },
+        in_the_middle: "created",
+    }
+}
+
+/// `stead-plugin-files` from this workspace, in the profile of this test.
+fn files_binary() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let profile_dir = test.parent().unwrap().parent().unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--package", "stead-plugin-files", "--target-dir"]);
+    cargo.arg(profile_dir.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
+    if profile_dir.ends_with("release") {
+        cargo.arg("--release");
+    }
+    assert!(cargo.status().unwrap().success(), "stead-plugin-files does not build");
+    profile_dir.join("stead-plugin-files")
+}

@@ -1,0 +1,394 @@
+//! The shim as a real process: what it writes, what its child sees, and how it is ended.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use std::{
+    fs,
+    io::Write as _,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use domain::ids::{ExecutionId, JobId};
+use runner_agent::{
+    data::{self, Data, JobDir},
+    host::{self, Process},
+    journal::{self, Fact},
+    shim::order::{CancelOrder, Cause, Order},
+    tls::Trust,
+};
+use schemas::runner::{FailureReason, Finished, LogRecord, LogStream, Outcome, Report, ReportBody};
+use serde_json::{Value, json};
+
+mod descendants;
+mod handing_in;
+mod mount;
+
+const CANARY: &str = "canary-7f3a9c";
+const PASSED: &str = "passed/secret value";
+
+struct Run {
+    _dir: tempfile::TempDir,
+    data: Data,
+    files: JobDir,
+    shim: Child,
+}
+
+/// A test that is not run says so; under CI that is a failure.
+fn skip(why: &str) {
+    assert!(std::env::var_os("CI").is_none(), "CI must be able to run every test: {why}");
+    eprintln!("SKIPPED: {why}");
+}
+
+fn ids() -> (JobId, ExecutionId) {
+    let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    (format!("job_{id}").parse().unwrap(), format!("exe_{id}").parse().unwrap())
+}
+
+/// Start a shim that runs this script, with so much time.
+fn start(script: &str, deadline: Duration, change: impl FnOnce(&mut Value)) -> Run {
+    start_as(script, deadline, change, |_| Command::new(env!("CARGO_BIN_EXE_stead-runner")))
+}
+
+/// The same in a data directory below this path.
+fn start_in(below: &str, script: &str) -> Run {
+    let program = |_: &Data| Command::new(env!("CARGO_BIN_EXE_stead-runner"));
+    begin(below, script, MINUTE, |_| {}, program)
+}
+
+/// The same by another command line, made when the data directory is there.
+fn start_as(
+    script: &str,
+    deadline: Duration,
+    change: impl FnOnce(&mut Value),
+    program: impl FnOnce(&Data) -> Command,
+) -> Run {
+    begin("runner", script, deadline, change, program)
+}
+
+fn begin(
+    below: &str,
+    script: &str,
+    deadline: Duration,
+    change: impl FnOnce(&mut Value),
+    program: impl FnOnce(&Data) -> Command,
+) -> Run {
+    let (job, execution) = ids();
+    let mut manifest = json!({
+        "version": 1, "job": job, "kind": "action", "class": "unsafe",
+        "plugin": {"name": "action", "version": "1"},
+        "inputs": {"action": "test", "trigger": "manual",
+            "steps": [{"name": "only", "inline_contents": format!("#!/bin/sh\n{script}\n")}]},
+        "env": {"FROM_MANIFEST": "yes"},
+        "limits": {"output_bytes": 67_108_864}, "timeouts": {"deadline_ms": 60_000, "grace_ms": 500},
+    });
+    change(&mut manifest);
+    let manifest = manifest.to_string();
+    let order = Order {
+        manifest_digest: proof::digest_text(&proof::sha256(manifest.as_bytes())).parse().unwrap(),
+        manifest,
+        server: "http://127.0.0.1:9".into(),
+        trust: Trust::Public,
+        job_token: "job-token-1234567890".into(),
+        deadline_uptime_ms: host::uptime_ms() + deadline.as_millis() as u64,
+        max_grace_ms: 10_000,
+        pass_env: [("PASSED".to_owned(), PASSED.to_owned())].into(),
+        path: std::env::var("PATH").unwrap(),
+        plugin_dir: "/nonexistent".into(),
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let data = Data::open(&dir.path().join(below)).unwrap();
+    let files = data.job(execution);
+    files.create().unwrap();
+    let mut shim = program(&data)
+        .args(["shim", "--data"])
+        .arg(data.root())
+        .args(["--job", &job.to_string(), "--execution", &execution.to_string()])
+        .env("RUNNER_OWN_SECRET", CANARY)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = shim.stdin.take().unwrap();
+    pipe.write_all(&serde_json::to_vec(&order).unwrap()).unwrap();
+    drop(pipe);
+    Run { _dir: dir, data, files, shim }
+}
+
+impl Run {
+    fn records(&self) -> Vec<LogRecord> {
+        let text = fs::read_to_string(self.files.log()).unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let said = |record: &LogRecord| record.s != LogStream::Shim;
+        self.records().into_iter().filter(said).map(|record| record.m).collect()
+    }
+
+    fn reports(&self) -> Vec<Report> {
+        let text = fs::read_to_string(self.files.reports()).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn until(&self, what: &str, holds: impl Fn(&Run) -> bool) {
+        let begun = Instant::now();
+        while !holds(self) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{what}: {:?}", self.records());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn end(&mut self) -> Finished {
+        assert!(self.shim.wait().unwrap().success());
+        let reports = self.reports();
+        let numbers: Vec<_> = reports.iter().map(|report| report.seq).collect();
+        assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+        let Some(Report { body: ReportBody::Finished(last), .. }) = reports.last().cloned() else {
+            panic!("no last word: {reports:?}");
+        };
+        let log = fs::read(self.files.log()).unwrap();
+        assert_eq!(log.len() as u64, last.log_len);
+        assert_eq!(hex::encode(proof::sha256(&log)), last.log_sha256);
+        last
+    }
+
+    /// Every byte that was left on the disk.
+    fn everything(&self) -> String {
+        let found = Command::new("grep").args(["-rha", ""]).arg(self.data.root()).output().unwrap();
+        String::from_utf8_lossy(&found.stdout).into_owned()
+    }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_child_sees_what_it_was_given_and_nothing_of_the_runners_own() {
+    let mut run = start("env; echo to-stderr >&2; printf 'no newline'", MINUTE, |_| {});
+    let last = run.end();
+    assert_eq!((last.outcome, last.exit_code), (Outcome::Succeeded, Some(0)));
+    let lines = run.lines();
+    let has = |line: &str| lines.iter().any(|found| found == line);
+    assert!(has("FROM_MANIFEST=yes") && has("to-stderr") && has("no newline"), "{lines:?}");
+    assert!(has(&format!("STEAD_EXECUTION={}", ids().1)) && has("PASSED=[redacted]"), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains("RUNNER_OWN_SECRET")));
+    let everything = run.everything();
+    for secret in [CANARY, PASSED, "job-token-1234567890"] {
+        assert!(!everything.contains(secret), "{secret} was left on the disk");
+    }
+}
+
+#[test]
+fn a_value_is_redacted_in_outputs_and_in_other_spellings() {
+    let script = r#"printf '%s' "$PASSED" | base64
+        printf '{"secret":"%s","plain":"fine"}' "$PASSED" > "$STEAD_OUTPUT_FILE""#;
+    let mut run = start(script, MINUTE, |_| {});
+    assert_eq!(run.end().outcome, Outcome::Succeeded);
+    let outputs = run.reports().into_iter().find_map(|report| match report.body {
+        ReportBody::Outputs { outputs } => Some(outputs),
+        _ => None,
+    });
+    let outputs = outputs.unwrap();
+    assert_eq!(outputs["plain"], "fine");
+    assert_eq!(outputs["secret"], "[redacted]");
+    assert!(run.lines()[0].contains("[redacted]"), "{:?}", run.lines());
+}
+
+#[test]
+fn the_name_of_a_phase_is_redacted_in_the_log_too() {
+    let mut run = start("echo here", MINUTE, |manifest| {
+        manifest["inputs"]["steps"][0]["name"] = json!(format!("connect with {PASSED} to it"));
+    });
+    assert_eq!(run.end().outcome, Outcome::Succeeded, "{:?}", run.records());
+    let phases: Vec<_> = run.records().into_iter().filter_map(|record| record.p).collect();
+    assert!(phases.contains(&"connect with [redacted] to it".to_owned()), "{phases:?}");
+    assert!(!run.everything().contains(PASSED));
+}
+
+#[test]
+fn a_story_that_is_too_long_for_a_report_is_cut() {
+    let mut run = start("exit 3", MINUTE, |manifest| {
+        manifest["inputs"]["steps"][0]["name"] = json!("long ".repeat(20_000));
+    });
+    let last = run.end();
+    assert_eq!(last.exit_code, Some(3));
+    for report in run.reports() {
+        let length = serde_json::to_vec(&report).unwrap().len();
+        assert!(length < 8 * 1024, "{length} bytes");
+    }
+}
+
+#[test]
+fn a_shim_without_disk_for_its_log_says_that_nothing_began() {
+    let (job, execution) = ids();
+    let dir = tempfile::tempdir().unwrap();
+    let data = Data::open(dir.path()).unwrap();
+    let files = data.job(execution);
+    files.create().unwrap();
+    // As good as no disk: there is no place for a log.
+    fs::create_dir(files.log()).unwrap();
+    let mut shim = Command::new(env!("CARGO_BIN_EXE_stead-runner"))
+        .args(["shim", "--data"])
+        .arg(data.root())
+        .args(["--job", &job.to_string(), "--execution", &execution.to_string()])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert!(!shim.wait().unwrap().success());
+    let facts = journal::read(&data.path("journal.ndjson")).unwrap();
+    let Fact::Exited { exit, .. } = &facts.last().unwrap().fact else { panic!("{facts:?}") };
+    assert_eq!(exit.reason, Some(FailureReason::SpawnFailed));
+    assert!(!files.reports().exists());
+}
+
+#[test]
+fn a_value_that_is_born_in_a_job_is_redacted_once_it_was_handed_in() {
+    let script = r#"value=born-$((40 + 2))-here
+        printf '%s' "$value" | "$STEAD_RUNNER" redact && echo "it is $value""#;
+    let mut run = start(script, MINUTE, |_| {});
+    assert_eq!(run.end().outcome, Outcome::Succeeded, "{:?}", run.records());
+    assert_eq!(run.lines(), ["it is [redacted]"]);
+    assert!(!run.everything().contains("born-42-here"));
+}
+
+#[test]
+fn a_shim_leads_a_session_of_its_own_and_says_who_it_is() {
+    let mut run = start("sleep 1", MINUTE, |_| {});
+    let journal = run.data.path("journal.ndjson");
+    run.until("the shim says who it is", |run| !run.reports().is_empty());
+    let stat = fs::read_to_string(format!("/proc/{}/stat", run.shim.id())).unwrap();
+    let session = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(3).unwrap();
+    assert_eq!(session, run.shim.id().to_string());
+    run.end();
+    let facts: Vec<_> = journal::read(&journal).unwrap().into_iter().map(|e| e.fact).collect();
+    let is = |wanted: &dyn Fn(&Fact) -> bool| facts.iter().position(wanted).unwrap();
+    let spawned =
+        is(&|fact| matches!(fact, Fact::Spawned { process, .. } if process.pid == run.shim.id()));
+    let child = is(&|fact| matches!(fact, Fact::Child { .. }));
+    let exited = is(&|fact| matches!(fact, Fact::Exited { .. }));
+    assert!(spawned < child && child < exited);
+}
+
+fn ready(run: &Run) {
+    run.until("the child runs", |run| run.lines().iter().any(|line| line == "ready"));
+}
+
+fn cancel(run: &Run, grace_ms: u64) {
+    let order =
+        CancelOrder { reason: "enough".into(), grace_ms: Some(grace_ms), cause: Cause::Cancel };
+    data::replace_json(&run.files.cancel(), &order).unwrap();
+}
+
+#[test]
+fn a_cancel_is_polite_first() {
+    let mut run =
+        start("trap 'echo saved; exit 3' TERM; echo ready; sleep 30 & wait", MINUTE, |_| {});
+    ready(&run);
+    cancel(&run, 5_000);
+    let last = run.end();
+    assert_eq!((last.outcome, last.forced), (Outcome::Cancelled, false));
+    assert!(run.lines().iter().any(|line| line == "saved"));
+}
+
+#[test]
+fn a_cancel_that_cannot_be_read_stops_the_job() {
+    let mut run =
+        start("trap 'echo saved; exit 3' TERM; echo ready; sleep 30 & wait", MINUTE, |_| {});
+    ready(&run);
+    data::replace(&run.files.cancel(), b"{\"reason\": \"eno").unwrap();
+    let last = run.end();
+    assert_eq!((last.outcome, last.reason), (Outcome::Failed, Some(FailureReason::AgentStopped)));
+    assert!(run.lines().iter().any(|line| line == "saved"), "{:?}", run.records());
+    let why = run.records().into_iter().find(|record| record.m.contains("cancel.json"));
+    assert!(why.is_some_and(|why| why.m.contains("cannot read")), "{:?}", run.records());
+}
+
+#[test]
+fn a_child_that_does_not_listen_is_killed_with_all_that_it_started() {
+    let script = "trap '' TERM; sleep 61 & echo $!; echo ready; wait; wait; sleep 62";
+    let mut run = start(script, MINUTE, |_| {});
+    ready(&run);
+    let grandchild = run.lines()[0].parse().unwrap();
+    let grandchild = Process::of(grandchild).unwrap();
+    cancel(&run, 300);
+    let last = run.end();
+    assert_eq!((last.outcome, last.forced), (Outcome::Cancelled, true));
+    run.until("the grandchild is gone", |_| !grandchild.is_alive().unwrap());
+}
+
+#[test]
+fn a_deadline_and_a_silence_end_a_child() {
+    let mut late = start("sleep 30", Duration::from_millis(700), |_| {});
+    let mut silent = start("sleep 30", MINUTE, |manifest| {
+        manifest["timeouts"]["no_output_ms"] = json!(700);
+    });
+    for (run, why) in [(&mut late, "deadline"), (&mut silent, "no output")] {
+        let last = run.end();
+        assert_eq!((last.outcome, last.reason), (Outcome::Failed, Some(FailureReason::TimedOut)));
+        assert!(last.detail.contains(why), "{}", last.detail);
+    }
+}
+
+#[test]
+fn a_step_whose_time_is_over_may_write_down_what_it_has_done() {
+    let script = "trap 'echo saved; exit 0' TERM; echo ready; sleep 30 & wait";
+    let mut run = start(script, MINUTE, |manifest| {
+        manifest["inputs"]["steps"][0]["timeout_ms"] = json!(1_500);
+        manifest["timeouts"]["grace_ms"] = json!(10_000);
+    });
+    let last = run.end();
+    assert_eq!((last.outcome, last.reason), (Outcome::Failed, Some(FailureReason::TimedOut)));
+    assert!(run.lines().iter().any(|line| line == "saved"), "{:?}", run.records());
+}
+
+/// Another process holds the journal for longer than a line waits: the second step is not started, and nothing that runs
+/// is killed for it.
+#[test]
+fn a_busy_journal_keeps_a_program_from_starting_and_ends_none_that_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let [first, go, second] = ["first", "go", "second"].map(at);
+    let wait =
+        format!("touch {}; until [ -e {} ]; do sleep 0.05; done", first.display(), go.display());
+    let begin = format!("touch {}; sleep 30", second.display());
+    let mut run = start(&wait, MINUTE, |manifest| {
+        let step = json!({"name": "second", "inline_contents": format!("#!/bin/sh\n{begin}\n")});
+        manifest["inputs"]["steps"].as_array_mut().unwrap().push(step);
+    });
+    run.until("the first step runs", |_| first.exists());
+    let lock = fs::File::open(run.data.path("journal.lock")).unwrap();
+    lock.lock().unwrap();
+    fs::write(&go, "").unwrap();
+    let reported =
+        |run: &Run| run.records().iter().any(|record| record.m.contains("cannot journal"));
+    run.until("the second step is not started", reported);
+    drop(lock);
+    let last = run.end();
+    assert_eq!(last.outcome, Outcome::Failed);
+    assert!(last.detail.contains("so it was not started"), "{}", last.detail);
+    assert!(!second.exists(), "a program ran that the journal does not know");
+}
+
+#[test]
+fn an_order_that_never_came_whole_is_a_job_that_could_not_be_started() {
+    let (job, execution) = ids();
+    let dir = tempfile::tempdir().unwrap();
+    let data = Data::open(dir.path()).unwrap();
+    let files = data.job(execution);
+    files.create().unwrap();
+    let shim = Command::new(env!("CARGO_BIN_EXE_stead-runner"))
+        .args(["shim", "--data"])
+        .arg(data.root())
+        .args(["--job", &job.to_string(), "--execution", &execution.to_string()])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let last = Run { _dir: dir, data, files, shim }.end();
+    assert_eq!(last.reason, Some(FailureReason::SpawnFailed));
+}
+
+#[test]
+fn an_exit_code_is_the_childs_own() {
+    let mut run = start("echo out; exit 7", MINUTE, |_| {});
+    let last = run.end();
+    assert_eq!((last.outcome, last.exit_code), (Outcome::Failed, Some(7)));
+    assert_eq!(last.reason, Some(FailureReason::ExitCode));
+    assert!(fs::read_dir(run.files.work()).is_err(), "the work directory is gone");
+}

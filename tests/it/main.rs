@@ -1,0 +1,28 @@
+//! Tests of whole programs through their public interfaces.
+
+mod architecture;
+mod archive;
+mod aws;
+mod backup;
+mod bad_input;
+mod cli;
+mod contracts;
+mod corpus_app;
+mod customer;
+mod descendants;
+mod faults;
+mod files_plugin;
+mod isolation;
+mod job_logs;
+mod keys;
+mod lifecycle;
+mod older_state;
+mod pentest;
+#[cfg(feature = "planted")]
+mod planted;
+#[cfg(feature = "planted")]
+mod rolling;
+mod runner_calls;
+mod secrets;
+mod terraform_tools;
+mod unavailable;
