@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
-#[path = "../../tests/support/mod.rs"]
+#[path = "../../tests/it/support.rs"]
 mod support;
 
 use support::{Noise, database, open};
