@@ -4,7 +4,7 @@
 use app_config::{Tree, inspect, survey};
 use criterion::{Criterion, criterion_group, criterion_main};
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/it/support.rs"]
 mod support;
 
 fn largest() -> Option<(String, Tree)> {

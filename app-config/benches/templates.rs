@@ -23,9 +23,9 @@ use app_config::{
 };
 use serde_json::{Value, json};
 
-#[path = "../tests/support/cases.rs"]
+#[path = "../tests/it/cases.rs"]
 mod cases;
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/it/support.rs"]
 mod support;
 
 const ROUNDS: usize = 7;

@@ -6,8 +6,8 @@ use app_config::{
 };
 use serde_json::Value;
 
+use crate::cases;
 use crate::support;
-use crate::support::cases;
 
 use cases::text_of;
 

@@ -9,7 +9,7 @@ use app_config::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::support::small;
+use crate::small;
 
 use small::{COMPONENT, Case, bundle, config, refusal};
 

@@ -17,7 +17,7 @@ use app_config::{
 };
 use serde_json::Value;
 
-use crate::support::generator;
+use crate::generator;
 
 use generator::{Generator, Random};
 

@@ -13,7 +13,7 @@ use app_config::{
 };
 use serde_json::{Value, json};
 
-use crate::support::generator;
+use crate::generator;
 
 use generator::Generator;
 

@@ -1,5 +1,6 @@
 //! Tests of the reader on whole directories, templates and the corpus.
 
+mod cases;
 mod corpus_bundles;
 mod corpus_facts;
 mod corpus_templates;
@@ -9,6 +10,7 @@ mod findings;
 mod format;
 mod fuzz_directories;
 mod fuzz_templates;
+mod generator;
 mod go_templates;
 mod local_modules;
 mod odd_directories;
@@ -16,7 +18,9 @@ mod pictures;
 mod publishable;
 mod remarks;
 mod reviewed;
+mod sample;
 mod schemas;
+mod small;
 mod spans;
 mod support;
 mod surroundings;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use app_config::{Change, diff, graph, read, resolve_inputs, survey};
 
-use crate::support::small;
+use crate::small;
 
 use small::{COMPONENT, bundle, config, refusal};
 

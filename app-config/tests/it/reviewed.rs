@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
 use app_config::{Diagnostic, graph, survey};
 
-use crate::support::small;
+use crate::small;
 
 use small::{COMPONENT, bundle};
 

@@ -8,8 +8,8 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use crate::format;
+use crate::sample;
 use crate::support;
-use crate::support::sample;
 
 use format::{components::*, surroundings::*, work::*};
 use sample::{PLACES, samples};

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
 use app_config::{Origin, Span, Tree, survey};
 
+use crate::small;
 use crate::support;
-use crate::support::small;
 
 /// The characters that a span covers.
 fn covered(text: &str, span: Span) -> String {

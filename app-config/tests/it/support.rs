@@ -1,9 +1,5 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 //! Reading real directories for the tests. The crate itself opens nothing.
-pub mod cases;
-pub mod generator;
-pub mod sample;
-pub mod small;
 
 use std::{fs, path::Path, path::PathBuf};
 

@@ -3,7 +3,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use super::{super::directory_with, *};
 use crate::{File, Tree, schema};
 
-#[path = "../../../tests/support/sample.rs"]
+#[path = "../../../tests/it/sample.rs"]
 mod sample;
 
 /// Every key that the reader knows, by kind of file.
