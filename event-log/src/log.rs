@@ -13,7 +13,8 @@ use tokio::{
 use crate::{
     AppendError, Appended, Archives, Clock, Commit, KeyRing, LogError, Stored, SyncView,
     append::{
-        Appender, Head, Intake, Outlet, Pending, Queue, Seen, Statement, Versions, connection,
+        Appender, Head, HeadPublisher, Intake, Pending, PublishedHead, Queue, Statement, Versions,
+        connection,
     },
     cache::Cache,
     migrate,
@@ -85,7 +86,7 @@ pub(crate) struct Shared {
     pub positions: watch::Receiver<u64>,
     /// `None`: no other server writes to this log.
     pub read_at: Option<watch::Receiver<Instant>>,
-    pub seen: watch::Receiver<Seen>,
+    pub seen: watch::Receiver<PublishedHead>,
     pub tail: broadcast::WeakSender<Arc<[Stored]>>,
     pub cache: Arc<Cache>,
     pub nearby: Arc<Nearby>,
@@ -181,7 +182,7 @@ impl EventLog {
             key_ttl: options.key_ttl,
             statement: Statement::of(&options.sync_views),
             views: options.sync_views,
-            outlet: Outlet { seen, positions, tail, read_at },
+            outlet: HeadPublisher { seen, positions, tail, read_at },
             connection: Some(connection),
             head,
             versions: Versions::default(),

@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use proof::{Hash, chain, leaf::Leaf, tree::Node};
 use sqlx::PgConnection;
 
-use super::{head::Head, queue::Pending, versions::Late};
+use super::{head::Head, queue::Pending, versions::StaleStreams};
 use crate::{Column, ConsumerGuard, Stored, SyncView, stored::bigint};
 
 /// A batch as it would be in the log if the head is where we think.
@@ -109,7 +109,7 @@ impl Batch {
     pub(crate) fn number(
         before: &Head,
         commits: &[Pending],
-        late: &Late,
+        late: &StaleStreams,
         now: DateTime<Utc>,
         key_ttl: Duration,
     ) -> Batch {

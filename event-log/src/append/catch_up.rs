@@ -34,12 +34,12 @@ impl Appender {
         let (head, keys) = (&mut self.head, &self.keys);
         let result = head::within(self.answer, async {
             let mut others = head.advance(connection).await?;
-            if let head::Others::Wrote(events) = &mut others {
+            if let head::ForeignWrites::Wrote(events) = &mut others {
                 forget_shredded(keys, events);
                 if let Err(error) = keys.open(connection, events).await {
                     // The head has moved on: whoever listens reads what was missed.
                     warn!("Cannot open what other servers wrote: {error}");
-                    others = head::Others::Unknown;
+                    others = head::ForeignWrites::Unknown;
                 }
             }
             Ok(others)
@@ -62,8 +62,10 @@ impl Appender {
             self.views.iter().for_each(|view| view.forget(Forget::All));
         }
         match others {
-            head::Others::Nothing => self.outlet.publish(&self.head, &self.nearby, Vec::new()),
-            head::Others::Unknown => {
+            head::ForeignWrites::Nothing => {
+                self.outlet.publish(&self.head, &self.nearby, Vec::new())
+            }
+            head::ForeignWrites::Unknown => {
                 self.versions.forget();
                 self.cache.clear();
                 self.nearby.forget();
@@ -71,7 +73,7 @@ impl Appender {
                 self.views.iter().for_each(|view| view.forget(Forget::All));
                 self.outlet.publish(&self.head, &self.nearby, Vec::new());
             }
-            head::Others::Wrote(events) => {
+            head::ForeignWrites::Wrote(events) => {
                 self.versions.learn(&events);
                 self.obey(&events);
                 let streams: Vec<_> = events.iter().map(|event| event.stream.clone()).collect();

@@ -32,7 +32,7 @@ pub(crate) struct Head {
 
 /// What the rest of the program sees of the head.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct PublishedHead {
     pub position: u64,
     pub epoch: u64,
     pub layout: i32,
@@ -41,7 +41,7 @@ pub(crate) struct Seen {
 }
 
 /// What other servers did since the head was read last.
-pub(crate) enum Others {
+pub(crate) enum ForeignWrites {
     Nothing,
     Wrote(Vec<Stored>),
     Unknown,
@@ -72,28 +72,28 @@ impl Head {
     pub(crate) async fn advance(
         &mut self,
         connection: &mut PgConnection,
-    ) -> Result<Others, sqlx::Error> {
+    ) -> Result<ForeignWrites, sqlx::Error> {
         let row = row(connection).await?.ok_or(sqlx::Error::RowNotFound)?;
         let mut new = Head::of(&row)?;
         let known = self.position;
         let others = if new.position == known && new.chain == self.chain {
             new.edge = self.edge.clone();
-            Others::Nothing
+            ForeignWrites::Nothing
         } else if new.position > known && new.position - known <= CATCH_UP {
             let events = between(connection, known, new.position).await?;
             let follows = |event: &Stored| event.chain == chain::next(&self.chain, &event.leaf);
             if events.first().is_some_and(follows) {
                 new.edge = self.edge.clone();
                 events.iter().for_each(|event| new.edge.push(event.leaf, |_, _| {}));
-                Others::Wrote(events)
+                ForeignWrites::Wrote(events)
             } else {
                 new.edge = edge(connection, new.position).await?;
-                Others::Unknown
+                ForeignWrites::Unknown
             }
         } else {
             // Far ahead; or behind or elsewhere, after a restore beneath a running server.
             new.edge = edge(connection, new.position).await?;
-            Others::Unknown
+            ForeignWrites::Unknown
         };
         *self = new;
         Ok(others)
@@ -108,8 +108,8 @@ impl Head {
         self.log_id == other.log_id && row(self) == row(other)
     }
 
-    pub(crate) fn seen(&self) -> Seen {
-        Seen {
+    pub(crate) fn seen(&self) -> PublishedHead {
+        PublishedHead {
             position: self.position,
             epoch: number(self.epoch),
             layout: self.layout,
@@ -176,7 +176,7 @@ async fn connected(
 }
 
 /// Make every statement that was sent with an older turn write nothing.
-pub(crate) async fn raise_turn(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+pub(crate) async fn bump_fence(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query("update log_head set turn = turn + 1").execute(connection).await?;
     Ok(())
 }

@@ -7,18 +7,18 @@
 //!                                                  ├─ refused   ─▶ halve until the one to blame is alone
 //!                                                  └─ in doubt  ─▶ raise the turn, look, then one of the above
 //! ```
-mod ahead;
+mod ack;
 pub(crate) mod batch;
 mod bind;
 mod catch_up;
-mod culprits;
-mod doubt;
-mod head;
-mod intake;
-mod owed;
-mod placeholders;
+mod conflicts;
 #[cfg(feature = "planted")]
-mod planted;
+mod fault_injection;
+mod head;
+mod in_doubt;
+mod intake;
+mod pipeline;
+mod placeholders;
 mod queue;
 mod sql;
 mod statement;
@@ -38,16 +38,16 @@ use crate::{
     AppendError, Appended, Clock, Forget, KeyRing, Stored, SyncView, cache::Cache, nearby::Nearby,
 };
 
-pub(crate) use ahead::Ahead;
-use ahead::Numbered;
+pub(crate) use ack::HeadPublisher;
+use ack::PendingAcks;
 use batch::Batch;
 use catch_up::forget_shredded;
-use culprits::Culprits;
+use conflicts::Conflicts;
 pub(crate) use head::connect as connection;
-pub(crate) use head::{Head, Seen};
+pub(crate) use head::{Head, PublishedHead};
 pub(crate) use intake::Intake;
-pub(crate) use owed::Outlet;
-use owed::Owed;
+use pipeline::NumberedBatch;
+pub(crate) use pipeline::PreparedBatch;
 pub(crate) use queue::{Pending, Queue};
 use sql::Check;
 pub(crate) use statement::Statement;
@@ -71,7 +71,7 @@ pub(crate) struct Appender {
     pub key_ttl: Duration,
     pub views: Vec<Arc<dyn SyncView>>,
     pub statement: Statement,
-    pub outlet: Outlet,
+    pub outlet: HeadPublisher,
     pub connection: Option<PgConnection>,
     pub head: Head,
     pub versions: Versions,
@@ -84,16 +84,16 @@ pub(crate) struct Appender {
     /// Whether the head has to be read before the next statement is sent.
     pub stale: bool,
     /// What goes next, if it was numbered while the last batch was on its way.
-    pub next: Option<Ahead>,
+    pub next: Option<PreparedBatch>,
     /// What is durable and not told yet. Nobody is waited for before it is, but the next batch's way to the database.
-    pub owed: Owed,
+    pub owed: PendingAcks,
 }
 
 impl Appender {
     /// Write until nobody can ask any more.
     pub(crate) async fn run(mut self, mut queue: Queue, watch_others: Option<Duration>) {
         loop {
-            if let Some(Ahead { commits, numbered, early }) = self.next.take() {
+            if let Some(PreparedBatch { commits, numbered, early }) = self.next.take() {
                 self.write(commits, Some((numbered, early)), &mut queue).await;
                 self.look_if_due(watch_others).await;
                 continue;
@@ -129,11 +129,11 @@ impl Appender {
     async fn write(
         &mut self,
         commits: Vec<Pending>,
-        mut numbered: Option<(Numbered, Option<Early>)>,
+        mut numbered: Option<(NumberedBatch, Option<Early>)>,
         queue: &mut Queue,
     ) {
         #[cfg(feature = "planted")]
-        planted::panics();
+        fault_injection::panics();
         let mut parts = VecDeque::from([commits]);
         let (mut tries, mut check) = (0, Check::Trusted);
         while let Some(mut part) = parts.pop_front() {
@@ -191,7 +191,7 @@ impl Appender {
         &mut self,
         part: &mut Vec<Pending>,
         check: &mut Check,
-        numbered: Option<(Numbered, Option<Early>)>,
+        numbered: Option<(NumberedBatch, Option<Early>)>,
         queue: &mut Queue,
     ) -> Result<bool, sqlx::Error> {
         self.ready().await?;
@@ -203,34 +203,34 @@ impl Appender {
             return Ok(true);
         }
         let numbered = numbered.filter(|(it, _)| it.holds(&self.head, part, &mut self.versions));
-        let (Numbered { batch, late, .. }, early) = numbered.unwrap_or_else(|| {
+        let (NumberedBatch { batch, late, .. }, early) = numbered.unwrap_or_else(|| {
             let key_ttl = self.key_ttl;
             (numbered_on(&self.head, part, &mut self.versions, &self.clock, key_ttl), None)
         });
         if batch.is_empty() {
-            let mut culprits = Culprits::default();
+            let mut culprits = Conflicts::default();
             culprits.blame(late);
             culprits.take_out(part);
             return Ok(true);
         }
         let Some(connection) = self.connection.as_mut() else { return Ok(false) };
         let Appender { head, owed, nearby, outlet, statement, versions, clock, .. } = self;
-        let pay = |owed: &mut Owed| owed.pay(head, nearby, outlet);
+        let pay = |owed: &mut PendingAcks| owed.pay(head, nearby, outlet);
         let rides = head::within(self.answer, batch.rides(&self.views, connection));
-        let rides = ahead::waiting(rides, || pay(owed)).await?;
+        let rides = pipeline::waiting(rides, || pay(owed)).await?;
         #[cfg(feature = "planted")]
-        planted::answer_before_commit(&batch, part, &late);
+        fault_injection::answer_before_commit(&batch, part, &late);
         let sending = statement.of_batch(head, &batch, early, rides, (self.layout, *check));
-        let sent = ahead::paying(sending.send(connection, self.answer), || pay(owed));
+        let sent = pipeline::paying(sending.send(connection, self.answer), || pay(owed));
         let after = if batch.writes { &batch.head } else { &*head };
         let read_at = batch.writes.then(Instant::now);
         let (key_ttl, layout) = (self.key_ttl, self.layout);
         let ready = |commits: Vec<Pending>| {
             let numbered = numbered_on(after, &commits, versions, clock, key_ttl);
             let early = statement.early(after, &numbered.batch, layout);
-            Ahead { commits, numbered, early }
+            PreparedBatch { commits, numbered, early }
         };
-        match ahead::during(sent, queue, &mut self.next, ready).await {
+        match pipeline::during(sent, queue, &mut self.next, ready).await {
             Sent::Distrusted => {
                 *check = Check::Asked;
                 Ok(false)
@@ -241,7 +241,7 @@ impl Appender {
                 self.committed(batch, part, read_at);
                 Ok(true)
             }
-            Sent::Culprits(mut culprits) => {
+            Sent::Conflicts(mut culprits) => {
                 self.versions.correct(&culprits.stale);
                 culprits.blame(late);
                 culprits.take_out(part);
@@ -253,14 +253,14 @@ impl Appender {
             }
             Sent::Refused(error) => Err(error),
             #[cfg(feature = "planted")]
-            Sent::InDoubt(_) if planted::retries_in_doubt() => {
+            Sent::InDoubt(_) if fault_injection::retries_in_doubt() => {
                 self.connection = None;
                 Ok(false)
             }
             Sent::InDoubt(error) => {
                 warn!("The log does not know whether its last batch was written, asking: {error}");
                 self.connection = None;
-                if self.settle(&batch).await {
+                if self.resolve_in_doubt(&batch).await {
                     info!("The batch in doubt was written");
                     // Those that come too late ask for their keys again.
                     let rest: Vec<_> = part.extract_if(.., |pending| late.is(pending)).collect();
@@ -322,8 +322,8 @@ fn numbered_on(
     versions: &mut Versions,
     clock: &Clock,
     key_ttl: Duration,
-) -> Numbered {
+) -> NumberedBatch {
     let late = versions.late(commits);
     let batch = Batch::number(head, commits, &late, clock.now(), key_ttl);
-    Numbered { batch, late, before: head.clone() }
+    NumberedBatch { batch, late, before: head.clone() }
 }

@@ -10,7 +10,7 @@ use sqlx::{
 use super::{
     batch::{Batch, Ride},
     bind::{Bound, Expected},
-    culprits::{Culprits, Known},
+    conflicts::{Conflicts, UsedKey},
     head::{Head, within},
     placeholders,
     sql::{self, Check, Parameter, Parts},
@@ -20,9 +20,9 @@ use crate::{Column, SyncView};
 /// What became of a batch.
 pub(crate) enum Sent {
     /// It is durable, but for those that were known to come too late.
-    Committed(Culprits),
+    Committed(Conflicts),
     /// Nothing was written, because of these.
-    Culprits(Culprits),
+    Conflicts(Conflicts),
     /// Nothing was written, because the head is not where we thought.
     Moved,
     /// Nothing was written, because a stream or key that was trusted to be new is not: ask.
@@ -196,11 +196,11 @@ fn outcome(rows: &[PgRow]) -> Result<Sent, sqlx::Error> {
     Ok(match (moved, culprits.is_empty()) {
         (true, _) if held => Sent::Committed(culprits),
         (false, true) => Sent::Moved,
-        (true | false, _) => Sent::Culprits(culprits),
+        (true | false, _) => Sent::Conflicts(culprits),
     })
 }
 
-fn culprits(row: &PgRow) -> Result<Culprits, sqlx::Error> {
+fn culprits(row: &PgRow) -> Result<Conflicts, sqlx::Error> {
     fn list<T: serde::de::DeserializeOwned>(
         row: &PgRow,
         name: &str,
@@ -212,9 +212,9 @@ fn culprits(row: &PgRow) -> Result<Culprits, sqlx::Error> {
             }
         }
     }
-    let known = list::<Known>(row, "known")?.into_iter();
+    let known = list::<UsedKey>(row, "known")?.into_iter();
     let stale = list::<(String, String, u64)>(row, "stale")?.into_iter();
-    Ok(Culprits {
+    Ok(Conflicts {
         stale: stale.map(|(kind, id, version)| ((kind, id), version)).collect(),
         known: known.map(|one| ((one.principal.clone(), one.key.clone()), one)).collect(),
         consumers: list(row, "consumers")?.into_iter().collect(),

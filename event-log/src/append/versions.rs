@@ -50,8 +50,8 @@ impl Versions {
     }
 
     /// Those that come too late.
-    pub(crate) fn late(&mut self, part: &[Pending]) -> Late {
-        let mut late = Late::default();
+    pub(crate) fn late(&mut self, part: &[Pending]) -> StaleStreams {
+        let mut late = StaleStreams::default();
         for write in part.iter().flat_map(|pending| &pending.intake.writes) {
             let known = self.young.get(&write.stream).or_else(|| self.old.get(&write.stream));
             if let Some(known) = known.copied().filter(|known| *known > write.expected) {
@@ -67,11 +67,11 @@ impl Versions {
 
 /// The streams that some commits of a batch come too late for. No other commit of the batch writes to them.
 #[derive(Default, PartialEq, Eq)]
-pub(crate) struct Late {
+pub(crate) struct StaleStreams {
     pub streams: HashSet<(String, String)>,
 }
 
-impl Late {
+impl StaleStreams {
     /// Whether a commit comes too late.
     pub(crate) fn is(&self, pending: &Pending) -> bool {
         !self.streams.is_empty()

@@ -2,11 +2,11 @@
 use proof::planted::{Bug, has};
 use tokio::sync::oneshot;
 
-use super::{batch::Batch, queue::Pending, versions::Late};
+use super::{batch::Batch, queue::Pending, versions::StaleStreams};
 use crate::Appended;
 
 /// Everybody hears that it is done, and only then it is tried.
-pub(super) fn answer_before_commit(batch: &Batch, part: &mut [Pending], late: &Late) {
+pub(super) fn answer_before_commit(batch: &Batch, part: &mut [Pending], late: &StaleStreams) {
     if !has(Bug::AnswerBeforeCommit) {
         return;
     }

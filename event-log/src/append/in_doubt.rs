@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 impl Appender {
     /// Find out, however long it takes: until then nothing is answered, numbered or sent.
-    pub(super) async fn settle(&mut self, batch: &Batch) -> bool {
+    pub(super) async fn resolve_in_doubt(&mut self, batch: &Batch) -> bool {
         let mut pause = Duration::from_millis(5);
         loop {
             match head::within(self.answer, self.ask(batch)).await {
@@ -34,7 +34,7 @@ impl Appender {
         let mut connection = head::connect(&self.options, self.answer).await?;
         // This waits for the doubtful statement if it still runs: it has either committed when this returns or
         // can no longer hold its compare-and-set.
-        head::raise_turn(&mut connection).await?;
+        head::bump_fence(&mut connection).await?;
         let written = was_written(&mut connection, batch).await?;
         self.connection = Some(connection);
         Ok(written)

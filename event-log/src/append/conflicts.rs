@@ -4,22 +4,22 @@ use std::collections::{HashMap, HashSet};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{queue::Pending, versions::Late};
+use super::{queue::Pending, versions::StaleStreams};
 use crate::{AppendError, StreamId, stored::number};
 
 /// What the statement says about guards that did not hold.
 #[derive(Debug, Default)]
-pub(crate) struct Culprits {
+pub(crate) struct Conflicts {
     /// And where they are.
     pub stale: HashMap<(String, String), u64>,
-    pub known: HashMap<(String, String), Known>,
+    pub known: HashMap<(String, String), UsedKey>,
     pub consumers: HashSet<(String, i32, i32)>,
     pub sessions: HashSet<String>,
 }
 
 /// A key that was used before.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Known {
+pub(crate) struct UsedKey {
     pub principal: String,
     pub key: String,
     /// In hex.
@@ -29,7 +29,7 @@ pub(crate) struct Known {
     pub answer: Option<Value>,
 }
 
-impl Culprits {
+impl Conflicts {
     pub(crate) fn is_empty(&self) -> bool {
         self.stale.is_empty()
             && self.known.is_empty()
@@ -38,7 +38,7 @@ impl Culprits {
     }
 
     /// Blame also those that are known to come too late.
-    pub(crate) fn blame(&mut self, late: Late) {
+    pub(crate) fn blame(&mut self, late: StaleStreams) {
         self.stale.extend(late.streams.into_iter().map(|stream| (stream, 0)));
     }
 

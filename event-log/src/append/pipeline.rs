@@ -6,24 +6,24 @@ use super::{
     head::Head,
     queue::{ENOUGH, Pending, Queue},
     statement::Early,
-    versions::{Late, Versions},
+    versions::{StaleStreams, Versions},
 };
 
 /// Commits that were numbered, and written down, as if the batch before them were written.
-pub(crate) struct Ahead {
+pub(crate) struct PreparedBatch {
     pub commits: Vec<Pending>,
-    pub numbered: Numbered,
+    pub numbered: NumberedBatch,
     pub early: Option<Early>,
 }
 
 /// A batch, and the head that it was numbered on.
-pub(crate) struct Numbered {
+pub(crate) struct NumberedBatch {
     pub batch: Batch,
-    pub late: Late,
+    pub late: StaleStreams,
     pub before: Head,
 }
 
-impl Numbered {
+impl NumberedBatch {
     /// Whether it is still what would be sent: nothing else happened to the log, and nobody was found to be late.
     pub(crate) fn holds(&self, head: &Head, commits: &[Pending], versions: &mut Versions) -> bool {
         self.before.is(head) && self.late == versions.late(commits)
@@ -57,8 +57,8 @@ pub(crate) async fn paying<T>(on_its_way: impl Future<Output = T>, pay: impl FnO
 pub(crate) async fn during<T>(
     sent: impl Future<Output = T>,
     queue: &mut Queue,
-    next: &mut Option<Ahead>,
-    mut number: impl FnMut(Vec<Pending>) -> Ahead,
+    next: &mut Option<PreparedBatch>,
+    mut number: impl FnMut(Vec<Pending>) -> PreparedBatch,
 ) -> T {
     let mut sent = std::pin::pin!(sent);
     loop {
