@@ -1,37 +1,37 @@
-//! What is durable and not told yet: the next batch goes on its way first, so that the database need not wait
-//! while we talk.
-use std::time::Instant;
+//! Acknowledgements. They wait until the next batch is sent, so that the database does not wait for them.
+use std::{sync::Arc, time::Instant};
 
 use tokio::sync::{broadcast, watch};
 
 use super::{
     head::{Head, PublishedHead},
-    queue::Pending,
+    queue::PendingCommit,
 };
 use crate::{Appended, Stored, nearby::Nearby};
 
-/// What the appender tells the rest of the program.
+/// Channels by which the appender publishes the head and new events.
 pub(crate) struct HeadPublisher {
-    pub seen: watch::Sender<PublishedHead>,
+    pub head: watch::Sender<PublishedHead>,
     pub positions: watch::Sender<u64>,
-    pub tail: broadcast::Sender<std::sync::Arc<[Stored]>>,
+    pub tail: broadcast::Sender<Arc<[Stored]>>,
     /// Start of the last read of the head whose result is published.
     pub read_at: watch::Sender<Instant>,
 }
 
 impl HeadPublisher {
-    /// Tell the program where the log is now.
-    pub(crate) fn publish(&self, head: &Head, nearby: &Nearby, events: Vec<Stored>) {
-        nearby.grow(&events);
-        self.seen.send_replace(head.seen());
+    /// Publishes the head and the events that are new in it.
+    pub(crate) fn publish(&self, head: &Head, tree: &Nearby, events: Vec<Stored>) {
+        tree.grow(&events);
+        self.head.send_replace(head.published());
         if !events.is_empty() {
-            // Nobody listening is fine.
+            // An error means that nothing is subscribed.
             let _ = self.tail.send(events.into());
         }
         self.positions.send_replace(head.position);
     }
 
-    /// Record when the published head was read. Call it after [`HeadPublisher::publish`]: a reader of this time sees that head.
+    /// Records when the published head was read. Call it after [`HeadPublisher::publish`]: a reader of this time sees
+    /// that head.
     pub(crate) fn publish_read(&self, at: Instant) {
         self.read_at.send_if_modified(|last| {
             let is_newer = *last < at;
@@ -41,38 +41,38 @@ impl HeadPublisher {
     }
 }
 
-/// Events that are durable, and the answers of those who wrote them.
+/// Durable events that are not published yet, with the acknowledgements of their commits.
 #[derive(Default)]
 pub(crate) struct PendingAcks {
     events: Vec<Stored>,
-    answers: Vec<(Pending, Appended)>,
-    /// Start of the statement that wrote them: the head was current then.
+    acks: Vec<(PendingCommit, Appended)>,
+    /// Start of the statement that wrote the events: the head was current then.
     read_at: Option<Instant>,
 }
 
 impl PendingAcks {
-    /// Owe it to these. What was owed before has been paid.
+    /// Adds a batch. The batch before it must have been acknowledged.
     pub(crate) fn add(
         &mut self,
         events: Vec<Stored>,
-        answers: impl Iterator<Item = (Pending, Appended)>,
+        acks: impl Iterator<Item = (PendingCommit, Appended)>,
         read_at: Option<Instant>,
     ) {
         self.events = events;
         self.read_at = read_at;
-        self.answers.extend(answers);
+        self.acks.extend(acks);
     }
 
-    /// Publish, then answer: whoever has an answer finds the head there.
-    pub(crate) fn pay(&mut self, head: &Head, nearby: &Nearby, outlet: &HeadPublisher) {
+    /// Publishes the events, then acknowledges their commits: a caller that has its acknowledgement can read them.
+    pub(crate) fn send(&mut self, head: &Head, tree: &Nearby, publisher: &HeadPublisher) {
         if !self.events.is_empty() {
-            outlet.publish(head, nearby, std::mem::take(&mut self.events));
+            publisher.publish(head, tree, std::mem::take(&mut self.events));
         }
         if let Some(at) = self.read_at.take() {
-            outlet.publish_read(at);
+            publisher.publish_read(at);
         }
-        for (pending, appended) in self.answers.drain(..) {
-            pending.answer(Ok(appended));
+        for (pending, appended) in self.acks.drain(..) {
+            pending.respond(Ok(appended));
         }
     }
 }

@@ -1,28 +1,31 @@
-//! Which commits kept a batch from being written, and what each is told.
+//! Conflicts: guards that failed, and the commits that they reject.
 use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{queue::Pending, versions::StaleStreams};
+use super::{queue::PendingCommit, versions::StaleStreams};
 use crate::{AppendError, StreamId, stored::number};
 
-/// What the statement says about guards that did not hold.
+/// Guards of a batch that failed.
 #[derive(Debug, Default)]
 pub(crate) struct Conflicts {
-    /// And where they are.
+    /// Streams that do not have the expected version, with their version.
     pub stale: HashMap<(String, String), u64>,
-    pub known: HashMap<(String, String), UsedKey>,
+    /// Idempotency keys in use, by principal and key.
+    pub used_keys: HashMap<(String, String), UsedKey>,
+    /// Consumers by name, version and shard.
     pub consumers: HashSet<(String, i32, i32)>,
+    /// Runners whose session another server owns.
     pub sessions: HashSet<String>,
 }
 
-/// A key that was used before.
+/// Idempotency key that an earlier commit used.
 #[derive(Debug, Deserialize)]
 pub(crate) struct UsedKey {
     pub principal: String,
     pub key: String,
-    /// In hex.
+    /// Hexadecimal.
     pub request_hash: String,
     pub first: i64,
     pub last: i64,
@@ -31,56 +34,55 @@ pub(crate) struct UsedKey {
 
 impl Conflicts {
     pub(crate) fn is_empty(&self) -> bool {
-        self.stale.is_empty()
-            && self.known.is_empty()
-            && self.consumers.is_empty()
-            && self.sessions.is_empty()
+        self.has_only_keys() && self.used_keys.is_empty()
     }
 
-    /// Blame also those that are known to come too late.
-    pub(crate) fn blame(&mut self, late: StaleStreams) {
-        self.stale.extend(late.streams.into_iter().map(|stream| (stream, 0)));
+    /// Whether all failed guards, if any, are idempotency keys.
+    pub(crate) fn has_only_keys(&self) -> bool {
+        self.stale.is_empty() && self.consumers.is_empty() && self.sessions.is_empty()
     }
 
-    /// Answer every commit that is to blame and keep the others.
-    pub(crate) fn take_out(&self, part: &mut Vec<Pending>) {
-        let mut innocent = Vec::with_capacity(part.len());
-        for pending in part.drain(..) {
-            match self.verdict(&pending) {
-                None => innocent.push(pending),
-                Some(error) => pending.answer(Err(error)),
+    /// Adds the streams of commits that were left out of the batch.
+    pub(crate) fn add_stale(&mut self, stale: StaleStreams) {
+        self.stale.extend(stale.streams.into_iter().map(|stream| (stream, 0)));
+    }
+
+    /// Rejects every commit that has a conflict and keeps the others.
+    pub(crate) fn reject(&self, commits: &mut Vec<PendingCommit>) {
+        for pending in std::mem::take(commits) {
+            match self.error(&pending) {
+                None => commits.push(pending),
+                Some(error) => pending.respond(Err(error)),
             }
         }
-        *part = innocent;
     }
 
-    /// A known key comes first: a repeated command would also find its stream elsewhere, because of itself.
-    fn verdict(&self, pending: &Pending) -> Option<AppendError> {
+    /// Error of a commit. A used key comes first: a repeated command also finds its stream changed, by itself.
+    fn error(&self, pending: &PendingCommit) -> Option<AppendError> {
         let intake = &pending.intake;
         if let Some(key) = &intake.key
-            && let Some(known) = self.known.get(&(key.principal.clone(), key.key.clone()))
+            && let Some(used) = self.used_keys.get(&(key.principal.clone(), key.key.clone()))
         {
-            return Some(if known.request_hash == hex::encode(key.request_hash) {
+            return Some(if used.request_hash == hex::encode(key.request_hash) {
                 AppendError::KeyUsed {
-                    first_position: number(known.first),
-                    last_position: number(known.last),
-                    answer: known.answer.clone(),
+                    first_position: number(used.first),
+                    last_position: number(used.last),
+                    answer: used.answer.clone(),
                 }
             } else {
                 AppendError::KeyMismatch
             });
         }
-        let moved = intake
-            .consumers
-            .iter()
-            .filter(|of| self.consumers.contains(&(of.name.clone(), of.version, of.shard)));
-        let consumers: Vec<_> = moved.map(|of| of.name.clone()).collect();
+        let moved = intake.consumers.iter().filter(|guard| {
+            self.consumers.contains(&(guard.name.clone(), guard.version, guard.shard))
+        });
+        let consumers: Vec<_> = moved.map(|guard| guard.name.clone()).collect();
         if !consumers.is_empty() {
             return Some(AppendError::ConsumerMoved { consumers });
         }
-        let sessions = intake.sessions.iter().map(|session| &session.runner);
+        let runners = intake.sessions.iter().map(|session| &session.runner);
         let runners: Vec<_> =
-            sessions.filter(|runner| self.sessions.contains(*runner)).cloned().collect();
+            runners.filter(|runner| self.sessions.contains(*runner)).cloned().collect();
         if !runners.is_empty() {
             return Some(AppendError::SessionMoved { runners });
         }

@@ -1,32 +1,37 @@
-//! Mistakes of an appender, made on purpose: see [`proof::planted`].
+//! Faults of the appender that a test activates: see [`proof::planted`].
 use proof::planted::{Bug, has};
 use tokio::sync::oneshot;
 
-use super::{batch::Batch, queue::Pending, versions::StaleStreams};
+use super::{batch::Batch, queue::PendingCommit, versions::StaleStreams};
 use crate::Appended;
 
-/// Everybody hears that it is done, and only then it is tried.
-pub(super) fn answer_before_commit(batch: &Batch, part: &mut [Pending], late: &StaleStreams) {
+/// Acknowledges every commit of a batch before it is sent.
+pub(super) fn acknowledge_before_commit(
+    batch: &Batch,
+    commits: &mut [PendingCommit],
+    stale: &StaleStreams,
+) {
     if !has(Bug::AnswerBeforeCommit) {
         return;
     }
     let (commit_no, recorded_at) = (batch.head.commit_no, batch.head.recorded_at);
-    let sent = part.iter_mut().filter(|pending| !late.is(pending));
+    let sent = commits.iter_mut().filter(|pending| !stale.contains(pending));
     for (pending, (first, last)) in sent.zip(&batch.spans) {
-        let (unheard, _) = oneshot::channel();
-        let answer = std::mem::replace(&mut pending.answer, unheard);
-        let _ = answer.send(Ok(Appended { first: *first, last: *last, commit_no, recorded_at }));
+        let (closed, _) = oneshot::channel();
+        let response = std::mem::replace(&mut pending.response, closed);
+        let _ = response.send(Ok(Appended { first: *first, last: *last, commit_no, recorded_at }));
     }
 }
 
-/// Panics where the writer is about to write.
+/// Panics before a batch is written.
 #[allow(clippy::panic, reason = "this is the injected fault")]
-pub(super) fn panics() {
+pub(super) fn panic_before_write() {
     if has(Bug::PanicInAppender) {
         panic!("injected fault");
     }
 }
 
+/// Whether an in-doubt batch is sent again without a check.
 pub(super) fn retries_in_doubt() -> bool {
     has(Bug::RetryInDoubt)
 }

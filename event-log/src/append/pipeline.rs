@@ -1,73 +1,81 @@
-//! Gets the next batch ready while the last one is on its way, where many wait: the database need not wait for us.
+//! Pipelined batch: prepared while the previous one is in flight, so that the database does not wait for this process.
 use std::task::Poll;
 
 use super::{
     batch::Batch,
     head::Head,
-    queue::{ENOUGH, Pending, Queue},
-    statement::Early,
+    queue::{FULL_BATCH, PendingCommit, Queue},
+    statement::PreparedValues,
     versions::{StaleStreams, Versions},
 };
 
-/// Commits that were numbered, and written down, as if the batch before them were written.
+/// Commits that were numbered, and whose values were bound, as if the batch in flight were committed.
 pub(crate) struct PreparedBatch {
-    pub commits: Vec<Pending>,
+    pub commits: Vec<PendingCommit>,
     pub numbered: NumberedBatch,
-    pub early: Option<Early>,
+    pub values: Option<PreparedValues>,
 }
 
-/// A batch, and the head that it was numbered on.
+/// Batch with the head that it follows and the streams whose commits were left out.
 pub(crate) struct NumberedBatch {
     pub batch: Batch,
-    pub late: StaleStreams,
+    pub stale: StaleStreams,
     pub before: Head,
 }
 
 impl NumberedBatch {
-    /// Whether it is still what would be sent: nothing else happened to the log, and nobody was found to be late.
-    pub(crate) fn holds(&self, head: &Head, commits: &[Pending], versions: &mut Versions) -> bool {
-        self.before.is(head) && self.late == versions.late(commits)
+    /// Whether the batch is still correct: the head is the one that it follows, and no other commit is stale.
+    pub(crate) fn is_current(
+        &self,
+        head: &Head,
+        commits: &[PendingCommit],
+        versions: &mut Versions,
+    ) -> bool {
+        self.before.is_same(head) && self.stale == versions.stale_streams(commits)
     }
 }
 
-/// Wait, and pay what is owed before, if there is anything to wait for.
-pub(crate) async fn waiting<T>(what: impl Future<Output = T>, pay: impl FnOnce()) -> T {
-    let mut what = std::pin::pin!(what);
-    match futures::poll!(&mut what) {
-        Poll::Ready(answer) => answer,
+/// Awaits a future, and calls `meanwhile` if it is not ready at once.
+pub(crate) async fn if_pending<T>(future: impl Future<Output = T>, meanwhile: impl FnOnce()) -> T {
+    let mut future = std::pin::pin!(future);
+    match futures::poll!(&mut future) {
+        Poll::Ready(output) => output,
         Poll::Pending => {
-            pay();
-            what.await
+            meanwhile();
+            future.await
         }
     }
 }
 
-/// Do what brings something on its way, then pay what is owed, then wait for the end of it.
-pub(crate) async fn paying<T>(on_its_way: impl Future<Output = T>, pay: impl FnOnce()) -> T {
-    let mut on_its_way = std::pin::pin!(on_its_way);
-    let first = futures::poll!(&mut on_its_way);
-    pay();
+/// Polls a future once, which sends its request, calls `meanwhile`, and awaits the future.
+pub(crate) async fn after_sending<T>(
+    future: impl Future<Output = T>,
+    meanwhile: impl FnOnce(),
+) -> T {
+    let mut future = std::pin::pin!(future);
+    let first = futures::poll!(&mut future);
+    meanwhile();
     match first {
-        Poll::Ready(answer) => answer,
-        Poll::Pending => on_its_way.await,
+        Poll::Ready(output) => output,
+        Poll::Pending => future.await,
     }
 }
 
-/// Wait for the answer to what was sent; meanwhile, as soon as enough wait, get them ready with `number`.
-pub(crate) async fn during<T>(
-    sent: impl Future<Output = T>,
+/// Awaits the batch in flight. Meanwhile, as soon as a full batch waits, prepares it as `next`.
+pub(crate) async fn prepare_during<T>(
+    in_flight: impl Future<Output = T>,
     queue: &mut Queue,
     next: &mut Option<PreparedBatch>,
-    mut number: impl FnMut(Vec<Pending>) -> PreparedBatch,
+    mut prepare: impl FnMut(Vec<PendingCommit>) -> PreparedBatch,
 ) -> T {
-    let mut sent = std::pin::pin!(sent);
+    let mut in_flight = std::pin::pin!(in_flight);
     loop {
         tokio::select! {
             biased;
-            answer = &mut sent => return answer,
-            () = queue.joined(), if next.is_none() => {
-                if queue.waiting() >= ENOUGH {
-                    *next = Some(number(queue.select()));
+            output = &mut in_flight => return output,
+            () = queue.receive_more(), if next.is_none() => {
+                if queue.len() >= FULL_BATCH {
+                    *next = Some(prepare(queue.select()));
                 }
             }
         }
