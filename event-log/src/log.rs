@@ -13,7 +13,8 @@ use tokio::{
 use crate::{
     AppendError, Appended, Archives, Clock, Commit, KeyRing, LogError, Stored, SyncView,
     append::{
-        Appender, Head, Intake, Outlet, Pending, Queue, Seen, Statement, Versions, connection,
+        Appender, Head, HeadPublisher, Intake, PendingCommit, PublishedHead, Queue, StatementCache,
+        Versions, connection,
     },
     cache::Cache,
     migrate,
@@ -76,7 +77,7 @@ pub(crate) struct Shared {
     pub log_id: String,
     pub layout: i32,
     pub clock: Clock,
-    pub arrivals: mpsc::UnboundedSender<Pending>,
+    pub arrivals: mpsc::UnboundedSender<PendingCommit>,
     /// The places of the queue.
     pub places: Arc<Semaphore>,
     /// Large commits that may wait for places.
@@ -85,7 +86,7 @@ pub(crate) struct Shared {
     pub positions: watch::Receiver<u64>,
     /// `None`: no other server writes to this log.
     pub read_at: Option<watch::Receiver<Instant>>,
-    pub seen: watch::Receiver<Seen>,
+    pub seen: watch::Receiver<PublishedHead>,
     pub tail: broadcast::WeakSender<Arc<[Stored]>>,
     pub cache: Arc<Cache>,
     pub nearby: Arc<Nearby>,
@@ -150,7 +151,7 @@ impl EventLog {
         options.keys.check(&mut connection).await?;
         let (arrivals, queue) = mpsc::unbounded_channel();
         let (positions, watched_positions) = watch::channel(head.position);
-        let (seen, watched) = watch::channel(head.seen());
+        let (seen, watched) = watch::channel(head.published());
         let (read_at, watched_reads) = watch::channel(opened);
         let tail = broadcast::Sender::new(TAIL);
         let cache = Arc::new(Cache::of(options.cached_states));
@@ -175,22 +176,22 @@ impl EventLog {
         };
         let appender = Appender {
             options: connect,
-            answer: options.answer,
+            response_timeout: options.answer,
             clock: options.clock,
             layout: options.layout,
             key_ttl: options.key_ttl,
-            statement: Statement::of(&options.sync_views),
-            views: options.sync_views,
-            outlet: Outlet { seen, positions, tail, read_at },
+            statements: StatementCache::new(&options.sync_views),
+            projections: options.sync_views,
+            publisher: HeadPublisher { head: seen, positions, tail, read_at },
             connection: Some(connection),
             head,
             versions: Versions::default(),
             cache,
-            nearby,
+            tree: nearby,
             keys: options.keys,
-            stale: false,
+            is_outdated: false,
             next: None,
-            owed: Default::default(),
+            acks: Default::default(),
         };
         let writing = tokio::spawn(appender.run(Queue::new(queue), options.watch_others));
         tokio::spawn(async move {
@@ -212,9 +213,9 @@ impl EventLog {
         let intake = Intake::of(commit, keys.as_ref())?;
         let (answer, answered) = oneshot::channel();
         // However large it is, it fits into an empty queue.
-        let wanted = u32::try_from(intake.places()).unwrap_or(u32::MAX).min(self.shared.queue);
+        let wanted = u32::try_from(intake.capacity()).unwrap_or(u32::MAX).min(self.shared.queue);
         let place = self.shared.places(wanted).await?;
-        let pending = Pending { intake, answer, _place: place };
+        let pending = PendingCommit { intake, response: answer, _capacity: place };
         self.shared.arrivals.send(pending).map_err(|_| AppendError::Closed)?;
         answered.await.map_err(|_| AppendError::Closed)?
     }

@@ -28,7 +28,7 @@ pub struct Standing {
 /// [`LogError`].
 pub async fn standing(connection: &mut PgConnection) -> Result<Standing, LogError> {
     let head = Head::read(connection).await?.ok_or(LogError::NoLog)?;
-    let seen = head.seen();
+    let seen = head.published();
     let (log_id, size) = (head.log_id, head.position);
     let checkpoint = Checkpoint { log_id, size, root: seen.root, epoch: seen.epoch };
     Ok(Standing { checkpoint, layout: head.layout, recorded_at: head.recorded_at })

@@ -1,114 +1,136 @@
-//! What other servers wrote, and what follows from it for what this one keeps in memory.
+//! Catch-up with the writes of other servers, and the invalidation of caches that follows from them.
 use std::time::Instant;
 
 use tracing::warn;
 
-use super::{Appender, head};
+use super::{
+    Appender,
+    head::{self, ForeignWrites, no_connection},
+};
 use crate::{Forget, KeyRing, Stored};
 
-/// The events from which on nobody reads what is a subject's; after the second not even what was folded before the
-/// first is there to be read.
+/// Events from which on a subject's data cannot be read. The second is recorded when copies of it, such as cached states,
+/// are removed too.
 const SHREDDED: [&str; 2] = ["subject.shredded", "subject.copies_erased"];
 
 impl Appender {
-    /// A connection, and a head that was read after whatever made it stale.
-    pub(super) async fn ready(&mut self) -> Result<(), sqlx::Error> {
-        if self.connection.is_none() || self.stale {
-            self.pay();
+    /// Ensures a connection and a head that is not outdated.
+    pub(super) async fn ensure_head(&mut self) -> Result<(), sqlx::Error> {
+        if self.connection.is_none() || self.is_outdated {
+            self.acknowledge();
         }
         if self.connection.is_none() {
-            self.connection = Some(head::connect(&self.options, self.answer).await?);
-            self.stale = true;
+            self.connection = Some(head::connect(&self.options, self.response_timeout).await?);
+            self.is_outdated = true;
         }
-        if self.stale {
-            self.reload().await?;
+        if self.is_outdated {
+            self.refresh_head().await?;
         }
         Ok(())
     }
 
-    /// Read the head again; what others wrote goes to the listeners and out of the views' caches.
-    async fn reload(&mut self) -> Result<(), sqlx::Error> {
-        let Some(connection) = self.connection.as_mut() else { return Ok(()) };
+    /// Reads the head again, invalidates caches and publishes the events of other servers.
+    async fn refresh_head(&mut self) -> Result<(), sqlx::Error> {
         let read_at = Instant::now();
-        let (turn, epoch, layout) = (self.head.turn, self.head.epoch, self.head.layout);
-        let (head, keys) = (&mut self.head, &self.keys);
-        let result = head::within(self.answer, async {
-            let mut others = head.advance(connection).await?;
-            if let head::Others::Wrote(events) = &mut others {
-                forget_shredded(keys, events);
-                if let Err(error) = keys.open(connection, events).await {
-                    // The head has moved on: whoever listens reads what was missed.
-                    warn!("Cannot open what other servers wrote: {error}");
-                    others = head::Others::Unknown;
-                }
-            }
-            Ok(others)
-        })
-        .await;
-        let others = match result {
-            Ok(others) => others,
+        let (fence, epoch, layout) = (self.head.fence, self.head.epoch, self.head.layout);
+        let writes = match self.foreign_writes().await {
+            Ok(writes) => writes,
             Err(error) => {
                 self.connection = None;
                 return Err(error);
             }
         };
-        self.stale = false;
+        self.is_outdated = false;
         if epoch != self.head.epoch {
             self.cache.clear();
-            self.nearby.forget();
+            self.tree.forget();
         }
-        if (turn, epoch, layout) != (self.head.turn, self.head.epoch, self.head.layout) {
-            // Perhaps a view was made again: its rows may be others though the log is the same.
-            self.views.iter().for_each(|view| view.forget(Forget::All));
+        if (fence, epoch, layout) != (self.head.fence, self.head.epoch, self.head.layout) {
+            // A rebuild may have replaced the rows of a projection although the log is the same.
+            self.invalidate_projections(Forget::All);
         }
-        match others {
-            head::Others::Nothing => self.outlet.publish(&self.head, &self.nearby, Vec::new()),
-            head::Others::Unknown => {
-                self.versions.forget();
+        let events = match writes {
+            ForeignWrites::None => Vec::new(),
+            ForeignWrites::Unknown => {
+                self.versions.clear();
                 self.cache.clear();
-                self.nearby.forget();
+                self.tree.forget();
                 self.keys.forget_all();
-                self.views.iter().for_each(|view| view.forget(Forget::All));
-                self.outlet.publish(&self.head, &self.nearby, Vec::new());
+                self.invalidate_projections(Forget::All);
+                Vec::new()
             }
-            head::Others::Wrote(events) => {
-                self.versions.learn(&events);
-                self.obey(&events);
+            ForeignWrites::Events(events) => {
+                self.versions.record_events(&events);
+                self.apply_shredding(&events);
                 let streams: Vec<_> = events.iter().map(|event| event.stream.clone()).collect();
-                self.views.iter().for_each(|view| view.forget(Forget::Streams(&streams)));
-                self.outlet.publish(&self.head, &self.nearby, events);
+                self.invalidate_projections(Forget::Streams(&streams));
+                events
             }
-        }
-        self.outlet.publish_read(read_at);
+        };
+        self.publisher.publish(&self.head, &self.tree, events);
+        self.publisher.publish_read(read_at);
         Ok(())
     }
 
-    /// See whether another server wrote while we had nothing to write.
-    pub(super) async fn look_around(&mut self) {
-        if let Err(error) = self.ready().await {
-            warn!("Cannot see what other servers wrote: {error}");
-            return;
-        }
-        let Some(connection) = self.connection.as_mut() else { return };
-        let read_at = Instant::now();
-        match head::within(self.answer, head::position(connection)).await {
-            Ok(position) if position == self.head.position => self.outlet.publish_read(read_at),
-            Ok(_) => {
-                self.stale = true;
-                if let Err(error) = self.ready().await {
-                    warn!("Cannot read what other servers wrote: {error}");
+    /// Moves the head forward and returns the writes of other servers with their events decrypted.
+    async fn foreign_writes(&mut self) -> Result<ForeignWrites, sqlx::Error> {
+        let Some(connection) = self.connection.as_mut() else { return Err(no_connection()) };
+        let (head, keys) = (&mut self.head, &self.keys);
+        head::with_timeout(self.response_timeout, async {
+            let mut writes = head.refresh(connection).await?;
+            if let ForeignWrites::Events(events) = &mut writes {
+                forget_shredded_keys(keys, events);
+                if let Err(error) = keys.open(connection, events).await {
+                    // The head is ahead of the published one, so subscribers notice the gap and read it.
+                    warn!(error = %error, "Cannot decrypt events of other servers");
+                    writes = ForeignWrites::Unknown;
                 }
             }
+            Ok(writes)
+        })
+        .await
+    }
+
+    /// Looks for writes of other servers while this one has nothing to write.
+    pub(super) async fn poll_head(&mut self) {
+        if let Err(error) = self.try_poll_head().await {
+            warn!(error = %error, "Cannot read the writes of other servers");
+        }
+    }
+
+    async fn try_poll_head(&mut self) -> Result<(), sqlx::Error> {
+        self.ensure_head().await?;
+        let Some(connection) = self.connection.as_mut() else { return Err(no_connection()) };
+        let read_at = Instant::now();
+        match head::with_timeout(self.response_timeout, head::position(connection)).await {
+            Ok(position) if position == self.head.position => self.publisher.publish_read(read_at),
+            Ok(_) => {
+                self.is_outdated = true;
+                self.ensure_head().await?;
+            }
             Err(error) => {
-                warn!("Cannot see what other servers wrote: {error}");
                 self.connection = None;
+                return Err(error);
             }
         }
+        Ok(())
+    }
+
+    /// Removes from memory all that the keys of newly shredded subjects protected.
+    pub(super) fn apply_shredding(&self, events: &[Stored]) {
+        if forget_shredded_keys(&self.keys, events) {
+            self.cache.clear();
+            self.invalidate_projections(Forget::All);
+        }
+    }
+
+    fn invalidate_projections(&self, rows: Forget<'_>) {
+        self.projections.iter().for_each(|projection| projection.forget(rows));
     }
 }
 
-/// Forget the keys of who is shredded by one of these. Whether anybody is.
-pub(super) fn forget_shredded(keys: &KeyRing, events: &[Stored]) -> bool {
+/// Removes the keys of subjects that these events shred. Returns whether there are any.
+fn forget_shredded_keys(keys: &KeyRing, events: &[Stored]) -> bool {
     let mut shredded = false;
     for event in events.iter().filter(|event| SHREDDED.contains(&&*event.event_type)) {
         keys.forget(&event.stream.aggregate_id);

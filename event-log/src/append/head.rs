@@ -1,4 +1,4 @@
-//! Where the log is, as far as this process knows.
+//! Head of the log: its last position with chain, tree and fencing token.
 use std::{io, time::Duration};
 
 use chrono::{DateTime, Utc};
@@ -11,18 +11,19 @@ use crate::{
     stored::{COLUMNS, bigint, number},
 };
 
-/// How many events of others are read one by one; beyond that only the head is.
-const CATCH_UP: u64 = 4_096;
-/// How long a connection may take before the next try.
-const CONNECT: Duration = Duration::from_secs(5);
+/// Most events of other servers that are read one by one; for more, only the head is read.
+const MAX_CATCH_UP: u64 = 4_096;
+/// Timeout of an attempt to connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The head row and the right edge of the tree.
+/// Row of the head, and the right edge of the tree.
 #[derive(Debug, Clone)]
 pub(crate) struct Head {
     pub log_id: String,
     pub position: u64,
     pub commit_no: u64,
-    pub turn: i64,
+    /// Fencing token, column `turn`: a statement that was sent with an older one writes nothing.
+    pub fence: i64,
     pub epoch: i64,
     pub layout: i32,
     pub chain: Hash,
@@ -30,9 +31,9 @@ pub(crate) struct Head {
     pub edge: Edge,
 }
 
-/// What the rest of the program sees of the head.
+/// Head as the appender publishes it to the rest of the program.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct PublishedHead {
     pub position: u64,
     pub epoch: u64,
     pub layout: i32,
@@ -40,19 +41,21 @@ pub(crate) struct Seen {
     pub chain: Hash,
 }
 
-/// What other servers did since the head was read last.
-pub(crate) enum Others {
-    Nothing,
-    Wrote(Vec<Stored>),
+/// Writes of other servers since the last read of the head.
+pub(crate) enum ForeignWrites {
+    None,
+    /// Events that follow the last known head.
+    Events(Vec<Stored>),
+    /// Too many events, or another history.
     Unknown,
 }
 
 impl Head {
-    /// Read the head and put the edge together from stored nodes and at most 255 leaves. `None`: no log.
+    /// Reads the head, with its edge from stored nodes and at most 255 leaves. `None`: the database has no log.
     pub(crate) async fn read(connection: &mut PgConnection) -> Result<Option<Head>, LogError> {
         let Some(mut head) = Head::read_row(connection).await? else { return Ok(None) };
         head.edge = edge(connection, head.position).await.map_err(|error| match error {
-            // The database does answer; what it should have is gone.
+            // The database responds; the rows that it must have are missing or invalid.
             sqlx::Error::Decode(what) => {
                 LogError::Damaged { position: head.position, what: what.to_string() }
             }
@@ -61,55 +64,55 @@ impl Head {
         Ok(Some(head))
     }
 
-    /// Only the row, for whoever computes the tree from the events.
+    /// Reads only the row, for callers that compute the tree from the events.
     pub(crate) async fn read_row(
         connection: &mut PgConnection,
     ) -> Result<Option<Head>, sqlx::Error> {
         row(connection).await?.as_ref().map(Head::of).transpose()
     }
 
-    /// Read it again, after others may have written.
-    pub(crate) async fn advance(
+    /// Reads the head again, because other servers may have written.
+    pub(crate) async fn refresh(
         &mut self,
         connection: &mut PgConnection,
-    ) -> Result<Others, sqlx::Error> {
+    ) -> Result<ForeignWrites, sqlx::Error> {
         let row = row(connection).await?.ok_or(sqlx::Error::RowNotFound)?;
         let mut new = Head::of(&row)?;
-        let known = self.position;
-        let others = if new.position == known && new.chain == self.chain {
+        let last = self.position;
+        let writes = if new.position == last && new.chain == self.chain {
             new.edge = self.edge.clone();
-            Others::Nothing
-        } else if new.position > known && new.position - known <= CATCH_UP {
-            let events = between(connection, known, new.position).await?;
+            ForeignWrites::None
+        } else if new.position > last && new.position - last <= MAX_CATCH_UP {
+            let events = events_between(connection, last, new.position).await?;
             let follows = |event: &Stored| event.chain == chain::next(&self.chain, &event.leaf);
             if events.first().is_some_and(follows) {
                 new.edge = self.edge.clone();
                 events.iter().for_each(|event| new.edge.push(event.leaf, |_, _| {}));
-                Others::Wrote(events)
+                ForeignWrites::Events(events)
             } else {
                 new.edge = edge(connection, new.position).await?;
-                Others::Unknown
+                ForeignWrites::Unknown
             }
         } else {
-            // Far ahead; or behind or elsewhere, after a restore beneath a running server.
+            // Too many events; or another history, because the database was restored while this server ran.
             new.edge = edge(connection, new.position).await?;
-            Others::Unknown
+            ForeignWrites::Unknown
         };
         *self = new;
-        Ok(others)
+        Ok(writes)
     }
 
-    /// Whether it is this one: what follows from the one follows from the other.
-    pub(crate) fn is(&self, other: &Head) -> bool {
+    /// Whether both are the same head of the same history.
+    pub(crate) fn is_same(&self, other: &Head) -> bool {
         let row = |head: &Head| {
-            let Head { position, commit_no, turn, epoch, layout, chain, recorded_at, .. } = head;
-            (*position, *commit_no, *turn, *epoch, *layout, *chain, *recorded_at)
+            let Head { position, commit_no, fence, epoch, layout, chain, recorded_at, .. } = head;
+            (*position, *commit_no, *fence, *epoch, *layout, *chain, *recorded_at)
         };
         self.log_id == other.log_id && row(self) == row(other)
     }
 
-    pub(crate) fn seen(&self) -> Seen {
-        Seen {
+    pub(crate) fn published(&self) -> PublishedHead {
+        PublishedHead {
             position: self.position,
             epoch: number(self.epoch),
             layout: self.layout,
@@ -124,7 +127,7 @@ impl Head {
             log_id: row.try_get("log_id")?,
             position: number(row.try_get("position")?),
             commit_no: number(row.try_get("commit_no")?),
-            turn: row.try_get("turn")?,
+            fence: row.try_get("turn")?,
             epoch: row.try_get("epoch")?,
             layout: row.try_get("layout")?,
             chain: chain.try_into().map_err(|_| damaged("the head's chain is not 32 bytes"))?,
@@ -134,33 +137,37 @@ impl Head {
     }
 }
 
-/// Whoever has not answered by then is treated as a connection that broke: where a network goes silent, TCP says
-/// so after a quarter of an hour.
-pub(crate) async fn within<T>(
+/// Awaits a response of the database. A timeout counts as a broken connection: TCP itself reports a silent network only
+/// after a quarter of an hour.
+pub(crate) async fn with_timeout<T>(
     limit: Duration,
-    asking: impl Future<Output = Result<T, sqlx::Error>>,
+    response: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, sqlx::Error> {
-    let late = |_| Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into()));
-    timeout(limit, asking).await.unwrap_or_else(late)
+    let timed_out = |_| Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into()));
+    timeout(limit, response).await.unwrap_or_else(timed_out)
 }
 
-/// A connection of the appender's own, set up for the one statement it sends.
+pub(crate) fn no_connection() -> sqlx::Error {
+    sqlx::Error::Io(io::ErrorKind::NotConnected.into())
+}
+
+/// Opens the appender's own connection, configured for the append statement.
 pub(crate) async fn connect(
     options: &PgConnectOptions,
-    answer: Duration,
+    response_timeout: Duration,
 ) -> Result<PgConnection, sqlx::Error> {
-    within(CONNECT, connected(options, answer)).await
+    with_timeout(CONNECT_TIMEOUT, connect_without_timeout(options, response_timeout)).await
 }
 
-async fn connected(
+async fn connect_without_timeout(
     options: &PgConnectOptions,
-    answer: Duration,
+    response_timeout: Duration,
 ) -> Result<PgConnection, sqlx::Error> {
     let options = options.clone().disable_statement_logging();
     let mut connection = PgConnection::connect_with(&options).await?;
-    // The statement is long and always the same: planning it again for each batch would cost more than running
-    // it. The one plan is made while the tables may still be empty, and must be good when they no longer are:
-    // look every row up by its key. An acknowledged event is durable, whatever the database's default is.
+    // To plan this long statement for each batch would cost more than to run it. The one generic plan may be made
+    // while the tables are still empty and must be good when they are large: it must find every row by its key. An
+    // acknowledged event is durable, so the connection overrides a default of the database that is not.
     let settings = "set plan_cache_mode = force_generic_plan; set jit = off; \
          set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off; \
          set enable_bitmapscan = off; \
@@ -168,20 +175,20 @@ async fn connected(
          select set_config('synchronous_commit', 'on', false) \
           where current_setting('synchronous_commit') = 'off'";
     connection.execute(settings).await?;
-    // A lock that is not given in half the time that we wait for an answer: then the database says itself that
-    // nothing was written, and nobody has to be in doubt.
-    let locks = format!("set lock_timeout = {}", (answer / 2).as_millis().max(1));
-    connection.execute(&*locks).await?;
+    // The lock timeout is shorter than the response timeout: then the database reports that nothing was written,
+    // and the batch is not in doubt.
+    let lock_timeout = (response_timeout / 2).as_millis().max(1);
+    connection.execute(&*format!("set lock_timeout = {lock_timeout}")).await?;
     Ok(connection)
 }
 
-/// Make every statement that was sent with an older turn write nothing.
-pub(crate) async fn raise_turn(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+/// Increments the fencing token, so that statements that were sent before write nothing.
+pub(crate) async fn bump_fence(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query("update log_head set turn = turn + 1").execute(connection).await?;
     Ok(())
 }
 
-/// Only the head's position.
+/// Reads only the position of the head.
 pub(crate) async fn position(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
     let row = sqlx::query("select position from log_head").fetch_one(connection).await?;
     Ok(number(row.try_get(0)?))
@@ -197,10 +204,10 @@ async fn row(connection: &mut PgConnection) -> Result<Option<sqlx::postgres::PgR
 
 async fn edge(connection: &mut PgConnection, size: u64) -> Result<Edge, sqlx::Error> {
     let hashes = nodes::fetch(connection, Edge::nodes(size)).await?;
-    Edge::of(size, hashes).ok_or_else(|| damaged("the tree's edge is incomplete"))
+    Edge::of(size, hashes).ok_or_else(|| damaged("nodes of the tree's edge are missing"))
 }
 
-async fn between(
+async fn events_between(
     connection: &mut PgConnection,
     after: u64,
     to: u64,

@@ -1,4 +1,4 @@
-//! What is waiting, and which of it can go together.
+//! Queue of commits, and the selection of those that one batch can write.
 use std::collections::{HashMap, VecDeque};
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -6,38 +6,38 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use super::intake::{BATCH_BYTES, BATCH_EVENTS, Intake};
 use crate::{AppendError, Appended, StreamId};
 
-/// How often others get a turn to join a batch, at most, before it is sent.
-const TURNS: u32 = 32;
-/// How many turns in a row may bring nothing before it is sent.
-const IDLE_TURNS: u32 = 2;
+/// Most yields to other tasks, which may add commits, before a batch is selected.
+const MAX_YIELDS: u32 = 32;
+/// Yields in a row without a new commit after which the batch is selected.
+const MAX_IDLE_YIELDS: u32 = 2;
 
-/// How many make a batch whose cost is theirs and no longer the round trip's.
-pub(crate) const ENOUGH: usize = 32;
+/// Number of commits from which on the round trip is a small share of a batch's cost.
+pub(crate) const FULL_BATCH: usize = 32;
 
-/// A commit and whoever waits for its answer.
-pub(crate) struct Pending {
+/// Commit that waits for its response.
+pub(crate) struct PendingCommit {
     pub intake: Intake,
-    pub answer: oneshot::Sender<Result<Appended, AppendError>>,
-    /// Its place in the queue, held until it is answered: what waits for a stream counts too.
-    pub _place: OwnedSemaphorePermit,
+    pub response: oneshot::Sender<Result<Appended, AppendError>>,
+    /// Capacity of the queue, released with the response: a commit that waits for a stream counts too.
+    pub _capacity: OwnedSemaphorePermit,
 }
 
-impl Pending {
-    /// Answer; a caller that has gone away does not hear it, and what was written stays.
-    pub(crate) fn answer(self, answer: Result<Appended, AppendError>) {
-        let _ = self.answer.send(answer);
+impl PendingCommit {
+    /// Sends the response. A caller that is gone does not receive it; its commit stays in the log.
+    pub(crate) fn respond(self, response: Result<Appended, AppendError>) {
+        let _ = self.response.send(response);
     }
 }
 
-/// What is waiting, in order of arrival.
+/// Waiting commits in order of arrival.
 pub(crate) struct Queue {
-    arrivals: mpsc::UnboundedReceiver<Pending>,
-    waiting: VecDeque<Pending>,
-    /// How many went together last time.
-    crowd: usize,
+    arrivals: mpsc::UnboundedReceiver<PendingCommit>,
+    waiting: VecDeque<PendingCommit>,
+    /// Number of commits in the last batch.
+    last_batch: usize,
 }
 
-/// What at most one commit of a batch may change, and many may depend on.
+/// Resource that at most one commit of a batch may change, and that many may guard.
 #[derive(PartialEq, Eq, Hash)]
 enum Resource {
     Stream(StreamId),
@@ -45,22 +45,22 @@ enum Resource {
     Consumer(String, i32, i32),
 }
 
-/// How a batch uses a resource.
+/// Use of a resource by a commit.
 #[derive(PartialEq, Eq, Clone, Copy)]
 enum Use {
-    /// It must be there, and stays: several may ask for the same. A consumer in one life of its owner.
+    /// Guard on a version or position, and on an owner epoch. Commits with the same guard can share a batch.
     Guard(u64, u64),
-    /// It changes, or somebody who came first waits for it.
-    Taken,
+    /// Change, or a guard that differs from an earlier one.
+    Exclusive,
 }
 
 impl Queue {
-    pub(crate) fn new(arrivals: mpsc::UnboundedReceiver<Pending>) -> Queue {
-        Queue { arrivals, waiting: VecDeque::new(), crowd: 0 }
+    pub(crate) fn new(arrivals: mpsc::UnboundedReceiver<PendingCommit>) -> Queue {
+        Queue { arrivals, waiting: VecDeque::new(), last_batch: 0 }
     }
 
-    /// Wait until there is something to write or nobody can ask any more.
-    pub(crate) async fn arrival(&mut self) {
+    /// Waits until a commit waits or all senders are gone.
+    pub(crate) async fn wait_for_commit(&mut self) {
         if self.waiting.is_empty()
             && let Some(first) = self.arrivals.recv().await
         {
@@ -68,31 +68,31 @@ impl Queue {
         }
     }
 
-    /// The next batch. `None`: nobody can ask any more, and nothing waits.
-    pub(crate) async fn next(&mut self) -> Option<Vec<Pending>> {
-        self.arrival().await;
+    /// Returns the next batch, or `None` if the queue is empty and all senders are gone.
+    pub(crate) async fn next(&mut self) -> Option<Vec<PendingCommit>> {
+        self.wait_for_commit().await;
         self.drain();
-        // A lone caller gains nothing by waiting for others. Where there were several, they were answered
-        // together a moment ago and are about to ask again; unless so many wait already that the others had
-        // better get ready while these are written.
-        let (mut turns, mut idle) = (0, 0);
-        while (self.waiting.len() > 1 || self.crowd > 1)
-            && turns < TURNS
-            && idle < IDLE_TURNS
-            && self.waiting.len() < ENOUGH
+        // A single caller gains nothing if its commit waits for others. Several callers were acknowledged together
+        // and will soon send again, so wait for them; but not if a full batch waits already: then they prepare their
+        // commits while it is written.
+        let (mut yields, mut idle) = (0, 0);
+        while (self.waiting.len() > 1 || self.last_batch > 1)
+            && yields < MAX_YIELDS
+            && idle < MAX_IDLE_YIELDS
+            && self.waiting.len() < FULL_BATCH
         {
             let before = self.waiting.len();
             tokio::task::yield_now().await;
             self.drain();
             idle = if self.waiting.len() == before { idle + 1 } else { 0 };
-            turns += 1;
+            yields += 1;
         }
         let batch = self.select();
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// Wait until somebody more waits; for ever, if nobody can ask any more.
-    pub(crate) async fn joined(&mut self) {
+    /// Waits until more commits arrive. It never returns if all senders are gone.
+    pub(crate) async fn receive_more(&mut self) {
         match self.arrivals.recv().await {
             Some(pending) => self.waiting.push_back(pending),
             None => std::future::pending().await,
@@ -100,8 +100,8 @@ impl Queue {
         self.drain();
     }
 
-    /// How many wait.
-    pub(crate) fn waiting(&self) -> usize {
+    /// Number of waiting commits.
+    pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 
@@ -111,59 +111,59 @@ impl Queue {
         }
     }
 
-    /// Take out what can go together. Whoever asks for something that somebody before them changes waits.
-    pub(crate) fn select(&mut self) -> Vec<Pending> {
+    /// Removes the commits that one batch can write. A commit waits if an earlier one changes a resource that it uses.
+    pub(crate) fn select(&mut self) -> Vec<PendingCommit> {
         let mut used: HashMap<Resource, Use> = HashMap::new();
         let (mut events, mut bytes) = (0, 0);
         let (mut batch, mut later) = (Vec::new(), VecDeque::new());
         for pending in self.waiting.drain(..) {
-            let wanted = uses(&pending.intake);
-            let free = wanted.iter().all(|(resource, wants)| match used.get(resource) {
+            let uses = uses(&pending.intake);
+            let is_free = uses.iter().all(|(resource, wanted)| match used.get(resource) {
                 None => true,
-                Some(Use::Taken) => false,
-                Some(Use::Guard(..)) => used.get(resource) == Some(wants),
+                Some(Use::Exclusive) => false,
+                Some(guard @ Use::Guard(..)) => guard == wanted,
             });
             let fits = batch.is_empty()
                 || (events + pending.intake.events <= BATCH_EVENTS
                     && bytes + pending.intake.bytes <= BATCH_BYTES
                     && batch.len() < BATCH_EVENTS);
-            if free && fits {
+            if is_free && fits {
                 events += pending.intake.events;
                 bytes += pending.intake.bytes;
-                used.extend(wanted);
+                used.extend(uses);
                 batch.push(pending);
             } else {
-                for (resource, wants) in wanted {
-                    // Who waits for what only has to be there keeps out who changes it, and nobody else.
-                    let waits = used.entry(resource).or_insert(wants);
-                    if *waits != wants {
-                        *waits = Use::Taken;
+                for (resource, wanted) in uses {
+                    // A waiting guard blocks later commits that change its resource, but not those with the same guard.
+                    let blocked = used.entry(resource).or_insert(wanted);
+                    if *blocked != wanted {
+                        *blocked = Use::Exclusive;
                     }
                 }
                 later.push_back(pending);
             }
         }
         self.waiting = later;
-        self.crowd = batch.len();
+        self.last_batch = batch.len();
         batch
     }
 }
 
 fn uses(intake: &Intake) -> Vec<(Resource, Use)> {
     let streams = intake.writes.iter().map(|write| {
-        let wants =
-            if write.events.is_empty() { Use::Guard(write.expected, 0) } else { Use::Taken };
-        (Resource::Stream(write.stream.clone()), wants)
+        let is_guard = write.events.is_empty();
+        let wanted = if is_guard { Use::Guard(write.expected, 0) } else { Use::Exclusive };
+        (Resource::Stream(write.stream.clone()), wanted)
     });
-    let key = intake
+    let keys = intake
         .key
         .iter()
-        .map(|key| (Resource::Key(key.principal.clone(), key.key.clone()), Use::Taken));
-    let consumers = intake.consumers.iter().map(|of| {
-        let consumer = Resource::Consumer(of.name.clone(), of.version, of.shard);
-        (consumer, Use::Guard(of.expected, of.owner_epoch))
+        .map(|key| (Resource::Key(key.principal.clone(), key.key.clone()), Use::Exclusive));
+    let consumers = intake.consumers.iter().map(|guard| {
+        let consumer = Resource::Consumer(guard.name.clone(), guard.version, guard.shard);
+        (consumer, Use::Guard(guard.expected, guard.owner_epoch))
     });
-    streams.chain(key).chain(consumers).collect()
+    streams.chain(keys).chain(consumers).collect()
 }
 
 #[cfg(test)]
@@ -176,8 +176,8 @@ mod tests {
     use super::*;
     use crate::{Commit, ConsumerGuard, Meta, NewEvent, Write};
 
-    /// A commit that writes to this stream, and is a reaction of one consumer at this position.
-    fn reaction(stream: &str, expected: u64) -> Pending {
+    /// Commit that writes to a stream, as a reaction of one consumer at a position.
+    fn reaction(stream: &str, expected: u64) -> PendingCommit {
         let event = NewEvent {
             event_type: "build.awaited".into(),
             event_version: "1".into(),
@@ -189,27 +189,27 @@ mod tests {
         let mut commit = Commit::of(Meta::new(Actor::System, "c"), vec![write]);
         let (name, version, shard) = ("policies".into(), 1, 0);
         commit.consumers = vec![ConsumerGuard { name, version, shard, expected, owner_epoch: 1 }];
-        let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let capacity = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         let intake = Intake::of(commit, None).unwrap();
-        Pending { intake, answer: oneshot::channel().0, _place: place }
+        PendingCommit { intake, response: oneshot::channel().0, _capacity: capacity }
     }
 
-    /// given reactions of one consumer of which two write to one stream, and one at another position, when a batch is made,
-    /// then only the second of those waits, and the other one, with those behind it.
+    /// Given reactions of one consumer of which two write to the same stream, and one at another position, when batches
+    /// are selected, then only the second of the two waits, and the one at the other position with those after it.
     #[tokio::test]
-    async fn who_waits_for_a_stream_keeps_nobody_out_who_guards_the_same() {
+    async fn a_waiting_commit_does_not_block_others_with_the_same_guard() {
         let (send, arrivals) = mpsc::unbounded_channel();
         let mut queue = Queue::new(arrivals);
         for (stream, position) in [("x", 7), ("x", 7), ("y", 7), ("z", 8), ("w", 7)] {
             send.send(reaction(stream, position)).ok().unwrap();
         }
-        queue.arrival().await;
+        queue.wait_for_commit().await;
         queue.drain();
-        let streams = |batch: Vec<Pending>| -> Vec<String> {
+        let streams = |batch: Vec<PendingCommit>| -> Vec<String> {
             batch.iter().map(|one| one.intake.writes[0].stream.aggregate_id.clone()).collect()
         };
         assert_eq!(streams(queue.select()), ["x", "y"]);
-        // Nor does who comes later overtake whoever waits for another position.
+        // A later commit does not overtake one that waits for another position.
         assert_eq!(streams(queue.select()), ["x"]);
         assert_eq!(streams(queue.select()), ["z"]);
         assert_eq!(streams(queue.select()), ["w"]);

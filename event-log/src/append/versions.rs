@@ -1,17 +1,17 @@
-//! How far streams are that were written a moment ago.
+//! Versions of recently written streams.
 //!
-//! A version only grows, so a commit that expects less than what is known comes too late for ever, and must not hold
-//! up its neighbours for another round trip. Its idempotency key is asked for all the same: it may come late because
-//! it was already carried out. Nothing else is decided from here: where a stream is, the database says.
+//! A version only grows, so a commit that expects a smaller one is stale. It is left out of the batch, which saves the
+//! other commits a round trip. The database still looks up its idempotency key: the commit may be stale because an earlier
+//! attempt wrote it. These versions decide nothing else; the database is the authority.
 use std::collections::{HashMap, HashSet};
 
-use super::queue::Pending;
+use super::queue::PendingCommit;
 use crate::{Stored, StreamId};
 
-/// How many streams of one generation are remembered.
+/// Number of streams in a generation.
 const GENERATION: usize = 32_768;
 
-/// Two generations: what was not written during one whole generation is forgotten.
+/// Versions in two generations: a stream that was not written during a whole generation is evicted.
 #[derive(Default)]
 pub(crate) struct Versions {
     young: HashMap<StreamId, u64>,
@@ -19,21 +19,21 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    /// Take in what was written.
-    pub(crate) fn learn(&mut self, events: &[Stored]) {
+    /// Records events that were written.
+    pub(crate) fn record_events(&mut self, events: &[Stored]) {
         for event in events {
-            self.note(&event.stream, event.sequence);
+            self.record(&event.stream, event.sequence);
         }
     }
 
-    /// Take in where the database found streams that were expected elsewhere.
-    pub(crate) fn correct(&mut self, stale: &HashMap<(String, String), u64>) {
+    /// Records the versions that the database reported for stale streams.
+    pub(crate) fn record_stale(&mut self, stale: &HashMap<(String, String), u64>) {
         for ((kind, id), version) in stale {
-            self.note(&StreamId::new(kind, id), *version);
+            self.record(&StreamId::new(kind, id), *version);
         }
     }
 
-    fn note(&mut self, stream: &StreamId, version: u64) {
+    fn record(&mut self, stream: &StreamId, version: u64) {
         if let Some(known) = self.young.get_mut(stream) {
             *known = version.max(*known);
             return;
@@ -44,36 +44,36 @@ impl Versions {
         self.young.insert(stream.clone(), version);
     }
 
-    /// Nothing is known: the log may not be the one it was.
-    pub(crate) fn forget(&mut self) {
+    /// Removes all versions, because the log may have another history.
+    pub(crate) fn clear(&mut self) {
         *self = Versions::default();
     }
 
-    /// Those that come too late.
-    pub(crate) fn late(&mut self, part: &[Pending]) -> Late {
-        let mut late = Late::default();
-        for write in part.iter().flat_map(|pending| &pending.intake.writes) {
+    /// Streams for which some of these commits are stale.
+    pub(crate) fn stale_streams(&mut self, commits: &[PendingCommit]) -> StaleStreams {
+        let mut stale = StaleStreams::default();
+        for write in commits.iter().flat_map(|pending| &pending.intake.writes) {
             let known = self.young.get(&write.stream).or_else(|| self.old.get(&write.stream));
             if let Some(known) = known.copied().filter(|known| *known > write.expected) {
-                // Where one comes too late, others will.
-                self.note(&write.stream, known);
+                // More stale commits are likely: keep the stream in the young generation.
+                self.record(&write.stream, known);
                 let StreamId { aggregate_type, aggregate_id } = write.stream.clone();
-                late.streams.insert((aggregate_type, aggregate_id));
+                stale.streams.insert((aggregate_type, aggregate_id));
             }
         }
-        late
+        stale
     }
 }
 
-/// The streams that some commits of a batch come too late for. No other commit of the batch writes to them.
+/// Streams for which some commits of a batch are stale. No other commit of the batch writes to them.
 #[derive(Default, PartialEq, Eq)]
-pub(crate) struct Late {
+pub(crate) struct StaleStreams {
     pub streams: HashSet<(String, String)>,
 }
 
-impl Late {
-    /// Whether a commit comes too late.
-    pub(crate) fn is(&self, pending: &Pending) -> bool {
+impl StaleStreams {
+    /// Whether a commit is stale.
+    pub(crate) fn contains(&self, pending: &PendingCommit) -> bool {
         !self.streams.is_empty()
             && pending.intake.writes.iter().any(|write| {
                 let stream = &write.stream;

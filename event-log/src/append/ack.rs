@@ -1,0 +1,78 @@
+//! Acknowledgements. They wait until the next batch is sent, so that the database does not wait for them.
+use std::{sync::Arc, time::Instant};
+
+use tokio::sync::{broadcast, watch};
+
+use super::{
+    head::{Head, PublishedHead},
+    queue::PendingCommit,
+};
+use crate::{Appended, Stored, nearby::Nearby};
+
+/// Channels by which the appender publishes the head and new events.
+pub(crate) struct HeadPublisher {
+    pub head: watch::Sender<PublishedHead>,
+    pub positions: watch::Sender<u64>,
+    pub tail: broadcast::Sender<Arc<[Stored]>>,
+    /// Start of the last read of the head whose result is published.
+    pub read_at: watch::Sender<Instant>,
+}
+
+impl HeadPublisher {
+    /// Publishes the head and the events that are new in it.
+    pub(crate) fn publish(&self, head: &Head, tree: &Nearby, events: Vec<Stored>) {
+        tree.grow(&events);
+        self.head.send_replace(head.published());
+        if !events.is_empty() {
+            // An error means that nothing is subscribed.
+            let _ = self.tail.send(events.into());
+        }
+        self.positions.send_replace(head.position);
+    }
+
+    /// Records when the published head was read. Call it after [`HeadPublisher::publish`]: a reader of this time sees
+    /// that head.
+    pub(crate) fn publish_read(&self, at: Instant) {
+        self.read_at.send_if_modified(|last| {
+            let is_newer = *last < at;
+            *last = at.max(*last);
+            is_newer
+        });
+    }
+}
+
+/// Durable events that are not published yet, with the acknowledgements of their commits.
+#[derive(Default)]
+pub(crate) struct PendingAcks {
+    events: Vec<Stored>,
+    acks: Vec<(PendingCommit, Appended)>,
+    /// Start of the statement that wrote the events: the head was current then.
+    read_at: Option<Instant>,
+}
+
+impl PendingAcks {
+    /// Adds a batch. The batch before it must have been acknowledged.
+    pub(crate) fn add(
+        &mut self,
+        events: Vec<Stored>,
+        acks: impl Iterator<Item = (PendingCommit, Appended)>,
+        read_at: Option<Instant>,
+    ) {
+        self.events = events;
+        self.read_at = read_at;
+        self.acks.extend(acks);
+    }
+
+    /// Publishes the events, then acknowledges their commits: a caller that has its acknowledgement can read them.
+    pub(crate) fn send(&mut self, head: &Head, tree: &Nearby, publisher: &HeadPublisher) {
+        if !self.events.is_empty() {
+            publisher.publish(head, tree, std::mem::take(&mut self.events));
+        }
+        if let Some(at) = self.read_at.take() {
+            publisher.publish_read(at);
+        }
+        for (pending, appended) in self.acks.drain(..) {
+            pending.respond(Ok(appended));
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Faults of the appender that a test activates: see [`proof::planted`].
+use proof::planted::{Bug, has};
+use tokio::sync::oneshot;
+
+use super::{batch::Batch, queue::PendingCommit, versions::StaleStreams};
+use crate::Appended;
+
+/// Acknowledges every commit of a batch before it is sent.
+pub(super) fn acknowledge_before_commit(
+    batch: &Batch,
+    commits: &mut [PendingCommit],
+    stale: &StaleStreams,
+) {
+    if !has(Bug::AnswerBeforeCommit) {
+        return;
+    }
+    let (commit_no, recorded_at) = (batch.head.commit_no, batch.head.recorded_at);
+    let sent = commits.iter_mut().filter(|pending| !stale.contains(pending));
+    for (pending, (first, last)) in sent.zip(&batch.spans) {
+        let (closed, _) = oneshot::channel();
+        let response = std::mem::replace(&mut pending.response, closed);
+        let _ = response.send(Ok(Appended { first: *first, last: *last, commit_no, recorded_at }));
+    }
+}
+
+/// Panics before a batch is written.
+#[allow(clippy::panic, reason = "this is the injected fault")]
+pub(super) fn panic_before_write() {
+    if has(Bug::PanicInAppender) {
+        panic!("injected fault");
+    }
+}
+
+/// Whether an in-doubt batch is sent again without a check.
+pub(super) fn retries_in_doubt() -> bool {
+    has(Bug::RetryInDoubt)
+}
