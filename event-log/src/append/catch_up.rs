@@ -8,7 +8,7 @@ use crate::{Forget, KeyRing, Stored};
 
 /// The events from which on nobody reads what is a subject's; after the second not even what was folded before the
 /// first is there to be read.
-const SHREDDED: [&str; 2] = ["subject.shredded", "subject.copies_erased"];
+const SHREDDED: [&str; 2] = ["subject.shredded", "subject.erasure_completed"];
 
 impl Appender {
     /// A connection, and a head that was read after whatever made it stale.

@@ -124,9 +124,9 @@ impl Head {
             log_id: row.try_get("log_id")?,
             position: number(row.try_get("position")?),
             commit_no: number(row.try_get("commit_no")?),
-            turn: row.try_get("turn")?,
+            turn: row.try_get("fence")?,
             epoch: row.try_get("epoch")?,
-            layout: row.try_get("layout")?,
+            layout: row.try_get("format")?,
             chain: chain.try_into().map_err(|_| damaged("the head's chain is not 32 bytes"))?,
             recorded_at: row.try_get("recorded_at")?,
             edge: Edge::default(),
@@ -177,7 +177,7 @@ async fn connected(
 
 /// Make every statement that was sent with an older turn write nothing.
 pub(crate) async fn raise_turn(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::query("update log_head set turn = turn + 1").execute(connection).await?;
+    sqlx::query("update log_head set fence = fence + 1").execute(connection).await?;
     Ok(())
 }
 
@@ -189,7 +189,7 @@ pub(crate) async fn position(connection: &mut PgConnection) -> Result<u64, sqlx:
 
 async fn row(connection: &mut PgConnection) -> Result<Option<sqlx::postgres::PgRow>, sqlx::Error> {
     sqlx::query(
-        "select log_id, position, commit_no, turn, epoch, layout, chain, recorded_at from log_head",
+        "select log_id, position, commit_no, fence, epoch, format, chain, recorded_at from log_head",
     )
     .fetch_optional(connection)
     .await

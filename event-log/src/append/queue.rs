@@ -179,7 +179,7 @@ mod tests {
     /// A commit that writes to this stream, and is a reaction of one consumer at this position.
     fn reaction(stream: &str, expected: u64) -> Pending {
         let event = NewEvent {
-            event_type: "build.awaited".into(),
+            event_type: "build.waiter_added".into(),
             event_version: "1".into(),
             payload: "{}".into(),
             customer: None,

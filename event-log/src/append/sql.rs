@@ -105,7 +105,7 @@ const HEAD: &str = "head as (
   update log_head h set position = :new_position, chain = :new_chain, recorded_at = :recorded_at,
          commit_no = h.commit_no + 1
     from ok where ok.yes and h.position = :position and h.commit_no = :commit_no
-     and h.turn = :turn and h.epoch = :epoch and h.layout = :layout
+     and h.fence = :turn and h.epoch = :epoch and h.format = :layout
   returning h.commit_no)";
 
 const EVENTS: &str = "event as (
@@ -121,7 +121,7 @@ const EVENTS: &str = "event as (
            leaf, chain))";
 
 const BEGUN: &str = "begun as (
-  insert into log_stream (aggregate_type, aggregate_id, version, prev_version, last_position, since_position)
+  insert into log_stream (aggregate_type, aggregate_id, version, prev_version, last_position, first_position)
   select u.kind, u.id, u.version, 0, u.last_position, :position + 1
     from head, unnest(:begun_kind::text[], :begun_id::text[], :begun_version::bigint[],
          :begun_last_position::bigint[]) as u(kind, id, version, last_position))";
@@ -134,7 +134,7 @@ const GROWN: &str = "grown as (
 
 const COMMANDS: &str = "command as (
   insert into log_command (principal, idempotency_key, request_hash, first_position, last_position,
-         answer, expires_at)
+         response, expires_at)
   select u.principal, u.key, u.request_hash, u.first, u.last, u.answer::json, :key_expires_at
     from head, unnest(:key_principal::text[], :key::text[], :key_request_hash::bytea[],
          :key_first::bigint[], :key_last::bigint[], :key_answer::text[])
@@ -144,7 +144,7 @@ const COMMANDS: &str = "command as (
 const AGAIN: &str = "
   on conflict (principal, idempotency_key) do update
      set request_hash = excluded.request_hash, first_position = excluded.first_position,
-         last_position = excluded.last_position, answer = excluded.answer,
+         last_position = excluded.last_position, response = excluded.response,
          expires_at = excluded.expires_at";
 
 const NODES: &str = "node as (
@@ -284,7 +284,7 @@ impl Parts {
         let known = format!(
             "select json_agg(json_build_object('principal', principal, 'key', idempotency_key, \
              'request_hash', encode(request_hash, 'hex'), 'first', first_position, \
-             'last', last_position, 'answer', answer)) from {used}"
+             'last', last_position, 'answer', response)) from {used}"
         );
         let stale = "select json_agg(json_build_array(kind, id, version)) from stale";
         let consumers =
