@@ -57,7 +57,7 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
     // States with what was folded into them; they are made again when they are needed.
     sqlx::query("delete from log_snapshot").execute(&app.pool).await?;
     // An answer that is not kept is told from the log, which no longer says it.
-    let answers = "update log_command set answer = null where answer is not null";
+    let answers = "update log_command set response = null where response is not null";
     sqlx::query(answers).execute(&app.pool).await?;
     app.logs.erase(&executions).await?;
     upload::erase(&app.pool, &executions).await?;
@@ -109,7 +109,7 @@ async fn erase_younger(
 async fn younger(app: &App, subjects: &[SubjectId], last: u64) -> Result<Vec<InstallId>, Problem> {
     let ids: Vec<String> = installs(subjects).iter().map(ToString::to_string).collect();
     let younger = "select aggregate_id from log_stream where aggregate_id = any($1) \
-         and aggregate_type = $2 and since_position > $3";
+         and aggregate_type = $2 and first_position > $3";
     let younger: Vec<String> = sqlx::query_scalar(younger)
         .bind(ids)
         .bind(Install::NAME)
@@ -196,7 +196,7 @@ async fn remaining(
         }
     }
     for (table, what) in [
-        ("log_command where answer is not null and last_position", "cached responses"),
+        ("log_command where response is not null and last_position", "cached responses"),
         ("log_snapshot where read_position", "snapshots"),
     ] {
         let count = format!("select count(*) from {table} <= (select max(fence) from subject_key)");
@@ -250,7 +250,7 @@ fn principals(subjects: &[SubjectId]) -> Vec<PrincipalId> {
 /// Replaces the reasons of dead letters, which may quote data of a subject.
 async fn unparked(app: &App, copies: &Copies) -> Result<(), Problem> {
     for (position, _) in dead_letters(app, copies).await? {
-        let reason = "update log_parked set reason = $2 where position = $1";
+        let reason = "update log_dead_letter set reason = $2 where position = $1";
         sqlx::query(reason).bind(position).bind(ERASED).execute(&app.pool).await?;
     }
     Ok(())
@@ -258,7 +258,7 @@ async fn unparked(app: &App, copies: &Copies) -> Result<(), Problem> {
 
 /// Positions of dead letters of these installs that have a reason, as far as their events can be read.
 async fn dead_letters(app: &App, copies: &Copies) -> Result<Vec<(i64, InstallId)>, Problem> {
-    let parked = "select position from log_parked where reason <> $1";
+    let parked = "select position from log_dead_letter where reason <> $1";
     let parked: Vec<i64> = sqlx::query_scalar(parked).bind(ERASED).fetch_all(&app.pool).await?;
     let mut of_copies = vec![];
     for position in parked {

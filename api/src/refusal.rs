@@ -84,7 +84,7 @@ impl From<JobError> for Problem {
             | JobError::OutcomeUnknown
             | JobError::AnotherAttempt { .. }
             | JobError::StillRunning
-            | JobError::AlreadySealed => Code::Refused,
+            | JobError::LogAlreadyFinalized => Code::Refused,
             JobError::AlreadyEnded { .. } => Code::AlreadyEnded,
         };
         let problem = Problem::new(code, error.to_string());
@@ -137,7 +137,7 @@ impl From<LogError> for Problem {
         match error {
             LogError::Database(error) => error.into(),
             LogError::Proof(error) => Problem::new(Code::Invalid, error.to_string()),
-            LogError::Layout { .. } => {
+            LogError::Format(_) => {
                 Problem::new(Code::Unavailable, error.to_string()).retry_after(1)
             }
             // The remedy is the operator's, and no secret: whoever asks should know why they get no answer.

@@ -138,7 +138,7 @@ fn archives_read_like_this() {
 #[test]
 fn a_backup_and_what_came_back_of_it_read_like_this() {
     let manifest: api::backup::Manifest = read(json!({
-        "format": 1, "program": "0.1.0", "postgres": 15, "layout": 1, "created_at": AT, "log_id": ULID,
+        "format": 2, "program": "0.1.0", "postgres": 15, "log_format": 3, "created_at": AT, "log_id": ULID,
         "position": 1204, "epoch": 1, "recorded_at": AT, "checkpoint": "",
         "files": [
             {"path": "keys/tokens.key", "bytes": 76, "digest": digest(1)},
@@ -187,7 +187,7 @@ fn an_event_reads_like_this_in_ocsf() {
             "metadata": {"actor": actor, "command_id": "c", "correlation_id": "r", "route": "POST /v1/runs"},
         }))
     };
-    let payload = json!({"type": "run_admitted", "reason": "[sealed]"});
+    let payload = json!({"type": "run_admitted", "reason": "[encrypted]"});
     let text =
         [event(1, id("prn"), payload.clone()), event(2, "policy:run_goes_on".into(), payload)]
             .map(|event| format!("{:#}\n", audit::ocsf::of("stead/log", &event).unwrap()));

@@ -33,21 +33,32 @@ impl Place {
         E: From<EmbeddedError> + From<LockError>,
     {
         if let Some(url) = &self.database_owner_url {
-            return work(Access::of_url(url)?).await;
+            return checked(Access::of_url(url)?, work).await;
         }
         if !Embedded::is_in(data) {
             return Err(EmbeddedError::NoCluster { data: data.display().to_string() }.into());
         }
         match DataLock::take(data) {
             // A server is at work, and its Postgres with it.
-            Err(LockError::InUse { .. }) => work(Access::of(Embedded::running(data).await?)).await,
+            Err(LockError::InUse { .. }) => {
+                checked(Access::of(Embedded::running(data).await?), work).await
+            }
             Err(other) => Err(other.into()),
             Ok(_alone) => {
                 let postgres = Embedded::start_for_owner(data).await?;
-                let done = work(Access::of(postgres.owner())).await;
+                let done = checked(Access::of(postgres.owner()), work).await;
                 postgres.stop().await?;
                 done
             }
         }
     }
+}
+
+/// Does the work if the log has the format that this program reads.
+async fn checked<T, E: From<EmbeddedError>>(
+    access: Access,
+    work: impl AsyncFnOnce(Access) -> Result<T, E>,
+) -> Result<T, E> {
+    access.check_format().await?;
+    work(access).await
 }

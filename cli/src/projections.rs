@@ -43,7 +43,7 @@ Examples:
   stead projections rebuild --all --parallel 4     reads the log once for all of them
   stead projections rebuild jobs --as-of tuesday   into a table beside it, never put into use
 It may be killed at any time: the next one goes on where it was.
-What --as-of makes is the table view_NAME_at_POSITION, whole or not at all, until it is dropped.")]
+What --as-of makes is the table projection_NAME_at_POSITION, whole or not at all, until it is dropped.")]
     Rebuild {
         /// Its name, or `all`
         #[arg(required_unless_present = "all", conflicts_with = "all")]

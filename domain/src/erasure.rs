@@ -38,14 +38,14 @@ pub fn places(event_type: &str) -> &'static [Place] {
     match event_type {
         "install.created" => &[INPUTS],
         "install.inputs_changed" => &[SET, REASON],
-        "install.stack_given" => &[OUTPUTS, REASON],
-        "install.stack_reported"
+        "install.stack_outputs_set" => &[OUTPUTS, REASON],
+        "install.stack_outputs_reported"
         | "install.sandbox_provisioned"
         | "install.component_deployed"
         | "install.action_completed"
         | "job.outputs_reported" => &[OUTPUTS],
         "install.config_pinned"
-        | "install.approval_changed"
+        | "install.auto_approve_changed"
         | "install.state_accepted"
         | "install.component_disabled"
         | "install.component_enabled"
@@ -64,7 +64,7 @@ pub fn places(event_type: &str) -> &'static [Place] {
         | "runner.revoked"
         | "enrolment.revoked"
         | "subject.shredded" => &[REASON],
-        "run.plan_voided" => &[VOIDED],
+        "run.plan_invalidated" => &[VOIDED],
         "run.step_failed"
         | "run.step_retry_scheduled"
         | "job.failed"

@@ -136,7 +136,7 @@ pub fn transitions<D: Decider>(
         histories.into_iter().map(|(name, history)| (name, replay(history))).collect();
     let ask = |command: &D::Command, _: &D| (command.clone(), NOW);
     let text = table(&states, &commands, ask, |error| error.to_string());
-    golden(&format!("transitions/{}.txt", D::NAME), &format!("· already so   ✗ refused\n\n{text}"));
+    golden(&format!("transitions/{}.txt", D::NAME), &format!("· no change   ✗ rejected\n\n{text}"));
 }
 
 fn verb<D: Decider>(fact: &D::Event) -> &'static str {

@@ -1,9 +1,9 @@
 //! Why something was not written or read.
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
-use crate::StreamId;
+use crate::{StreamId, migrate::FIRST_RELEASED};
 
 /// Why a commit was not written. Nothing of it was.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -33,10 +33,8 @@ pub enum AppendError {
     /// Too many commits are waiting.
     #[error("the log is busy")]
     Full { retry_after: Duration },
-    /// The tables are of another program version; this one must not write them.
-    #[error(
-        "the log has layout {found}, this program knows layout {known}; start the version of Stead that migrated it"
-    )]
+    /// The log has another format; this program must not write to it.
+    #[error("{}", mismatch(.known, .found))]
     Layout { known: i32, found: i32 },
     /// An event or a commit is beyond the limits.
     #[error("{what} of {size} is more than {limit}")]
@@ -73,11 +71,9 @@ pub enum LogError {
     /// Texts could not be kept byte for byte.
     #[error("the database's encoding is {0}, not UTF8")]
     Encoding(String),
-    /// The tables are of another program version.
-    #[error(
-        "the log has layout {found}, this program knows layout {known}; start the version of Stead that migrated it"
-    )]
-    Layout { known: i32, found: i32 },
+    /// The log has another format.
+    #[error(transparent)]
+    Format(#[from] FormatMismatch),
     /// What is stored is not what this program writes.
     #[error("position {position}: {what}")]
     Damaged { position: u64, what: String },
@@ -96,6 +92,45 @@ pub enum LogError {
     /// A proof was asked for something outside the log.
     #[error(transparent)]
     Proof(#[from] proof::tree::TreeError),
+}
+
+/// Format of a log that this program cannot work with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FormatMismatch {
+    /// Format that this program reads and writes.
+    pub known: i32,
+    /// Format of the log.
+    pub found: i32,
+}
+
+impl std::error::Error for FormatMismatch {}
+
+fn mismatch(known: &i32, found: &i32) -> FormatMismatch {
+    FormatMismatch { known: *known, found: *found }
+}
+
+impl fmt::Display for FormatMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FormatMismatch { known, found } = self;
+        if *found < FIRST_RELEASED {
+            write!(
+                f,
+                "cannot open the log: it was written by a pre-release version (format {found}, this program reads \
+                 {known}); create a new database or restore with that version"
+            )
+        } else if found < known {
+            write!(
+                f,
+                "cannot open the log: it has format {found}, this program reads {known}; run `stead migrate`"
+            )
+        } else {
+            write!(
+                f,
+                "cannot open the log: a newer version migrated it (format {found}, this program reads {known}); start \
+                 that version"
+            )
+        }
+    }
 }
 
 fn list(streams: &[StreamId]) -> String {

@@ -73,7 +73,7 @@ pub use archive::Archives;
 pub use clock::Clock;
 pub use commit::{Appended, CommandKey, Commit, ConsumerGuard, NewEvent, SessionGuard, Write};
 pub use connect::connect;
-pub use error::{AppendError, LogError};
+pub use error::{AppendError, FormatMismatch, LogError};
 pub use load::Loaded;
 pub use log::{EventLog, Options};
 pub use meta::Meta;

@@ -11,7 +11,8 @@ use tokio::{
 };
 
 use crate::{
-    AppendError, Appended, Archives, Clock, Commit, KeyRing, LogError, Stored, SyncView,
+    AppendError, Appended, Archives, Clock, Commit, FormatMismatch, KeyRing, LogError, Stored,
+    SyncView,
     append::{
         Appender, Head, HeadPublisher, Intake, PendingCommit, PublishedHead, Queue, StatementCache,
         Versions, connection,
@@ -27,8 +28,8 @@ use crate::{
 pub struct Options {
     /// Views that are written by the append statement, in this order.
     pub sync_views: Vec<Arc<dyn SyncView>>,
-    /// The layout this program knows. Another one is for tests.
-    pub layout: i32,
+    /// Format of the log that this program reads and writes. Tests set another one.
+    pub format: i32,
     /// Where time comes from.
     pub clock: Clock,
     /// How many commits may wait for an answer before callers are told to come back later; a large one counts as
@@ -53,7 +54,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             sync_views: Vec::new(),
-            layout: migrate::layout(),
+            format: migrate::format(),
             clock: Clock::system(),
             queue: 4_096,
             answer: Duration::from_secs(10),
@@ -75,7 +76,7 @@ pub struct EventLog {
 pub(crate) struct Shared {
     pub pool: PgPool,
     pub log_id: String,
-    pub layout: i32,
+    pub format: i32,
     pub clock: Clock,
     pub arrivals: mpsc::UnboundedSender<PendingCommit>,
     /// The places of the queue.
@@ -128,7 +129,7 @@ impl EventLog {
     /// Open the log and start its writer, which ends when the last clone is gone and everything is answered.
     ///
     /// # Errors
-    /// [`LogError`]: no log, another layout, a database that does not answer or does not keep texts as they are.
+    /// [`LogError`]: no log, another format, a database that does not answer or does not keep texts as they are.
     pub async fn open(pool: PgPool, options: Options) -> Result<EventLog, LogError> {
         let connect = (*pool.connect_options()).clone();
         let mut connection = connection(&connect, options.answer).await?;
@@ -144,10 +145,8 @@ impl EventLog {
             return Err(LogError::NoLog);
         }
         let opened = Instant::now();
+        migrate::check_format_is(&mut connection, options.format).await?;
         let head = Head::read(&mut connection).await?.ok_or(LogError::NoLog)?;
-        if head.layout != options.layout {
-            return Err(LogError::Layout { known: options.layout, found: head.layout });
-        }
         options.keys.check(&mut connection).await?;
         let (arrivals, queue) = mpsc::unbounded_channel();
         let (positions, watched_positions) = watch::channel(head.position);
@@ -159,7 +158,7 @@ impl EventLog {
         let shared = Shared {
             pool,
             log_id: head.log_id.clone(),
-            layout: options.layout,
+            format: options.format,
             clock: options.clock.clone(),
             arrivals,
             places: Arc::new(Semaphore::new(options.queue as usize)),
@@ -178,7 +177,7 @@ impl EventLog {
             options: connect,
             response_timeout: options.answer,
             clock: options.clock,
-            layout: options.layout,
+            layout: options.format,
             key_ttl: options.key_ttl,
             statements: StatementCache::new(&options.sync_views),
             projections: options.sync_views,
@@ -220,14 +219,14 @@ impl EventLog {
         answered.await.map_err(|_| AppendError::Closed)?
     }
 
-    /// Whether the tables are still of this program's layout, as the database says now.
+    /// Checks that the log still has this program's format, as the database says now.
     ///
     /// # Errors
-    /// [`LogError::Layout`] if another version has migrated them: then this program writes nothing any more.
+    /// [`LogError::Format`] if another version has migrated it: this program writes nothing any more.
     pub async fn is_ours(&self) -> Result<(), LogError> {
-        let row = sqlx::query("select layout from log_head").fetch_one(self.pool()).await?;
-        let (known, found) = (self.shared.layout, row.try_get(0)?);
-        if found == known { Ok(()) } else { Err(LogError::Layout { known, found }) }
+        let row = sqlx::query("select format from log_head").fetch_one(self.pool()).await?;
+        let (known, found) = (self.shared.format, row.try_get(0)?);
+        if found == known { Ok(()) } else { Err(FormatMismatch { known, found }.into()) }
     }
 
     /// The position of the last event, as the database says now.
@@ -242,7 +241,7 @@ impl EventLog {
     /// Whether another version of the program has migrated the tables, as far as this process has read the log: events
     /// that it has read may be of that version.
     pub fn is_outdated(&self) -> bool {
-        self.shared.seen.borrow().layout != self.shared.layout
+        self.shared.seen.borrow().layout != self.shared.format
     }
 
     /// The ULID that was made with the database.

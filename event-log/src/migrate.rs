@@ -3,32 +3,38 @@ use proof::chain;
 use sqlx::{PgConnection, PgExecutor, PgPool, Row};
 use ulid::Ulid;
 
-use crate::{Clock, connect::SCHEMA, partitions::keep_from_application};
+use crate::{Clock, FormatMismatch, LogError, connect::SCHEMA, partitions::keep_from_application};
 
 #[cfg(feature = "planted")]
 mod next;
 
 include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
 
-/// The layout of tables and event vocabulary that this program knows. Raised only with a migration that an
-/// older program must not write beside.
-pub const LAYOUT: i32 = 2;
+/// Format of the tables and events that this program reads and writes. Raised only with a migration beside which an
+/// older program must not write.
+pub const FORMAT: i32 = 3;
+/// Format of the first release. Lower ones are of pre-release versions, and no migration converts them.
+pub(crate) const FIRST_RELEASED: i32 = 3;
 
-/// What this program knows: [`LAYOUT`].
-pub fn layout() -> i32 {
+/// Returns [`FORMAT`], or the next one in a test of a rolling update.
+pub fn format() -> i32 {
     #[cfg(feature = "planted")]
     if next::is() {
-        return next::LAYOUT;
+        return next::FORMAT;
     }
-    LAYOUT
+    FORMAT
 }
 
-/// The files of this program, in order.
-fn files() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let files = MIGRATIONS.iter().copied();
+/// Name and SQL of a migration.
+type File = (&'static str, &'static str);
+
+/// The migrations of this program, in order.
+fn files() -> Vec<File> {
     #[cfg(feature = "planted")]
-    let files = files.chain(next::is().then_some(next::MIGRATION));
-    files
+    if next::is() {
+        return [MIGRATIONS, &[next::MIGRATION]].concat();
+    }
+    MIGRATIONS.to_vec()
 }
 
 /// How often it is tried when another program makes the same tables at the same time.
@@ -39,9 +45,9 @@ pub const APPLICATION_ROLE: &str = "stead_app";
 const GRANTS: &str = "
     grant usage on schema stead to stead_app;
     grant select, insert, update, delete on all tables in schema stead to stead_app;
-    revoke update, delete on log_event, log_node, log_seal, blob, migration from stead_app;
-    revoke update, delete on log_note_key from stead_app;
-    grant update (valid_until, last_size) on log_note_key to stead_app;
+    revoke update, delete on log_event, log_node, log_checkpoint, blob, migration from stead_app;
+    revoke update, delete on log_checkpoint_key from stead_app;
+    grant update (valid_until, last_size) on log_checkpoint_key to stead_app;
     revoke insert on migration from stead_app;
     revoke insert, update, delete on log_archive from stead_app;
     revoke update, delete on erased_execution from stead_app;
@@ -61,6 +67,9 @@ pub enum MigrateError {
     /// The database was made by a newer program.
     #[error("the database was migrated by a newer Stead (migration {0}); start that version")]
     Unknown(String),
+    /// The log was written by a pre-release version.
+    #[error(transparent)]
+    Format(#[from] FormatMismatch),
 }
 
 /// Bring the tables up to date and make the log if there is none. Safe to call from several programs at once
@@ -69,16 +78,50 @@ pub enum MigrateError {
 /// # Errors
 /// [`MigrateError`].
 pub async fn migrate(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
+    let format_of_log = found_format(&mut *pool.acquire().await?).await?;
+    if let Some(found) = format_of_log.filter(|format| *format < FIRST_RELEASED) {
+        return Err(FormatMismatch { known: format(), found }.into());
+    }
     let ran = tables(pool).await?;
     found(pool).await?;
     Ok(ran)
+}
+
+/// Checks that the log of this database, if there is one, has the format that this program reads.
+///
+/// # Errors
+/// [`LogError::Format`], or the database does not answer.
+pub async fn check_format(connection: &mut PgConnection) -> Result<(), LogError> {
+    check_format_is(connection, format()).await
+}
+
+pub(crate) async fn check_format_is(
+    connection: &mut PgConnection,
+    known: i32,
+) -> Result<(), LogError> {
+    match found_format(connection).await? {
+        Some(found) if found != known => Err(FormatMismatch { known, found }.into()),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Format of the log of this database. None: there is no log.
+async fn found_format(connection: &mut PgConnection) -> Result<Option<i32>, sqlx::Error> {
+    let exists = sqlx::query_scalar("select to_regclass('log_head') is not null");
+    if !exists.fetch_one(&mut *connection).await? {
+        return Ok(None);
+    }
+    // Before the first release the column was called `layout`: as JSON, a missing column is null and no error.
+    let format = "select coalesce(head->>'format', head->>'layout')::integer \
+                  from (select to_jsonb(h) as head from log_head h) as row";
+    sqlx::query_scalar(format).fetch_optional(connection).await
 }
 
 /// Only the tables, without a log in them.
 pub(crate) async fn tables(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
     let mut tries = 1;
     loop {
-        match once(pool).await {
+        match once(pool, &files()).await {
             Err(MigrateError::Database(error)) if is_race(&error) && tries < TRIES => tries += 1,
             result => return result,
         }
@@ -92,7 +135,7 @@ fn is_race(error: &sqlx::Error) -> bool {
     code.is_some_and(|code| matches!(&*code, "23505" | "42P06" | "42P07"))
 }
 
-async fn once(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
+async fn once(pool: &PgPool, files: &[File]) -> Result<Vec<String>, MigrateError> {
     let mut tx = pool.begin().await?;
     prepare(&mut tx).await?;
     let known =
@@ -100,7 +143,7 @@ async fn once(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
     let mut ran = Vec::new();
     for row in &known {
         let (name, sha256): (String, Vec<u8>) = (row.try_get("name")?, row.try_get("sha256")?);
-        match files().find(|(ours, _)| *ours == name) {
+        match files.iter().find(|(ours, _)| *ours == name) {
             None => return Err(MigrateError::Unknown(name)),
             Some((_, sql)) if proof::sha256(sql.as_bytes())[..] != sha256[..] => {
                 return Err(MigrateError::Changed(name));
@@ -109,14 +152,14 @@ async fn once(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
         }
     }
     let mut new = Vec::new();
-    for (name, sql) in files().filter(|(name, _)| ran.iter().all(|old| old != name)) {
+    for (name, sql) in files.iter().filter(|(name, _)| ran.iter().all(|old| old != name)) {
         sqlx::raw_sql(sql).execute(&mut *tx).await?;
         sqlx::query("insert into migration (name, sha256, ran_at) values ($1, $2, now())")
-            .bind(name)
+            .bind(*name)
             .bind(&proof::sha256(sql.as_bytes())[..])
             .execute(&mut *tx)
             .await?;
-        new.push(name.to_owned());
+        new.push((*name).to_owned());
     }
     if has_application_role(&mut *tx).await? {
         sqlx::raw_sql(GRANTS).execute(&mut *tx).await?;
@@ -157,14 +200,34 @@ pub(crate) async fn found(pool: &PgPool) -> Result<(), sqlx::Error> {
     sqlx::raw_sql("lock table migration in exclusive mode").execute(&mut *tx).await?;
     let log_id = Ulid::new().to_string();
     sqlx::query(
-        "insert into log_head (log_id, position, commit_no, turn, epoch, layout, chain, recorded_at) \
+        "insert into log_head (log_id, position, commit_no, fence, epoch, format, chain, recorded_at) \
          select $1, 0, 0, 0, 1, $2, $3, $4 where not exists (select 1 from log_head)",
     )
     .bind(&log_id)
-    .bind(layout())
+    .bind(format())
     .bind(&chain::genesis(&log_id)[..])
     .bind(Clock::system().now())
     .execute(&mut *tx)
     .await?;
     tx.commit().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::fresh_empty_database;
+
+    #[tokio::test]
+    async fn a_later_migration_runs_once_and_an_earlier_program_is_refused_afterwards() {
+        let database = fresh_empty_database().await.unwrap();
+        let first = files();
+        let later = [&first[..], &[("9999_later", "create table later (id bigint)")]].concat();
+        let all: Vec<_> = first.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(once(&database.pool, &first).await.unwrap(), all);
+        assert_eq!(once(&database.pool, &later).await.unwrap(), ["9999_later"]);
+        assert_eq!(once(&database.pool, &later).await.unwrap(), [] as [String; 0]);
+        sqlx::query("select id from later").fetch_all(&database.pool).await.unwrap();
+        let refused = once(&database.pool, &first).await.unwrap_err();
+        assert!(matches!(&refused, MigrateError::Unknown(name) if name == "9999_later"));
+    }
 }

@@ -1,6 +1,6 @@
 //! The partitions of `log_event`: ranges of positions, made ahead by whoever owns the tables.
 //!
-//! An append needs none of them: what comes for a position without a range goes into `log_event_rest`. When ranges are
+//! An append needs none of them: what comes for a position without a range goes into `log_event_default`. When ranges are
 //! made again, the rest as it is becomes the range that is missing, and another, empty one takes its place: no row is
 //! ever moved.
 use sqlx::{Connection as _, Executor as _, PgConnection, PgPool, Row};
@@ -81,7 +81,7 @@ pub async fn make(owner: &PgPool, size: u64, ahead: u64) -> Result<Vec<Partition
         .await?;
         // With rows to take along everybody has to stand still. Without, only who would write into the rest: to
         // attach a table keeps nobody from the others.
-        let lock = if missing.takes_rest { "log_event" } else { "log_event_rest" };
+        let lock = if missing.takes_rest { "log_event" } else { "log_event_default" };
         tx.execute(&*format!("lock table {lock} in access exclusive mode")).await?;
         // Looked at again: somebody else may have made it, or have filled the rest.
         if self::missing(&mut tx, size, ahead).await?.as_ref() != Some(&missing) {
@@ -109,7 +109,7 @@ async fn missing(
 ) -> Result<Option<Missing>, sqlx::Error> {
     let end = end(connection).await?;
     let found = "select coalesce((select position from log_head), 0), \
-                 (select max(r.position) from log_event_rest r, log_head h \
+                 (select max(r.position) from log_event_default r, log_head h \
                    where r.position > $1 and r.position <= h.position)";
     let row = sqlx::query(found).bind(bigint(end)).fetch_one(&mut *connection).await?;
     let (head, rest) = (number(row.try_get(0)?), row.try_get::<Option<i64>, _>(1)?);
@@ -134,18 +134,18 @@ async fn one(connection: &mut PgConnection, missing: Missing) -> Result<Partitio
     let (table, end) = (format!("log_event_{first}"), last + 1);
     let make = if takes_rest {
         format!(
-            "alter table log_event detach partition log_event_rest; \
-             alter table log_event_rest rename to {table}; \
-             alter index log_event_rest_pkey rename to {table}_pkey; \
-             alter index log_event_rest_stream rename to {table}_stream; \
+            "alter table log_event detach partition log_event_default; \
+             alter table log_event_default rename to {table}; \
+             alter index log_event_default_pkey rename to {table}_pkey; \
+             alter index log_event_default_stream rename to {table}_stream; \
              alter table log_event attach partition {table} for values from ({first}) to ({end}); \
-             create table log_event_rest (like {table}, primary key (position), \
-               constraint log_event_rest_stream unique (aggregate_type, aggregate_id, sequence)); \
-             alter table log_event attach partition log_event_rest default"
+             create table log_event_default (like {table}, primary key (position), \
+               constraint log_event_default_stream unique (aggregate_type, aggregate_id, sequence)); \
+             alter table log_event attach partition log_event_default default"
         )
     } else {
         format!(
-            "create table {table} (like log_event_rest, constraint {table}_pkey primary key (position), \
+            "create table {table} (like log_event_default, constraint {table}_pkey primary key (position), \
                constraint {table}_stream unique (aggregate_type, aggregate_id, sequence)); \
              alter table log_event attach partition {table} for values from ({first}) to ({end})"
         )

@@ -16,8 +16,8 @@ use crate::{EventLog, LogError, append::Head, nodes};
 pub struct Standing {
     /// Its tree head, to be signed.
     pub checkpoint: Checkpoint,
-    /// The layout of the tables.
-    pub layout: i32,
+    /// Format of the log.
+    pub format: i32,
     /// When the last event was recorded; of a log without events, when it was made.
     pub recorded_at: Timestamp,
 }
@@ -31,7 +31,7 @@ pub async fn standing(connection: &mut PgConnection) -> Result<Standing, LogErro
     let seen = head.published();
     let (log_id, size) = (head.log_id, head.position);
     let checkpoint = Checkpoint { log_id, size, root: seen.root, epoch: seen.epoch };
-    Ok(Standing { checkpoint, layout: head.layout, recorded_at: head.recorded_at })
+    Ok(Standing { checkpoint, format: head.layout, recorded_at: head.recorded_at })
 }
 
 impl EventLog {

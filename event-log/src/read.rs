@@ -161,7 +161,7 @@ impl EventLog {
              left join log_stream s on s.aggregate_type = $1 and s.aggregate_id = $2 left join lateral ( \
                select {COLUMNS} from log_event where coalesce(s.version, 0) < $6 \
                and aggregate_type = $1 and aggregate_id = $2 and sequence > $3 \
-               and position between coalesce(s.since_position, 0) and $4 order by sequence limit $5) e on true \
+               and position between coalesce(s.first_position, 0) and $4 order by sequence limit $5) e on true \
              order by e.sequence"
         );
         let query = sqlx::query(&sql)

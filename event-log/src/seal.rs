@@ -70,7 +70,7 @@ impl EventLog {
         let now = self.clock().now();
         // The key first: a note whose key nobody can look up proves nothing.
         sqlx::query(
-            "insert into log_note_key (public_key, valid_from) values ($1, $2) on conflict do nothing",
+            "insert into log_checkpoint_key (public_key, valid_from) values ($1, $2) on conflict do nothing",
         )
         .bind(&key.verifying_key().as_bytes()[..])
         .bind(now)
@@ -78,7 +78,7 @@ impl EventLog {
         .await?;
         let note = head.sign(key);
         let done = sqlx::query(
-            "insert into log_seal (position, note, sealed_at) values ($1, $2, $3) \
+            "insert into log_checkpoint (position, note, published_at) values ($1, $2, $3) \
              on conflict (position) do nothing",
         )
         .bind(bigint(head.size))
@@ -96,10 +96,10 @@ impl EventLog {
     pub async fn note_keys(&self, keys: &[NoteKey]) -> Result<(), LogError> {
         for NoteKey { key, from } in keys {
             sqlx::query(
-                "insert into log_note_key (public_key, valid_from, valid_until, last_size) values ($1, $2, $3, $4) \
+                "insert into log_checkpoint_key (public_key, valid_from, valid_until, last_size) values ($1, $2, $3, $4) \
                  on conflict (public_key) do update \
                    set valid_until = excluded.valid_until, \
-                   last_size = coalesce(log_note_key.last_size, excluded.last_size)",
+                   last_size = coalesce(log_checkpoint_key.last_size, excluded.last_size)",
             )
             .bind(&key.key.as_bytes()[..])
             .bind(from)
@@ -123,7 +123,7 @@ impl EventLog {
         let mut below = i64::MAX;
         loop {
             let rows: Vec<(i64, String)> = sqlx::query_as(
-                "select position, note from log_seal where position < $1 and sealed_at < $2 \
+                "select position, note from log_checkpoint where position < $1 and published_at < $2 \
                  order by position desc limit $3",
             )
             .bind(below)
@@ -146,7 +146,7 @@ impl EventLog {
     /// # Errors
     /// [`LogError`].
     pub async fn newest_seal(&self) -> Result<u64, LogError> {
-        let newest = sqlx::query_scalar("select coalesce(max(position), 0) from log_seal");
+        let newest = sqlx::query_scalar("select coalesce(max(position), 0) from log_checkpoint");
         Ok(number(newest.fetch_one(self.pool()).await?))
     }
 
@@ -165,7 +165,7 @@ impl EventLog {
         limit: u32,
     ) -> Result<Vec<(u64, String, Timestamp)>, LogError> {
         let rows = sqlx::query(
-            "select position, note, sealed_at from log_seal where position > $1 \
+            "select position, note, published_at from log_checkpoint where position > $1 \
              order by position limit $2",
         )
         .bind(bigint(after))
@@ -210,9 +210,9 @@ impl EventLog {
                 }
                 roots => roots?,
             };
-            for (n, (position, note, sealed_at)) in seals.into_iter().enumerate() {
+            for (n, (position, note, published_at)) in seals.into_iter().enumerate() {
                 let differs = |position, what: String| LogError::Damaged { position, what };
-                let seal = Checkpoint::open(&note, &valid_at(keys, position, sealed_at))
+                let seal = Checkpoint::open(&note, &valid_at(keys, position, published_at))
                     .map_err(|error| differs(position, error.to_string()))?;
                 let Some(root) = roots.get(n) else {
                     let what =
@@ -278,7 +278,8 @@ pub async fn note_keys_at(
 }
 
 async fn all_note_keys(executor: impl PgExecutor<'_>) -> Result<Vec<SealKey>, LogError> {
-    let keys = "select public_key, valid_until, last_size from log_note_key order by valid_from";
+    let keys =
+        "select public_key, valid_until, last_size from log_checkpoint_key order by valid_from";
     let rows = sqlx::query(keys).fetch_all(executor).await?;
     let key = |row: &sqlx::postgres::PgRow| {
         let bytes = fixed(row.try_get(0)?, 0, "a checkpoint's key")?;

@@ -20,8 +20,8 @@ use crate::{
 pub(crate) const EVERY: u32 = 200;
 /// The length of the digest in front.
 const DIGEST: usize = 32;
-/// How a state is written: 2 is bincode behind its digest. 1 was JSON, and is as good as none.
-const CODEC: i16 = 2;
+/// Encoding of a state: bincode behind its digest. Snapshots with another one are ignored.
+const CODEC: i16 = 3;
 /// What a snapshot may have, and what may be made of it. A state that is larger is folded from its events.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
 /// The digest of everything that makes a state: the source of `domain`. A fold that reads its events otherwise makes

@@ -178,5 +178,5 @@ pub(crate) fn fixed<const N: usize>(
 
 /// What is sealed cannot be read before it is opened.
 pub(crate) fn unopened(payload: &str) -> Said {
-    sealed::is_sealed(payload).then(|| Err("it is sealed, and was not opened".into()))
+    sealed::is_sealed(payload).then(|| Err("it is encrypted, and was not decrypted".into()))
 }

@@ -99,21 +99,21 @@ pub(crate) fn view(name: &str) -> Option<Box<dyn View>> {
 
 #[cfg(test)]
 mod tests {
-    use event_log::migrate::LAYOUT;
+    use event_log::migrate::FORMAT;
 
     use super::*;
 
     #[test]
-    fn a_new_shape_of_a_synchronous_view_is_a_new_layout() {
+    fn a_new_shape_of_a_synchronous_view_is_a_new_format() {
         let synchronous = views().into_iter().filter(|view| view.class() == Class::Synchronous);
         let versions: Vec<_> = synchronous.map(|view| (view.name(), view.version())).collect();
         let known =
             [("job_queue", 1), ("timers", 1), ("principals", 1), ("tokens", 1), ("enrolments", 1)];
         assert_eq!(
-            (LAYOUT, &*versions),
-            (2, &known[..]),
-            "an older server beside this one goes on writing the rows that it knows, and only the layout stops it: \
-             with a new VERSION here comes a migration that raises LAYOUT, and then this list"
+            (FORMAT, &*versions),
+            (3, &known[..]),
+            "an older server beside this one goes on writing the rows that it knows, and only the format stops it: \
+             with a new VERSION here comes a migration that raises FORMAT, and then this list"
         );
     }
 }

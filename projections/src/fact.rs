@@ -80,7 +80,7 @@ impl Recorded {
         Ok(facts)
     }
 
-    /// Decodes an event without decrypting it: encrypted fields read `[sealed]`.
+    /// Decodes an event without decrypting it: encrypted fields read `[encrypted]`.
     ///
     /// # Errors
     /// [`LogError::Damaged`] if this program does not know the event.
@@ -277,7 +277,7 @@ pub struct Raw<'a> {
     pub event_type: &'a str,
     /// Version of the payload, a number.
     pub version: &'a str,
-    /// JSON. Encrypted fields in it read `[sealed]` unless they were decrypted.
+    /// JSON. Encrypted fields in it read `[encrypted]` unless they were decrypted.
     pub payload: &'a str,
     /// JSON.
     pub metadata: &'a str,

@@ -11,7 +11,7 @@ use crate::Recorded;
 /// A row is a function of one stream only: that is what lets it ride in an append, be cached and be rebuilt in
 /// any order of streams.
 pub trait Projection: Sized + Send + Sync + 'static {
-    /// What people call it. Its table is `view_<name>`.
+    /// What people call it. Its table is `projection_<name>`.
     const NAME: &'static str;
     /// Raised when rows change their shape or meaning: they are made again at the next start.
     const VERSION: i32;
@@ -36,7 +36,7 @@ pub trait Projection: Sized + Send + Sync + 'static {
 
     /// Its table.
     fn table() -> String {
-        format!("view_{}", Self::NAME)
+        format!("projection_{}", Self::NAME)
     }
 }
 

@@ -87,7 +87,7 @@ async fn once(connection: &mut PgConnection, making: &mut Making) -> Result<Opti
     arrive(connection, making, position).await?;
     if making.view.class() == Class::Synchronous {
         // Whoever prepared an append on the old rows finds the turn moved, and reads them again.
-        sqlx::Executor::execute(&mut *connection, "update log_head set turn = turn + 1").await?;
+        sqlx::Executor::execute(&mut *connection, "update log_head set fence = fence + 1").await?;
     }
     Ok(Some(position))
 }

@@ -131,7 +131,7 @@ pub(crate) fn bind(
     }
 }
 
-/// The rows for which a condition holds: what comes after `from view_x`.
+/// The rows for which a condition holds: what comes after `from projection_x`.
 pub(crate) async fn select<'q, P: Projection>(
     executor: impl PgExecutor<'_>,
     rest: &str,

@@ -48,7 +48,7 @@ enum Kind {
     Outputs(Outputs),
     Planned(Box<Planned>),
     Ended(Box<Ended>),
-    LogSealed(LogSealed),
+    LogFinalized(LogFinalized),
     /// It is a report, and not even its own words can be read.
     Unreadable(&'static str),
 }
@@ -79,7 +79,7 @@ struct Over {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Resolved {
     execution: String,
-    verdict: String,
+    resolution: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -128,7 +128,7 @@ struct Signed {
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-struct LogSealed {
+struct LogFinalized {
     execution: String,
     length_bytes: u64,
     sha256: String,
@@ -163,7 +163,7 @@ impl Fact {
             ("job", "job.failed") => ended(payload, Some("failed")),
             ("job", "job.cancelled") => ended(payload, Some("cancelled")),
             ("job", "job.late_result_reported") => ended(payload, None),
-            ("job", "job.log_sealed") => Kind::LogSealed(json(payload)?),
+            ("job", "job.log_finalized") => Kind::LogFinalized(json(payload)?),
             _ => return None,
         };
         Some(Fact { of: aggregate_id.to_owned(), kind })

@@ -105,7 +105,7 @@ pub async fn wait(
     let dir = data.job(execution);
     dir.create()
         .and_then(|()| data::replace_json(&dir.question(), question))
-        .and_then(|()| journal.write(Fact::Asked { job, execution }))
+        .and_then(|()| journal.write(Fact::ApprovalRequested { job, execution }))
         .map_err(|error| Refusal::policy("ask", format!("nobody can be asked: {error}")))?;
     let said = loop {
         if CancelOrder::of(&dir).is_some() {
@@ -147,7 +147,7 @@ pub fn answer(data: &Data, execution: ExecutionId, answer: &Answer) -> io::Resul
     }
     let Answer { yes, reason } = answer.clone();
     // In the journal first: a word that counts is a word that is kept.
-    Journal::open(data)?.write(Fact::Answered { execution, yes, reason })?;
+    Journal::open(data)?.write(Fact::ApprovalDecided { execution, approved: yes, reason })?;
     data::replace_json(&dir.answer(), answer)?;
     Ok(true)
 }

@@ -69,7 +69,7 @@ fn a_log_is_live_and_then_the_same_bytes() {
     let stream = format!("job/{job}");
     let sealed = until_some("the seal", SOON, || {
         let events =
-            server.ask(&["audit", "events", "--stream", &stream, "--type", "job.log_sealed"]);
+            server.ask(&["audit", "events", "--stream", &stream, "--type", "job.log_finalized"]);
         events.as_array()?.first().cloned()
     });
     assert!(sealed.to_string().contains("sha256:"), "{sealed:#}");

@@ -5,12 +5,12 @@ use std::{
     time::Duration,
 };
 
-use event_log::migrate::LAYOUT;
+use event_log::migrate::FORMAT;
 use tests::{Answer, Balancer, Callers, Server, call, oracle, program, stdout_of, until};
 
 const SOON: Duration = Duration::from_secs(30);
 /// Makes a process one of the next version.
-const NEXT: (&str, &str) = ("STEAD_NEXT_LAYOUT", "1");
+const NEXT: (&str, &str) = ("STEAD_NEXT_FORMAT", "1");
 
 /// Callers hear that so many more writes are done.
 fn goes_on(callers: &Callers) {
@@ -55,9 +55,9 @@ fn servers_roll_to_the_next_version_and_callers_go_on() {
         let refused = call("POST", &url, &json, br#"{"role":"viewer"}"#);
         assert_eq!((refused.status, &*refused.code()), (503, "unavailable"), "{refused:?}");
         assert!(refused.headers.to_lowercase().contains("retry-after"), "{refused:?}");
-        let (known, found) = (LAYOUT, LAYOUT + 1);
+        let (known, found) = (FORMAT, FORMAT + 1);
         let why = &*format!(
-            "the log has layout {found}, this program knows layout {known}; start the version of Stead that migrated it"
+            "cannot open the log: a newer version migrated it (format {found}, this program reads {known}); start that version"
         );
         for refused in [refused, get(server, "/readyz")] {
             assert_eq!((refused.status, refused.json()["detail"].as_str()), (503, Some(why)));
@@ -95,7 +95,7 @@ fn servers_roll_to_the_next_version_and_callers_go_on() {
     serve.arg(one.data()).env("DATABASE_URL", &application).stdin(Stdio::null());
     let back = serve.output().unwrap();
     let said = String::from_utf8_lossy(&back.stderr).into_owned();
-    let known = format!("this program knows layout {LAYOUT}");
+    let known = format!("this program reads {FORMAT}");
     assert!(!back.status.success() && said.contains(&known), "{said}");
 
     // then nothing that anybody was told is untrue

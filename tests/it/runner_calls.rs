@@ -205,7 +205,7 @@ fn a_chunk_of_a_log_that_is_too_long_is_refused_and_the_job_goes_on() {
     assert!(!log.is_empty() && !log.contains("xxxx"), "{log}");
     // The rest of a log may come after the last word.
     let sealed = until_some("the seal", SOON, || {
-        tests::story(&server, job).into_iter().find(|event| event["type"] == "job.log_sealed")
+        tests::story(&server, job).into_iter().find(|event| event["type"] == "job.log_finalized")
     });
     assert_eq!(sealed["payload"]["complete"], true, "{sealed:#}");
 }

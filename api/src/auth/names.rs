@@ -50,10 +50,10 @@ pub async fn keep(
     now: Timestamp,
 ) -> Result<bool, sqlx::Error> {
     // A principal whose name was erased gets no new name.
-    let sql = "insert into principal_name (principal, name, named_at) \
+    let sql = "insert into principal_name (principal, name, updated_at) \
                select $1::text, $2::text, $3::timestamptz where not exists ( \
                  select from subject_key where subject = $1 and shredded_at is not null) \
-               on conflict (principal) do update set name = excluded.name, named_at = excluded.named_at \
+               on conflict (principal) do update set name = excluded.name, updated_at = excluded.updated_at \
                where principal_name.name <> excluded.name";
     let row = sqlx::query(sql).bind(principal.to_string()).bind(name).bind(now);
     Ok(row.execute(executor).await?.rows_affected() > 0)

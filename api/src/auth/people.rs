@@ -86,7 +86,7 @@ impl People {
         // Afterwards: rows that were dropped meanwhile are in archives by now.
         let older = format!(
             "select aggregate_type, aggregate_id from log_stream where aggregate_type = any($1) \
-             and since_position <= {FLOOR} \
+             and first_position <= {FLOOR} \
              and exists (select from log_archive where dropped_at is not null)"
         );
         let streams: Vec<(String, String)> =

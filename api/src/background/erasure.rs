@@ -120,7 +120,7 @@ async fn copies(app: &App) -> Result<(), Problem> {
         let call = Call::of(Meta::new(Actor::System, ulid::Ulid::new().to_string()));
         let told = app.engine.transact(&call, move |unit| {
             async move {
-                unit.tell::<Subject>(subject, SubjectCommand::RecordErased).await.map(drop)
+                unit.tell::<Subject>(subject, SubjectCommand::CompleteErasure).await.map(drop)
             }
             .boxed()
         });

@@ -87,7 +87,7 @@ async fn say(app: &App, due: Due) {
         Due::Silent { runner, since, guard } => {
             let call = call(Some(guard));
             let said = app.engine.transact(&call, move |unit| {
-                let command = RunnerCommand::Disconnect { silent_since: since, stopped: false };
+                let command = RunnerCommand::Disconnect { last_contact_at: since, stopped: false };
                 Box::pin(unit.tell::<Runner>(runner, command))
             });
             said.await.map(|_| ())
@@ -160,7 +160,7 @@ fn timeout(due: &Due) -> &'static str {
             | JobCommand::Reattach { .. }
             | JobCommand::Resolve { .. }
             | JobCommand::RequestCancel { .. }
-            | JobCommand::SealLog(_)
+            | JobCommand::FinalizeLog(_)
             | JobCommand::NoteDivergence { .. }
             | JobCommand::NoteLateResult { .. } => "other",
         },

@@ -20,7 +20,7 @@ pub async fn run(app: App) {
             }
             // Nothing waits for it: what has no partition goes into the rest, and becomes one as it is.
             Err(error) => {
-                tracing::warn!(reason = %error, "The log gets no partitions ahead, and goes into log_event_rest; give DATABASE_OWNER_URL, or run `stead migrate`: {error}");
+                tracing::warn!(reason = %error, "The log gets no partitions ahead, and goes into log_event_default; give DATABASE_OWNER_URL, or run `stead migrate`: {error}");
             }
         }
         tokio::select! {

@@ -26,7 +26,7 @@ pub async fn progress(pool: &PgPool) -> Result<Progress, sqlx::Error> {
     let row = sqlx::query(
         "select coalesce((select position from log_consumer \
            where name = $1 and version = $2 and shard = $3), 0), \
-         (select count(*) from log_parked)",
+         (select count(*) from log_dead_letter)",
     )
     .bind(CONSUMER.0)
     .bind(CONSUMER.1)
@@ -42,8 +42,8 @@ pub async fn park(app: &App, position: u64, problem: &Problem) -> Result<(), Pro
     let detail = &problem.detail;
     tracing::error!(position, reason = %detail, "No policy can react to position {position}; it is parked and tried again: {detail}");
     sqlx::query(
-        "insert into log_parked (position, reason, tries, parked_at) values ($1, $2, 1, $3) \
-         on conflict (position) do update set reason = excluded.reason, tries = log_parked.tries + 1",
+        "insert into log_dead_letter (position, reason, attempts, created_at) values ($1, $2, 1, $3) \
+         on conflict (position) do update set reason = excluded.reason, attempts = log_dead_letter.attempts + 1",
     )
     .bind(position.cast_signed())
     .bind(detail)
@@ -55,10 +55,11 @@ pub async fn park(app: &App, position: u64, problem: &Problem) -> Result<(), Pro
 
 /// Try every parked fact once more.
 pub async fn try_again(app: &App, place: &Place) -> Result<(), Problem> {
-    let rows = sqlx::query("select position from log_parked order by tries, position limit $1")
-        .bind(AT_ONCE)
-        .fetch_all(&app.pool)
-        .await?;
+    let rows =
+        sqlx::query("select position from log_dead_letter order by attempts, position limit $1")
+            .bind(AT_ONCE)
+            .fetch_all(&app.pool)
+            .await?;
     for row in rows {
         let position = row.try_get::<i64, _>(0)?.unsigned_abs();
         // An event whose archive is missing stays a dead letter, and the next one is tried.
@@ -69,7 +70,7 @@ pub async fn try_again(app: &App, place: &Place) -> Result<(), Problem> {
         };
         match done {
             Ok(()) => {
-                let done = sqlx::query("delete from log_parked where position = $1");
+                let done = sqlx::query("delete from log_dead_letter where position = $1");
                 done.bind(position.cast_signed()).execute(&app.pool).await?;
                 tracing::info!(position, "Processed a dead letter");
             }

@@ -9,7 +9,7 @@ pub(super) async fn reap_by_update(app: &App, due: &Due) -> bool {
     if !has(Bug::ReaperByUpdate) {
         return false;
     }
-    let update = "update view_job_queue set waiting = false where key = $1";
+    let update = "update projection_job_queue set waiting = false where key = $1";
     let _ = sqlx::query(update).bind(job.to_string()).execute(&app.pool).await;
     true
 }

@@ -106,9 +106,7 @@ async fn release(app: &App, owner: &str) -> Result<(), sqlx::Error> {
         .execute(&app.pool)
         .await?;
     if freed.rows_affected() > 0 {
-        tracing::warn!(
-            "The log has another layout than this program: its policies are for others now"
-        );
+        tracing::warn!("The log has another format: servers of that version run its policies");
     }
     Ok(())
 }
@@ -157,7 +155,7 @@ async fn follow(app: &App, owner: &str, place: &mut Place) -> Result<(), Problem
             }
         };
         if app.engine.log().is_outdated() {
-            let detail = "the log has another layout than this program";
+            let detail = "the log has another format than this program reads";
             return Err(Problem::new(Code::Unavailable, detail));
         }
         for facts in events.chunks(ABREAST) {

@@ -226,7 +226,7 @@ async fn wanted(app: &App, event: &Stored) -> Result<Vec<(&'static str, Wanted)>
             }
             Reaction::WakeWaitersOfBuild(build) => {
                 let build = log.reload::<Build>(&build.to_string()).await?;
-                all.extend(build.state.awaited_by.iter().map(|run| (name, Wanted::GoOn(*run))));
+                all.extend(build.state.waiters.iter().map(|run| (name, Wanted::GoOn(*run))));
             }
             Reaction::WakeWaitersOf(install) => {
                 let install = log.reload::<Install>(&install.to_string()).await?;

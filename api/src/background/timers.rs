@@ -53,7 +53,7 @@ pub async fn run(app: App) {
                 Timer::QueueExpiry { .. }
                 | Timer::Deadline { .. }
                 | Timer::CancelConfirmation { .. }
-                | Timer::LogSeal { .. } => {}
+                | Timer::LogFinalization { .. } => {}
             }
         }
     }

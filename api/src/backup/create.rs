@@ -52,12 +52,12 @@ pub async fn create(
     if token.is_file() {
         taken.push(files::copy(&token, &draft.path.join(OWNER_TOKEN), OWNER_TOKEN)?);
     }
-    let Standing { checkpoint, layout, recorded_at } = standing;
+    let Standing { checkpoint, format, recorded_at } = standing;
     let manifest = Manifest {
         format: Manifest::format(),
         program: manifest::program(),
         postgres,
-        layout,
+        log_format: format,
         created_at: now,
         log_id: checkpoint.log_id.clone(),
         position: checkpoint.size,

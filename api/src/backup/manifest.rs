@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::{BackupError, at, files};
 
 /// The version of this file.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// Format of the first release. Lower ones are of pre-release versions.
+const FIRST_RELEASED: u32 = 2;
 const FILE: &str = "manifest.json";
 const SUM: &str = "manifest.sha256";
 /// So much of it is read: a million artifacts are less.
@@ -23,8 +25,8 @@ pub struct Manifest {
     pub program: String,
     /// The major version of the Postgres that it is of.
     pub postgres: u32,
-    /// The layout of the tables.
-    pub layout: i32,
+    /// Format of the log.
+    pub log_format: i32,
     /// When it was begun.
     #[serde(with = "moment")]
     pub created_at: Timestamp,
@@ -99,6 +101,10 @@ impl Manifest {
         if version.format > FORMAT {
             let (made_by, ours) = (version.program, program());
             return Err(BackupError::Newer { what: "stead", made_by, ours });
+        }
+        if version.format < FIRST_RELEASED {
+            let (found, known) = (version.format, FORMAT);
+            return Err(BackupError::PreRelease { found, known });
         }
         serde_json::from_slice(&bytes).map_err(|why| damaged(FILE, &why.to_string()))
     }

@@ -81,6 +81,12 @@ pub enum BackupError {
     /// A newer program made it, or a newer Postgres.
     #[error("the backup is of {what} {made_by}, this is {ours}: restore it with that version")]
     Newer { what: &'static str, made_by: String, ours: String },
+    /// A pre-release version made it.
+    #[error(
+        "cannot restore the backup: it was written by a pre-release version (format {found}, this program reads \
+         {known}); restore it with that version"
+    )]
+    PreRelease { found: u32, known: u32 },
     /// The database has something in it.
     #[error("the database is not empty ({found} is in it): restore into one that was just created")]
     NotEmpty { found: String },
@@ -139,6 +145,7 @@ impl BackupError {
             | E::Busy { .. }
             | E::Incomplete { .. }
             | E::Newer { .. }
+            | E::PreRelease { .. }
             | E::NotEmpty { .. }
             | E::Witness { .. }
             | E::Keys(_)

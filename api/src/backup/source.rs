@@ -48,9 +48,9 @@ impl Source {
             scratch.to_path_buf()
         };
         let manifest = Manifest::read(&directory)?;
-        if manifest.layout > event_log::migrate::LAYOUT {
-            let made_by = format!("{} (layout {})", manifest.program, manifest.layout);
-            let ours = format!("{} (layout {})", manifest::program(), event_log::migrate::LAYOUT);
+        if manifest.log_format > event_log::migrate::FORMAT {
+            let made_by = format!("{} (format {})", manifest.program, manifest.log_format);
+            let ours = format!("{} (format {})", manifest::program(), event_log::migrate::FORMAT);
             return Err(BackupError::Newer { what: "stead", made_by, ours });
         }
         for (n, file) in manifest.files.iter().enumerate() {

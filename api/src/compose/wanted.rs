@@ -63,7 +63,7 @@ pub fn wanted(
             WantedComponent {
                 component: part.component,
                 build: part.build,
-                needs: needs(config, &component.name),
+                depends_on: depends_on(config, &component.name),
                 reads_sandbox: reads.is_some_and(|reads| !reads.sandbox.is_empty()),
                 fingerprint: fingerprint(config, part, &component.module, given)?,
             },
@@ -102,7 +102,7 @@ pub fn options(config: &Config, target: &Target) -> StepOptions {
 }
 
 /// The names of the components that a component needs.
-pub fn needs(config: &Config, name: &str) -> BTreeSet<String> {
+pub fn depends_on(config: &Config, name: &str) -> BTreeSet<String> {
     config.graph.dependencies(name)
 }
 

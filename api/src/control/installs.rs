@@ -297,5 +297,5 @@ fn wish(ask: RequestRun) -> Result<runs::Wish, Problem> {
         RunAsked::Deprovision => (RunKind::Deprovision, Scope::Everything),
         RunAsked::Action => (RunKind::Action, Scope::Reached),
     };
-    Ok(runs::Wish { kind, scope, action, cause: Cause::Asked, reason: optional(reason)? })
+    Ok(runs::Wish { kind, scope, action, cause: Cause::Requested, reason: optional(reason)? })
 }

@@ -115,7 +115,7 @@ async fn earlier(
     let begun = Instant::now();
     let (first, last) = loop {
         let row = sqlx::query(
-            "select request_hash, first_position, last_position, answer::text as answer \
+            "select request_hash, first_position, last_position, response::text as response \
              from log_command where principal = $1 and idempotency_key = $2 and expires_at > $3",
         )
         .bind(&key.principal)
@@ -129,7 +129,7 @@ async fn earlier(
             let detail = format!("the key {:?} was used for another request", key.key);
             return Err(Problem::new(Code::IdempotencyMismatch, detail));
         }
-        if let Some(answer) = row.try_get::<Option<String>, _>("answer")? {
+        if let Some(answer) = row.try_get::<Option<String>, _>("response")? {
             return Ok(Some(replayed(answer)));
         }
         if begun.elapsed() >= PATIENCE {

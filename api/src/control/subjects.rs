@@ -33,7 +33,7 @@ pub async fn show(State(app): State<App>, Path(subject): Path<SubjectId>) -> Ans
                     shown.shredded_at = Some(event.recorded_at);
                     (shown.by, shown.reason) = (Some(by.to_string()), Some(reason));
                 }
-                SubjectEvent::CopiesErased => {
+                SubjectEvent::ErasureCompleted => {
                     shown.state = "erased".into();
                     shown.erased_at = Some(event.recorded_at);
                 }

@@ -91,7 +91,7 @@ impl Desk {
             | JobEvent::Reattached { .. }
             | JobEvent::OutcomeResolved { .. }
             | JobEvent::CancelUnconfirmed { .. }
-            | JobEvent::LogSealed(_)
+            | JobEvent::LogFinalized(_)
             | JobEvent::LogDiverged { .. }
             | JobEvent::LateResultReported { .. } => {}
         }

@@ -139,7 +139,7 @@ fn overdue(job: JobId, tracked: &Tracked, now: Moment, timing: &Timing) -> Vec<D
 fn silent_since(known: &Known, now: Moment, timing: &Timing) -> Option<Timestamp> {
     let silent = now.instant.saturating_duration_since(known.heard);
     let parked = known.session.as_ref().is_some_and(Session::is_parked);
-    let told = known.runner.silent_since.is_some() || known.runner.revoked;
+    let told = known.runner.disconnected_since.is_some() || known.runner.revoked;
     (!parked && !told && silent >= timing.runner_silent).then(|| now.wall - silent)
 }
 

@@ -92,7 +92,7 @@ impl Dispatch {
         }
         let known = current(&mut desk, runner, ask.session_id, ask.generation)?;
         known.hear(now.instant);
-        let returned = known.runner.silent_since.is_some();
+        let returned = known.runner.disconnected_since.is_some();
         let off = ask.disabled.is_some();
         let switched = (known.runner.disabled.contains(&Side::Customer) != off).then_some(off);
         if let Some(session) = &mut known.session {
@@ -120,7 +120,7 @@ impl Dispatch {
         let mut touched = Touched::default();
         if let Some(known) = desk.roster.get_mut(runner) {
             known.hear(now.instant);
-            touched.returned = known.runner.silent_since.is_some();
+            touched.returned = known.runner.disconnected_since.is_some();
         }
         if desk.board.renew(runner, job, execution, now.instant) == Some(true) {
             touched.reattach.push((job, execution));

@@ -66,7 +66,7 @@ async fn unsealed(dispatch: &Dispatch, pool: &PgPool) -> Result<Vec<(JobId, Time
     // All of them, whenever they are due: this server will have to know of them.
     let timers = timers::due(pool, now + TimeDelta::days(365), u32::MAX).await?;
     let seals = timers.into_iter().filter_map(|due| match due.timer {
-        Timer::LogSeal { job, .. } => Some((job, now)),
+        Timer::LogFinalization { job, .. } => Some((job, now)),
         Timer::QueueExpiry { .. }
         | Timer::Deadline { .. }
         | Timer::CancelConfirmation { .. }

@@ -1,7 +1,7 @@
 //! The partitions of `job_log`: one for each day (UTC) on which executions began.
 //!
 //! An execution's id begins with the moment it was made, so a day is a range of ids, and whoever names an
-//! execution names one partition. What comes for a day that has none is kept in `job_log_rest`, and moves when
+//! execution names one partition. What comes for a day that has none is kept in `job_log_default`, and moves when
 //! the day is made: nobody who writes needs the right to make tables.
 use chrono::{DateTime, Days, NaiveDate, NaiveTime};
 use domain::ids::ExecutionId;
@@ -43,7 +43,7 @@ pub async fn make(
 
 /// The first day from an id on of which the rest has something.
 async fn of_the_rest(owner: &PgPool, from: &str) -> Result<Option<NaiveDate>, sqlx::Error> {
-    let first = "select min(execution) from job_log_rest where execution >= $1";
+    let first = "select min(execution) from job_log_default where execution >= $1";
     let first: Option<String> = sqlx::query_scalar(first).bind(from).fetch_one(owner).await?;
     let first = first.and_then(|first| first.parse().ok());
     Ok(first.and_then(of))
@@ -77,7 +77,7 @@ async fn one(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>, sqlx::
     let lock = format!(
         "set local lock_timeout = '{LOCK_MS}ms'; \
          set local idle_in_transaction_session_timeout = '{SILENCE_MS}ms'; \
-         lock table job_log_rest in access exclusive mode"
+         lock table job_log_default in access exclusive mode"
     );
     tx.execute(&*lock).await?;
     if is_there(&mut *tx, &table).await? {
@@ -86,7 +86,7 @@ async fn one(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>, sqlx::
     // Attached, not made as a partition: that would wait for everybody who reads or writes any log.
     let make = format!(
         "create table {table} (like job_log including all); \
-         with moved as (delete from job_log_rest \
+         with moved as (delete from job_log_default \
            where execution >= '{first}' and execution < '{end}' returning *) \
          insert into {table} select * from moved; \
          alter table job_log attach partition {table} for values from ('{first}') to ('{end}')"
@@ -105,7 +105,7 @@ async fn is_there(db: impl PgExecutor<'_>, table: &str) -> Result<bool, sqlx::Er
     if attached == Some(false) {
         tracing::warn!(
             table,
-            "The table {table} is no partition of job_log: what comes for its day stays in job_log_rest"
+            "The table {table} is no partition of job_log: what comes for its day stays in job_log_default"
         );
     }
     Ok(attached.is_some())
@@ -184,7 +184,7 @@ mod tests {
         let of_the_day = plan.matches("job_log_20261002").count();
         assert!(of_the_day > 0, "{plan}");
         assert_eq!(plan.matches("job_log_2026").count(), of_the_day, "{plan}");
-        assert!(!plan.contains("job_log_rest"), "{plan}");
+        assert!(!plan.contains("job_log_default"), "{plan}");
         // and a day that is dropped is gone, and nothing else
         sqlx::query("drop table job_log_20261002").execute(&database.pool).await.unwrap();
         assert_eq!(store.length(early).await.unwrap(), 0);

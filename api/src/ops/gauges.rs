@@ -16,10 +16,10 @@ pub struct Open {
 /// Reads the gauges. Costs one index scan of the open timers and one scan of the runners.
 pub async fn read(app: &App) -> Result<Open, sqlx::Error> {
     let sql = "select count(*), coalesce(extract(epoch from $1 - min((timer.value->>'at')::timestamptz))::float8, 0), \
-        (select count(*) from view_runners where data->'state'->>'silent_since' is not null \
+        (select count(*) from projection_runners where data->'state'->>'disconnected_since' is not null \
            and not (data->'state'->>'revoked')::boolean \
            and not coalesce((data->'state'->>'stopped')::boolean, false)) \
-        from view_timers, json_each(data->'timers') as timer \
+        from projection_timers, json_each(data->'timers') as timer \
         where due_at is not null and timer.value->'timer'->>'type' = 'approval_expiry'";
     // An approval expires a fixed time after its request.
     let row = sqlx::query(sql).bind(app.now() + APPROVAL_TTL).fetch_one(&app.pool).await?;

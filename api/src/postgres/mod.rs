@@ -117,6 +117,9 @@ pub enum EmbeddedError {
         "{data} has no private Postgres: set DATABASE_OWNER_URL to the database of this server"
     )]
     NoCluster { data: String },
+    /// The log has a format that this program does not read.
+    #[error(transparent)]
+    Log(#[from] event_log::LogError),
     /// A file or a process could not be dealt with.
     #[error("{what}: {reason}")]
     Io { what: String, reason: io::Error },

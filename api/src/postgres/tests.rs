@@ -146,7 +146,7 @@ async fn the_server_may_read_and_add_events_and_never_change_them_also_after_a_r
     assert_eq!(crate::server::prepare(&owner).await.unwrap(), [""; 0], "nothing is left to do");
     projections::rebuild(&owner, "runners", |_| {}).await.unwrap();
     let mut app = PgConnection::connect_with(&running.app()).await.unwrap();
-    sqlx::query("select 1 from view_runners").fetch_all(&mut app).await.unwrap();
+    sqlx::query("select 1 from projection_runners").fetch_all(&mut app).await.unwrap();
     // Days of job logs are the owner's to make and to drop; whoever serves writes into them.
     let (day, next) = ("2026-11-21".parse().unwrap(), "2026-11-22".parse().unwrap());
     assert_eq!(crate::logs::days::make(&owner, day, 0).await.unwrap(), [day]);

@@ -75,6 +75,16 @@ impl Access {
         Access { options, environment }
     }
 
+    /// Checks that the log of the database, if there is one, has the format that this program reads.
+    ///
+    /// # Errors
+    /// [`EmbeddedError::Log`], or the database does not answer.
+    pub async fn check_format(&self) -> Result<(), EmbeddedError> {
+        let mut connection = self.connect().await?;
+        event_log::migrate::check_format(&mut connection).await?;
+        Ok(connection.close().await?)
+    }
+
     /// One connection.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use axum::{Extension, Json, extract::State};
 use domain::{
     actor::Actor,
     app::App as AppState,
-    enrolment::{Enrolment, EnrolmentCommand, Issue, Purpose, Use},
+    enrolment::{Enrolment, EnrolmentCommand, Issue, Purpose, Redemption},
     ids::{InstallId, RunnerId, TokenId},
     install::{Install, InstallCommand},
     runner::{Host, Identity, Mode, Runner, RunnerCommand},
@@ -74,10 +74,10 @@ async fn admitted(
     let known = enrolment.issue.filter(|issue| secret::is(&ask.token, &issue.sha256));
     let known = known.ok_or_else(unknown)?;
     let install = purpose(&known, ask.mode)?;
-    let asked = Use { runner: new, identity_key: ask.identity_key.clone() };
-    if unit.tell::<Enrolment>(token, EnrolmentCommand::Use(asked)).await? == 0 {
+    let asked = Redemption { runner: new, identity_key: ask.identity_key.clone() };
+    if unit.tell::<Enrolment>(token, EnrolmentCommand::Redeem(asked)).await? == 0 {
         // It came in before, and its answer was lost.
-        let runner = enrolment.used.map(|by| by.runner).ok_or_else(unknown)?;
+        let runner = enrolment.redeemed.map(|by| by.runner).ok_or_else(unknown)?;
         return Ok((runner, install));
     }
     unit.begin::<Runner>(new, RunnerCommand::Enrol(identity(ask, install, token))).await?;
@@ -89,7 +89,7 @@ async fn admitted(
             Some(before) => unit.load::<Runner>(before).await?.revoked.then_some(before),
             None => None,
         };
-        let report = InstallCommand::ReportStack { runner: new, outputs, replaces };
+        let report = InstallCommand::ReportStackOutputs { runner: new, outputs, replaces };
         unit.tell::<Install>(install, report).await?;
         can_be_provisioned(app, unit, install).await?;
     }
@@ -121,7 +121,7 @@ fn identity(ask: &Enrol, install: Option<InstallId>, enrolment: TokenId) -> Iden
         },
         install,
         identity_key: ask.identity_key.clone(),
-        sealing_key: ask.sealing_key.clone(),
+        encryption_key: ask.sealing_key.clone(),
         version: ask.version.clone(),
         host: Host { os, arch, hostname },
         enrolment,

@@ -140,7 +140,7 @@ async fn heard(
         let refusal = Refusal {
             job,
             execution: Some(ask.execution),
-            source: words::by_of(*by),
+            refused_by: words::by_of(*by),
             rule: shortened(rule),
             detail: shortened(detail),
         };

@@ -1,7 +1,7 @@
 //! The seal: an execution that is over has a log whose length and digest are in the log of events.
 use domain::{
     ids::{ExecutionId, JobId},
-    job::{Job, JobCommand, JobError, SealedLog},
+    job::{FinalizedLog, Job, JobCommand, JobError},
 };
 use event_log::Meta;
 use schemas::runner::{Finished, ReportBody};
@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 pub enum Seal {
     /// It is all here: it is sealed in the commit of the last word.
-    Ready(SealedLog),
+    Ready(FinalizedLog),
     /// Bytes are missing; so many are here.
     Incomplete(u64),
     /// It is not what was announced.
@@ -56,7 +56,7 @@ async fn announced(app: &App, execution: ExecutionId, last: &Finished) -> Result
         Fit::Mismatch => Seal::Mismatch,
         Fit::Complete => {
             let complete = true;
-            Seal::Ready(SealedLog { execution, length_bytes, sha256, omitted_bytes, complete })
+            Seal::Ready(FinalizedLog { execution, length_bytes, sha256, omitted_bytes, complete })
         }
     })
 }
@@ -64,15 +64,15 @@ async fn announced(app: &App, execution: ExecutionId, last: &Finished) -> Result
 /// A job that was refused before it started has mostly written nothing.
 async fn unwritten(app: &App, execution: ExecutionId) -> Result<Option<Seal>, Problem> {
     let (length_bytes, sha256) = app.logs.measure(execution).await?;
-    let log = SealedLog { execution, length_bytes, sha256, omitted_bytes: 0, complete: true };
+    let log = FinalizedLog { execution, length_bytes, sha256, omitted_bytes: 0, complete: true };
     Ok((length_bytes == 0).then_some(Seal::Ready(log)))
 }
 
 /// Seal a log as a part of something larger.
-pub async fn tell(unit: &mut Unit, job: JobId, log: SealedLog) -> Result<(), Problem> {
-    match unit.ask::<Job>(job, JobCommand::SealLog(log)).await? {
+pub async fn tell(unit: &mut Unit, job: JobId, log: FinalizedLog) -> Result<(), Problem> {
+    match unit.ask::<Job>(job, JobCommand::FinalizeLog(log)).await? {
         // It was sealed without its end before; what is in the log of events stands.
-        Ok(_) | Err(JobError::AlreadySealed) => Ok(()),
+        Ok(_) | Err(JobError::LogAlreadyFinalized) => Ok(()),
         Err(refused) => Err(refused.into()),
     }
 }
@@ -114,7 +114,7 @@ pub async fn seal_incomplete(
 ) -> Result<(), Problem> {
     // What is measured must stay what it is: a chunk that is on its way finds the end.
     let (length_bytes, sha256) = app.logs.end(execution).await?;
-    let log = SealedLog { execution, length_bytes, sha256, omitted_bytes: 0, complete: false };
+    let log = FinalizedLog { execution, length_bytes, sha256, omitted_bytes: 0, complete: false };
     let call = Call::of(meta);
     let told = app.engine.transact(&call, move |unit| {
         let log = log.clone();

@@ -197,7 +197,7 @@ fn unproved(error: LogError) -> Problem {
         error @ (LogError::Database(_)
         | LogError::NoLog
         | LogError::Encoding(_)
-        | LogError::Layout { .. }
+        | LogError::Format(_)
         | LogError::Damaged { .. }
         | LogError::Archived { .. }
         | LogError::WrappingKey(_)) => error.into(),

@@ -46,11 +46,11 @@ async fn keep(app: &App, runner: RunnerId, envelope: &Envelope) -> Result<(), St
         "with unhurried as (select set_config('synchronous_commit', 'off', true)), \
          old as (delete from runner_journal where runner = $1 and journal_id in ( \
            select journal_id from runner_journal where runner = $1 and journal_id <> $2 \
-           order by told_at desc offset $6)) \
-         insert into runner_journal as known (runner, journal_id, entries, head, told_at) \
+           order by received_at desc offset $6)) \
+         insert into runner_journal as known (runner, journal_id, entries, head, received_at) \
          select $1, $2, $3, $4::json, $5 from unhurried \
          on conflict (runner, journal_id) do update set entries = excluded.entries, \
-           head = excluded.head, told_at = excluded.told_at \
+           head = excluded.head, received_at = excluded.received_at \
          where known.entries <= excluded.entries",
     )
     .bind(runner.to_string())
@@ -68,8 +68,8 @@ async fn keep(app: &App, runner: RunnerId, envelope: &Envelope) -> Result<(), St
 /// The heads that are kept of a runner, the newest first.
 pub async fn kept(app: &App, runner: RunnerId) -> Result<Vec<KeptHead>, Problem> {
     let rows = sqlx::query(
-        "select journal_id, entries, head::text as head, told_at from runner_journal \
-         where runner = $1 order by told_at desc, journal_id desc",
+        "select journal_id, entries, head::text as head, received_at from runner_journal \
+         where runner = $1 order by received_at desc, journal_id desc",
     )
     .bind(runner.to_string())
     .fetch_all(&app.pool)
@@ -80,7 +80,7 @@ pub async fn kept(app: &App, runner: RunnerId) -> Result<Vec<KeptHead>, Problem>
         Ok(KeptHead {
             journal_id: row.try_get("journal_id")?,
             entries: entries.cast_unsigned(),
-            told_at: row.try_get("told_at")?,
+            told_at: row.try_get("received_at")?,
             head: serde_json::from_str(&head).map_err(Problem::internal)?,
         })
     });

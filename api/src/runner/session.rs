@@ -113,9 +113,9 @@ pub async fn close(
 async fn stopped(app: &App, runner: &Runner, session: SessionId) -> Result<(), Problem> {
     let Some(guard) = app.dispatch.guard(runner.id, session) else { return Ok(()) };
     let call = Call { sessions: vec![guard], ..caller::call(runner, "/runner/v1/sessions") };
-    let (id, silent_since) = (runner.id, app.now());
+    let (id, last_contact_at) = (runner.id, app.now());
     let told = app.engine.transact(&call, move |unit| {
-        let stop = RunnerCommand::Disconnect { silent_since, stopped: true };
+        let stop = RunnerCommand::Disconnect { last_contact_at, stopped: true };
         Box::pin(unit.tell::<aggregate::Runner>(id, stop))
     });
     told.await.map(|_| ()).map_err(caller::again)
@@ -130,22 +130,22 @@ async fn write(app: &App, opening: &Opening) -> Result<Row, Problem> {
         "with former as (select boot_id, journal_id from runner_session where runner = $1) \
          insert into runner_session as known \
            (runner, session, generation, server, server_epoch, boot_id, journal_id, opened_at, \
-            openings) \
+            recent_sessions) \
          values ($1, $2, 1, $3, 1, $4, $5, $6, array[$2]) \
          on conflict (runner) do update set session = excluded.session, \
            generation = known.generation \
              + case when known.session = excluded.session then 0 else 1 end, \
            server = excluded.server, server_epoch = known.server_epoch + 1, \
            boot_id = excluded.boot_id, journal_id = excluded.journal_id, \
-           opened_at = excluded.opened_at, former_journal_id = \
-             case when known.session = excluded.session then known.former_journal_id \
-             else known.journal_id end, openings = \
-             case when known.session = excluded.session then known.openings \
-             else (excluded.openings || known.openings)[1:$7] end \
+           opened_at = excluded.opened_at, previous_journal_id = \
+             case when known.session = excluded.session then known.previous_journal_id \
+             else known.journal_id end, recent_sessions = \
+             case when known.session = excluded.session then known.recent_sessions \
+             else (excluded.recent_sessions || known.recent_sessions)[1:$7] end \
            where known.session = excluded.session \
-             or not excluded.session = any (known.openings) \
+             or not excluded.session = any (known.recent_sessions) \
          returning generation, server_epoch, \
-           coalesce(former_journal_id = journal_id, false) as same_journal, \
+           coalesce(previous_journal_id = journal_id, false) as same_journal, \
            coalesce((select (former.boot_id, former.journal_id) <> ($4, $5) from former), false) \
              as another",
     )

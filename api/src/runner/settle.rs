@@ -61,13 +61,13 @@ pub async fn returned(app: &App, runner: &Runner) -> Result<(), Problem> {
         .desk()
         .roster
         .get(runner.id)
-        .map(|known| known.runner.silent_since.is_some() && !known.runner.revoked);
+        .map(|known| known.runner.disconnected_since.is_some() && !known.runner.revoked);
     if silent != Some(true) {
         return Ok(());
     }
     let (call, id) = (caller::call(runner, "/runner/v1/poll"), runner.id);
     let told = app.engine.transact(&call, move |unit| {
-        Box::pin(unit.tell::<aggregate::Runner>(id, RunnerCommand::Return))
+        Box::pin(unit.tell::<aggregate::Runner>(id, RunnerCommand::Reconnect))
     });
     told.await.map(|_| ())
 }

@@ -26,7 +26,7 @@ pub enum PrepareError {
 /// # Errors
 /// [`PrepareError`].
 pub async fn raise_epoch(owner: &PgPool, to: u32) -> Result<(), PrepareError> {
-    let raise = "update log_head set epoch = $1, turn = turn + 1 where epoch < $1";
+    let raise = "update log_head set epoch = $1, fence = fence + 1 where epoch < $1";
     let done = sqlx::query(raise).bind(i64::from(to)).execute(owner).await?;
     if done.rows_affected() == 1 {
         return Ok(());

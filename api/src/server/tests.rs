@@ -176,20 +176,20 @@ async fn waits_for_a_word(server: &Server, run: domain::ids::RunId, days: i64) {
             let request = Request {
                 install,
                 kind: RunKind::Deploy,
-                cause: Cause::Asked,
+                cause: Cause::Requested,
                 by: Actor::System,
                 config_version: 1,
                 reason: None,
             };
             let (component, build) = (ComponentId(Ulid::new()), BuildId(Ulid::new()));
-            let (name, needs) = ("base".into(), Default::default());
-            let target = Target::Component { component, name, build, needs };
-            let (operation, needs, fingerprint) = (Operation::Apply, vec![], None);
+            let (name, depends_on) = ("base".into(), Default::default());
+            let target = Target::Component { component, name, build, depends_on };
+            let (operation, depends_on, fingerprint) = (Operation::Apply, vec![], None);
             let steps = vec![StepSpec {
                 step,
                 target,
                 operation,
-                needs,
+                depends_on,
                 fingerprint,
                 options: Default::default(),
             }];

@@ -54,7 +54,7 @@ pub async fn revoke(
                 Ok(_) => return Ok(()),
                 Err(refused) => refused,
             };
-            let used = unit.load::<Enrolment>(token).await?.used.as_ref().map(|by| by.runner);
+            let used = unit.load::<Enrolment>(token).await?.redeemed.as_ref().map(|by| by.runner);
             Err(match (refused, used) {
                 (EnrolmentError::NotFound, _) => Problem::not_found(token),
                 (EnrolmentError::AlreadyUsed, Some(runner)) => {

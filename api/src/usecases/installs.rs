@@ -111,7 +111,7 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
                     unit.tell::<Install>(install, first).await?;
                 }
                 let outputs = new.stack_outputs;
-                let give = InstallCommand::GiveStack { outputs, by, reason: None };
+                let give = InstallCommand::SetStackOutputs { outputs, by, reason: None };
                 unit.tell::<Install>(install, give).await?;
                 let enrolment = enrolments::tell(unit, Purpose::Install { install }).await?;
                 Ok(Created { install, config_version, enrolment })
@@ -215,7 +215,7 @@ async fn change(
     stack::can_change(&before, &stack_outputs)?;
     let outputs = stack::changed(&before.given, &stack_outputs);
     stack::fits(&outputs)?;
-    let give = InstallCommand::GiveStack { outputs, by: by.clone(), reason: reason.clone() };
+    let give = InstallCommand::SetStackOutputs { outputs, by: by.clone(), reason: reason.clone() };
     unit.tell::<Install>(install, give).await?;
     if let Some(config_version) = config_version {
         let (by, reason) = (by.clone(), reason.clone());
@@ -241,7 +241,7 @@ async fn change(
         Some(_) if goes_back => RunKind::Rollback,
         Some(_) => RunKind::Upgrade,
     };
-    let wish = Wish { kind, scope: Scope::Reached, action: None, cause: Cause::Asked, reason };
+    let wish = Wish { kind, scope: Scope::Reached, action: None, cause: Cause::Requested, reason };
     runs::tell(app, unit, install, wish, by).await
 }
 

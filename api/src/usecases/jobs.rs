@@ -30,11 +30,11 @@ pub async fn resolve(
     call: &Call,
     job: JobId,
     execution: ExecutionId,
-    verdict: Verdict,
+    resolution: Verdict,
     reason: String,
 ) -> Result<Done<()>, Problem> {
     let by = call.meta.actor.clone();
-    let command = JobCommand::Resolve { execution, by, verdict, reason };
+    let command = JobCommand::Resolve { execution, by, resolution, reason };
     tell(app, call, job, command).await
 }
 

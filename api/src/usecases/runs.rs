@@ -124,7 +124,7 @@ pub async fn tell(
         Target::Sandbox { .. } | Target::Action { .. } => None,
     };
     let names: BTreeSet<String> = steps.iter().filter_map(named).collect();
-    let admit = InstallCommand::AdmitRun { run, kind: wish.kind, names };
+    let admit = InstallCommand::AdmitRun { run, kind: wish.kind, components: names };
     unit.tell::<Install>(install, admit).await?;
     let request = Request {
         install,

@@ -126,7 +126,7 @@ async fn start(
         Built::Yes(artifact) => Some(artifact),
         Built::NotNeeded => None,
         Built::NotYet(build) => {
-            unit.tell::<Build>(build, BuildCommand::Await { run }).await?;
+            unit.tell::<Build>(build, BuildCommand::AddWaiter { run }).await?;
             return Ok(());
         }
         Built::Failed(build) => {
@@ -174,7 +174,7 @@ async fn apply(
             unit.tell::<Run>(run, RunCommand::StartApply { step: id, job }).await?;
             let config_version = compose::step::version(unit, run, step).await?;
             if let Some(changing) = changing(&step.spec.target, config_version) {
-                let begin = InstallCommand::Begin { run, step: id, changing };
+                let begin = InstallCommand::StartApply { run, step: id, changing };
                 unit.tell::<Install>(install, begin).await?;
             }
             Ok(())
@@ -224,7 +224,7 @@ pub(super) async fn tidy(unit: &mut Unit, run: RunId) -> Result<(), Problem> {
         }
     }
     if let Some(outcome) = outcome {
-        unit.tell::<Install>(install, InstallCommand::CloseRun { run, outcome }).await?;
+        unit.tell::<Install>(install, InstallCommand::FinishRun { run, outcome }).await?;
         super::installs::release_name(unit, install).await?;
     }
     Ok(())
@@ -263,8 +263,8 @@ async fn built(unit: &mut Unit, target: &Target) -> Result<Built, Problem> {
 fn changing(target: &Target, config_version: u32) -> Option<Changing> {
     match target.clone() {
         Target::Sandbox { build } => Some(Changing::Sandbox { build, config_version }),
-        Target::Component { component, name, build, needs } => {
-            Some(Changing::Component { name, component, build, config_version, needs })
+        Target::Component { component, name, build, depends_on } => {
+            Some(Changing::Component { name, component, build, config_version, depends_on })
         }
         Target::Action { .. } => None,
     }

@@ -9,7 +9,7 @@ use crate::{database::Database, people::People};
 
 const PATH: &str = "/v1/runners/enrolment-tokens";
 /// Where each of them is written in the commit of its event.
-const VIEW: &str = "stead.view_enrolments";
+const VIEW: &str = "stead.projection_enrolments";
 
 /// So many callers for a while; `keyed`: each command can be repeated.
 pub async fn run(

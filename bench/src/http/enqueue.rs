@@ -54,12 +54,12 @@ impl Enqueue {
         let doing = Doing { outcome: Outcome::Failed, log: Arc::new([]) };
         self.crew.work(self.builds.number(), &doing).await;
         self.failed += self.builds.number() as i64;
-        let failed = "select count(*) from stead.view_builds where state = 'failed'";
+        let failed = "select count(*) from stead.projection_builds where state = 'failed'";
         database.until(failed, self.failed).await;
     }
 
     async fn until_queued(&self, database: &Database) {
-        let waiting = "select count(*) from stead.view_job_queue where waiting";
+        let waiting = "select count(*) from stead.projection_job_queue where waiting";
         database.until(waiting, self.builds.number() as i64).await;
     }
 }

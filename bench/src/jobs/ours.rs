@@ -89,7 +89,7 @@ fn run(start: Instant, end: Instant, worked: Worked) -> Run {
 
 /// When so many builds had failed.
 async fn until_failed(database: &Database, wanted: i64) -> Instant {
-    let failed = "select count(*) from stead.view_builds where state = 'failed'";
+    let failed = "select count(*) from stead.projection_builds where state = 'failed'";
     database.until(failed, wanted).await;
     Instant::now()
 }

@@ -116,7 +116,7 @@ fn jobs(mut stead: Command) -> BTreeMap<String, Told> {
             }
             _ => {}
         }
-        if name != "job.log_sealed" {
+        if name != "job.log_finalized" {
             job.state = name.to_string();
         }
     }

@@ -19,7 +19,7 @@ use super::harmless;
 use api::control::History;
 
 /// Value of an encrypted field.
-const ENCRYPTED: &str = "[sealed]";
+const ENCRYPTED: &str = "[encrypted]";
 
 /// The history of an install, with every text sanitized.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

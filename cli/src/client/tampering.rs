@@ -92,7 +92,7 @@ impl Ground {
             Published::PutBack => {}
         }
         for (position, note) in &self.seals {
-            sqlx::query("insert into log_seal values ($1, $2, now()) on conflict do nothing")
+            sqlx::query("insert into log_checkpoint values ($1, $2, now()) on conflict do nothing")
                 .bind(*position as i64)
                 .bind(note)
                 .execute(&self.database.pool)

@@ -28,7 +28,7 @@ pub enum BuildCommand {
         detail: String,
     },
     /// A run waits for the artifact.
-    Await {
+    AddWaiter {
         /// Which.
         run: RunId,
     },

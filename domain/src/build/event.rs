@@ -38,7 +38,7 @@ pub enum BuildEvent {
         detail: String,
     },
     /// A run waits for the artifact; it goes on when the build has ended.
-    Awaited {
+    WaiterAdded {
         /// Which.
         run: RunId,
     },
@@ -51,7 +51,7 @@ impl Event for BuildEvent {
             BuildEvent::JobQueued { .. } => "build.job_queued",
             BuildEvent::Succeeded { .. } => "build.succeeded",
             BuildEvent::Failed { .. } => "build.failed",
-            BuildEvent::Awaited { .. } => "build.awaited",
+            BuildEvent::WaiterAdded { .. } => "build.waiter_added",
         }
     }
 

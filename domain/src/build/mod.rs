@@ -54,9 +54,9 @@ impl Decider for Build {
                 Failed { .. } => Ok(vec![]),
                 Unborn | Succeeded { .. } => Err(self.refusal()),
             },
-            Await { run } => match &self.state {
-                Requested | Building { .. } if self.awaited_by.contains(&run) => Ok(vec![]),
-                Requested | Building { .. } => Ok(vec![BuildEvent::Awaited { run }]),
+            AddWaiter { run } => match &self.state {
+                Requested | Building { .. } if self.waiters.contains(&run) => Ok(vec![]),
+                Requested | Building { .. } => Ok(vec![BuildEvent::WaiterAdded { run }]),
                 Unborn | Succeeded { .. } | Failed { .. } => Err(self.refusal()),
             },
         }
@@ -73,7 +73,7 @@ impl Decider for Build {
             BuildEvent::Failed { reason, detail, .. } => {
                 self.state = State::Failed { reason, detail };
             }
-            BuildEvent::Awaited { run } => self.awaited_by.push(run),
+            BuildEvent::WaiterAdded { run } => self.waiters.push(run),
         }
     }
 }

@@ -16,7 +16,7 @@ pub struct Build {
     /// Where it is.
     pub state: State,
     /// Runs that wait for the artifact.
-    pub awaited_by: Vec<RunId>,
+    pub waiters: Vec<RunId>,
 }
 
 /// What is to be made.

@@ -1,5 +1,5 @@
 //! What can be asked of an enrolment.
-use super::{Issue, Use};
+use super::{Issue, Redemption};
 use crate::actor::Actor;
 
 /// A request that may be refused.
@@ -8,7 +8,7 @@ pub enum EnrolmentCommand {
     /// Give out a token.
     Issue(Issue),
     /// Let a runner in with it.
-    Use(Use),
+    Redeem(Redemption),
     /// Let nobody in with it.
     Revoke {
         /// Who decides.

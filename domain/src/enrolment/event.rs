@@ -1,7 +1,7 @@
 //! What can have happened to an enrolment. The names are on disk: add, never rename.
 use serde::{Deserialize, Serialize};
 
-use super::{Issue, Use};
+use super::{Issue, Redemption};
 use crate::{actor::Actor, decider::Event};
 
 /// A fact about an enrolment.
@@ -12,7 +12,7 @@ pub enum EnrolmentEvent {
     /// A token was given out.
     Issued(Issue),
     /// A runner came in with it.
-    Used(Use),
+    Redeemed(Redemption),
     /// Nobody comes in with it.
     Revoked {
         /// Who decided.
@@ -26,7 +26,7 @@ impl Event for EnrolmentEvent {
     fn name(&self) -> &'static str {
         match self {
             EnrolmentEvent::Issued(_) => "enrolment.issued",
-            EnrolmentEvent::Used(_) => "enrolment.used",
+            EnrolmentEvent::Redeemed(_) => "enrolment.redeemed",
             EnrolmentEvent::Revoked { .. } => "enrolment.revoked",
         }
     }

@@ -14,7 +14,7 @@ mod tests;
 pub use command::EnrolmentCommand;
 pub use error::EnrolmentError;
 pub use event::EnrolmentEvent;
-pub use state::{Enrolment, Issue, Purpose, Use};
+pub use state::{Enrolment, Issue, Purpose, Redemption};
 
 impl Decider for Enrolment {
     const NAME: &'static str = "enrolment";
@@ -31,21 +31,21 @@ impl Decider for Enrolment {
         let Some(issue) = &self.issue else {
             return match command {
                 Issue(issue) => Ok(vec![EnrolmentEvent::Issued(issue)]),
-                Use(_) | Revoke { .. } => Err(EnrolmentError::NotFound),
+                Redeem(_) | Revoke { .. } => Err(EnrolmentError::NotFound),
             };
         };
         match command {
             Issue(again) if again == *issue => Ok(vec![]),
             Issue(_) => Err(EnrolmentError::AlreadyIssued),
-            Use(_) if self.revoked => Err(EnrolmentError::Revoked),
-            Use(_) if now >= issue.expires_at => Err(EnrolmentError::Expired),
-            Use(asked) => match &self.used {
-                None => Ok(vec![EnrolmentEvent::Used(asked)]),
+            Redeem(_) if self.revoked => Err(EnrolmentError::Revoked),
+            Redeem(_) if now >= issue.expires_at => Err(EnrolmentError::Expired),
+            Redeem(asked) => match &self.redeemed {
+                None => Ok(vec![EnrolmentEvent::Redeemed(asked)]),
                 Some(known) if known.identity_key == asked.identity_key => Ok(vec![]),
                 Some(_) => Err(EnrolmentError::AlreadyUsed),
             },
             Revoke { .. } if self.revoked => Ok(vec![]),
-            Revoke { .. } if self.used.is_some() => Err(EnrolmentError::AlreadyUsed),
+            Revoke { .. } if self.redeemed.is_some() => Err(EnrolmentError::AlreadyUsed),
             Revoke { by, reason } => Ok(vec![EnrolmentEvent::Revoked { by, reason }]),
         }
     }
@@ -53,7 +53,7 @@ impl Decider for Enrolment {
     fn evolve(&mut self, event: EnrolmentEvent) {
         match event {
             EnrolmentEvent::Issued(issue) => self.issue = Some(issue),
-            EnrolmentEvent::Used(by) => self.used = Some(by),
+            EnrolmentEvent::Redeemed(by) => self.redeemed = Some(by),
             EnrolmentEvent::Revoked { .. } => self.revoked = true,
         }
     }

@@ -14,7 +14,7 @@ pub struct Enrolment {
     /// What was given out. Nothing before.
     pub issue: Option<Issue>,
     /// Who came in with it.
-    pub used: Option<Use>,
+    pub redeemed: Option<Redemption>,
     /// Whether somebody took it back.
     pub revoked: bool,
 }
@@ -51,7 +51,7 @@ pub enum Purpose {
 /// Who came in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Use {
+pub struct Redemption {
     /// Under this id.
     pub runner: RunnerId,
     /// The runner's public key, hexadecimal.

@@ -46,7 +46,7 @@ fn said(place: &Place) -> String {
 /// The text of the contract: fails where a field is new, and whoever adds it sees here what was decided of it.
 #[test]
 fn every_free_text_of_the_vocabulary_is_decided_on() {
-    let mut text = "Every free text of an event, and whose key it is kept under.\n\n".to_string();
+    let mut text = "Free-text fields of events, and the subjects whose keys encrypt each.\n\n".to_string();
     for (event, (schema, _)) in vocabulary() {
         let mut paths = vec![];
         free(&schema, "", &mut paths);
@@ -58,11 +58,11 @@ fn every_free_text_of_the_vocabulary_is_decided_on() {
         for path in paths {
             let of = places(&event).iter().find(|place| said(place) == path);
             let whose = match of.map(|place| place.whose) {
-                Some(Whose::Customer) => "the customer's",
-                Some(Whose::Author) => "the author's, and the customer's",
-                None => "open",
+                Some(Whose::Customer) => "customer",
+                Some(Whose::Author) => "author and customer",
+                None => "not encrypted",
             };
-            text += &format!("{event:<30} {path:<26} {whose}\n");
+            text += &format!("{event:<32} {path:<26} {whose}\n");
         }
     }
     golden("erasure.txt", &text);
@@ -105,10 +105,10 @@ fn an_erased_event_is_still_one() {
     assert!(erased >= 25, "{erased} places were erased in the examples");
 }
 
-/// The member that holds the ciphertext is nobody's own.
+/// No event has a field of its own with the name of the ciphertext member.
 #[test]
-fn no_event_has_a_field_of_the_seals_name() {
+fn no_event_has_a_field_named_encrypted() {
     for (event, (schema, _)) in vocabulary() {
-        assert!(schema["properties"].get("sealed").is_none(), "{event}");
+        assert!(schema["properties"].get("encrypted").is_none(), "{event}");
     }
 }

@@ -72,7 +72,7 @@ pub enum InstallCommand {
         reason: Option<String>,
     },
     /// Bring what the customer's stack gave the runner.
-    ReportStack {
+    ReportStackOutputs {
         /// Which runner.
         runner: RunnerId,
         /// Account, region and whatever else the stack names.
@@ -81,7 +81,7 @@ pub enum InstallCommand {
         replaces: Option<RunnerId>,
     },
     /// Say what the customer's stack gives out, instead of what was said before.
-    GiveStack {
+    SetStackOutputs {
         /// Account, region and whatever else the stack names.
         outputs: Outputs,
         /// Who says it.
@@ -96,10 +96,10 @@ pub enum InstallCommand {
         /// What it does.
         kind: RunKind,
         /// Names of the components that it changes; none means all.
-        names: BTreeSet<String>,
+        components: BTreeSet<String>,
     },
     /// Nothing of the run will happen any more.
-    CloseRun {
+    FinishRun {
         /// Which run.
         run: RunId,
         /// How it ended.
@@ -124,7 +124,7 @@ pub enum InstallCommand {
         step: StepId,
     },
     /// Take in that a step begins to change what it holds: from here on it may be half done.
-    Begin {
+    StartApply {
         /// Whose step.
         run: RunId,
         /// Which step.
@@ -133,7 +133,7 @@ pub enum InstallCommand {
         changing: Changing,
     },
     /// Take in that an apply of what a step holds never touched it.
-    Unchanged {
+    RecordApplyNotRun {
         /// Whose step.
         run: RunId,
         /// Which step.
@@ -204,7 +204,7 @@ pub enum Changing {
         /// The config version it is changed by.
         config_version: u32,
         /// Components that it needs.
-        needs: BTreeSet<String>,
+        depends_on: BTreeSet<String>,
     },
 }
 
@@ -237,7 +237,7 @@ pub enum StepResult {
         /// What decided the result.
         fingerprint: Digest,
         /// Components that it needs.
-        needs: BTreeSet<String>,
+        depends_on: BTreeSet<String>,
         /// What templates may read of it.
         outputs: Outputs,
     },

@@ -56,7 +56,7 @@ pub enum InstallEvent {
         reason: Option<String>,
     },
     /// Whether plans are applied without a person's word.
-    ApprovalChanged {
+    AutoApproveChanged {
         /// Without a person's word.
         auto_approve: bool,
         /// Who decided.
@@ -91,7 +91,7 @@ pub enum InstallEvent {
         reason: Option<String>,
     },
     /// The runner that the customer started brought what the stack gave it.
-    StackReported {
+    StackOutputsReported {
         /// Which runner.
         runner: RunnerId,
         /// Account, region and whatever else the stack names.
@@ -99,7 +99,7 @@ pub enum InstallEvent {
     },
     /// The vendor says what the customer's stack gives out: all of it, instead of what they said before. What the
     /// runner brings has precedence.
-    StackGiven {
+    StackOutputsSet {
         /// Account, region and whatever else the stack names.
         outputs: Outputs,
         /// Who says it.
@@ -116,10 +116,10 @@ pub enum InstallEvent {
         kind: RunKind,
         /// Names of the components that it changes; none means all.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-        names: BTreeSet<String>,
+        components: BTreeSet<String>,
     },
     /// Nothing of the run will happen any more. In the commit of `run.finished`.
-    RunClosed {
+    RunFinished {
         /// Which run.
         run: RunId,
         /// How it ended.
@@ -159,7 +159,7 @@ pub enum InstallEvent {
     },
     /// An apply of the base infrastructure begins. Until the next fact about it nobody can say what of it
     /// is there. In the commit of `run.apply_started`.
-    SandboxChanging {
+    SandboxApplyStarted {
         /// Whose step.
         run: RunId,
         /// Which step.
@@ -171,7 +171,7 @@ pub enum InstallEvent {
     },
     /// The apply of the base infrastructure that began last never ran, or found its plan stale before it
     /// touched anything: what was there before it began is there still.
-    SandboxUnchanged {
+    SandboxApplyNotRun {
         /// Whose step.
         run: RunId,
         /// Which step.
@@ -201,7 +201,7 @@ pub enum InstallEvent {
     },
     /// An apply of a component begins. Until the next fact about it nobody can say what of it is there.
     /// In the commit of `run.apply_started`.
-    ComponentChanging {
+    ComponentApplyStarted {
         /// By name.
         name: String,
         /// Which.
@@ -216,11 +216,11 @@ pub enum InstallEvent {
         config_version: u32,
         /// Components that it needs.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-        needs: BTreeSet<String>,
+        depends_on: BTreeSet<String>,
     },
     /// The apply of a component that began last never ran, or found its plan stale before it touched
     /// anything: what was there before it began is there still.
-    ComponentUnchanged {
+    ComponentApplyNotRun {
         /// By name.
         name: String,
         /// Which.
@@ -248,7 +248,7 @@ pub enum InstallEvent {
         fingerprint: Digest,
         /// Components that it needs.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-        needs: BTreeSet<String>,
+        depends_on: BTreeSet<String>,
         /// What templates may read of it.
         outputs: Outputs,
     },
@@ -310,26 +310,26 @@ impl Event for InstallEvent {
             InstallEvent::Created { .. } => "install.created",
             InstallEvent::InputsChanged { .. } => "install.inputs_changed",
             InstallEvent::ConfigPinned { .. } => "install.config_pinned",
-            InstallEvent::ApprovalChanged { .. } => "install.approval_changed",
+            InstallEvent::AutoApproveChanged { .. } => "install.auto_approve_changed",
             InstallEvent::FirstProvisionAutoApproved { .. } => {
                 "install.first_provision_auto_approved"
             }
             InstallEvent::ComponentEnabled { .. } => "install.component_enabled",
             InstallEvent::ComponentDisabled { .. } => "install.component_disabled",
-            InstallEvent::StackReported { .. } => "install.stack_reported",
-            InstallEvent::StackGiven { .. } => "install.stack_given",
+            InstallEvent::StackOutputsReported { .. } => "install.stack_outputs_reported",
+            InstallEvent::StackOutputsSet { .. } => "install.stack_outputs_set",
             InstallEvent::RunAdmitted { .. } => "install.run_admitted",
-            InstallEvent::RunClosed { .. } => "install.run_closed",
+            InstallEvent::RunFinished { .. } => "install.run_finished",
             InstallEvent::ComponentReserved { .. } => "install.component_reserved",
             InstallEvent::ComponentReleased { .. } => "install.component_released",
             InstallEvent::SandboxReserved { .. } => "install.sandbox_reserved",
             InstallEvent::SandboxReleased { .. } => "install.sandbox_released",
-            InstallEvent::SandboxChanging { .. } => "install.sandbox_changing",
-            InstallEvent::SandboxUnchanged { .. } => "install.sandbox_unchanged",
+            InstallEvent::SandboxApplyStarted { .. } => "install.sandbox_apply_started",
+            InstallEvent::SandboxApplyNotRun { .. } => "install.sandbox_apply_not_run",
             InstallEvent::SandboxProvisioned { .. } => "install.sandbox_provisioned",
             InstallEvent::SandboxDestroyed { .. } => "install.sandbox_destroyed",
-            InstallEvent::ComponentChanging { .. } => "install.component_changing",
-            InstallEvent::ComponentUnchanged { .. } => "install.component_unchanged",
+            InstallEvent::ComponentApplyStarted { .. } => "install.component_apply_started",
+            InstallEvent::ComponentApplyNotRun { .. } => "install.component_apply_not_run",
             InstallEvent::ComponentDeployed { .. } => "install.component_deployed",
             InstallEvent::ComponentDestroyed { .. } => "install.component_destroyed",
             InstallEvent::ActionCompleted { .. } => "install.action_completed",

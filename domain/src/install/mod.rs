@@ -63,7 +63,7 @@ impl Decider for Install {
                 // Turning it off also revokes the approval of the first provision in advance.
                 self.auto_approve != auto_approve
                     || (!auto_approve && self.first_provision != FirstProvision::ByDecision),
-                InstallEvent::ApprovalChanged { auto_approve, by, reason },
+                InstallEvent::AutoApproveChanged { auto_approve, by, reason },
             )),
             InstallCommand::AutoApproveFirst { .. } if self.was_begun => {
                 Err(InstallError::NotFirstProvision)
@@ -80,25 +80,25 @@ impl Decider for Install {
                 };
                 self.when_settled(changes, event)
             }
-            InstallCommand::ReportStack { runner, outputs, replaces } => match &self.stack {
+            InstallCommand::ReportStackOutputs { runner, outputs, replaces } => match &self.stack {
                 Some(known) if known.runner == runner && known.outputs == outputs => Ok(vec![]),
                 Some(known) if known.runner != runner && replaces != Some(known.runner) => {
                     Err(InstallError::HasARunner { runner: known.runner })
                 }
-                Some(_) | None => Ok(vec![InstallEvent::StackReported { runner, outputs }]),
+                Some(_) | None => Ok(vec![InstallEvent::StackOutputsReported { runner, outputs }]),
             },
-            InstallCommand::GiveStack { outputs, by, reason } => self.when_settled(
+            InstallCommand::SetStackOutputs { outputs, by, reason } => self.when_settled(
                 self.given != outputs,
-                InstallEvent::StackGiven { outputs, by, reason },
+                InstallEvent::StackOutputsSet { outputs, by, reason },
             ),
-            InstallCommand::AdmitRun { run, kind, names } => self.admit(run, kind, names),
-            InstallCommand::CloseRun { run, outcome } => match self.runs.get(&run) {
+            InstallCommand::AdmitRun { run, kind, components } => self.admit(run, kind, components),
+            InstallCommand::FinishRun { run, outcome } => match self.runs.get(&run) {
                 None => Ok(vec![]),
                 Some(admitted) => {
                     let gone = admitted.kind == RunKind::Deprovision
                         && self.sandbox.is_none()
                         && self.components.is_empty();
-                    let mut facts = vec![InstallEvent::RunClosed { run, outcome }];
+                    let mut facts = vec![InstallEvent::RunFinished { run, outcome }];
                     facts.extend(one(gone, InstallEvent::Deprovisioned { run: Some(run) }));
                     Ok(facts)
                 }
@@ -112,8 +112,8 @@ impl Decider for Install {
             },
             InstallCommand::Reserve { resource, run, step } => self.reserve(resource, run, step),
             InstallCommand::Release { run, step } => Ok(self.release(run, step)),
-            InstallCommand::Begin { run, step, changing } => self.begin(run, step, changing),
-            InstallCommand::Unchanged { run, step, resource } => {
+            InstallCommand::StartApply { run, step, changing } => self.begin(run, step, changing),
+            InstallCommand::RecordApplyNotRun { run, step, resource } => {
                 self.unchanged(run, step, resource)
             }
             InstallCommand::RecordState { name, run, step, state } => {
@@ -138,7 +138,7 @@ impl Decider for Install {
 impl Install {
     /// A teardown or deprovision excludes everything, and so does a first provision; others may
     /// overlap when they change different components. An action changes none.
-    fn admit(&self, run: RunId, kind: RunKind, names: BTreeSet<String>) -> Decision {
+    fn admit(&self, run: RunId, kind: RunKind, components: BTreeSet<String>) -> Decision {
         if self.runs.contains_key(&run) {
             return Ok(vec![]);
         }
@@ -149,9 +149,9 @@ impl Install {
             return Err(InstallError::NoRunner);
         }
         for (other, admitted) in &self.runs {
-            let overlap = admitted.names.is_empty()
-                || names.is_empty()
-                || !admitted.names.is_disjoint(&names);
+            let overlap = admitted.components.is_empty()
+                || components.is_empty()
+                || !admitted.components.is_disjoint(&components);
             let free = match (Reach::of(admitted.kind), Reach::of(kind)) {
                 (Reach::Everything, Reach::Everything | Reach::Components | Reach::Nothing)
                 | (Reach::Components | Reach::Nothing, Reach::Everything) => false,
@@ -163,7 +163,7 @@ impl Install {
                 return Err(InstallError::Excluded { run: *other, kind: admitted.kind });
             }
         }
-        Ok(vec![InstallEvent::RunAdmitted { run, kind, names }])
+        Ok(vec![InstallEvent::RunAdmitted { run, kind, components }])
     }
 
     /// A run that brings things renders what the install follows step by step: if that moved under

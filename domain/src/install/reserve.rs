@@ -58,17 +58,17 @@ impl Install {
         }
         Ok(vec![match changing {
             Changing::Sandbox { build, config_version } => {
-                InstallEvent::SandboxChanging { run, step, build, config_version }
+                InstallEvent::SandboxApplyStarted { run, step, build, config_version }
             }
-            Changing::Component { name, component, build, config_version, needs } => {
-                InstallEvent::ComponentChanging {
+            Changing::Component { name, component, build, config_version, depends_on } => {
+                InstallEvent::ComponentApplyStarted {
                     name,
                     component,
                     run,
                     step,
                     build,
                     config_version,
-                    needs,
+                    depends_on,
                 }
             }
         }])
@@ -93,11 +93,11 @@ impl Install {
             return Ok(vec![]);
         }
         Ok(match resource {
-            Resource::Sandbox => vec![InstallEvent::SandboxUnchanged { run, step }],
+            Resource::Sandbox => vec![InstallEvent::SandboxApplyNotRun { run, step }],
             Resource::Component(name) => {
                 let component = self.components.get(&name).map(|has| has.component);
                 let fact =
-                    |component| InstallEvent::ComponentUnchanged { name, component, run, step };
+                    |component| InstallEvent::ComponentApplyNotRun { name, component, run, step };
                 component.map(fact).into_iter().collect()
             }
         })
@@ -135,7 +135,7 @@ impl Install {
                 build,
                 config_version,
                 fingerprint,
-                needs,
+                depends_on,
                 outputs,
             } => InstallEvent::ComponentDeployed {
                 name,
@@ -145,7 +145,7 @@ impl Install {
                 build,
                 config_version,
                 fingerprint,
-                needs,
+                depends_on,
                 outputs,
             },
             StepResult::ComponentDestroyed { name, component } => {

@@ -113,7 +113,7 @@ pub struct Deployed {
     pub fingerprint: Option<Digest>,
     /// Components that it needs; while an apply goes on, and after one that did not succeed, also those
     /// that it needed before.
-    pub needs: BTreeSet<String>,
+    pub depends_on: BTreeSet<String>,
     /// What templates may read of it.
     pub outputs: Outputs,
     /// How often outputs of others had changed when the step that brought it began to read them.
@@ -135,7 +135,7 @@ pub struct Admitted {
     /// What it does.
     pub kind: RunKind,
     /// Names of the components that it changes; none means all.
-    pub names: BTreeSet<String>,
+    pub components: BTreeSet<String>,
 }
 
 /// The step that holds something.
@@ -159,8 +159,8 @@ impl Install {
     pub fn present(&self) -> Present {
         let component = |(name, has): (&String, &Deployed)| {
             let missed = self.missed(has);
-            let Deployed { component, build, fingerprint, needs, .. } = has.clone();
-            (name.clone(), PresentComponent { component, build, fingerprint, needs, missed })
+            let Deployed { component, build, fingerprint, depends_on, .. } = has.clone();
+            (name.clone(), PresentComponent { component, build, fingerprint, depends_on, missed })
         };
         Present {
             sandbox: self.sandbox.as_ref().map(|has| (has.build, has.fingerprint.clone())),
@@ -197,7 +197,7 @@ impl Install {
             InstallEvent::ConfigPinned { config_version, .. } => {
                 self.config_version = config_version;
             }
-            InstallEvent::ApprovalChanged { auto_approve, .. } => {
+            InstallEvent::AutoApproveChanged { auto_approve, .. } => {
                 self.auto_approve = auto_approve;
                 self.first_provision = FirstProvision::ByDecision;
             }
@@ -206,11 +206,11 @@ impl Install {
             }
             InstallEvent::ComponentEnabled { name, .. } => drop(self.toggles.insert(name, true)),
             InstallEvent::ComponentDisabled { name, .. } => drop(self.toggles.insert(name, false)),
-            InstallEvent::StackReported { runner, outputs } => {
+            InstallEvent::StackOutputsReported { runner, outputs } => {
                 self.stack = Some(Stack { runner, outputs });
             }
-            InstallEvent::StackGiven { outputs, .. } => self.given = outputs,
-            InstallEvent::RunAdmitted { run, kind, names } => {
+            InstallEvent::StackOutputsSet { outputs, .. } => self.given = outputs,
+            InstallEvent::RunAdmitted { run, kind, components } => {
                 if self.first_provision == FirstProvision::Automatic && super::brings(kind) {
                     self.first_provision = match kind {
                         RunKind::Provision => FirstProvision::AutomaticIn(run),
@@ -225,9 +225,9 @@ impl Install {
                     };
                 }
                 self.was_begun |= super::brings(kind);
-                self.runs.insert(run, Admitted { kind, names });
+                self.runs.insert(run, Admitted { kind, components });
             }
-            InstallEvent::RunClosed { run, .. } => {
+            InstallEvent::RunFinished { run, .. } => {
                 self.runs.remove(&run);
                 if self.approves_first(run) {
                     self.first_provision = FirstProvision::ByDecision;
@@ -245,7 +245,7 @@ impl Install {
                 self.sandbox_holder = Some(Holder { run, step });
             }
             InstallEvent::SandboxReleased { .. } => self.sandbox_holder = None,
-            InstallEvent::SandboxChanging { run, step, build, config_version } => {
+            InstallEvent::SandboxApplyStarted { run, step, build, config_version } => {
                 let was = self.sandbox.take();
                 let outputs = was.as_ref().map(|was| was.outputs.clone()).unwrap_or_default();
                 self.sandbox_before = Some(Before { by: Holder { run, step }, was });
@@ -253,7 +253,7 @@ impl Install {
                 let fingerprint = None;
                 self.sandbox = Some(Sandbox { build, config_version, fingerprint, outputs });
             }
-            InstallEvent::SandboxUnchanged { .. } => {
+            InstallEvent::SandboxApplyNotRun { .. } => {
                 if let Some(before) = self.sandbox_before.take() {
                     self.sandbox = before.was;
                 }
@@ -275,20 +275,20 @@ impl Install {
                 (self.sandbox, self.sandbox_before) = (None, None);
                 self.state_destroyed("sandbox");
             }
-            InstallEvent::ComponentChanging {
+            InstallEvent::ComponentApplyStarted {
                 name,
                 component,
                 run,
                 step,
                 build,
                 config_version,
-                mut needs,
+                mut depends_on,
             } => {
                 let was = self.components.remove(&name);
                 let mut outputs = Outputs::new();
                 if let Some(was) = &was {
                     // What is there may still use them: they must not go before it has moved off.
-                    needs.extend(was.needs.iter().cloned());
+                    depends_on.extend(was.depends_on.iter().cloned());
                     outputs.clone_from(&was.outputs);
                 }
                 let (fingerprint, read_at) = (None, self.readings.begun(&name));
@@ -297,7 +297,7 @@ impl Install {
                     build,
                     config_version,
                     fingerprint,
-                    needs,
+                    depends_on,
                     outputs,
                     read_at,
                 };
@@ -305,7 +305,7 @@ impl Install {
                 self.before.insert(name.clone(), Before { by: Holder { run, step }, was });
                 self.components.insert(name, begun);
             }
-            InstallEvent::ComponentUnchanged { name, .. } => {
+            InstallEvent::ComponentApplyNotRun { name, .. } => {
                 if let Some(before) = self.before.remove(&name) {
                     self.components.remove(&name);
                     self.components.extend(before.was.map(|was| (name, was)));
@@ -317,7 +317,7 @@ impl Install {
                 build,
                 config_version,
                 fingerprint,
-                needs,
+                depends_on,
                 outputs,
                 ..
             } => {
@@ -329,7 +329,7 @@ impl Install {
                     build,
                     config_version,
                     fingerprint,
-                    needs,
+                    depends_on,
                     outputs,
                     read_at,
                 };

@@ -81,15 +81,15 @@ fn and<const N: usize>(history: Vec<InstallEvent>, then: [InstallEvent; N]) -> V
 
 fn ready() -> Vec<InstallEvent> {
     let outputs = outputs("eu-1");
-    and(created(), [InstallEvent::StackReported { runner: RUNNER, outputs }])
+    and(created(), [InstallEvent::StackOutputsReported { runner: RUNNER, outputs }])
 }
 
 fn admitted(run: RunId, kind: RunKind, components: &[&str]) -> InstallEvent {
-    InstallEvent::RunAdmitted { run, kind, names: names(components) }
+    InstallEvent::RunAdmitted { run, kind, components: names(components) }
 }
 
 fn admit(run: RunId, kind: RunKind, components: &[&str]) -> InstallCommand {
-    InstallCommand::AdmitRun { run, kind, names: names(components) }
+    InstallCommand::AdmitRun { run, kind, components: names(components) }
 }
 
 fn deploying() -> Vec<InstallEvent> {
@@ -105,14 +105,14 @@ fn reserve(component: &str, run: RunId, step: StepId) -> InstallCommand {
 }
 
 fn deployed() -> (StepResult, InstallEvent) {
-    let (name, needs) = ("api".to_string(), names(&["net"]));
+    let (name, depends_on) = ("api".to_string(), names(&["net"]));
     let result = StepResult::ComponentDeployed {
         name: name.clone(),
         component: COMPONENT,
         build: BUILD,
         config_version: 1,
         fingerprint: digest(1),
-        needs: needs.clone(),
+        depends_on: depends_on.clone(),
         outputs: outputs("x"),
     };
     let event = InstallEvent::ComponentDeployed {
@@ -123,7 +123,7 @@ fn deployed() -> (StepResult, InstallEvent) {
         build: BUILD,
         config_version: 1,
         fingerprint: digest(1),
-        needs,
+        depends_on,
         outputs: outputs("x"),
     };
     (result, event)
@@ -179,7 +179,8 @@ fn an_install_approves_by_itself_or_not() {
     let set =
         |auto_approve| InstallCommand::SetAutoApprove { auto_approve, by: ANN, reason: because() };
     install(created()).when(set(false)).nothing();
-    let changed = InstallEvent::ApprovalChanged { auto_approve: true, by: ANN, reason: because() };
+    let changed =
+        InstallEvent::AutoApproveChanged { auto_approve: true, by: ANN, reason: because() };
     install(created()).when(set(true)).then([changed]);
     install(vec![]).when(set(true)).refused(InstallError::NotFound);
 }
@@ -189,7 +190,7 @@ fn it_is_over_when_it_is_taken_down_and_nothing_goes_on() {
     let is_over = |history: Vec<InstallEvent>| crate::testing::replay::<Install>(history).is_over();
     let down = and(ready(), [admitted(ONE, RunKind::Deprovision, &[])]);
     let gone = || InstallEvent::Deprovisioned { run: Some(ONE) };
-    let closed = InstallEvent::RunClosed { run: ONE, outcome: Outcome::Succeeded };
+    let closed = InstallEvent::RunFinished { run: ONE, outcome: Outcome::Succeeded };
     assert!(!is_over(ready()) && !is_over(down.clone()));
     assert!(!is_over(and(down.clone(), [gone()])), "its run goes on");
     assert!(is_over(and(down, [closed, gone()])));

@@ -2,7 +2,7 @@
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{Outcome, PlanReport, SealedLog, Signed, Work};
+use super::{FinalizedLog, Outcome, PlanReport, Signed, Work};
 use crate::{
     actor::Actor,
     artifact::Artifact,
@@ -62,7 +62,7 @@ pub enum JobCommand {
         /// Who says so.
         by: Actor,
         /// What became of it.
-        verdict: Verdict,
+        resolution: Verdict,
         /// Why.
         reason: String,
     },
@@ -86,7 +86,7 @@ pub enum JobCommand {
         attempt: u32,
     },
     /// The log of an execution is complete, or nobody waits for it any longer.
-    SealLog(SealedLog),
+    FinalizeLog(FinalizedLog),
     /// The runner sent other bytes for a place of the log that is kept already.
     NoteDivergence {
         /// Whose log.

@@ -101,12 +101,12 @@ pub enum JobError {
         /// The attempt that is waited for.
         attempt: u32,
     },
-    /// A log is sealed when nothing can be added.
+    /// A log is finalized when nothing can be added.
     #[error("execution still runs, and its log with it")]
     StillRunning,
-    /// A seal is kept.
-    #[error("log is already sealed, with other values")]
-    AlreadySealed,
+    /// Length and digest of a finalized log do not change.
+    #[error("log is already finalized with another length or digest")]
+    LogAlreadyFinalized,
     /// An outcome never changes.
     #[error("job has already ended: {outcome}")]
     AlreadyEnded {

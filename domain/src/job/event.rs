@@ -2,7 +2,7 @@
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{FailureReason, Outcome, PlanReport, Proof, SealedLog, Signed, Verdict, Work};
+use super::{FailureReason, FinalizedLog, Outcome, PlanReport, Proof, Signed, Verdict, Work};
 use crate::{
     actor::Actor,
     artifact::Artifact,
@@ -99,7 +99,7 @@ pub enum JobEvent {
         /// Which attempt.
         execution: ExecutionId,
     },
-    /// It waits for a runner again. Without proof when a verdict asked for it.
+    /// It waits for a runner again. Without proof when a resolution asked for it.
     Requeued {
         /// The attempt that is over.
         execution: ExecutionId,
@@ -123,7 +123,7 @@ pub enum JobEvent {
         /// Who decided.
         by: Actor,
         /// What became of it.
-        verdict: Verdict,
+        resolution: Verdict,
         /// Why.
         reason: String,
     },
@@ -208,7 +208,7 @@ pub enum JobEvent {
         proof: Proof,
     },
     /// Nothing is added to the log of this execution any more.
-    LogSealed(SealedLog),
+    LogFinalized(FinalizedLog),
     /// Its runner sent other bytes for a place of the log that is kept already. What is kept stays; said once.
     LogDiverged {
         /// Which attempt.
@@ -281,7 +281,7 @@ impl JobEvent {
             | JobEvent::OutcomeResolved { .. }
             | JobEvent::CancelRequested { .. }
             | JobEvent::CancelUnconfirmed { .. }
-            | JobEvent::LogSealed(_)
+            | JobEvent::LogFinalized(_)
             | JobEvent::LogDiverged { .. }
             | JobEvent::LateResultReported { .. } => false,
         }
@@ -310,7 +310,7 @@ impl Event for JobEvent {
             JobEvent::Failed { .. } => "job.failed",
             JobEvent::Cancelled { .. } => "job.cancelled",
             JobEvent::Lost { .. } => "job.lost",
-            JobEvent::LogSealed(_) => "job.log_sealed",
+            JobEvent::LogFinalized(_) => "job.log_finalized",
             JobEvent::LogDiverged { .. } => "job.log_diverged",
             JobEvent::LateResultReported { .. } => "job.late_result_reported",
         }

@@ -1,4 +1,4 @@
-//! The log of an execution: sealed once, when nothing can be added to it.
+//! The log of an execution: finalized once, when nothing can be added to it.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::{digest::Digest, ids::ExecutionId};
 /// What a log is, for good.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct SealedLog {
+pub struct FinalizedLog {
     /// Whose log.
     pub execution: ExecutionId,
     /// As sent.
@@ -23,7 +23,7 @@ pub struct SealedLog {
 
 impl Job {
     /// A lost execution still has a log, and it is worth the most to whoever has to resolve it.
-    pub(super) fn seal(&self, log: SealedLog) -> Decision {
+    pub(super) fn finalize(&self, log: FinalizedLog) -> Decision {
         if !self.has_lost(log.execution) {
             match self.fence(log.execution)? {
                 State::OutcomeUnknown(_) | State::Ended { .. } => {}
@@ -33,9 +33,9 @@ impl Job {
             }
         }
         match self.logs.iter().find(|kept| kept.execution == log.execution) {
-            None => Ok(vec![JobEvent::LogSealed(log)]),
+            None => Ok(vec![JobEvent::LogFinalized(log)]),
             Some(kept) if *kept == log => Ok(vec![]),
-            Some(_) => Err(JobError::AlreadySealed),
+            Some(_) => Err(JobError::LogAlreadyFinalized),
         }
     }
 }

@@ -35,7 +35,7 @@ impl Job {
         &self,
         held: &Execution,
         by: Actor,
-        verdict: Verdict,
+        resolution: Verdict,
         reason: String,
     ) -> Decision {
         match (self.class(), &by) {
@@ -50,7 +50,7 @@ impl Job {
                 {}
         }
         let execution = held.id;
-        let consequence = match verdict {
+        let consequence = match resolution {
             Verdict::Succeeded => JobEvent::Succeeded {
                 execution,
                 seq: None,
@@ -72,7 +72,7 @@ impl Job {
             Verdict::Retry if held.cancel.is_some() => return Err(JobError::Cancelling),
             Verdict::Retry => held.requeued(None),
         };
-        Ok(vec![JobEvent::OutcomeResolved { execution, by, verdict, reason }, consequence])
+        Ok(vec![JobEvent::OutcomeResolved { execution, by, resolution, reason }, consequence])
     }
 }
 

@@ -10,7 +10,7 @@
 //!                  └────────────────────────────── retry ───────────┴─ resolve | finished
 //! ```
 //! Pure work is safe to repeat. Other work is started again only when it provably never spawned,
-//! or somebody decides so; for unsafe work, a principal. An execution that is over seals its log.
+//! or somebody decides so; for unsafe work, a principal. An execution that is over finalizes its log.
 //! Leases live in the server's memory: a job hears of their edges only, disconnected, back, lost.
 //! Reports are numbered by the runner, so that each is heard once and in order, whatever is re-sent.
 use crate::{
@@ -33,7 +33,7 @@ mod work;
 pub use command::{Ending, FailureReason, JobCommand, Proof, Report, Verdict};
 pub use error::JobError;
 pub use event::JobEvent;
-pub use log::SealedLog;
+pub use log::FinalizedLog;
 pub use reports::PHASES;
 pub use signed::Signed;
 pub use state::{CancelRequest, Contact, Execution, Job, Outcome, State};
@@ -111,13 +111,13 @@ impl Decider for Job {
                 Unborn | Queued { .. } | Ended { .. } => Err(self.refusal()),
             },
 
-            Resolve { execution, verdict: Verdict::Retry, .. } if self.has_lost(execution) => {
+            Resolve { execution, resolution: Verdict::Retry, .. } if self.has_lost(execution) => {
                 Ok(vec![])
             }
-            Resolve { execution, by, verdict, reason } => match self.fence(execution)? {
+            Resolve { execution, by, resolution, reason } => match self.fence(execution)? {
                 Claimed(_) | Running(_) => Err(JobError::NotInDoubt),
-                OutcomeUnknown(held) => self.resolve(held, by, verdict, reason),
-                Ended { outcome, .. } if verdict.outcome() == Some(*outcome) => Ok(vec![]),
+                OutcomeUnknown(held) => self.resolve(held, by, resolution, reason),
+                Ended { outcome, .. } if resolution.outcome() == Some(*outcome) => Ok(vec![]),
                 Unborn | Queued { .. } | Ended { .. } => Err(self.refusal()),
             },
 
@@ -158,7 +158,7 @@ impl Decider for Job {
                 }
             },
 
-            SealLog(log) => self.seal(log),
+            FinalizeLog(log) => self.finalize(log),
 
             NoteDivergence { execution, offset_bytes } => {
                 self.note_divergence(execution, offset_bytes)

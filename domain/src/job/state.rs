@@ -5,7 +5,7 @@ use bincode::{Decode, Encode};
 use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 
-use super::{Class, FailureReason, JobEvent, Proof, SealedLog, Work};
+use super::{Class, FailureReason, FinalizedLog, JobEvent, Proof, Work};
 use crate::{
     actor::Actor,
     decider::Timestamp,
@@ -23,8 +23,8 @@ pub struct Job {
     pub may_have_run: bool,
     /// What the last execution reported, in its order: the first at `seq` 1.
     pub heard: Vec<JobEvent>,
-    /// One for each execution that sealed its own.
-    pub logs: Vec<SealedLog>,
+    /// One for each execution whose log is finalized.
+    pub logs: Vec<FinalizedLog>,
     /// The last execution that had this job, and its runner: also when it is over.
     pub last: Option<(ExecutionId, RunnerId)>,
     /// Executions that sent other bytes for a place of their log that is kept.
@@ -279,7 +279,7 @@ impl Job {
             JobEvent::Failed { execution, .. } => self.end(Outcome::Failed, execution),
             JobEvent::Cancelled { execution, .. } => self.end(Outcome::Cancelled, execution),
             JobEvent::Lost { execution, .. } => self.end(Outcome::Lost, Some(execution)),
-            JobEvent::LogSealed(log) => self.logs.push(log),
+            JobEvent::LogFinalized(log) => self.logs.push(log),
             JobEvent::LogDiverged { execution, .. } => self.diverged.push(execution),
             JobEvent::LateResultReported { execution, .. } => self.late.push(execution),
         }
@@ -310,7 +310,7 @@ impl Job {
             | JobEvent::Failed { seq: None, .. }
             | JobEvent::Cancelled { seq: None, .. }
             | JobEvent::Lost { .. }
-            | JobEvent::LogSealed(_)
+            | JobEvent::LogFinalized(_)
             | JobEvent::LogDiverged { .. }
             | JobEvent::LateResultReported { .. } => {}
         }

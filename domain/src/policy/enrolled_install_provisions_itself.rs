@@ -5,7 +5,7 @@ use crate::install::InstallEvent;
 
 pub(super) fn react(fact: &Fact) -> Option<Reaction> {
     match fact {
-        Fact::Install(install, InstallEvent::StackReported { .. }) => {
+        Fact::Install(install, InstallEvent::StackOutputsReported { .. }) => {
             Some(Reaction::Provision(*install))
         }
         Fact::Build(..) | Fact::Install(..) | Fact::Job(..) | Fact::Run(..) => None,

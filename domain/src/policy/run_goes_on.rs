@@ -7,7 +7,7 @@ pub(super) fn react(fact: &Fact) -> Option<Reaction> {
     match event {
         RunEvent::Planned { .. }
         | RunEvent::Approved { .. }
-        | RunEvent::PlanVoided { .. }
+        | RunEvent::PlanInvalidated { .. }
         | RunEvent::StepSucceeded { .. }
         | RunEvent::StepRetried { .. }
         | RunEvent::CancelRequested { .. } => Some(Reaction::GoOn(*run)),

@@ -122,7 +122,7 @@ impl Run {
             return Err(RunError::NotWaitingForThat);
         };
         let (step, digest) = (at.spec.step, plan.digest.clone());
-        let voided = RunEvent::PlanVoided { step, digest, reason: reason.clone() };
+        let voided = RunEvent::PlanInvalidated { step, digest, reason: reason.clone() };
         if at.voided + 1 < PLANS_AT_MOST {
             return self.and_then(vec![voided]);
         }

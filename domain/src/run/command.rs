@@ -54,7 +54,7 @@ pub enum RunCommand {
         job: JobId,
     },
     /// The approved plan can no longer be applied.
-    VoidPlan {
+    InvalidatePlan {
         /// The job that was to apply it.
         job: JobId,
         /// What changed under it.

@@ -95,7 +95,7 @@ pub enum RunEvent {
         digest: Digest,
     },
     /// The plan can no longer be applied as it was approved: the step plans again.
-    PlanVoided {
+    PlanInvalidated {
         /// Which step.
         step: StepId,
         /// The plan that is void.
@@ -183,7 +183,7 @@ impl Event for RunEvent {
             RunEvent::Approved { .. } => "run.approved",
             RunEvent::Denied { .. } => "run.denied",
             RunEvent::ApprovalExpired { .. } => "run.approval_expired",
-            RunEvent::PlanVoided { .. } => "run.plan_voided",
+            RunEvent::PlanInvalidated { .. } => "run.plan_invalidated",
             RunEvent::ApplyStarted { .. } => "run.apply_started",
             RunEvent::StepSucceeded { .. } => "run.step_succeeded",
             RunEvent::StepFailed { .. } => "run.step_failed",

@@ -117,7 +117,7 @@ impl Run {
     /// Whether a step that it needs, directly or not, has ended without success.
     fn is_blocked(&self, at: &Step) -> bool {
         let states = self.states();
-        at.spec.needs.iter().any(|need| match states.get(need) {
+        at.spec.depends_on.iter().any(|need| match states.get(need) {
             Some(StepState::Failed { .. } | StepState::Skipped { .. }) => true,
             Some(StepState::Waiting) => self.step(*need).is_some_and(|at| self.is_blocked(at)),
             Some(

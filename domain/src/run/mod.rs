@@ -62,7 +62,7 @@ impl Decider for Run {
             RunCommand::Deny(word) => self.deny(word),
             RunCommand::ExpireApproval { step, digest } => self.expire(step, digest),
             RunCommand::StartApply { step, job } => self.start_apply(step, job),
-            RunCommand::VoidPlan { job, reason } => self.void(job, reason),
+            RunCommand::InvalidatePlan { job, reason } => self.void(job, reason),
             RunCommand::CompleteStep { job } => self.complete(job),
             RunCommand::FailStep { step, job, reason, detail, may_retry } => {
                 let retry_at = may_retry.then_some(now);
@@ -94,7 +94,7 @@ impl Run {
         let in_order = |at: usize| {
             let before = &steps[..at];
             let is_there = |need| before.iter().any(|step| step.step == need);
-            steps[at].needs.iter().all(|need| is_there(*need)) && !is_there(steps[at].step)
+            steps[at].depends_on.iter().all(|need| is_there(*need)) && !is_there(steps[at].step)
         };
         if !(0..steps.len()).all(in_order) {
             return Err(RunError::StepsOutOfOrder);

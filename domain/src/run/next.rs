@@ -42,6 +42,6 @@ impl Run {
     pub(super) fn is_ready(&self, at: &Step) -> bool {
         let states = self.states();
         let done = |need| matches!(states.get(need), Some(StepState::Succeeded { .. }));
-        at.spec.needs.iter().all(done)
+        at.spec.depends_on.iter().all(done)
     }
 }

@@ -44,7 +44,7 @@ pub struct WantedComponent {
     /// Where its artifact comes from.
     pub build: BuildId,
     /// Names of the components that must be there before.
-    pub needs: BTreeSet<String>,
+    pub depends_on: BTreeSet<String>,
     /// Whether it reads outputs of the sandbox.
     pub reads_sandbox: bool,
     /// Everything that decides the result, but outputs of others.
@@ -70,7 +70,7 @@ pub struct PresentComponent {
     /// What decided the result; none where an apply did not succeed, so that nobody knows what is there.
     pub fingerprint: Option<Digest>,
     /// Names of the components that it needed.
-    pub needs: BTreeSet<String>,
+    pub depends_on: BTreeSet<String>,
     /// What became another after it was read for the last time.
     pub missed: Missed,
 }
@@ -138,7 +138,7 @@ pub fn bring(
     let mut down = down::Down::new(gone(wanted, present, scope), &mut new_id);
     let moves = present.components.iter().filter(|(name, _)| reached.contains(*name));
     let used: BTreeMap<&str, &BTreeSet<String>> =
-        moves.map(|(name, has)| (name.as_str(), &has.needs)).collect();
+        moves.map(|(name, has)| (name.as_str(), &has.depends_on)).collect();
     let (late, free) = down.late(&used);
 
     let mut steps = vec![];
@@ -151,19 +151,19 @@ pub fn bring(
             step,
             target: Target::Sandbox { build: sandbox.build },
             operation: Operation::Apply,
-            needs: destroyed,
+            depends_on: destroyed,
             fingerprint: Some(sandbox.fingerprint.clone()),
             options: StepOptions::default(),
         });
     }
     let mut ids: BTreeMap<&str, StepId> = BTreeMap::new();
-    for name in order::in_order(&wanted.components, |c| &c.needs) {
+    for name in order::in_order(&wanted.components, |c| &c.depends_on) {
         let Some(component) = wanted.components.get(name).filter(|_| reached.contains(name)) else {
             continue;
         };
         let step = down.new_id();
-        let mut needs: Vec<StepId> = sandbox_step.into_iter().collect();
-        needs.extend(component.needs.iter().filter_map(|need| ids.get(need.as_str())));
+        let mut depends_on: Vec<StepId> = sandbox_step.into_iter().collect();
+        depends_on.extend(component.depends_on.iter().filter_map(|need| ids.get(need.as_str())));
         ids.insert(name, step);
         steps.push(StepSpec {
             step,
@@ -171,16 +171,16 @@ pub fn bring(
                 component: component.component,
                 name: name.into(),
                 build: component.build,
-                needs: component.needs.clone(),
+                depends_on: component.depends_on.clone(),
             },
             operation: Operation::Apply,
-            needs,
+            depends_on,
             fingerprint: Some(component.fingerprint.clone()),
             options: StepOptions::default(),
         });
     }
     down.take(&late, &mut steps, |name| {
-        let users = used.iter().filter(|(_, needs)| needs.contains(name));
+        let users = used.iter().filter(|(_, depends_on)| depends_on.contains(name));
         users.filter_map(|(user, _)| ids.get(user).copied()).collect()
     });
 
@@ -214,10 +214,10 @@ fn gone<'p>(
 }
 
 /// The one step of an action.
-pub fn action(step: StepId, name: String, needs: Vec<StepId>) -> StepSpec {
+pub fn action(step: StepId, name: String, depends_on: Vec<StepId>) -> StepSpec {
     let target = Target::Action { name };
     let (operation, options) = (Operation::Execute, StepOptions::default());
-    StepSpec { step, target, operation, needs, fingerprint: None, options }
+    StepSpec { step, target, operation, depends_on, fingerprint: None, options }
 }
 
 /// Names of the components that are to be planned.
@@ -239,7 +239,7 @@ fn reached(
             |has: &PresentComponent| has.fingerprint.as_ref() == Some(&component.fingerprint);
         let missed = |has: &PresentComponent| {
             (has.missed.sandbox && component.reads_sandbox)
-                || !has.missed.components.is_disjoint(&component.needs)
+                || !has.missed.components.is_disjoint(&component.depends_on)
         };
         !present.components.get(name).is_some_and(|has| same(has) && !missed(has))
             || (sandbox_moves && component.reads_sandbox)
@@ -270,7 +270,8 @@ fn with_readers(
     counts: impl Fn(&str) -> bool,
 ) -> BTreeSet<String> {
     loop {
-        let reads_reached = |c: &WantedComponent| c.needs.iter().any(|need| reached.contains(need));
+        let reads_reached =
+            |c: &WantedComponent| c.depends_on.iter().any(|need| reached.contains(need));
         let more: Vec<String> = wanted
             .components
             .iter()

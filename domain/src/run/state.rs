@@ -102,7 +102,7 @@ impl fmt::Display for RunKind {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Cause {
     /// A person or a service asked through the Control API.
-    Asked,
+    Requested,
     /// The runner enrolled, so the install sets itself up.
     RunnerEnrolled,
     /// The steps that an earlier run left undone.
@@ -124,7 +124,7 @@ pub struct StepSpec {
     pub operation: Operation,
     /// Steps that must have succeeded before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub needs: Vec<StepId>,
+    pub depends_on: Vec<StepId>,
     /// What is brought: everything that decides the result, but outputs of others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Digest>,
@@ -172,7 +172,7 @@ pub enum Target {
         build: BuildId,
         /// Names of the components that it needs.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-        needs: BTreeSet<String>,
+        depends_on: BTreeSet<String>,
     },
     /// Nothing of ours: a vendor's script.
     Action {
@@ -290,7 +290,7 @@ impl Run {
             }),
             // What follows from a no, or from silence, is the next event.
             RunEvent::Denied { .. } | RunEvent::ApprovalExpired { .. } => {}
-            RunEvent::PlanVoided { step, .. } => self.set(step, |at| {
+            RunEvent::PlanInvalidated { step, .. } => self.set(step, |at| {
                 at.voided += 1;
                 at.state = StepState::Waiting;
             }),

@@ -29,7 +29,7 @@ pub fn digest(n: u8) -> Digest {
     format!("sha256:{n:064x}").parse().unwrap()
 }
 
-fn step(step: StepId, needs: &[StepId]) -> StepSpec {
+fn step(step: StepId, depends_on: &[StepId]) -> StepSpec {
     let (component, build) = (ComponentId(step.0), BuildId(step.0));
     StepSpec {
         step,
@@ -37,10 +37,10 @@ fn step(step: StepId, needs: &[StepId]) -> StepSpec {
             component,
             name: format!("c{}", step.0.0),
             build,
-            needs: Default::default(),
+            depends_on: Default::default(),
         },
         operation: Operation::Apply,
-        needs: needs.to_vec(),
+        depends_on: depends_on.to_vec(),
         fingerprint: Some(digest(step.0.0 as u8)),
         options: StepOptions::default(),
     }
@@ -206,7 +206,7 @@ fn the_whole_machine_fits_in_a_table() {
     );
     crate::testing::transitions::<Run>(
         vec![
-            ("unborn", vec![]),
+            ("new", vec![]),
             ("planned", planned(diamond())),
             ("planning", planning()),
             ("awaiting approval", awaiting()),
@@ -227,7 +227,10 @@ fn the_whole_machine_fits_in_a_table() {
             ("deny", RunCommand::Deny(word(SANDBOX, 1))),
             ("expire approval", RunCommand::ExpireApproval { step: SANDBOX, digest: digest(1) }),
             ("start apply", RunCommand::StartApply { step: SANDBOX, job: J2 }),
-            ("void plan", RunCommand::VoidPlan { job: J2, reason: "state moved".into() }),
+            (
+                "invalidate plan",
+                RunCommand::InvalidatePlan { job: J2, reason: "state moved".into() },
+            ),
             ("complete step", RunCommand::CompleteStep { job: J2 }),
             ("fail step", fail(SANDBOX, Some(J1))),
             ("retry step", RunCommand::RetryStep { step: LEFT, by: ANN, reason: None }),

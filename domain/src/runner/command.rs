@@ -26,12 +26,12 @@ pub enum RunnerCommand {
     /// It has not called for minutes, or ended in order.
     Disconnect {
         /// Its last call.
-        silent_since: Timestamp,
+        last_contact_at: Timestamp,
         /// Whether the runner announced its end.
         stopped: bool,
     },
     /// It called again.
-    Return,
+    Reconnect,
     /// Let it finish, and give it nothing more.
     Drain {
         /// Who decided.

@@ -11,10 +11,10 @@ pub enum RunnerError {
     #[error("runner is already enrolled, with other values")]
     AlreadyEnrolled,
     /// It is bound to exactly one.
-    #[error("a runner of installs belongs to one install and has its sealing key")]
+    #[error("a runner of installs belongs to one install and needs its encryption key")]
     NeedsAnInstall,
     /// It is bound to none.
-    #[error("a build runner belongs to no install and has no sealing key")]
+    #[error("a build runner belongs to no install and has no encryption key")]
     BelongsToNoInstall,
     /// Whoever has a key that was replaced must not get in by it again.
     #[error("runner had this key before; it needs a new one")]
@@ -26,7 +26,7 @@ pub enum RunnerError {
 
 impl Identity {
     pub(super) fn check(&self) -> Result<(), RunnerError> {
-        let bound = (self.install.is_some(), self.sealing_key.is_some());
+        let bound = (self.install.is_some(), self.encryption_key.is_some());
         match (self.mode, bound) {
             (Mode::Install, (true, true)) | (Mode::Build, (false, false)) => Ok(()),
             (Mode::Install, (_, _)) => Err(RunnerError::NeedsAnInstall),

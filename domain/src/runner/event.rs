@@ -33,13 +33,13 @@ pub enum RunnerEvent {
         /// Its last call.
         #[serde(with = "crate::moment")]
         #[cfg_attr(test, schemars(with = "Timestamp"))]
-        silent_since: Timestamp,
+        last_contact_at: Timestamp,
         /// Whether the runner said that it ends.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         stopped: bool,
     },
     /// It called again.
-    Returned,
+    Reconnected,
     /// It finishes what it has, and gets nothing more.
     Drained {
         /// Who decided.
@@ -107,7 +107,7 @@ impl Event for RunnerEvent {
             RunnerEvent::Rekeyed { .. } => "runner.rekeyed",
             RunnerEvent::RekeyRequested { .. } => "runner.rekey_requested",
             RunnerEvent::Disconnected { .. } => "runner.disconnected",
-            RunnerEvent::Returned => "runner.returned",
+            RunnerEvent::Reconnected => "runner.reconnected",
             RunnerEvent::Drained { .. } => "runner.drained",
             RunnerEvent::Resumed { .. } => "runner.resumed",
             RunnerEvent::Disabled { .. } => "runner.disabled",

@@ -38,7 +38,7 @@ impl Decider for Runner {
                 Rekey { .. }
                 | RequestRekey { .. }
                 | Disconnect { .. }
-                | Return
+                | Reconnect
                 | Drain { .. }
                 | Resume { .. }
                 | Disable { .. }
@@ -55,13 +55,13 @@ impl Decider for Runner {
             Enrol(_) => Err(RunnerError::AlreadyEnrolled),
             Revoke { by, reason } => once(self.revoked, RunnerEvent::Revoked { by, reason }),
             // Whoever lost its trust may still go silent, but says nothing that counts.
-            Disconnect { silent_since, stopped } => once(
-                self.silent_since.is_some(),
-                RunnerEvent::Disconnected { silent_since, stopped },
+            Disconnect { last_contact_at, stopped } => once(
+                self.disconnected_since.is_some(),
+                RunnerEvent::Disconnected { last_contact_at, stopped },
             ),
             Rekey { .. }
             | RequestRekey { .. }
-            | Return
+            | Reconnect
             | Drain { .. }
             | Resume { .. }
             | Disable { .. }
@@ -82,7 +82,7 @@ impl Decider for Runner {
             RequestRekey { by, reason } => {
                 once(self.rekey_requested, RunnerEvent::RekeyRequested { by, reason })
             }
-            Return => once(self.silent_since.is_none(), RunnerEvent::Returned),
+            Reconnect => once(self.disconnected_since.is_none(), RunnerEvent::Reconnected),
             Drain { by, reason } => once(self.draining, RunnerEvent::Drained { by, reason }),
             Resume { by, reason } => once(!self.draining, RunnerEvent::Resumed { by, reason }),
             Disable { side, by, reason } => {
@@ -112,10 +112,10 @@ impl Decider for Runner {
                 }
             }
             RunnerEvent::RekeyRequested { .. } => self.rekey_requested = true,
-            RunnerEvent::Disconnected { silent_since, stopped } => {
-                (self.silent_since, self.stopped) = (Some(silent_since), stopped);
+            RunnerEvent::Disconnected { last_contact_at, stopped } => {
+                (self.disconnected_since, self.stopped) = (Some(last_contact_at), stopped);
             }
-            RunnerEvent::Returned => (self.silent_since, self.stopped) = (None, false),
+            RunnerEvent::Reconnected => (self.disconnected_since, self.stopped) = (None, false),
             RunnerEvent::Drained { .. } => self.draining = true,
             RunnerEvent::Resumed { .. } => self.draining = false,
             RunnerEvent::Disabled { side, .. } => {

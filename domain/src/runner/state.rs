@@ -26,7 +26,7 @@ pub struct Runner {
     pub revoked: bool,
     /// Its last call, if it is silent.
     #[bincode(with_serde)]
-    pub silent_since: Option<Timestamp>,
+    pub disconnected_since: Option<Timestamp>,
     /// Whether it is silent because it ended in order.
     #[serde(default)]
     pub stopped: bool,
@@ -45,9 +45,9 @@ pub struct Identity {
     pub install: Option<InstallId>,
     /// The public key that it signs with, hexadecimal.
     pub identity_key: String,
-    /// The install's public key that secrets are sealed to, hexadecimal.
+    /// Public key of the install for encrypting secrets to it, hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sealing_key: Option<String>,
+    pub encryption_key: Option<String>,
     /// Of the program.
     pub version: String,
     /// Where it runs.
@@ -103,7 +103,7 @@ pub struct Refusal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<ExecutionId>,
     /// Who or what says no.
-    pub source: RefusedBy,
+    pub refused_by: RefusedBy,
     /// The rule that says no.
     pub rule: String,
     /// In words.

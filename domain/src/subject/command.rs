@@ -12,5 +12,5 @@ pub enum SubjectCommand {
         reason: String,
     },
     /// Note that the server has no copy left.
-    RecordErased,
+    CompleteErasure,
 }

@@ -16,14 +16,14 @@ pub enum SubjectEvent {
         reason: String,
     },
     /// The server has no copy of it left that it can reach.
-    CopiesErased,
+    ErasureCompleted,
 }
 
 impl Event for SubjectEvent {
     fn name(&self) -> &'static str {
         match self {
             SubjectEvent::Shredded { .. } => "subject.shredded",
-            SubjectEvent::CopiesErased => "subject.copies_erased",
+            SubjectEvent::ErasureCompleted => "subject.erasure_completed",
         }
     }
 

@@ -35,16 +35,16 @@ impl Decider for Subject {
             (SubjectCommand::Shred { by, reason }, None) => {
                 Ok(vec![SubjectEvent::Shredded { by, reason }])
             }
-            (SubjectCommand::RecordErased, None) => Err(SubjectError::NotShredded),
-            (SubjectCommand::RecordErased, Some(_)) if self.erased => Ok(vec![]),
-            (SubjectCommand::RecordErased, Some(_)) => Ok(vec![SubjectEvent::CopiesErased]),
+            (SubjectCommand::CompleteErasure, None) => Err(SubjectError::NotShredded),
+            (SubjectCommand::CompleteErasure, Some(_)) if self.erased => Ok(vec![]),
+            (SubjectCommand::CompleteErasure, Some(_)) => Ok(vec![SubjectEvent::ErasureCompleted]),
         }
     }
 
     fn evolve(&mut self, event: SubjectEvent) {
         match event {
             SubjectEvent::Shredded { by, reason } => self.shredded = Some(Shredding { by, reason }),
-            SubjectEvent::CopiesErased => self.erased = true,
+            SubjectEvent::ErasureCompleted => self.erased = true,
         }
     }
 }

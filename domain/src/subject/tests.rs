@@ -25,10 +25,10 @@ fn it_is_shredded_once_and_for_a_reason() {
 
 #[test]
 fn its_copies_are_gone_only_after_that() {
-    let erased = || SubjectEvent::CopiesErased;
-    given::<Subject>([]).when(SubjectCommand::RecordErased).refused(SubjectError::NotShredded);
-    given::<Subject>([shredded()]).when(SubjectCommand::RecordErased).then([erased()]);
-    given::<Subject>([shredded(), erased()]).when(SubjectCommand::RecordErased).nothing();
+    let erased = || SubjectEvent::ErasureCompleted;
+    given::<Subject>([]).when(SubjectCommand::CompleteErasure).refused(SubjectError::NotShredded);
+    given::<Subject>([shredded()]).when(SubjectCommand::CompleteErasure).then([erased()]);
+    given::<Subject>([shredded(), erased()]).when(SubjectCommand::CompleteErasure).nothing();
     given::<Subject>([shredded(), erased()]).when(shred("again")).nothing();
 }
 
@@ -45,8 +45,8 @@ fn a_subject_is_an_install_or_a_principal() {
 #[test]
 fn every_event_has_an_example() {
     examples::<Subject>(shredded(), |fact| match fact {
-        SubjectEvent::Shredded { .. } => Some(SubjectEvent::CopiesErased),
-        SubjectEvent::CopiesErased => None,
+        SubjectEvent::Shredded { .. } => Some(SubjectEvent::ErasureCompleted),
+        SubjectEvent::ErasureCompleted => None,
     });
 }
 
@@ -56,8 +56,11 @@ fn the_whole_machine_fits_in_a_table() {
         vec![
             ("kept", vec![]),
             ("shredded", vec![shredded()]),
-            ("erased", vec![shredded(), SubjectEvent::CopiesErased]),
+            ("erased", vec![shredded(), SubjectEvent::ErasureCompleted]),
         ],
-        vec![("shred", shred("asked on 3 May")), ("record erased", SubjectCommand::RecordErased)],
+        vec![
+            ("shred", shred("asked on 3 May")),
+            ("complete erasure", SubjectCommand::CompleteErasure),
+        ],
     );
 }

@@ -11,7 +11,7 @@ use crate::{Forget, KeyRing, Stored};
 
 /// Events from which on a subject's data cannot be read. The second is recorded when copies of it, such as cached states,
 /// are removed too.
-const SHREDDED: [&str; 2] = ["subject.shredded", "subject.copies_erased"];
+const SHREDDED: [&str; 2] = ["subject.shredded", "subject.erasure_completed"];
 
 impl Appender {
     /// Ensures a connection and a head that is not outdated.
@@ -32,7 +32,7 @@ impl Appender {
     /// Reads the head again, invalidates caches and publishes the events of other servers.
     async fn refresh_head(&mut self) -> Result<(), sqlx::Error> {
         let read_at = Instant::now();
-        let (fence, epoch, layout) = (self.head.fence, self.head.epoch, self.head.layout);
+        let (fence, epoch, format) = (self.head.fence, self.head.epoch, self.head.format);
         let writes = match self.foreign_writes().await {
             Ok(writes) => writes,
             Err(error) => {
@@ -45,7 +45,7 @@ impl Appender {
             self.cache.clear();
             self.tree.forget();
         }
-        if (fence, epoch, layout) != (self.head.fence, self.head.epoch, self.head.layout) {
+        if (fence, epoch, format) != (self.head.fence, self.head.epoch, self.head.format) {
             // A rebuild may have replaced the rows of a projection although the log is the same.
             self.invalidate_projections(Forget::All);
         }

@@ -22,10 +22,10 @@ pub(crate) struct Head {
     pub log_id: String,
     pub position: u64,
     pub commit_no: u64,
-    /// Fencing token, column `turn`: a statement that was sent with an older one writes nothing.
+    /// Fencing token, column `fence`: a statement that was sent with an older one writes nothing.
     pub fence: i64,
     pub epoch: i64,
-    pub layout: i32,
+    pub format: i32,
     pub chain: Hash,
     pub recorded_at: DateTime<Utc>,
     pub edge: Edge,
@@ -36,7 +36,7 @@ pub(crate) struct Head {
 pub(crate) struct PublishedHead {
     pub position: u64,
     pub epoch: u64,
-    pub layout: i32,
+    pub format: i32,
     pub root: Hash,
     pub chain: Hash,
 }
@@ -105,8 +105,8 @@ impl Head {
     /// Whether both are the same head of the same history.
     pub(crate) fn is_same(&self, other: &Head) -> bool {
         let row = |head: &Head| {
-            let Head { position, commit_no, fence, epoch, layout, chain, recorded_at, .. } = head;
-            (*position, *commit_no, *fence, *epoch, *layout, *chain, *recorded_at)
+            let Head { position, commit_no, fence, epoch, format, chain, recorded_at, .. } = head;
+            (*position, *commit_no, *fence, *epoch, *format, *chain, *recorded_at)
         };
         self.log_id == other.log_id && row(self) == row(other)
     }
@@ -115,7 +115,7 @@ impl Head {
         PublishedHead {
             position: self.position,
             epoch: number(self.epoch),
-            layout: self.layout,
+            format: self.format,
             root: self.edge.root(),
             chain: self.chain,
         }
@@ -127,9 +127,9 @@ impl Head {
             log_id: row.try_get("log_id")?,
             position: number(row.try_get("position")?),
             commit_no: number(row.try_get("commit_no")?),
-            fence: row.try_get("turn")?,
+            fence: row.try_get("fence")?,
             epoch: row.try_get("epoch")?,
-            layout: row.try_get("layout")?,
+            format: row.try_get("format")?,
             chain: chain.try_into().map_err(|_| damaged("the head's chain is not 32 bytes"))?,
             recorded_at: row.try_get("recorded_at")?,
             edge: Edge::default(),
@@ -184,7 +184,7 @@ async fn connect_without_timeout(
 
 /// Increments the fencing token, so that statements that were sent before write nothing.
 pub(crate) async fn bump_fence(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::query("update log_head set turn = turn + 1").execute(connection).await?;
+    sqlx::query("update log_head set fence = fence + 1").execute(connection).await?;
     Ok(())
 }
 
@@ -196,7 +196,7 @@ pub(crate) async fn position(connection: &mut PgConnection) -> Result<u64, sqlx:
 
 async fn row(connection: &mut PgConnection) -> Result<Option<sqlx::postgres::PgRow>, sqlx::Error> {
     sqlx::query(
-        "select log_id, position, commit_no, turn, epoch, layout, chain, recorded_at from log_head",
+        "select log_id, position, commit_no, fence, epoch, format, chain, recorded_at from log_head",
     )
     .fetch_optional(connection)
     .await

@@ -53,7 +53,7 @@ pub(crate) struct Appender {
     pub response_timeout: Duration,
     pub clock: Clock,
     /// Layout of the tables that this program writes.
-    pub layout: i32,
+    pub format: i32,
     pub key_ttl: Duration,
     /// Inline projections.
     pub projections: Vec<Arc<dyn SyncView>>,

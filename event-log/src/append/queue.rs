@@ -179,7 +179,7 @@ mod tests {
     /// Commit that writes to a stream, as a reaction of one consumer at a position.
     fn reaction(stream: &str, expected: u64) -> PendingCommit {
         let event = NewEvent {
-            event_type: "build.awaited".into(),
+            event_type: "build.waiter_added".into(),
             event_version: "1".into(),
             payload: "{}".into(),
             customer: None,

@@ -140,8 +140,8 @@ impl Appender {
         queue: &mut Queue,
     ) -> Result<Attempt, sqlx::Error> {
         self.ensure_head().await?;
-        if self.head.layout != self.layout {
-            let (known, found) = (self.layout, self.head.layout);
+        if self.head.format != self.format {
+            let (known, found) = (self.format, self.head.format);
             for pending in commits.drain(..) {
                 pending.respond(Err(AppendError::Layout { known, found }));
             }
@@ -174,13 +174,13 @@ impl Appender {
         uniqueness: Uniqueness,
         queue: &mut Queue,
     ) -> Result<(Outcome, Option<Instant>), sqlx::Error> {
-        let (key_ttl, layout, limit) = (self.key_ttl, self.layout, self.response_timeout);
+        let (key_ttl, format, limit) = (self.key_ttl, self.format, self.response_timeout);
         let Appender { head, acks, tree, publisher, statements, versions, clock, .. } = self;
         let Some(connection) = self.connection.as_mut() else { return Err(no_connection()) };
         let mut acknowledge = || acks.send(head, tree, publisher);
         let inline = with_timeout(limit, batch.inline_rows(&self.projections, connection));
         let inline = pipeline::if_pending(inline, &mut acknowledge).await?;
-        let expected = Expected { head, layout, uniqueness };
+        let expected = Expected { head, format, uniqueness };
         let statement = statements.bind(&expected, batch, values, inline);
         let read_at = batch.writes.then(Instant::now);
         let in_flight = pipeline::after_sending(statement.send(connection, limit), acknowledge);
@@ -188,7 +188,7 @@ impl Appender {
         let prepare = |commits: Vec<PendingCommit>| {
             let numbered = number(after, &commits, versions, clock, key_ttl);
             let uniqueness = Uniqueness::ByConstraint;
-            let expected = Expected { head: after, layout, uniqueness };
+            let expected = Expected { head: after, format, uniqueness };
             let values = PreparedValues::of(&expected, &numbered.batch);
             PreparedBatch { commits, numbered, values }
         };

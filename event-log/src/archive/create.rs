@@ -61,9 +61,9 @@ pub async fn create(
 /// Name it in the database; anew, where the files of one whose rows are still there were lost.
 async fn name(pool: &PgPool, of: &Partition, sha256: &Hash) -> Result<(), ArchiveError> {
     sqlx::query(
-        "insert into log_archive (last_position, first_position, manifest_sha256, made_at) \
+        "insert into log_archive (last_position, first_position, manifest_sha256, created_at) \
          values ($1, $2, $3, $4) on conflict (last_position) do update \
-         set manifest_sha256 = excluded.manifest_sha256, made_at = excluded.made_at \
+         set manifest_sha256 = excluded.manifest_sha256, created_at = excluded.created_at \
          where log_archive.dropped_at is null",
     )
     .bind(bigint(of.last))

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{ArchiveError, at, spoiled};
 
 /// What the manifest says that the directory is.
-pub const FORMAT: &str = "stead/archive/v1";
+pub const FORMAT: &str = "stead/archive/v2";
 /// The events.
 pub const EVENTS: &str = "events.ndjson.zst";
 /// Which frames have events of a stream.
@@ -100,7 +100,10 @@ impl Manifest {
         let read: Manifest =
             serde_json::from_slice(&bytes).map_err(|why| spoiled(&path, why.to_string()))?;
         if read.format != FORMAT {
-            let why = format!("its format is {:?}, not {FORMAT:?}", read.format);
+            let why = format!(
+                "its format is {:?}, this program reads {FORMAT:?}; read it with the version that wrote it",
+                read.format
+            );
             return Err(spoiled(&path, why));
         }
         read.fits().map_err(|why| spoiled(&path, why))?;

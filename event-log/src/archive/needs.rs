@@ -55,7 +55,7 @@ pub(super) async fn sealed(
         return Err(open(why));
     }
     let seal = sqlx::query(
-        "select position, note, sealed_at from log_seal where position >= $1 order by position limit 1",
+        "select position, note, published_at from log_checkpoint where position >= $1 order by position limit 1",
     );
     let seal = seal.bind(bigint(last)).fetch_optional(&mut *connection).await?;
     let Some(seal) = seal else {

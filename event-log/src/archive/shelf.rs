@@ -53,7 +53,7 @@ impl Listed {
 /// # Errors
 /// [`LogError`].
 pub async fn list(connection: &mut PgConnection) -> Result<Vec<Listed>, LogError> {
-    let sql = "select first_position, last_position, manifest_sha256, made_at, dropped_at \
+    let sql = "select first_position, last_position, manifest_sha256, created_at, dropped_at \
                from log_archive order by last_position";
     let rows = sqlx::query(sql).fetch_all(connection).await?;
     let listed = |row: &PgRow| {

@@ -103,8 +103,8 @@ async fn archived(
     stream: &StreamId,
 ) -> Result<(u64, u64), sqlx::Error> {
     let row = sqlx::query(
-        "select since_position, coalesce((select min(e.sequence) - 1 from log_event e \
-           where e.aggregate_type = $1 and e.aggregate_id = $2 and e.position >= s.since_position), version) \
+        "select first_position, coalesce((select min(e.sequence) - 1 from log_event e \
+           where e.aggregate_type = $1 and e.aggregate_id = $2 and e.position >= s.first_position), version) \
          from log_stream s where s.aggregate_type = $1 and s.aggregate_id = $2",
     )
     .bind(&stream.aggregate_type)

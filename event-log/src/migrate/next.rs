@@ -1,11 +1,11 @@
-//! The next version of this program, as far as a test needs one to roll to: the same, with another layout.
+//! The next version of this program, as far as a test needs one to roll to: the same with another format.
 
 /// The variable that makes a process one.
-const VARIABLE: &str = "STEAD_NEXT_LAYOUT";
+const VARIABLE: &str = "STEAD_NEXT_FORMAT";
 
-pub(super) const LAYOUT: i32 = super::LAYOUT + 1;
+pub(super) const FORMAT: i32 = super::FORMAT + 1;
 pub(super) const MIGRATION: (&str, &str) =
-    ("9999_next.sql", "update log_head set layout = layout + 1");
+    ("9999_next.sql", "update log_head set format = format + 1");
 
 pub(super) fn is() -> bool {
     std::env::var_os(VARIABLE).is_some()

@@ -169,11 +169,11 @@ impl KeyRing {
         connection: &mut PgConnection,
         payloads: impl IntoIterator<Item = &'p str>,
     ) -> Result<Keys, sqlx::Error> {
-        // A `sealed` member that cannot be read is an error later, when it is decrypted.
+        // An `encrypted` member that cannot be read is an error later, when it is decrypted.
         let seals = payloads.into_iter().flat_map(|text| payload::seals(text).unwrap_or_default());
-        let subjects: BTreeSet<String> = seals.flat_map(|seal| seal.of).collect();
+        let subjects: BTreeSet<String> = seals.flat_map(|seal| seal.subjects).collect();
         let Some(shared) = &self.0 else {
-            let none: Arc<str> = "it is sealed, and the key file `keys/subjects.key` was not given: say where with --data".into();
+            let none: Arc<str> = "it is encrypted, and the key file `keys/subjects.key` was not given; pass its data directory with --data".into();
             let missing = |subject| (subject, Key::Missing(none.clone()));
             return Ok(Keys(subjects.into_iter().map(missing).collect()));
         };

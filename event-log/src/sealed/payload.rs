@@ -1,9 +1,9 @@
 //! A payload with somebody's words in it, and the same as it is kept: each place says [`KEPT`], and the member
-//! `sealed` at the end has what was there.
+//! `encrypted` at the end has what was there.
 //!
 //! ```json
-//! {"type":"created", … "inputs":{"region":"[sealed]"},
-//!  "sealed":[{"of":["ins_…"],"at":["/inputs/region"],"text":"<nonce, ciphertext, tag in base64>"}]}
+//! {"type":"created", … "inputs":{"region":"[encrypted]"},
+//!  "encrypted":[{"subjects":["ins_…"],"paths":["/inputs/region"],"ciphertext":"<nonce, ciphertext, tag in base64>"}]}
 //! ```
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,18 +20,18 @@ use super::{
 };
 
 /// What stands in the log where something was.
-pub(super) const KEPT: &str = "[sealed]";
-const MEMBER: &str = "sealed";
+pub(super) const KEPT: &str = "[encrypted]";
+const MEMBER: &str = "encrypted";
 
 /// The words of one set of subjects: all their keys together open it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Seal {
-    /// Whose.
-    pub of: Vec<String>,
-    /// Where, as JSON pointers.
-    at: Vec<String>,
-    /// A list of what is there, in that order.
-    text: String,
+    /// Subjects whose keys together decrypt it.
+    pub subjects: Vec<String>,
+    /// JSON pointers to the encrypted values.
+    paths: Vec<String>,
+    /// JSON array of the values, in that order: nonce, ciphertext and tag in base64.
+    ciphertext: String,
 }
 
 /// Which event it is: what is sealed for one opens in no other.
@@ -48,10 +48,11 @@ pub struct Which<'a> {
 }
 
 impl Which<'_> {
-    fn context(&self, of: &[String], at: &[String]) -> Vec<u8> {
+    fn context(&self, subjects: &[String], paths: &[String]) -> Vec<u8> {
         let Which { aggregate_type, aggregate_id, sequence, event_type } = self;
         let stream = format!("{aggregate_type}/{aggregate_id} {sequence} {event_type}");
-        format!("stead/sealed/v1\n{stream}\n{}\n{}", of.join(" "), at.join(" ")).into_bytes()
+        format!("stead/encrypted/v1\n{stream}\n{}\n{}", subjects.join(" "), paths.join(" "))
+            .into_bytes()
     }
 }
 
@@ -129,8 +130,8 @@ pub(super) fn seal(
         let plain = Zeroizing::new(serde_json::to_vec(&values).map_err(bad)?);
         let context = which.context(&of, &at);
         let text = encrypt(&key, &context, &plain).map(|text| STANDARD.encode(text));
-        let text = text.ok_or("it is too long to be sealed")?;
-        seals.push(Seal { of, at, text });
+        let text = text.ok_or("it is too long to be encrypted")?;
+        seals.push(Seal { subjects: of, paths: at, ciphertext: text });
     }
     if stored.get() == payload {
         return Ok(None);
@@ -147,24 +148,25 @@ pub(super) fn seal(
 /// What of a payload is sealed. Nothing: it is read as it is.
 ///
 /// # Errors
-/// A member `sealed` that cannot be read. Its payload is never taken for clear text.
+/// A member `encrypted` that cannot be read. Its payload is never taken for clear text.
 pub(super) fn seals(payload: &str) -> Result<Vec<Seal>, String> {
     #[derive(Deserialize)]
-    struct Sealed<'p> {
+    struct Encrypted<'p> {
         #[serde(default, borrow)]
-        sealed: Option<&'p RawValue>,
+        encrypted: Option<&'p RawValue>,
     }
     // Nearly always: nothing has to be taken apart.
-    if !payload.contains("\"sealed\"") {
+    if !payload.contains("\"encrypted\"") {
         return Ok(vec![]);
     }
-    let bad = |error: serde_json::Error| format!("its member `sealed` cannot be read: {error}");
-    let Some(sealed) = serde_json::from_str::<Sealed<'_>>(payload).map_err(bad)?.sealed else {
+    let bad = |error: serde_json::Error| format!("its member `encrypted` cannot be read: {error}");
+    let Some(encrypted) = serde_json::from_str::<Encrypted<'_>>(payload).map_err(bad)?.encrypted
+    else {
         return Ok(vec![]);
     };
-    let seals: Vec<Seal> = serde_json::from_str(sealed.get()).map_err(bad)?;
+    let seals: Vec<Seal> = serde_json::from_str(encrypted.get()).map_err(bad)?;
     if seals.is_empty() {
-        return Err("its member `sealed` is empty".into());
+        return Err("its member `encrypted` is empty".into());
     }
     Ok(seals)
 }
@@ -178,7 +180,7 @@ pub(super) fn open(payload: &str, which: Which<'_>, keys: &Keys) -> Result<Optio
     let bad = |error: serde_json::Error| error.to_string();
     let erased = to_raw_value(ERASED).map_err(bad)?;
     let mut values: HashMap<String, Box<RawValue>> = HashMap::new();
-    for Seal { of, at, text } in seals {
+    for Seal { subjects: of, paths: at, ciphertext: text } in seals {
         let key = match keys.standing(&of) {
             Standing::Open(key) => key,
             Standing::Shredded => {
@@ -189,8 +191,9 @@ pub(super) fn open(payload: &str, which: Which<'_>, keys: &Keys) -> Result<Optio
         };
         let sealed = STANDARD.decode(&text).ok();
         let plain = sealed.and_then(|text| decrypt(&key, &which.context(&of, &at), &text));
-        let changed =
-            || format!("what is sealed for {} was changed, or is of elsewhere", of.join(", "));
+        let changed = || {
+            format!("what is encrypted for {} was changed, or is from another event", of.join(", "))
+        };
         let plain = plain.ok_or_else(changed)?;
         let there: Vec<Box<RawValue>> = serde_json::from_slice(&plain).map_err(bad)?;
         values.extend(at.into_iter().zip(there));

@@ -8,7 +8,7 @@ use sqlx::{PgExecutor, PgPool};
 /// If the database does not answer.
 pub async fn delete_key(pool: &PgPool, subject: &str, now: Timestamp) -> Result<(), sqlx::Error> {
     sqlx::query(
-        "insert into subject_key as k (subject, made_at, shredded_at) values ($1, $2, $2) \
+        "insert into subject_key as k (subject, created_at, shredded_at) values ($1, $2, $2) \
          on conflict (subject) do update set wrapped = null, wrapped_by = null, \
            shredded_at = coalesce(k.shredded_at, excluded.shredded_at)",
     )
@@ -45,7 +45,7 @@ pub struct Due {
 /// # Errors
 /// If the database does not answer.
 pub async fn with_copies(executor: impl PgExecutor<'_>) -> Result<Vec<Due>, sqlx::Error> {
-    let open = "select subject, requests from subject_key \
+    let open = "select subject, erasure_requests from subject_key \
          where shredded_at is not null and erased_at is null order by subject";
     let due: Vec<(String, i64)> = sqlx::query_as(open).fetch_all(executor).await?;
     Ok(due.into_iter().map(|(subject, requests)| Due { subject, requests }).collect())
@@ -95,7 +95,7 @@ pub async fn barrier(owner: &PgPool, tables: &[&str]) -> Result<(), sqlx::Error>
 /// # Errors
 /// If the database does not answer.
 pub async fn erase_again(executor: impl PgExecutor<'_>, subject: &str) -> Result<(), sqlx::Error> {
-    let again = "update subject_key set erased_at = null, requests = requests + 1 \
+    let again = "update subject_key set erased_at = null, erasure_requests = erasure_requests + 1 \
          where subject = $1 and shredded_at is not null";
     sqlx::query(again).bind(subject).execute(executor).await?;
     Ok(())
@@ -112,7 +112,7 @@ pub async fn erased(
     now: Timestamp,
 ) -> Result<bool, sqlx::Error> {
     let erased = "update subject_key set erased_at = $3 \
-         where subject = $1 and requests = $2 and erased_at is null";
+         where subject = $1 and erasure_requests = $2 and erased_at is null";
     let erased = sqlx::query(erased).bind(&due.subject).bind(due.requests).bind(now);
     Ok(erased.execute(executor).await?.rows_affected() > 0)
 }

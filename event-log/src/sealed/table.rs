@@ -21,7 +21,7 @@ impl Shared {
             wrapped.push(sealed.ok_or(sqlx::Error::Encode("a key is not wrapped".into()))?);
         }
         sqlx::query(
-            "insert into subject_key (subject, wrapped, wrapped_by, made_at) \
+            "insert into subject_key (subject, wrapped, wrapped_by, created_at) \
              select subject, wrapped, $3, $4 from unnest($1::text[], $2::bytea[]) as u(subject, wrapped) \
              on conflict (subject) do nothing",
         )

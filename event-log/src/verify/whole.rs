@@ -105,7 +105,7 @@ impl Whole {
         let mut after = (String::new(), String::new());
         loop {
             let rows = sqlx::query(
-                "select aggregate_type, aggregate_id, version, last_position, since_position from log_stream \
+                "select aggregate_type, aggregate_id, version, last_position, first_position from log_stream \
                  where (aggregate_type, aggregate_id) > ($1, $2) \
                  order by aggregate_type, aggregate_id limit $3",
             )

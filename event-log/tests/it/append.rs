@@ -4,7 +4,9 @@ use crate::support;
 
 use std::time::Duration;
 
-use event_log::{AppendError, Commit, ConsumerGuard, Options, SessionGuard, consumer, testing};
+use event_log::{
+    AppendError, Commit, ConsumerGuard, Options, SessionGuard, consumer, migrate::FORMAT, testing,
+};
 use support::{alone, checked, commit, count, database, keyed, meta, run, server, stream, write};
 
 #[tokio::test]
@@ -310,12 +312,14 @@ async fn a_queue_that_grows_faster_than_it_is_written_is_full_at_some_time() {
 }
 
 #[tokio::test]
-async fn a_program_of_another_layout_does_not_write() {
+async fn a_program_of_another_format_does_not_write() {
     let database = database().await;
     let log = alone(&database).await;
-    run(&database, "update log_head set layout = layout + 1").await;
+    run(&database, "update log_head set format = format + 1").await;
     let refused = log.append(commit("a", 0, 1)).await;
-    assert!(matches!(refused, Err(AppendError::Layout { known: 2, found: 3 })));
+    assert!(
+        matches!(refused, Err(AppendError::Layout { known: FORMAT, found }) if found == FORMAT + 1)
+    );
     assert!(database.log().await.is_err());
     assert_eq!(count(&database, "select count(*) from log_event").await, 0);
 }
@@ -369,7 +373,7 @@ async fn the_application_may_not_change_or_remove_an_event() {
         "truncate log_event",
         // Nor by the table that it is in, nor say that it is elsewhere.
         "update log_event_1 set payload = '{}'",
-        "delete from log_event_rest",
+        "delete from log_event_default",
         "update log_archive set dropped_at = now()",
         "insert into log_archive values (256, 1, '', now(), now())",
         "delete from log_node",

@@ -157,11 +157,19 @@ async fn an_archive_is_proven_by_its_files_alone() {
     world.create(257).await.unwrap();
     let path = world.directory.path().join("257-512");
     let key = Believed::Bare(world.key.verifying_key());
-    let (manifest, proven) = check(&path, &[key], &mut |_| {}).unwrap();
+    let (manifest, proven) = check(&path, &[key.clone()], &mut |_| {}).unwrap();
     assert_eq!((proven.from, proven.to, proven.checkpoint.size), (257, 512, 700));
     assert_eq!(manifest.last_recorded_at, world.events[511].recorded_at);
     let other = SigningKey::from_bytes(&[8; 32]).verifying_key();
     assert!(check(&path, &[Believed::Bare(other)], &mut |_| {}).is_err());
+    // An archive of a pre-release version has another format.
+    let manifest = path.join(MANIFEST);
+    let older = fs::read_to_string(&manifest).unwrap().replace("archive/v2", "archive/v1");
+    fs::write(&manifest, older).unwrap();
+    let refused = check(&path, &[key], &mut |_| {}).unwrap_err().to_string();
+    let expected = "its format is \"stead/archive/v1\", this program reads \"stead/archive/v2\"; read it with the \
+                    version that wrote it";
+    assert!(refused.ends_with(expected), "{refused}");
     // Anybody's zstd reads the file, line by line.
     let lines = zstd::stream::decode_all(fs::File::open(path.join(EVENTS)).unwrap()).unwrap();
     let first: serde_json::Value =
@@ -174,18 +182,18 @@ async fn an_archive_is_proven_by_its_files_alone() {
 async fn what_somebody_needs_is_not_closed() {
     let world = World::new().await;
     let of = world.partition(1).await;
-    let behind = [Reader { name: "view_jobs".into(), position: 255 }];
+    let behind = [Reader { name: "projection_jobs".into(), position: 255 }];
     let mut unheard = |_| {};
     let asked = (&behind[..], 64);
     let making = create(&world.database.pool, &world.archives, &of, asked, &mut unheard);
     let refused = making.await.unwrap_err().to_string();
     assert_eq!(
         refused,
-        "positions 1 to 256 are not closed: view_jobs is at 255: let the server run until it is further"
+        "positions 1 to 256 are not closed: projection_jobs is at 255: let the server run until it is further"
     );
     // The partition in which the log goes on, and one that no published checkpoint covers.
     assert!(matches!(world.create(513).await, Err(ArchiveError::Open { .. })));
-    support::run(&world.database, "delete from log_seal").await;
+    support::run(&world.database, "delete from log_checkpoint").await;
     assert!(matches!(world.create(1).await, Err(ArchiveError::Open { .. })));
     assert_eq!(fs::read_dir(world.directory.path()).unwrap().count(), 0);
 }

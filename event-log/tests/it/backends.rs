@@ -125,7 +125,7 @@ async fn one_that_is_ended_between_its_commit_and_its_answer_is_not_repeated() {
     answers.extend(during);
     assert_eq!(every_answer_is_true(&database, &answers).await, (25, 0));
     // It was settled by asking, once.
-    assert_eq!(count(&database, "select turn from log_head").await, 1);
+    assert_eq!(count(&database, "select fence from log_head").await, 1);
     drop(log);
     cluster.stop().unwrap();
 }

@@ -59,7 +59,7 @@ async fn tables_without_room_refuse_events_and_take_them_again_when_there_is_roo
     fs::create_dir(&place).unwrap();
     own_like(&place, &postgres);
     run(&database, &format!("create tablespace small location '{}'", place.display())).await;
-    run(&database, "alter table log_event_rest set tablespace small").await;
+    run(&database, "alter table log_event_default set tablespace small").await;
     let log = opened(&database).await;
     let (mut answers, mut next) = (Answers::new(), 0);
     while answers.values().all(Result::is_ok) {

@@ -66,7 +66,7 @@ async fn one_fault(arm: impl Fn(&Proxy)) {
     let of = |id: &str| events.iter().filter(|event| event.stream == stream(id)).count();
     assert_eq!((of("a"), of("b"), of("warm")), (2, 2, 1));
     assert_eq!(events[b.first as usize - 1].commit_no, b.commit_no);
-    assert_eq!(count(&database, "select turn from log_head").await, 1);
+    assert_eq!(count(&database, "select fence from log_head").await, 1);
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn a_lock_that_is_not_given_and_a_deadlock_are_tried_again() {
     let (appended, ()) = tokio::join!(patient.append(commit("a", 2, 1)), cross);
     assert_eq!(appended.unwrap().first, 3);
     assert_eq!(checked(&database).await.0.size, 3);
-    assert_eq!(count(&database, "select turn from log_head").await, 0);
+    assert_eq!(count(&database, "select fence from log_head").await, 0);
 }
 
 /// Before the turn is raised it counts, and must be found; after that it must write nothing, even if it comes

@@ -3,7 +3,7 @@
 use crate::support;
 
 use event_log::{
-    migrate::{MigrateError, has_application_role, migrate},
+    migrate::{MigrateError, check_format, has_application_role, migrate},
     testing::fresh_database,
 };
 
@@ -42,4 +42,32 @@ async fn whether_servers_have_a_role_is_known() {
             .await
             .unwrap();
     assert_eq!(has_application_role(&database.pool).await.unwrap(), role);
+}
+
+#[tokio::test]
+async fn a_log_of_a_pre_release_version_is_refused_by_every_way_in() {
+    let database = fresh_database().await.unwrap();
+    let old = "alter table log_head rename column format to layout; \
+               alter table log_head rename column fence to turn; update log_head set layout = 2";
+    sqlx::raw_sql(old).execute(&database.pool).await.unwrap();
+    let message = "cannot open the log: it was written by a pre-release version (format 2, this program reads 3); \
+                   create a new database or restore with that version";
+    let refused = migrate(&database.pool).await.unwrap_err();
+    assert_eq!(refused.to_string(), message);
+    let refused = database.log().await.err().unwrap();
+    assert_eq!(refused.to_string(), message);
+    let mut connection = database.pool.acquire().await.unwrap();
+    let refused = check_format(&mut connection).await.unwrap_err();
+    assert_eq!(refused.to_string(), message);
+    // A log of a later version names that version's way out.
+    let later =
+        "alter table log_head rename column layout to format; update log_head set format = 4";
+    sqlx::raw_sql(later).execute(&mut *connection).await.unwrap();
+    let refused = check_format(&mut connection).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("a newer version migrated it (format 4, this program reads 3)"),
+        "{refused}"
+    );
+    sqlx::raw_sql("drop table log_head").execute(&mut *connection).await.unwrap();
+    check_format(&mut connection).await.unwrap();
 }

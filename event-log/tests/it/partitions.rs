@@ -36,14 +36,14 @@ async fn a_batch_goes_over_the_end_of_a_partition_and_appends_never_wait_for_the
     log.append(commit("a", 0, 250)).await.unwrap();
     // One commit with events on both sides, and the next range is not there.
     log.append(commit("a", 250, 100)).await.unwrap();
-    assert_eq!(in_table(&database, "log_event_rest").await, 94);
+    assert_eq!(in_table(&database, "log_event_default").await, 94);
     checked(&database).await;
     // The rest becomes the range that was missing, as it is, and the next commit goes on in it.
     make(&database.pool, 256, 1).await.unwrap();
     assert_eq!(ranges(&database).await, [(1, 256), (257, 512), (513, 768)]);
-    assert_eq!(in_table(&database, "log_event_rest").await, 0);
+    assert_eq!(in_table(&database, "log_event_default").await, 0);
     log.append(commit("a", 350, 300)).await.unwrap();
-    let of = ["log_event_1", "log_event_257", "log_event_513", "log_event_rest"];
+    let of = ["log_event_1", "log_event_257", "log_event_513", "log_event_default"];
     let mut rows = vec![];
     for table in of {
         rows.push(in_table(&database, table).await);
@@ -72,7 +72,7 @@ async fn ranges_are_made_while_others_append() {
     appending.await.unwrap();
     make(&database.pool, 256, 1).await.unwrap();
     assert_eq!(checked(&database).await.0.size, 1_500);
-    assert_eq!(in_table(&database, "log_event_rest").await, 0);
+    assert_eq!(in_table(&database, "log_event_default").await, 0);
 }
 
 #[tokio::test]
@@ -86,7 +86,8 @@ async fn rows_of_before_the_partitions_stay_byte_for_byte() {
         let pool = database.pool.clone();
         async move { sqlx::query_scalar::<_, String>(every).fetch_one(&pool).await.unwrap() }
     };
-    let (before, file) = (text(&database).await, "select pg_relation_filenode('log_event_rest')");
+    let (before, file) =
+        (text(&database).await, "select pg_relation_filenode('log_event_default')");
     let node: i64 = count(&database, &format!("select ({file})::bigint")).await;
     // when it becomes the first range
     make(&database.pool, partitions::SIZE, 1).await.unwrap();
@@ -106,12 +107,12 @@ async fn a_stream_is_read_from_the_partitions_it_is_in() {
     for n in 0..8 {
         log.append(commit(&format!("s{n}"), 0, 256)).await.unwrap();
     }
-    let since = "select since_position from log_stream where aggregate_id = 's6'";
+    let since = "select first_position from log_stream where aggregate_id = 's6'";
     assert_eq!(count(&database, since).await, 6 * 256 + 1);
     // As it is read: partitions before its first event are not looked into.
     let plan = "explain (analyze, costs off, timing off, summary off) select e.* from log_stream s \
          left join lateral (select * from log_event where aggregate_type = 'job' and aggregate_id = 's6' \
-           and sequence > 0 and position between s.since_position and 9223372036854775807 \
+           and sequence > 0 and position between s.first_position and 9223372036854775807 \
            order by sequence limit 1000) e on true \
          where s.aggregate_type = 'job' and s.aggregate_id = 's6'";
     let plan: Vec<String> = sqlx::query_scalar(plan).fetch_all(&database.pool).await.unwrap();

@@ -111,7 +111,7 @@ async fn many_published_checkpoints_are_compared_page_by_page() {
     assert_eq!(log.check_seals(&[key.verifying_key().into()]).await.unwrap(), 230);
     let forged = log.root(10).await.unwrap();
     let checkpoint = Checkpoint { size: 444, root: forged, ..log.head() };
-    let forged = sqlx::query("update log_seal set note = $1 where position = 444");
+    let forged = sqlx::query("update log_checkpoint set note = $1 where position = 444");
     forged.bind(checkpoint.sign(&key)).execute(&database.pool).await.unwrap();
     match log.check_seals(&[key.verifying_key().into()]).await.unwrap_err() {
         LogError::Damaged { position, .. } => assert_eq!(position, 444),
@@ -362,7 +362,7 @@ async fn pentest_a_retired_key_validates_nothing_that_was_published_after_its_en
     // Nor when the database says that it was published before.
     let last_size = log.last_size_of(&key.verifying_key(), end).await.unwrap();
     assert_eq!(last_size, 1);
-    sqlx::query("update log_seal set sealed_at = $1")
+    sqlx::query("update log_checkpoint set published_at = $1")
         .bind(end)
         .execute(&database.pool)
         .await

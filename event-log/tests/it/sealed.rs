@@ -73,7 +73,9 @@ async fn what_is_hashed_and_kept_is_sealed_and_what_is_read_is_not() {
     let heard = tail.recv().await.unwrap();
     let read = log.read(0, 10).await.unwrap();
     assert_eq!(*heard, *read, "who hears of it and who reads it are told the same");
-    assert!(!read[0].payload.contains("Ada") && read[0].payload.contains(r#""city":"[sealed]""#));
+    assert!(
+        !read[0].payload.contains("Ada") && read[0].payload.contains(r#""city":"[encrypted]""#)
+    );
     assert!(read[0].words().unwrap().contains(r#""city":"Ada's""#), "{:?}", read[0].words());
     assert_eq!(city(&log, install).await, "Ada's");
     // Another program that has only the database: no key, no words; and it says so.
@@ -106,7 +108,10 @@ async fn two_servers_that_meet_a_subject_at_once_use_one_key() {
     two.unwrap();
     for log in logs {
         let said = log.read(0, 10).await.unwrap();
-        assert!(said.iter().all(|event| !event.words().unwrap().contains("[sealed]")), "{said:?}");
+        assert!(
+            said.iter().all(|event| !event.words().unwrap().contains("[encrypted]")),
+            "{said:?}"
+        );
     }
 }
 

@@ -192,7 +192,7 @@ async fn locks_and_a_new_turn_under_load_cost_nobody_an_answer() {
                 late += 1;
                 continue;
             }
-            sqlx::raw_sql("update log_head set turn = turn + 1").execute(&mut *tx).await.unwrap();
+            sqlx::raw_sql("update log_head set fence = fence + 1").execute(&mut *tx).await.unwrap();
             tokio::time::sleep(Duration::from_millis(5)).await;
             tx.commit().await.unwrap();
             done += 1;

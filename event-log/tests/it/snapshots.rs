@@ -122,7 +122,7 @@ async fn a_snapshot_that_cannot_be_right_is_as_good_as_none() {
         // And a right one is kept again.
         for _ in 0..200 {
             let again =
-                "select count(*) from log_snapshot where sequence = 205 and codec = 2 and state = ";
+                "select count(*) from log_snapshot where sequence = 205 and codec = 3 and state = ";
             if count(&database, &format!("{again}'\\x{}'", hex::encode(&right))).await == 1 {
                 break;
             }

@@ -23,7 +23,7 @@ pub(crate) async fn page(
 ) -> Result<Found, LogError> {
     let sql = format!(
         "select {COLUMNS}, {FLOOR} as floor from log_event where aggregate_type = $1 and aggregate_id = $2 \
-         and sequence > $3 and position <= $4 and position >= coalesce((select since_position from log_stream \
+         and sequence > $3 and position <= $4 and position >= coalesce((select first_position from log_stream \
            where aggregate_type = $1 and aggregate_id = $2), 0) order by sequence limit $5"
     );
     let rows = sqlx::query(&sql)
@@ -75,7 +75,7 @@ pub(crate) async fn many(
     let sql = format!(
         "with found as materialized (select * from log_event \
            where aggregate_type = $1 and aggregate_id = any($2) and position <= $4 \
-           and position >= coalesce((select min(since_position) from log_stream \
+           and position >= coalesce((select min(first_position) from log_stream \
              where aggregate_type = $1 and aggregate_id = any($2)), 0) \
            and (position > $3 or event_type = any($5))) \
          select {COLUMNS}, {FLOOR} as floor from found order by position limit $6"

@@ -1,34 +1,4 @@
-use domain::upcast::{Upcaster, Words};
-use serde::Serialize;
-
 use super::*;
-
-/// A name that was taken, as a later program knows it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Later {
-    Taken { by: String, why: String },
-}
-
-impl Event for Later {
-    fn name(&self) -> &'static str {
-        "name.taken"
-    }
-    fn version(&self) -> &'static str {
-        "2"
-    }
-    const UPCASTERS: &'static [Upcaster] = &[Upcaster {
-        event_type: "name.taken",
-        version: "1",
-        up: |mut old| {
-            old["why"] = "nobody said".into();
-            let again = serde_json::json!({"type": "taken", "by": "none", "why": "twice"});
-            Ok([old, again]
-                .map(|payload| Words { event_type: "name.taken", version: "2", payload })
-                .into())
-        },
-    }];
-}
 
 fn raw<'a>(version: &'a str, payload: &'a str) -> Raw<'a> {
     Raw {
@@ -42,23 +12,6 @@ fn raw<'a>(version: &'a str, payload: &'a str) -> Raw<'a> {
         payload,
         metadata: r#"{"actor":"system"}"#,
     }
-}
-
-#[test]
-fn an_older_version_is_folded_as_what_it_comes_to_today() {
-    let mut facts = vec![];
-    // A fold of today's crate has no name for the later program's fact: the text stands for it.
-    let of = |id: String, Later::Taken { by, why }| {
-        Fact::Name(id, NameEvent::Taken { owner: format!("{by}, {why}") })
-    };
-    raw("1", r#"{"type":"taken","by":"ins_1"}"#).say(of, &mut facts).unwrap();
-    let by = |fact: &Recorded| match &fact.fact {
-        Fact::Name(_, NameEvent::Taken { owner }) => owner.clone(),
-        other => panic!("{other:?}"),
-    };
-    let told: Vec<_> = facts.iter().map(|fact| (fact.position, fact.sequence, by(fact))).collect();
-    let expected = [(7, 3, "ins_1, nobody said".into()), (7, 3, "none, twice".into())];
-    assert_eq!(told, expected);
 }
 
 #[test]

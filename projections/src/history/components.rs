@@ -9,25 +9,25 @@ use super::{ComponentHistory, Version};
 /// The component that a fact changes; `Some(None)`: the sandbox.
 pub(super) fn touched(fact: &InstallEvent) -> Option<Option<&str>> {
     match fact {
-        InstallEvent::SandboxChanging { .. }
-        | InstallEvent::SandboxUnchanged { .. }
+        InstallEvent::SandboxApplyStarted { .. }
+        | InstallEvent::SandboxApplyNotRun { .. }
         | InstallEvent::SandboxProvisioned { .. }
         | InstallEvent::SandboxDestroyed { .. } => Some(None),
-        InstallEvent::ComponentChanging { name, .. }
-        | InstallEvent::ComponentUnchanged { name, .. }
+        InstallEvent::ComponentApplyStarted { name, .. }
+        | InstallEvent::ComponentApplyNotRun { name, .. }
         | InstallEvent::ComponentDeployed { name, .. }
         | InstallEvent::ComponentDestroyed { name, .. } => Some(Some(name)),
         InstallEvent::Created { .. }
         | InstallEvent::InputsChanged { .. }
         | InstallEvent::ConfigPinned { .. }
-        | InstallEvent::ApprovalChanged { .. }
+        | InstallEvent::AutoApproveChanged { .. }
         | InstallEvent::FirstProvisionAutoApproved { .. }
         | InstallEvent::ComponentDisabled { .. }
         | InstallEvent::ComponentEnabled { .. }
-        | InstallEvent::StackReported { .. }
-        | InstallEvent::StackGiven { .. }
+        | InstallEvent::StackOutputsReported { .. }
+        | InstallEvent::StackOutputsSet { .. }
         | InstallEvent::RunAdmitted { .. }
-        | InstallEvent::RunClosed { .. }
+        | InstallEvent::RunFinished { .. }
         | InstallEvent::ComponentReserved { .. }
         | InstallEvent::ComponentReleased { .. }
         | InstallEvent::SandboxReserved { .. }
@@ -85,7 +85,7 @@ impl Touched {
         };
         let untouched = matches!(
             fact,
-            InstallEvent::ComponentUnchanged { .. } | InstallEvent::SandboxUnchanged { .. }
+            InstallEvent::ComponentApplyNotRun { .. } | InstallEvent::SandboxApplyNotRun { .. }
         );
         Touched { before: self.before, after, incomplete, untouched }
     }

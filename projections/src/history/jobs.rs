@@ -80,7 +80,7 @@ impl Jobs {
             | JobEvent::OutcomeUnknown { .. }
             | JobEvent::CancelRequested { .. }
             | JobEvent::CancelUnconfirmed { .. }
-            | JobEvent::LogSealed(_)
+            | JobEvent::LogFinalized(_)
             | JobEvent::LogDiverged { .. }
             | JobEvent::LateResultReported { .. } => {}
         }

@@ -36,27 +36,27 @@ fn build(id: &BuildId) -> StreamId {
 fn of_install(event: &InstallEvent) -> Option<StreamId> {
     match event {
         InstallEvent::RunAdmitted { run, .. } => Some(StreamId::of::<Run>(*run)),
-        InstallEvent::SandboxChanging { build: id, .. }
+        InstallEvent::SandboxApplyStarted { build: id, .. }
         | InstallEvent::SandboxProvisioned { build: id, .. }
-        | InstallEvent::ComponentChanging { build: id, .. }
+        | InstallEvent::ComponentApplyStarted { build: id, .. }
         | InstallEvent::ComponentDeployed { build: id, .. } => Some(build(id)),
         InstallEvent::Created { .. }
         | InstallEvent::InputsChanged { .. }
         | InstallEvent::ConfigPinned { .. }
-        | InstallEvent::ApprovalChanged { .. }
+        | InstallEvent::AutoApproveChanged { .. }
         | InstallEvent::ComponentDisabled { .. }
         | InstallEvent::ComponentEnabled { .. }
         | InstallEvent::FirstProvisionAutoApproved { .. }
-        | InstallEvent::StackReported { .. }
-        | InstallEvent::StackGiven { .. }
-        | InstallEvent::RunClosed { .. }
+        | InstallEvent::StackOutputsReported { .. }
+        | InstallEvent::StackOutputsSet { .. }
+        | InstallEvent::RunFinished { .. }
         | InstallEvent::ComponentReserved { .. }
         | InstallEvent::ComponentReleased { .. }
         | InstallEvent::SandboxReserved { .. }
         | InstallEvent::SandboxReleased { .. }
-        | InstallEvent::SandboxUnchanged { .. }
+        | InstallEvent::SandboxApplyNotRun { .. }
         | InstallEvent::SandboxDestroyed { .. }
-        | InstallEvent::ComponentUnchanged { .. }
+        | InstallEvent::ComponentApplyNotRun { .. }
         | InstallEvent::ComponentDestroyed { .. }
         | InstallEvent::ActionCompleted { .. }
         | InstallEvent::StateRecorded { .. }
@@ -82,7 +82,7 @@ fn of_run(event: &RunEvent) -> Vec<StreamId> {
         | RunEvent::Approved { .. }
         | RunEvent::Denied { .. }
         | RunEvent::ApprovalExpired { .. }
-        | RunEvent::PlanVoided { .. }
+        | RunEvent::PlanInvalidated { .. }
         | RunEvent::StepSucceeded { .. }
         | RunEvent::StepFailed { .. }
         | RunEvent::StepRetryScheduled { .. }
@@ -100,7 +100,7 @@ fn of_build(event: &BuildEvent) -> Option<StreamId> {
         }
         BuildEvent::Failed { job, .. } => job.map(StreamId::of::<Job>),
         // A build serves every install of its app: the runs of others that waited for it are not of this history.
-        BuildEvent::Awaited { .. } | BuildEvent::Requested(_) => None,
+        BuildEvent::WaiterAdded { .. } | BuildEvent::Requested(_) => None,
     }
 }
 
@@ -125,7 +125,7 @@ fn of_job(event: &JobEvent) -> Option<StreamId> {
         | JobEvent::Failed { .. }
         | JobEvent::Cancelled { .. }
         | JobEvent::Lost { .. }
-        | JobEvent::LogSealed(_)
+        | JobEvent::LogFinalized(_)
         | JobEvent::LogDiverged { .. }
         | JobEvent::LateResultReported { .. } => None,
     }

@@ -215,7 +215,7 @@ impl Told {
             }
             RunEvent::PlanProduced { .. }
             | RunEvent::ApprovalRequested { .. }
-            | RunEvent::PlanVoided { .. }
+            | RunEvent::PlanInvalidated { .. }
             | RunEvent::StepSucceeded { .. }
             | RunEvent::StepFailed { .. }
             | RunEvent::StepRetryScheduled { .. }
@@ -254,17 +254,17 @@ fn name_of(steps: &[StepSpec], step: StepId) -> Option<String> {
 fn of_install(fact: &InstallEvent) -> Option<RunId> {
     match fact {
         InstallEvent::RunAdmitted { run, .. }
-        | InstallEvent::RunClosed { run, .. }
+        | InstallEvent::RunFinished { run, .. }
         | InstallEvent::ComponentReserved { run, .. }
         | InstallEvent::ComponentReleased { run, .. }
         | InstallEvent::SandboxReserved { run, .. }
         | InstallEvent::SandboxReleased { run, .. }
-        | InstallEvent::SandboxChanging { run, .. }
-        | InstallEvent::SandboxUnchanged { run, .. }
+        | InstallEvent::SandboxApplyStarted { run, .. }
+        | InstallEvent::SandboxApplyNotRun { run, .. }
         | InstallEvent::SandboxProvisioned { run, .. }
         | InstallEvent::SandboxDestroyed { run, .. }
-        | InstallEvent::ComponentChanging { run, .. }
-        | InstallEvent::ComponentUnchanged { run, .. }
+        | InstallEvent::ComponentApplyStarted { run, .. }
+        | InstallEvent::ComponentApplyNotRun { run, .. }
         | InstallEvent::ComponentDeployed { run, .. }
         | InstallEvent::ComponentDestroyed { run, .. }
         | InstallEvent::StateRecorded { run, .. }
@@ -273,12 +273,12 @@ fn of_install(fact: &InstallEvent) -> Option<RunId> {
         InstallEvent::Created { .. }
         | InstallEvent::InputsChanged { .. }
         | InstallEvent::ConfigPinned { .. }
-        | InstallEvent::ApprovalChanged { .. }
+        | InstallEvent::AutoApproveChanged { .. }
         | InstallEvent::FirstProvisionAutoApproved { .. }
         | InstallEvent::ComponentDisabled { .. }
         | InstallEvent::ComponentEnabled { .. }
-        | InstallEvent::StackReported { .. }
-        | InstallEvent::StackGiven { .. }
+        | InstallEvent::StackOutputsReported { .. }
+        | InstallEvent::StackOutputsSet { .. }
         | InstallEvent::StateAccepted { .. } => None,
     }
 }

@@ -65,7 +65,7 @@ fn created() -> Fact {
 
 fn admitted(n: u128) -> Fact {
     let (kind, names) = (RunKind::Upgrade, BTreeSet::new());
-    on_install(InstallEvent::RunAdmitted { run: run(n), kind, names })
+    on_install(InstallEvent::RunAdmitted { run: run(n), kind, components: names })
 }
 
 fn requested(n: u128) -> [Fact; 2] {
@@ -73,13 +73,13 @@ fn requested(n: u128) -> [Fact; 2] {
         component: ComponentId(Ulid(1)),
         name: "api".into(),
         build: build(2),
-        needs: BTreeSet::new(),
+        depends_on: BTreeSet::new(),
     };
     let spec = StepSpec {
         step: step(),
         target,
         operation: Operation::Apply,
-        needs: vec![],
+        depends_on: vec![],
         fingerprint: None,
         options: Default::default(),
     };
@@ -89,7 +89,7 @@ fn requested(n: u128) -> [Fact; 2] {
             RunEvent::Requested {
                 install: InstallId(Ulid(1)),
                 kind: RunKind::Upgrade,
-                cause: Cause::Asked,
+                cause: Cause::Requested,
                 by: ann(),
                 config_version: 2,
                 reason: Some("CHG-1204".into()),
@@ -155,14 +155,14 @@ fn approved(n: u128) -> Fact {
 }
 
 fn changing(n: u128, version: u32) -> Fact {
-    on_install(InstallEvent::ComponentChanging {
+    on_install(InstallEvent::ComponentApplyStarted {
         name: "api".into(),
         component: ComponentId(Ulid(1)),
         run: run(n),
         step: step(),
         build: build(version.into()),
         config_version: version,
-        needs: BTreeSet::new(),
+        depends_on: BTreeSet::new(),
     })
 }
 
@@ -175,7 +175,7 @@ fn deployed(n: u128, version: u32) -> Fact {
         build: build(version.into()),
         config_version: version,
         fingerprint: digest(),
-        needs: BTreeSet::new(),
+        depends_on: BTreeSet::new(),
         outputs: Outputs::new(),
     })
 }
@@ -184,7 +184,7 @@ fn finished(n: u128) -> [Fact; 2] {
     let outcome = run::Outcome::Succeeded;
     [
         Fact::Run(run(n), RunEvent::Finished { outcome }),
-        on_install(InstallEvent::RunClosed { run: run(n), outcome }),
+        on_install(InstallEvent::RunFinished { run: run(n), outcome }),
     ]
 }
 
@@ -255,7 +255,7 @@ fn what_was_approved_before_the_first_point_belongs_to_what_ran_after_it() {
     let events = upgrade();
     let at = |of: &str| events.iter().rfind(|event| event.event_type() == of).unwrap().position;
     // The apply has begun to change the component.
-    let told = told_from(at("install.component_changing"), &events);
+    let told = told_from(at("install.component_apply_started"), &events);
     let upgrade = &told.runs[0];
     assert_eq!(upgrade.words[0].said, Said::Approved);
     // The plan's job was over by then.
@@ -266,7 +266,7 @@ fn what_was_approved_before_the_first_point_belongs_to_what_ran_after_it() {
         (&version(1), &version(2))
     );
     let first = upgrade.events[0].position;
-    assert!(first > at("install.component_changing"), "{first}");
+    assert!(first > at("install.component_apply_started"), "{first}");
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn an_apply_that_failed_leaves_its_component_incomplete_and_one_that_never_ran_l
     let told = told_from(1, &failed(vec![])).runs.remove(0);
     assert!(told.components[0].incomplete);
     assert_eq!(told.jobs[0].detail.as_deref(), Some("the child ended with 1"));
-    let unchanged = on_install(InstallEvent::ComponentUnchanged {
+    let unchanged = on_install(InstallEvent::ComponentApplyNotRun {
         name: "api".into(),
         component: ComponentId(Ulid(1)),
         run: run(1),
@@ -307,7 +307,7 @@ fn an_apply_that_failed_leaves_its_component_incomplete_and_one_that_never_ran_l
     });
     let events = failed(vec![unchanged]);
     // Since before the apply began: nothing came of it.
-    let began = events.iter().find(|event| event.event_type() == "install.component_changing");
+    let began = events.iter().find(|event| event.event_type() == "install.component_apply_started");
     assert_eq!(told_from(began.unwrap().position - 1, &events).runs[0].components, []);
 }
 

@@ -34,7 +34,7 @@ pub struct Row {
     pub job: Option<JobId>,
     /// Runs that wait, or waited, for the artifact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub awaited_by: Vec<RunId>,
+    pub waiters: Vec<RunId>,
     /// When it was asked for.
     pub requested_at: Timestamp,
     /// When it ended.
@@ -87,13 +87,13 @@ impl Projection for Builds {
                 order: order.clone(),
                 state: State::Requested,
                 job: None,
-                awaited_by: vec![],
+                waiters: vec![],
                 requested_at: event.at,
                 ended_at: None,
                 position,
             }),
-            BuildEvent::Awaited { run } => row.map(|mut row| {
-                row.awaited_by.push(*run);
+            BuildEvent::WaiterAdded { run } => row.map(|mut row| {
+                row.waiters.push(*run);
                 Row { position, ..row }
             }),
             BuildEvent::JobQueued { job } => {
@@ -166,8 +166,7 @@ pub async fn page(
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
     // Of a build with a job this view knows no more; whether that is running, the job's row says.
-    const RUNS: &str =
-        "exists (select from view_jobs j where j.key = job and not j.over and j.state <> 'queued')";
+    const RUNS: &str = "exists (select from projection_jobs j where j.key = job and not j.finished and j.state <> 'queued')";
     let Filter { app, component, state } = filter;
     let asked = Where::default().and("app = ?", *app).and("component = ?", *component);
     let asked = match state.as_deref() {

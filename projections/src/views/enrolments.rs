@@ -2,7 +2,7 @@
 use domain::{
     decider::{Decider, Timestamp},
     digest::Digest,
-    enrolment::{Enrolment, EnrolmentEvent, Issue, Purpose, Use},
+    enrolment::{Enrolment, EnrolmentEvent, Issue, Purpose, Redemption},
     ids::{InstallId, TokenId},
 };
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub struct Row {
     pub issued_at: Timestamp,
     /// Who came in with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub used: Option<Use>,
+    pub redeemed: Option<Redemption>,
     /// Whether it was taken back.
     pub revoked: bool,
 }
@@ -54,10 +54,12 @@ impl Projection for Enrolments {
                 token: *token,
                 issue: issue.clone(),
                 issued_at: event.at,
-                used: None,
+                redeemed: None,
                 revoked: false,
             }),
-            EnrolmentEvent::Used(by) => row.map(|row| Row { used: Some(by.clone()), ..row }),
+            EnrolmentEvent::Redeemed(by) => {
+                row.map(|row| Row { redeemed: Some(by.clone()), ..row })
+            }
             EnrolmentEvent::Revoked { .. } => row.map(|row| Row { revoked: true, ..row }),
         }
     }

@@ -149,7 +149,7 @@ impl Projection for Installs {
         });
         match fact {
             InstallEvent::RunAdmitted { .. } => row.admit(event.at),
-            InstallEvent::RunClosed { run, outcome } => row.close(*run, *outcome),
+            InstallEvent::RunFinished { run, outcome } => row.close(*run, *outcome),
             InstallEvent::ComponentDeployed { name, run, .. } => {
                 row.changed_by.insert(*run);
                 row.torn_down.remove(name);
@@ -164,23 +164,23 @@ impl Projection for Installs {
             | InstallEvent::SandboxDestroyed { run, .. } => {
                 row.changed_by.insert(*run);
             }
-            InstallEvent::ComponentChanging { run, step, .. }
-            | InstallEvent::SandboxChanging { run, step, .. } => {
+            InstallEvent::ComponentApplyStarted { run, step, .. }
+            | InstallEvent::SandboxApplyStarted { run, step, .. } => {
                 row.begun.insert((*run, *step));
             }
-            InstallEvent::ComponentUnchanged { run, step, .. }
-            | InstallEvent::SandboxUnchanged { run, step } => {
+            InstallEvent::ComponentApplyNotRun { run, step, .. }
+            | InstallEvent::SandboxApplyNotRun { run, step } => {
                 row.begun.remove(&(*run, *step));
             }
             InstallEvent::InputsChanged { .. }
             | InstallEvent::ConfigPinned { .. }
-            | InstallEvent::StackGiven { .. } => row.supersede(event.at),
+            | InstallEvent::StackOutputsSet { .. } => row.supersede(event.at),
             InstallEvent::Created { .. }
-            | InstallEvent::ApprovalChanged { .. }
+            | InstallEvent::AutoApproveChanged { .. }
             | InstallEvent::FirstProvisionAutoApproved { .. }
             | InstallEvent::ComponentDisabled { .. }
             | InstallEvent::ComponentEnabled { .. }
-            | InstallEvent::StackReported { .. }
+            | InstallEvent::StackOutputsReported { .. }
             | InstallEvent::ComponentReserved { .. }
             | InstallEvent::ComponentReleased { .. }
             | InstallEvent::SandboxReserved { .. }
@@ -235,7 +235,7 @@ pub async fn counts(
     apps: impl IntoIterator<Item = AppId>,
 ) -> Result<HashMap<AppId, u64>, sqlx::Error> {
     let apps: Vec<_> = apps.into_iter().map(|app| app.to_string()).collect();
-    let sql = "select app, count(*) from view_installs where app = any($1) group by app";
+    let sql = "select app, count(*) from projection_installs where app = any($1) group by app";
     let rows: Vec<(String, i64)> = sqlx::query_as(sql).bind(apps).fetch_all(executor).await?;
     let count = |(app, count): (String, i64)| Some((app.parse().ok()?, count.unsigned_abs()));
     Ok(rows.into_iter().filter_map(count).collect())

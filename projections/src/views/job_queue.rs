@@ -126,7 +126,7 @@ impl Projection for JobQueue {
             | JobEvent::OutcomeResolved { .. }
             | JobEvent::CancelRequested { .. }
             | JobEvent::CancelUnconfirmed { .. }
-            | JobEvent::LogSealed(_)
+            | JobEvent::LogFinalized(_)
             | JobEvent::LogDiverged { .. }
             | JobEvent::LateResultReported { .. } => row,
         }

@@ -26,7 +26,7 @@ impl Projection for Jobs {
     const COLUMNS: &'static [(&'static str, Type)] = &[
         ("kind", Type::Text),
         ("state", Type::Text),
-        ("over", Type::Boolean),
+        ("finished", Type::Boolean),
         ("install", Type::Text),
         ("run", Type::Text),
         ("build", Type::Text),
@@ -88,7 +88,7 @@ pub async fn held_by(
     executor: impl PgExecutor<'_>,
     runners: &[RunnerId],
 ) -> Result<Vec<Row>, sqlx::Error> {
-    let rest = "where runner = any(string_to_array($1, ' ')) and not over and state <> 'queued' \
+    let rest = "where runner = any(string_to_array($1, ' ')) and not finished and state <> 'queued' \
                 order by key";
     let runners: Vec<_> = runners.iter().map(RunnerId::to_string).collect();
     select::<Jobs>(executor, rest, vec![Cell::text(runners.join(" "))]).await

@@ -39,9 +39,9 @@ impl Row {
             "revoked"
         } else if !self.state.disabled.is_empty() {
             "disabled"
-        } else if self.state.silent_since.is_some() && self.state.stopped {
+        } else if self.state.disconnected_since.is_some() && self.state.stopped {
             "stopped"
-        } else if self.state.silent_since.is_some() {
+        } else if self.state.disconnected_since.is_some() {
             "disconnected"
         } else if self.state.draining {
             "drained"
@@ -88,7 +88,7 @@ impl Projection for Runners {
             | RunnerEvent::Rekeyed { .. }
             | RunnerEvent::RekeyRequested { .. }
             | RunnerEvent::Disconnected { .. }
-            | RunnerEvent::Returned
+            | RunnerEvent::Reconnected
             | RunnerEvent::Drained { .. }
             | RunnerEvent::Resumed { .. }
             | RunnerEvent::Refused(_)

@@ -138,7 +138,7 @@ impl Projection for Runs {
     const CLASS: Class = Class::Asynchronous;
     const AGGREGATES: &'static [&'static str] = &[Run::NAME];
     const COLUMNS: &'static [(&'static str, Type)] =
-        &[("install", Type::Text), ("state", Type::Text), ("over", Type::Boolean)];
+        &[("install", Type::Text), ("state", Type::Text), ("finished", Type::Boolean)];
     type Row = Row;
 
     fn keys(event: &Recorded) -> Vec<String> {
@@ -198,7 +198,7 @@ impl Projection for Runs {
             RunEvent::Requested { .. }
             | RunEvent::Planned { .. }
             | RunEvent::ApprovalRequested { .. }
-            | RunEvent::PlanVoided { .. }
+            | RunEvent::PlanInvalidated { .. }
             | RunEvent::ApplyStarted { .. }
             | RunEvent::StepRetryScheduled { .. }
             | RunEvent::CancelRequested { .. } => {}
@@ -234,7 +234,7 @@ pub async fn installs_of(
     runs: &[RunId],
 ) -> Result<HashMap<RunId, InstallId>, sqlx::Error> {
     let keys: Vec<String> = runs.iter().map(ToString::to_string).collect();
-    let rows = "select key, install from view_runs where key = any($1)";
+    let rows = "select key, install from projection_runs where key = any($1)";
     let rows: Vec<(String, Option<String>)> =
         sqlx::query_as(rows).bind(keys).fetch_all(executor).await?;
     let read = |(run, install): (String, Option<String>)| {
@@ -248,7 +248,7 @@ pub async fn installs_of(
 /// # Errors
 /// If the database does not answer.
 pub async fn open(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx::Error> {
-    select::<Runs>(executor, "where not over order by key", vec![]).await
+    select::<Runs>(executor, "where not finished order by key", vec![]).await
 }
 
 /// Runs of an install or of all, in one state or any, before one, the newest first.

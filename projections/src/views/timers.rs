@@ -67,7 +67,7 @@ pub enum Timer {
         execution: ExecutionId,
     },
     /// The log is not waited for any longer.
-    LogSeal {
+    LogFinalization {
         /// Which job.
         job: JobId,
         /// Whose log.
@@ -107,7 +107,7 @@ impl Timer {
             Timer::QueueExpiry { .. } => "queue_expiry",
             Timer::Deadline { .. } => "deadline",
             Timer::CancelConfirmation { .. } => "cancel_confirmation",
-            Timer::LogSeal { .. } => "log_seal",
+            Timer::LogFinalization { .. } => "log_finalization",
             Timer::ApprovalExpiry { .. } => "approval_expiry",
             Timer::StepRetry { .. } => "step_retry",
         }
@@ -139,7 +139,7 @@ impl Row {
         self.stop(&["queue", "deadline", "cancel"]);
         self.execution = None;
         if let Some(execution) = execution {
-            let timer = Timer::LogSeal { job, execution };
+            let timer = Timer::LogFinalization { job, execution };
             self.set(seal(execution), after(at, SEAL_MS), timer);
         }
     }
@@ -178,7 +178,7 @@ impl Row {
                 self.queue_ttl_ms = None;
                 self.ends(job, *execution, at);
             }
-            JobEvent::LogSealed(log) => self.stop(&[&seal(log.execution)]),
+            JobEvent::LogFinalized(log) => self.stop(&[&seal(log.execution)]),
             JobEvent::Started { .. }
             | JobEvent::PhaseEntered { .. }
             | JobEvent::PlanProduced { .. }
@@ -207,7 +207,7 @@ impl Row {
             | RunEvent::StepRetried { step, .. }
             | RunEvent::Denied { step, .. }
             | RunEvent::ApprovalExpired { step, .. }
-            | RunEvent::PlanVoided { step, .. }
+            | RunEvent::PlanInvalidated { step, .. }
             | RunEvent::StepSucceeded { step, .. }
             | RunEvent::StepFailed { step, .. }
             | RunEvent::StepSkipped { step, .. } => self.stop(&[&step.to_string()]),

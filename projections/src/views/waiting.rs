@@ -175,7 +175,7 @@ fn of_waiting(step: &Step, around: Around<'_>) -> Option<Waiting> {
     }
     let open: Vec<String> = step
         .spec
-        .needs
+        .depends_on
         .iter()
         .filter_map(|id| run.state.step(*id))
         .filter(|needed| !matches!(needed.state, StepState::Succeeded { .. }))

@@ -13,7 +13,7 @@ const LONG: Duration = Duration::from_secs(30);
 
 /// The rows of a view, as they are in use.
 async fn live(pool: &PgPool, name: &str) -> BTreeMap<String, String> {
-    let sql = format!("select key, data::text from view_{name}");
+    let sql = format!("select key, data::text from projection_{name}");
     let rows = sqlx::query(&sql).fetch_all(pool).await.unwrap();
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
@@ -155,7 +155,7 @@ async fn rows_as_of_a_position_are_kept_beside_the_view_until_they_are_dropped()
     // when it is made as it was
     let made = kept::keep(pool, "jobs", position, |_| {}).await.unwrap();
     let table = format!("jobs_at_{position}");
-    assert_eq!((made.table, made.rows as usize), (format!("view_{table}"), was.len()));
+    assert_eq!((made.table, made.rows as usize), (format!("projection_{table}"), was.len()));
     assert_eq!(live(pool, &table).await, was);
     // then the view in use is what it was before, and says that there is a table beside it
     assert_eq!(live(pool, "jobs").await, now);

@@ -46,7 +46,7 @@ impl Story {
     fn enrolled() -> Story {
         let mut story = Story::begin();
         let (runner, outputs) = (RunnerId(Ulid(3)), Outputs::new());
-        story.commit([InstallCommand::ReportStack { runner, outputs, replaces: None }]);
+        story.commit([InstallCommand::ReportStackOutputs { runner, outputs, replaces: None }]);
         story
     }
 
@@ -79,7 +79,7 @@ impl Story {
     fn admission(&mut self, kind: RunKind) -> (RunId, InstallCommand) {
         self.runs += 1;
         let run = RunId(Ulid(self.runs));
-        (run, InstallCommand::AdmitRun { run, kind, names: BTreeSet::new() })
+        (run, InstallCommand::AdmitRun { run, kind, components: BTreeSet::new() })
     }
 
     fn admit(&mut self, kind: RunKind) -> RunId {
@@ -127,9 +127,9 @@ impl Story {
             component: ComponentId(Ulid(5)),
             build: BuildId(Ulid(4)),
             config_version: self.install.config_version,
-            needs: BTreeSet::new(),
+            depends_on: BTreeSet::new(),
         };
-        self.commit([InstallCommand::Begin { run, step, changing }]);
+        self.commit([InstallCommand::StartApply { run, step, changing }]);
         step
     }
 
@@ -141,7 +141,7 @@ impl Story {
             build: BuildId(Ulid(4)),
             config_version: self.install.config_version,
             fingerprint: format!("sha256:{:064x}", 1).parse().unwrap(),
-            needs: BTreeSet::new(),
+            depends_on: BTreeSet::new(),
             outputs: Outputs::new(),
         };
         self.record(run, step, result);
@@ -159,7 +159,7 @@ impl Story {
     }
 
     fn close(&mut self, run: RunId, outcome: Outcome) {
-        self.commit([InstallCommand::CloseRun { run, outcome }]);
+        self.commit([InstallCommand::FinishRun { run, outcome }]);
     }
 
     fn state(&self) -> State {
@@ -304,7 +304,7 @@ fn a_cancelled_apply_that_changed_nothing_leaves_the_install_active() {
     let step = story.begin_apply(run, "web");
     let resource = Resource::Component("web".into());
     story.commit([
-        InstallCommand::Unchanged { run, step, resource },
+        InstallCommand::RecordApplyNotRun { run, step, resource },
         InstallCommand::Release { run, step },
     ]);
     story.close(run, Outcome::Cancelled);

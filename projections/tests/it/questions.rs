@@ -14,7 +14,7 @@ use domain::{
         AppId, ExecutionId, InstallId, JobId, PrincipalId, RunId, RunnerId, SessionId, StepId,
         TokenId,
     },
-    job::{Class, Ending, Job, JobCommand, JobKind, Origin, Proof, Report, SealedLog, Work},
+    job::{Class, Ending, FinalizedLog, Job, JobCommand, JobKind, Origin, Proof, Report, Work},
 };
 use event_log::EventLog;
 use projections::{
@@ -120,15 +120,15 @@ async fn every_wait_has_an_end() {
 
     let ending = Ending::Cancelled { forced: false, not_ended: vec![] };
     tell::<Job>(&log, JOB, now, report(1, Report::Finished(ending))).await;
-    assert_eq!(due().await, [Timer::LogSeal { job: JOB, execution: A }]);
-    let sealed = SealedLog {
+    assert_eq!(due().await, [Timer::LogFinalization { job: JOB, execution: A }]);
+    let sealed = FinalizedLog {
         execution: A,
         length_bytes: 0,
         sha256: digest(0),
         omitted_bytes: 0,
         complete: true,
     };
-    tell::<Job>(&log, JOB, now, JobCommand::SealLog(sealed)).await;
+    tell::<Job>(&log, JOB, now, JobCommand::FinalizeLog(sealed)).await;
     assert_eq!(due().await, []);
 }
 
@@ -237,15 +237,15 @@ async fn a_list_reads_little_more_than_it_gives_however_much_there_is() {
     views.wait_for(log.position(), LONG).await.unwrap();
     // One of another install and state among each thousand; a tenth is not over, with a few on each runner.
     sqlx::raw_sql(
-        "insert into view_jobs (key, data, kind, state, over, install, run, build, runner) \
+        "insert into projection_jobs (key, data, kind, state, finished, install, run, build, runner) \
          select 'job_' || lpad((n + 100)::text, 26, '0'), data, kind, \
                 case when n % 1000 = 0 then 'lost' else 'succeeded' end, n % 10 <> 7, \
                 case when n % 1000 = 0 then 'ins_rare' else 'ins_common' end, \
                 case when n % 1000 = 0 then 'run_rare' else 'run_common' end, \
                 case when n % 1000 = 0 then 'bld_rare' else 'bld_common' end, \
                 'rnr_' || n % 900 \
-         from view_jobs, generate_series(1, 20000) n where key like 'job_0%'; \
-         analyze view_jobs;",
+         from projection_jobs, generate_series(1, 20000) n where key like 'job_0%'; \
+         analyze projection_jobs;",
     )
     .execute(pool)
     .await
@@ -257,14 +257,14 @@ async fn a_list_reads_little_more_than_it_gives_however_much_there_is() {
         jobs::Filter { install: Some(install), ..Default::default() },
     ];
     for filter in filters {
-        let (given, read) = reads(&database, "view_jobs", async |connection| {
+        let (given, read) = reads(&database, "projection_jobs", async |connection| {
             jobs::page(connection, &filter, None, 11).await.unwrap()
         })
         .await;
         assert!(given > 0 && read <= 12, "{filter:?}: {given} given, {read} read");
     }
     let runner = RunnerId(ulid(6));
-    let (given, read) = reads(&database, "view_jobs", async |connection| {
+    let (given, read) = reads(&database, "projection_jobs", async |connection| {
         jobs::held_by(connection, &[runner]).await.unwrap()
     })
     .await;

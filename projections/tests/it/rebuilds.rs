@@ -34,8 +34,10 @@ async fn all_views_are_made_again_by_several_workers_under_load() {
             let query = sqlx::query_scalar::<_, i64>(indexes).bind(table);
             query.fetch_one(&database.pool).await.unwrap()
         };
-        let (now, before) =
-            (count(format!("view_{name}")).await, count(format!("view_{name}_previous")).await);
+        let (now, before) = (
+            count(format!("projection_{name}")).await,
+            count(format!("projection_{name}_previous")).await,
+        );
         assert_eq!(now, before, "{name}");
     }
     let swaps = told.iter().filter(|one| **one == Progress::Swapping).count();
@@ -156,8 +158,8 @@ async fn killed(database: &Database, name: &'static str) {
 /// A row of no stream, as a mistaken program's rebuild may make one: no event mends it.
 async fn mistake(database: &Database, name: &str) {
     let spoil = format!(
-        "insert into view_{name} select r.* from (select * from view_{name} limit 1) v, \
-         jsonb_populate_record(null::view_{name}, to_jsonb(v) || '{{\"key\":\"mistake\"}}') r"
+        "insert into projection_{name} select r.* from (select * from projection_{name} limit 1) v, \
+         jsonb_populate_record(null::projection_{name}, to_jsonb(v) || '{{\"key\":\"mistake\"}}') r"
     );
     sqlx::raw_sql(&spoil).execute(&database.pool).await.unwrap();
 }

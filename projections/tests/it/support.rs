@@ -184,7 +184,7 @@ pub async fn dump(pool: &PgPool) -> Rows {
 }
 
 pub async fn rows(pool: &PgPool, name: &str) -> Vec<String> {
-    let sql = format!("select row_to_json(v)::text from view_{name} v order by key");
+    let sql = format!("select row_to_json(v)::text from projection_{name} v order by key");
     let rows = sqlx::query(&sql).fetch_all(pool).await.unwrap();
     rows.iter().map(|row| row.get(0)).collect()
 }

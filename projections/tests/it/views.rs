@@ -173,17 +173,17 @@ async fn every_kind_of_difference_is_explained() {
     let mut noise = Noise::new(9);
     noise.write(&log, 150).await;
     views.wait_for(log.position(), LONG).await.unwrap();
-    let keys = sqlx::query("select key from view_apps order by key")
+    let keys = sqlx::query("select key from projection_apps order by key")
         .fetch_all(&database.pool)
         .await
         .unwrap();
     let key = |at: usize| keys[at].get::<String, _>(0);
     let tamper = format!(
-        "delete from view_apps where key = '{}'; \
-         update view_apps set data = replace(data::text, '\"shop\"', '\"shed\"')::json \
+        "delete from projection_apps where key = '{}'; \
+         update projection_apps set data = replace(data::text, '\"shop\"', '\"shed\"')::json \
            where key = '{}'; \
-         update view_apps set name = 'hut' where key = '{}'; \
-         insert into view_apps (key, data, name) values ('zzz', '{{}}', 'x')",
+         update projection_apps set name = 'hut' where key = '{}'; \
+         insert into projection_apps (key, data, name) values ('zzz', '{{}}', 'x')",
         key(0),
         key(1),
         key(2)
@@ -202,7 +202,7 @@ async fn every_kind_of_difference_is_explained() {
     rebuild(&database.pool, "apps", |_| {}).await.unwrap();
     assert_eq!(verify(&database.pool, "apps", |_| {}).await.unwrap().differences, []);
     // What was there is kept beside it.
-    let kept = sqlx::query("select 1 from view_apps_previous where key = 'zzz'");
+    let kept = sqlx::query("select 1 from projection_apps_previous where key = 'zzz'");
     assert!(kept.fetch_optional(&database.pool).await.unwrap().is_some());
 }
 
@@ -216,7 +216,7 @@ async fn rows_of_another_version_are_made_again_at_the_start() {
     drop(views);
     let live = dump(&database.pool).await;
     let older = "update log_consumer set version = 0 where name in ('jobs', 'tokens'); \
-                 update view_jobs set data = '{}'; update view_tokens set data = '{}'";
+                 update projection_jobs set data = '{}'; update projection_tokens set data = '{}'";
     sqlx::raw_sql(older).execute(&database.pool).await.unwrap();
     let views = Projections::start(&log).await.unwrap();
     views.wait_for(log.position(), LONG).await.unwrap();
@@ -232,7 +232,7 @@ async fn deleting_all_views_loses_nothing() {
     views.wait_for(log.position(), LONG).await.unwrap();
     let live = dump(&database.pool).await;
     for name in names(&database.pool).await {
-        let all = format!("delete from view_{name}");
+        let all = format!("delete from projection_{name}");
         sqlx::raw_sql(&all).execute(&database.pool).await.unwrap();
         rebuild(&database.pool, name, |_| {}).await.unwrap();
     }
@@ -251,8 +251,8 @@ async fn a_row_that_was_repaired_stays_repaired() {
     tell::<App>(&log, shop, now, AppCommand::Create { name: "shop".into() }).await;
     views.wait_for(log.position(), LONG).await.unwrap();
     drop((views, log));
-    let damage = "update view_principals set data = replace(data::text, '\"person\"', '\"service\"')::json; \
-         update view_apps set data = replace(data::text, '\"shop\"', '\"shed\"')::json";
+    let damage = "update projection_principals set data = replace(data::text, '\"person\"', '\"service\"')::json; \
+         update projection_apps set data = replace(data::text, '\"shop\"', '\"shed\"')::json";
     sqlx::raw_sql(damage).execute(&database.pool).await.unwrap();
 
     // A server that starts, and goes on from the damaged rows.
@@ -315,14 +315,14 @@ async fn a_view_made_again_is_stored_as_before_and_for_the_same_roles() {
         sqlx::raw_sql(&sql).execute(&database.pool).await.unwrap();
     };
     run(format!(
-        "create role \"{role}\"; grant select, insert, update on view_job_queue to \"{role}\""
+        "create role \"{role}\"; grant select, insert, update on projection_job_queue to \"{role}\""
     ))
     .await;
     let said = async || {
         let sql = "select array_to_string(reloptions, ','), \
-             has_table_privilege($1, 'view_job_queue', 'insert'), \
-             has_table_privilege($1, 'view_job_queue', 'delete') \
-             from pg_class where oid = 'view_job_queue'::regclass";
+             has_table_privilege($1, 'projection_job_queue', 'insert'), \
+             has_table_privilege($1, 'projection_job_queue', 'delete') \
+             from pg_class where oid = 'projection_job_queue'::regclass";
         let row = sqlx::query(sql).bind(&role).fetch_one(&database.pool).await.unwrap();
         let options: Option<String> = row.get(0);
         (options, row.get::<bool, _>(1), row.get::<bool, _>(2))

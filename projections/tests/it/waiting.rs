@@ -63,23 +63,27 @@ fn install(then: Vec<InstallEvent>) -> installs::Row {
     row::<Installs>(facts.into_iter().map(|fact| Fact::Install(INSTALL, fact)))
 }
 
-fn spec(step: StepId, target: Target, needs: Vec<StepId>) -> StepSpec {
+fn spec(step: StepId, target: Target, depends_on: Vec<StepId>) -> StepSpec {
     let options = StepOptions::default();
-    StepSpec { step, target, operation: Operation::Apply, needs, fingerprint: None, options }
+    StepSpec { step, target, operation: Operation::Apply, depends_on, fingerprint: None, options }
 }
 
 fn run(then: Vec<RunEvent>) -> runs::Row {
     let requested = RunEvent::Requested {
         install: INSTALL,
         kind: RunKind::Provision,
-        cause: Cause::Asked,
+        cause: Cause::Requested,
         by: Actor::System,
         config_version: 1,
         reason: None,
     };
     let component = ComponentId(Ulid(10));
-    let web =
-        Target::Component { component, name: "web".into(), build: BUILD, needs: BTreeSet::new() };
+    let web = Target::Component {
+        component,
+        name: "web".into(),
+        build: BUILD,
+        depends_on: BTreeSet::new(),
+    };
     let steps = vec![
         spec(SANDBOX, Target::Sandbox { build: BUILD }, vec![]),
         spec(WEB, web, vec![SANDBOX]),
@@ -125,7 +129,7 @@ fn runner(then: Vec<RunnerEvent>) -> runners::Row {
         mode: Mode::Install,
         install: Some(INSTALL),
         identity_key: "aa".into(),
-        sealing_key: Some("bb".into()),
+        encryption_key: Some("bb".into()),
         version: "0.1.0".into(),
         host: Host { os: "linux".into(), arch: "x86_64".into(), hostname: None },
         enrolment: TokenId(Ulid(13)),
@@ -281,7 +285,7 @@ fn a_job_waits_for_its_runner_for_a_slot_or_for_a_verdict() {
         by: Actor::Runner(RUNNER),
         reason: "audit".into(),
     };
-    let silent = RunnerEvent::Disconnected { silent_since: NOW, stopped: false };
+    let silent = RunnerEvent::Disconnected { last_contact_at: NOW, stopped: false };
     let revoked = RunnerEvent::Revoked { by: Actor::System, reason: "stolen".into() };
     assert_eq!(on(of_job(&queued, None, 0)), Some("runner"));
     for fact in
@@ -327,7 +331,7 @@ fn a_queued_job_says_when_its_runner_called_last() {
         detail(false, Some(NOW)),
         "the runner has not called since 1970-01-01T00:00:00.000000Z; start it or check its network"
     );
-    let stopped = runner(vec![RunnerEvent::Disconnected { silent_since: NOW, stopped: true }]);
+    let stopped = runner(vec![RunnerEvent::Disconnected { last_contact_at: NOW, stopped: true }]);
     assert_eq!(stopped.word(), "stopped");
     let said = of_job(&queued, Some(awaited(&stopped)), 0).unwrap();
     assert_eq!(said.detail, "the runner was stopped; start it");

@@ -92,7 +92,7 @@ impl Known {
 
     pub fn reported(&mut self, job: &str, execution: &str, outputs: Map<String, Value>) {
         let Some(all) = self.outputs.get_mut(&Id::of(&[job, execution])) else { return };
-        let is_known = |value: &Value| value != "[sealed]" && value != "[erased]";
+        let is_known = |value: &Value| value != "[encrypted]" && value != "[erased]";
         match all {
             Some(all) if outputs.values().all(is_known) => all.extend(outputs),
             Some(_) | None => *all = None,

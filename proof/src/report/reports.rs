@@ -3,7 +3,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    Ended, Fact, Kind, LogSealed, Outputs, Over, Planned, Resolved, STATEMENT, Signature, Wrong,
+    Ended, Fact, Kind, LogFinalized, Outputs, Over, Planned, Resolved, STATEMENT, Signature, Wrong,
     known::{Id, Known},
 };
 use crate::{Hash, canonical, digest_text, dsse, plan};
@@ -90,7 +90,7 @@ impl Reports {
             }
             Kind::Planned(planned) => return self.planned(position, &of, &planned),
             Kind::Ended(ended) => return self.ended(position, &of, &ended),
-            Kind::LogSealed(sealed) => self.sealed(position, &of, sealed)?,
+            Kind::LogFinalized(sealed) => self.sealed(position, &of, sealed)?,
             Kind::Unreadable(what) => {
                 let what = format!("the {what} that is reported here cannot be read");
                 return Err(Wrong { position, what });
@@ -220,7 +220,7 @@ impl Reports {
         let known = self.known.seen(job);
         let is_decided = match (&ended.execution, &self.decided) {
             (Some(execution), Some((at, of, resolved))) => {
-                (at + 1, &**of, &*resolved.execution, &*resolved.verdict)
+                (at + 1, &**of, &*resolved.execution, &*resolved.resolution)
                     == (position, job, &**execution, &*ended.outcome)
             }
             (Some(_), None) => false,
@@ -235,8 +235,8 @@ impl Reports {
         Err(Wrong { position, what })
     }
 
-    fn sealed(&mut self, position: u64, job: &str, sealed: LogSealed) -> Result<(), Wrong> {
-        let LogSealed { execution, length_bytes, sha256, omitted_bytes, complete } = sealed;
+    fn sealed(&mut self, position: u64, job: &str, sealed: LogFinalized) -> Result<(), Wrong> {
+        let LogFinalized { execution, length_bytes, sha256, omitted_bytes, complete } = sealed;
         let kept = Log { length_bytes, sha256, omitted_bytes }.id();
         match self.known.run(job, &execution) {
             Some((run, runner)) if complete && run.log.is_some_and(|signed| signed != kept) => {

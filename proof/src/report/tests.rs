@@ -37,7 +37,7 @@ fn signed(statement: &Value, by: u8) -> Value {
 }
 
 fn end(statement: &Value, by: u8) -> Value {
-    json!({"type": "failed", "execution": "exe_1", "seq": 4, "reason": "exit_code", "detail": "[sealed]",
+    json!({"type": "failed", "execution": "exe_1", "seq": 4, "reason": "exit_code", "detail": "[encrypted]",
         "exit_code": 1, "signed": signed(statement, by)})
 }
 
@@ -64,7 +64,7 @@ fn log() -> Events {
         ("job.outputs_reported", json!({"execution": "exe_1", "outputs": {"bucket": "b"}})),
         ("job.failed", end(&statement(), 2)),
         (
-            "job.log_sealed",
+            "job.log_finalized",
             json!({"execution": "exe_1", "length_bytes": 7, "sha256": digest(2), "omitted_bytes": 0,
                 "complete": true}),
         ),
@@ -88,7 +88,7 @@ fn told(whole: bool, events: &Events) -> (Vec<Wrong>, Tally) {
 fn what_a_runner_said_is_believed_with_the_key_that_it_had_there() {
     assert_eq!(told(true, &log()), (vec![], Tally { signed: 2, ..Tally::default() }));
     // Sealed or erased outputs have no digest that anybody could compute.
-    for unknown in ["[sealed]", "[erased]"] {
+    for unknown in ["[encrypted]", "[erased]"] {
         let mut log = log();
         log[6].1["outputs"]["bucket"] = json!(unknown);
         assert_eq!(told(true, &log).0, []);
@@ -179,11 +179,11 @@ fn a_job_that_was_queued_before_what_is_looked_at_is_no_forgery() {
 }
 
 /// The job ended by a decision, directly behind it.
-fn resolved(verdict: &str) -> Events {
+fn resolved(resolution: &str) -> Events {
     let mut log = log();
     log.truncate(7);
     let decision =
-        json!({"execution": "exe_1", "by": "prn_1", "verdict": verdict, "reason": "seen"});
+        json!({"execution": "exe_1", "by": "prn_1", "resolution": resolution, "reason": "seen"});
     log.push(("job.outcome_resolved", decision));
     log.push(("job.succeeded", json!({"type": "succeeded", "execution": "exe_1"})));
     log
@@ -263,7 +263,7 @@ fn every_kept_example_of_a_report_is_read_as_one() {
         "failed",
         "cancelled",
         "late_result_reported",
-        "log_sealed",
+        "log_finalized",
     ];
     for (kind, event) in of_runner.into_iter().chain(of_job.map(|event| ("job", event))) {
         let event_type = format!("{kind}.{event}");

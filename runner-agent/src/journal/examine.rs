@@ -154,7 +154,7 @@ pub(super) fn unlinked(
 
 /// The fact that begins a chain after such lines, or goes on with it.
 pub(super) fn begun(journal_id: String, unlinked: &Unlinked) -> Fact {
-    Fact::ChainBegun { journal_id, lines: unlinked.lines, sha256: unlinked.digest() }
+    Fact::ChainStarted { journal_id, lines: unlinked.lines, sha256: unlinked.digest() }
 }
 
 fn says_something(line: &[u8]) -> bool {
@@ -258,7 +258,7 @@ fn each<L: AsRef<[u8]>>(
             return Err(if again() { Wrong::Twice { number } } else { Wrong::Changed { number } });
         }
         match &fact {
-            Some(Fact::ChainBegun { lines, sha256, .. }) => {
+            Some(Fact::ChainStarted { lines, sha256, .. }) => {
                 if *lines != before.lines || *sha256 != before.digest() {
                     return Err(Wrong::BeforeChanged { number });
                 }
@@ -284,7 +284,7 @@ fn believed(fact: Option<&Fact>, link: Link, before: u64) -> Result<Chain, Wrong
     let number = link.number;
     match fact {
         None => return Err(Wrong::Changed { number }),
-        Some(Fact::ChainBegun { .. }) => {}
+        Some(Fact::ChainStarted { .. }) => {}
         Some(_) if before > 0 => return Err(Wrong::Inserted { number }),
         Some(_) => {}
     }
@@ -295,7 +295,9 @@ fn believed(fact: Option<&Fact>, link: Link, before: u64) -> Result<Chain, Wrong
 /// The journal that this fact can be the first entry of.
 fn begins(fact: Option<&Fact>) -> Option<&String> {
     match fact {
-        Some(Fact::Opened { journal_id } | Fact::ChainBegun { journal_id, .. }) => Some(journal_id),
+        Some(Fact::Opened { journal_id } | Fact::ChainStarted { journal_id, .. }) => {
+            Some(journal_id)
+        }
         Some(_) | None => None,
     }
 }

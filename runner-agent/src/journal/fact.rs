@@ -30,15 +30,15 @@ pub struct Entry {
 pub enum Fact {
     /// The first line: a journal without it, or with another id, is another journal.
     Opened { journal_id: String },
-    /// From here on each line is an entry of the chain. The journal was begun by a program that knew of none, or went on
+    /// Each line from here on is an entry of the chain. The journal was begun by a program that knew of none, or went on
     /// under one: so many lines stand before this one in no chain, and this is their digest.
-    ChainBegun { journal_id: String, lines: u64, sha256: Digest },
+    ChainStarted { journal_id: String, lines: u64, sha256: Digest },
     /// A session with the server began.
     SessionOpened { session: SessionId, generation: u64 },
     /// A claim is about to be sent.
     Claiming { job: JobId, claim_id: String },
-    /// The claim was not granted.
-    NotClaimed { job: JobId, claim_id: String, why: String },
+    /// The server rejected the claim.
+    ClaimRejected { job: JobId, claim_id: String, reason: String },
     /// The claim was granted.
     Claimed { job: JobId, execution: ExecutionId, claim_id: String, attempt: u32 },
     /// What was claimed was verified, and what it is.
@@ -53,14 +53,20 @@ pub enum Fact {
         fence: Fence,
     },
     /// This runner does not do it.
-    Refused { job: JobId, execution: ExecutionId, by: RefusedBy, rule: String, detail: String },
+    Refused {
+        job: JobId,
+        execution: ExecutionId,
+        refused_by: RefusedBy,
+        rule: String,
+        detail: String,
+    },
     /// A shim is about to be started.
     Spawning { job: JobId, execution: ExecutionId },
     /// The shim runs.
     Spawned { job: JobId, execution: ExecutionId, process: Process },
     /// The shim's plugin started a child, which leads a process group; and how it is stopped without losing what
     /// it has done.
-    Child {
+    ChildStarted {
         execution: ExecutionId,
         process: Process,
         #[serde(default)]
@@ -70,22 +76,22 @@ pub enum Fact {
     Cancelling { execution: ExecutionId, reason: String, force: bool },
     /// The work ended.
     Exited { job: JobId, execution: ExecutionId, exit: Exit },
-    /// This runner signed how it ended; the digest of what it signed.
-    Stated { job: JobId, execution: ExecutionId, outcome: Outcome, statement: Digest },
-    /// The server did not take what this runner signed: how it ended is told without a signature.
-    Unsigned { job: JobId, execution: ExecutionId, why: String },
+    /// The runner signed a statement of the result; the digest of that statement.
+    StatementSigned { job: JobId, execution: ExecutionId, outcome: Outcome, statement: Digest },
+    /// The server rejected the signed statement: the result is reported without a signature.
+    StatementRejected { job: JobId, execution: ExecutionId, reason: String },
     /// The server knows.
     Reported { job: JobId, execution: ExecutionId },
-    /// The customer's rules want a person's word first.
-    Asked { job: JobId, execution: ExecutionId },
-    /// A person at the customer's has spoken.
-    Answered { execution: ExecutionId, yes: bool, reason: String },
+    /// The customer's policy requires approval on the host first.
+    ApprovalRequested { job: JobId, execution: ExecutionId },
+    /// A user of the customer approved or denied the job.
+    ApprovalDecided { execution: ExecutionId, approved: bool, reason: String },
     /// It is no longer ours; its files are kept.
-    Abandoned { job: JobId, claim_id: String, why: String },
+    Abandoned { job: JobId, claim_id: String, reason: String },
     /// The log's signed head that this runner has seen and believes.
     Checkpoint { note: String },
-    /// A log was shown that is not the one that was seen before. Both heads are kept in this file.
-    LogRefused { job: JobId, rule: String, evidence: String },
+    /// The server presented a log that does not extend the one seen before. The file holds both heads.
+    LogRejected { job: JobId, rule: String, evidence: String },
     /// The customer accepts a log that an operator restored.
     EpochAccepted { epoch: u64 },
     /// This runner signs with another key from now on.
@@ -139,7 +145,7 @@ pub enum Fact {
     /// The customer chose the policy of this runner.
     PolicyChosen { policy: String },
     /// Copy of an entry of the previous file that is still needed: its claim is not over. The history shows it once.
-    Carried { of: Box<Entry> },
+    CarriedOver { original: Box<Entry> },
     /// A line of a later version.
     #[serde(other)]
     Unknown,
@@ -154,25 +160,25 @@ impl Fact {
             | Fact::Refused { execution, .. }
             | Fact::Spawning { execution, .. }
             | Fact::Spawned { execution, .. }
-            | Fact::Child { execution, .. }
+            | Fact::ChildStarted { execution, .. }
             | Fact::Cancelling { execution, .. }
             | Fact::Exited { execution, .. }
-            | Fact::Stated { execution, .. }
-            | Fact::Unsigned { execution, .. }
+            | Fact::StatementSigned { execution, .. }
+            | Fact::StatementRejected { execution, .. }
             | Fact::Reported { execution, .. }
-            | Fact::Asked { execution, .. }
-            | Fact::Answered { execution, .. }
+            | Fact::ApprovalRequested { execution, .. }
+            | Fact::ApprovalDecided { execution, .. }
             | Fact::StateSeen { execution, .. }
             | Fact::StateAccepted { execution, .. } => Some(*execution),
-            Fact::Carried { of } => of.fact.execution(),
+            Fact::CarriedOver { original } => original.fact.execution(),
             Fact::Opened { .. }
-            | Fact::ChainBegun { .. }
+            | Fact::ChainStarted { .. }
             | Fact::SessionOpened { .. }
             | Fact::Claiming { .. }
-            | Fact::NotClaimed { .. }
+            | Fact::ClaimRejected { .. }
             | Fact::Abandoned { .. }
             | Fact::Checkpoint { .. }
-            | Fact::LogRefused { .. }
+            | Fact::LogRejected { .. }
             | Fact::EpochAccepted { .. }
             | Fact::Rekeyed { .. }
             | Fact::StateResolving { .. }
@@ -187,7 +193,7 @@ impl Fact {
     /// Claim that this is about, by its key.
     pub fn claim_id(&self) -> Option<&str> {
         if let Fact::Claiming { claim_id, .. }
-        | Fact::NotClaimed { claim_id, .. }
+        | Fact::ClaimRejected { claim_id, .. }
         | Fact::Claimed { claim_id, .. }
         | Fact::Abandoned { claim_id, .. } = self
         {

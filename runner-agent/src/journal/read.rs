@@ -22,7 +22,7 @@ pub(super) fn parse(text: &[u8]) -> Vec<Entry> {
 /// An entry as it was first written.
 fn original(entry: Entry) -> Entry {
     match entry.fact {
-        Fact::Carried { of } => *of,
+        Fact::CarriedOver { original } => *original,
         fact => Entry { fact, ..entry },
     }
 }

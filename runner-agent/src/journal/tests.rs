@@ -99,7 +99,7 @@ fn a_reader_gets_what_was_written_since_and_all_of_a_new_file() {
         claim_id: "c".into(),
     };
     let carried = Entry { at: host::now(), fact: claiming };
-    let fact = Fact::Carried { of: Box::new(carried.clone()) };
+    let fact = Fact::CarriedOver { original: Box::new(carried.clone()) };
     journal.turn(|_| vec![fact]).unwrap();
     assert_eq!(read()[1..], [carried]);
 }
@@ -200,5 +200,5 @@ fn a_chain_that_begins_after_files_of_before_covers_them_all() {
     // and of no line the digest is what it was before files were read one after the other
     let none = examine::begun("J".into(), &examine::Unlinked::default());
     let sha256 = proof::sha256(b"\n").into();
-    assert_eq!(none, Fact::ChainBegun { journal_id: "J".into(), lines: 0, sha256 });
+    assert_eq!(none, Fact::ChainStarted { journal_id: "J".into(), lines: 0, sha256 });
 }

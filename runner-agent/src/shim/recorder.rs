@@ -290,7 +290,9 @@ impl Sink for Recorder {
     fn child(&mut self, pid: u32, stop: Stop) -> io::Result<()> {
         let pen = self.pen();
         match Process::of(pid) {
-            Ok(process) => pen.journal(Fact::Child { execution: pen.execution, process, stop }),
+            Ok(process) => {
+                pen.journal(Fact::ChildStarted { execution: pen.execution, process, stop })
+            }
             Err(_) if !processes::exists(pid) => Ok(()),
             // It runs, and the journal would not know it: it must not become the program.
             Err(error) => Err(error),

@@ -108,7 +108,7 @@ pub fn refused(data: &Data) -> io::Result<Option<String>> {
     for line in journal::read_all(data)? {
         let believed =
             matches!(line.entry.fact, Fact::Checkpoint { .. } | Fact::EpochAccepted { .. });
-        if let Fact::LogRefused { rule, evidence, .. } = line.entry.fact {
+        if let Fact::LogRejected { rule, evidence, .. } = line.entry.fact {
             last = Some((line.entry.at, rule, evidence));
         } else if believed {
             last = None;

@@ -21,7 +21,8 @@ pub struct Told {
 pub fn of(lines: Vec<Line>, job: Option<JobId>, last: Option<usize>) -> Vec<Told> {
     let mut jobs = BTreeMap::new();
     // The history has these already, where they were first written.
-    let lines = lines.into_iter().filter(|line| !matches!(line.entry.fact, Fact::Carried { .. }));
+    let lines =
+        lines.into_iter().filter(|line| !matches!(line.entry.fact, Fact::CarriedOver { .. }));
     let told = lines.map(|line| {
         if let Fact::Claimed { job, execution, .. } = &line.entry.fact {
             jobs.insert(*execution, *job);
@@ -38,26 +39,26 @@ pub fn of(lines: Vec<Line>, job: Option<JobId>, last: Option<usize>) -> Vec<Told
 fn job_of(fact: &Fact, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
     match fact {
         Fact::Claiming { job, .. }
-        | Fact::NotClaimed { job, .. }
+        | Fact::ClaimRejected { job, .. }
         | Fact::Claimed { job, .. }
         | Fact::Refused { job, .. }
         | Fact::Spawning { job, .. }
         | Fact::Spawned { job, .. }
         | Fact::Exited { job, .. }
-        | Fact::Stated { job, .. }
-        | Fact::Unsigned { job, .. }
-        | Fact::LogRefused { job, .. }
+        | Fact::StatementSigned { job, .. }
+        | Fact::StatementRejected { job, .. }
+        | Fact::LogRejected { job, .. }
         | Fact::Reported { job, .. }
-        | Fact::Asked { job, .. }
+        | Fact::ApprovalRequested { job, .. }
         | Fact::Abandoned { job, .. } => Some(*job),
         Fact::Verified { execution, .. }
-        | Fact::Child { execution, .. }
+        | Fact::ChildStarted { execution, .. }
         | Fact::StateSeen { execution, .. }
         | Fact::StateAccepted { execution, .. }
         | Fact::Cancelling { execution, .. }
-        | Fact::Answered { execution, .. } => jobs.get(execution).copied(),
+        | Fact::ApprovalDecided { execution, .. } => jobs.get(execution).copied(),
         Fact::Opened { .. }
-        | Fact::ChainBegun { .. }
+        | Fact::ChainStarted { .. }
         | Fact::SessionOpened { .. }
         | Fact::Checkpoint { .. }
         | Fact::EpochAccepted { .. }
@@ -67,7 +68,7 @@ fn job_of(fact: &Fact, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
         | Fact::Disabled { .. }
         | Fact::Enabled {}
         | Fact::PolicyChosen { .. }
-        | Fact::Carried { .. }
+        | Fact::CarriedOver { .. }
         | Fact::Unknown => None,
     }
 }
@@ -86,7 +87,7 @@ pub fn table(lines: &[Told]) -> String {
 fn what(fact: &Fact) -> String {
     match fact {
         Fact::Opened { .. } => "a journal was begun".into(),
-        Fact::ChainBegun { lines, .. } => {
+        Fact::ChainStarted { lines, .. } => {
             format!(
                 "each entry is chained to the one before from here on; {lines} older lines are not"
             )
@@ -95,38 +96,40 @@ fn what(fact: &Fact) -> String {
             format!("opened session {generation} with the server")
         }
         Fact::Claiming { .. } => "asked for this job".into(),
-        Fact::NotClaimed { why, .. } => format!("did not get it: {why}"),
+        Fact::ClaimRejected { reason: why, .. } => format!("did not get it: {why}"),
         Fact::Claimed { attempt: 1, .. } => "got it".into(),
         Fact::Claimed { attempt, .. } => format!("got it, which is attempt {attempt}"),
         Fact::Verified { kind, plugin, .. } => {
             format!("its signatures and proofs are good: {} with {plugin}", kind.word())
         }
-        Fact::Refused { by, rule, detail, .. } => {
+        Fact::Refused { refused_by: by, rule, detail, .. } => {
             format!("refused by {} (rule {rule}): {detail}", who(*by))
         }
         Fact::Spawning { .. } => "about to start".into(),
         Fact::Spawned { process, .. } => format!("started, as process {}", process.pid),
-        Fact::Child { process, .. } => format!("runs a program, as process {}", process.pid),
+        Fact::ChildStarted { process, .. } => format!("runs a program, as process {}", process.pid),
         Fact::Cancelling { reason, force: false, .. } => format!("told to stop: {reason}"),
         Fact::Cancelling { reason, force: true, .. } => format!("told to stop sooner: {reason}"),
         Fact::Exited { exit, .. } => ended(exit),
-        Fact::Stated { statement, .. } => format!("signed how it ended: {statement}"),
-        Fact::Unsigned { why, .. } => {
+        Fact::StatementSigned { statement, .. } => format!("signed how it ended: {statement}"),
+        Fact::StatementRejected { reason: why, .. } => {
             format!("the server took no signed word of how it ended, so it is told unsigned: {why}")
         }
-        Fact::LogRefused { rule, evidence, .. } if evidence.is_empty() => format!(
+        Fact::LogRejected { rule, evidence, .. } if evidence.is_empty() => format!(
             "did not believe the vendor's log (rule {rule}); there is too much evidence to keep more"
         ),
-        Fact::LogRefused { rule, evidence, .. } => {
+        Fact::LogRejected { rule, evidence, .. } => {
             format!(
                 "did not believe the vendor's log (rule {rule}); both heads are kept in {evidence}"
             )
         }
         Fact::Reported { .. } => "the server has heard how it ended".into(),
-        Fact::Asked { .. } => "waits for your word".into(),
-        Fact::Answered { yes: true, reason, .. } => format!("you approved it: {reason}"),
-        Fact::Answered { yes: false, reason, .. } => format!("you denied it: {reason}"),
-        Fact::Abandoned { why, .. } => format!("left to the server: {why}"),
+        Fact::ApprovalRequested { .. } => "waits for your word".into(),
+        Fact::ApprovalDecided { approved: true, reason, .. } => {
+            format!("you approved it: {reason}")
+        }
+        Fact::ApprovalDecided { approved: false, reason, .. } => format!("you denied it: {reason}"),
+        Fact::Abandoned { reason: why, .. } => format!("left to the server: {why}"),
         Fact::Checkpoint { note } => match Checkpoint::read_unverified(note) {
             Ok(seen) => format!("the server's log is believed up to entry {}", seen.size),
             Err(_) => "a head of the server's log is believed".into(),
@@ -156,7 +159,7 @@ fn what(fact: &Fact) -> String {
         Fact::Disabled { reason } => format!("you switched the runner off: {reason}"),
         Fact::Enabled {} => "you switched the runner on".into(),
         Fact::PolicyChosen { policy } => format!("you chose the policy: {policy}"),
-        Fact::Carried { of } => what(&of.fact),
+        Fact::CarriedOver { original } => what(&original.fact),
         Fact::Unknown => "something that a later version wrote: see --output json".into(),
     }
 }

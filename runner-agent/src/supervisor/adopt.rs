@@ -73,7 +73,7 @@ pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
                     (known.execution, known.stage) = (Some(execution), Stage::Claimed);
                 }
             }
-            Fact::Refused { execution, by, rule, detail, .. } => {
+            Fact::Refused { execution, refused_by: by, rule, detail, .. } => {
                 let stage = Stage::Refused { by, rule, detail };
                 of(execution, &mut |known| known.stage = stage.clone());
             }
@@ -83,28 +83,28 @@ pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
             Fact::Spawned { execution, process, .. } => {
                 of(execution, &mut |known| known.stage = Stage::Spawned(process.clone()));
             }
-            Fact::Child { execution, process, stop } => {
+            Fact::ChildStarted { execution, process, stop } => {
                 let child = (process, stop);
                 of(execution, &mut |known| known.children.push(child.clone()));
             }
             Fact::Exited { execution, exit, .. } => {
                 of(execution, &mut |known| known.stage = Stage::Exited(exit.clone()));
             }
-            Fact::NotClaimed { claim_id, .. } | Fact::Abandoned { claim_id, .. } => {
+            Fact::ClaimRejected { claim_id, .. } | Fact::Abandoned { claim_id, .. } => {
                 open.remove(&claim_id);
             }
             Fact::Reported { execution, .. } => {
                 open.retain(|_, known| known.execution != Some(execution));
             }
             Fact::Opened { .. }
-            | Fact::ChainBegun { .. }
+            | Fact::ChainStarted { .. }
             | Fact::SessionOpened { .. }
             | Fact::Verified { .. }
-            | Fact::Stated { .. }
-            | Fact::Unsigned { .. }
-            | Fact::LogRefused { .. }
-            | Fact::Asked { .. }
-            | Fact::Answered { .. }
+            | Fact::StatementSigned { .. }
+            | Fact::StatementRejected { .. }
+            | Fact::LogRejected { .. }
+            | Fact::ApprovalRequested { .. }
+            | Fact::ApprovalDecided { .. }
             | Fact::Cancelling { .. }
             | Fact::Checkpoint { .. }
             | Fact::EpochAccepted { .. }
@@ -116,7 +116,7 @@ pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
             | Fact::Disabled { .. }
             | Fact::Enabled {}
             | Fact::PolicyChosen { .. }
-            | Fact::Carried { .. }
+            | Fact::CarriedOver { .. }
             | Fact::Unknown => {}
         }
     }

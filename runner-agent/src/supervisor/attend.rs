@@ -301,7 +301,7 @@ impl Attendance {
                 let reason = "the job is no longer this runner's".into();
                 let cause = Cause::AgentStop;
                 self.agent.cancel(execution, &CancelOrder { reason, grace_ms: None, cause });
-                Fact::Abandoned { job, claim_id, why }
+                Fact::Abandoned { job, claim_id, reason: why }
             }
             Over::Vanished => {
                 // Only a session can say that nobody knows how it ended.

@@ -108,7 +108,7 @@ async fn take(
         Err(refused) => {
             info!(job.id = %job, "{job} went elsewhere: {refused}");
             let why = refused.to_string();
-            agent.journal.write(Fact::NotClaimed { job, claim_id, why })?;
+            agent.journal.write(Fact::ClaimRejected { job, claim_id, reason: why })?;
             if refused.is_superseded() {
                 agent.end(Ended::Superseded);
             }
@@ -122,7 +122,7 @@ async fn take(
     if agent.claim_index(|index| index.was_granted(execution))? {
         warn!(job.id = %job, execution.id = %execution, "{execution} was claimed here before: an old answer");
         let why = "execution_known: it was claimed here before".into();
-        agent.journal.write(Fact::NotClaimed { job, claim_id, why })?;
+        agent.journal.write(Fact::ClaimRejected { job, claim_id, reason: why })?;
         return Ok(None);
     }
     agent.journal.write(Fact::Claimed { job, execution, claim_id: claim_id.clone(), attempt })?;
@@ -166,7 +166,8 @@ async fn take(
             let execution = claimed.execution;
             warn!(job.id = %job, execution.id = %execution, rule, "{job} is refused: {detail}");
             let (rule_of, told) = (rule.clone(), detail.clone());
-            let fact = Fact::Refused { job, execution, by, rule: rule_of, detail: told };
+            let fact =
+                Fact::Refused { job, execution, refused_by: by, rule: rule_of, detail: told };
             agent.journal.write(fact)?;
             Stage::Refused { by, rule, detail }
         }
@@ -254,7 +255,7 @@ async fn verified(
 fn keep_evidence(agent: &Agent, job: JobId, claimed: &Claimed, refusal: &Refusal) {
     let kept = agent.witness.keep(job, claimed, refusal, host::now()).and_then(|name| {
         let evidence = name.unwrap_or_default();
-        agent.journal.write(Fact::LogRefused { job, rule: refusal.rule.clone(), evidence })
+        agent.journal.write(Fact::LogRejected { job, rule: refusal.rule.clone(), evidence })
     });
     match kept {
         Ok(()) => {

@@ -25,23 +25,23 @@ impl Starts {
             Fact::Spawning { execution, .. }
             | Fact::Refused { execution, .. }
             | Fact::Exited { execution, .. }
-            | Fact::Asked { execution, .. } => {
+            | Fact::ApprovalRequested { execution, .. } => {
                 self.0.remove(execution);
             }
             Fact::Opened { .. }
-            | Fact::ChainBegun { .. }
-            | Fact::Stated { .. }
-            | Fact::Unsigned { .. }
-            | Fact::LogRefused { .. }
+            | Fact::ChainStarted { .. }
+            | Fact::StatementSigned { .. }
+            | Fact::StatementRejected { .. }
+            | Fact::LogRejected { .. }
             | Fact::SessionOpened { .. }
             | Fact::Claiming { .. }
-            | Fact::NotClaimed { .. }
+            | Fact::ClaimRejected { .. }
             | Fact::Claimed { .. }
             | Fact::Spawned { .. }
-            | Fact::Child { .. }
+            | Fact::ChildStarted { .. }
             | Fact::Cancelling { .. }
             | Fact::Reported { .. }
-            | Fact::Answered { .. }
+            | Fact::ApprovalDecided { .. }
             | Fact::Abandoned { .. }
             | Fact::Checkpoint { .. }
             | Fact::EpochAccepted { .. }
@@ -53,7 +53,7 @@ impl Starts {
             | Fact::Disabled { .. }
             | Fact::Enabled {}
             | Fact::PolicyChosen { .. }
-            | Fact::Carried { .. }
+            | Fact::CarriedOver { .. }
             | Fact::Unknown => {}
         }
     }

@@ -187,7 +187,7 @@ fn settle(agent: &Arc<Agent>, known: Known, state: ExecutionState, action: Optio
     let abandoned = action == Some(ResumeAction::Abandon);
     let (job, claim_id) = (known.job, known.claim_id.clone());
     let Some(execution) = known.execution else {
-        return abandon(agent, Fact::Abandoned { job, claim_id, why: "never granted".into() });
+        return abandon(agent, Fact::Abandoned { job, claim_id, reason: "never granted".into() });
     };
     let held = agent.state().running.get(&job).and_then(|held| held.execution);
     let attended = held == Some(execution);
@@ -196,7 +196,7 @@ fn settle(agent: &Arc<Agent>, known: Known, state: ExecutionState, action: Optio
             let reason = "the job is no longer this runner's".into();
             let cause = Cause::AgentStop;
             agent.cancel(execution, &CancelOrder { reason, grace_ms: None, cause });
-            abandon(agent, Fact::Abandoned { job, claim_id, why: "no longer ours".into() });
+            abandon(agent, Fact::Abandoned { job, claim_id, reason: "no longer ours".into() });
             agent.release(job, Some(execution));
         }
         ExecutionState::Alive | ExecutionState::Exited if !abandoned => {
@@ -217,7 +217,7 @@ fn settle(agent: &Arc<Agent>, known: Known, state: ExecutionState, action: Optio
             // What the former agent asked is not asked any more.
             let _best_effort = data::remove(&agent.data.job(execution).question());
             let why = format!("the server heard that it is {}", word(state));
-            abandon(agent, Fact::Abandoned { job, claim_id, why });
+            abandon(agent, Fact::Abandoned { job, claim_id, reason: why });
             if adopt::began_late(agent, execution) {
                 let reason = "the job is no longer this runner's".into();
                 let cause = Cause::AgentStop;
@@ -238,7 +238,7 @@ fn word(state: ExecutionState) -> &'static str {
 }
 
 fn abandon(agent: &Agent, fact: Fact) {
-    if let Fact::Abandoned { job, why, .. } = &fact {
+    if let Fact::Abandoned { job, reason: why, .. } = &fact {
         info!(job.id = %job, "Leaving {job}: {why}");
     }
     if let Err(error) = agent.journal.write(fact) {

@@ -139,7 +139,7 @@ fn carried(entries: Vec<Entry>, ending: &BTreeSet<ExecutionId>) -> Vec<Fact> {
         !is_of_state(&entry.fact) && (of_claim || of_execution || of_crash)
     };
     let jobs = entries.iter().filter(|entry| is_needed(entry)).cloned();
-    let jobs: Vec<_> = jobs.map(|entry| Fact::Carried { of: Box::new(entry) }).collect();
+    let jobs: Vec<_> = jobs.map(|entry| Fact::CarriedOver { original: Box::new(entry) }).collect();
     state::carried(entries).into_iter().chain(jobs).collect()
 }
 

@@ -261,7 +261,7 @@ fn a_shim_leads_a_session_of_its_own_and_says_who_it_is() {
     let is = |wanted: &dyn Fn(&Fact) -> bool| facts.iter().position(wanted).unwrap();
     let spawned =
         is(&|fact| matches!(fact, Fact::Spawned { process, .. } if process.pid == run.shim.id()));
-    let child = is(&|fact| matches!(fact, Fact::Child { .. }));
+    let child = is(&|fact| matches!(fact, Fact::ChildStarted { .. }));
     let exited = is(&|fact| matches!(fact, Fact::Exited { .. }));
     assert!(spawned < child && child < exited);
 }

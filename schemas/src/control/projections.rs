@@ -20,7 +20,7 @@ pub struct Projection {
     pub position: u64,
     /// How many events it is behind.
     pub lag: u64,
-    /// Positions as of which its rows are kept in a table of their own, `view_<name>_at_<position>`.
+    /// Positions as of which its rows are kept in a table of their own, `projection_<name>_at_<position>`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<u64>,
     /// Of policies: events that could not be reacted to yet; the server's own log says why.

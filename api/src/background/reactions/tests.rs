@@ -24,9 +24,10 @@ async fn a_reaction_that_panics_is_a_mistake_of_ours_and_ends_nothing_else() {
     let app = started.app();
     // given a fact that something follows from
     let stream = StreamId::new("install", InstallId(Ulid::new()).to_string());
-    let payload = json!({"type": "stack_reported", "runner": RunnerId(Ulid::new()), "outputs": {}});
+    let payload =
+        json!({"type": "stack_outputs_reported", "runner": RunnerId(Ulid::new()), "outputs": {}});
     let fact = NewEvent {
-        event_type: "install.stack_reported".into(),
+        event_type: "install.stack_outputs_reported".into(),
         event_version: "1".into(),
         payload: payload.to_string(),
         customer: None,

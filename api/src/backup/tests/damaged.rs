@@ -72,10 +72,10 @@ async fn a_backup_of_a_newer_program_is_refused_before_anything_is_restored() {
         manifest.write(&out).unwrap();
         refused(&out)
     };
-    let said = told(&mut |manifest| manifest.layout += 1);
+    let said = told(&mut |manifest| manifest.log_format += 1);
     assert!(said.contains("restore it with that version"), "{said}");
     let said = told(&mut |manifest| {
-        manifest.layout -= 1;
+        manifest.log_format -= 1;
         manifest.position += 1;
     });
     assert!(said.contains("names another position"), "{said}");
@@ -84,5 +84,15 @@ async fn a_backup_of_a_newer_program_is_refused_before_anything_is_restored() {
         manifest.files[0].path = "../keys/tokens.key".into();
     });
     assert!(said.contains("has no such file"), "{said}");
+    // A pre-release version wrote format 1, with other fields.
+    let manifest = br#"{"format":1,"program":"0.1.0","postgres":15,"layout":2}"#;
+    fs::write(out.join("manifest.json"), manifest).unwrap();
+    let sum = format!("{}  manifest.json\n", hex::encode(proof::sha256(manifest)));
+    fs::write(out.join("manifest.sha256"), sum).unwrap();
+    assert_eq!(
+        refused(&out),
+        "cannot restore the backup: it was written by a pre-release version (format 1, this program reads 2); restore \
+         it with that version"
+    );
     started.server.stop().await;
 }

@@ -24,7 +24,7 @@ fn what_is_destroyed_is_destroyed_with_the_config_that_brought_it() {
         build,
         config_version: 2,
         fingerprint: Some(fingerprint),
-        needs: Default::default(),
+        depends_on: Default::default(),
         outputs: Default::default(),
         read_at: 0,
     };
@@ -36,19 +36,20 @@ fn what_is_destroyed_is_destroyed_with_the_config_that_brought_it() {
     let request = Request {
         install: InstallId(Ulid::new()),
         kind: RunKind::Deprovision,
-        cause: Cause::Asked,
+        cause: Cause::Requested,
         by: Actor::System,
         config_version: 3,
         reason: None,
     };
-    let api = Target::Component { component, name: "api".into(), build, needs: Default::default() };
+    let api =
+        Target::Component { component, name: "api".into(), build, depends_on: Default::default() };
     let version = |install: &Install, target: &Target, operation| {
-        let (step, needs, fingerprint) = (StepId(Ulid::new()), vec![], None);
+        let (step, depends_on, fingerprint) = (StepId(Ulid::new()), vec![], None);
         let spec = StepSpec {
             step,
             target: target.clone(),
             operation,
-            needs,
+            depends_on,
             fingerprint,
             options: Default::default(),
         };
@@ -56,10 +57,16 @@ fn what_is_destroyed_is_destroyed_with_the_config_that_brought_it() {
         config_version(&request, install, &step)
     };
     let brought = |install: &Install, target: &Target| {
-        let (step, needs, fingerprint) = (StepId(Ulid::new()), vec![], None);
+        let (step, depends_on, fingerprint) = (StepId(Ulid::new()), vec![], None);
         let (target, operation) = (target.clone(), Operation::Apply);
-        let spec =
-            StepSpec { step, target, operation, needs, fingerprint, options: Default::default() };
+        let spec = StepSpec {
+            step,
+            target,
+            operation,
+            depends_on,
+            fingerprint,
+            options: Default::default(),
+        };
         let step = Step { spec, state: StepState::Waiting, voided: 0, retries: 0, jobs: vec![] };
         brought_by(install, &step)
     };
@@ -85,7 +92,7 @@ fn scene(files: &[(&str, &str)]) -> Scene {
     let request = Request {
         install,
         kind: RunKind::Deploy,
-        cause: Cause::Asked,
+        cause: Cause::Requested,
         by: Actor::System,
         config_version: 1,
         reason: None,

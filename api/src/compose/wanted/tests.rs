@@ -40,14 +40,14 @@ fn published(app: &AppConfig) -> Published {
 /// What an install has when everything wanted was brought.
 fn brought(wanted: &Wanted) -> Present {
     let component = |(name, c): (&String, &WantedComponent)| {
-        let (fingerprint, needs) = (c.fingerprint.clone(), c.needs.clone());
+        let (fingerprint, depends_on) = (c.fingerprint.clone(), c.depends_on.clone());
         (
             name.clone(),
             PresentComponent {
                 component: c.component,
                 build: c.build,
                 fingerprint: Some(fingerprint),
-                needs,
+                depends_on,
                 missed: Missed::default(),
             },
         )

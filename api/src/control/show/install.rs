@@ -88,7 +88,7 @@ pub async fn install(
         }),
         runner_last_contact: contact
             .and_then(|contact| contact.last)
-            .or_else(|| runner?.state.silent_since),
+            .or_else(|| runner?.state.disconnected_since),
         sandbox,
         components: components.into_values().collect(),
         not_acted_on: vec![],

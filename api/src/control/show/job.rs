@@ -2,7 +2,7 @@
 use projections::views::{jobs, waiting};
 use schemas::control::{
     Waiting,
-    jobs::{Attempt, Job, Resolution, SealedLog, Signed},
+    jobs::{Attempt, FinalizedLog, Job, Resolution, Signed},
 };
 
 use super::{waiting, word};
@@ -67,7 +67,7 @@ pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Er
 pub fn resolution(look: &Lookup<'_>, resolved: &jobs::Resolution) -> Resolution {
     Resolution {
         execution: resolved.execution,
-        verdict: word(&resolved.verdict),
+        verdict: word(&resolved.resolution),
         by: resolved.by.to_string(),
         by_name: look.name(&resolved.by),
         reason: resolved.reason.clone(),
@@ -140,7 +140,7 @@ fn attempt(row: &jobs::Attempt) -> Attempt {
         ended_at: row.ended_at,
         exit_code: row.exit_code,
         signal: row.signal,
-        log: row.log.as_ref().map(|log| SealedLog {
+        log: row.log.as_ref().map(|log| FinalizedLog {
             length_bytes: log.length_bytes,
             sha256: log.sha256.clone(),
             omitted_bytes: log.omitted_bytes,

@@ -63,14 +63,14 @@ pub async fn run(
     let mut dag = Vec::new();
     for at in &row.state.steps {
         let spec = &at.spec;
-        let deepest = spec.needs.iter().filter_map(|id| layers.get(id)).max();
+        let deepest = spec.depends_on.iter().filter_map(|id| layers.get(id)).max();
         let layer = deepest.map_or(0, |layer| layer + 1);
         layers.insert(spec.step, layer);
         dag.push(Step {
             id: spec.step,
             kind: kind(at).into(),
             name: waiting::name(&spec.target).to_owned(),
-            depends_on: spec.needs.clone(),
+            depends_on: spec.depends_on.clone(),
             layer,
             state: step_state(&at.state).into(),
             job: at.jobs.last().copied(),
@@ -83,7 +83,7 @@ pub async fn run(
     }
     let retry_of = row.state.request.as_ref().and_then(|request| match request.cause {
         Cause::Retry { of } => Some(of),
-        Cause::Asked | Cause::RunnerEnrolled => None,
+        Cause::Requested | Cause::RunnerEnrolled => None,
     });
     Ok(Some(Run { run: head, dag, retry_of, position }))
 }

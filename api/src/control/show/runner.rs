@@ -30,9 +30,9 @@ pub async fn runner(
         version: identity.version.clone(),
         host: format!("{}/{}{hostname}", host.os, host.arch),
         online: contact.map(|contact| contact.online),
-        last_contact: contact.and_then(|contact| contact.last).or(row.state.silent_since),
+        last_contact: contact.and_then(|contact| contact.last).or(row.state.disconnected_since),
         jobs,
         enrolled_at: row.enrolled_at,
-        silent_since: row.state.silent_since,
+        silent_since: row.state.disconnected_since,
     }))
 }

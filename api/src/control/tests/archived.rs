@@ -192,8 +192,7 @@ async fn a_missing_archive_makes_dead_letters_of_what_needs_it_and_all_other_pol
     archives::create(&app.pool, app.log().archives(), None, &quiet).await.unwrap();
     archives::discard(&app.pool, app.log().archives(), 512, &quiet).await.unwrap();
     // and a dead letter that is in the archive
-    let dead =
-        "insert into log_parked (position, reason, tries, parked_at) values (400, 'x', 1, now())";
+    let dead = "insert into log_dead_letter (position, reason, attempts, created_at) values (400, 'x', 1, now())";
     sqlx::query(dead).execute(&app.pool).await.unwrap();
     let directory = app.log().archives().directory().unwrap().to_path_buf();
     let (there, away) = (directory.join("257-512"), directory.join("away"));
@@ -210,7 +209,7 @@ async fn a_missing_archive_makes_dead_letters_of_what_needs_it_and_all_other_pol
     run_of(&app, gamma).await;
     let dead_letters = async |app: &App| parked::progress(&app.pool).await.unwrap().parked;
     until(async || (dead_letters(&app).await == 2).then_some(())).await;
-    let reasons = "select string_agg(reason, ' ') from log_parked";
+    let reasons = "select string_agg(reason, ' ') from log_dead_letter";
     let reasons: String = sqlx::query_scalar(reasons).fetch_one(&app.pool).await.unwrap();
     assert_eq!(reasons.matches("are only in the archive").count(), 2, "{reasons}");
     // and when the archive is back, so has it

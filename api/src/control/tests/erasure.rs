@@ -70,7 +70,7 @@ async fn of_ada(app: &App, owner: &Client) -> (InstallId, JobId) {
         let manifest = manifest.clone();
         Box::pin(async move {
             let outputs = Outputs::from([("account".to_owned(), json!({"id": STACK}))]);
-            let report = InstallCommand::ReportStack { runner, outputs, replaces: None };
+            let report = InstallCommand::ReportStackOutputs { runner, outputs, replaces: None };
             unit.tell::<Install>(install, report).await?;
             let (run, step) = (RunId(Ulid::new()), StepId(Ulid::new()));
             let work = Work {

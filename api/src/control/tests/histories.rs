@@ -156,7 +156,7 @@ async fn an_install_is_listed_although_the_view_does_not_know_its_run_yet() {
     let app = started.app();
     let hold = "create function hold() returns trigger language plpgsql as \
                   $$ begin raise exception 'held back'; end $$; \
-                create trigger hold before insert on view_runs for each row execute function hold()";
+                create trigger hold before insert on projection_runs for each row execute function hold()";
     sqlx::raw_sql(hold).execute(&app.pool).await.unwrap();
     enrolled(app, acme.id).await;
     let run = run_of(app, acme.id).await;

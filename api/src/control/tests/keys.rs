@@ -23,7 +23,7 @@ async fn the_same_key_gives_the_same_answer_without_its_secrets() {
     assert_eq!((&first["id"], &first["position"]), (&second["id"], &second["position"]));
     assert!(first.get("enrolment").is_some() && second.get("enrolment").is_none());
     assert_eq!(owner(&started).installs(&Default::default()).await.unwrap().items.len(), 2);
-    let kept = "select string_agg(answer::text, '') from log_command";
+    let kept = "select string_agg(response::text, '') from log_command";
     let kept: String = sqlx::query_scalar(kept).fetch_one(&started.app().pool).await.unwrap();
     let secret = first["enrolment"]["token"].as_str().unwrap();
     assert!(!kept.contains(secret));
@@ -60,7 +60,7 @@ async fn an_answer_that_died_with_its_server_is_made_again_from_the_log() {
         let answer = ask.json(&change).send().await.unwrap();
         (answer.status(), answer.json::<Value>().await.unwrap())
     };
-    let forget = "update log_command set answer = null";
+    let forget = "update log_command set response = null";
     for (key, path, body) in [
         ("k1", "/v1/installs".to_owned(), &install),
         ("k2", "/v1/tokens".to_owned(), &token),
@@ -104,7 +104,7 @@ async fn a_caller_that_goes_away_parts_no_change_from_its_answer() {
 /// Wait until the answer is kept.
 async fn kept(started: &Started, key: &str) {
     until(async || {
-        let kept = "select answer is not null from log_command where idempotency_key = $1";
+        let kept = "select response is not null from log_command where idempotency_key = $1";
         let kept = sqlx::query_scalar::<_, bool>(kept).bind(key).fetch_one(&started.app().pool);
         kept.await.unwrap().then_some(())
     })

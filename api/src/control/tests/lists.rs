@@ -23,7 +23,8 @@ struct IsRead(bool);
 impl Visit for IsRead {
     fn record_debug(&mut self, _: &tracing::field::Field, value: &dyn std::fmt::Debug) {
         let said = format!("{value:?}");
-        let reads = ["from view_", "log_event", "log_snapshot", "principal_name", "from blob"];
+        let reads =
+            ["from projection_", "log_event", "log_snapshot", "principal_name", "from blob"];
         self.0 |= reads.iter().any(|table| said.contains(table));
     }
 }

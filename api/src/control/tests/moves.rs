@@ -35,8 +35,8 @@ async fn is_there(started: &Started, install: InstallId) {
             let (run, runner) = (RunId(Ulid::new()), RunnerId(Ulid::new()));
             let (outputs, replaces, names) = (Outputs::new(), None, BTreeSet::new());
             let mut commands = vec![
-                InstallCommand::ReportStack { runner, outputs, replaces },
-                InstallCommand::AdmitRun { run, kind: RunKind::Deploy, names },
+                InstallCommand::ReportStackOutputs { runner, outputs, replaces },
+                InstallCommand::AdmitRun { run, kind: RunKind::Deploy, components: names },
             ];
             for name in ["base", "shop"] {
                 let (step, resource) = (StepId(Ulid::new()), Resource::Component(name.into()));
@@ -46,14 +46,14 @@ async fn is_there(started: &Started, install: InstallId) {
                     build: BuildId(Ulid::new()),
                     config_version: 1,
                     fingerprint: format!("sha256:{}", "0".repeat(64)).parse().unwrap(),
-                    needs: BTreeSet::new(),
+                    depends_on: BTreeSet::new(),
                     outputs: Outputs::new(),
                 };
                 commands.push(InstallCommand::Reserve { resource, run, step });
                 commands.push(InstallCommand::Record { run, step, result });
                 commands.push(InstallCommand::Release { run, step });
             }
-            commands.push(InstallCommand::CloseRun { run, outcome: Outcome::Succeeded });
+            commands.push(InstallCommand::FinishRun { run, outcome: Outcome::Succeeded });
             for command in commands {
                 unit.tell::<Install>(install, command).await?;
             }
@@ -166,7 +166,8 @@ async fn an_install_that_was_torn_down_is_not_provisioned_because_its_runner_was
     let done = app.engine.transact(&call, move |unit| {
         Box::pin(async move {
             let (run, names) = (RunId(Ulid::new()), BTreeSet::new());
-            let admit = InstallCommand::AdmitRun { run, kind: RunKind::Teardown, names };
+            let admit =
+                InstallCommand::AdmitRun { run, kind: RunKind::Teardown, components: names };
             unit.tell::<Install>(install, admit).await?;
             for name in ["base", "shop"] {
                 let (step, resource) = (StepId(Ulid::new()), Resource::Component(name.into()));
@@ -182,11 +183,11 @@ async fn an_install_that_was_torn_down_is_not_provisioned_because_its_runner_was
                     unit.tell::<Install>(install, command).await?;
                 }
             }
-            let close = InstallCommand::CloseRun { run, outcome: Outcome::Succeeded };
+            let close = InstallCommand::FinishRun { run, outcome: Outcome::Succeeded };
             unit.tell::<Install>(install, close).await?;
             let before = unit.load::<Install>(install).await?.stack.as_ref().map(|has| has.runner);
             let (runner, outputs) = (RunnerId(Ulid::new()), Outputs::new());
-            let report = InstallCommand::ReportStack { runner, outputs, replaces: before };
+            let report = InstallCommand::ReportStackOutputs { runner, outputs, replaces: before };
             unit.tell::<Install>(install, report).await
         })
     });
@@ -250,15 +251,19 @@ async fn half_done(started: &Started, install: InstallId, name: &'static str) {
                 component: ComponentId(Ulid::new()),
                 build: BuildId(Ulid::new()),
                 config_version: 1,
-                needs: BTreeSet::new(),
+                depends_on: BTreeSet::new(),
             };
             for command in [
-                InstallCommand::ReportStack { runner, outputs, replaces: None },
-                InstallCommand::AdmitRun { run, kind: RunKind::Deploy, names: BTreeSet::new() },
+                InstallCommand::ReportStackOutputs { runner, outputs, replaces: None },
+                InstallCommand::AdmitRun {
+                    run,
+                    kind: RunKind::Deploy,
+                    components: BTreeSet::new(),
+                },
                 InstallCommand::Reserve { resource: Resource::Component(name.into()), run, step },
-                InstallCommand::Begin { run, step, changing },
+                InstallCommand::StartApply { run, step, changing },
                 InstallCommand::Release { run, step },
-                InstallCommand::CloseRun { run, outcome: Outcome::Failed },
+                InstallCommand::FinishRun { run, outcome: Outcome::Failed },
             ] {
                 unit.tell::<Install>(install, command).await?;
             }
@@ -315,7 +320,7 @@ async fn fail(started: &Started, install: InstallId, run: RunId) {
                 unit.tell::<Run>(run, failed).await?;
             }
             let outcome = Outcome::Failed;
-            unit.tell::<Install>(install, InstallCommand::CloseRun { run, outcome }).await?;
+            unit.tell::<Install>(install, InstallCommand::FinishRun { run, outcome }).await?;
             Ok(())
         })
     });
@@ -411,30 +416,30 @@ async fn queued_apply(started: &Started, install: InstallId, name: &'static str)
             let (kind, names) = (RunKind::Upgrade, BTreeSet::from([name.to_owned()]));
             let resource = Resource::Component(name.into());
             for command in [
-                InstallCommand::AdmitRun { run, kind, names },
+                InstallCommand::AdmitRun { run, kind, components: names },
                 InstallCommand::Reserve { resource, run, step },
             ] {
                 unit.tell::<Install>(install, command).await?;
             }
             let (component, build) = (ComponentId(Ulid::new()), BuildId(Ulid::new()));
-            let (name, needs, config_version) = (name.to_owned(), BTreeSet::new(), 2);
+            let (name, depends_on, config_version) = (name.to_owned(), BTreeSet::new(), 2);
             let changing = Changing::Component {
                 name: name.clone(),
                 component,
                 build,
                 config_version,
-                needs: needs.clone(),
+                depends_on: depends_on.clone(),
             };
             let digest: Digest = format!("sha256:{:064x}", 1).parse().unwrap();
-            let (cause, by, reason) = (Cause::Asked, Actor::System, None);
+            let (cause, by, reason) = (Cause::Requested, Actor::System, None);
             let request = Request { install, kind, cause, by, config_version, reason };
-            let target = Target::Component { component, name, build, needs };
+            let target = Target::Component { component, name, build, depends_on };
             let (operation, fingerprint) = (Operation::Apply, Some(digest.clone()));
             let steps = vec![StepSpec {
                 step,
                 target,
                 operation,
-                needs: vec![],
+                depends_on: vec![],
                 fingerprint,
                 options: Default::default(),
             }];
@@ -465,7 +470,7 @@ async fn queued_apply(started: &Started, install: InstallId, name: &'static str)
                 queue_ttl_ms: 60_000,
             };
             unit.tell::<Job>(job, JobCommand::Queue(work)).await?;
-            let begin = InstallCommand::Begin { run, step, changing };
+            let begin = InstallCommand::StartApply { run, step, changing };
             unit.tell::<Install>(install, begin).await.map(drop)
         })
     });
@@ -497,7 +502,7 @@ async fn an_apply_that_nobody_took_leaves_what_was_there_as_it_was() {
     }
     assert_eq!(has().await.components, before.components);
     let facts = EventsQuery {
-        event_type: Some("install.component_unchanged".into()),
+        event_type: Some("install.component_apply_not_run".into()),
         ..EventsQuery::default()
     };
     assert_eq!(owner.events(&facts).await.unwrap().items.len(), 1);

@@ -129,7 +129,7 @@ async fn runner(app: &App, told: Vec<RunnerCommand>) -> RunnerId {
         mode: Mode::Build,
         install: None,
         identity_key: hex::encode(proof::sha256(runner.to_string().as_bytes())),
-        sealing_key: None,
+        encryption_key: None,
         version: "1".into(),
         host: Host { os: "linux".into(), arch: "x86_64".into(), hostname: None },
         enrolment: TokenId(Ulid::new()),
@@ -160,7 +160,7 @@ async fn says(started: &Started, line: &str) -> Option<()> {
 async fn runners_that_are_silent_without_a_reason_are_a_metric() {
     let started = Started::new().await;
     let app = started.app();
-    let silent = |stopped| RunnerCommand::Disconnect { silent_since: app.now(), stopped };
+    let silent = |stopped| RunnerCommand::Disconnect { last_contact_at: app.now(), stopped };
     let revoke = RunnerCommand::Revoke { by: Actor::System, reason: "gone".into() };
     // given two that are silent, one that ended in order, one that was revoked, and one that is there
     let (first, _) =
@@ -170,6 +170,6 @@ async fn runners_that_are_silent_without_a_reason_are_a_metric() {
     runner(app, vec![]).await;
     until(async || says(&started, "stead_runners_disconnected 2\n").await).await;
     // when one of them is back
-    tell(app, first, vec![RunnerCommand::Return]).await;
+    tell(app, first, vec![RunnerCommand::Reconnect]).await;
     until(async || says(&started, "stead_runners_disconnected 1\n").await).await;
 }

@@ -42,23 +42,27 @@ async fn plan_that_waits(
             let (kind, components) = (RunKind::Upgrade, BTreeSet::from(["base".to_owned()]));
             let resource = Resource::Component("base".into());
             for command in [
-                InstallCommand::ReportStack { runner, outputs, replaces },
-                InstallCommand::AdmitRun { run, kind, names: components },
+                InstallCommand::ReportStackOutputs { runner, outputs, replaces },
+                InstallCommand::AdmitRun { run, kind, components },
                 InstallCommand::Reserve { resource, run, step },
             ] {
                 unit.tell::<Install>(install, command).await?;
             }
-            let (cause, by) = (Cause::Asked, Actor::Principal(by));
+            let (cause, by) = (Cause::Requested, Actor::Principal(by));
             let request = Request { install, kind, cause, by, config_version: 2, reason: None };
             let (component, build) = (ComponentId(Ulid::new()), BuildId(Ulid::new()));
-            let target =
-                Target::Component { component, name: "base".into(), build, needs: BTreeSet::new() };
-            let (operation, needs, fingerprint) = (Operation::Apply, vec![], None);
+            let target = Target::Component {
+                component,
+                name: "base".into(),
+                build,
+                depends_on: BTreeSet::new(),
+            };
+            let (operation, depends_on, fingerprint) = (Operation::Apply, vec![], None);
             let steps = vec![StepSpec {
                 step,
                 target,
                 operation,
-                needs,
+                depends_on,
                 fingerprint,
                 options: Default::default(),
             }];

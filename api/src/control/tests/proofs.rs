@@ -179,7 +179,7 @@ async fn an_examination_sees_what_only_the_server_can_see() {
             "log",
             "version",
         ),
-        ("update view_apps set name = 'hut'", "apps", "name"),
+        ("update projection_apps set name = 'hut'", "apps", "name"),
         (
             "update log_event set event_version = '7' where event_type = 'app.created'",
             "events",

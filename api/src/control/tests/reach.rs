@@ -40,10 +40,15 @@ pub(super) async fn brought(started: &Started, id: InstallId) {
         Box::pin(async move {
             let (run, runner) = (RunId(Ulid::new()), RunnerId(Ulid::new()));
             let names = BTreeSet::new();
-            let report =
-                InstallCommand::ReportStack { runner, outputs: Default::default(), replaces: None };
-            let mut commands =
-                vec![report, InstallCommand::AdmitRun { run, kind: RunKind::Deploy, names }];
+            let report = InstallCommand::ReportStackOutputs {
+                runner,
+                outputs: Default::default(),
+                replaces: None,
+            };
+            let mut commands = vec![
+                report,
+                InstallCommand::AdmitRun { run, kind: RunKind::Deploy, components: names },
+            ];
             for (name, has) in wanted.components {
                 let (step, resource) = (StepId(Ulid::new()), Resource::Component(name.clone()));
                 let result = StepResult::ComponentDeployed {
@@ -52,14 +57,14 @@ pub(super) async fn brought(started: &Started, id: InstallId) {
                     build: has.build,
                     config_version: install.config_version,
                     fingerprint: has.fingerprint,
-                    needs: has.needs,
+                    depends_on: has.depends_on,
                     outputs: Default::default(),
                 };
                 commands.push(InstallCommand::Reserve { resource, run, step });
                 commands.push(InstallCommand::Record { run, step, result });
                 commands.push(InstallCommand::Release { run, step });
             }
-            commands.push(InstallCommand::CloseRun { run, outcome: Outcome::Succeeded });
+            commands.push(InstallCommand::FinishRun { run, outcome: Outcome::Succeeded });
             for command in commands {
                 unit.tell::<Install>(id, command).await?;
             }

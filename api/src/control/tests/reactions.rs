@@ -58,13 +58,13 @@ pub(super) async fn happened(log: &EventLog, install: InstallId, event: &str, fa
 }
 
 pub(super) async fn enrolled(app: &App, install: InstallId) {
-    stack_reported(app.log(), install).await;
+    stack_outputs_reported(app.log(), install).await;
 }
 
-async fn stack_reported(log: &EventLog, install: InstallId) {
+async fn stack_outputs_reported(log: &EventLog, install: InstallId) {
     let runner = RunnerId(Ulid::new());
-    let fact = json!({"type": "stack_reported", "runner": runner, "outputs": {}});
-    happened(log, install, "install.stack_reported", fact).await;
+    let fact = json!({"type": "stack_outputs_reported", "runner": runner, "outputs": {}});
+    happened(log, install, "install.stack_outputs_reported", fact).await;
 }
 
 pub(super) async fn run_of(app: &App, install: InstallId) -> RunId {
@@ -166,7 +166,7 @@ async fn however_many_runs_tell_one_build_at_once_that_they_wait_for_it_each_is_
     let pool = event_log::connect(&database, 2).await.unwrap();
     let log = EventLog::open(pool, event_log::Options::default()).await.unwrap();
     for install in &installs {
-        stack_reported(&log, *install).await;
+        stack_outputs_reported(&log, *install).await;
     }
     drop(log);
     // when one starts
@@ -177,7 +177,7 @@ async fn however_many_runs_tell_one_build_at_once_that_they_wait_for_it_each_is_
     let build = builds.iter().find(|build| build.component_name == "base").unwrap().id;
     let app = started.app();
     until(async || {
-        let waiting = app.engine.load::<Build>(build).await.unwrap().awaited_by.len();
+        let waiting = app.engine.load::<Build>(build).await.unwrap().waiters.len();
         (waiting == INSTALLS).then_some(())
     })
     .await;
@@ -251,7 +251,8 @@ async fn a_fact_whose_row_cannot_be_read_is_parked_and_goes_on_when_the_row_is_m
     server.stop().await;
     let pool = event_log::connect(&database, 1).await.unwrap();
     // A run that waits for nobody has no row; this one has what no program writes.
-    let spoil = sqlx::query("insert into view_timers (key, data) values ($1, '{\"timers\": 7}')");
+    let spoil =
+        sqlx::query("insert into projection_timers (key, data) values ($1, '{\"timers\": 7}')");
     spoil.bind(spoiled.to_string()).execute(&pool).await.unwrap();
     let start = async |data: tempfile::TempDir| {
         let server = Server::start(options(data.path(), &database)).await.unwrap();
@@ -278,7 +279,7 @@ async fn a_fact_whose_row_cannot_be_read_is_parked_and_goes_on_when_the_row_is_m
     let Started { server, data, .. } = started;
     server.stop().await;
     // when the row is mended
-    let mend = sqlx::query("delete from view_timers where key = $1");
+    let mend = sqlx::query("delete from projection_timers where key = $1");
     mend.bind(spoiled.to_string()).execute(&pool).await.unwrap();
     // then the run goes on, and nothing is parked
     let started = start(data).await;
@@ -339,7 +340,7 @@ async fn a_template_that_fails_in_a_run_says_where_it_is_and_what_it_wanted() {
     let events = owner.events(&query).await.unwrap().items;
     let [failed] = &events[..] else { panic!("{events:?}") };
     let payload: Value = serde_json::from_str(failed.said.as_ref().unwrap().get()).unwrap();
-    assert!(failed.payload.get().contains(r#""detail":"[sealed]""#));
+    assert!(failed.payload.get().contains(r#""detail":"[encrypted]""#));
     let detail = payload["detail"].as_str().unwrap();
     let (place, variable) = ("components/shop.toml:8:17", ".nuon.components.base.outputs.id");
     assert!(detail.starts_with(&format!("{place}: {variable}: there is no")), "{detail}");

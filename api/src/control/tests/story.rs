@@ -137,7 +137,7 @@ async fn a_listener_hears_what_happens_after_the_position_that_it_names() {
     pin_mut!(events);
     let heard = events.next().await.unwrap().unwrap();
     assert_eq!(heard.id, Some(done.position.to_string()));
-    assert!(heard.data.contains("install.approval_changed"), "{}", heard.data);
+    assert!(heard.data.contains("install.auto_approve_changed"), "{}", heard.data);
 }
 
 #[tokio::test]

@@ -84,7 +84,7 @@ async fn what_changed_is_told_with_who_asked_who_approved_and_what_ran() {
     let base = &of_run.components[0];
     assert_eq!((base.name.as_str(), &base.before), ("base", &None));
     assert_eq!(base.after.as_ref().unwrap().config_version, 1);
-    assert!(told.others.iter().any(|event| event.event_type == "install.stack_reported"));
+    assert!(told.others.iter().any(|event| event.event_type == "install.stack_outputs_reported"));
     assert_eq!(told.told_until, told.to.position);
     // and of the run alone, since the approval: the same word, and only the apply
     let told = owner.between(&between(&format!("run/{run}"), approved, None)).await.unwrap();
@@ -177,7 +177,7 @@ async fn a_rebuild_as_of_a_position_is_a_table_beside_the_view() {
         let last = last.unwrap();
         Ok::<_, ClientError>((last.state, last.table, last.rows))
     };
-    let name = format!("view_installs_at_{}", made.position);
+    let name = format!("projection_installs_at_{}", made.position);
     let done = ("done".to_owned(), Some(name), Some(1));
     assert_eq!(table("installs", &how).await.unwrap(), done);
     assert_eq!(table("installs", &how).await.unwrap().0, "failed", "it is there");

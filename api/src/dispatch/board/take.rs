@@ -33,7 +33,7 @@ impl Tracked {
             // A second request, with force, is given its own time.
             JobEvent::CancelRequested { .. } => self.cancel_since = Some(now),
             JobEvent::CancelUnconfirmed { .. } => self.cancel_since = None,
-            JobEvent::LogSealed(log) => {
+            JobEvent::LogFinalized(log) => {
                 self.unsealed.retain(|open| open.execution != log.execution);
             }
             JobEvent::Started { .. }

@@ -60,7 +60,7 @@ async fn what_was_committed_is_answered_in_the_same_way_by_the_next_server() {
     let world = world.restart().await;
     let said = world.report(&agent, job, &execution, 2, finished("succeeded")).await;
     assert_eq!(said.status.as_u16(), 200);
-    let story = ["queued", "claimed", "started", "succeeded", "log_sealed"];
+    let story = ["queued", "claimed", "started", "succeeded", "log_finalized"];
     assert_eq!(world.story(job).await, story);
 }
 
@@ -100,8 +100,8 @@ async fn a_late_result_flips_no_outcome() {
     let execution: ExecutionId = named.parse().unwrap();
     let proof = Proof::RunnerRestartedWithoutIt;
     world.tell(job, JobCommand::DeclareLost { execution, proof }).await;
-    let (by, verdict, reason) = (person(), Verdict::Failed, "looked".to_string());
-    world.tell(job, JobCommand::Resolve { execution, by, verdict, reason }).await;
+    let (by, resolution, reason) = (person(), Verdict::Failed, "looked".to_string());
+    world.tell(job, JobCommand::Resolve { execution, by, resolution, reason }).await;
     let before = world.story(job).await;
     // when its runner comes back with another result
     let late = world.report(&agent, job, &named, 2, finished("succeeded")).await;

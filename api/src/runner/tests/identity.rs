@@ -22,8 +22,10 @@ async fn enrolling_is_one_commit_of_token_runner_and_stack() {
     let (agent, install) = world.agent().await;
     let runner = world.events("runner", agent.id).await;
     let installed = world.events("install", install).await;
-    let stack =
-        installed.iter().find(|event| event.event_type == "install.stack_reported").unwrap();
+    let stack = installed
+        .iter()
+        .find(|event| event.event_type == "install.stack_outputs_reported")
+        .unwrap();
     assert_eq!(runner[0].event_type, "runner.enrolled");
     assert_eq!(runner[0].commit_no, stack.commit_no);
     assert_eq!(runner[0].position, stack.position - 1);

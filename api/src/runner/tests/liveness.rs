@@ -33,7 +33,7 @@ async fn unreachable_is_not_dead_and_the_work_goes_on_when_the_runner_is_back() 
     let running = json!({"running": [{"job": job, "execution": execution, "log_len": 0}]});
     world.poll(&agent, 0, running).await;
     world.until("job", job, "job.reattached").await;
-    world.until("runner", agent.id, "runner.returned").await;
+    world.until("runner", agent.id, "runner.reconnected").await;
     let phase = json!({"type": "phase", "payload": {"name": "apply"}});
     world.report(&agent, job, &execution, 2, phase).await.ok();
 }
@@ -89,7 +89,7 @@ async fn a_log_whose_end_never_comes_is_sealed_without_it() {
         "log_len": 10, "log_sha256": "00".repeat(32)}});
     let waits = world.report(&agent, job, &execution, 2, last).await;
     assert_eq!(waits.status.as_u16(), 202);
-    world.until("job", job, "job.log_sealed").await;
+    world.until("job", job, "job.log_finalized").await;
     let sealed = world.events("job", job).await.pop().unwrap();
     assert!(sealed.payload.contains(r#""complete":false"#), "{}", sealed.payload);
 }
@@ -109,7 +109,7 @@ async fn a_log_that_was_open_is_sealed_however_long_no_server_was_there() {
     world.report(&agent, job, &execution, 2, last).await;
     tokio::time::sleep(seal * 4).await;
     assert_eq!(world.story(job).await.last().unwrap(), "failed");
-    world.restart().await.until("job", job, "job.log_sealed").await;
+    world.restart().await.until("job", job, "job.log_finalized").await;
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn state_of(world: &World, runner: RunnerId) -> (&'static str, Option<Time
     let position = world.app.engine.log().position();
     world.app.views.wait_for(position, Duration::from_secs(10)).await.unwrap();
     let row = runners::runner(&world.app.pool, runner).await.unwrap().unwrap();
-    (row.word(), row.state.silent_since)
+    (row.word(), row.state.disconnected_since)
 }
 
 #[tokio::test]
@@ -199,7 +199,7 @@ async fn a_runner_that_ends_in_order_is_stopped_at_once_and_active_when_it_retur
     assert_eq!(world.app.dispatch.contact(agent.id), None);
     assert_eq!(world.app.dispatch.census().sessions, 0);
     world.open(&mut agent, "j", json!([])).await;
-    world.until("runner", agent.id, "runner.returned").await;
+    world.until("runner", agent.id, "runner.reconnected").await;
     assert_eq!(state_of(&world, agent.id).await, ("active", None));
 }
 
@@ -218,7 +218,7 @@ async fn a_runner_ends_in_order_at_a_server_that_does_not_hold_its_session() {
     let path = format!("/runner/v1/sessions/{}", former.session.unwrap().0);
     let said = there.call(Method::DELETE, &path, &former.token, &json!({})).await;
     said.refused(409, "session_superseded");
-    there.until("runner", agent.id, "runner.returned").await;
+    there.until("runner", agent.id, "runner.reconnected").await;
     assert_eq!(state_of(&there, agent.id).await.0, "active");
 }
 

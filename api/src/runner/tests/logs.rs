@@ -132,7 +132,7 @@ async fn a_chunk_after_the_seal_is_refused_for_good_while_nobody_knows_how_it_en
     chunk(&world, &of, 0, b"hello ").await.ok();
     let (execution, proof) = (of.2.parse().unwrap(), Proof::RunnerRestartedWithoutIt);
     world.tell(job, JobCommand::DeclareLost { execution, proof }).await;
-    world.until("job", job, "job.log_sealed").await;
+    world.until("job", job, "job.log_finalized").await;
     // The seal is told to those who take chunks a moment after it is written.
     while world.app.dispatch.writes_log(of.0.id, job, execution) {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -159,7 +159,7 @@ async fn a_log_is_sealed_when_its_last_byte_is_there_and_its_digest_fits() {
     let done = world.report(agent, *job, execution, 2, finished(log)).await;
     assert_eq!(done.status, 200);
     let sealed = world.events("job", job).await.pop().unwrap();
-    assert_eq!(sealed.event_type, "job.log_sealed");
+    assert_eq!(sealed.event_type, "job.log_finalized");
     assert!(sealed.payload.contains(r#""length_bytes":11"#), "{}", sealed.payload);
     chunk(&world, &of, 11, b"!").await.refused(412, "fenced_out");
 }
@@ -174,7 +174,7 @@ async fn a_log_that_is_not_what_was_announced_is_sent_again() {
     world.report(agent, *job, execution, 2, finished(log)).await.refused(412, "log_mismatch");
     assert_eq!(chunk(&world, &of, 0, log).await.ok()["have"], 5);
     world.report(agent, *job, execution, 2, finished(log)).await.ok();
-    assert_eq!(world.story(*job).await.last().unwrap(), "log_sealed");
+    assert_eq!(world.story(*job).await.last().unwrap(), "log_finalized");
 }
 
 #[tokio::test]

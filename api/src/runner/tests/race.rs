@@ -96,7 +96,7 @@ async fn each_job_has_one_winner_whoever_gives_up_half_way() {
     for job in jobs {
         assert_eq!(
             world.story(job).await,
-            ["queued", "claimed", "started", "succeeded", "log_sealed"]
+            ["queued", "claimed", "started", "succeeded", "log_finalized"]
         );
     }
 }

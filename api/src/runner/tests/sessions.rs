@@ -254,14 +254,15 @@ async fn the_last_256_openings_are_remembered_and_no_more() {
     let taken = world.opening(&agent, session, ("boot", "j"));
     world.open_with(&taken, json!([])).await.ok();
     let later = "update runner_session set session = 'ses_1', \
-                 openings = array(select 'ses_' || n from generate_series(1, 254) n) || openings";
+                 recent_sessions = array(select 'ses_' || n from generate_series(1, 254) n) || openings";
     sqlx::query(later).execute(&world.app.pool).await.unwrap();
     // when there is one more, then it is still known to be over
     world.open(&mut agent, "j", json!([])).await;
     world.open_with(&taken, json!([])).await.refused(409, "session_superseded");
     // and what is remembered does not grow
     world.open(&mut agent, "j", json!([])).await;
-    let known = "select cardinality(openings), $1 = any (openings) from runner_session";
+    let known =
+        "select cardinality(recent_sessions), $1 = any (recent_sessions) from runner_session";
     let known: (i32, bool) =
         sqlx::query_as(known).bind(session.to_string()).fetch_one(&world.app.pool).await.unwrap();
     assert_eq!(known, (256, false));

@@ -65,9 +65,9 @@ async fn a_result_that_comes_when_somebody_has_decided_is_kept_and_changes_nothi
     let lost = execution.parse().unwrap();
     let proof = Proof::RunnerRestartedWithoutIt;
     world.tell(job, JobCommand::DeclareLost { execution: lost, proof }).await;
-    let (by, verdict) = (Actor::Principal(PrincipalId(Ulid::new())), Verdict::Succeeded);
+    let (by, resolution) = (Actor::Principal(PrincipalId(Ulid::new())), Verdict::Succeeded);
     let reason = "seen".into();
-    world.tell(job, JobCommand::Resolve { execution: lost, by, verdict, reason }).await;
+    world.tell(job, JobCommand::Resolve { execution: lost, by, resolution, reason }).await;
     let before = world.story(job).await;
     // when its runner says that it had failed, again and again
     let last = json!({"type": "finished", "payload": {"outcome": "failed", "exit_code": 3,

@@ -47,7 +47,7 @@ async fn a_job_goes_from_its_offer_to_its_seal() {
     said(2, json!({"type": "phase", "payload": {"name": "init"}})).await.ok();
     let last = said(3, empty_log()).await;
     assert_eq!((last.status.as_u16(), &last.ok()["job_state"]), (200, &json!("succeeded")));
-    let story = ["queued", "claimed", "started", "phase_entered", "succeeded", "log_sealed"];
+    let story = ["queued", "claimed", "started", "phase_entered", "succeeded", "log_finalized"];
     assert_eq!(world.story(job).await, story);
     said(3, empty_log()).await.ok();
     assert_eq!(world.story(job).await.len(), 6, "a repeated report changes nothing");
@@ -164,7 +164,7 @@ async fn a_refusal_is_told_of_the_runner_and_of_the_job_in_one_commit() {
     let refused = json!({"type": "refused", "payload":
         {"by": "customer_policy", "rule": "window", "detail": "not on Saturdays"}});
     world.report(&agent, job, execution, 1, refused).await.ok();
-    assert_eq!(world.story(job).await, ["queued", "claimed", "failed", "log_sealed"]);
+    assert_eq!(world.story(job).await, ["queued", "claimed", "failed", "log_finalized"]);
     let said = world.events("runner", agent.id).await;
     let said = said.iter().find(|event| event.event_type == "runner.refused").unwrap();
     let failed = &world.events("job", job).await[2];

@@ -79,7 +79,7 @@ async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
             }
             let (stale, detail) = why(&job);
             let told = if stale && kind == JobKind::Apply {
-                RunCommand::VoidPlan { job: id, reason: detail }
+                RunCommand::InvalidatePlan { job: id, reason: detail }
             } else {
                 let reason = match outcome {
                     JobOutcome::Cancelled => StepFailure::JobCancelled,
@@ -189,7 +189,7 @@ async fn record(
             StepResult::SandboxProvisioned { build, config_version, fingerprint, outputs }
         }
         (
-            Target::Component { component, name, build, needs },
+            Target::Component { component, name, build, depends_on },
             Operation::Apply | Operation::Execute,
         ) => {
             let kept = || has.components.get(&name).map(|component| component.outputs.clone());
@@ -201,7 +201,7 @@ async fn record(
                 build,
                 config_version,
                 fingerprint,
-                needs,
+                depends_on,
                 outputs,
             }
         }
@@ -222,7 +222,8 @@ async fn unchanged(
 ) -> Result<(), Problem> {
     let target = unit.load::<Run>(run).await?.step(step).map(|step| step.spec.target.clone());
     let Some(resource) = target.as_ref().and_then(resource) else { return Ok(()) };
-    unit.tell::<Install>(install, InstallCommand::Unchanged { run, step, resource }).await?;
+    unit.tell::<Install>(install, InstallCommand::RecordApplyNotRun { run, step, resource })
+        .await?;
     Ok(())
 }
 

@@ -77,8 +77,8 @@ fn bundle() -> Bundle {
                 &run(),
                 "run.denied",
                 json!({
-                    "type": "denied", "step": step, "digest": digest, "by": by, "reason": "[sealed]",
-                    "sealed": {"/reason": "AAAA"},
+                    "type": "denied", "step": step, "digest": digest, "by": by, "reason": "[encrypted]",
+                    "encrypted": [{"subjects": ["ins_1"], "paths": ["/reason"], "ciphertext": "AAAA"}],
                 }),
             ),
         ],
@@ -137,7 +137,7 @@ fn pentest_no_text_of_a_bundle_reaches_a_terminal_as_it_is() {
 fn pentest_an_annotation_does_not_replace_what_the_log_says() {
     let mut bundle = annotated(None, Some("forged"));
     let Content::Open { payload, .. } = &mut bundle.events[3].content else { panic!() };
-    *payload = payload.replace("[sealed]", "in clear");
+    *payload = payload.replace("[encrypted]", "in clear");
     assert_eq!(denial(&bundle).reason.as_deref(), Some("in clear"));
 }
 

@@ -104,7 +104,7 @@ pub(super) const CASES: [Case; 19] = [
     case(
         "a published checkpoint is changed",
         How::Sql(
-            "update log_seal set note = replace(note, E'\\n6\\n', E'\\n7\\n') where position = 6",
+            "update log_checkpoint set note = replace(note, E'\\n6\\n', E'\\n7\\n') where position = 6",
         ),
         "nobody of ours signed that",
     ),

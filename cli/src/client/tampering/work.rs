@@ -32,8 +32,8 @@ fn commit(kind: &str, id: &str, expected: u64, events: &[Value]) -> Commit {
 pub(super) fn enrolled() -> Commit {
     let identity_key = hex::encode(key().verifying_key().as_bytes());
     let enrolled = json!({"type": "enrolled", "identity_key": identity_key});
-    let silent = json!({"type": "disconnected", "silent_since": "2026-11-21T12:00:00.000000Z"});
-    commit("runner", RUNNER, 0, &[enrolled, silent, json!({"type": "returned"})])
+    let silent = json!({"type": "disconnected", "last_contact_at": "2026-11-21T12:00:00.000000Z"});
+    commit("runner", RUNNER, 0, &[enrolled, silent, json!({"type": "reconnected"})])
 }
 
 /// Two events: a job that the runner has.

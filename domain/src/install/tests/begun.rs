@@ -7,30 +7,30 @@ pub fn changing() -> (Changing, InstallEvent) {
 }
 
 fn changing_by(step: StepId) -> (Changing, InstallEvent) {
-    let (name, component, needs) = ("api".to_string(), COMPONENT, names(&["db"]));
+    let (name, component, depends_on) = ("api".to_string(), COMPONENT, names(&["db"]));
     let (build, config_version) = (BuildId(ulid::Ulid(42)), 2);
     let asked = Changing::Component {
         name: name.clone(),
         component,
         build,
         config_version,
-        needs: needs.clone(),
+        depends_on: depends_on.clone(),
     };
     let run = ONE;
-    let fact = InstallEvent::ComponentChanging {
+    let fact = InstallEvent::ComponentApplyStarted {
         name,
         component,
         run,
         step,
         build,
         config_version,
-        needs,
+        depends_on,
     };
     (asked, fact)
 }
 
 pub fn unchanged(run: RunId, step: StepId) -> InstallEvent {
-    InstallEvent::ComponentUnchanged { name: "api".into(), component: COMPONENT, run, step }
+    InstallEvent::ComponentApplyNotRun { name: "api".into(), component: COMPONENT, run, step }
 }
 
 fn after(history: Vec<InstallEvent>) -> Install {
@@ -39,17 +39,17 @@ fn after(history: Vec<InstallEvent>) -> Install {
 
 #[test]
 fn only_who_holds_a_thing_begins_to_change_it() {
-    let begin = |step| InstallCommand::Begin { run: ONE, step, changing: changing().0 };
+    let begin = |step| InstallCommand::StartApply { run: ONE, step, changing: changing().0 };
     let held = and(deploying(), [component_reserved("api", ONE, S1)]);
     install(held.clone()).when(begin(S1)).then([changing().1]);
     install(held).when(begin(S2)).refused(InstallError::NotHolding);
     install(deploying()).when(begin(S1)).refused(InstallError::NotHolding);
     install(vec![]).when(begin(S1)).refused(InstallError::NotFound);
     let sandbox = Changing::Sandbox { build: BUILD, config_version: 1 };
-    let begin = |step| InstallCommand::Begin { run: ONE, step, changing: sandbox.clone() };
+    let begin = |step| InstallCommand::StartApply { run: ONE, step, changing: sandbox.clone() };
     let held = and(deploying(), [InstallEvent::SandboxReserved { run: ONE, step: S1 }]);
     let begun =
-        InstallEvent::SandboxChanging { run: ONE, step: S1, build: BUILD, config_version: 1 };
+        InstallEvent::SandboxApplyStarted { run: ONE, step: S1, build: BUILD, config_version: 1 };
     install(held.clone()).when(begin(S1)).then([begun]);
     install(held).when(begin(S2)).refused(InstallError::NotHolding);
 }
@@ -67,13 +67,17 @@ fn what_an_apply_began_to_change_is_there_and_is_not_what_it_was() {
 
 #[test]
 fn what_a_half_done_apply_may_still_use_is_needed_until_it_is_known() {
-    let needs = |history: Vec<InstallEvent>| after(history).components["api"].needs.clone();
-    assert_eq!(needs(vec![deployed().1, changing().1]), names(&["db", "net"]));
-    assert_eq!(needs(vec![deployed().1, changing().1, changing_by(S2).1]), names(&["db", "net"]));
-    assert_eq!(needs(vec![changing().1, deployed().1]), names(&["net"]));
+    let depends_on =
+        |history: Vec<InstallEvent>| after(history).components["api"].depends_on.clone();
+    assert_eq!(depends_on(vec![deployed().1, changing().1]), names(&["db", "net"]));
+    assert_eq!(
+        depends_on(vec![deployed().1, changing().1, changing_by(S2).1]),
+        names(&["db", "net"])
+    );
+    assert_eq!(depends_on(vec![changing().1, deployed().1]), names(&["net"]));
     // So what it used to need goes after it has moved off, when the change is tried again.
     let has = after(vec![deployed().1, changing().1]).present();
-    assert!(has.components["api"].needs.contains("net"));
+    assert!(has.components["api"].depends_on.contains("net"));
 }
 
 #[test]
@@ -96,8 +100,8 @@ fn an_apply_that_never_touched_a_thing_leaves_it_as_it_was() {
         outputs: outputs("x"),
     };
     let (run, step, build) = (ONE, S1, BuildId(ulid::Ulid(42)));
-    let changing = InstallEvent::SandboxChanging { run, step, build, config_version: 2 };
-    let same = InstallEvent::SandboxUnchanged { run, step };
+    let changing = InstallEvent::SandboxApplyStarted { run, step, build, config_version: 2 };
+    let same = InstallEvent::SandboxApplyNotRun { run, step };
     let before = after(vec![provisioned.clone()]);
     assert_eq!(after(vec![provisioned, changing.clone(), same.clone()]), before);
     assert_eq!(after(vec![changing, same]).sandbox, None);
@@ -106,7 +110,7 @@ fn an_apply_that_never_touched_a_thing_leaves_it_as_it_was() {
 #[test]
 fn only_of_the_apply_that_began_last_it_is_said_that_it_touched_nothing() {
     let api = || Resource::Component("api".into());
-    let said = |step, resource| InstallCommand::Unchanged { run: ONE, step, resource };
+    let said = |step, resource| InstallCommand::RecordApplyNotRun { run: ONE, step, resource };
     let held = and(deploying(), [component_reserved("api", ONE, S1)]);
     let begun = and(held.clone(), [changing().1]);
     install(begun.clone()).when(said(S1, api())).then([unchanged(ONE, S1)]);
@@ -119,8 +123,8 @@ fn only_of_the_apply_that_began_last_it_is_said_that_it_touched_nothing() {
 
     let (run, step) = (ONE, S1);
     let held = and(deploying(), [InstallEvent::SandboxReserved { run, step }]);
-    let changing = InstallEvent::SandboxChanging { run, step, build: BUILD, config_version: 1 };
-    let same = InstallEvent::SandboxUnchanged { run, step };
+    let changing = InstallEvent::SandboxApplyStarted { run, step, build: BUILD, config_version: 1 };
+    let same = InstallEvent::SandboxApplyNotRun { run, step };
     install(held.clone()).when(said(S1, Resource::Sandbox)).nothing();
     install(and(held.clone(), [changing])).when(said(S1, Resource::Sandbox)).then([same]);
     install(held).when(said(S2, Resource::Sandbox)).refused(InstallError::NotHolding);
@@ -129,13 +133,13 @@ fn only_of_the_apply_that_began_last_it_is_said_that_it_touched_nothing() {
 #[test]
 fn an_install_of_which_something_was_begun_is_not_gone() {
     let sandbox =
-        InstallEvent::SandboxChanging { run: ONE, step: S1, build: BUILD, config_version: 1 };
+        InstallEvent::SandboxApplyStarted { run: ONE, step: S1, build: BUILD, config_version: 1 };
     for begun in [changing().1, sandbox] {
         let left = and(ready(), [begun]);
         install(left.clone()).when(InstallCommand::Deprovision).refused(InstallError::NotGone);
         let going = and(left, [admitted(TWO, RunKind::Deprovision, &[])]);
         let outcome = Outcome::Failed;
-        let closed = InstallEvent::RunClosed { run: TWO, outcome };
-        install(going).when(InstallCommand::CloseRun { run: TWO, outcome }).then([closed]);
+        let closed = InstallEvent::RunFinished { run: TWO, outcome };
+        install(going).when(InstallCommand::FinishRun { run: TWO, outcome }).then([closed]);
     }
 }

@@ -19,9 +19,9 @@ fn after(fact: &InstallEvent) -> Option<InstallEvent> {
             InstallEvent::ConfigPinned { config_version: 2, by, reason: because() }
         }
         InstallEvent::ConfigPinned { .. } => {
-            InstallEvent::ApprovalChanged { auto_approve: true, by, reason: because() }
+            InstallEvent::AutoApproveChanged { auto_approve: true, by, reason: because() }
         }
-        InstallEvent::ApprovalChanged { .. } => InstallEvent::FirstProvisionAutoApproved { by },
+        InstallEvent::AutoApproveChanged { .. } => InstallEvent::FirstProvisionAutoApproved { by },
         InstallEvent::FirstProvisionAutoApproved { .. } => {
             InstallEvent::ComponentDisabled { name, by, reason: because() }
         }
@@ -29,24 +29,24 @@ fn after(fact: &InstallEvent) -> Option<InstallEvent> {
             InstallEvent::ComponentEnabled { name, by, reason: because() }
         }
         InstallEvent::ComponentEnabled { .. } => ready().remove(1),
-        InstallEvent::StackReported { .. } => {
-            InstallEvent::StackGiven { outputs: outputs("eu-1"), by, reason: because() }
+        InstallEvent::StackOutputsReported { .. } => {
+            InstallEvent::StackOutputsSet { outputs: outputs("eu-1"), by, reason: because() }
         }
-        InstallEvent::StackGiven { .. } => admitted(ONE, RunKind::Deploy, &["api"]),
+        InstallEvent::StackOutputsSet { .. } => admitted(ONE, RunKind::Deploy, &["api"]),
         InstallEvent::RunAdmitted { .. } => {
-            InstallEvent::RunClosed { run, outcome: Outcome::Succeeded }
+            InstallEvent::RunFinished { run, outcome: Outcome::Succeeded }
         }
-        InstallEvent::RunClosed { .. } => component_reserved("api", ONE, S1),
+        InstallEvent::RunFinished { .. } => component_reserved("api", ONE, S1),
         InstallEvent::ComponentReserved { .. } => {
             InstallEvent::ComponentReleased { name, run, step }
         }
         InstallEvent::ComponentReleased { .. } => InstallEvent::SandboxReserved { run, step },
         InstallEvent::SandboxReserved { .. } => InstallEvent::SandboxReleased { run, step },
         InstallEvent::SandboxReleased { .. } => {
-            InstallEvent::SandboxChanging { run, step, build: BUILD, config_version: 1 }
+            InstallEvent::SandboxApplyStarted { run, step, build: BUILD, config_version: 1 }
         }
-        InstallEvent::SandboxChanging { .. } => InstallEvent::SandboxUnchanged { run, step },
-        InstallEvent::SandboxUnchanged { .. } => InstallEvent::SandboxProvisioned {
+        InstallEvent::SandboxApplyStarted { .. } => InstallEvent::SandboxApplyNotRun { run, step },
+        InstallEvent::SandboxApplyNotRun { .. } => InstallEvent::SandboxProvisioned {
             run,
             step,
             build: BUILD,
@@ -56,8 +56,8 @@ fn after(fact: &InstallEvent) -> Option<InstallEvent> {
         },
         InstallEvent::SandboxProvisioned { .. } => InstallEvent::SandboxDestroyed { run, step },
         InstallEvent::SandboxDestroyed { .. } => changing().1,
-        InstallEvent::ComponentChanging { .. } => unchanged(ONE, S1),
-        InstallEvent::ComponentUnchanged { .. } => deployed().1,
+        InstallEvent::ComponentApplyStarted { .. } => unchanged(ONE, S1),
+        InstallEvent::ComponentApplyNotRun { .. } => deployed().1,
         InstallEvent::ComponentDeployed { .. } => {
             InstallEvent::ComponentDestroyed { name, component: COMPONENT, run, step }
         }

@@ -30,7 +30,7 @@ fn no_run_but_the_first_provision_is_approved_in_advance() {
     assert!(state(begun.clone()).approves_first(ONE));
     assert!(!state(begun.clone()).approves_first(TWO));
     // The run has ended, and a second one provisions again.
-    let closed = InstallEvent::RunClosed { run: ONE, outcome: Outcome::Failed };
+    let closed = InstallEvent::RunFinished { run: ONE, outcome: Outcome::Failed };
     let again = and(begun, [closed, admitted(TWO, RunKind::Provision, &[])]);
     assert!(![ONE, TWO].into_iter().any(|run| state(again.clone()).approves_first(run)));
     // The first run is of another kind.
@@ -43,7 +43,7 @@ fn no_run_but_the_first_provision_is_approved_in_advance() {
 #[test]
 fn switching_auto_approve_off_takes_the_advance_approval_back() {
     let off = InstallCommand::SetAutoApprove { auto_approve: false, by: ANN, reason: None };
-    let changed = InstallEvent::ApprovalChanged { auto_approve: false, by: ANN, reason: None };
+    let changed = InstallEvent::AutoApproveChanged { auto_approve: false, by: ANN, reason: None };
     install(and(created(), [set()])).when(off).then([changed.clone()]);
     let begun = and(ready(), [set(), changed, admitted(ONE, RunKind::Provision, &[])]);
     assert!(!state(begun).approves_first(ONE));

@@ -7,10 +7,10 @@ use crate::run::{
 
 /// `api` reads `db` and the sandbox; `web` reads `api`.
 fn wanted() -> Wanted {
-    let component = |n: u8, needs: &[&str], reads_sandbox| WantedComponent {
+    let component = |n: u8, depends_on: &[&str], reads_sandbox| WantedComponent {
         component: COMPONENT,
         build: BUILD,
-        needs: names(needs),
+        depends_on: names(depends_on),
         reads_sandbox,
         fingerprint: digest(n),
     };
@@ -36,7 +36,7 @@ fn released(name: &str) -> InstallEvent {
 
 /// A component as [`wanted`], with these outputs.
 fn brought(name: &str, said: &str) -> InstallEvent {
-    let WantedComponent { component, build, needs, fingerprint, .. } =
+    let WantedComponent { component, build, depends_on, fingerprint, .. } =
         wanted().components[name].clone();
     let (name, outputs) = (name.to_string(), outputs(said));
     InstallEvent::ComponentDeployed {
@@ -47,7 +47,7 @@ fn brought(name: &str, said: &str) -> InstallEvent {
         build,
         config_version: 1,
         fingerprint,
-        needs,
+        depends_on,
         outputs,
     }
 }
@@ -64,14 +64,22 @@ fn sandbox(said: &str) -> InstallEvent {
 }
 
 fn changing(name: &str) -> InstallEvent {
-    let WantedComponent { component, build, needs, .. } = wanted().components[name].clone();
+    let WantedComponent { component, build, depends_on, .. } = wanted().components[name].clone();
     let (name, run, step) = (name.into(), ONE, S1);
-    InstallEvent::ComponentChanging { name, component, run, step, build, config_version: 2, needs }
+    InstallEvent::ComponentApplyStarted {
+        name,
+        component,
+        run,
+        step,
+        build,
+        config_version: 2,
+        depends_on,
+    }
 }
 
 fn unchanged(name: &str) -> InstallEvent {
     let (name, component) = (name.into(), COMPONENT);
-    InstallEvent::ComponentUnchanged { name, component, run: ONE, step: S1 }
+    InstallEvent::ComponentApplyNotRun { name, component, run: ONE, step: S1 }
 }
 
 /// What a deploy of everything that is reached plans, when this has happened to a whole install.

@@ -9,8 +9,8 @@ fn an_install_that_was_begun_stays_so_whatever_became_of_it() {
         install.was_begun
     };
     let outputs = outputs("eu-1");
-    let other = InstallEvent::StackReported { runner: RunnerId(ulid::Ulid(3)), outputs };
-    let denied = InstallEvent::RunClosed { run: ONE, outcome: Outcome::Denied };
+    let other = InstallEvent::StackOutputsReported { runner: RunnerId(ulid::Ulid(3)), outputs };
+    let denied = InstallEvent::RunFinished { run: ONE, outcome: Outcome::Denied };
     assert!(!begun(and(ready(), [other.clone()])));
     assert!(!begun(and(ready(), [admitted(ONE, RunKind::Action, &[])])));
     let provision = admitted(ONE, RunKind::Provision, &["api"]);
@@ -48,7 +48,7 @@ fn what_an_install_follows_stands_still_while_a_run_brings_it() {
         let busy = and(ready(), [admitted(ONE, kind, &[])]);
         install(busy).when(pin(2)).then([pinned.clone()]);
     }
-    let closed = InstallEvent::RunClosed { run: ONE, outcome: Outcome::Failed };
+    let closed = InstallEvent::RunFinished { run: ONE, outcome: Outcome::Failed };
     install(and(deploying(), [closed])).when(pin(2)).then([pinned]);
 }
 
@@ -77,8 +77,8 @@ fn runs_exclude_each_other_by_rule() {
 #[test]
 fn a_run_is_closed_once() {
     let outcome = Outcome::Succeeded;
-    let close = |run| InstallCommand::CloseRun { run, outcome };
-    let closed = InstallEvent::RunClosed { run: ONE, outcome };
+    let close = |run| InstallCommand::FinishRun { run, outcome };
+    let closed = InstallEvent::RunFinished { run: ONE, outcome };
     install(deploying()).when(close(ONE)).then([closed.clone()]);
     install(and(deploying(), [closed])).when(close(ONE)).nothing();
     install(vec![]).when(close(ONE)).refused(InstallError::NotFound);
@@ -87,8 +87,8 @@ fn a_run_is_closed_once() {
 #[test]
 fn an_install_is_deprovisioned_when_nothing_of_it_is_left() {
     let outcome = Outcome::Succeeded;
-    let close = InstallCommand::CloseRun { run: ONE, outcome };
-    let closed = InstallEvent::RunClosed { run: ONE, outcome };
+    let close = InstallCommand::FinishRun { run: ONE, outcome };
+    let closed = InstallEvent::RunFinished { run: ONE, outcome };
     let going = and(ready(), [admitted(ONE, RunKind::Deprovision, &[])]);
     let gone = InstallEvent::Deprovisioned { run: Some(ONE) };
     install(going.clone()).when(close.clone()).then([closed.clone(), gone.clone()]);

@@ -5,7 +5,7 @@ use super::*;
 fn an_install_has_one_runner() {
     let report = |runner, replaces| {
         let outputs = outputs("eu-1");
-        InstallCommand::ReportStack { runner, outputs, replaces }
+        InstallCommand::ReportStackOutputs { runner, outputs, replaces }
     };
     let other = RunnerId(ulid::Ulid(3));
     let has_one = || InstallError::HasARunner { runner: RUNNER };
@@ -14,7 +14,7 @@ fn an_install_has_one_runner() {
     install(ready()).when(report(other, None)).refused(has_one());
     install(vec![]).when(report(RUNNER, None)).refused(InstallError::NotFound);
     // One that is never heard again makes room for another; only the one that it has.
-    let second = InstallEvent::StackReported { runner: other, outputs: outputs("eu-1") };
+    let second = InstallEvent::StackOutputsReported { runner: other, outputs: outputs("eu-1") };
     install(ready()).when(report(other, Some(RUNNER))).then([second.clone()]);
     install(ready()).when(report(other, Some(other))).refused(has_one());
     install(and(ready(), [second])).when(report(other, Some(RUNNER))).nothing();
@@ -22,12 +22,12 @@ fn an_install_has_one_runner() {
 
 #[test]
 fn what_the_vendor_says_of_a_stack_gives_way_to_what_the_runner_brings() {
-    let give = |region: &str| InstallCommand::GiveStack {
+    let give = |region: &str| InstallCommand::SetStackOutputs {
         outputs: outputs(region),
         by: ANN,
         reason: because(),
     };
-    let given = |region: &str| InstallEvent::StackGiven {
+    let given = |region: &str| InstallEvent::StackOutputsSet {
         outputs: outputs(region),
         by: ANN,
         reason: because(),

@@ -12,13 +12,13 @@ fn the_whole_machine_fits_in_a_table() {
     let set = text(&[("size", "4")]);
     crate::testing::transitions::<Install>(
         vec![
-            ("unborn", vec![]),
+            ("new", vec![]),
             ("created", created()),
             ("ready", ready()),
             ("deploying", deploying()),
-            ("component held", held.clone()),
-            ("sandbox held", sandbox_held),
-            ("changing", and(held.clone(), [begun::changing().1])),
+            ("component reserved", held.clone()),
+            ("sandbox reserved", sandbox_held),
+            ("applying", and(held.clone(), [begun::changing().1])),
             ("deployed", and(held, [deployed().1])),
             ("deprovisioning", down),
         ],
@@ -34,16 +34,16 @@ fn the_whole_machine_fits_in_a_table() {
                 InstallCommand::SetAutoApprove { auto_approve: true, by: ANN, reason: None },
             ),
             (
-                "report stack",
-                InstallCommand::ReportStack {
+                "report stack outputs",
+                InstallCommand::ReportStackOutputs {
                     runner: RUNNER,
                     outputs: outputs("eu-1"),
                     replaces: None,
                 },
             ),
             (
-                "give stack",
-                InstallCommand::GiveStack { outputs: outputs("eu-2"), by: ANN, reason: None },
+                "set stack outputs",
+                InstallCommand::SetStackOutputs { outputs: outputs("eu-2"), by: ANN, reason: None },
             ),
             (
                 "disable component",
@@ -61,10 +61,13 @@ fn the_whole_machine_fits_in_a_table() {
             ("reserve api", reserve("api", ONE, S1)),
             ("reserve api: other step", reserve("api", ONE, S2)),
             ("reserve sandbox", reserve_sandbox),
-            ("begin", InstallCommand::Begin { run: ONE, step: S1, changing: begun::changing().0 }),
             (
-                "unchanged",
-                InstallCommand::Unchanged {
+                "start apply",
+                InstallCommand::StartApply { run: ONE, step: S1, changing: begun::changing().0 },
+            ),
+            (
+                "record apply not run",
+                InstallCommand::RecordApplyNotRun {
                     run: ONE,
                     step: S1,
                     resource: Resource::Component("api".into()),
@@ -91,7 +94,7 @@ fn the_whole_machine_fits_in_a_table() {
             ),
             ("deprovision", InstallCommand::Deprovision),
             ("release", InstallCommand::Release { run: ONE, step: S1 }),
-            ("close run", InstallCommand::CloseRun { run: ONE, outcome: Outcome::Succeeded }),
+            ("finish run", InstallCommand::FinishRun { run: ONE, outcome: Outcome::Succeeded }),
         ],
     );
 }

@@ -30,8 +30,8 @@ fn after(fact: &JobEvent) -> Option<JobEvent> {
         JobEvent::Succeeded { .. } => failed_at(3),
         JobEvent::Failed { .. } => cancelled_at(3),
         JobEvent::Cancelled { .. } => JobEvent::Lost { execution, proof },
-        JobEvent::Lost { .. } => JobEvent::LogSealed(log(execution)),
-        JobEvent::LogSealed(_) => JobEvent::LogDiverged { execution, offset_bytes: 512 },
+        JobEvent::Lost { .. } => JobEvent::LogFinalized(log(execution)),
+        JobEvent::LogFinalized(_) => JobEvent::LogDiverged { execution, offset_bytes: 512 },
         JobEvent::LogDiverged { .. } => came_late(execution, 4),
         JobEvent::LateResultReported { .. } => return None,
     })

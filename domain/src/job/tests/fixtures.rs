@@ -75,11 +75,11 @@ pub fn reattach(execution: ExecutionId) -> JobCommand {
 pub fn lose(execution: ExecutionId, proof: Proof) -> JobCommand {
     JobCommand::DeclareLost { execution, proof }
 }
-pub fn resolve(execution: ExecutionId, verdict: Verdict) -> JobCommand {
-    decide(execution, ANN, verdict)
+pub fn resolve(execution: ExecutionId, resolution: Verdict) -> JobCommand {
+    decide(execution, ANN, resolution)
 }
-pub fn decide(execution: ExecutionId, by: Actor, verdict: Verdict) -> JobCommand {
-    JobCommand::Resolve { execution, by, verdict, reason: "seen".into() }
+pub fn decide(execution: ExecutionId, by: Actor, resolution: Verdict) -> JobCommand {
+    JobCommand::Resolve { execution, by, resolution, reason: "seen".into() }
 }
 pub fn cancel(force: bool) -> JobCommand {
     JobCommand::RequestCancel { by: ANN, reason: "wrong branch".into(), force }
@@ -87,8 +87,8 @@ pub fn cancel(force: bool) -> JobCommand {
 pub fn unconfirmed(execution: ExecutionId) -> JobCommand {
     JobCommand::DeclareCancelUnconfirmed { execution }
 }
-pub fn seal(execution: ExecutionId) -> JobCommand {
-    JobCommand::SealLog(log(execution))
+pub fn finalize_log(execution: ExecutionId) -> JobCommand {
+    JobCommand::FinalizeLog(log(execution))
 }
 pub fn diverge(execution: ExecutionId) -> JobCommand {
     JobCommand::NoteDivergence { execution, offset_bytes: 512 }
@@ -109,9 +109,9 @@ pub fn came_late(execution: ExecutionId, seq: u64) -> JobEvent {
         not_ended: vec![],
     }
 }
-pub fn log(execution: ExecutionId) -> SealedLog {
+pub fn log(execution: ExecutionId) -> FinalizedLog {
     let (length_bytes, omitted_bytes) = (4096, 0);
-    SealedLog { execution, length_bytes, sha256: digest(2), omitted_bytes, complete: true }
+    FinalizedLog { execution, length_bytes, sha256: digest(2), omitted_bytes, complete: true }
 }
 pub fn done() -> Ending {
     Ending::Succeeded { exit_code: Some(0), not_ended: vec![] }
@@ -216,9 +216,9 @@ pub fn again(proof: Option<Proof>) -> JobEvent {
 pub fn cancel_requested(force: bool) -> JobEvent {
     JobEvent::CancelRequested { by: ANN, reason: "wrong branch".into(), force }
 }
-pub fn resolved(verdict: Verdict) -> JobEvent {
-    decided(A, ANN, verdict)
+pub fn resolved(resolution: Verdict) -> JobEvent {
+    decided(A, ANN, resolution)
 }
-pub fn decided(execution: ExecutionId, by: Actor, verdict: Verdict) -> JobEvent {
-    JobEvent::OutcomeResolved { execution, by, verdict, reason: "seen".into() }
+pub fn decided(execution: ExecutionId, by: Actor, resolution: Verdict) -> JobEvent {
+    JobEvent::OutcomeResolved { execution, by, resolution, reason: "seen".into() }
 }

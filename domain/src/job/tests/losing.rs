@@ -73,12 +73,12 @@ fn somebody_decides_what_became_of_an_unknown_outcome() {
 
 #[test]
 fn unsafe_work_is_resolved_by_a_principal_only() {
-    for verdict in [Verdict::Succeeded, Verdict::Failed, Verdict::Retry] {
-        let by_policy = decide(A, policy(), verdict);
+    for resolution in [Verdict::Succeeded, Verdict::Failed, Verdict::Retry] {
+        let by_policy = decide(A, policy(), resolution);
         given(unknown(Unsafe)).when(by_policy.clone()).refused(OnlyAPrincipalMayResolve);
         given(running(Unsafe)).when(by_policy).refused(NotInDoubt);
         for class in CLASSES {
-            let by_runner = decide(A, crate::actor::Actor::Runner(RUNNER), verdict);
+            let by_runner = decide(A, crate::actor::Actor::Runner(RUNNER), resolution);
             given(unknown(class)).when(by_runner).refused(ARunnerMayNotResolve);
         }
     }

@@ -43,7 +43,7 @@ fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobComma
             SilentTooLong => ("lost: silent", Some(lose(by, NeverSpawned))),
             NeverSpawned => ("lost: never spawned", Some(resolve(by, Verdict::Succeeded))),
         },
-        JobCommand::Resolve { by: Actor::Principal(_), verdict, .. } => match verdict {
+        JobCommand::Resolve { by: Actor::Principal(_), resolution, .. } => match resolution {
             Verdict::Succeeded => ("resolve: succeeded", Some(resolve(by, Verdict::Failed))),
             Verdict::Failed => ("resolve: failed", Some(resolve(by, Verdict::Retry))),
             Verdict::Retry => ("resolve: retry", Some(decide(by, policy(), Verdict::Retry))),
@@ -57,8 +57,8 @@ fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobComma
         JobCommand::DeclareCancelUnconfirmed { .. } => {
             ("cancel unconfirmed", Some(JobCommand::Expire { attempt: 1 }))
         }
-        JobCommand::Expire { .. } => ("expire: first", Some(seal(by))),
-        JobCommand::SealLog(_) => ("seal log", Some(diverge(by))),
+        JobCommand::Expire { .. } => ("expire: first", Some(finalize_log(by))),
+        JobCommand::FinalizeLog(_) => ("finalize log", Some(diverge(by))),
         JobCommand::NoteDivergence { .. } => ("log diverged", Some(note_late(by, 9, done()))),
         JobCommand::NoteLateResult { .. } => ("late result", None),
     }
@@ -70,14 +70,14 @@ pub fn commands(class: Class, by: ExecutionId) -> impl Iterator<Item = JobComman
 
 fn state(job: &Job) -> &'static str {
     match &job.state {
-        State::Unborn => "unborn",
+        State::Unborn => "new",
         State::Queued { attempt: 1 } => "queued",
         State::Queued { .. } => "requeued",
         State::Claimed(held) if held.attempt == job.attempts() => "claimed, last",
         State::Claimed(_) => "claimed",
         State::Running(held) => match (held.contact, &held.cancel) {
             (Contact::Connected, None) => "running",
-            (Contact::Disconnected, None) => "silent",
+            (Contact::Disconnected, None) => "disconnected",
             (Contact::Connected | Contact::Disconnected, Some(_)) => "cancelling",
         },
         State::OutcomeUnknown(_) => "outcome unknown",
@@ -100,7 +100,7 @@ fn refusal(error: JobError) -> String {
         Fenced { .. } => "fenced",
         NotStarted => "not started",
         AlreadyStarted => "started",
-        SeqConflict { .. } => "said else",
+        SeqConflict { .. } => "seq conflict",
         SeqGap { .. } => "gap",
         TooManyPhases { .. } => "too many",
         NotThisKind { .. } => "not this kind",
@@ -116,7 +116,7 @@ fn refusal(error: JobError) -> String {
         OutcomeUnknown => "unknown",
         AnotherAttempt { .. } => "another attempt",
         StillRunning => "running",
-        AlreadySealed => "sealed",
+        LogAlreadyFinalized => "log finalized",
         Cancelling => "being cancelled",
         AlreadyEnded { .. } => "ended",
     }
@@ -126,7 +126,7 @@ fn refusal(error: JobError) -> String {
 /// The states are those a walk finds, the plainest of each name, held by A or by nobody.
 #[test]
 fn the_whole_machine_fits_in_a_table() {
-    let mut text = String::from("· already so   ✗ refused   A speaks, and may hold the job\n");
+    let mut text = String::from("· no change   ✗ rejected   A reports and may hold the job\n");
     for class in CLASSES {
         let mut states: Vec<(&str, Job)> = vec![];
         for (_, job) in every_history(class) {

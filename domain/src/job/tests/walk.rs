@@ -47,7 +47,7 @@ fn a_job_is_never_with_two_executions_and_a_lost_one_stays_lost() {
     for (history, _) in all() {
         let mut live = vec![];
         let mut lost = vec![];
-        let mut sealed = vec![];
+        let mut finalized = vec![];
         for fact in &history {
             match fact {
                 JobEvent::Claimed { execution, .. } => live.push(*execution),
@@ -70,10 +70,10 @@ fn a_job_is_never_with_two_executions_and_a_lost_one_stays_lost() {
                 | JobEvent::Failed { execution: Some(execution), .. }
                 | JobEvent::Cancelled { execution: Some(execution), .. }
                 | JobEvent::Lost { execution, .. } => assert_eq!(live, [*execution]),
-                JobEvent::LogSealed(log) => {
+                JobEvent::LogFinalized(log) => {
                     assert!([&live[..], &lost].concat().contains(&log.execution), "{history:?}");
-                    assert!(!sealed.contains(&log.execution), "{history:?}");
-                    sealed.push(log.execution);
+                    assert!(!finalized.contains(&log.execution), "{history:?}");
+                    finalized.push(log.execution);
                 }
                 JobEvent::LogDiverged { execution, .. }
                 | JobEvent::LateResultReported { execution, .. } => {
@@ -137,7 +137,7 @@ fn the_outcome_of_an_ended_job_never_changes() {
                         let mut after = job.clone();
                         after.evolve(fact.clone());
                         let notes =
-                            ["job.log_sealed", "job.log_diverged", "job.late_result_reported"];
+                            ["job.log_finalized", "job.log_diverged", "job.late_result_reported"];
                         assert!(notes.contains(&fact.name()), "{fact:?} after {history:?}");
                         assert_eq!(after.state, job.state, "{history:?}");
                     }

@@ -26,12 +26,12 @@ pub fn teardown(
 pub fn deprovision(present: &Present, mut new_id: impl FnMut() -> StepId) -> Vec<StepSpec> {
     let mut steps = teardown(present, &Scope::Everything, &mut new_id);
     if let Some((build, _)) = &present.sandbox {
-        let needs = steps.iter().map(|step| step.step).collect();
+        let depends_on = steps.iter().map(|step| step.step).collect();
         steps.push(StepSpec {
             step: new_id(),
             target: Target::Sandbox { build: *build },
             operation: Operation::Destroy,
-            needs,
+            depends_on,
             fingerprint: None,
             options: StepOptions::default(),
         });
@@ -64,9 +64,9 @@ impl<'p, F: FnMut() -> StepId> Down<'p, F> {
         let mut late: BTreeSet<&str> = BTreeSet::new();
         loop {
             let by_late = |name: &str| {
-                late.iter().any(|l| self.gone.get(l).is_some_and(|c| c.needs.contains(name)))
+                late.iter().any(|l| self.gone.get(l).is_some_and(|c| c.depends_on.contains(name)))
             };
-            let is_used = |name: &str| used.values().any(|needs| needs.contains(name));
+            let is_used = |name: &str| used.values().any(|depends_on| depends_on.contains(name));
             let more: Vec<&str> = self
                 .gone
                 .keys()
@@ -97,20 +97,22 @@ impl<'p, F: FnMut() -> StepId> Down<'p, F> {
             .filter(|(name, _)| names.contains(*name))
             .map(|(name, component)| (name.to_string(), *component))
             .collect();
-        for name in order::in_order(&named, |c| &c.needs).into_iter().rev() {
+        for name in order::in_order(&named, |c| &c.depends_on).into_iter().rev() {
             let Some((name, component)) = self.gone.get_key_value(name) else { continue };
             let (name, component) = (*name, *component);
             let step = (self.new_id)();
             // What needs one of a circle needs all of it.
-            let circle = order::circle(&named, |c| &c.needs, name);
+            let circle = order::circle(&named, |c| &c.depends_on, name);
             let needs_it = |other: &&str| {
-                self.gone.get(*other).is_some_and(|c| circle.iter().any(|n| c.needs.contains(*n)))
+                self.gone
+                    .get(*other)
+                    .is_some_and(|c| circle.iter().any(|n| c.depends_on.contains(*n)))
             };
-            let mut needs: Vec<StepId> =
+            let mut depends_on: Vec<StepId> =
                 self.ids.iter().filter(|(n, _)| needs_it(n)).map(|(_, id)| *id).collect();
             for user in circle.iter().flat_map(|name| users(name)) {
-                if !needs.contains(&user) {
-                    needs.push(user);
+                if !depends_on.contains(&user) {
+                    depends_on.push(user);
                 }
             }
             self.ids.insert(name, step);
@@ -121,10 +123,10 @@ impl<'p, F: FnMut() -> StepId> Down<'p, F> {
                     component: component.component,
                     name: name.into(),
                     build: component.build,
-                    needs: component.needs.clone(),
+                    depends_on: component.depends_on.clone(),
                 },
                 operation: Operation::Destroy,
-                needs,
+                depends_on,
                 fingerprint: None,
                 options: StepOptions::default(),
             });

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// after all that they need, and before all that needs them.
 pub(super) fn in_order<C>(
     components: &BTreeMap<String, C>,
-    needs: impl Fn(&C) -> &BTreeSet<String>,
+    depends_on: impl Fn(&C) -> &BTreeSet<String>,
 ) -> Vec<&str> {
     let mut ordered: Vec<&str> = vec![];
     let mut left: Vec<&str> = components.keys().map(String::as_str).collect();
     while !left.is_empty() {
         let free = |name: &&str| {
             components.get(*name).is_some_and(|c| {
-                needs(c)
+                depends_on(c)
                     .iter()
                     .all(|need| ordered.contains(&need.as_str()) || !components.contains_key(need))
             })
@@ -25,9 +25,9 @@ pub(super) fn in_order<C>(
         if now.is_empty() {
             // One at least: whoever follows needs from name to name ends in a circle that needs nothing more.
             let waits_only_for_its_circle = |name: &&str| {
-                let mut all = below(components, &needs, name).into_iter();
+                let mut all = below(components, &depends_on, name).into_iter();
                 all.all(|need| {
-                    ordered.contains(&need) || below(components, &needs, need).contains(name)
+                    ordered.contains(&need) || below(components, &depends_on, need).contains(name)
                 })
             };
             (now, later) = later.into_iter().partition(waits_only_for_its_circle);
@@ -41,11 +41,11 @@ pub(super) fn in_order<C>(
 /// The names that a name needs and that need it, itself among them.
 pub(super) fn circle<'c, C>(
     components: &'c BTreeMap<String, C>,
-    needs: impl Fn(&C) -> &BTreeSet<String>,
+    depends_on: impl Fn(&C) -> &BTreeSet<String>,
     name: &'c str,
 ) -> BTreeSet<&'c str> {
-    let mut circle = below(components, &needs, name);
-    circle.retain(|other| below(components, &needs, other).contains(name));
+    let mut circle = below(components, &depends_on, name);
+    circle.retain(|other| below(components, &depends_on, other).contains(name));
     circle.insert(name);
     circle
 }
@@ -53,13 +53,14 @@ pub(super) fn circle<'c, C>(
 /// The names that a name needs, directly or through others.
 fn below<'c, C>(
     components: &'c BTreeMap<String, C>,
-    needs: impl Fn(&C) -> &BTreeSet<String>,
+    depends_on: impl Fn(&C) -> &BTreeSet<String>,
     name: &str,
 ) -> BTreeSet<&'c str> {
     let mut below = BTreeSet::new();
     let mut next = vec![name.to_string()];
-    while let Some(needs) = next.pop().and_then(|name| components.get(&name)).map(&needs) {
-        for (need, _) in needs.iter().filter_map(|need| components.get_key_value(need)) {
+    while let Some(depends_on) = next.pop().and_then(|name| components.get(&name)).map(&depends_on)
+    {
+        for (need, _) in depends_on.iter().filter_map(|need| components.get_key_value(need)) {
             if below.insert(need.as_str()) {
                 next.push(need.clone());
             }

@@ -126,9 +126,9 @@ fn only_an_approved_plan_is_applied() {
 
 #[test]
 fn a_stale_plan_voids_its_approval_and_plans_again_a_few_times() {
-    let void = RunCommand::VoidPlan { job: J2, reason: "state moved".into() };
+    let void = RunCommand::InvalidatePlan { job: J2, reason: "state moved".into() };
     let (step, reason) = (SANDBOX, "state moved".to_string());
-    let voided = RunEvent::PlanVoided { step, digest: digest(1), reason };
+    let voided = RunEvent::PlanInvalidated { step, digest: digest(1), reason };
     run(applying()).when(void.clone()).then([voided.clone()]);
     run(and(applying(), [voided.clone()])).when(void.clone()).nothing();
     let mut worn = applying();
@@ -142,6 +142,6 @@ fn a_stale_plan_voids_its_approval_and_plans_again_a_few_times() {
         skipped(TOP, Skip::Blocked),
         ended(Outcome::Failed),
     ]);
-    let void = RunCommand::VoidPlan { job: J1, reason: "x".into() };
+    let void = RunCommand::InvalidatePlan { job: J1, reason: "x".into() };
     run(planning()).when(void).refused(RunError::NotWaitingForThat);
 }

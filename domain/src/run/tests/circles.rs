@@ -13,11 +13,11 @@ use crate::{
 #[test]
 fn what_needs_one_of_a_circle_goes_before_all_of_it() {
     // An upgrade that turns a need around failed half-way: both need each other, for all that is known.
-    let component = |n: u8, needs: &[&str]| PresentComponent {
+    let component = |n: u8, depends_on: &[&str]| PresentComponent {
         component: ComponentId(ulid::Ulid(u128::from(n))),
         build: BuildId(ulid::Ulid(u128::from(n))),
         fingerprint: None,
-        needs: needs.iter().map(|need| need.to_string()).collect(),
+        depends_on: depends_on.iter().map(|need| need.to_string()).collect(),
         missed: Missed::default(),
     };
     let all = [
@@ -37,7 +37,7 @@ fn what_needs_one_of_a_circle_goes_before_all_of_it() {
     let user = WantedComponent {
         component: ComponentId(ulid::Ulid(1)),
         build: BuildId(ulid::Ulid(1)),
-        needs: BTreeSet::new(),
+        depends_on: BTreeSet::new(),
         reads_sandbox: false,
         fingerprint: digest(1),
     };

@@ -39,7 +39,7 @@ fn a_failed_step_is_tried_again_while_the_run_goes_on() {
 #[test]
 fn a_step_that_is_tried_again_has_all_its_plans_before_it() {
     let (step, reason) = (SANDBOX, "state moved".to_string());
-    let voided = RunEvent::PlanVoided { step, digest: digest(1), reason };
+    let voided = RunEvent::PlanInvalidated { step, digest: digest(1), reason };
     let unstable = RunEvent::StepFailed {
         step,
         reason: StepFailure::PlanUnstable,
@@ -50,7 +50,7 @@ fn a_step_that_is_tried_again_has_all_its_plans_before_it() {
     let again = and(worn, [RunEvent::StepRetried { step, by: ANN, reason: None }]);
     let going = [started(SANDBOX, J1), produced(SANDBOX, J1, 1), approved(SANDBOX, 1)];
     let going = and(and(again, going), [RunEvent::ApplyStarted { step, job: J2 }]);
-    let void = RunCommand::VoidPlan { job: J2, reason: "state moved".into() };
+    let void = RunCommand::InvalidatePlan { job: J2, reason: "state moved".into() };
     run(going).when(void).then([voided]);
 }
 

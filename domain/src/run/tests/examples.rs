@@ -16,8 +16,8 @@ fn after(fact: &RunEvent) -> Option<RunEvent> {
         RunEvent::ApprovalRequested { .. } => approved(SANDBOX, 1),
         RunEvent::Approved { .. } => RunEvent::Denied { step, digest, by, reason },
         RunEvent::Denied { .. } => RunEvent::ApprovalExpired { step, digest },
-        RunEvent::ApprovalExpired { .. } => RunEvent::PlanVoided { step, digest, reason },
-        RunEvent::PlanVoided { .. } => RunEvent::ApplyStarted { step, job: J2 },
+        RunEvent::ApprovalExpired { .. } => RunEvent::PlanInvalidated { step, digest, reason },
+        RunEvent::PlanInvalidated { .. } => RunEvent::ApplyStarted { step, job: J2 },
         RunEvent::ApplyStarted { .. } => done(SANDBOX),
         RunEvent::StepSucceeded { .. } => failed(SANDBOX),
         RunEvent::StepFailed { .. } => RunEvent::StepRetryScheduled {

@@ -9,10 +9,10 @@ use crate::{
 
 /// a ◀ b, a ◀ c, b+c ◀ d, and e alone; b reads the sandbox.
 fn wanted() -> Wanted {
-    let component = |n: u8, needs: &[&str]| WantedComponent {
+    let component = |n: u8, depends_on: &[&str]| WantedComponent {
         component: ComponentId(ulid::Ulid(u128::from(n))),
         build: BuildId(ulid::Ulid(u128::from(n))),
-        needs: needs.iter().map(|need| need.to_string()).collect(),
+        depends_on: depends_on.iter().map(|need| need.to_string()).collect(),
         reads_sandbox: n == 2,
         fingerprint: digest(n),
     };
@@ -35,7 +35,7 @@ fn deployed(wanted: &Wanted) -> Present {
         component: c.component,
         build: c.build,
         fingerprint: Some(c.fingerprint.clone()),
-        needs: c.needs.clone(),
+        depends_on: c.depends_on.clone(),
         missed: Missed::default(),
     };
     Present {
@@ -60,14 +60,15 @@ pub fn words(steps: &[StepSpec]) -> String {
     };
     let names: BTreeMap<_, _> = steps.iter().map(|step| (step.step, name(step))).collect();
     let line = |step: &StepSpec| {
-        let needs: BTreeSet<_> = step.needs.iter().map(|need| names[need].clone()).collect();
-        let needs: Vec<_> = needs.into_iter().collect();
+        let depends_on: BTreeSet<_> =
+            step.depends_on.iter().map(|need| names[need].clone()).collect();
+        let depends_on: Vec<_> = depends_on.into_iter().collect();
         let sign = match step.operation {
             Operation::Apply => "+",
             Operation::Destroy => "-",
             Operation::Execute => "!",
         };
-        format!("{sign}{}({})", name(step), needs.join(" "))
+        format!("{sign}{}({})", name(step), depends_on.join(" "))
     };
     steps.iter().map(line).collect::<Vec<_>>().join(", ")
 }
@@ -143,7 +144,7 @@ fn a_component_that_the_config_no_longer_has_goes_when_its_users_have_moved_off_
     now.components.remove("d");
     for (n, name) in [(77, "b"), (78, "c")] {
         let user = now.components.get_mut(name).unwrap();
-        (user.needs, user.fingerprint) = (BTreeSet::new(), digest(n));
+        (user.depends_on, user.fingerprint) = (BTreeSet::new(), digest(n));
     }
     let off = "-d(), +b(), +c(), -a(b c), !seed(a b c d)";
     assert_eq!(bring_words(&now, &has, Scope::Reached), off);
@@ -158,7 +159,7 @@ fn a_component_that_the_config_no_longer_has_goes_when_its_users_have_moved_off_
     }
     for (n, name) in [(80, "c"), (81, "d")] {
         let user = now.components.get_mut(name).unwrap();
-        (user.needs, user.fingerprint) = (BTreeSet::new(), digest(n));
+        (user.depends_on, user.fingerprint) = (BTreeSet::new(), digest(n));
     }
     let off = "+c(), +d(), -b(d), -a(b c), !seed(a b c d)";
     assert_eq!(bring_words(&now, &has, Scope::Reached), off);
@@ -254,7 +255,7 @@ fn a_change_that_is_tried_again_takes_nothing_down_before_its_user_has_moved_off
         now.components.remove(name);
     }
     has.components.retain(|name, _| now.components.contains_key(name) || name == "a");
-    now.components.get_mut("b").unwrap().needs = BTreeSet::new();
+    now.components.get_mut("b").unwrap().depends_on = BTreeSet::new();
     has.components.get_mut("b").unwrap().fingerprint = None;
     let off = "+b(), -a(b), !seed(a b)";
     assert_eq!(bring_words(&now, &has, Scope::Reached), off);

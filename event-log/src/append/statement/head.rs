@@ -9,7 +9,7 @@ pub(super) fn push(sql: &mut StatementBuilder, expected: &Expected<'_>, new: &He
     let position = sql.value(bigint(expected.head.position));
     let commit_no = sql.value(bigint(expected.head.commit_no));
     let (fence, epoch) = (sql.value(expected.head.fence), sql.value(expected.head.epoch));
-    let layout = sql.value(expected.layout);
+    let format = sql.value(expected.format);
     sql.with_text(|text| {
         let guards = text.guards_are_met();
         text.cte("ok", &format!("select {guards} as yes"));
@@ -17,7 +17,7 @@ pub(super) fn push(sql: &mut StatementBuilder, expected: &Expected<'_>, new: &He
             "update log_head h set position = {new_position}, chain = {new_chain}, recorded_at = {recorded_at},
          commit_no = h.commit_no + 1
     from ok where ok.yes and h.position = {position} and h.commit_no = {commit_no}
-     and h.turn = {fence} and h.epoch = {epoch} and h.layout = {layout}
+     and h.fence = {fence} and h.epoch = {epoch} and h.format = {format}
   returning h.commit_no"
         );
         text.cte("head", &update);

@@ -23,7 +23,7 @@ pub(crate) struct StaleKey {
 /// JSON that [`crate::append::conflicts::UsedKey`] reads.
 const REPORT: &str = "json_agg(json_build_object('principal', principal, 'key', idempotency_key, \
     'request_hash', encode(request_hash, 'hex'), 'first', first_position, 'last', last_position, \
-    'answer', answer))";
+    'answer', response))";
 
 /// Adds the guard: no claimed key is in use. An expired key is not in use.
 pub(super) fn guard(sql: &mut StatementBuilder, keys: &[KeyRow], now: DateTime<Utc>) {
@@ -75,7 +75,7 @@ pub(super) fn insert(
         let conflict = if replace { ON_CONFLICT } else { "" };
         format!(
             "insert into log_command (principal, idempotency_key, request_hash, first_position, last_position,
-         answer, expires_at)
+         response, expires_at)
   select u.principal, u.key, u.request_hash, u.first, u.last, u.answer::json, {expire_at}
     from head, {rows}{conflict}"
         )
@@ -85,5 +85,5 @@ pub(super) fn insert(
 const ON_CONFLICT: &str = "
   on conflict (principal, idempotency_key) do update
      set request_hash = excluded.request_hash, first_position = excluded.first_position,
-         last_position = excluded.last_position, answer = excluded.answer,
+         last_position = excluded.last_position, response = excluded.response,
          expires_at = excluded.expires_at";

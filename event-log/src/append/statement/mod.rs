@@ -34,7 +34,7 @@ pub(super) struct Expected<'a> {
     /// Head that the batch follows.
     pub head: &'a Head,
     /// Layout of the tables that this program writes.
-    pub layout: i32,
+    pub format: i32,
     pub uniqueness: Uniqueness,
 }
 
@@ -190,7 +190,7 @@ mod tests {
             commit_no: 0,
             fence: 0,
             epoch: 0,
-            layout: 1,
+            format: 1,
             chain: [0; 32],
             recorded_at: DateTime::UNIX_EPOCH,
             edge: Edge::default(),
@@ -240,7 +240,7 @@ mod tests {
         let head = head();
         for rows in 1..=2 {
             for uniqueness in [Uniqueness::Queried, Uniqueness::ByConstraint] {
-                let expected = Expected { head: &head, layout: 1, uniqueness };
+                let expected = Expected { head: &head, format: 1, uniqueness };
                 let mut statements = StatementCache::new(&[]);
                 let first = statements.bind(&expected, &batch(rows), None, Vec::new());
                 let again = statements.bind(&expected, &batch(rows), None, Vec::new());

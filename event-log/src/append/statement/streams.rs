@@ -24,7 +24,7 @@ pub(super) fn insert(sql: &mut StatementBuilder, rows: &[StreamRow], since: u64)
     sql.cte("new_stream", || {
         let rows = table("u", &columns);
         format!(
-            "insert into log_stream (aggregate_type, aggregate_id, version, prev_version, last_position, since_position)
+            "insert into log_stream (aggregate_type, aggregate_id, version, prev_version, last_position, first_position)
   select u.kind, u.id, u.version, 0, u.last_position, {since}
     from head, {rows}"
         )

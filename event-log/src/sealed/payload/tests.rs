@@ -35,7 +35,7 @@ fn what_is_sealed_is_read_as_it_was_byte_for_byte() {
     for word in ["Ada", "Bo said", "\"x\""] {
         assert!(!stored.contains(word), "{stored}");
     }
-    let kept = r#"{"type":"inputs_changed","set":{"b/~":"[sealed]","a":"[sealed]"},"unset":["c"],"by":"prn_1","reason":"[sealed]","sealed":[{"of":["ins_1"],"at":["/set/b~1~0","/set/a"],"text":""#;
+    let kept = r#"{"type":"inputs_changed","set":{"b/~":"[encrypted]","a":"[encrypted]"},"unset":["c"],"by":"prn_1","reason":"[encrypted]","encrypted":[{"subjects":["ins_1"],"paths":["/set/b~1~0","/set/a"],"ciphertext":""#;
     assert!(stored.starts_with(kept), "{stored}");
     assert_eq!(open(&stored, WHICH, &both), Ok(Some(PAYLOAD.into())));
 }
@@ -55,7 +55,7 @@ fn who_is_erased_is_erased_also_from_what_was_said_of_two() {
 fn nothing_is_sealed_under_a_key_that_is_gone() {
     let (stored, said) = sealed(&keys(&[("ins_1", None), ("prn_1", Some(2))])).unwrap();
     assert_eq!(stored, said);
-    assert!(!stored.contains("Ada") && !stored.contains("sealed"), "{stored}");
+    assert!(!stored.contains("Ada") && !stored.contains("encrypted"), "{stored}");
 }
 
 #[test]
@@ -75,8 +75,7 @@ fn what_was_written_before_is_read_as_it_is() {
     let none = keys(&[]);
     assert_eq!(open(PAYLOAD, WHICH, &none), Ok(None));
     // Somebody's own words that look like ours.
-    let alike =
-        r#"{"type":"x","outputs":{"a":{"sealed":[{"of":["ins_1"],"at":["/b"],"text":""}]}}}"#;
+    let alike = r#"{"type":"x","outputs":{"a":{"encrypted":[{"subjects":["ins_1"],"paths":["/b"],"ciphertext":""}]}}}"#;
     assert_eq!(open(alike, WHICH, &none), Ok(None));
 }
 
@@ -89,20 +88,22 @@ mod pentest {
         let (stored, _) = sealed(&both).unwrap();
         let broken = [
             stored.replace("\"of\":", "\"whose\":"),
-            stored.replace("\"sealed\":[{", "\"sealed\": [ {").replace("\"at\":", "\"where\":"),
-            stored.replace("\"sealed\":[", "\"sealed\":[7,"),
-            PAYLOAD.replacen('{', "{\"sealed\":[],", 1),
-            PAYLOAD.replacen('{', "{\"sealed\":\"x\",", 1),
-            stored.replacen('{', "{\"sealed\":[],", 1),
+            stored
+                .replace("\"encrypted\":[{", "\"encrypted\": [ {")
+                .replace("\"paths\":", "\"where\":"),
+            stored.replace("\"encrypted\":[", "\"encrypted\":[7,"),
+            PAYLOAD.replacen('{', "{\"encrypted\":[],", 1),
+            PAYLOAD.replacen('{', "{\"encrypted\":\"x\",", 1),
+            stored.replacen('{', "{\"encrypted\":[],", 1),
         ];
         for payload in broken {
             assert!(open(&payload, WHICH, &both).is_err(), "{payload}");
             assert!(crate::sealed::is_sealed(&payload), "{payload}");
         }
         // Spaces change nothing, and what a customer wrote further down is no seal.
-        let spaced = stored.replace("\"sealed\":[{", "\"sealed\" : [ {");
+        let spaced = stored.replace("\"encrypted\":[{", "\"encrypted\" : [ {");
         assert_eq!(open(&spaced, WHICH, &both), Ok(Some(PAYLOAD.into())));
-        let nested = r#"{"type":"x","outputs":{"sealed":[{"of":7}]}}"#;
+        let nested = r#"{"type":"x","outputs":{"encrypted":[{"subjects":7}]}}"#;
         assert_eq!(open(nested, WHICH, &both), Ok(None));
     }
 }

@@ -18,7 +18,7 @@ const INSTALL: &[&str] = &[
     "install.component_reserved",
     "install.component_deployed",
     "install.component_released",
-    "install.run_closed",
+    "install.run_finished",
 ];
 const RUN: &[&str] = &[
     "run.requested",
@@ -39,7 +39,7 @@ const JOB: &[&str] = &[
     "job.phase_entered",
     "job.plan_produced",
     "job.succeeded",
-    "job.log_sealed",
+    "job.log_finalized",
 ];
 /// How many installs there are.
 const INSTALLS: u64 = 1_000;
@@ -73,7 +73,7 @@ impl History {
         let (examples, signers) = (examples(), (0..INSTALLS).map(Signer::of).collect());
         let read = |name: &str| serde_json::from_str::<Value>(&examples[name].payload).unwrap();
         let manifest = read("job.queued")["manifest"].as_str().unwrap().to_owned();
-        let sealed = read("job.log_sealed");
+        let sealed = read("job.log_finalized");
         let versions = BTreeMap::new();
         History { examples, app, versions, runs: 0, signers, manifest, sealed }
     }

@@ -7,7 +7,7 @@ use domain::{
     decider::Timestamp,
     ids::{BuildId, ExecutionId, InstallId, JobId, RunId, RunnerId, SessionId, StepId},
     job::{
-        CancelRequest, FailureReason, JobEvent, Origin, Outcome, PlanReport, Proof, SealedLog,
+        CancelRequest, FailureReason, FinalizedLog, JobEvent, Origin, Outcome, PlanReport, Proof,
         Signed, Verdict, Work,
     },
 };
@@ -118,7 +118,7 @@ pub struct Attempt {
     pub ended_at: Option<Timestamp>,
     /// Its log, once nothing is added to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub log: Option<SealedLog>,
+    pub log: Option<FinalizedLog>,
     /// What its runner signed when it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed: Option<Signed>,
@@ -144,7 +144,7 @@ pub struct Resolution {
     /// Who.
     pub by: Actor,
     /// What.
-    pub verdict: Verdict,
+    pub resolution: Verdict,
     /// Why.
     pub reason: String,
     /// When.
@@ -341,10 +341,10 @@ impl Row {
                     attempt.proof = Some(*proof);
                 }
             }
-            JobEvent::OutcomeResolved { execution, by, verdict, reason } => {
-                let (execution, verdict) = (*execution, *verdict);
+            JobEvent::OutcomeResolved { execution, by, resolution, reason } => {
+                let (execution, resolution) = (*execution, *resolution);
                 let (by, reason) = (by.clone(), reason.clone());
-                self.resolution = Some(Resolution { execution, by, verdict, reason, at });
+                self.resolution = Some(Resolution { execution, by, resolution, reason, at });
             }
             JobEvent::CancelRequested { by, reason, force } => {
                 let (by, reason, force) = (by.clone(), reason.clone(), *force);
@@ -384,7 +384,7 @@ impl Row {
                     attempt.proof = Some(*proof);
                 }
             }
-            JobEvent::LogSealed(log) => {
+            JobEvent::LogFinalized(log) => {
                 if let Some(attempt) = self.of(log.execution) {
                     attempt.log = Some(log.clone());
                 }

@@ -78,7 +78,7 @@ fn only_a_child_that_has_ended_needs_no_entry_in_the_journal() {
     let facts = journal.read().unwrap().into_iter().map(|entry| entry.fact);
     let children: Vec<_> = facts
         .filter_map(|fact| {
-            let Fact::Child { process, .. } = fact else { return None };
+            let Fact::ChildStarted { process, .. } = fact else { return None };
             Some(process.pid)
         })
         .collect();

@@ -45,11 +45,11 @@ fn journal() -> Vec<Line> {
     };
     lines(vec![
         json!({"entry": "opened", "journal_id": ULID}),
-        json!({"entry": "chain_begun", "journal_id": ULID, "lines": 7, "sha256": digest}),
+        json!({"entry": "chain_started", "journal_id": ULID, "lines": 7, "sha256": digest}),
         json!({"entry": "session_opened", "session": id("ses"), "generation": 3}),
         json!({"entry": "claiming", "job": other_job(), "claim_id": "d"}),
-        json!({"entry": "not_claimed", "job": other_job(), "claim_id": "d",
-            "why": "the server refused: another runner took the job (claimed_by_other)"}),
+        json!({"entry": "claim_rejected", "job": other_job(), "claim_id": "d",
+            "reason": "the server refused: another runner took the job (claimed_by_other)"}),
         of("claiming", json!({})),
         of("claimed", json!({"attempt": 1})),
         json!({"entry": "checkpoint", "note": note}),
@@ -59,20 +59,23 @@ fn journal() -> Vec<Line> {
             json!({"manifest": digest, "kind": "apply", "class": "mutating",
             "plugin": "terraform_module", "fence": {"epoch": 1, "position": 4}}),
         ),
-        of("asked", json!({})),
-        of("answered", json!({"yes": true, "reason": "looks right"})),
-        of("answered", json!({"yes": false, "reason": "not on a Friday"})),
+        of("approval_requested", json!({})),
+        of("approval_decided", json!({"approved": true, "reason": "looks right"})),
+        of("approval_decided", json!({"approved": false, "reason": "not on a Friday"})),
         of(
             "refused",
-            json!({"by": "customer_policy", "rule": "kinds",
+            json!({"refused_by": "customer_policy", "rule": "kinds",
             "detail": "a \u{1b}[31mstranger's\n word"}),
         ),
-        of("refused", json!({"by": "verification", "rule": "grant_signature", "detail": "no"})),
-        of("refused", json!({"by": "capability", "rule": "quarantine", "detail": "no"})),
-        of("refused", json!({"by": "veto", "rule": "veto", "detail": "no"})),
+        of(
+            "refused",
+            json!({"refused_by": "verification", "rule": "grant_signature", "detail": "no"}),
+        ),
+        of("refused", json!({"refused_by": "capability", "rule": "quarantine", "detail": "no"})),
+        of("refused", json!({"refused_by": "veto", "rule": "veto", "detail": "no"})),
         of("spawning", json!({})),
         of("spawned", json!({"process": process})),
-        of("child", json!({"process": process})),
+        of("child_started", json!({"process": process})),
         of("cancelling", json!({"reason": "enough", "force": false})),
         of("cancelling", json!({"reason": "enough", "force": true})),
         exited(json!({"outcome": "succeeded", "code": 0})),
@@ -81,12 +84,12 @@ fn journal() -> Vec<Line> {
         failed("signal", None, Some(9)),
         failed("timed_out", None, Some(15)),
         failed("plan_is_stale", None, None),
-        of("stated", json!({"outcome": "failed", "statement": digest})),
-        of("unsigned", json!({"why": "outputs are not those that were reported"})),
+        of("statement_signed", json!({"outcome": "failed", "statement": digest})),
+        of("statement_rejected", json!({"reason": "outputs are not those that were reported"})),
         of("reported", json!({})),
-        of("log_refused", json!({"rule": "log_forked", "evidence": "log_forked-4f.json"})),
-        of("log_refused", json!({"rule": "log_forked", "evidence": ""})),
-        of("abandoned", json!({"why": "the server heard that it is unknown"})),
+        of("log_rejected", json!({"rule": "log_forked", "evidence": "log_forked-4f.json"})),
+        of("log_rejected", json!({"rule": "log_forked", "evidence": ""})),
+        of("abandoned", json!({"reason": "the server heard that it is unknown"})),
         of("claimed", json!({"attempt": 2})),
         json!({"entry": "epoch_accepted", "epoch": 2}),
         json!({"entry": "rekeyed", "identity_key": "00".repeat(32)}),
@@ -117,8 +120,11 @@ fn one_job_is_told_from_its_claim_to_its_end() {
             line["entry"].as_str().unwrap().to_owned()
         })
         .collect();
-    assert_eq!(entries[..4], ["claiming", "claimed", "verified", "asked"]);
-    assert!(entries.contains(&"child".to_owned()) && entries.contains(&"answered".to_owned()));
+    assert_eq!(entries[..4], ["claiming", "claimed", "verified", "approval_requested"]);
+    assert!(
+        entries.contains(&"child_started".to_owned())
+            && entries.contains(&"approval_decided".to_owned())
+    );
     assert!(!entries.contains(&"checkpoint".to_owned()));
     assert_eq!(of(journal(), Some(other_job()), None).len(), 2);
     // The last lines are those of the job.

@@ -98,9 +98,9 @@ fn a_last_word_on_disk_counts_although_the_journal_does_not_say_so() {
 #[test]
 fn a_claim_that_came_to_nothing_leaves_nothing() {
     let (job, claim_id, why) = (job(), CLAIM.to_owned(), "x".to_owned());
-    let gone = Fact::NotClaimed { job, claim_id: claim_id.clone(), why: why.clone() };
+    let gone = Fact::ClaimRejected { job, claim_id: claim_id.clone(), reason: why.clone() };
     assert_eq!(known(&[claiming(), gone]), []);
-    assert_eq!(known(&[claiming(), claimed(), Fact::Abandoned { job, claim_id, why }]), []);
+    assert_eq!(known(&[claiming(), claimed(), Fact::Abandoned { job, claim_id, reason: why }]), []);
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn what_a_dead_shim_left_behind_gets_its_own_signal_and_its_own_time() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let stop = Stop { signal: "SIGINT".into(), grace_ms: 20_000 };
-    let child_began = Fact::Child { execution: execution(), process: process.clone(), stop };
+    let child_began = Fact::ChildStarted { execution: execution(), process: process.clone(), stop };
     let facts = [claiming(), claimed(), spawning(), spawned(dead()), child_began];
     let (_data, agent, _) = crate::supervisor::tests::agent(vec![]).await;
     orphans::end(&agent, &known(&facts)[0]);
@@ -135,17 +135,17 @@ async fn what_a_dead_shim_left_behind_gets_its_own_signal_and_its_own_time() {
 
 #[test]
 fn a_child_of_an_older_journal_is_stopped_patiently() {
-    let line = r#"{"at":"2026-01-01T00:00:00Z","entry":"child","execution":"exe_01ARZ3NDEKTSV4RRFFQ69G5FAV",
+    let line = r#"{"at":"2026-01-01T00:00:00Z","entry":"child_started","execution":"exe_01ARZ3NDEKTSV4RRFFQ69G5FAV",
         "process":{"pid":1,"start_time":1,"boot_id":"x"}}"#;
     let entry: Entry = serde_json::from_str(line).unwrap();
-    assert!(matches!(entry.fact, Fact::Child { stop, .. } if stop == Stop::default()));
+    assert!(matches!(entry.fact, Fact::ChildStarted { stop, .. } if stop == Stop::default()));
 }
 
 #[test]
 fn what_a_former_agent_gave_up_is_looked_for_again_until_its_shim_lives() {
     let (job, claim_id, why) = (job(), CLAIM.to_owned(), "x".to_owned());
-    let given_up = Fact::Abandoned { job, claim_id, why };
-    let child = Fact::Child { execution: execution(), process: me(), stop: Stop::default() };
+    let given_up = Fact::Abandoned { job, claim_id, reason: why };
+    let child = Fact::ChildStarted { execution: execution(), process: me(), stop: Stop::default() };
     let left = |shim: Process, last: &[Fact]| {
         let facts =
             [&[claiming(), claimed(), spawning(), spawned(shim), child.clone()], last].concat();
@@ -170,6 +170,6 @@ fn a_shim_that_was_given_up_is_told_so_by_the_journal() {
         assert!(!journal.gave_up(execution()).unwrap());
     }
     let (job, claim_id, why) = (job(), CLAIM.to_owned(), "x".to_owned());
-    journal.write(Fact::Abandoned { job, claim_id, why }).unwrap();
+    journal.write(Fact::Abandoned { job, claim_id, reason: why }).unwrap();
     assert!(journal.gave_up(execution()).unwrap());
 }

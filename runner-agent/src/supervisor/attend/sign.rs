@@ -66,7 +66,7 @@ impl Attendance {
         };
         let payload = canonical::json(&statement).map_err(io::Error::other)?;
         let statement = proof::sha256(&payload).into();
-        let stated = Fact::Stated { job, execution, outcome, statement };
+        let stated = Fact::StatementSigned { job, execution, outcome, statement };
         if !facts.iter().any(|entry| entry.fact == stated) {
             self.agent.journal.write(stated)?;
         }

@@ -81,7 +81,9 @@ impl Attendance {
     fn go_on_unsigned(&mut self, refused: &Refused) {
         let (job, execution, why) = (self.job, self.execution, refused.problem.to_string());
         warn!(execution.id = %execution, "The last word goes without a statement, which the server does not take: {why}");
-        if let Err(error) = self.agent.journal.write(Fact::Unsigned { job, execution, why }) {
+        if let Err(error) =
+            self.agent.journal.write(Fact::StatementRejected { job, execution, reason: why })
+        {
             warn!(%error, "The journal cannot be written");
         }
         self.unsigned = true;

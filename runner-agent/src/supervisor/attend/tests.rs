@@ -163,7 +163,7 @@ async fn an_end_that_nobody_takes_is_left_to_the_server() {
     until("the execution to end", || agent.state().running.is_empty()).await;
     assert_eq!(asked.lock().unwrap().len(), 20);
     let last = agent.journal.read().unwrap().pop().unwrap().fact;
-    assert!(matches!(last, Fact::Abandoned { why, .. } if why.contains("too many phases")));
+    assert!(matches!(last, Fact::Abandoned { reason: why, .. } if why.contains("too many phases")));
 }
 
 #[tokio::test]
@@ -258,7 +258,10 @@ async fn the_last_word_is_signed_and_the_signed_journal_has_its_digest() {
     assert_eq!(examined.holds(&head), Ok(0));
     let digest: domain::digest::Digest = proof::sha256(&payload).into();
     let stated = String::from_utf8(lines[head.entries as usize - 1].clone()).unwrap();
-    assert!(stated.contains("stated") && stated.contains(&digest.to_string()), "{stated}");
+    assert!(
+        stated.contains("statement_signed") && stated.contains(&digest.to_string()),
+        "{stated}"
+    );
 }
 
 /// What a call told.
@@ -316,7 +319,7 @@ async fn an_end_whose_statement_is_not_taken_is_told_without_one() {
     // and the journal says so, and why
     let entries = agent.journal.read().unwrap();
     let whys = entries.iter().filter_map(|entry| {
-        let Fact::Unsigned { why, .. } = &entry.fact else { return None };
+        let Fact::StatementRejected { reason: why, .. } = &entry.fact else { return None };
         Some(why.as_str())
     });
     assert_eq!(whys.collect::<Vec<_>>(), ["there are other outputs (statement_invalid)"]);

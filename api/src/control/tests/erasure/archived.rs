@@ -87,7 +87,7 @@ async fn what_is_in_archives_only_is_sealed_there_and_reads_erased_when_its_key_
     while crate::background::parked::progress(&app.pool).await.unwrap().position < 300 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let parked = "insert into log_parked (position, reason, tries, parked_at) \
+    let parked = "insert into log_dead_letter (position, reason, attempts, created_at) \
          select position, $2, 9, now() from log_event where aggregate_id = $1 order by position limit 1";
     let parked = sqlx::query(parked).bind(install.to_string()).bind(DETAIL);
     parked.execute(&app.pool).await.unwrap();
@@ -125,7 +125,7 @@ async fn what_is_in_archives_only_is_sealed_there_and_reads_erased_when_its_key_
     assert_eq!(found(&words, &ALL), Vec::<&str>::new());
     assert!(read.iter().zip(&archived).all(|(now, then)| now.payload == then.payload));
     // What was put there to be found is not part of what is examined.
-    sqlx::query("delete from log_parked").execute(&app.pool).await.unwrap();
+    sqlx::query("delete from log_dead_letter").execute(&app.pool).await.unwrap();
     views_are_true(&owner).await;
     let mut connection = app.pool.acquire().await.unwrap();
     let views = projections::list(&mut connection).await.unwrap();
