@@ -165,7 +165,7 @@ pub async fn measure(
     let counted = move |response: Response| {
         let status = response.status();
         let labels = [("route", route.as_str()), ("method", method.as_str())];
-        app.metrics.observe("stead_http_request_seconds", &labels, started.elapsed());
+        app.metrics.observe("stead_http_request_duration_seconds", &labels, started.elapsed());
         let labels = [labels[0], labels[1], ("status", status.as_str())];
         app.metrics.count("stead_http_requests_total", &labels);
         headers::secure(response, https)

@@ -32,7 +32,7 @@ async fn healthz() -> Json<Value> {
 /// and nobody asked it to stop.
 async fn readyz(State(app): State<App>) -> Answer<Value> {
     if app.stopping.is_cancelled() {
-        return Err(Problem::new(Code::Stopping, "the server is stopping").retry_after(5));
+        return Err(Problem::new(Code::ShuttingDown, "the server is stopping").retry_after(5));
     }
     let mut down = app.tasks.down();
     if !app.views.is_running() && !down.contains(&"projections") {
@@ -51,8 +51,8 @@ async fn readyz(State(app): State<App>) -> Answer<Value> {
         // Policies that are behind do not make the server unready: another one would not be faster.
         Ok(Ok(policies)) => Ok(Json(json!({
             "status": "ready",
-            "policies_behind": app.log().position().saturating_sub(policies.position),
-            "policies_parked": policies.parked,
+            "policies_lag": app.log().position().saturating_sub(policies.position),
+            "policies_dead_letters": policies.parked,
             "callers_unreadable": app.people.unreadable(),
         }))),
         Ok(Err(reason)) => Err(reason),
@@ -67,13 +67,13 @@ async fn exposition(State(app): State<App>) -> impl IntoResponse {
     // Positions are far below 2^53, up to which these are exact.
     let (log, views) = (app.log().position() as f64, app.views.position() as f64);
     app.metrics.set("stead_log_position", &[], log);
-    app.metrics.set("stead_views_position", &[], views);
+    app.metrics.set("stead_projections_position", &[], views);
     app.metrics.set("stead_log_read_age_seconds", &[], app.people.age(app.log()).as_secs_f64());
     app.metrics.set("stead_callers_unreadable", &[], app.people.unreadable() as f64);
     // Where the database is away, the numbers of before stay, and the log's own position moves on.
     if let Ok(policies) = parked::progress(&app.pool).await {
         app.metrics.set("stead_policies_position", &[], policies.position as f64);
-        app.metrics.set("stead_policies_parked", &[], policies.parked as f64);
+        app.metrics.set("stead_policies_dead_letters", &[], policies.parked as f64);
     }
     if let Ok(open) = gauges::read(&app).await {
         app.metrics.set("stead_approvals_waiting", &[], open.approvals as f64);

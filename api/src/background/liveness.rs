@@ -68,9 +68,9 @@ fn count(app: &App) {
     let Census { queued, held, sessions, parked } = app.dispatch.census();
     let counted = [
         ("stead_jobs_queued", queued),
-        ("stead_jobs_held", held),
+        ("stead_jobs_claimed", held),
         ("stead_runner_sessions", sessions),
-        ("stead_runner_polls_parked", parked),
+        ("stead_runner_long_polls", parked),
     ];
     for (name, number) in counted {
         app.metrics.set(name, &[], f64::from(u32::try_from(number).unwrap_or(u32::MAX)));

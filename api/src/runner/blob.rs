@@ -96,5 +96,5 @@ fn over(app: &App, limit: Limit, quota: Quota) -> Problem {
     let detail = format!(
         "cannot store the blob: {of} may upload {most} bytes; the server's operator sets {option}"
     );
-    Problem::new(Code::UploadQuota, detail).with("limit", name).with("limit_bytes", most)
+    Problem::new(Code::UploadQuotaExceeded, detail).with("limit", name).with("limit_bytes", most)
 }

@@ -147,12 +147,21 @@ pub fn place(error: &FieldProblem) -> String {
 /// What to do next, where the code alone says it.
 fn next(code: &str) -> Option<&'static str> {
     Some(match code {
-        "token_missing" | "token_unknown" | "token_expired" | "token_revoked"
-        | "token_wrong_kind" => "`stead login --server URL --token-file FILE`, or set STEAD_TOKEN",
+        "token_missing"
+        | "token_unknown"
+        | "token_expired"
+        | "token_revoked"
+        | "token_type_mismatch" => {
+            "`stead login --server URL --token-file FILE`, or set STEAD_TOKEN"
+        }
         "forbidden" => "ask an owner for a token with a role that may: `stead tokens create`",
         "approval_stale" => "read the plan as it is now: `stead runs show RUN --plans`",
-        "run_excluded" => "wait for that run, or stop it: `stead runs watch`, `stead runs cancel`",
-        "behind" | "unavailable" | "busy" | "stopping" | "conflict" => "again in a moment",
+        "run_in_progress" => {
+            "wait for that run, or stop it: `stead runs watch`, `stead runs cancel`"
+        }
+        "projection_lag" | "unavailable" | "busy" | "shutting_down" | "conflict" => {
+            "again in a moment"
+        }
         _ => return None,
     })
 }

@@ -69,7 +69,7 @@ fn journal() -> Vec<Line> {
         ),
         of("refused", json!({"by": "verification", "rule": "grant_signature", "detail": "no"})),
         of("refused", json!({"by": "capability", "rule": "quarantine", "detail": "no"})),
-        of("refused", json!({"by": "veto", "rule": "veto", "detail": "no"})),
+        of("refused", json!({"by": "veto", "rule": "veto_command", "detail": "no"})),
         of("spawning", json!({})),
         of("spawned", json!({"process": process})),
         of("child", json!({"process": process})),
