@@ -51,16 +51,15 @@ async fn look(app: &App, from: u64) -> Result<Verified, VerifyError> {
 fn tell(metrics: &Metrics, from: u64, seen: &Result<Verified, VerifyError>) {
     match seen {
         Ok(Verified { size, checked, reported, .. }) => {
-            metrics.set("stead_log_verified_position", &[], *size as f64);
-            metrics.set("stead_log_corrupt_position", &[], 0.0);
+            metrics.log_verified_position.set(*size);
+            metrics.log_corrupt_position.set(0);
             let forged = reported.wrong.first().map_or(0, |first| first.position);
             // Who read a part alone has not looked at what was found before, nor counted all.
             if from == 0 || forged > 0 {
-                metrics.set("stead_log_forged_position", &[], forged as f64);
+                metrics.log_forged_position.set(forged);
             }
             if from == 0 {
-                let unsigned = reported.tally.unsigned;
-                metrics.set("stead_log_unsigned_results", &[], unsigned as f64);
+                metrics.log_unsigned_results.set(reported.tally.unsigned);
             }
             if let Some(first) = reported.tally.first_unsigned {
                 let unsigned = reported.tally.unsigned;
@@ -80,7 +79,7 @@ fn tell(metrics: &Metrics, from: u64, seen: &Result<Verified, VerifyError>) {
             tracing::info!(size, checked, "Verified the log");
         }
         Err(VerifyError::Differs(difference)) => {
-            metrics.set("stead_log_corrupt_position", &[], difference.position as f64);
+            metrics.log_corrupt_position.set(difference.position);
             tracing::error!(
                 position = difference.position,
                 "The log was damaged or rewritten at {difference}; stop the servers, keep this database as it is and \
