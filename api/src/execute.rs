@@ -334,7 +334,7 @@ mod tests {
             let (two, nth) = (two.clone(), tries.fetch_add(1, SeqCst));
             Box::pin(async move {
                 if nth == 0 {
-                    return Err(Problem::new(Code::Refused, "as far as memory knows"));
+                    return Err(Problem::new(Code::Rejected, "as far as memory knows"));
                 }
                 let is_free = unit.load::<Name>("install/acme").await?.owner.is_none();
                 let change = |by: &str| match is_free {

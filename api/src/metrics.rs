@@ -1,10 +1,11 @@
-//! Counters and gauges of this process, as Prometheus reads them. Names end in their unit.
+//! Metrics of this process, for Prometheus. Names end in their unit.
 use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
     panic::AssertUnwindSafe,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
 };
 
 use axum::{
@@ -13,6 +14,13 @@ use axum::{
     response::Response,
 };
 use futures::FutureExt as _;
+use prometheus_client::{
+    encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder, text},
+    metrics::{
+        MetricType, TypedMetric, counter::Counter, family::Family, gauge, histogram::Histogram,
+    },
+    registry::{Metric, Registry},
+};
 
 use crate::{
     listen::Aside,
@@ -20,136 +28,172 @@ use crate::{
     state::App,
 };
 
+/// Media type of [`Metrics::text`].
+pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
 /// Upper bounds of the request durations, seconds.
 const BOUNDS: [f64; 9] = [0.001, 0.0025, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 60.0];
 
-/// What is counted. Cheap enough for every call; not for every row.
-#[derive(Default)]
-pub struct Metrics(Mutex<BTreeMap<&'static str, Family>>);
+/// Gauge of seconds.
+type Seconds = gauge::Gauge<f64, AtomicU64>;
 
-/// Samples by their labels, as they are written between the braces.
-enum Family {
-    Counter(BTreeMap<String, f64>),
-    Gauge(BTreeMap<String, f64>),
-    Histogram(BTreeMap<String, Histogram>),
+/// Gauge without a sample until it is first set, so that an unknown value is not exposed as 0.
+#[derive(Debug, Clone, Default)]
+pub struct Gauge(Arc<OnceLock<AtomicU64>>);
+
+impl Gauge {
+    /// Sets the value.
+    pub fn set(&self, value: u64) {
+        self.0.get_or_init(AtomicU64::default).store(value, Ordering::Relaxed);
+    }
 }
 
-/// How many took so long, each counted once: in the first bucket that it fits into.
-#[derive(Default)]
-struct Histogram {
-    buckets: [u64; BOUNDS.len()],
-    longer: u64,
-    seconds: f64,
+impl TypedMetric for Gauge {
+    const TYPE: MetricType = MetricType::Gauge;
+}
+
+impl EncodeMetric for Gauge {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
+        self.0.get().map_or(Ok(()), |value| encoder.encode_gauge(&value.load(Ordering::Relaxed)))
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.get().is_none()
+    }
+}
+
+/// Labels of a failed run.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct RunLabels {
+    /// Kind of the run.
+    pub kind: String,
+}
+
+/// Labels of a background task.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct TaskLabels {
+    /// Name of the task.
+    pub task: &'static str,
+}
+
+/// Labels of a rejected upload.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct UploadLabels {
+    /// Quota that was used up: `execution` or `runner`.
+    pub limit: &'static str,
+}
+
+/// Labels of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    route: String,
+    method: String,
+}
+
+/// Labels of a response.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResponseLabels {
+    route: String,
+    method: String,
+    status: u16,
+}
+
+macro_rules! metrics {
+    ($($field:ident: $kind:ty = $name:literal, $help:literal;)*) => {
+        /// Metrics of this process. Cheap enough for every request; not for every row.
+        #[derive(Debug)]
+        pub struct Metrics {
+            registry: Registry,
+            $(#[doc = $help] pub $field: $kind,)*
+            http_requests: Family<ResponseLabels, Counter>,
+            http_request_duration: Family<RequestLabels, Histogram>,
+        }
+
+        /// Names in the registry, and whether each is a counter.
+        #[cfg(test)]
+        const NAMES: &[(&str, bool)] = &[
+            ("http_requests", true),
+            ("http_request_duration_seconds", false),
+            $(($name, matches!(<$kind as TypedMetric>::TYPE, MetricType::Counter)),)*
+        ];
+
+        impl Default for Metrics {
+            fn default() -> Self {
+                let mut registry = Registry::with_prefix("stead");
+                $(let $field: $kind = register(&mut registry, $name, $help);)*
+                let http_requests = register(&mut registry, "http_requests", "Responses");
+                let http_request_duration = Family::new_with_constructor(duration as fn() -> _);
+                let (name, help) = ("http_request_duration_seconds", "Duration of requests");
+                registry.register(name, help, http_request_duration.clone());
+                Metrics { registry, $($field,)* http_requests, http_request_duration }
+            }
+        }
+    };
+}
+
+// The exposition appends `_total` to the names of counters.
+metrics! {
+    runs_failed: Family<RunLabels, Counter> = "runs_failed",
+        "Failed runs, by kind; counted by the server that runs the policies";
+    approvals_waiting: Gauge = "approvals_waiting", "Plans that wait for an approval";
+    approvals_oldest: Seconds = "approvals_oldest_seconds",
+        "Time since the oldest pending approval was requested";
+    runners_disconnected: Gauge = "runners_disconnected",
+        "Runners that are disconnected, were not stopped in order and are not revoked";
+    runner_sessions: Gauge = "runner_sessions", "Runners with a session on this server";
+    runner_long_polls: Gauge = "runner_long_polls", "Long polls that wait on this server";
+    jobs_queued: Gauge = "jobs_queued", "Jobs that wait for a runner";
+    jobs_claimed: Gauge = "jobs_claimed", "Jobs that runners of this server have claimed";
+    log_position: Gauge = "log_position", "Last position of the log";
+    projections_position: Gauge = "projections_position",
+        "Position that the projections of this server have reached";
+    policies_position: Gauge = "policies_position", "Position that the policies have reached";
+    policies_dead_letters: Gauge = "policies_dead_letters", "Events that a policy cannot process";
+    checkpoint_position: Gauge = "checkpoint_position", "Size of the newest published checkpoint";
+    log_verified_position: Gauge = "log_verified_position",
+        "Position up to which this server has verified the log";
+    log_corrupt_position: Gauge = "log_corrupt_position",
+        "First position whose event does not match its hash; 0: none";
+    log_forged_position: Gauge = "log_forged_position",
+        "Position of the first report that its runner did not sign; 0: none";
+    log_unsigned_results: Gauge = "log_unsigned_results",
+        "Results of jobs without a signature of a runner";
+    log_read_age: Seconds = "log_read_age_seconds", "Time since this server last read the log";
+    callers_unreadable: Gauge = "callers_unreadable",
+        "Principals and runners that this server rejects because it cannot read one of their events";
+    task_failures: Family<TaskLabels, Counter> = "task_failures",
+        "Panics and unexpected ends of background tasks, each with a restart";
+    uploads_bytes: Gauge = "uploads_bytes", "Bytes of runners' uploads that no report has named yet";
+    uploads_refused: Family<UploadLabels, Counter> = "uploads_refused",
+        "Uploads refused because of a quota";
+    uploads_collected: Counter = "uploads_collected", "Deleted uploads that no report had named";
+    database_connections: Gauge = "database_connections",
+        "Open connections of this server to the database";
+    database_connections_idle: Gauge = "database_connections_idle", "Idle connections among them";
+}
+
+fn register<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+fn duration() -> Histogram {
+    Histogram::new(BOUNDS)
 }
 
 impl Metrics {
-    /// Add one to a counter with these labels.
-    pub fn count(&self, name: &'static str, labels: &[(&str, &str)]) {
-        self.add(name, labels, 1.0);
-    }
-
-    /// Add to a counter with these labels.
-    pub fn add(&self, name: &'static str, labels: &[(&str, &str)], by: f64) {
-        let labels = text_of(labels);
-        let mut families = self.families();
-        let family = families.entry(name).or_insert_with(|| Family::Counter(BTreeMap::new()));
-        match family {
-            Family::Counter(samples) => *samples.entry(labels).or_default() += by,
-            Family::Gauge(_) | Family::Histogram(_) => {
-                debug_assert!(false, "{name} is of another kind")
-            }
-        }
-    }
-
-    /// Set a gauge.
-    pub fn set(&self, name: &'static str, labels: &[(&str, &str)], value: f64) {
-        let labels = text_of(labels);
-        let mut families = self.families();
-        let family = families.entry(name).or_insert_with(|| Family::Gauge(BTreeMap::new()));
-        match family {
-            Family::Gauge(samples) => drop(samples.insert(labels, value)),
-            Family::Counter(_) | Family::Histogram(_) => {
-                debug_assert!(false, "{name} is of another kind")
-            }
-        }
-    }
-
-    /// Count one duration in buckets; the name ends in `_seconds`.
-    pub fn observe(&self, name: &'static str, labels: &[(&str, &str)], took: Duration) {
-        let (labels, seconds) = (text_of(labels), took.as_secs_f64());
-        let mut families = self.families();
-        let family = families.entry(name).or_insert_with(|| Family::Histogram(BTreeMap::new()));
-        let histogram = match family {
-            Family::Histogram(samples) => samples.entry(labels).or_default(),
-            Family::Counter(_) | Family::Gauge(_) => {
-                return debug_assert!(false, "{name} is of another kind");
-            }
-        };
-        let bucket = BOUNDS.iter().position(|bound| seconds <= *bound);
-        *bucket.map_or(&mut histogram.longer, |at| &mut histogram.buckets[at]) += 1;
-        histogram.seconds += seconds;
-    }
-
-    fn families(&self) -> MutexGuard<'_, BTreeMap<&'static str, Family>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Everything, in the text format.
+    /// All metrics in the OpenMetrics text format.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        for (name, family) in self.families().iter() {
-            let kind = match family {
-                Family::Counter(_) => "counter",
-                Family::Gauge(_) => "gauge",
-                Family::Histogram(_) => "histogram",
-            };
-            let _ = writeln!(text, "# TYPE {name} {kind}");
-            match family {
-                Family::Counter(samples) | Family::Gauge(samples) => {
-                    for (labels, value) in samples {
-                        let _ = writeln!(text, "{name}{} {value}", braced(labels));
-                    }
-                }
-                Family::Histogram(samples) => {
-                    for (labels, histogram) in samples {
-                        histogram.write(&mut text, name, labels);
-                    }
-                }
-            }
-        }
-        text
+        let mut out = String::new();
+        // Writing to a string does not fail.
+        let _ = text::encode(&mut out, &self.registry);
+        out
     }
-}
-
-impl Histogram {
-    /// Buckets count what is in the smaller ones, too.
-    fn write(&self, text: &mut String, name: &str, labels: &str) {
-        let comma = if labels.is_empty() { "" } else { "," };
-        let mut count = 0;
-        for (bound, number) in BOUNDS.iter().zip(self.buckets) {
-            count += number;
-            let _ = writeln!(text, "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {count}");
-        }
-        count += self.longer;
-        let _ = writeln!(text, "{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {count}");
-        let labels = braced(labels);
-        let _ = writeln!(text, "{name}_sum{labels} {}", self.seconds);
-        let _ = writeln!(text, "{name}_count{labels} {count}");
-    }
-}
-
-fn braced(labels: &str) -> String {
-    if labels.is_empty() { String::new() } else { format!("{{{labels}}}") }
-}
-
-fn text_of(labels: &[(&str, &str)]) -> String {
-    let mut text = String::new();
-    for (key, value) in labels {
-        let comma = if text.is_empty() { "" } else { "," };
-        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', " ");
-        let _ = write!(text, "{comma}{key}=\"{value}\"");
-    }
-    text
 }
 
 /// Counts every call by route, method and status, and adds the headers that every response has.
@@ -160,14 +204,14 @@ pub async fn measure(
 ) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_string());
     let route = route.unwrap_or_else(|| "none".into());
-    let method = request.method().clone();
+    let method = request.method().to_string();
     let (started, aside) = (Instant::now(), request.extensions().get::<Aside>().cloned());
     let counted = move |response: Response| {
-        let status = response.status();
-        let labels = [("route", route.as_str()), ("method", method.as_str())];
-        app.metrics.observe("stead_http_request_seconds", &labels, started.elapsed());
-        let labels = [labels[0], labels[1], ("status", status.as_str())];
-        app.metrics.count("stead_http_requests_total", &labels);
+        let status = response.status().as_u16();
+        let request = RequestLabels { route: route.clone(), method: method.clone() };
+        let took = started.elapsed().as_secs_f64();
+        app.metrics.http_request_duration.get_or_create(&request).observe(took);
+        app.metrics.http_requests.get_or_create(&ResponseLabels { route, method, status }).inc();
         headers::secure(response, https)
     };
     let response = next.run(request).await;
@@ -189,51 +233,16 @@ mod tests {
 
     use super::*;
 
-    /// Texts that begin like a metric and name something else.
-    const OTHERS: [&str; 7] = [
-        "stead_app",
-        "stead_owner",
-        "stead_enrol_",
-        "stead_enrol_x",
-        "stead_none",
-        "stead_nothing",
-        "stead_",
-    ];
-
-    fn named_in(path: &Path, found: &mut BTreeSet<String>) {
-        for entry in fs::read_dir(path).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                named_in(&path, found);
-                continue;
-            }
-            let is_test = path.components().any(|part| {
-                let name = part.as_os_str().to_string_lossy();
-                ["tests", "tests.rs", "testing.rs"].contains(&&*name)
-            });
-            if is_test || path.extension().is_none_or(|is| is != "rs") {
-                continue;
-            }
-            let text = fs::read_to_string(&path).unwrap();
-            let code = text.split("#[cfg(test)]\nmod ").next().unwrap();
-            for (at, _) in code.match_indices("\"stead_") {
-                let name = code[at + 1..].split('"').next().unwrap();
-                let is_name = name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-                if is_name && !OTHERS.contains(&name) {
-                    found.insert(name.to_owned());
-                }
-            }
-        }
-    }
-
     #[test]
     fn every_metric_is_documented_with_an_alert() {
+        let exposed = |(name, is_counter): &(&str, bool)| match is_counter {
+            true => format!("stead_{name}_total"),
+            false => format!("stead_{name}"),
+        };
+        let exposed: BTreeSet<String> = NAMES.iter().map(exposed).collect();
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let mut found = BTreeSet::new();
-        named_in(&root.join("src"), &mut found);
-        assert!(found.contains("stead_runs_failed_total"), "{found:?}");
         let docs = fs::read_to_string(root.join("../docs/operations.md")).unwrap();
-        for metric in &found {
+        for metric in &exposed {
             let row = docs.lines().find(|line| {
                 let rest = line.strip_prefix(&format!("| `{metric}"));
                 rest.is_some_and(|rest| rest.starts_with(['`', '{']))
@@ -245,7 +254,7 @@ mod tests {
         }
         for row in docs.lines().filter(|line| line.starts_with("| `stead_")) {
             let name = row.split('`').nth(1).unwrap().split('{').next().unwrap();
-            assert!(found.contains(name), "{name} is documented and does not exist");
+            assert!(exposed.contains(name), "{name} is documented and does not exist");
         }
     }
 
@@ -275,27 +284,44 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_is_written_as_prometheus_reads_it() {
+    fn a_gauge_has_no_sample_until_it_is_set() {
         let metrics = Metrics::default();
-        metrics.count("stead_claims_total", &[("outcome", "a\"b")]);
-        metrics.count("stead_claims_total", &[("outcome", "a\"b")]);
-        metrics.set("stead_runners_parked", &[], 3.0);
-        metrics.observe("stead_x_seconds", &[], Duration::from_millis(30));
-        metrics.observe("stead_x_seconds", &[], Duration::from_secs(100));
-        metrics.observe("stead_y_seconds", &[("route", "/")], Duration::from_secs(1));
+        assert!(!metrics.text().contains("stead_log_verified_position"), "{}", metrics.text());
+        metrics.log_verified_position.set(0);
+        assert!(metrics.text().contains("\nstead_log_verified_position 0\n"), "{}", metrics.text());
+    }
+
+    #[test]
+    fn the_exposition_has_types_labels_and_buckets() {
+        let metrics = Metrics::default();
+        let failed = RunLabels { kind: "a\"b".into() };
+        metrics.runs_failed.get_or_create(&failed).inc();
+        metrics.runs_failed.get_or_create(&failed).inc();
+        metrics.runner_long_polls.set(3);
+        metrics.approvals_oldest.set(0.5);
+        let request = RequestLabels { route: "/".into(), method: "GET".into() };
+        metrics.http_request_duration.get_or_create(&request).observe(0.03);
+        metrics.http_request_duration.get_or_create(&request).observe(100.0);
         let text = metrics.text();
-        assert!(text.contains("# TYPE stead_claims_total counter\n"), "{text}");
-        assert!(text.contains("stead_claims_total{outcome=\"a\\\"b\"} 2\n"), "{text}");
-        assert!(text.contains("stead_runners_parked 3\n"), "{text}");
-        assert!(text.contains("stead_x_seconds_bucket{le=\"0.1\"} 1\n"), "{text}");
-        assert!(text.contains("stead_x_seconds_bucket{le=\"0.025\"} 0\n"), "{text}");
-        assert!(text.contains("stead_x_seconds_bucket{le=\"60\"} 1\n"), "{text}");
-        assert!(text.contains("stead_x_seconds_bucket{le=\"+Inf\"} 2\n"), "{text}");
-        assert!(text.contains("stead_x_seconds_count 2\n"), "{text}");
-        assert!(text.contains("stead_x_seconds_sum 100.03\n"), "{text}");
-        assert!(text.contains("stead_y_seconds_bucket{route=\"/\",le=\"1\"} 1\n"), "{text}");
-        assert!(text.contains("stead_y_seconds_bucket{route=\"/\",le=\"0.25\"} 0\n"), "{text}");
-        let at = |le| text.find(&format!("stead_x_seconds_bucket{{le=\"{le}\"}}"));
-        assert!(at("0.025") < at("0.1") && at("0.1") < at("+Inf"), "{text}");
+        let duration = "stead_http_request_duration_seconds";
+        let labels = r#"route="/",method="GET""#;
+        for line in [
+            "# TYPE stead_runs_failed counter".into(),
+            r#"stead_runs_failed_total{kind="a\"b"} 2"#.into(),
+            "# HELP stead_runner_long_polls Long polls that wait on this server.".into(),
+            "# TYPE stead_runner_long_polls gauge".into(),
+            "stead_runner_long_polls 3".into(),
+            "stead_approvals_oldest_seconds 0.5".into(),
+            format!("# TYPE {duration} histogram"),
+            format!("{duration}_bucket{{le=\"0.025\",{labels}}} 0"),
+            format!("{duration}_bucket{{le=\"0.1\",{labels}}} 1"),
+            format!("{duration}_bucket{{le=\"60.0\",{labels}}} 1"),
+            format!("{duration}_bucket{{le=\"+Inf\",{labels}}} 2"),
+            format!("{duration}_count{{{labels}}} 2"),
+            format!("{duration}_sum{{{labels}}} 100.03"),
+        ] {
+            assert!(text.lines().any(|said| said == line), "{line}: {text}");
+        }
+        assert!(text.ends_with("# EOF\n"), "{text}");
     }
 }

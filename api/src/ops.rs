@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     background::parked,
+    metrics::OPENMETRICS,
     problem::{Answer, Code, Problem},
     state::App,
 };
@@ -32,7 +33,7 @@ async fn healthz() -> Json<Value> {
 /// and nobody asked it to stop.
 async fn readyz(State(app): State<App>) -> Answer<Value> {
     if app.stopping.is_cancelled() {
-        return Err(Problem::new(Code::Stopping, "the server is stopping").retry_after(5));
+        return Err(Problem::new(Code::ShuttingDown, "the server is stopping").retry_after(5));
     }
     let mut down = app.tasks.down();
     if !app.views.is_running() && !down.contains(&"projections") {
@@ -51,8 +52,8 @@ async fn readyz(State(app): State<App>) -> Answer<Value> {
         // Policies that are behind do not make the server unready: another one would not be faster.
         Ok(Ok(policies)) => Ok(Json(json!({
             "status": "ready",
-            "policies_behind": app.log().position().saturating_sub(policies.position),
-            "policies_parked": policies.parked,
+            "policies_lag": app.log().position().saturating_sub(policies.position),
+            "policies_dead_letters": policies.parked,
             "callers_unreadable": app.people.unreadable(),
         }))),
         Ok(Err(reason)) => Err(reason),
@@ -64,25 +65,24 @@ async fn readyz(State(app): State<App>) -> Answer<Value> {
 }
 
 async fn exposition(State(app): State<App>) -> impl IntoResponse {
-    // Positions are far below 2^53, up to which these are exact.
-    let (log, views) = (app.log().position() as f64, app.views.position() as f64);
-    app.metrics.set("stead_log_position", &[], log);
-    app.metrics.set("stead_views_position", &[], views);
-    app.metrics.set("stead_log_read_age_seconds", &[], app.people.age(app.log()).as_secs_f64());
-    app.metrics.set("stead_callers_unreadable", &[], app.people.unreadable() as f64);
-    // Where the database is away, the numbers of before stay, and the log's own position moves on.
+    let metrics = &app.metrics;
+    metrics.log_position.set(app.log().position());
+    metrics.projections_position.set(app.views.position());
+    metrics.log_read_age.set(app.people.age(app.log()).as_secs_f64());
+    metrics.callers_unreadable.set(app.people.unreadable() as u64);
+    // Without the database the former values stay, while the log's own position advances.
     if let Ok(policies) = parked::progress(&app.pool).await {
-        app.metrics.set("stead_policies_position", &[], policies.position as f64);
-        app.metrics.set("stead_policies_parked", &[], policies.parked as f64);
+        metrics.policies_position.set(policies.position);
+        metrics.policies_dead_letters.set(policies.parked);
     }
     if let Ok(open) = gauges::read(&app).await {
-        app.metrics.set("stead_approvals_waiting", &[], open.approvals as f64);
-        app.metrics.set("stead_approvals_oldest_seconds", &[], open.oldest_seconds);
-        app.metrics.set("stead_runners_disconnected", &[], open.disconnected as f64);
+        metrics.approvals_waiting.set(open.approvals);
+        metrics.approvals_oldest.set(open.oldest_seconds);
+        metrics.runners_disconnected.set(open.disconnected);
     }
-    app.metrics.set("stead_database_connections", &[], f64::from(app.pool.size()));
-    app.metrics.set("stead_database_connections_idle", &[], app.pool.num_idle() as f64);
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.metrics.text())
+    metrics.database_connections.set(app.pool.size().into());
+    metrics.database_connections_idle.set(app.pool.num_idle() as u64);
+    ([(header::CONTENT_TYPE, OPENMETRICS)], metrics.text())
 }
 
 /// The server's public keys, signed by the key that the enrol command names.

@@ -1,7 +1,7 @@
-//! Every refusal of the two APIs: one closed list of codes, one shape (RFC 9457).
+//! Problems of both APIs: one closed list of codes, one shape (RFC 9457).
 //!
-//! A handler answers `Answer<T>`; whatever went wrong below it becomes a [`Problem`] by `?`. What the
-//! machine says about itself (a database error, a broken file) is logged and never sent.
+//! A handler returns `Answer<T>`; an error below it becomes a [`Problem`] by `?`. Internal errors (the
+//! database, a broken file) are logged and never sent.
 use axum::{
     Json,
     http::{HeaderValue, StatusCode, header},
@@ -15,15 +15,15 @@ pub type Answer<T> = Result<Json<T>, Problem>;
 
 macro_rules! codes {
     ($($name:ident = $status:literal $code:literal, $title:literal;)*) => {
-        /// Why a call was refused, as a word that programs may rely on. Append-only.
+        /// Code of a problem, for programs.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Code {
             $(#[doc = $title] $name,)*
         }
         impl Code {
-            /// Every code there is.
+            /// Every code.
             pub const ALL: &[Code] = &[$(Code::$name,)*];
-            /// The word on the wire.
+            /// Name on the wire.
             pub fn word(self) -> &'static str {
                 match self { $(Code::$name => $code,)* }
             }
@@ -31,7 +31,7 @@ macro_rules! codes {
             pub fn status(self) -> u16 {
                 match self { $(Code::$name => $status,)* }
             }
-            /// The sentence that is the same every time.
+            /// Text that is the same for every occurrence.
             pub fn title(self) -> &'static str {
                 match self { $(Code::$name => $title,)* }
             }
@@ -40,111 +40,111 @@ macro_rules! codes {
 }
 
 codes! {
-    BadRequest = 400 "bad_request", "The request cannot be read";
-    InvalidJson = 400 "invalid_json", "The body is not the JSON that this call takes";
-    DigestMismatch = 400 "digest_mismatch", "The bytes are not what their digest says";
-    BadCursor = 400 "bad_cursor", "The cursor is not one of ours";
-    TokenMissing = 401 "token_missing", "The call needs a token";
-    TokenUnknown = 401 "token_unknown", "The token is not known here";
+    BadRequest = 400 "bad_request", "Malformed request";
+    InvalidJson = 400 "invalid_json", "Invalid JSON body";
+    DigestMismatch = 400 "digest_mismatch", "The bytes do not match their digest";
+    InvalidCursor = 400 "invalid_cursor", "Invalid pagination cursor";
+    TokenMissing = 401 "token_missing", "A token is required";
+    TokenUnknown = 401 "token_unknown", "Unknown token";
     TokenExpired = 401 "token_expired", "The token has expired";
     TokenRevoked = 401 "token_revoked", "The token was revoked";
-    TokenWrongKind = 401 "token_wrong_kind", "The token is for another purpose";
-    AssertionInvalid = 401 "assertion_invalid", "The assertion does not prove who calls";
+    TokenTypeMismatch = 401 "token_type_mismatch", "This type of token is not accepted here";
+    AssertionInvalid = 401 "assertion_invalid", "Invalid assertion";
     AssertionReplayed = 401 "assertion_replayed", "The assertion was used before";
-    ClockSkew = 401 "clock_skew", "The caller's clock and ours are too far apart";
-    ExecutionStale = 401 "execution_stale", "A newer execution holds this job";
+    ClockSkew = 401 "clock_skew", "The clocks of caller and server differ too much";
+    ExecutionSuperseded = 401 "execution_superseded", "A newer execution has this job";
     Forbidden = 403 "forbidden", "The caller's roles do not allow this";
     RunnerRevoked = 403 "runner_revoked", "The runner was revoked";
     NotOffered = 403 "not_offered", "The job was not offered to this runner";
-    NotFound = 404 "not_found", "There is no such thing";
-    MethodNotAllowed = 405 "method_not_allowed", "The path does not take this method";
-    Conflict = 409 "conflict", "Others changed the same thing at the same moment";
-    Refused = 409 "refused", "What is asked is not possible now";
+    NotFound = 404 "not_found", "Not found";
+    MethodNotAllowed = 405 "method_not_allowed", "Method not allowed";
+    Conflict = 409 "conflict", "Concurrent change";
+    Rejected = 409 "rejected", "The current state does not allow this";
     NameTaken = 409 "name_taken", "The name is taken";
-    NothingToDo = 409 "nothing_to_do", "What is asked is so already";
-    AlreadyEnded = 409 "already_ended", "What should change is over";
-    NoRunner = 409 "no_runner", "The install has no runner yet";
-    Deprovisioned = 409 "deprovisioned", "Nothing of the install is left";
-    RunExcluded = 409 "run_excluded", "Another run of the install excludes this one";
-    ApprovalStale = 409 "approval_stale", "The plan is no longer the one that was shown";
+    NoChanges = 409 "no_changes", "No changes";
+    AlreadyFinished = 409 "already_finished", "Already finished";
+    NoRunner = 409 "no_runner", "The install has no runner";
+    Deprovisioned = 409 "deprovisioned", "The install is deprovisioned";
+    RunInProgress = 409 "run_in_progress", "Another run of the install is in progress";
+    ApprovalStale = 409 "approval_stale", "The plan has changed since it was read";
     EnrolmentUsed = 409 "enrolment_used", "The enrolment token was used with another key";
     SessionSuperseded = 409 "session_superseded", "A newer session of this runner exists";
-    SessionUnknown = 409 "session_unknown", "The session is not known; open another one";
-    SessionUnsure = 409 "session_unsure", "The runner does not speak of work that it has";
-    ClaimedByOther = 409 "claimed_by_other", "Another runner took the job";
-    SeqGap = 409 "seq_gap", "A report is missing before this one";
-    SeqConflict = 409 "seq_conflict", "Another report has this number";
-    LogDivergence = 409 "log_divergence", "The log bytes differ from those that are kept";
+    SessionUnknown = 409 "session_unknown", "Unknown session: open another one";
+    SessionJournalRequired = 409 "session_journal_required", "Open another session and send the journal";
+    ClaimedByOther = 409 "claimed_by_other", "Another runner claimed the job";
+    SeqGap = 409 "seq_gap", "An earlier report is missing";
+    SeqConflict = 409 "seq_conflict", "A different report has this number";
+    LogDivergence = 409 "log_divergence", "The log bytes differ from the stored ones";
     Cancelled = 410 "cancelled", "The job was cancelled";
-    Expired = 410 "expired", "It is too late";
-    FencedOut = 412 "fenced_out", "The execution is not the job's current one";
-    LogMismatch = 412 "log_mismatch", "The log's digest is not the one that was announced";
-    TooLarge = 413 "too_large", "What was sent is too long";
-    UploadQuota = 413 "upload_quota", "The quota of uploaded bytes is used up";
-    UnsupportedMediaType = 415 "unsupported_media_type", "The body is of a type that this call does not take";
-    LogGap = 416 "log_gap", "Log bytes are missing before these";
-    RangeNotSatisfiable = 416 "range_not_satisfiable", "The log has no such bytes";
-    StatementInvalid = 422 "statement_invalid", "The runner's signature does not say what the report says";
-    Invalid = 422 "invalid", "What was sent is not valid";
+    Expired = 410 "expired", "The offer or deadline has expired";
+    Fenced = 412 "fenced", "The execution is not the current one of its job";
+    LogMismatch = 412 "log_mismatch", "The log does not match its announced digest";
+    TooLarge = 413 "too_large", "The request is too large";
+    UploadQuotaExceeded = 413 "upload_quota_exceeded", "The upload quota is used up";
+    UnsupportedMediaType = 415 "unsupported_media_type", "Unsupported media type";
+    LogGap = 416 "log_gap", "Earlier log bytes are missing";
+    RangeNotSatisfiable = 416 "range_not_satisfiable", "The log does not have this range";
+    StatementInvalid = 422 "statement_invalid", "The signed statement does not match the report";
+    Invalid = 422 "invalid", "Invalid input";
     IdempotencyMismatch = 422 "idempotency_mismatch", "The idempotency key was used for another request";
-    ProtocolUnsupported = 426 "protocol_unsupported", "Runner and server have no version of the protocol in common";
-    RateLimited = 429 "rate_limited", "Too many calls";
-    Internal = 500 "internal", "The server made a mistake";
-    Unavailable = 503 "unavailable", "The database does not answer";
-    Busy = 503 "busy", "The server has more to do than it takes on";
-    Stopping = 503 "stopping", "The server is stopping";
-    Behind = 503 "behind", "The view has not reached the position";
-    LogStale = 503 "log_stale", "The server has not read the log for too long";
-    CallerUnreadable = 503 "caller_unreadable", "An event about the caller cannot be read";
+    ProtocolUnsupported = 426 "protocol_unsupported", "Runner and server have no protocol version in common";
+    RateLimited = 429 "rate_limited", "Too many requests";
+    Internal = 500 "internal", "Internal server error";
+    Unavailable = 503 "unavailable", "The database does not respond";
+    Busy = 503 "busy", "The server is overloaded";
+    ShuttingDown = 503 "shutting_down", "The server is shutting down";
+    ProjectionLag = 503 "projection_lag", "The projection has not reached the position";
+    LogStale = 503 "log_stale", "The server has not read the log recently enough";
+    CallerUnreadable = 503 "caller_unreadable", "An event of the caller cannot be read";
     ArchiveMissing = 503 "archive_missing", "An archive of the log is missing";
-    LogFull = 507 "log_full", "The job's log quota is used up";
+    LogQuotaExceeded = 507 "log_quota_exceeded", "The job's log quota is used up";
 }
 
-/// A refusal on its way to the caller.
+/// A problem that is sent to the caller.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
-    /// The word, and with it status and title.
+    /// Code, with its status and title.
     pub code: Code,
-    /// What happened this time, in one sentence with the remedy where there is one.
+    /// Cause of this occurrence, with the remedy.
     pub detail: String,
-    /// Each thing that is wrong with what was sent.
+    /// Errors of single fields.
     pub errors: Vec<FieldProblem>,
-    /// What this code adds to the body.
+    /// Members that this code adds to the body.
     pub more: Vec<(&'static str, Value)>,
-    /// Headers of the answer.
+    /// Response headers.
     pub headers: Vec<(header::HeaderName, HeaderValue)>,
 }
 
 impl Problem {
-    /// A refusal with its reason.
+    /// Creates a problem.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let (errors, more, headers) = (Vec::new(), Vec::new(), Vec::new());
         Problem { code, detail: detail.into(), errors, more, headers }
     }
 
-    /// 404: there is no such thing, whatever it is.
+    /// 404 for a named object.
     pub fn not_found(what: impl std::fmt::Display) -> Self {
         Problem::new(Code::NotFound, format!("{what} does not exist"))
     }
 
-    /// 500: the reason goes to our log, the caller learns only that it was us.
+    /// 500. The error is logged and not sent.
     pub fn internal(reason: impl std::fmt::Display) -> Self {
-        tracing::error!(reason = %reason, "A call failed for a reason of ours: {reason}");
-        Problem::new(Code::Internal, "the server's own log says why")
+        tracing::error!(error = %reason, "Request failed: internal error");
+        Problem::new(Code::Internal, "internal server error: see the server's log")
     }
 
-    /// 422 with everything that is wrong.
+    /// 422 with all errors.
     pub fn invalid(detail: impl Into<String>, errors: Vec<FieldProblem>) -> Self {
         Problem { errors, ..Problem::new(Code::Invalid, detail) }
     }
 
-    /// Add a member that belongs to this code, such as `expected`.
+    /// Adds a member of this code, such as `expected`.
     pub fn with(mut self, key: &'static str, value: impl Into<Value>) -> Self {
         self.more.push((key, value.into()));
         self
     }
 
-    /// Add a header, such as `Range`. One that is no header is left out.
+    /// Adds a header, such as `Range`. An invalid value is left out.
     pub fn header(mut self, name: header::HeaderName, value: impl std::fmt::Display) -> Self {
         if let Ok(value) = HeaderValue::from_str(&value.to_string()) {
             self.headers.push((name, value));
@@ -152,12 +152,12 @@ impl Problem {
         self
     }
 
-    /// Say when to try again, seconds from now.
+    /// Adds `Retry-After`, in seconds.
     pub fn retry_after(self, seconds: u64) -> Self {
         self.header(header::RETRY_AFTER, seconds)
     }
 
-    /// The body.
+    /// Response body.
     pub fn body(&self) -> schemas::problem::Problem {
         let (status, code, title) = (self.code.status(), self.code.word(), self.code.title());
         let mut body = schemas::problem::Problem::new(status, code, title, &self.detail);
@@ -207,14 +207,14 @@ impl From<sqlx::Error> for Problem {
         let down = is_away(&error);
         // 22021: what was sent has a character that no text has, NUL above all.
         if error.as_database_error().is_some_and(|said| said.code().as_deref() == Some("22021")) {
-            let detail = "a name or filter has a character that no text has (NUL); leave it out";
+            let detail = "a name or filter contains a NUL character: remove it";
             return Problem::new(Code::BadRequest, detail);
         }
         if !down {
             return Problem::internal(error);
         }
-        tracing::warn!(reason = %error, "The database does not answer: {error}");
-        Problem::new(Code::Unavailable, "the database does not answer; try again").retry_after(2)
+        tracing::warn!(%error, "Database does not respond");
+        Problem::new(Code::Unavailable, "the database does not respond; try again").retry_after(2)
     }
 }
 
@@ -237,7 +237,7 @@ mod tests {
     /// Programs branch on these: a word that was released keeps its status and its meaning.
     #[test]
     fn the_codes_are_the_ones_that_are_kept() {
-        let line = |code: &Code| format!("{} {:<24}{}\n", code.status(), code.word(), code.title());
+        let line = |code: &Code| format!("{} {:<26}{}\n", code.status(), code.word(), code.title());
         let table: String = Code::ALL.iter().map(line).collect();
         domain::testing::golden("problem-codes.txt", &table);
     }

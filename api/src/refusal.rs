@@ -30,8 +30,8 @@ impl From<RunError> for Problem {
             | RunError::NothingToApprove
             | RunError::NotFailed
             | RunError::NotAProvision
-            | RunError::Cancelling => Code::Refused,
-            RunError::AlreadyEnded { .. } => Code::AlreadyEnded,
+            | RunError::Cancelling => Code::Rejected,
+            RunError::AlreadyEnded { .. } => Code::AlreadyFinished,
         };
         Problem::new(code, error.to_string())
     }
@@ -41,7 +41,7 @@ impl From<InstallError> for Problem {
     fn from(error: InstallError) -> Problem {
         let code = match &error {
             InstallError::NotFound => Code::NotFound,
-            InstallError::Excluded { .. } | InstallError::Bringing { .. } => Code::RunExcluded,
+            InstallError::Excluded { .. } | InstallError::Bringing { .. } => Code::RunInProgress,
             InstallError::NoRunner => Code::NoRunner,
             InstallError::Deprovisioned => Code::Deprovisioned,
             InstallError::AlreadyCreated
@@ -52,7 +52,7 @@ impl From<InstallError> for Problem {
             | InstallError::InvalidLineage { .. }
             | InstallError::NotAdmitted
             | InstallError::Held { .. }
-            | InstallError::NotHolding => Code::Refused,
+            | InstallError::NotHolding => Code::Rejected,
         };
         Problem::new(code, error.to_string())
     }
@@ -67,7 +67,7 @@ impl From<JobError> for Problem {
             | JobError::NotThisKind { .. }
             | JobError::NotARunnersReason => Code::Invalid,
             JobError::AlreadyClaimed { .. } => Code::ClaimedByOther,
-            JobError::Fenced { .. } => Code::FencedOut,
+            JobError::Fenced { .. } => Code::Fenced,
             JobError::SeqConflict { .. } => Code::SeqConflict,
             JobError::SeqGap { .. } => Code::SeqGap,
             JobError::OnlyAPrincipalMayResolve | JobError::ARunnerMayNotResolve => Code::Forbidden,
@@ -84,8 +84,8 @@ impl From<JobError> for Problem {
             | JobError::OutcomeUnknown
             | JobError::AnotherAttempt { .. }
             | JobError::StillRunning
-            | JobError::LogAlreadyFinalized => Code::Refused,
-            JobError::AlreadyEnded { .. } => Code::AlreadyEnded,
+            | JobError::LogAlreadyFinalized => Code::Rejected,
+            JobError::AlreadyEnded { .. } => Code::AlreadyFinished,
         };
         let problem = Problem::new(code, error.to_string());
         let JobError::SeqGap { expected } = error else { return problem };
@@ -114,7 +114,9 @@ impl From<AppendError> for Problem {
             AppendError::Layout { .. } => {
                 Problem::new(Code::Unavailable, error.to_string()).retry_after(1)
             }
-            AppendError::Closed => Problem::new(Code::Stopping, error.to_string()).retry_after(2),
+            AppendError::Closed => {
+                Problem::new(Code::ShuttingDown, error.to_string()).retry_after(2)
+            }
             AppendError::SessionMoved { .. } => {
                 Problem::new(Code::SessionSuperseded, error.to_string())
             }
@@ -166,7 +168,7 @@ impl From<SubjectError> for Problem {
     fn from(error: SubjectError) -> Problem {
         let code = match &error {
             SubjectError::NoReason => Code::Invalid,
-            SubjectError::NotShredded => Code::Refused,
+            SubjectError::NotShredded => Code::Rejected,
         };
         Problem::new(code, error.to_string())
     }
@@ -177,7 +179,7 @@ impl From<ComponentError> for Problem {
         let code = match &error {
             ComponentError::NotFound => Code::NotFound,
             ComponentError::AnotherComponent { .. } | ComponentError::NotLater { .. } => {
-                Code::Refused
+                Code::Rejected
             }
         };
         Problem::new(code, error.to_string())
@@ -189,7 +191,7 @@ impl From<AppError> for Problem {
         let code = match &error {
             AppError::NotFound => Code::NotFound,
             AppError::SameName { .. } => Code::Invalid,
-            AppError::AlreadyCreated { .. } | AppError::AnotherComponent { .. } => Code::Refused,
+            AppError::AlreadyCreated { .. } | AppError::AnotherComponent { .. } => Code::Rejected,
         };
         Problem::new(code, error.to_string())
     }
@@ -203,7 +205,7 @@ impl From<BuildError> for Problem {
             | BuildError::HasAJob { .. }
             | BuildError::NoJob
             | BuildError::AlreadySucceeded
-            | BuildError::AlreadyFailed => Code::Refused,
+            | BuildError::AlreadyFailed => Code::Rejected,
         };
         Problem::new(code, error.to_string())
     }
@@ -224,7 +226,7 @@ impl From<EnrolmentError> for Problem {
             EnrolmentError::Expired => Code::TokenExpired,
             EnrolmentError::Revoked => Code::TokenRevoked,
             EnrolmentError::AlreadyUsed => Code::EnrolmentUsed,
-            EnrolmentError::AlreadyIssued => Code::Refused,
+            EnrolmentError::AlreadyIssued => Code::Rejected,
         };
         Problem::new(code, error.to_string())
     }
@@ -235,7 +237,7 @@ impl From<AccessError> for Problem {
         let code = match &error {
             AccessError::NotFound | AccessError::NoSuchToken => Code::NotFound,
             AccessError::ExpiresInThePast => Code::Invalid,
-            AccessError::AlreadyAdded { .. } | AccessError::AlreadyIssued => Code::Refused,
+            AccessError::AlreadyAdded { .. } | AccessError::AlreadyIssued => Code::Rejected,
         };
         Problem::new(code, error.to_string())
     }
@@ -247,7 +249,7 @@ impl From<RunnerError> for Problem {
             RunnerError::NotFound => Code::NotFound,
             RunnerError::Revoked => Code::RunnerRevoked,
             RunnerError::NeedsAnInstall | RunnerError::BelongsToNoInstall => Code::Invalid,
-            RunnerError::AlreadyEnrolled | RunnerError::KeyWasReplaced => Code::Refused,
+            RunnerError::AlreadyEnrolled | RunnerError::KeyWasReplaced => Code::Rejected,
         };
         Problem::new(code, error.to_string())
     }

@@ -123,7 +123,7 @@ impl Serving {
         let ask = hyper::Request::get("/metrics").body(Default::default()).unwrap();
         let answer = Wire::to(&self.control).send(ask).await.unwrap().ok();
         let text = String::from_utf8_lossy(&answer.body);
-        let line = text.lines().find_map(|line| line.strip_prefix("stead_runner_polls_parked "));
+        let line = text.lines().find_map(|line| line.strip_prefix("stead_runner_long_polls "));
         line.and_then(|number| number.parse::<f64>().ok()).unwrap_or_default() as u64
     }
 }

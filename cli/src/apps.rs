@@ -30,55 +30,55 @@ use crate::{
 pub(crate) enum Apps {
     #[command(flatten)]
     Here(here::Here),
-    /// Publish an app directory as the next config version, and build what is new in it
+    /// Publish an app directory as the next config version, and build its new components
     #[command(after_help = "\
 Examples:
   stead apps sync ./shop
   stead apps sync ./shop --dry-run
   stead apps sync ./shop --source acme/modules=../modules --wait
   stead apps sync ./shop --plugin files=./target/release/stead-plugin-files
-Syncing the same directory again does nothing and says so.")]
+Syncing an unchanged directory changes nothing.")]
     Sync(Sync),
-    /// Show what a sync would change, or what differs between two config versions
+    /// Compare an app directory with a config version, or two config versions
     #[command(after_help = "\
 Examples:
   stead apps diff ./shop                  the directory against the newest version
   stead apps diff ./shop --against 3      the directory against version 3
-  stead apps diff shop --from 1 --to 2    two versions that are published
-Under the changes stands what would be planned in each install that follows them.")]
+  stead apps diff shop --from 1 --to 2    two published versions
+The impact on each install follows the changes.")]
     Diff {
         #[command(flatten)]
         source: Source,
-        /// The published version to compare the directory with; without it the newest
+        /// Config version to compare the directory with [default: the newest]
         #[arg(long, value_name = "N", conflicts_with_all = ["from", "to"])]
         against: Option<u32>,
-        /// The version before; DIR is then the app's name
+        /// Earlier config version; DIR is then the name of the app
         #[arg(long, value_name = "N")]
         from: Option<u32>,
-        /// The version after; DIR is then the app's name
+        /// Later config version; DIR is then the name of the app
         #[arg(long, value_name = "N")]
         to: Option<u32>,
     },
     /// List apps
     #[command(after_help = "Example:\n  stead apps list")]
     List(Part),
-    /// Show an app and the components of its newest version, or what one version says
+    /// Show an app with the components of its newest version, or the config of one version
     #[command(after_help = "\
 Examples:
   stead apps show shop
-  stead apps show shop --version 3                  as `stead apps inspect` shows a directory
+  stead apps show shop --version 3                  the config of version 3
   stead apps show shop --version 3 --output json")]
     Show {
-        /// The app's name or id
+        /// Name or id of the app
         app: String,
-        /// A published version
+        /// Config version
         #[arg(long, value_name = "N")]
         version: Option<u32>,
     },
-    /// List the config versions of an app, the newest first
+    /// List the config versions of an app, newest first
     #[command(after_help = "Example:\n  stead apps versions shop")]
     Versions {
-        /// The app's name or id
+        /// Name or id of the app
         app: String,
         #[command(flatten)]
         part: Part,
@@ -87,18 +87,18 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct Source {
-    /// The app directory
+    /// App directory
     dir: PathBuf,
-    /// The app's name; without it the directory's
+    /// Name of the app [default: name of the directory]
     #[arg(long)]
     name: Option<String>,
-    /// Where a repository that components name lies on this machine; may be repeated
-    #[arg(long = "source", alias = "repo", value_name = "OWNER/NAME=PATH", value_parser = pack::named_path)]
+    /// Local path of a repository that components use; may be repeated
+    #[arg(long = "source", value_name = "OWNER/NAME=PATH", value_parser = pack::named_path)]
     repos: Vec<(String, PathBuf)>,
-    /// The executable of a plugin that components name as their type; may be repeated
+    /// Executable of a plugin that components use as their type; may be repeated
     #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pack::named_path)]
     plugins: Vec<(String, PathBuf)>,
-    /// Fetch the texts that the directory names by https://, into the bundle
+    /// Fetch texts that the directory references by https:// into the bundle
     #[arg(long)]
     allow_remote: bool,
 }
@@ -107,10 +107,10 @@ pub(crate) struct Source {
 pub(crate) struct Sync {
     #[command(flatten)]
     source: Source,
-    /// Check everything and say what would change; change nothing
+    /// Validate and show the changes without publishing
     #[arg(long)]
     dry_run: bool,
-    /// Wait until the builds are over; exit code 1 when one fails
+    /// Wait until the builds finish; exit code 1 if one fails
     #[arg(long)]
     wait: bool,
 }

@@ -22,35 +22,34 @@ use crate::{audit::keys::believed, failure::Failure, place::Place, render::Scree
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Archive {
-    /// Write every closed partition of the log into an archive, also while the server runs
+    /// Write every closed partition of the log to an archive; the server may run
     #[command(after_help = "\
-A partition is closed when the log goes on after it, every view and policy is beyond it, and a published checkpoint \
-covers it. What is read from the database, and what is read back from the files, must lead to that checkpoint. Nothing \
-is dropped.
+A partition is closed when the log continues after it, all projections and policies have processed it, and a published \
+checkpoint covers it. The rows and the written files are both verified against that checkpoint. No row is dropped.
 
-Without DATABASE_OWNER_URL the private Postgres of the data directory is meant. Run it as the server's user.
+Without DATABASE_OWNER_URL, uses the private Postgres of the data directory. Run this as the server's user.
 
 Examples:
   stead archive create
   stead archive create --through 10240000
   DATABASE_OWNER_URL=postgres://owner@db/stead stead archive create --archives /srv/stead-archives")]
     Create(Create),
-    /// List the archives: which ranges, and whether the database still has their rows
+    /// List the archives with their ranges, and whether the database still has the rows
     #[command(after_help = "Example:\n  stead archive list")]
     List(Where),
-    /// Read archives back: every byte, every hash, up to the signed checkpoint
+    /// Verify archives: every byte and hash, up to the signed checkpoint
     #[command(after_help = "\
-Without a directory all archives that the database names are read. With one it is read by itself, without a database, \
-under the keys that are named.
+Without a directory, verifies all archives that the database lists. With a directory, verifies that archive without a \
+database, with the keys of --key.
 
 Examples:
   stead archive verify
   stead archive verify /mnt/tape/1-10240000 --key stead/01J…+5f0c…+AS…")]
     Verify(Verify),
-    /// Drop the rows of archives from the database: they are read from the files from then on
+    /// Drop archived rows from the database; they are then read from the archives
     #[command(after_help = "\
-Files and rows are proven once more before it, range by range from the oldest. Servers go on working. It cannot be \
-undone: have the archives in a backup first.
+Verifies files and rows again first, from the oldest range on. Servers keep running. This cannot be undone: back up the \
+archives first.
 
 Example:
   stead archive drop --through 10240000")]
@@ -62,7 +61,7 @@ Example:
 pub(crate) struct Where {
     #[command(flatten)]
     place: Place,
-    /// Where archives are [default: archives in the data directory]
+    /// Directory of the archives [default: archives in the data directory]
     #[arg(long, env = "STEAD_ARCHIVES", value_name = "DIR")]
     archives: Option<PathBuf>,
 }
@@ -71,7 +70,7 @@ pub(crate) struct Where {
 pub(crate) struct Create {
     #[command(flatten)]
     of: Where,
-    /// Only partitions that end at or before this position
+    /// Archive only partitions that end at or before this position
     #[arg(long, value_name = "POSITION")]
     through: Option<u64>,
 }
@@ -80,9 +79,9 @@ pub(crate) struct Create {
 pub(crate) struct Verify {
     #[command(flatten)]
     of: Where,
-    /// One archive, by itself
+    /// Directory of one archive, verified without a database
     directory: Option<PathBuf>,
-    /// A key of checkpoints that you believe: the whole verifier key, or 64 hexadecimal digits
+    /// Trusted checkpoint key: a verifier key, or 64 hexadecimal digits
     #[arg(long, value_name = "KEY", requires = "directory")]
     key: Vec<String>,
 }
@@ -91,7 +90,7 @@ pub(crate) struct Verify {
 pub(crate) struct Drop {
     #[command(flatten)]
     of: Where,
-    /// Archives that end at or before this position
+    /// Drop the rows of archives that end at or before this position
     #[arg(long, value_name = "POSITION")]
     through: u64,
 }

@@ -1,4 +1,4 @@
-//! `stead audit`: what happened, as of when, and the proof that nobody rewrote it.
+//! `stead audit`: events, past states, proofs and verification.
 mod check;
 pub(crate) mod diff;
 mod doctor;
@@ -33,89 +33,89 @@ Examples:
   stead audit events --actor prn_01JD…
   stead audit events --follow")]
     Events(events::Events),
-    /// Fold the events of one thing up to a position or a moment, and print its state
+    /// Print the state of one stream at a position or time
     #[command(after_help = "\
 Examples:
   stead audit replay --install acme --at 2026-11-20T12:00:00Z
   stead audit replay --install acme --at 1841
   stead audit replay --run run_01JD… --at '2h ago'
   stead audit replay --stream name/install/acme
-The rows of a projection as of then: stead projections show")]
+Rows of a projection at an earlier time: stead projections show")]
     Replay {
         #[command(flatten)]
         which: Box<Which>,
-        /// As of a position or a moment: RFC 3339, a day, `2h ago`, `tuesday`; without it as of now
+        /// Position or time: RFC 3339, a day, `2h ago`, `tuesday` [default: now]
         #[arg(long, value_name = "TIME|POSITION")]
         at: Option<At>,
     },
-    /// What changed of one thing, or of every install, between two points: who asked, who approved, what ran
+    /// Show the changes of one stream, or of every install, between two points, with requests, approvals and jobs
     #[command(after_help = "\
 Examples:
   stead audit diff --install acme --from tuesday
   stead audit diff --install acme --from 2026-11-20 --to 2026-11-21
   stead audit diff --run run_01JD… --from 0
   stead audit diff --app shop --from '3d ago' -o json
-  stead audit diff --from yesterday --to today      every install of which something changed
-A day, also a weekday, means its beginning in UTC; a weekday is the last one.
-Of an install or a run, what happened is told by run; of another thing, event by event.")]
+  stead audit diff --from yesterday --to today      every install that changed
+A day or weekday means its start in UTC; a weekday is the last one.
+Events of installs and runs are grouped by run, others are listed one by one.")]
     Diff {
         #[command(flatten)]
         which: Box<Which>,
-        /// Since a position or a moment: RFC 3339, a day, `2h ago`, `tuesday`
+        /// From this position or time: RFC 3339, a day, `2h ago`, `tuesday`
         #[arg(long, value_name = "TIME|POSITION")]
         from: At,
-        /// Up to a position or a moment; without it up to now
+        /// Up to this position or time [default: now]
         #[arg(long, value_name = "TIME|POSITION")]
         to: Option<At>,
         #[command(flatten)]
         page: diff::Page,
     },
-    /// Compute every leaf, the chain and the tree again, compare with the signed checkpoint, and hold what runners reported
-    /// against what they signed
+    /// Verify the log: recompute leaves, chain and tree, compare with the signed checkpoint, and check the runners'
+    /// signatures of their reports
     #[command(after_help = "\
 Examples:
   stead audit verify
-  stead audit verify --against kept-checkpoint.txt     also proves that nothing before it was rewritten
+  stead audit verify --against kept-checkpoint.txt     also proves that the log continues it
   stead audit verify --export log.ndjson --against kept-checkpoint.txt --key stead/01JD…+9f2c1a07+AZ…    without a server
-A checkpoint is in every claim; a runner keeps the last one: `stead-runner witness` prints it.")]
+Each runner keeps the last checkpoint that it received: `stead-runner witness` prints it.")]
     Verify(verify::Verify),
-    /// Have the server run its log through today's code, without writing: leaves, chain, tree, stream versions, head,
-    /// checkpoints, every event, every row of every projection
+    /// Let the server check its log and projections, read-only: hashes, stream versions, head, checkpoints, every event and
+    /// every row
     #[command(after_help = "\
 Example:
   stead audit doctor
-It is the server's own word. For one that need not be believed: stead audit verify")]
+The result is the server's own statement. `stead audit verify` verifies the log independently.")]
     Doctor,
-    /// Write a file that proves an event, all events of a job, or an install with its runs, jobs and builds
+    /// Write a proof bundle of an event, of a stream, or of an install with its runs, jobs and builds
     #[command(after_help = "\
 Examples:
-  stead audit prove 1841 --out approval.json                 one event, by its position
-  stead audit prove evt_01JD… --out approval.json            or by its id
+  stead audit prove 1841 --out approval.json                 an event, by position
+  stead audit prove evt_01JD… --out approval.json            or by id
   stead audit prove job_01JD… --out job.json                 a job, and that none of its events is missing
   stead audit prove acme --since kept-checkpoint.txt --out acme.json      an install with its runs, jobs and builds
-  stead audit prove acme --with-names --with-reasons --out acme.json      with who the principals are, and why
-  stead audit prove run/run_01JD… --hashes --out run.json    any stream, without what its events say
-install/acme is the install's own stream alone. That a stream is complete is shown by the entries of other streams after it: whose they are, of which type and when,
-never what they say. --alone leaves them out. docs/audit.md has the format and what it proves.")]
+  stead audit prove acme --with-names --with-reasons --out acme.json      with names and reasons
+  stead audit prove run/run_01JD… --hashes-only --out run.json    any stream, without the content of its events
+install/acme is the install's own stream only. Entries of other streams after it prove that a stream is complete. They show stream,
+type and time of each event, never its content; --other-entries none leaves them out. docs/audit.md has the format and what it proves.")]
     Prove(prove::Prove),
-    /// Check a proof or an export, with nothing but a key: no server, no database; of an install, print its history
+    /// Check a proof bundle or an export offline, with a key only; prints the history of an install
     #[command(after_help = "\
 Examples:
   stead audit check acme.json --key stead/01JD…+9f2c1a07+AZ…
   stead audit check acme.json --key sha256:4f… --checkpoint kept-checkpoint.txt
   stead audit check log.ndjson --key stead/01JD…+9f2c1a07+AZ…
-The key: `stead-runner witness key` at the customer, `stead keys list` at the vendor. Compare them.
-Ends with 0 if all of it holds, 1 with the first thing that does not, 2 if the file is no proof.")]
+Get the key from `stead-runner witness key` at the customer and `stead keys list` at the vendor, and compare them.
+Exit code 0 if the file is valid, 1 if a check fails, 2 if it is not a proof or export.")]
     Check(check::Check),
-    /// Write every event of a part of the log, one per line, with what proves that none is missing
+    /// Export a range of the log, one event per line, with proofs that none is missing
     #[command(after_help = "\
 Examples:
   stead audit export --out log.ndjson                             everything
   stead audit export --from 1000 --to 2000 --out part.ndjson      positions, both included
   stead audit export --from 2026-07-01T00:00:00Z --to 2026-10-01T00:00:00Z --out quarter.ndjson
-The first line has the signed checkpoint and the proofs; `stead audit check` reads it.")]
+The first line has the signed checkpoint and the proofs for `stead audit check`.")]
     Export(export::Export),
-    /// Print a signed checkpoint of now: keep it where the vendor cannot change it
+    /// Print a current signed checkpoint; store it where the vendor cannot change it
     #[command(after_help = "Example:\n  stead audit checkpoint > kept-checkpoint.txt")]
     Checkpoint,
 }

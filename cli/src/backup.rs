@@ -18,39 +18,38 @@ use crate::{failure::Failure, place::Place, render::Screen, serve::Told};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Backup {
-    /// Make a backup, also while the server runs
+    /// Create a backup; the server may run
     #[command(after_help = "\
-It has the database, the keys that the server signs with, the artifacts and the first owner's token: who has it can \
-be the server. Every file is made with mode 0600; keep it like the keys. It is there whole, or not at all.
+Contains the database, the server's signing keys, the artifacts and the first owner's token: whoever has it can \
+impersonate the server, so protect it like the keys. Files have mode 0600. A failed backup leaves nothing behind.
 
-Run it as the server's user, or as root. Without DATABASE_OWNER_URL the private Postgres of the data directory is \
-meant. A name that ends in .tar makes one file, for which twice the room is needed.
+Run this as the server's user or as root. Without DATABASE_OWNER_URL, uses the private Postgres of the data directory. \
+A name that ends in .tar creates one file and needs twice the space.
 
 Examples:
   stead backup create --out /backups/2026-11-21
   DATABASE_OWNER_URL=postgres://owner@db/stead stead backup create --out today.tar")]
     Create(Create),
-    /// Restore a backup into an empty directory, and verify it
+    /// Restore a backup into an empty directory and verify it
     #[command(after_help = "\
-Every byte is compared with the backup's manifest before anything is restored, and the whole log is read again after \
-it: it must be the one of the checkpoint that was signed when the backup was made. With --against also what a runner \
-kept (<runner data>/checkpoint) is compared: it says which positions are missing.
+Checks every byte against the backup's manifest first, and verifies the whole restored log against the checkpoint of \
+the backup. --against compares with a runner's checkpoint (<runner data>/checkpoint) and lists missing positions.
 
-With DATABASE_OWNER_URL the database goes there, into an empty one, and only the rest into the directory.
+With DATABASE_OWNER_URL, restores into that database, which must be empty, and the rest into the directory.
 
-As root: everything is given to the owner of the directory, so make it for the user that runs the server.
+As root, restored files belong to the owner of the directory: create it for the user that runs the server.
 
 Examples:
   stead backup restore --from /backups/2026-11-21 --data /var/lib/stead
   stead backup restore --from today.tar --data ./data --against checkpoint-of-acme")]
     Restore(restore::Restore),
-    /// Restore a backup elsewhere, verify it, say how far it reaches, and remove it
+    /// Test a backup: restore it to a temporary place, verify it, print its recovery point, and delete it
     #[command(after_help = "\
-Nothing of a server is touched: a private Postgres is started in a temporary directory, and both are gone afterwards.
+Does not touch the server: starts a private Postgres in a temporary directory, and deletes both afterwards.
 
 Examples:
   stead backup drill --from /backups/2026-11-21
-  stead backup drill --from today.tar --against checkpoint-of-acme --in /var/tmp")]
+  stead backup drill --from today.tar --against checkpoint-of-acme --work-dir /var/tmp")]
     Drill(restore::Drill),
 }
 
@@ -58,10 +57,10 @@ Examples:
 pub(crate) struct Create {
     #[command(flatten)]
     place: Place,
-    /// Where the backup goes: a directory that is not there yet, or a file that ends in .tar
+    /// Path of the backup: a new directory, or a new file that ends in .tar
     #[arg(long, value_name = "DIR|FILE")]
     out: PathBuf,
-    /// Where archives of the log are [default: archives in the data directory]
+    /// Directory of the archives [default: archives in the data directory]
     #[arg(long, env = "STEAD_ARCHIVES", value_name = "DIR")]
     archives: Option<PathBuf>,
 }

@@ -11,32 +11,32 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Builds {
-    /// List builds, the newest first
+    /// List builds, newest first
     #[command(after_help = "\
 Examples:
   stead builds list
   stead builds list --app shop --state failed")]
     List(List),
-    /// Show one build: its artifact, or why it failed
+    /// Show a build with its artifact or the reason of its failure
     #[command(after_help = "Example:\n  stead builds show bld_01JD…")]
     Show {
-        /// The build's id
+        /// Id of the build
         build: BuildId,
     },
-    /// Build again what failed in the newest config version, as the next one
+    /// Retry the failed builds of the newest config version, as a new config version
     #[command(after_help = "Example:\n  stead builds retry bld_01JD…")]
     Retry {
-        /// A build that failed
+        /// Id of a failed build
         build: BuildId,
     },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Of one app: its name or id
+    /// Only of this app: name or id
     #[arg(long)]
     app: Option<String>,
-    /// In one state: requested, queued (a build that runs is queued, too), succeeded, failed
+    /// Only in this state: requested, queued (includes running builds), succeeded, failed
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Why a command did not do what was asked, what the shell is told, and what to do next.
+//! Failures of a command: exit code, message and remedy.
 use std::process::ExitCode;
 
 use cli::client::ClientError;
@@ -9,38 +9,38 @@ use crate::render::Output;
 /// Printed under `--help`; scripts may rely on it.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  0  done
-  1  the work itself ended badly: a run failed, a log does not verify
-  2  the command, or a file it was given, is wrong
-  3  there is no such thing
-  4  refused: not allowed, or in conflict with how things are
-  5  the server cannot be reached or cannot answer now
-  130  stopped with Ctrl-C
+  0  success
+  1  the operation failed: a run failed, a log does not verify
+  2  invalid command line, file or input
+  3  not found
+  4  rejected: forbidden, or not possible in the current state
+  5  the server is unreachable or cannot respond now
+  130  interrupted with Ctrl-C
 With --output json or ndjson an error is one line of JSON on standard error: problem details with `exit_code`.";
 
-/// Why it did not work.
+/// Failure of a command.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The work ended badly; the sentence says how.
+    /// The operation failed.
     Outcome(String),
-    /// The command or its input is wrong.
+    /// The command line or its input is invalid.
     Usage(String),
-    /// There is no such thing.
+    /// The object does not exist.
     NotFound(String),
-    /// The server refused.
+    /// The server responded with a problem.
     Refused(Box<Problem>),
-    /// No answer.
+    /// The server did not respond.
     Unreachable(String),
     /// The user stopped the command.
     Interrupted(String),
-    /// What is wrong with a file has been printed already.
+    /// The findings were printed already.
     Shown,
-    /// The reader of our output went away.
+    /// The reader of standard output closed it.
     BrokenPipe,
 }
 
 impl Failure {
-    /// What the shell is told.
+    /// Exit code.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Failure::Outcome(_) => 1,
@@ -58,7 +58,7 @@ impl Failure {
         }
     }
 
-    /// Tell the person or the program, and the shell.
+    /// Prints the failure and returns its exit code.
     pub(crate) fn report(&self, output: Output) -> ExitCode {
         let text = match output {
             Output::Table => self.text(),
@@ -70,7 +70,7 @@ impl Failure {
         ExitCode::from(self.code())
     }
 
-    /// What a program reads: problem details, ours in the shape of the server's.
+    /// Problem details, as the server sends them.
     pub(crate) fn json(&self) -> String {
         let (code, title, said) = match self {
             Failure::Refused(problem) => {
@@ -78,13 +78,11 @@ impl Failure {
                 return format!("{}\n", serde_json::json!(problem));
             }
             Failure::Shown | Failure::BrokenPipe => return String::new(),
-            Failure::Outcome(said) => ("outcome", "The work ended badly", said),
-            Failure::Usage(said) => {
-                ("usage", "The command, or a file it was given, is wrong", said)
-            }
-            Failure::NotFound(said) => ("not_found", "There is no such thing", said),
-            Failure::Unreachable(said) => ("unreachable", "The server cannot be reached", said),
-            Failure::Interrupted(said) => ("interrupted", "The command was stopped", said),
+            Failure::Outcome(said) => ("outcome", "The operation failed", said),
+            Failure::Usage(said) => ("usage", "Invalid command line, file or input", said),
+            Failure::NotFound(said) => ("not_found", "Not found", said),
+            Failure::Unreachable(said) => ("unreachable", "The server is unreachable", said),
+            Failure::Interrupted(said) => ("interrupted", "Interrupted", said),
         };
         let (detail, remedy) =
             said.split_once("\n  try: ").map_or((said.as_str(), None), |(d, r)| (d, Some(r)));
@@ -98,7 +96,7 @@ impl Failure {
         format!("{problem}\n")
     }
 
-    /// What the person reads.
+    /// Text for the terminal.
     pub(crate) fn text(&self) -> String {
         match self {
             Failure::Outcome(said) | Failure::Usage(said) | Failure::NotFound(said) => {
@@ -106,8 +104,8 @@ impl Failure {
             }
             Failure::Interrupted(said) => format!("{said}\n"),
             Failure::Unreachable(said) => format!(
-                "error: {said}\n  try: `stead up` starts a server here; \
-                 `stead login --server URL` names another one\n"
+                "error: {said}\n  try: start a server with `stead up`, \
+                 or select another one with `stead login --server URL`\n"
             ),
             Failure::Refused(problem) => refusal(problem),
             Failure::Shown | Failure::BrokenPipe => String::new(),
@@ -144,15 +142,24 @@ pub(crate) fn place(error: &FieldProblem) -> String {
     text
 }
 
-/// What to do next, where the code alone says it.
+/// Remedy that follows from the code.
 fn next(code: &str) -> Option<&'static str> {
     Some(match code {
-        "token_missing" | "token_unknown" | "token_expired" | "token_revoked"
-        | "token_wrong_kind" => "`stead login --server URL --token-file FILE`, or set STEAD_TOKEN",
-        "forbidden" => "ask an owner for a token with a role that may: `stead tokens create`",
-        "approval_stale" => "read the plan as it is now: `stead runs show RUN --plans`",
-        "run_excluded" => "wait for that run, or stop it: `stead runs watch`, `stead runs cancel`",
-        "behind" | "unavailable" | "busy" | "stopping" | "conflict" => "again in a moment",
+        "token_missing"
+        | "token_unknown"
+        | "token_expired"
+        | "token_revoked"
+        | "token_type_mismatch" => {
+            "`stead login --server URL --token-file FILE`, or set STEAD_TOKEN"
+        }
+        "forbidden" => "ask an owner to grant the role: `stead tokens grant-role`",
+        "approval_stale" => "read the current plan: `stead runs show RUN --plans`",
+        "run_in_progress" => {
+            "wait for that run or cancel it: `stead runs watch`, `stead runs cancel`"
+        }
+        "projection_lag" | "unavailable" | "busy" | "shutting_down" | "conflict" => {
+            "again in a moment"
+        }
         _ => return None,
     })
 }
@@ -181,13 +188,50 @@ impl From<std::io::Error> for Failure {
 
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
-        Failure::Unreachable(format!("the server's answer cannot be read: {error}"))
+        Failure::Unreachable(format!("the server's response cannot be read: {error}"))
+    }
+}
+
+/// Prints an error of the command line, in the format of `--output`.
+pub fn report_usage(error: &clap::Error) -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match (error.exit_code(), requested_output(&arguments)) {
+        (2, output @ (Output::Json | Output::Ndjson)) => {
+            let said = error.render().to_string();
+            Failure::Usage(said.trim_start_matches("error: ").trim_end().into()).report(output)
+        }
+        (code, _) => {
+            // The reader may have closed the output.
+            let _ = error.print();
+            ExitCode::from(u8::try_from(code).unwrap_or(2))
+        }
+    }
+}
+
+/// Value of `--output` on a command line that clap rejected.
+fn requested_output(arguments: &[String]) -> Output {
+    let after =
+        |name: &str| arguments.windows(2).find(|two| two[0] == name).map(|two| two[1].as_str());
+    let joined = arguments.iter().find_map(|argument| argument.strip_prefix("--output="));
+    match joined.or(after("--output")).or(after("-o")) {
+        Some("json" | "sarif") => Output::Json,
+        Some("ndjson") => Output::Ndjson,
+        Some(_) | None => Output::Table,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_output_format_is_read_from_a_rejected_command_line() {
+        let of =
+            |line: &str| requested_output(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(of("-o json runs list acme"), Output::Json);
+        assert_eq!(of("runs list acme --output=ndjson"), Output::Ndjson);
+        assert_eq!(of("runs list acme"), Output::Table);
+    }
 
     #[test]
     fn a_refusal_names_the_place_the_remedy_and_what_to_do_next() {

@@ -70,15 +70,18 @@ fn an_install_reads_like_this() {
         "id": id("tok"), "token": "stead_enrol_x", "expires_at": AT, "server_key": digest(7),
         "runner_url": "https://stead.example:7071", "command": "stead-runner --data … --token-file -",
     }));
-    golden("installs-enrol-token.txt", &installs::picture::enrolment(&enrolment, &screen()));
+    golden(
+        "installs-create-enrolment-token.txt",
+        &installs::picture::enrolment(&enrolment, &screen()),
+    );
 }
 
 #[test]
 fn a_difference_and_what_it_reaches_read_like_this() {
-    let reach = |name: &str, version: u32, rest: Value| {
-        let mut reach = json!({"install": id("ins"), "name": name, "config_version": version, "is_there": true});
-        reach.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
-        reach
+    let impact = |name: &str, version: u32, rest: Value| {
+        let mut impact = json!({"install": id("ins"), "name": name, "config_version": version, "provisioned": true});
+        impact.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        impact
     };
     let plan = |operation: &str, name: &str| json!({"operation": operation, "name": name});
     let diff = read(json!({
@@ -90,14 +93,14 @@ fn a_difference_and_what_it_reaches_read_like_this() {
             {"change": "removed", "what": "component", "name": "cache"},
             {"change": "changed", "what": "policy", "name": "kubernetes_cluster", "fields": [{"field": "contents"}]},
         ],
-        "reach": [
-            reach("acme", 3, json!({"plans": [plan("apply", "sandbox"), plan("apply", "network"), plan("destroy", "cache")]})),
-            reach("beta-gmbh", 2, json!({"plans": [plan("apply", "network")]})),
-            reach("gamma", 3, json!({})),
-            reach("delta", 1, json!({"problem": "the input `zones` is required and was not given"})),
-            reach("new", 3, json!({"is_there": false, "plans": [plan("apply", "network")]})),
+        "impact": [
+            impact("acme", 3, json!({"plans": [plan("apply", "sandbox"), plan("apply", "network"), plan("destroy", "cache")]})),
+            impact("beta-gmbh", 2, json!({"plans": [plan("apply", "network")]})),
+            impact("gamma", 3, json!({})),
+            impact("delta", 1, json!({"problem": "the input `zones` is required and was not given"})),
+            impact("new", 3, json!({"provisioned": false, "plans": [plan("apply", "network")]})),
         ],
-        "more_installs": 12,
+        "remaining_installs": 12,
         "not_acted_on": [
             {"severity": "warning", "file": "components/api.toml", "line": 7, "column": 18,
              "message": "12 x `drift_schedule`: this release does not look for drift"},
@@ -200,7 +203,7 @@ fn a_job_reads_like_this() {
         "id": id("job"), "kind": "apply", "class": "mutating", "state": "outcome_unknown",
         "cancelling": true, "manifest": digest(1), "install": id("ins"), "run": id("run"),
         "step": id("stp"), "name": "network", "queued_at": AT,
-        "waiting": {"for": "verdict", "detail": "nobody can say what became of the job; look, then resolve it"},
+        "waiting": {"for": "resolution", "detail": "nobody can say what became of the job; look, then resolve it"},
         "attempts": [
             {"attempt": 1, "execution": id("exe"), "runner": id("rnr"), "claimed_at": AT, "signal": 9,
              "log": {"length_bytes": 2048, "sha256": digest(2), "omitted_bytes": 0, "complete": false}},
@@ -247,9 +250,9 @@ fn a_run_reads_like_this() {
     };
     let plan = json!({"digest": digest(7), "noop": false, "add": 3, "change": 1, "destroy": 0, "summary": digest(8)});
     let nothing = json!({"digest": digest(9), "noop": true, "add": 0, "change": 0, "destroy": 0, "summary": digest(8)});
-    let by = |verdict: &str, by: &str| {
+    let by = |decision: &str, by: &str| {
         let name = by.starts_with("prn_").then_some("Bo Chen");
-        json!({"verdict": verdict, "by": by, "by_name": name, "reason": "read it", "at": AT})
+        json!({"decision": decision, "by": by, "by_name": name, "reason": "read it", "at": AT})
     };
     let run = read(json!({
         "id": id("run"), "install": id("ins"), "install_name": "acme", "kind": "upgrade", "config_version": 2,
@@ -281,7 +284,7 @@ fn what_changed_reads_like_this() {
     let word = |said: &str, of: Option<&str>, who: &str, reason: &str| {
         let (by, by_name) = by(who);
         let digest = of.map(|_| digest(7));
-        json!({"said": said, "of": of, "digest": digest, "by": by, "by_name": by_name, "reason": reason,
+        json!({"kind": said, "of": of, "digest": digest, "by": by, "by_name": by_name, "reason": reason,
                "at": AT, "position": 130})
     };
     let job = |kind: &str, outcome: Option<&str>, detail: Option<&str>, attempts: u32| {
@@ -293,7 +296,7 @@ fn what_changed_reads_like_this() {
         "run": id("run"), "kind": "upgrade", "config_version": 2, "requested_by": id("prn"),
         "requested_by_name": "Ann Lee", "reason": "CHG-1204", "requested_at": AT, "outcome": "failed",
         "ended_at": AT,
-        "words": [word("approved", Some("network"), "prn", "read it"),
+        "interventions": [word("approved", Some("network"), "prn", "read it"),
                   word("cancel_requested", None, "prn", "enough")],
         "jobs": [job("plan", Some("succeeded"), None, 1),
                  job("apply", Some("failed"), Some("the child ended with 1"), 2)],
@@ -305,7 +308,7 @@ fn what_changed_reads_like_this() {
         "events": [event(121, "install.run_admitted", "prn", None), event(180, "run.finished", "policy:run_goes_on", None)],
     });
     let going_on = json!({
-        "run": id("run"), "kind": "input_update", "requested_by": "system", "words": [],
+        "run": id("run"), "kind": "input_update", "requested_by": "system", "interventions": [],
         "jobs": [job("plan", None, None, 0)], "components": [],
         "events": [event(200, "run.planned", "system", None)],
     });
@@ -317,13 +320,13 @@ fn what_changed_reads_like_this() {
             {"path": "components.network.config_version", "before": 1, "after": 2},
             {"path": "inputs.note", "before": "short", "after": "x".repeat(80)},
         ],
-        "more_changes": 3, "runs": [upgrade, going_on], "told_until": 214,
-        "others": [event(119, "install.inputs_changed", "prn", Some("as agreed"))],
+        "more_changes": 3, "runs": [upgrade, going_on], "complete_through": 214,
+        "other_events": [event(119, "install.inputs_changed", "prn", Some("as agreed"))],
     }));
     golden("audit-diff.txt", &audit::diff::text(&between, &screen()));
     let quiet = read(json!({
         "stream": format!("job/{}", id("job")), "from": {"position": 0}, "to": {"position": 0},
-        "changes": [], "runs": [], "others": [], "told_until": 0,
+        "changes": [], "runs": [], "other_events": [], "complete_through": 0,
     }));
     golden("audit-diff-quiet.txt", &audit::diff::text(&quiet, &screen()));
 }

@@ -20,14 +20,14 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Installs {
-    /// Make an install, and print what its customer has to run, once
+    /// Create an install, and print the command that its customer runs
     #[command(after_help = "\
 Examples:
   stead installs create shop acme --input domain=acme.example.com --input size=2
   stead installs create shop acme --inputs-file acme.toml --auto-approve
   stead installs create shop acme --stack-output region=eu-central-1 --stack-outputs-file acme.json
-A file holds `name = \"value\"` lines, and of stack outputs may be a JSON object; --input and
---stack-output win over it. Stack outputs that the runner brings when it enrols win over these.")]
+--input and --stack-output override the files. Stack outputs that the runner reports at enrolment
+override these.")]
     Create(Create),
     /// List installs
     #[command(after_help = "\
@@ -35,68 +35,68 @@ Examples:
   stead installs list
   stead installs list --app shop")]
     List {
-        /// Of one app: its name or id
+        /// Only of this app: name or id
         #[arg(long)]
         app: Option<String>,
         #[command(flatten)]
         part: Part,
     },
-    /// Show an install: its components, inputs, runner, and what it waits for
+    /// Show an install with its components, inputs and runner
     #[command(after_help = "Example:\n  stead installs show acme")]
     Show {
-        /// The install's name or id
+        /// Name or id of the install
         install: String,
     },
-    /// Print what templates see of an install, now or then
+    /// Print the state that templates of an install read, now or at an earlier time
     #[command(after_help = "\
 Examples:
   stead installs state acme
   stead installs state acme --at 2026-11-20T12:00:00Z
   stead installs state acme --at 1841")]
     State {
-        /// The install's name or id
+        /// Name or id of the install
         install: String,
-        /// As of a position or a moment: RFC 3339, a day, `2h ago`, `tuesday`
+        /// Position or time: RFC 3339, a day, `2h ago`, `tuesday`
         #[arg(long, value_name = "TIME|POSITION")]
         at: Option<crate::when::At>,
     },
-    /// Give inputs new values; only what they reach is planned
+    /// Set inputs; plans only components that read them
     #[command(after_help = "\
 Examples:
   stead installs set-inputs acme --input size=3 --wait
   stead installs set-inputs acme --unset size --wait")]
     SetInputs(change::SetInputs),
-    /// Say what the customer's stack gives out; only what reads it is planned
+    /// Set outputs of the customer's stack; plans only components that read them
     #[command(after_help = "\
 Examples:
-  stead installs set-stack acme --stack-output vpc_id=vpc-0a1b --wait
-  stead installs set-stack acme --stack-outputs-file outputs.json --unset vpc_id")]
-    SetStack(stack::SetStack),
-    /// Move to another config version; only what differs is planned
+  stead installs set-stack-outputs acme --stack-output vpc_id=vpc-0a1b --wait
+  stead installs set-stack-outputs acme --stack-outputs-file outputs.json --unset vpc_id")]
+    SetStackOutputs(stack::SetStackOutputs),
+    /// Upgrade to another config version; plans only components that differ
     #[command(after_help = "\
 Examples:
   stead installs upgrade acme --to 2 --wait
-  stead installs upgrade acme --to 2 --input region=eu-1 --wait    what version 2 asks for")]
+  stead installs upgrade acme --to 2 --input region=eu-1 --wait    a new input of version 2")]
     Upgrade(change::Move),
-    /// Move back to an earlier config version, showing what that changes
+    /// Roll back to an earlier config version, after showing the changes
     #[command(after_help = "\
 Examples:
-  stead installs rollback acme            to the version before
+  stead installs rollback acme            to the previous version
   stead installs rollback acme --to 1 --reason 'p99 doubled' --wait")]
     Rollback(change::Rollback),
-    /// Deploy some components, or all, with what depends on them
+    /// Deploy components and their dependents, or all components
     #[command(after_help = "Example:\n  stead installs deploy acme --component service --wait")]
     Deploy {
         #[command(flatten)]
         operation: change::Operation,
-        /// A component's name; may be repeated; without it all
+        /// Name of a component; may be repeated [default: all]
         #[arg(long = "component")]
         components: Vec<String>,
     },
-    /// Apply sandbox and components again, on what is there
+    /// Plan and apply the sandbox and all components again
     #[command(after_help = "Example:\n  stead installs reprovision acme --reason 'drift' --wait")]
     Reprovision(change::Operation),
-    /// Destroy the components, in reverse order of their dependencies
+    /// Destroy the components, dependents first
     #[command(
         after_help = "Example:\n  stead installs teardown acme --reason 'moves to eu-1' --wait"
     )]
@@ -109,63 +109,63 @@ Examples:
     Action {
         #[command(flatten)]
         operation: change::Operation,
-        /// The action's name
+        /// Name of the action
         action: String,
     },
-    /// Include a component in deploys, and deploy it
+    /// Enable a component and deploy it
     #[command(after_help = "\
 Examples:
   stead installs enable-component acme cache --reason 'load test' --wait
-The component must be toggleable in the app's config; what it requires must be enabled.")]
+The component must be toggleable in the app's config, and its dependencies must be enabled.")]
     EnableComponent(change::Toggle),
-    /// Leave a component out of deploys, and tear it down where it is deployed
+    /// Disable a component and tear it down
     #[command(after_help = "\
 Examples:
   stead installs disable-component acme cache --reason 'too expensive' --wait
-The teardown is planned at once and waits for its approval like any plan. A component that an
-enabled one requires cannot be disabled.")]
+The teardown needs an approval like any plan. A component with enabled dependents cannot be
+disabled.")]
     DisableComponent(change::Toggle),
-    /// Apply plans without asking, or ask again
+    /// Turn automatic approval of plans on or off
     #[command(
         after_help = "Example:\n  stead installs auto-approve acme off --reason 'change freeze'"
     )]
     AutoApprove(change::AutoApprove),
-    /// Accept a component's state that the runner refuses, because it is older than the newest one or has another lineage
+    /// Accept a component's state that the runner refuses because it is older or of another lineage
     #[command(after_help = "\
-Example: the customer restored the runner's state from a backup, and this is the state to go on with
+Example: the customer restored the runner's state from a backup, and it is the current state now
   stead installs accept-state acme database --lineage 8907c070-aa91-8603-a355-2d2006a6c7aa --serial 3 \\
     --reason 'backup of Monday, CHG-1204'
   stead runs retry acme
-What was created after that state is not in it: the next plan creates it a second time.")]
+Resources created after that state are not in it: the next plan creates them again.")]
     AcceptState(accept_state::AcceptStateArgs),
-    /// Make a new enrolment token, when the first one was lost or has expired, or the runner was revoked
+    /// Create an enrolment token: the first one was lost or has expired, or the runner was revoked
     #[command(after_help = "\
 Example: the runner's host is lost
   stead runners revoke rnr_01JD… --reason 'host was lost'
-  stead installs enrol-token acme")]
-    EnrolToken {
-        /// The install's name or id
+  stead installs create-enrolment-token acme")]
+    CreateEnrolmentToken {
+        /// Name or id of the install
         install: String,
     },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Create {
-    /// The app's name or id
+    /// Name or id of the app
     app: String,
-    /// The name of the install: lower case letters, digits and hyphens
+    /// Name of the install: lower-case letters, digits and hyphens
     name: String,
     #[command(flatten)]
     inputs: change::Inputs,
     #[command(flatten)]
     stack: stack::Outputs,
-    /// Apply each plan without asking
+    /// Apply every plan without an approval
     #[arg(long)]
     auto_approve: bool,
-    /// Apply each plan of the first provision without asking, and ask in every later run
+    /// Apply the plans of the first provision without an approval; later runs require approval
     #[arg(long, conflicts_with = "auto_approve")]
     auto_approve_first: bool,
-    /// Which config version; without it the newest
+    /// Config version [default: the newest]
     #[arg(long, value_name = "N")]
     version: Option<u32>,
 }
@@ -189,7 +189,7 @@ pub(crate) async fn run(verb: Installs, settings: &Settings) -> Result<(), Failu
             })
         }
         Installs::SetInputs(ask) => change::set_inputs(&desk, ask).await,
-        Installs::SetStack(ask) => stack::set(&desk, ask).await,
+        Installs::SetStackOutputs(ask) => stack::set(&desk, ask).await,
         Installs::Upgrade(ask) => change::upgrade(&desk, ask).await,
         Installs::Rollback(ask) => change::rollback(&desk, ask).await,
         Installs::Deploy { operation, components } => {
@@ -211,8 +211,8 @@ pub(crate) async fn run(verb: Installs, settings: &Settings) -> Result<(), Failu
         Installs::DisableComponent(ask) => change::toggle(&desk, ask, false).await,
         Installs::AutoApprove(ask) => change::auto_approve(&desk, ask).await,
         Installs::AcceptState(args) => accept_state::run(&desk, args).await,
-        Installs::EnrolToken { install } => {
-            let issued = desk.client.enrol_token(&install).await?;
+        Installs::CreateEnrolmentToken { install } => {
+            let issued = desk.client.create_enrolment_token(&install).await?;
             desk.screen.one(&issued, |screen| picture::issued(&issued, screen))
         }
     }
@@ -234,12 +234,14 @@ async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
     let made = desk.client.create_install(&ask).await?;
     desk.screen.one(&made, |screen| {
         let mut text = format!(
-            "Made the install {} ({}) of {} at version {}.\n",
+            "Created install {} ({}) from {} version {}\n",
             made.name, made.id, ask.app, made.config_version
         );
         match &made.enrolment {
             Some(enrolment) => text += &picture::enrolment(enrolment, screen),
-            None => text += &format!("Enrol: stead installs enrol-token {}\n", made.name),
+            None => {
+                text += &format!("Enrol: stead installs create-enrolment-token {}\n", made.name)
+            }
         }
         text
     })

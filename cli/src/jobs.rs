@@ -4,7 +4,7 @@ mod signed;
 
 use clap::{Args, Subcommand, ValueEnum};
 use domain::ids::{BuildId, ExecutionId, JobId, RunId};
-use schemas::control::jobs::{self as wire, Cancel, Job, JobsQuery, Resolve};
+use schemas::control::jobs::{self as wire, Cancel, Job, JobsQuery, Resolve, ResolveAs};
 
 use crate::{
     failure::Failure,
@@ -14,77 +14,77 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Jobs {
-    /// List jobs, the newest first
+    /// List jobs, newest first
     #[command(after_help = "\
 Examples:
   stead jobs list
   stead jobs list --install acme --state outcome_unknown")]
     List(List),
-    /// Show a job: its attempts, and what it waits for
+    /// Show a job with its attempts and the reason it waits
     #[command(after_help = "Example:\n  stead jobs show job_01JD…")]
     Show {
-        /// The job's id
+        /// Id of the job
         job: JobId,
     },
-    /// Print a job's log; with -f as it grows
+    /// Print the log of a job; -f follows it
     #[command(after_help = "\
 Examples:
   stead jobs logs job_01JD…
   stead jobs logs -f job_01JD…
   stead jobs logs bld_01JD…                 the log of a build
-  stead jobs logs job_01JD… -o ndjson       the records: number, time, stream, phase, line")]
+  stead jobs logs job_01JD… -o ndjson       records with number, time, stream, phase and line")]
     Logs(log::Logs),
-    /// Ask a job to stop; it is cancelled when its runner says so
+    /// Cancel a job; it is cancelled once its runner confirms
     #[command(after_help = "Example:\n  stead jobs cancel job_01JD… --reason 'wrong input'")]
     Cancel {
-        /// The job's id
+        /// Id of the job
         job: JobId,
-        /// Why, for the log
+        /// Reason, recorded in the log
         #[arg(long)]
         reason: String,
-        /// Do not wait for the grace period
+        /// Skip the grace period
         #[arg(long)]
         force: bool,
     },
-    /// Say what became of a job of which nobody can say
+    /// Resolve the unknown outcome of a job
     #[command(after_help = "\
 Examples:
-  stead jobs resolve job_01JD… --verdict succeeded --reason 'the bucket is there, state says so'
-  stead jobs resolve job_01JD… --verdict retry --reason 'host was lost before it started'")]
+  stead jobs resolve job_01JD… --resolution succeeded --reason 'the bucket is there, state says so'
+  stead jobs resolve job_01JD… --resolution retry --reason 'host was lost before it started'")]
     Resolve {
-        /// The job's id
+        /// Id of the job
         job: JobId,
-        /// What to take it for
+        /// Outcome to record
         #[arg(long, value_enum)]
-        verdict: Verdict,
-        /// How you know, for the log
+        resolution: Resolution,
+        /// Evidence for the decision, recorded in the log
         #[arg(long)]
         reason: String,
-        /// Which execution; without it the one that is in doubt now
+        /// Id of the execution [default: the one whose outcome is unknown]
         #[arg(long)]
         execution: Option<ExecutionId>,
     },
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Verdict {
-    /// Take it as done
+pub(crate) enum Resolution {
+    /// The work was done
     Succeeded,
-    /// Take it as not done
+    /// The work was not done
     Failed,
-    /// It is safe to do it again
+    /// Run it again: it is safe to repeat
     Retry,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// For one install: its name or id
+    /// Only of this install: name or id
     #[arg(long)]
     install: Option<String>,
-    /// For one run
+    /// Only of this run
     #[arg(long)]
     run: Option<RunId>,
-    /// In one state: queued, claimed, running, disconnected, outcome_unknown, succeeded, failed, cancelled, lost
+    /// Only in this state: queued, claimed, running, disconnected, outcome_unknown, succeeded, failed, cancelled, lost
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]
@@ -103,23 +103,23 @@ pub(crate) async fn run(verb: Jobs, settings: &Settings) -> Result<(), Failure> 
         Jobs::Cancel { job, reason, force } => {
             let done = desk.client.cancel_job(job, &Cancel { reason, force }).await?;
             desk.screen.one(&done, |_| match done.changed {
-                true => format!("Asked {job} to stop. It is cancelled when its runner says so: stead jobs show {job}\n"),
-                false => format!("{job} was asked to stop already, or is over.\n"),
+                true => format!("Requested cancellation of {job}; its runner confirms it: stead jobs show {job}\n"),
+                false => format!("No change: {job} is being cancelled already, or has finished\n"),
             })
         }
-        Jobs::Resolve { job, verdict, reason, execution } => {
+        Jobs::Resolve { job, resolution, reason, execution } => {
             let execution = match execution {
                 Some(execution) => execution,
                 None => newest(&desk.client.job(job).await?)?,
             };
-            let verdict = match verdict {
-                Verdict::Succeeded => wire::Verdict::Succeeded,
-                Verdict::Failed => wire::Verdict::Failed,
-                Verdict::Retry => wire::Verdict::Retry,
+            let resolution = match resolution {
+                Resolution::Succeeded => ResolveAs::Succeeded,
+                Resolution::Failed => ResolveAs::Failed,
+                Resolution::Retry => ResolveAs::Retry,
             };
-            let word = Resolve { execution, verdict, reason };
+            let word = Resolve { execution, resolution, reason };
             let done = desk.client.resolve_job(job, &word).await?;
-            desk.screen.one(&done, |_| format!("{job} is resolved.\n"))
+            desk.screen.one(&done, |_| format!("Resolved {job}\n"))
         }
     }
 }
@@ -169,7 +169,7 @@ async fn list(desk: &Desk, list: List) -> Result<(), Failure> {
 /// Who resolved an unknown outcome, when and why.
 pub(crate) fn resolution(resolved: &wire::Resolution) -> String {
     let by = who(&resolved.by, resolved.by_name.as_deref());
-    format!("as {} by {by} {}: {}", resolved.verdict, moment(&resolved.at), resolved.reason)
+    format!("as {} by {by} {}: {}", resolved.resolution, moment(&resolved.at), resolved.reason)
 }
 
 pub(crate) fn show(job: &Job, screen: &Screen) -> String {
@@ -198,7 +198,7 @@ pub(crate) fn show(job: &Job, screen: &Screen) -> String {
         line("cancel", "asked for, not confirmed yet".into());
     }
     if job.state == "outcome_unknown" {
-        line("try", format!("stead jobs resolve {} --verdict … --reason …", job.id));
+        line("try", format!("stead jobs resolve {} --resolution … --reason …", job.id));
     }
     for attempt in &job.attempts {
         text += &format!(
@@ -213,7 +213,7 @@ pub(crate) fn show(job: &Job, screen: &Screen) -> String {
             let whole = if l.complete { "" } else { ", incomplete" };
             format!("log {}{whole}, {}", size(l.length_bytes), l.sha256)
         }));
-        more.extend(attempt.notes.iter().cloned());
+        more.extend(attempt.warnings.iter().cloned());
         text += &format!("             {}\n", more.join(", "));
         if attempt.ended_at.is_some() {
             text += &format!("             {}\n", signed::said(job, attempt));

@@ -15,30 +15,30 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Keys {
-    /// List the keys: which sign, and which were replaced and until when they are believed
+    /// List the current keys, and the replaced keys that are still trusted
     #[command(after_help = "\
-A key of checkpoints is shown as the verifier key that `stead audit check --key` takes, the others by the fingerprint \
-that they are compared by. --output json has both.
+Checkpoint keys are shown as verifier keys for `stead audit check --key`, other keys as fingerprints. --output json \
+shows both.
 
 Example:
   stead keys list --data /var/lib/stead")]
     List(Place),
-    /// Put a new key in the place of one
+    /// Replace a key with a new one
     #[command(after_help = "\
-The key that is replaced is believed for a while yet, so that nobody notices: runners that call in that time learn \
-the new one. Run it as the server's user; a server that runs takes the new key within seconds. Where several servers \
-work on one database, their `keys` directories must be the same: put one into all of them.
+The replaced key stays trusted during the overlap; runners that call in that time get the new key. Run this as the \
+server's user. A running server loads the new key within seconds. If several servers share one database, copy the \
+`keys` directory to all of them.
 
 Examples:
   stead keys rotate --use manifests
   stead keys rotate --use tokens --overlap 1d
-  stead keys rotate --use manifests --at-once      somebody else may have the key")]
+  stead keys rotate --use manifests --no-overlap      the key may have leaked")]
     Rotate(Rotate),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Place {
-    /// The server's data directory [default: as `stead serve` has it]
+    /// The server's data directory [default: as for `stead serve`]
     #[arg(long, env = "STEAD_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
 }
@@ -47,15 +47,15 @@ pub(crate) struct Place {
 pub(crate) struct Rotate {
     #[command(flatten)]
     place: Place,
-    /// Which key
+    /// Use of the key
     #[arg(long = "use", value_enum)]
     usage: Use,
-    /// How long the key that is replaced is believed: 12h, 30d
+    /// Time for which the replaced key stays trusted: 12h, 30d
     #[arg(long, value_name = "TIME", value_parser = seconds, default_value = "30d")]
     overlap: u64,
-    /// Not a moment longer, nor any that was replaced before: somebody else may have it
+    /// Stop trusting the replaced key and all earlier ones immediately: a key may have leaked
     #[arg(long, conflicts_with = "overlap")]
-    at_once: bool,
+    no_overlap: bool,
 }
 
 /// What a key signs, as the command line spells it.
@@ -90,7 +90,7 @@ fn rotate(ask: Rotate, screen: &Screen) -> Result<(), Failure> {
     // To the second, as the files have it.
     #[expect(clippy::disallowed_methods, reason = "the operator's clock is the one that counts")]
     let now = chrono::Utc::now().trunc_subsecs(0);
-    let overlap = if ask.at_once { 0 } else { ask.overlap };
+    let overlap = if ask.no_overlap { 0 } else { ask.overlap };
     let too_long = || Failure::Usage("--overlap is longer than time is counted".into());
     let overlap = i64::try_from(overlap).ok().and_then(TimeDelta::try_seconds);
     let until = overlap.and_then(|overlap| now.checked_add_signed(overlap)).ok_or_else(too_long)?;
@@ -106,7 +106,7 @@ fn rotate(ask: Rotate, screen: &Screen) -> Result<(), Failure> {
 
 fn list(keys: &[PublicKey], screen: &Screen) -> Result<(), Failure> {
     screen.many(keys, "No keys.", |_| {
-        let mut table = Table::new(["USE", "KEY", "SINCE", "BELIEVED UNTIL"]);
+        let mut table = Table::new(["USE", "KEY", "SINCE", "TRUSTED UNTIL"]);
         for key in keys {
             let usage = match key.usage {
                 KeyUse::Tokens => "tokens",

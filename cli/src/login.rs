@@ -7,7 +7,7 @@ use crate::{
     settings::{Kept, Settings},
 };
 
-/// Keep a server's address and a token for the commands to come
+/// Store the address of a server and a token for later commands
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

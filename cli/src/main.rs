@@ -1,4 +1,4 @@
-//! `stead`: the server's roles, and everything that a person asks of a server.
+//! `stead`: starts the server, and calls its Control API.
 mod apps;
 mod archive;
 mod audit;
@@ -11,7 +11,6 @@ mod jobs;
 mod keys;
 mod login;
 mod migrate;
-mod near;
 mod place;
 mod projections;
 mod render;
@@ -50,13 +49,13 @@ enum Command {
     Up(Box<up::Up>),
     Serve(Box<serve::Serve>),
     Migrate(migrate::Migrate),
-    /// The keys that the server signs with, in its data directory
+    /// Keys that the server signs with: list and rotate
     #[command(subcommand)]
     Keys(keys::Keys),
-    /// Everything of a server that must come back: make it, try it, restore it
+    /// Backups of a server: create, test and restore
     #[command(subcommand)]
     Backup(backup::Backup),
-    /// The log's older ranges in files: made beside the rows, proven, and read in their place
+    /// Archives: older ranges of the log in files
     #[command(subcommand)]
     Archive(archive::Archive),
     #[command(flatten)]
@@ -67,7 +66,7 @@ enum Command {
 async fn main() -> ExitCode {
     let Stead { settings, command } = match Stead::try_parse() {
         Ok(said) => said,
-        Err(error) => return near::report(error),
+        Err(error) => return failure::report_usage(&error),
     };
     match command {
         Command::Up(up) => up::run(*up, settings.screen().output).await,

@@ -9,27 +9,27 @@ use crate::{
     serve::{data_directory, finish},
 };
 
-/// Bring the tables of DATABASE_OWNER_URL up to date
+/// Migrate the tables of the database DATABASE_OWNER_URL
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   DATABASE_OWNER_URL=postgres://owner@db/stead stead migrate
   stead migrate --raise-epoch 3    after a restore; see docs/operations.md")]
 pub(crate) struct Migrate {
-    /// The database, as the role that owns the tables
+    /// Database URL, with the role that owns the tables
     #[arg(long, env = "DATABASE_OWNER_URL", value_name = "URL", hide_env_values = true)]
     pub(crate) database_owner_url: String,
-    /// After a restore: one more than the highest epoch in any checkpoint that runners show
+    /// After a restore: one more than the highest epoch in the runners' checkpoints
     #[arg(long, value_name = "N")]
     pub(crate) raise_epoch: Option<u32>,
-    /// Where archives of the log are, where there are some: a view that this version has to make again reads them
+    /// Directory of the archives, if there are any: rebuilds of projections read them
     #[arg(long, env = "STEAD_ARCHIVES", value_name = "DIR")]
     pub(crate) archives: Option<PathBuf>,
-    /// How many positions each partition of the log gets, rounded up to whole blocks of 256
+    /// Positions per partition of the log, rounded up to blocks of 256
     #[arg(long, value_name = "POSITIONS", default_value_t = partitions::SIZE)]
     pub(crate) partition_events: u64,
-    /// The server's data directory, for its keys: a view of what is sealed is made again with them [default: as `stead
-    /// serve` has it]
+    /// The server's data directory: rebuilds of projections need its keys [default: as for `stead
+    /// serve`]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
 }

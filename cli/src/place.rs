@@ -8,10 +8,10 @@ use crate::{failure::Failure, serve::data_directory};
 
 #[derive(Debug, Args)]
 pub(crate) struct Place {
-    /// The server's data directory [default: as `stead serve` has it]
+    /// The server's data directory [default: as for `stead serve`]
     #[arg(long, env = "STEAD_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The database, as the role that owns the tables [default: the private Postgres of the data directory]
+    /// Database URL, with the role that owns the tables [default: the private Postgres of the data directory]
     #[arg(long, env = "DATABASE_OWNER_URL", value_name = "URL", hide_env_values = true)]
     pub(crate) database_owner_url: Option<String>,
 }

@@ -15,77 +15,75 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Projections {
-    /// List projections and how far they are
+    /// List projections with their position and lag
     #[command(after_help = "Example:\n  stead projections list")]
     List,
-    /// Show the rows of a projection, as the log has them now or had them then
+    /// Show the rows of a projection, now or at an earlier time
     #[command(after_help = "\
 Examples:
   stead projections show installs --as-of 'tuesday'
   stead projections show jobs --key job_01JD… --as-of 1841
   stead projections show runs --as-of '2h ago' -o ndjson
-They are made from the log by the projection's own fold: the row of one key from its stream alone.
-A key is an id.")]
+Computed from the log, not read from the projection's table. A key is the id of an aggregate.")]
     Show {
-        /// Its name
+        /// Name of the projection
         name: String,
-        /// The row of this key only
+        /// Only the row with this key
         #[arg(long)]
         key: Option<String>,
-        /// As of a position or a moment: RFC 3339, a day, `2h ago`, `tuesday`; without it as of now
+        /// Position or time: RFC 3339, a day, `2h ago`, `tuesday` [default: now]
         #[arg(long, value_name = "TIME|POSITION")]
         as_of: Option<At>,
     },
-    /// Replay the log into fresh tables and swap them in
+    /// Rebuild projections from the log, then swap the tables
     #[command(after_help = "\
 Examples:
   stead projections rebuild jobs
   stead projections rebuild --all --parallel 4     reads the log once for all of them
-  stead projections rebuild jobs --as-of tuesday   into a table beside it, never put into use
-It may be killed at any time: the next one goes on where it was.
-What --as-of makes is the table projection_NAME_at_POSITION, whole or not at all, until it is dropped.")]
+  stead projections rebuild jobs --as-of tuesday   into a separate table
+An interrupted rebuild continues where it stopped. --as-of creates the table projection_NAME_at_POSITION; it stays until dropped.")]
     Rebuild {
-        /// Its name, or `all`
+        /// Name of the projection, or `all`
         #[arg(required_unless_present = "all", conflicts_with = "all")]
         name: Option<String>,
-        /// All of them
+        /// All projections
         #[arg(long)]
         all: bool,
-        /// How many workers share the streams
+        /// Number of workers
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
         parallel: u32,
-        /// As of a position or a moment, into a table of its own: RFC 3339, a day, `2h ago`, `tuesday`
+        /// Position or time to rebuild up to, in a separate table: RFC 3339, a day, `2h ago`, `tuesday`
         #[arg(long, value_name = "TIME|POSITION", conflicts_with_all = ["all", "parallel"])]
         as_of: Option<At>,
     },
-    /// Drop the table that a rebuild with --as-of made
+    /// Drop a table that a rebuild with --as-of created
     #[command(after_help = "\
 Example:
   stead projections drop jobs --as-of 1841
-`stead projections list` shows which there are.")]
+`stead projections list` shows the positions.")]
     Drop {
-        /// Its name
+        /// Name of the projection
         name: String,
-        /// As of which position
+        /// Position of the table
         #[arg(long, value_name = "POSITION")]
         as_of: u64,
     },
-    /// Go back to the rows that were in use before the last rebuild, brought up to date
+    /// Roll back the last rebuild; the former rows are updated first
     #[command(after_help = "Example:\n  stead projections rollback jobs")]
     Rollback {
-        /// Its name
+        /// Name of the projection
         name: String,
     },
-    /// Replay the log beside the tables in use and compare every row
+    /// Verify projections: replay the log and compare every row
     #[command(after_help = "\
 Examples:
   stead projections verify jobs
   stead projections verify --all")]
     Verify {
-        /// Its name, or `all`
+        /// Name of the projection, or `all`
         #[arg(required_unless_present = "all", conflicts_with = "all")]
         name: Option<String>,
-        /// All of them
+        /// All projections
         #[arg(long)]
         all: bool,
     },
@@ -125,8 +123,15 @@ pub(crate) async fn run(verb: Projections, settings: &Settings) -> Result<(), Fa
 async fn list(desk: &Desk) -> Result<(), Failure> {
     let page = desk.client.projections().await?;
     desk.screen.many(&page.items, "No projections.", |_| {
-        let mut table =
-            Table::new(["PROJECTION", "CLASS", "VERSION", "POSITION", "BEHIND", "PARKED", "AS OF"]);
+        let mut table = Table::new([
+            "PROJECTION",
+            "CLASS",
+            "VERSION",
+            "POSITION",
+            "LAG",
+            "DEAD LETTERS",
+            "AS OF",
+        ]);
         for p in &page.items {
             table.row([
                 p.name.clone(),
@@ -134,8 +139,8 @@ async fn list(desk: &Desk) -> Result<(), Failure> {
                 p.version.to_string(),
                 p.position.to_string(),
                 p.lag.to_string(),
-                p.parked.map_or_else(String::new, |parked| parked.to_string()),
-                p.kept.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
+                p.dead_letters.map_or_else(String::new, |parked| parked.to_string()),
+                p.as_of_positions.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
             ]);
         }
         table

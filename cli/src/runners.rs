@@ -17,55 +17,55 @@ pub(crate) enum Runners {
     /// List runners
     #[command(after_help = "Example:\n  stead runners list")]
     List(Part),
-    /// Show one runner: its state, its host, its jobs
+    /// Show a runner with its state, host and jobs
     #[command(after_help = "Example:\n  stead runners show rnr_01JD…")]
     Show {
-        /// The runner's id
+        /// Id of the runner
         runner: RunnerId,
     },
-    /// Print the newest signed head of its journal that the server was told: its customer verifies the journal with it
+    /// Print the newest signed journal head that the server received from a runner
     #[command(after_help = "\
 Example:
   stead runners journal-head rnr_01JD… > head.json
-The customer sees by it whether the journal's end was cut off: stead-runner journal verify --head head.json")]
+The customer checks with it that the end of the journal is complete: stead-runner journal verify --head head.json")]
     JournalHead {
-        /// The runner's id
+        /// Id of the runner
         runner: RunnerId,
-        /// Of this journal, if it has begun more than one
+        /// Id of the journal, if the runner has started more than one
         #[arg(long, value_name = "ID")]
         journal: Option<String>,
     },
-    /// Give it no more work until it is enabled again; running jobs go on
+    /// Disable a runner until it is enabled; running jobs continue
     #[command(after_help = "Example:\n  stead runners disable rnr_01JD… --reason 'change freeze'")]
     Disable(Order),
-    /// Give it work again
+    /// Enable a runner
     #[command(after_help = "Example:\n  stead runners enable rnr_01JD…")]
     Enable(Order),
-    /// Let it finish what it has and take no more, until resumed
+    /// Drain a runner: its jobs finish, it accepts no new ones
     #[command(after_help = "Example:\n  stead runners drain rnr_01JD… --reason 'host is replaced'")]
     Drain(Order),
-    /// Take work again after a drain
+    /// Resume a drained runner
     #[command(after_help = "Example:\n  stead runners resume rnr_01JD…")]
     Resume(Order),
-    /// Have it make itself a new identity key, as it does by itself every 30 days
+    /// Rotate the identity key of a runner; runners do this every 30 days
     #[command(
         after_help = "Example:\n  stead runners rekey rnr_01JD… --reason 'the host was copied'"
     )]
     Rekey(Order),
-    /// Never let it call again; its install needs a new runner
+    /// Revoke a runner permanently; its install then needs a new one
     #[command(after_help = "Example:\n  stead runners revoke rnr_01JD… --reason 'host was lost'")]
     Revoke(Order),
-    /// Make an enrolment token for one more build runner
-    #[command(after_help = "Example:\n  stead runners enrol-token")]
-    EnrolToken,
-    /// Let nobody in with an enrolment token that was made, for a build runner or an install
+    /// Create an enrolment token for a build runner
+    #[command(after_help = "Example:\n  stead runners create-enrolment-token")]
+    CreateEnrolmentToken,
+    /// Revoke an enrolment token of a build runner or an install
     #[command(after_help = "\
 Example:
-  stead runners revoke-enrol-token tok_01JD… --reason 'sent to the wrong person'")]
-    RevokeEnrolToken {
-        /// The token's id, printed with it (not the token)
+  stead runners revoke-enrolment-token tok_01JD… --reason 'sent to the wrong person'")]
+    RevokeEnrolmentToken {
+        /// Id of the token (not the token)
         token: TokenId,
-        /// Why, for the log
+        /// Reason, recorded in the log
         #[arg(long)]
         reason: Option<String>,
     },
@@ -73,9 +73,9 @@ Example:
 
 #[derive(Debug, Args)]
 pub(crate) struct Order {
-    /// The runner's id
+    /// Id of the runner
     runner: RunnerId,
-    /// Why, for the log
+    /// Reason, recorded in the log
     #[arg(long)]
     reason: Option<String>,
 }
@@ -95,14 +95,16 @@ pub(crate) async fn run(verb: Runners, settings: &Settings) -> Result<(), Failur
         Runners::Resume(order) => send(&desk, order, "resume", "taking work").await,
         Runners::Rekey(order) => send(&desk, order, "rekey", "asked for a new key").await,
         Runners::Revoke(order) => send(&desk, order, "revoke", "revoked").await,
-        Runners::EnrolToken => {
-            let issued = desk.client.build_enrol_token().await?;
+        Runners::CreateEnrolmentToken => {
+            let issued = desk.client.create_build_enrolment_token().await?;
             desk.screen.one(&issued, |screen| super::installs::issued(&issued, screen))
         }
-        Runners::RevokeEnrolToken { token, reason } => {
-            let done = desk.client.revoke_enrol_token(token, &Because { reason }).await?;
-            let already = if done.changed { "lets" } else { "let already" };
-            desk.screen.one(&done, |_| format!("{token} {already} nobody in.\n"))
+        Runners::RevokeEnrolmentToken { token, reason } => {
+            let done = desk.client.revoke_enrolment_token(token, &Because { reason }).await?;
+            desk.screen.one(&done, |_| match done.changed {
+                true => format!("Revoked {token}\n"),
+                false => format!("No change: {token} is revoked\n"),
+            })
         }
     }
 }

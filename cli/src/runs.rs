@@ -23,69 +23,69 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
-    /// List runs, the newest first
+    /// List runs, newest first
     #[command(after_help = "\
 Examples:
   stead runs list
   stead runs list --install acme --state waiting_for_approval")]
     List(List),
-    /// Show a run: its steps as layers, their plans, and why each one waits
+    /// Show a run with its steps, their plans and the reasons they wait
     #[command(after_help = "\
 Examples:
   stead runs show run_01JD…
   stead runs show acme            the newest run of the install acme
-  stead runs show acme --plans    with what each plan would change")]
+  stead runs show acme --plans    with the changes of each plan")]
     Show {
-        /// The run's id, or an install's name for its newest run
+        /// Id of the run, or name of an install for its newest run
         run: String,
-        /// Print the summary of each plan too
+        /// Also print the summary of each plan
         #[arg(long)]
         plans: bool,
     },
-    /// Follow a run until it finishes, waiting for an install's first one; exit code 1 when it does not succeed
+    /// Follow a run until it finishes; exit code 1 unless it succeeds. Waits for the first run of an install
     #[command(after_help = "\
 Examples:
   stead runs watch acme
-  stead runs watch acme --until-approval    return as soon as somebody must decide")]
+  stead runs watch acme --until-approval    return when a plan waits for an approval")]
     Watch {
-        /// The run's id, or an install's name for its newest run
+        /// Id of the run, or name of an install for its newest run
         run: String,
-        /// Return as soon as a plan waits for a decision
+        /// Return when a plan waits for an approval
         #[arg(long)]
         until_approval: bool,
     },
-    /// Say yes to plans that wait, each by its digest: shows each and asks, or takes the digests that you read
+    /// Approve waiting plans: shows each and prompts, or takes --digest or --all
     #[command(after_help = "\
 Examples:
-  stead runs approve acme --reason 'read it, looks right'       shows each plan and asks
+  stead runs approve acme --reason 'read it, looks right'       shows each plan and prompts
   stead runs approve acme --digest sha256:… --digest sha256:… --reason 'CHG-1204'
-  stead runs approve acme --all --reason 'a test account'       whatever waits, unread
-  stead runs approve acme --follow --reason 'first install'     layer after layer, until the run ends")]
+  stead runs approve acme --all --reason 'a test account'       all waiting plans, without showing them
+  stead runs approve acme --follow --reason 'first install'     each plan in turn, until the run ends")]
     Approve(decide::Approve),
-    /// Say no to plans that wait, each by its digest; what depends on their steps is skipped
+    /// Deny waiting plans; dependent steps are skipped
     #[command(after_help = "\
 Examples:
-  stead runs deny acme --step network --reason 'destroys the bucket'    shows the plan and asks
+  stead runs deny acme --step network --reason 'destroys the bucket'    shows the plan and prompts
   stead runs deny acme --digest sha256:… --reason 'CHG-1204 was refused'")]
     Deny(decide::Word),
-    /// Stop a run: running jobs are asked to stop, nothing more is started
+    /// Cancel a run: running jobs are cancelled, no further jobs start
     #[command(after_help = "Example:\n  stead runs cancel acme --reason 'wrong version'")]
     Cancel {
-        /// The run's id, or an install's name for its newest run
+        /// Id of the run, or name of an install for its newest run
         run: String,
-        /// Why, for the log
+        /// Reason, recorded in the log
         #[arg(long)]
         reason: String,
-        /// Do not wait for the grace period
+        /// Skip the grace period
         #[arg(long)]
         force: bool,
     },
-    /// Do again what failed, was cancelled or was skipped, as a new run once this one is over
+    /// Retry the failed, cancelled and skipped steps of a finished run, as a new run
     #[command(after_help = "Example:\n  stead runs retry acme --reason 'quota was raised' --wait")]
     Retry {
-        /// The run's id, or an install's name for its newest run
+        /// Id of the run, or name of an install for its newest run
         run: String,
-        /// Why, for the log
+        /// Reason, recorded in the log
         #[arg(long)]
         reason: Option<String>,
         /// Follow the new run until it finishes
@@ -96,10 +96,10 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// On one install: its name or id
+    /// Only of this install: name or id
     #[arg(long)]
     install: Option<String>,
-    /// In one state: requested, running, waiting_for_approval, cancelling, succeeded, failed, cancelled, denied, expired
+    /// Only in this state: requested, running, waiting_for_approval, cancelling, succeeded, failed, cancelled, denied, expired
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]
@@ -122,7 +122,7 @@ pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> 
             let done = desk.client.cancel_run(run, &Cancel { reason, force }).await?;
             desk.screen.one(&done, |_| match done.changed {
                 true => format!("Asked {run} to stop. Follow it: stead runs watch {run}\n"),
-                false => format!("{run} was asked to stop already, or is over.\n"),
+                false => format!("No change: {run} is being cancelled already, or has finished\n"),
             })
         }
         Runs::Retry { run, reason, wait } => {

@@ -25,16 +25,16 @@ pub(crate) struct Common {
     /// else ~/.local/share/stead]
     #[arg(long, env = "STEAD_DATA", value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Where people and services call; port 0 takes a free one
+    /// Listen address of the Control API; port 0 picks a free port
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7070")]
     pub(crate) control_listen: SocketAddr,
-    /// Where runners call; port 0 takes a free one
+    /// Listen address of the Runner API; port 0 picks a free port
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7071")]
     pub(crate) runner_listen: SocketAddr,
-    /// How people reach the Control API, when that is another address
+    /// Public URL of the Control API, if it differs from the listen address
     #[arg(long, value_name = "URL")]
     pub(crate) control_url: Option<String>,
-    /// How runners reach the Runner API, when that is another address
+    /// Public URL of the Runner API, if it differs from the listen address
     #[arg(long, value_name = "URL")]
     pub(crate) runner_url: Option<String>,
     /// Certificate chain, PEM
@@ -43,39 +43,39 @@ pub(crate) struct Common {
     /// Private key of the certificate, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Which API speaks TLS when there is a certificate
+    /// APIs that use the certificate
     #[arg(long, value_enum, default_value_t)]
     pub(crate) tls_for: Doors,
-    /// A proxy in front of the server ends TLS: plain HTTP may leave this machine
+    /// Allow plain HTTP on other addresses than loopback: a proxy in front terminates TLS
     #[arg(long)]
     pub(crate) behind_proxy: bool,
-    /// Most connections of one address to each listener that are not authenticated: behind a proxy that passes TCP on, all
-    /// callers have its address [default: a sixteenth of the listener's]
+    /// Maximum number of unauthenticated connections of one address per listener. Behind a TCP proxy, all
+    /// callers share one address [default: a sixteenth of the listener's limit]
     #[arg(long, value_name = "N")]
     pub(crate) address_connections: Option<usize>,
-    /// The most bytes of one file of an artifact
+    /// Maximum size of one file of an artifact
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub(crate) max_blob_bytes: u64,
-    /// Most bytes that one execution may upload for its reports
+    /// Maximum upload of one execution for its reports
     #[arg(long, value_name = "BYTES", default_value_t = Quota::default().execution)]
     pub(crate) max_execution_upload: u64,
-    /// Most bytes that one runner may upload for its reports within 24 hours
+    /// Maximum upload of one runner for its reports within 24 hours
     #[arg(long, value_name = "BYTES", default_value_t = Quota::default().runner)]
     pub(crate) max_runner_upload: u64,
-    /// Make one more owner at this start and write their token to owner.token in the data directory:
-    /// when no token of an owner is left
+    /// Create another owner at this start, because no token of an owner is left; writes its token to
+    /// owner.token in the data directory
     #[arg(long)]
-    pub(crate) new_owner_token: bool,
-    /// Where archives of the log are [default: archives in the data directory]
+    pub(crate) recover_owner: bool,
+    /// Directory of the archives [default: archives in the data directory]
     #[arg(long, env = "STEAD_ARCHIVES", value_name = "DIR")]
     pub(crate) archives: Option<PathBuf>,
-    /// How many positions each partition of the log gets, rounded up to whole blocks of 256
+    /// Positions per partition of the log, rounded up to blocks of 256
     #[arg(long, value_name = "POSITIONS", default_value_t = event_log::partitions::SIZE)]
     pub(crate) partition_events: u64,
-    /// File to write, as JSON, when the server takes calls
+    /// JSON file to write when the server is ready
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
-    /// What to log, as RUST_LOG has it
+    /// Log filter, in the format of RUST_LOG
     #[arg(long, env = "STEAD_LOG", value_name = "FILTER", default_value = "info,sqlx=warn")]
     pub(crate) log: String,
     /// Format of log lines on standard error
@@ -86,7 +86,7 @@ pub(crate) struct Common {
 /// Format of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// For people
+    /// Plain text
     #[default]
     Text,
     /// One JSON document per line: timestamp, level, fields with `message`, target
@@ -112,7 +112,7 @@ pub(crate) enum Doors {
     Runner,
 }
 
-/// Serve on the database of DATABASE_URL
+/// Start the server on the database DATABASE_URL
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -121,13 +121,13 @@ Example:
 pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// The database, as the role that inserts and selects
+    /// Database URL, with the role stead_app
     #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
     pub(crate) database_url: String,
-    /// The same, as the role that owns the tables: only rebuilds of views need it
+    /// Database URL, with the role that owns the tables; only rebuilds of projections need it
     #[arg(long, env = "DATABASE_OWNER_URL", value_name = "URL", hide_env_values = true)]
     pub(crate) database_owner_url: Option<String>,
-    /// The most connections to the database
+    /// Maximum number of connections to the database
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) connections: u32,
 }
@@ -197,7 +197,7 @@ impl Common {
             address_connections: self.address_connections,
             max_blob_bytes: self.max_blob_bytes,
             uploads: Quota { execution: self.max_execution_upload, runner: self.max_runner_upload },
-            new_owner_token: self.new_owner_token,
+            recover_owner: self.recover_owner,
             archives: self.archives.clone(),
             partition_events: self.partition_events,
         }

@@ -23,7 +23,7 @@ pub(crate) struct Settings {
     /// Address of the Control API
     #[arg(long, global = true, env = "STEAD_SERVER", value_name = "URL", hide_env_values = true)]
     pub(crate) server: Option<String>,
-    /// File that holds the token (else STEAD_TOKEN, else what `stead login` kept)
+    /// File with the token (default: STEAD_TOKEN, else the token of `stead login`)
     #[arg(
         long,
         global = true,
@@ -32,17 +32,16 @@ pub(crate) struct Settings {
         hide_env_values = true
     )]
     pub(crate) token_file: Option<PathBuf>,
-    /// Private certificate authority of the server, PEM
+    /// CA certificate of the server, PEM
     #[arg(long, global = true, env = "STEAD_CA_FILE", value_name = "FILE", hide_env_values = true)]
     pub(crate) ca_file: Option<PathBuf>,
-    /// How to print the answer: for people, as one JSON document, one document per line, or (what is
-    /// wrong with an app directory) as SARIF
+    /// Output format: table, one JSON document, one document per line, or SARIF (`apps validate` only)
     #[arg(long, short, global = true, value_enum, default_value_t)]
     pub(crate) output: Format,
-    /// No colours (also NO_COLOR=1)
+    /// Disable colors (also NO_COLOR=1)
     #[arg(long, global = true)]
     pub(crate) no_color: bool,
-    /// No progress and no remarks
+    /// Print no progress and no remarks
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
 }
@@ -61,10 +60,10 @@ pub(crate) enum Format {
 /// Which part of a list.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Part {
-    /// How many at most
+    /// Maximum number of items
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
     pub(crate) limit: u32,
-    /// Where to go on: what the list before said under "There is more"
+    /// Cursor that the previous page printed
     #[arg(long)]
     pub(crate) cursor: Option<String>,
 }
@@ -113,7 +112,7 @@ impl Settings {
     /// Ready to call the server.
     pub(crate) fn desk(&self) -> Result<Desk, Failure> {
         if self.output == Format::Sarif {
-            let said = "only `stead apps validate` prints SARIF\n  try: --output json";
+            let said = "SARIF is the output of `stead apps validate` only\n  try: --output json";
             return Err(Failure::Usage(said.into()));
         }
         let people = self.output == Format::Table;
@@ -128,7 +127,7 @@ impl Settings {
         let same = named.is_none() || named == kept.server;
         let server = named.or_else(|| kept.server.clone()).ok_or_else(|| {
             Failure::Usage(
-                "no server is named\n  try: `stead login --server URL --token-file FILE`, \
+                "no server address\n  try: `stead login --server URL --token-file FILE`, \
                  `--server URL`, or STEAD_SERVER"
                     .into(),
             )
@@ -199,7 +198,7 @@ impl Desk {
     pub(crate) fn more(&self, next: Option<&str>) {
         match (next, self.screen.output) {
             (Some(cursor), Output::Table) => {
-                self.screen.remark(&format!("There is more: --cursor {cursor}"));
+                self.screen.remark(&format!("Next page: --cursor {cursor}"));
             }
             (Some(cursor), Output::Json | Output::Ndjson) => {
                 eprintln!("{}", serde_json::json!({ "next": cursor }));

@@ -13,31 +13,31 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Subjects {
-    /// Show whether a subject's data is kept, and who made it unreadable
+    /// Show whether the data of a subject is readable, and who shredded it
     #[command(after_help = "Example:\n  stead subjects show ins_01JD…")]
     Show {
-        /// The id of an install or a principal
+        /// Id of an install or principal
         subject: SubjectId,
     },
-    /// Delete the key of a subject: what is kept of it is unreadable, for ever
+    /// Delete the key of a subject: its encrypted data becomes permanently unreadable
     #[command(after_help = "\
 Examples:
   stead subjects shred ins_01JD… --reason 'contract ended, asked on 3 May'
   stead subjects shred prn_01JD… --reason 'has left' --yes
-Of an install: inputs, outputs, job logs, manifests, plans, reasons. Of a principal: the name, and reasons that they wrote.
-Shred it again to erase copies that came back, for example with a restore.
-The log, its proofs and checkpoints stay valid. Copies elsewhere are listed in docs/security.md: backups, exports, bundles.")]
+Install: inputs, outputs, job logs, manifests, plans, reasons. Principal: the name, and reasons that they wrote.
+Shred again to erase copies that a restore brought back.
+The log, its proofs and checkpoints stay valid. docs/security.md lists copies elsewhere: backups, exports, bundles.")]
     Shred(Shred),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Shred {
-    /// The id of an install that is deprovisioned, or of a principal without a token
+    /// Id of a deprovisioned install, or of a principal without active tokens
     subject: SubjectId,
-    /// Why, for the log: without what is to be erased
+    /// Reason, recorded in the log; do not repeat personal data in it
     #[arg(long)]
     reason: String,
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(long)]
     yes: bool,
 }

@@ -16,27 +16,27 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Templates {
-    /// Render a template over a state
+    /// Render a template with a state
     #[command(after_help = "\
 Examples:
   stead templates render --state state.json components/values/api.yaml
   echo '{{ .nuon.install.id }}' | stead templates render --state state.json
   stead templates render --state state.json --output json README.md
-The state is what an install has: {\"nuon\": {\"install\": {\"id\": \"…\"}, \"inputs\": {\"inputs\": {…}}}}.
-A text without `.nuon` and `.stead` is no template and is printed as it is.")]
+State of an install: {\"nuon\": {\"install\": {\"id\": \"…\"}, \"inputs\": {\"inputs\": {…}}}}.
+A text without `.nuon` and `.stead` is not a template and is printed unchanged.")]
     Render(Source),
-    /// List what a template reads, where each value comes from, and what is missing
+    /// List the values that a template reads, with their origin, and missing ones
     #[command(after_help = "\
 Examples:
   stead templates explain --state state.json components/values/api.yaml
-  stead templates explain README.md                 without a state: what it reads
+  stead templates explain README.md                 without a state: the values only
   stead templates explain --state state.json --output json api.yaml | jq '.[] | select(.missing)'
-The exit code is 1 when the state has not everything that rendering needs.")]
+Exit code 1 if the state lacks a required value.")]
     Explain {
-        /// The state, as JSON; without it nothing is said to be missing
+        /// State, as JSON; without it, missing values are not reported
         #[arg(long, value_name = "FILE")]
         state: Option<PathBuf>,
-        /// The template; `-` is standard input
+        /// Template; `-` reads standard input
         #[arg(default_value = "-")]
         file: PathBuf,
     },
@@ -44,10 +44,10 @@ The exit code is 1 when the state has not everything that rendering needs.")]
 
 #[derive(Debug, Args)]
 pub(crate) struct Source {
-    /// The state, as JSON
+    /// State, as JSON
     #[arg(long, value_name = "FILE")]
     state: PathBuf,
-    /// The template; `-` is standard input
+    /// Template; `-` reads standard input
     #[arg(default_value = "-")]
     file: PathBuf,
 }

@@ -14,63 +14,63 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tokens {
-    /// Make a principal with one role, and a token for it
+    /// Create a principal with one role and a token
     #[command(after_help = "\
 Examples:
   stead tokens create --name 'Ann Lee' --role approver --to-file ann.token
   stead tokens create --name 'Big Four' --role auditor --expires-in 30d
-The name is shown wherever the log says the principal's id; it is kept outside the log.")]
+The display name is shown next to the principal's id. It is stored outside the log.")]
     Create(Create),
     /// List tokens
     #[command(after_help = "Example:\n  stead tokens list")]
     List(Part),
-    /// Call a principal something else, or forget what it was called
+    /// Rename a principal, or delete its display name
     #[command(after_help = "\
 Examples:
-  stead tokens name prn_01JD… 'Ann Lee'
-  stead tokens name prn_01JD… --forget")]
-    Name {
-        /// The principal's id, as `stead tokens list` shows it
+  stead tokens rename prn_01JD… 'Ann Lee'
+  stead tokens rename prn_01JD… --forget")]
+    Rename {
+        /// Id of the principal, from `stead tokens list`
         principal: PrincipalId,
-        /// What people call them
+        /// New display name
         #[arg(required_unless_present = "forget", conflicts_with = "forget")]
         name: Option<String>,
-        /// Show only the id from now on
+        /// Delete the display name; only the id is shown
         #[arg(long)]
         forget: bool,
     },
-    /// Make a token useless, at once
+    /// Revoke a token immediately
     #[command(after_help = "Example:\n  stead tokens revoke tok_01JD…")]
     Revoke {
-        /// The token's id (not the token)
+        /// Id of the token (not the token)
         token: TokenId,
     },
-    /// Let a principal do more, with the tokens that it has
-    #[command(after_help = "Example:\n  stead tokens grant prn_01JD… --role auditor")]
-    Grant(Change),
-    /// Let a principal do less, at once
-    #[command(after_help = "Example:\n  stead tokens take-back prn_01JD… --role approver")]
-    TakeBack(Change),
+    /// Grant a role to a principal
+    #[command(after_help = "Example:\n  stead tokens grant-role prn_01JD… --role auditor")]
+    GrantRole(Change),
+    /// Revoke a role from a principal
+    #[command(after_help = "Example:\n  stead tokens revoke-role prn_01JD… --role approver")]
+    RevokeRole(Change),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Change {
-    /// The principal's id: `stead tokens list` has it
+    /// Id of the principal, from `stead tokens list`
     principal: PrincipalId,
-    /// Which role
+    /// Role
     #[arg(long, value_enum)]
     role: Named,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Create {
-    /// Who it is for, as people say it; can be changed later
+    /// Display name of the principal; `stead tokens rename` changes it
     #[arg(long)]
     name: Option<String>,
-    /// What it may do
+    /// Role of the principal
     #[arg(long, value_enum)]
     role: Named,
-    /// For how long: 90m, 12h, 30d; without it until revoked
+    /// Lifetime: 90m, 12h, 30d [default: until revoked]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     expires_in: Option<u64>,
     /// Write the token to this new file (mode 0600) instead of the terminal
@@ -78,7 +78,7 @@ pub(crate) struct Create {
     to_file: Option<PathBuf>,
 }
 
-/// The roles, as the command line spells them.
+/// Roles, as the command line spells them.
 #[derive(Debug, Clone, Copy)]
 enum Named {
     Owner,
@@ -133,30 +133,38 @@ pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure
     match verb {
         Tokens::Create(create) => self::create(&desk, create).await,
         Tokens::List(part) => list(&desk, part).await,
-        Tokens::Name { principal, name, .. } => {
+        Tokens::Rename { principal, name, .. } => {
             let ask = NamePrincipal { name };
             let done = desk.client.name_principal(principal, &ask).await?;
             desk.screen.one(&done, |_| match (&ask.name, done.changed) {
-                (Some(name), true) => format!("{principal} is called {name} now.\n"),
-                (Some(name), false) => format!("{principal} is called {name} already.\n"),
-                (None, true) => format!("What {principal} was called is forgotten.\n"),
-                (None, false) => format!("{principal} has no name.\n"),
+                (Some(name), true) => format!("Renamed {principal} to {name}\n"),
+                (Some(name), false) => format!("No change: the name of {principal} is {name}\n"),
+                (None, true) => format!("Deleted the name of {principal}\n"),
+                (None, false) => format!("No change: {principal} has no name\n"),
             })
         }
         Tokens::Revoke { token } => {
             let done = desk.client.revoke_token(token).await?;
-            let already = if done.changed { "is" } else { "was already" };
-            desk.screen.one(&done, |_| format!("{token} {already} revoked.\n"))
+            desk.screen.one(&done, |_| match done.changed {
+                true => format!("Revoked {token}\n"),
+                false => format!("No change: {token} is revoked\n"),
+            })
         }
-        Tokens::Grant(Change { principal, role }) => {
+        Tokens::GrantRole(Change { principal, role }) => {
             let done = desk.client.grant_role(principal, role.word()).await?;
-            let already = if done.changed { "has" } else { "had already" };
-            desk.screen.one(&done, |_| format!("{principal} {already} the role {}.\n", role.word()))
+            let role = role.word();
+            desk.screen.one(&done, |_| match done.changed {
+                true => format!("Granted {role} to {principal}\n"),
+                false => format!("No change: {principal} has the role {role}\n"),
+            })
         }
-        Tokens::TakeBack(Change { principal, role }) => {
+        Tokens::RevokeRole(Change { principal, role }) => {
             let done = desk.client.revoke_role(principal, role.word()).await?;
-            let already = if done.changed { "has no more" } else { "did not have" };
-            desk.screen.one(&done, |_| format!("{principal} {already} the role {}.\n", role.word()))
+            let role = role.word();
+            desk.screen.one(&done, |_| match done.changed {
+                true => format!("Revoked {role} from {principal}\n"),
+                false => format!("No change: {principal} does not have the role {role}\n"),
+            })
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::{
 /// A Postgres that ends more than three times in this time is not started again.
 const OFTEN: Duration = Duration::from_secs(60);
 
-/// Start everything on this machine: a private Postgres, the server, a build runner
+/// Start a server on this machine with a private Postgres and a build runner
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +31,7 @@ Examples:
 pub(crate) struct Up {
     #[command(flatten)]
     common: Common,
-    /// Start no build runner: builds wait until one is enrolled
+    /// Do not start a build runner: builds wait until one has enrolled
     #[arg(long)]
     no_build_runner: bool,
 }

@@ -13,53 +13,53 @@ pub(crate) enum Verb {
     /// Apps and their config versions
     #[command(subcommand)]
     Apps(apps::Apps),
-    /// Builds: from sources to artifacts
+    /// Builds of components from source to artifact
     #[command(subcommand)]
     Builds(builds::Builds),
-    /// Installs: copies of an app in customers' accounts
+    /// Installs: copies of an app in customers' cloud accounts
     #[command(subcommand)]
     Installs(installs::Installs),
-    /// Runs: what is being done to an install, and the plans that wait for a word
+    /// Runs: operations and approvals
     #[command(subcommand)]
     Runs(runs::Runs),
-    /// Jobs: units of work, and their logs
+    /// Jobs: units of work of a runner, with their logs
     #[command(subcommand)]
     Jobs(jobs::Jobs),
-    /// Runners: the agents in the accounts, and the build runners
+    /// Runners: agents in customers' accounts, and build runners
     #[command(subcommand)]
     Runners(runners::Runners),
-    /// The log: events, states of then, proofs
+    /// Audit log: events, past states, proofs and verification
     #[command(subcommand)]
     Audit(audit::Audit),
-    /// The read side: how far it is, rebuild, verify
+    /// Projections (read models): list, query, rebuild and verify
     #[command(subcommand)]
     Projections(projections::Projections),
-    /// Templates: what they give over a state, and what they read; asks no server
+    /// Templates: render and inspect, without a server
     #[command(subcommand)]
     Templates(templates::Templates),
-    /// Tokens: who may do what
+    /// Tokens, principals and their roles
     #[command(subcommand)]
     Tokens(tokens::Tokens),
-    /// Subjects: whose data is kept, and its end
+    /// Data subjects: show and shred their data
     #[command(subcommand)]
     Subjects(subjects::Subjects),
     Login(login::Login),
-    /// Forget the kept server and token
+    /// Delete the stored server address and token
     #[command(after_help = "Example:\n  stead logout")]
     Logout,
-    /// Say who the token belongs to
+    /// Show the principal and roles of the token
     #[command(after_help = "Example:\n  stead whoami")]
     Whoami,
-    /// Print the completions of a shell
+    /// Print a shell completion script
     #[command(after_help = "Example:\n  stead completions bash > /etc/bash_completion.d/stead")]
     Completions {
-        /// Which shell
+        /// Shell
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
 }
 
-/// Do it. `command` is the whole command line, for the completions.
+/// Runs a verb. `command` is the whole command line, for the completions.
 pub(crate) async fn run(verb: Verb, settings: &Settings, mut command: Command) -> ExitCode {
     let done = match verb {
         Verb::Apps(verb) => apps::run(verb, settings).await,

@@ -106,19 +106,26 @@ pub async fn wait(
     dir.create()
         .and_then(|()| data::replace_json(&dir.question(), question))
         .and_then(|()| journal.write(Fact::ApprovalRequested { job, execution }))
-        .map_err(|error| Refusal::policy("ask", format!("nobody can be asked: {error}")))?;
+        .map_err(|error| {
+            Refusal::policy(
+                "require_approval",
+                format!("the approval cannot be requested: {error}"),
+            )
+        })?;
     let said = loop {
         if CancelOrder::of(&dir).is_some() {
             break Ok(Asked::Cancelled);
         }
         match data::read_json::<Answer>(&dir.answer()) {
             Ok(Some(Answer { yes: true, .. })) => break Ok(Asked::Approved),
-            Ok(Some(Answer { reason, .. })) => break Err(Refusal::policy("ask", reason)),
+            Ok(Some(Answer { reason, .. })) => {
+                break Err(Refusal::policy("require_approval", reason));
+            }
             Ok(None) | Err(_) => {}
         }
         if Instant::now() >= until {
             let detail = format!("the approval request expired after {} s", patience.as_secs());
-            break Err(Refusal::policy("ask", detail));
+            break Err(Refusal::policy("require_approval", detail));
         }
         tokio::time::sleep(LOOK).await;
     };
@@ -183,7 +190,7 @@ mod tests {
         let minute = Duration::from_secs(60);
         assert_eq!(asked(minute, Some(true)).await, Ok(Asked::Approved));
         let no = asked(minute, Some(false)).await.unwrap_err();
-        assert_eq!((no.rule.as_str(), no.detail.as_str()), ("ask", "not today"));
+        assert_eq!((no.rule.as_str(), no.detail.as_str()), ("require_approval", "not today"));
     }
 
     #[tokio::test]

@@ -24,25 +24,25 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  First start, as `stead` printed it for this install; it asks for the token:
+  First start, as `stead installs create` printed it; prompts for the token:
     stead-runner --data /var/lib/stead-runner --mode install --server https://stead.example.com:7071 \\
       --server-key sha256:4f… --token-file - --stack-output region=eu-central-1
   Later starts:
     stead-runner --data /var/lib/stead-runner
-  Other rules than at the first start:
+  Change the policy:
     stead-runner policy set /etc/stead/policy.toml --data /var/lib/stead-runner
-  Take nothing new, whatever the server says; and look at what happened here:
+  Stop accepting jobs, and read the journal:
     stead-runner disable --data /var/lib/stead-runner --reason 'change freeze'
     stead-runner journal --data /var/lib/stead-runner
     stead-runner journal verify --data /var/lib/stead-runner
 
-Signals: SIGTERM drains; SIGINT twice or SIGQUIT stops the jobs; SIGHUP leaves at once and the jobs go on.";
+Signals: SIGTERM drains; SIGINT twice or SIGQUIT stops the jobs; SIGHUP exits immediately and the jobs continue.";
 
-/// The Stead agent: it asks the server for work, does it here, and reports. Nothing connects to it.
+/// Stead agent: polls the server for jobs, runs them on this host and reports. Opens no port.
 #[derive(Debug, Parser)]
 #[command(name = "stead-runner", version, after_help = EXAMPLES, subcommand_negates_reqs = true)]
 pub struct Cli {
-    /// Where keys, journal, logs and state are kept
+    /// Directory of keys, journal, logs and state
     #[arg(
         long,
         global = true,
@@ -70,7 +70,7 @@ pub struct Cli {
 /// Format of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people
+    /// Plain text
     #[default]
     Text,
     /// One JSON document per line: timestamp, level, fields with `message`, target
@@ -84,134 +84,134 @@ impl Cli {
     }
 }
 
-/// How an agent is started.
+/// Options of an agent.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// What this runner is for; needed at the first start
+    /// Mode of this runner; required at the first start
     #[arg(long)]
     pub(crate) mode: Option<Mode>,
-    /// The Runner listener; needed at the first start
+    /// URL of the Runner API; required at the first start
     #[arg(long, value_name = "URL")]
     pub(crate) server: Option<String>,
-    /// Fingerprint of the server's signing key; needed at the first start
+    /// Fingerprint of the server's manifest key; required at the first start
     #[arg(long, value_name = "FINGERPRINT")]
     pub(crate) server_key: Option<String>,
-    /// The enrolment token; everybody on the host can read it here: better --token-file
+    /// Enrolment token. Every user of the host can read it here: prefer --token-file
     #[arg(long, env = "STEAD_ENROLMENT_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
-    /// A file that holds the enrolment token; `-` reads one line of standard input
+    /// File with the enrolment token; `-` reads one line from standard input
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     pub(crate) token_file: Option<PathBuf>,
-    /// SHA-256 of the certificate that the server's must come from
+    /// SHA-256 of the CA certificate that must have issued the server's certificate
     #[arg(long, value_name = "FINGERPRINT")]
     pub(crate) ca_fingerprint: Option<String>,
-    /// Certificates that the server's must come from, PEM
+    /// CA certificates, PEM, that may issue the server's certificate
     #[arg(long, value_name = "FILE")]
     pub(crate) ca_file: Option<PathBuf>,
-    /// What the customer's stack gave out; may be repeated
+    /// Output of the customer's stack; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub(crate) stack_output: Vec<(String, String)>,
-    /// The same from a file: a JSON object (*.json), or TOML of `key = "value"` lines
+    /// File of stack outputs: a JSON object (*.json), or TOML with `key = "value"` lines
     #[arg(long, value_name = "FILE")]
     pub(crate) stack_outputs_file: Option<PathBuf>,
-    /// The customer's rules, TOML; the file must exist. Chosen at the first start and recorded (default: policy.toml in
-    /// the data directory, created if absent)
+    /// The customer's policy file, TOML; it must exist. Recorded at the first start (default: policy.toml in the data
+    /// directory, created if absent)
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
-    /// No rules: allow everything that the vendor's server signs
+    /// No policy: allow everything that the vendor's server signs
     #[arg(long, conflicts_with = "policy")]
     pub(crate) no_policy: bool,
-    /// Where stead-plugin-<name> executables are
+    /// Directory of stead-plugin-<name> executables
     #[arg(long, value_name = "DIR")]
     pub(crate) plugin_dir: Option<PathBuf>,
-    /// How many jobs at once
+    /// Maximum number of concurrent jobs
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) slots: u32,
-    /// A variable of this environment that jobs get, redacted in their logs; may be repeated
+    /// Environment variable to pass to jobs, redacted in their logs; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) pass_env: Vec<String>,
-    /// Disk for pulled artifacts. The current and the previous version of each component stay, whatever it is
+    /// Disk budget of pulled artifacts. The current and previous version of each component are always kept
     #[arg(long, value_name = "BYTES", default_value_t = Budgets::default().artifacts)]
     pub(crate) artifact_budget: u64,
-    /// Disk for logs and files of jobs that are over; the newest stay
+    /// Disk budget for logs and files of finished jobs; the newest are kept
     #[arg(long, value_name = "BYTES", default_value_t = Budgets::default().jobs)]
     pub(crate) job_budget: u64,
-    /// Let the connection to the server be unencrypted although it is not on this host
+    /// Allow an unencrypted connection to a server on another host
     #[arg(long)]
     pub(crate) allow_http: bool,
 }
 
-/// What a runner is for.
+/// Mode of a runner.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Mode {
-    /// Inside one install
+    /// Runs the jobs of one install
     Install,
-    /// For the vendor's builds
+    /// Runs the vendor's builds
     Build,
 }
 
-/// How something is shown.
+/// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
-    /// For people
+    /// Human-readable
     Table,
-    /// For programs
+    /// Machine-readable
     Json,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Become known to the server and end
+    /// Enrol with the server and exit
     Enrol(Box<Run>),
-    /// Take nothing new until `enable`; what runs goes on
+    /// Stop accepting jobs; running jobs continue
     Disable {
-        /// Why; the vendor sees it
-        #[arg(long, default_value = "switched off by the customer")]
+        /// Reason; the vendor sees it
+        #[arg(long, default_value = "disabled by the customer")]
         reason: String,
-        /// Also stop what runs
+        /// Also stop running jobs
         #[arg(long)]
         stop_jobs: bool,
     },
-    /// Take work again
+    /// Accept jobs again
     Enable,
     /// Show or change the policy of this runner
     Policy {
         #[command(subcommand)]
         command: Option<PolicyCommand>,
     },
-    /// Who this runner is, and what it is doing
+    /// Show identity, policy, connection and jobs of this runner
     Status,
-    /// What waits for your word, where the policy says `ask`
-    Questions,
-    /// Let a job that waits for your word be done
+    /// List jobs that need your approval (policy key `require_approval`)
+    Approvals,
+    /// Approve a job
     Approve {
-        /// As `questions` shows it
+        /// Id of the execution, from `stead-runner approvals`
         execution: ExecutionId,
-        /// Why, for the journal
+        /// Reason, recorded in the journal
         #[arg(long, default_value = "approved by the customer")]
         reason: String,
     },
-    /// Refuse a job that waits for your word
+    /// Deny a job
     Deny {
-        /// As `questions` shows it
+        /// Id of the execution, from `stead-runner approvals`
         execution: ExecutionId,
-        /// Why; the vendor sees it
+        /// Reason; the vendor sees it
         #[arg(long)]
         reason: String,
     },
-    /// What happened here, oldest first: each entry is chained to the one before, and the last is signed
+    /// Show, verify or export the journal of this runner
     Journal(Box<JournalArgs>),
-    /// List the state of components, and resolve what a failed apply left
+    /// List the state of components, and resolve the state after a failed apply
     State {
         #[command(subcommand)]
         command: StateCommand,
     },
-    /// The last signed head of the server's log that this runner has seen
+    /// Show the last signed checkpoint of the server's log that this runner has accepted
     Witness {
         #[command(subcommand)]
         command: Option<WitnessCommand>,
     },
-    /// For scripts of a job: redact what comes on standard input from now on
+    /// Redact the value on standard input from the job's log; for scripts of a job
     Redact,
     /// The parent process of one job; started by the agent only
     #[command(hide = true)]
@@ -225,38 +225,38 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum PolicyCommand {
-    /// Apply the rules of this file to every job from now on
+    /// Use the rules of this file for every job
     Set {
-        /// TOML; it must exist
+        /// Policy file, TOML; it must exist
         file: PathBuf,
     },
-    /// Apply no rules from now on: allow everything that the vendor's server signs
+    /// Use no policy: allow everything that the vendor's server signs
     None,
 }
 
 #[derive(Debug, Subcommand)]
 enum WitnessCommand {
-    /// Show it; what was not believed since then is said on standard error
+    /// Print the checkpoint; later rejected logs are reported on standard error
     Show,
-    /// What was shown of a log that is not believed: both heads are kept, each refusal in a file of its own
+    /// Show the evidence of rejected logs: the accepted head, the rejected one and the proofs
     #[command(after_help = "\
 Examples:
   stead-runner witness evidence
-  stead-runner witness evidence --output json > evidence.ndjson     both heads and the proofs, for somebody else")]
+  stead-runner witness evidence --output json > evidence.ndjson     both heads and the proofs")]
     Evidence {
-        /// A table for people, or all that is kept for programs, one JSON document per line
+        /// Output format; json prints one document per rejected log, with all evidence
         #[arg(long, value_enum, default_value_t = Output::Table)]
         output: Output,
     },
-    /// Accept a log that an operator restored
+    /// Accept a log that the vendor restored from a backup
     Accept {
-        /// The epoch that the vendor announced
+        /// Epoch that the vendor announced
         #[arg(long)]
         epoch: u64,
     },
-    /// The keys of checkpoints that this runner believes, each as a verifier key
+    /// Print the checkpoint keys that this runner trusts, as verifier keys
     #[command(after_help = "\
-Example: check a proof that the vendor handed over, by what this runner knows and keeps
+Example: check a proof from the vendor with the keys and the checkpoint of this runner
   stead-runner witness key
   stead-runner witness > checkpoint.txt
   stead audit check acme.json --key stead/01JD…+9f2c1a07+AZ… --checkpoint checkpoint.txt")]
@@ -292,7 +292,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     // To look is not to make: a mistyped directory is told, and stays absent.
     let look = || match data.is_dir() {
         true => open(),
-        false => bail!("there is no runner in {}: name its directory with --data", data.display()),
+        false => bail!("no runner in {}: pass its data directory with --data", data.display()),
     };
     match cli.command {
         None => start::serve(&open()?, cli.run).await,
@@ -308,13 +308,13 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Some(Command::Disable { reason, stop_jobs }) => {
             switch::disable(&open()?, &reason, stop_jobs)?;
-            show::said("disabled: nothing new is taken until `stead-runner enable`\n")
+            show::said("Disabled: no job is accepted until `stead-runner enable`\n")
         }
         Some(Command::Enable) => {
             switch::enable(&open()?)?;
-            show::said("enabled\n")
+            show::said("Enabled\n")
         }
-        Some(Command::Questions) => show::questions(&look()?),
+        Some(Command::Approvals) => show::approvals(&look()?),
         Some(Command::Approve { execution, reason }) => {
             answer(&look()?, execution, &Answer { yes: true, reason })
         }
@@ -337,14 +337,13 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
                 && epoch <= seen.epoch
             {
                 bail!(
-                    "nothing is to be accepted: a log of epoch {} is believed already, and none of an earlier one \
-                     will be",
+                    "nothing to accept: this runner has accepted a log of epoch {} already; pass a higher epoch",
                     seen.epoch
                 );
             }
             Witness::of(&data).accept(epoch)?;
             Journal::open(&data)?.write(Fact::EpochAccepted { epoch })?;
-            show::said(&format!("epoch {epoch} is accepted\n"))
+            show::said(&format!("Accepted epoch {epoch}\n"))
         }
         Some(Command::Witness { command: Some(WitnessCommand::Key) }) => {
             let keys = enrol::checkpoint_keys(&look()?)?;
@@ -372,9 +371,11 @@ fn choose_policy(data: &Data, command: Option<PolicyCommand>) -> anyhow::Result<
 
 fn answer(data: &Data, execution: ExecutionId, word: &Answer) -> anyhow::Result<ExitCode> {
     if !ask::answer(data, execution, word)? {
-        bail!("{execution} does not wait for a word");
+        bail!(
+            "{execution} does not wait for an approval: `stead-runner approvals` lists the jobs that do"
+        );
     }
-    show::said(if word.yes { "approved\n" } else { "denied\n" })
+    show::said(if word.yes { "Approved\n" } else { "Denied\n" })
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

@@ -90,7 +90,7 @@ pub async fn enrol(data: &Data, keys: &Keys, ask: &Invitation) -> anyhow::Result
         token: ask.token.to_string(),
         mode: ask.mode,
         identity_key: keys.identity_hex(),
-        sealing_key: install.then(|| keys.sealing_hex()),
+        encryption_key: install.then(|| keys.sealing_hex()),
         version: env!("CARGO_PKG_VERSION").into(),
         host: this_host(),
         stack_outputs: ask.stack_outputs.clone(),

@@ -4,16 +4,16 @@
 //! version = 1
 //! kinds = ["plan", "apply"]                # absent: every kind
 //! plugins = ["terraform_module"]           # names; `*` at the end stands for the rest
-//! actions = ["backup@sha256:4f…", "report-*"]   # with a digest: exactly what `stead-runner questions` showed, with all inputs
+//! actions = ["backup@sha256:4f…", "report-*"]   # with a digest: exactly what `stead-runner approvals` showed, with all inputs
 //! repositories = ["acme/*"]                # where artifacts may come from
 //! roles = ["arn:aws:iam::123456789012:role/stead-*"]
 //! env = ["LOG_LEVEL", "TF_VAR_*"]          # absent: every variable that the vendor may set
 //! pass_env = ["AWS_REGION"]                # of the runner's environment, handed to the child, redacted
-//! ask = ["apply"]                          # a person here says yes first: `stead-runner approve`
+//! require_approval = ["apply"]             # waits for `stead-runner approve` on this host
 //! approval_timeout = "30m"                 # absent: 30m; and never longer than half of the job's duration
 //! max_grace = "10m"                        # absent: 10m; longest time from the stop signal to SIGKILL
 //! max_duration = "24h"                     # absent: 24h; longest duration of a job
-//! veto = ["/etc/stead/veto"]               # reads the manifest; another exit code than 0 says no
+//! veto_command = ["/etc/stead/veto"]       # reads the manifest; any exit code other than 0 refuses the job
 //!
 //! [[windows]]                              # outside of all windows for its kind, a job is refused
 //! kinds = ["apply"]
@@ -61,12 +61,12 @@ pub struct Policy {
     /// Names of variables that the child gets from the runner's environment.
     #[serde(default)]
     pub pass_env: Vec<String>,
-    /// A command that reads the manifest on its standard input and may say no.
+    /// Command that reads the manifest on standard input; a non-zero exit code refuses the job.
     #[serde(default)]
-    pub veto: Vec<String>,
-    /// Kinds for which a person at the customer's says yes first.
+    pub veto_command: Vec<String>,
+    /// Kinds of jobs that wait for an approval on this host.
     #[serde(default)]
-    pub ask: Vec<JobKind>,
+    pub require_approval: Vec<JobKind>,
     #[serde(default)]
     windows: Vec<Window>,
     #[serde(default, deserialize_with = "limits::optional")]

@@ -83,12 +83,12 @@ pub(crate) fn said(text: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What waits for a person's word.
-pub fn questions(data: &Data) -> anyhow::Result<ExitCode> {
+/// Prints the jobs that wait for an approval on this host.
+pub fn approvals(data: &Data) -> anyhow::Result<ExitCode> {
     let questions = ask::waiting(data)?;
     if questions.is_empty() {
-        // Standard output is the questions and nothing else.
-        eprintln!("nothing waits for your approval");
+        // Standard output has the approval requests only.
+        eprintln!("no job waits for your approval");
     }
     said(&questions.iter().map(approval::screen).collect::<String>())
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! state/<component>/terraform.tfstate      the state
-//!                   nothing-brought        the component has no state, because nothing of it exists
+//!                   no-prior-state         the component has no state, because nothing of it exists
 //!                   apply-in-progress.json an apply began, and its state is not known to be complete
 //!                   apply-reserve          disk space for the rescue, while an apply runs
 //!                   apply-lock             locked while an apply begins or ends, and while a person resolves the state
@@ -35,7 +35,7 @@ pub use self::{
 use crate::data;
 
 const STATE: &str = "terraform.tfstate";
-const NOTHING: &str = "nothing-brought";
+const NOTHING: &str = "no-prior-state";
 const IN_PROGRESS: &str = "apply-in-progress.json";
 const RESERVE: &str = "apply-reserve";
 const LOCK: &str = "apply-lock";

@@ -87,7 +87,7 @@ pub struct Because {
 /// What a thing that does not move is waiting for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Waiting {
-    /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `policies`, `window` or `verdict`.
+    /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `policies`, `window` or `resolution`.
     #[serde(rename = "for")]
     pub on: String,
     /// One sentence for a person, with what to do when something is to be done.

@@ -142,7 +142,7 @@ fn a_proof_and_an_export_are_checked_without_a_server_and_say_what_they_do_not_p
     let stream = events[0]["stream"].as_str().unwrap();
     let make = |args: &[&str]| stdout_of(server.stead_for_people().args(args));
     make(&["audit", "prove", stream, "--since", &note, "--out", &bundle]);
-    make(&["audit", "prove", stream, "--alone", "--out", &alone]);
+    make(&["audit", "prove", stream, "--other-entries", "none", "--out", &alone]);
     make(&["audit", "export", "--from", "2", "--to", "3", "--out", &part]);
 
     // when somebody has nothing but these files, and a key in each of its shapes
@@ -167,7 +167,8 @@ fn a_proof_and_an_export_are_checked_without_a_server_and_say_what_they_do_not_p
             "only grew since",
             "the kept checkpoint",
             "Not proven:",
-            "--whole",
+            "--other-entries",
+            "all",
             "has no date",
         ] {
             assert!(text.contains(word), "{word}: {text}");
@@ -180,7 +181,7 @@ fn a_proof_and_an_export_are_checked_without_a_server_and_say_what_they_do_not_p
     // and a program that wants all of it is told whether it has
     let key = listed["verifier_key"].as_str().unwrap();
     for (file, code) in [(&bundle, 0), (&part, 0), (&alone, 1)] {
-        let complete = check(file, key, &["--complete"]);
+        let complete = check(file, key, &["--require-complete"]);
         assert_eq!(complete.status.code(), Some(code), "{file}: {}", said(&complete).1);
     }
     // and what was changed, is no proof, or is by another key, is told apart
@@ -243,7 +244,7 @@ fn json_is_one_document_and_a_refusal_is_one_line_of_it_beside() {
 fn the_command_that_is_printed_lets_a_runner_in_and_holds_no_token() {
     use std::{io::Write as _, process::Stdio};
     let server = Server::up();
-    let made = server.ask(&["runners", "enrol-token"]);
+    let made = server.ask(&["runners", "create-enrolment-token"]);
     let (command, token) = (&made["enrolment"]["command"], &made["enrolment"]["token"]);
     let (command, token) = (command.as_str().unwrap(), token.as_str().unwrap());
     assert!(!command.contains(token), "{command}");

@@ -101,7 +101,7 @@ fn doubt_about_the_rules_is_a_no_and_a_hook_of_the_customers_has_the_last_word()
     assert_eq!(finish(&server, "acme")["state"], "failed");
     let refused = events(&server, "runner.refused");
     assert_eq!(refused.len(), 1, "{refused:#?}");
-    let said = &refused[0]["said"];
+    let said = &refused[0]["readable_payload"];
     assert_eq!(said["source"], "veto", "{said:#}");
     assert!(said["detail"].as_str().unwrap().contains("not on a Friday"), "{said:#}");
 
@@ -196,10 +196,10 @@ fn another_runner_goes_on_where_a_lost_one_was() {
     lost.kill();
 
     // Nobody takes a place that is not free.
-    let (code, said) = server.refused(&["installs", "enrol-token", "acme"]);
+    let (code, said) = server.refused(&["installs", "create-enrolment-token", "acme"]);
     assert!(code == 4 && said.contains(&format!("stead runners revoke {runner}")), "{said}");
     server.ask(&["runners", "revoke", &runner, "--reason", "host was lost"]);
-    let issued = server.ask(&["installs", "enrol-token", "acme"]);
+    let issued = server.ask(&["installs", "create-enrolment-token", "acme"]);
     let token = issued["enrolment"]["token"].as_str().unwrap();
     let second = Runner::start(&server, "second", token);
 

@@ -197,7 +197,7 @@ fn of_a_job_whose_shim_was_killed_only_a_person_can_say_how_it_ended() {
         "jobs",
         "resolve",
         &job,
-        "--verdict",
+        "--resolution",
         "failed",
         "--reason",
         "the ledger is empty",

@@ -88,7 +88,7 @@ fn every_key_of_the_server_is_replaced_while_a_runner_works_and_one_that_is_over
     // when each key is replaced, and the manifest key at once
     keys(&server, &["rotate", "--use", "tokens"]);
     keys(&server, &["rotate", "--use", "checkpoints", "--overlap", "12h"]);
-    let rotated = keys(&server, &["rotate", "--use", "manifests", "--at-once"]);
+    let rotated = keys(&server, &["rotate", "--use", "manifests", "--no-overlap"]);
     assert_eq!(rotated.as_array().unwrap().len(), 2, "{rotated:#}");
     let second = manifest_key(&server);
     assert_ne!(first["key"], second["key"]);

@@ -43,7 +43,17 @@ fn what_a_customer_checks_alone(server: &Server, runner: &Runner) {
     let of_acme = ["complete, ", "requested", "approved", "signed by the runner that ran them"];
     for (subject, shown) in [("acme", &of_acme[..]), (&job, &["is missing"][..])] {
         let proof = at(&format!("{subject}.json"));
-        let ask = ["audit", "prove", subject, "--whole", "--since", &note, "--out", &proof];
+        let ask = [
+            "audit",
+            "prove",
+            subject,
+            "--other-entries",
+            "all",
+            "--since",
+            &note,
+            "--out",
+            &proof,
+        ];
         stdout_of(server.stead_for_people().args(ask));
         let check = ["audit", "check", &proof, "--key", key.trim(), "--checkpoint", &note];
         let said = stdout_of(Command::new(program("stead")).args(check));
@@ -195,8 +205,8 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
         (of_run["run"].clone(), &of_run["outcome"]),
         (run["id"].clone(), &"succeeded".into())
     );
-    let approvals = of_run["words"].as_array().unwrap();
-    assert!(approvals.iter().any(|word| word["said"] == "approved"), "{told:#}");
+    let approvals = of_run["interventions"].as_array().unwrap();
+    assert!(approvals.iter().any(|intervention| intervention["kind"] == "approved"), "{told:#}");
     let jobs = of_run["jobs"].as_array().unwrap();
     assert!(jobs.iter().any(|job| job["kind"] == "apply" && job["outcome"] == "succeeded"));
     assert!(!of_run["components"].as_array().unwrap().is_empty(), "{told:#}");

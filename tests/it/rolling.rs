@@ -72,7 +72,7 @@ fn servers_roll_to_the_next_version_and_callers_go_on() {
     assert_eq!(balancer.ready(), 1);
     // What follows from what happens is its to do now, while the former ones are still there.
     until("the policies to move", SOON, || {
-        call("GET", &format!("{}/readyz", next.control()), &[], b"").json()["policies_behind"] == 0
+        call("GET", &format!("{}/readyz", next.control()), &[], b"").json()["policies_lag"] == 0
     });
     one.stop();
     two.stop();

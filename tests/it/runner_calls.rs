@@ -102,16 +102,13 @@ fn a_call_that_is_not_the_runners_to_make_is_refused_and_changes_nothing() {
         [("Execution", execution), ("Content-Range", range), ("Repr-Digest", digest)]
     }
     let stale = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV";
-    refused(
-        again(&server, &patch, &log, &headers(stale, range, digest), b"x"),
-        &[(412, "fenced_out")],
-    );
+    refused(again(&server, &patch, &log, &headers(stale, range, digest), b"x"), &[(412, "fenced")]);
     refused(
         again(&server, &other, &log, &headers(execution, range, digest), b"x"),
         &[(403, "forbidden")],
     );
     let late = again(&server, &patch, &log, &headers(execution, range, digest), &chunk);
-    refused(late, &[(412, "fenced_out")]);
+    refused(late, &[(412, "fenced")]);
 
     // Its reports: by an execution that never was, and by the other runner.
     let events = mine.path.replace("/claim", "/events");
@@ -123,7 +120,7 @@ fn a_call_that_is_not_the_runners_to_make_is_refused_and_changes_nothing() {
     };
     let said =
         again(&server, &post, &events, &[json, ("Execution", stale)], report(stale).as_bytes());
-    refused(said, &[(412, "fenced_out")]);
+    refused(said, &[(412, "fenced")]);
     let with = [json, ("Execution", execution)];
     refused(
         again(&server, &other, &events, &with, report(execution).as_bytes()),

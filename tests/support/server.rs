@@ -112,7 +112,7 @@ impl Server {
 
     /// One more build runner, enrolled as a person would do it.
     pub fn build_runner(&self, more: &[&str]) -> Builder {
-        let issued = self.ask(&["runners", "enrol-token"]);
+        let issued = self.ask(&["runners", "create-enrolment-token"]);
         Builder::start(self, issued["enrolment"]["token"].as_str().unwrap(), more)
     }
 

@@ -59,7 +59,7 @@ impl FromRequestParts<App> for Permit {
         let job = app.log().reload::<Job>(&call.job.to_string()).await.map_err(Problem::from)?;
         let manifest = held(&job.state, &call).ok_or_else(|| {
             let detail = format!("{} does not have {} any more", call.execution, call.job);
-            Problem::new(Code::ExecutionStale, detail)
+            Problem::new(Code::ExecutionSuperseded, detail)
         })?;
         Ok(Permit { manifest: app.manifests.get(app, &manifest).await? })
     }

@@ -144,7 +144,7 @@ async fn a_stale_execution_is_told_so() {
     let refused = started.v2(&build, Method::GET, "").send().await.unwrap();
     assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
     let body: Value = refused.json().await.unwrap();
-    assert_eq!(body["code"], "execution_stale");
+    assert_eq!(body["code"], "execution_superseded");
     assert_eq!(body["errors"][0]["code"], "UNAUTHORIZED");
     let nobody = started.http.get(started.runner("/v2/")).send().await.unwrap();
     assert_eq!(nobody.headers()[header::WWW_AUTHENTICATE], "Basic realm=\"stead\"");

@@ -127,7 +127,7 @@ fn basic(headers: &HeaderMap) -> Option<String> {
 fn ours(token: &str) -> Result<&str, Problem> {
     if token.starts_with(secret::PREFIX) {
         let detail = "tokens of people and enrolment tokens are not taken here";
-        return Err(Problem::new(Code::TokenWrongKind, detail));
+        return Err(Problem::new(Code::TokenTypeMismatch, detail));
     }
     Ok(token)
 }

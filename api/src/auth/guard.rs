@@ -70,7 +70,7 @@ pub async fn guard(
     if token.starts_with(secret::ENROLMENT_PREFIX) || !token.starts_with(secret::PREFIX) {
         let detail =
             "the Control API takes tokens of people and services (stead_…), not of runners";
-        return Err(Problem::new(Code::TokenWrongKind, detail));
+        return Err(Problem::new(Code::TokenTypeMismatch, detail));
     }
     let now = app.now();
     let identity = match app.people.identify(token, now) {

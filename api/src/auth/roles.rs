@@ -111,7 +111,7 @@ pub const ROUTES: &[(&str, &str, Needs)] = &[
     ("GET", "/v1/audit/state", Needs::Auditor),
     ("GET", "/v1/audit/diff", Needs::Auditor),
     ("GET", "/v1/audit/diff/installs", Needs::Auditor),
-    ("POST", "/v1/audit/examination", Needs::Auditor),
+    ("POST", "/v1/audit/doctor", Needs::Auditor),
     ("GET", "/v1/changes", Needs::Viewer),
     ("GET", "/v1/projections", Needs::Auditor),
     ("GET", "/v1/projections/{name}/rows", Needs::Auditor),

@@ -145,9 +145,10 @@ impl Tokens {
         // Held until it is remembered: what is forgotten because a key was taken back must not come after that.
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let kept: Kept<C> = keys.verify(token, now).map_err(|error| match error {
-            TokenError::Malformed => {
-                Problem::new(Code::TokenWrongKind, "this is not a token of the kind that is needed")
-            }
+            TokenError::Malformed => Problem::new(
+                Code::TokenTypeMismatch,
+                "this is not a token of the kind that is needed",
+            ),
             TokenError::Signature => {
                 Problem::new(Code::TokenUnknown, "the token is not one of this server's")
             }
@@ -197,7 +198,7 @@ fn check(
 ) -> Result<(), Problem> {
     if aud != for_whom {
         let detail = format!("the token is for {aud}, this call takes one for {for_whom}");
-        return Err(Problem::new(Code::TokenWrongKind, detail));
+        return Err(Problem::new(Code::TokenTypeMismatch, detail));
     }
     if iss != us {
         return Err(Problem::new(Code::TokenUnknown, "the token is another log's"));
@@ -308,9 +309,12 @@ mod tests {
         let (execution, fence) = (ExecutionId(Ulid::new()), Fence { epoch: 1, position: 9 });
         let job_token = tokens.job(runner, job, execution, fence, now(), now()).unwrap();
         assert_eq!(tokens.read_job(&job_token, now()).unwrap().fence, fence);
-        assert_eq!(tokens.read_access(&job_token, now()).unwrap_err().code, Code::TokenWrongKind);
+        assert_eq!(
+            tokens.read_access(&job_token, now()).unwrap_err().code,
+            Code::TokenTypeMismatch
+        );
         let access = tokens.access(runner, (RunnerMode::Build, None), 1, now()).unwrap();
-        assert_eq!(tokens.read_job(&access, now()).unwrap_err().code, Code::TokenWrongKind);
+        assert_eq!(tokens.read_job(&access, now()).unwrap_err().code, Code::TokenTypeMismatch);
         let late = now() + chrono::TimeDelta::minutes(10);
         assert_eq!(tokens.read_job(&job_token, late).unwrap_err().code, Code::TokenExpired);
     }

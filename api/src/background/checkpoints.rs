@@ -67,7 +67,7 @@ async fn publish(app: &App) -> Result<u64, Problem> {
     // The head may grow in between: then the next look finds that it has.
     let position = app.log().head().size;
     app.log().seal(app.keys.current().checkpoints()).await?;
-    app.metrics.set("stead_checkpoint_position", &[], position as f64);
+    app.metrics.checkpoint_position.set(position);
     Ok(position)
 }
 

@@ -8,10 +8,7 @@ use domain::{
 use event_log::Stored;
 use serde::Serialize;
 
-use crate::state::App;
-
-/// Name of the counter of failed runs.
-const FAILED: &str = "stead_runs_failed_total";
+use crate::{metrics::RunLabels, state::App};
 
 /// Kinds of runs, each a value of the label `kind`.
 const KINDS: [RunKind; 9] = [
@@ -29,7 +26,7 @@ const KINDS: [RunKind; 9] = [
 /// Exposes the counter of each kind before the first failure, so that an alert on its increase sees that failure.
 pub fn expose(app: &App) {
     for kind in KINDS {
-        app.metrics.add(FAILED, &[("kind", &word(&kind))], 0.0);
+        drop(app.metrics.runs_failed.get_or_create(&RunLabels { kind: word(&kind) }));
     }
 }
 
@@ -78,7 +75,7 @@ fn step_failed((run, state): (RunId, &Run), step: StepId, reason: &StepFailure) 
 fn run_failed(app: &App, run: RunId, state: &Run) {
     let Some(request) = &state.request else { return };
     let kind = word(&request.kind);
-    app.metrics.count(FAILED, &[("kind", &kind)]);
+    app.metrics.runs_failed.get_or_create(&RunLabels { kind: kind.clone() }).inc();
     tracing::warn!(run.id = %run, install.id = %request.install, run.kind = kind, "Run failed");
 }
 

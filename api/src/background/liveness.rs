@@ -66,15 +66,10 @@ async fn alive(app: &App) {
 
 fn count(app: &App) {
     let Census { queued, held, sessions, parked } = app.dispatch.census();
-    let counted = [
-        ("stead_jobs_queued", queued),
-        ("stead_jobs_held", held),
-        ("stead_runner_sessions", sessions),
-        ("stead_runner_polls_parked", parked),
-    ];
-    for (name, number) in counted {
-        app.metrics.set(name, &[], f64::from(u32::try_from(number).unwrap_or(u32::MAX)));
-    }
+    app.metrics.jobs_queued.set(queued as u64);
+    app.metrics.jobs_claimed.set(held as u64);
+    app.metrics.runner_sessions.set(sessions as u64);
+    app.metrics.runner_long_polls.set(parked as u64);
 }
 
 async fn say(app: &App, due: Due) {

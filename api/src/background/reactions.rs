@@ -54,23 +54,25 @@ pub enum Weight {
 /// What a problem means when a reaction is answered with it.
 pub fn weigh(code: Code) -> Weight {
     match code {
-        Code::Refused
-        | Code::NothingToDo
-        | Code::AlreadyEnded
+        Code::Rejected
+        | Code::NoChanges
+        | Code::AlreadyFinished
         | Code::NoRunner
         | Code::Deprovisioned
         | Code::NameTaken
-        | Code::RunExcluded
+        | Code::RunInProgress
         | Code::ApprovalStale
         | Code::ClaimedByOther
-        | Code::FencedOut
+        | Code::Fenced
         | Code::RunnerRevoked
         | Code::Cancelled
         | Code::Expired => Weight::Over,
         Code::NotFound | Code::TooLarge | Code::StatementInvalid | Code::Invalid => Weight::Cannot,
-        Code::Conflict | Code::Unavailable | Code::Busy | Code::Stopping | Code::Behind => {
-            Weight::Later
-        }
+        Code::Conflict
+        | Code::Unavailable
+        | Code::Busy
+        | Code::ShuttingDown
+        | Code::ProjectionLag => Weight::Later,
         // The archive may be put back. Until then the event is a dead letter, and the others go on.
         Code::ArchiveMissing => Weight::Broken,
         // The rest is said to callers of an API; no reaction should meet it.
@@ -80,23 +82,23 @@ pub fn weigh(code: Code) -> Weight {
         | Code::BadRequest
         | Code::InvalidJson
         | Code::DigestMismatch
-        | Code::BadCursor
+        | Code::InvalidCursor
         | Code::TokenMissing
         | Code::TokenUnknown
         | Code::TokenExpired
         | Code::TokenRevoked
-        | Code::TokenWrongKind
+        | Code::TokenTypeMismatch
         | Code::AssertionInvalid
         | Code::AssertionReplayed
         | Code::ClockSkew
-        | Code::ExecutionStale
+        | Code::ExecutionSuperseded
         | Code::Forbidden
         | Code::NotOffered
         | Code::MethodNotAllowed
         | Code::EnrolmentUsed
         | Code::SessionSuperseded
         | Code::SessionUnknown
-        | Code::SessionUnsure
+        | Code::SessionJournalRequired
         | Code::SeqGap
         | Code::SeqConflict
         | Code::LogDivergence
@@ -107,8 +109,8 @@ pub fn weigh(code: Code) -> Weight {
         | Code::IdempotencyMismatch
         | Code::ProtocolUnsupported
         | Code::RateLimited
-        | Code::UploadQuota
-        | Code::LogFull => Weight::Broken,
+        | Code::UploadQuotaExceeded
+        | Code::LogQuotaExceeded => Weight::Broken,
     }
 }
 

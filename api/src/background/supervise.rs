@@ -16,7 +16,7 @@ use futures::FutureExt as _;
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tracing::error;
 
-use crate::state::App;
+use crate::{metrics::TaskLabels, state::App};
 
 /// A task that fails more often than this within [`WINDOW`] ends the process.
 const MOST: usize = 5;
@@ -98,7 +98,7 @@ where
         }
         let why = ended.map_or_else(|panic| said(&*panic), |()| "it ended by itself".into());
         app.tasks.set(name, false);
-        app.metrics.count("stead_task_failures_total", &[("task", name)]);
+        app.metrics.task_failures.get_or_create(&TaskLabels { task: name }).inc();
         let now = Instant::now();
         failures.push_back(now);
         failures.retain(|at| now.duration_since(*at) < WINDOW);

@@ -24,8 +24,8 @@ pub async fn run(app: App) {
 
 async fn collect(app: &App) -> Result<(), sqlx::Error> {
     let collected = upload::collect(&app.pool, app.log().clock()).await?;
-    app.metrics.add("stead_uploads_collected_total", &[], collected as f64);
+    app.metrics.uploads_collected.inc_by(collected);
     let waiting = upload::waiting(&app.pool).await?;
-    app.metrics.set("stead_uploads_bytes", &[], waiting as f64);
+    app.metrics.uploads_bytes.set(waiting);
     Ok(())
 }

@@ -51,16 +51,15 @@ async fn look(app: &App, from: u64) -> Result<Verified, VerifyError> {
 fn tell(metrics: &Metrics, from: u64, seen: &Result<Verified, VerifyError>) {
     match seen {
         Ok(Verified { size, checked, reported, .. }) => {
-            metrics.set("stead_log_verified_position", &[], *size as f64);
-            metrics.set("stead_log_damaged_position", &[], 0.0);
+            metrics.log_verified_position.set(*size);
+            metrics.log_corrupt_position.set(0);
             let forged = reported.wrong.first().map_or(0, |first| first.position);
             // Who read a part alone has not looked at what was found before, nor counted all.
             if from == 0 || forged > 0 {
-                metrics.set("stead_log_forged_position", &[], forged as f64);
+                metrics.log_forged_position.set(forged);
             }
             if from == 0 {
-                let unsigned = reported.tally.unsigned;
-                metrics.set("stead_log_unsigned_ends", &[], unsigned as f64);
+                metrics.log_unsigned_results.set(reported.tally.unsigned);
             }
             if let Some(first) = reported.tally.first_unsigned {
                 let unsigned = reported.tally.unsigned;
@@ -80,7 +79,7 @@ fn tell(metrics: &Metrics, from: u64, seen: &Result<Verified, VerifyError>) {
             tracing::info!(size, checked, "Verified the log");
         }
         Err(VerifyError::Differs(difference)) => {
-            metrics.set("stead_log_damaged_position", &[], difference.position as f64);
+            metrics.log_corrupt_position.set(difference.position);
             tracing::error!(
                 position = difference.position,
                 "The log was damaged or rewritten at {difference}; stop the servers, keep this database as it is and \
@@ -133,7 +132,7 @@ mod tests {
         };
         let told = |from, wrong, tally| {
             tell(&metrics, from, &seen(wrong, tally));
-            (gauge("stead_log_forged_position"), gauge("stead_log_unsigned_ends"))
+            (gauge("stead_log_forged_position"), gauge("stead_log_unsigned_results"))
         };
         let is = |value: &str| Some(value.to_owned());
         assert_eq!(told(5, vec![], unsigned), (None, None));
@@ -148,7 +147,7 @@ mod tests {
         let app = started.app().clone();
         let soon = Duration::from_millis(50);
         tokio::spawn(run(app.clone(), Pace { first: soon, every: soon }));
-        assert!(says(&app, "stead_log_damaged_position 0").await, "{}", app.metrics.text());
+        assert!(says(&app, "stead_log_corrupt_position 0").await, "{}", app.metrics.text());
         assert!(says(&app, "stead_log_forged_position 0").await, "{}", app.metrics.text());
         // Whoever can write the log can write an end, and cannot sign it.
         let end = NewEvent {
@@ -169,12 +168,12 @@ mod tests {
         for (position, change) in [(3, "payload = '{\"type\":\"other\"}'"), (2, "salt = '\\x00'")] {
             let change = format!("update log_event set {change} where position = {position}");
             sqlx::query(&change).execute(&app.pool).await.unwrap();
-            let said = format!("stead_log_damaged_position {position}");
+            let said = format!("stead_log_corrupt_position {position}");
             assert!(says(&app, &said).await, "{said}: {}", app.metrics.text());
         }
         // Without its head nothing of it can be read.
         sqlx::query("delete from log_head").execute(&app.pool).await.unwrap();
-        let said = "stead_log_damaged_position 1";
+        let said = "stead_log_corrupt_position 1";
         assert!(says(&app, said).await, "{}", app.metrics.text());
         started.server.stop().await;
     }

@@ -54,10 +54,10 @@ pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) ->
         return Err(Problem::new(Code::BadRequest, "limit takes 1 to 200"));
     }
     let wanted = records::Wanted::of(&app, &which).await?;
-    let (mut items, searched) = wanted.next(&app, wanted.after, limit).await?;
+    let (mut items, scanned_through) = wanted.next(&app, wanted.after, limit).await?;
     records::named(&app, &mut items).await?;
     records::opened(&app, &mut items).await?;
-    Ok(Json(Events { items, searched, head: wanted.until }))
+    Ok(Json(Events { items, scanned_through, head: wanted.until }))
 }
 
 /// All events up to now, one per line, with what computing their leaves again takes

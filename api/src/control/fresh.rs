@@ -36,7 +36,7 @@ pub async fn fresh(
     let wanted: u64 = text.parse().map_err(|_| refused())?;
     if let Err(behind) = app.views.wait_for(wanted, PATIENCE).await {
         let detail = format!("position {wanted} is not here yet; {} is", behind.at);
-        return Err(Problem::new(Code::Behind, detail).retry_after(1));
+        return Err(Problem::new(Code::ProjectionLag, detail).retry_after(1));
     }
     Ok(next.run(request).await)
 }

@@ -4,7 +4,7 @@ use domain::{ids::JobId, job::Verdict};
 use projections::views::jobs as views;
 use schemas::control::{
     Done, Page,
-    jobs::{self as wire, Cancel, Job, JobsQuery, Resolve},
+    jobs::{Cancel, Job, JobsQuery, Resolve, ResolveAs},
 };
 
 use super::{
@@ -92,11 +92,11 @@ pub async fn resolve(
     Ask { call, .. }: Ask,
     extract::Json(ask): extract::Json<Resolve>,
 ) -> Answer<Done> {
-    let Resolve { execution, verdict, reason } = ask;
-    let verdict = match verdict {
-        wire::Verdict::Succeeded => Verdict::Succeeded,
-        wire::Verdict::Failed => Verdict::Failed,
-        wire::Verdict::Retry => Verdict::Retry,
+    let Resolve { execution, resolution, reason } = ask;
+    let verdict = match resolution {
+        ResolveAs::Succeeded => Verdict::Succeeded,
+        ResolveAs::Failed => Verdict::Failed,
+        ResolveAs::Retry => Verdict::Retry,
     };
     let reason = required(&reason)?;
     Ok(Json(done(&jobs::resolve(&app, &call, job, execution, verdict, reason).await?)))

@@ -22,7 +22,8 @@ impl<Id: FromStr> Part<Id> {
         if limit == 0 || limit > MOST {
             return Err(Problem::new(Code::BadRequest, format!("limit takes 1 to {MOST}")));
         }
-        let bad = |_| Problem::new(Code::BadCursor, "pass `next` of the answer before as it is");
+        let bad =
+            |_| Problem::new(Code::InvalidCursor, "pass `next` of the answer before as it is");
         let after = cursor.map(|cursor| cursor.parse().map_err(|_| bad(()))).transpose()?;
         Ok(Part { limit, after })
     }

@@ -55,8 +55,8 @@ pub async fn list(State(app): State<App>) -> Answer<Page<Projection>> {
         version: status.version.unsigned_abs(),
         position: status.position,
         lag: status.lag,
-        kept: kept.remove(status.name).unwrap_or_default(),
-        parked: None,
+        as_of_positions: kept.remove(status.name).unwrap_or_default(),
+        dead_letters: None,
     };
     let mut shown: Vec<Projection> = all.into_iter().map(&mut shown).collect();
     drop(connection);
@@ -74,8 +74,8 @@ async fn followed(app: &App) -> Result<Projection, Problem> {
         version: version.unsigned_abs(),
         position,
         lag: app.log().position().saturating_sub(position),
-        kept: vec![],
-        parked: Some(parked),
+        as_of_positions: vec![],
+        dead_letters: Some(parked),
     })
 }
 

@@ -6,11 +6,11 @@ use crate::{state::App, usecases::steps::settle::APPROVAL_TTL};
 /// What waits for a user.
 pub struct Open {
     /// Number of plans that wait for an approval.
-    pub approvals: i64,
+    pub approvals: u64,
     /// Time since the oldest of them was requested. 0 without any.
     pub oldest_seconds: f64,
     /// Number of runners that are disconnected, were not stopped and are not revoked.
-    pub disconnected: i64,
+    pub disconnected: u64,
 }
 
 /// Reads the gauges. Costs one index scan of the open timers and one scan of the runners.
@@ -23,10 +23,11 @@ pub async fn read(app: &App) -> Result<Open, sqlx::Error> {
         where due_at is not null and timer.value->'timer'->>'type' = 'approval_expiry'";
     // An approval expires a fixed time after its request.
     let row = sqlx::query(sql).bind(app.now() + APPROVAL_TTL).fetch_one(&app.pool).await?;
-    let oldest: f64 = row.try_get(1)?;
+    let (approvals, oldest, disconnected): (i64, f64, i64) =
+        (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
     Ok(Open {
-        approvals: row.try_get(0)?,
+        approvals: approvals.cast_unsigned(),
         oldest_seconds: oldest.max(0.0),
-        disconnected: row.try_get(2)?,
+        disconnected: disconnected.cast_unsigned(),
     })
 }

@@ -15,6 +15,7 @@ use crate::{
     auth::Runner,
     dispatch::Calls,
     extract,
+    metrics::UploadLabels,
     problem::{Code, Problem},
     state::App,
 };
@@ -50,7 +51,7 @@ pub async fn put(
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(NotStored::Exceeds(limit)) => Err(over(&app, limit, quota)),
         Err(NotStored::Erased) => {
-            Err(Problem::new(Code::FencedOut, "the data of this execution was erased"))
+            Err(Problem::new(Code::Fenced, "the data of this execution was erased"))
         }
         Err(NotStored::Busy) => {
             let detail = "another upload of this runner is being stored: send this one again";
@@ -91,10 +92,10 @@ fn over(app: &App, limit: Limit, quota: Quota) -> Problem {
         Limit::Execution => ("execution", quota.execution, "one execution"),
         Limit::Runner => ("runner", quota.runner, "one runner within 24 hours"),
     };
-    app.metrics.count("stead_uploads_refused_total", &[("limit", name)]);
+    app.metrics.uploads_refused.get_or_create(&UploadLabels { limit: name }).inc();
     let option = format!("--max-{name}-upload");
     let detail = format!(
         "cannot store the blob: {of} may upload {most} bytes; the server's operator sets {option}"
     );
-    Problem::new(Code::UploadQuota, detail).with("limit", name).with("limit_bytes", most)
+    Problem::new(Code::UploadQuotaExceeded, detail).with("limit", name).with("limit_bytes", most)
 }

@@ -121,7 +121,7 @@ fn identity(ask: &Enrol, install: Option<InstallId>, enrolment: TokenId) -> Iden
         },
         install,
         identity_key: ask.identity_key.clone(),
-        encryption_key: ask.sealing_key.clone(),
+        encryption_key: ask.encryption_key.clone(),
         version: ask.version.clone(),
         host: Host { os, arch, hostname },
         enrolment,
@@ -160,13 +160,13 @@ fn check(ask: &Enrol) -> Result<(), Problem> {
     if key(&ask.identity_key).and_then(|key| VerifyingKey::from_bytes(&key).ok()).is_none() {
         wrong("identity_key", "an Ed25519 public key is 64 hexadecimal digits in lower case");
     }
-    match (ask.mode, &ask.sealing_key) {
+    match (ask.mode, &ask.encryption_key) {
         (RunnerMode::Install, Some(sealing)) if key(sealing).is_some() => {}
         (RunnerMode::Build, None) => {}
         (RunnerMode::Install, _) => {
-            wrong("sealing_key", "an X25519 public key is 64 hexadecimal digits in lower case");
+            wrong("encryption_key", "an X25519 public key is 64 hexadecimal digits in lower case");
         }
-        (RunnerMode::Build, Some(_)) => wrong("sealing_key", "a build runner has none"),
+        (RunnerMode::Build, Some(_)) => wrong("encryption_key", "a build runner has none"),
     }
     if ask.mode == RunnerMode::Build && !ask.stack_outputs.is_empty() {
         wrong("stack_outputs", "a build runner has no stack: start it without --stack-output");

@@ -73,9 +73,10 @@ pub async fn report(
     let seal = finish::look(&app, ask.execution, &ask.body).await?;
     let mut answer = hear(&app, &runner, job, (&ask, signed), seal.clone()).await?;
     if let Some(seal) = seal {
-        answer.have = finish::settle(&app, job, ask.execution, seal).await?;
+        answer.committed_bytes = finish::settle(&app, job, ask.execution, seal).await?;
     }
-    let status = if answer.have.is_some() { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let status =
+        if answer.committed_bytes.is_some() { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok((status, Json(answer)).into_response())
 }
 
@@ -194,7 +195,11 @@ async fn heard(
     }
     let after = unit.load::<Job>(job).await?;
     let job_state = dispatch::state(after).to_string();
-    Ok(Ok(ReportAnswer { job_state, have: None, cancel: dispatch::pending_cancel(after) }))
+    Ok(Ok(ReportAnswer {
+        job_state,
+        committed_bytes: None,
+        cancel: dispatch::pending_cancel(after),
+    }))
 }
 
 fn refusal(job: &Job, error: JobError) -> Problem {

@@ -33,7 +33,7 @@ pub fn named(headers: &HeaderMap) -> Result<ExecutionId, Problem> {
 pub fn stale(job: &Job) -> Problem {
     let state = dispatch::state(job);
     let detail = format!("the execution does not have the job any more, which is {state}");
-    Problem::new(Code::FencedOut, detail).with("job_state", state)
+    Problem::new(Code::Fenced, detail).with("job_state", state)
 }
 
 /// That this job is one of the runner's: of its install, and not in the hands of another runner.
@@ -84,7 +84,7 @@ pub async fn at_work(app: &App, runner: &Runner, execution: ExecutionId) -> Resu
         }
         tokio::time::sleep(LOOK).await;
     }
-    Err(Problem::new(Code::FencedOut, "the runner does not have this execution"))
+    Err(Problem::new(Code::Fenced, "the runner does not have this execution"))
 }
 
 /// That the execution may add to its log: it has the job, or it ended the job and its log is open.

@@ -95,7 +95,7 @@ pub async fn settle(
         Seal::Mismatch => {
             app.logs.rewind(execution).await?;
             let detail = "the bytes that are here have another digest; send the log from its start";
-            Err(Problem::new(Code::LogMismatch, detail).with("have", 0))
+            Err(Problem::new(Code::LogMismatch, detail).with("committed_bytes", 0))
         }
     }
 }

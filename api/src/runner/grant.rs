@@ -79,7 +79,7 @@ async fn head(app: &App, position: u64) -> Result<Checkpoint, Problem> {
     let known = timeout(CATCH_UP, log.reached(position));
     let late = |_| {
         let detail = "this server has not caught up with the claim yet; try again";
-        Problem::new(Code::Behind, detail).retry_after(1)
+        Problem::new(Code::ProjectionLag, detail).retry_after(1)
     };
     known.await.map_err(late)??;
     Ok(log.head())

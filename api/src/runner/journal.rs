@@ -80,7 +80,7 @@ pub async fn kept(app: &App, runner: RunnerId) -> Result<Vec<KeptHead>, Problem>
         Ok(KeptHead {
             journal_id: row.try_get("journal_id")?,
             entries: entries.cast_unsigned(),
-            told_at: row.try_get("received_at")?,
+            received_at: row.try_get("received_at")?,
             head: serde_json::from_str(&head).map_err(Problem::internal)?,
         })
     });

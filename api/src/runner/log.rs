@@ -91,7 +91,8 @@ fn answer(app: &App, job: JobId, execution: ExecutionId, have: u64) -> Response 
         (HeaderName::from_static(LOG_INTERVAL_MS), interval_ms.to_string()),
     ];
     let cancel = app.dispatch.pending_cancel(job, execution);
-    (StatusCode::ACCEPTED, headers, Json(LogAnswer { have, cancel })).into_response()
+    (StatusCode::ACCEPTED, headers, Json(LogAnswer { committed_bytes: have, cancel }))
+        .into_response()
 }
 
 fn too_long(rejection: BytesRejection) -> Problem {

@@ -11,7 +11,7 @@ impl From<SessionRefusal> for Problem {
             SessionRefusal::Superseded => Code::SessionSuperseded,
             // Nobody has its place: a runner that is told otherwise ends for good.
             SessionRefusal::Unknown => Code::SessionUnknown,
-            SessionRefusal::Unsure => Code::SessionUnsure,
+            SessionRefusal::Unsure => Code::SessionJournalRequired,
             SessionRefusal::Revoked => Code::RunnerRevoked,
         };
         Problem::new(code, refusal.to_string())
@@ -29,7 +29,7 @@ impl From<LogError> for Problem {
         let said = error.to_string();
         match error {
             LogError::Gap { have } => {
-                let problem = Problem::new(Code::LogGap, said).with("have", have);
+                let problem = Problem::new(Code::LogGap, said).with("committed_bytes", have);
                 match have.checked_sub(1) {
                     Some(last) => {
                         problem.header(axum::http::header::RANGE, format!("bytes=0-{last}"))
@@ -39,9 +39,9 @@ impl From<LogError> for Problem {
                 }
             }
             LogError::Divergence => Problem::new(Code::LogDivergence, said),
-            LogError::Quota => Problem::new(Code::LogFull, said),
+            LogError::Quota => Problem::new(Code::LogQuotaExceeded, said),
             LogError::TooLarge => Problem::new(Code::TooLarge, said),
-            LogError::Erased => Problem::new(Code::FencedOut, said),
+            LogError::Erased => Problem::new(Code::Fenced, said),
             LogError::Busy | LogError::Moved => Problem::new(Code::Busy, said).retry_after(1),
             LogError::Unwritten(reason) => {
                 tracing::warn!(reason = %reason, "A log chunk was not written: {reason}");

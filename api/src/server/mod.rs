@@ -149,7 +149,7 @@ impl Server {
         };
         let views = Projections::start(&log).await?;
         let owner = auth::owner(&log, &people, &options.data, clock()).await?;
-        if owner.is_none() && options.new_owner_token {
+        if owner.is_none() && options.recover_owner {
             auth::another_owner(&log, &options.data, clock()).await?;
         }
         let config = options.config(&control, &runner)?;

@@ -45,7 +45,7 @@ pub struct Options {
     /// Most bytes that runners may upload for their reports.
     pub uploads: event_log::upload::Quota,
     /// Make one more owner and write their token into the data directory.
-    pub new_owner_token: bool,
+    pub recover_owner: bool,
     /// Where archives of the log are; where nobody says so, below the data directory.
     pub archives: Option<PathBuf>,
     /// How many positions a partition of the log has.
@@ -88,7 +88,7 @@ impl Options {
             address_connections: None,
             max_blob_bytes: 1 << 20,
             uploads: Default::default(),
-            new_owner_token: false,
+            recover_owner: false,
             archives: None,
             partition_events: event_log::partitions::SIZE,
         }

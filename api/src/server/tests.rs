@@ -78,8 +78,8 @@ async fn the_control_door_takes_no_token_but_one_of_a_person_or_a_service() {
     let access = app.tokens.access(runner, (mode, None), 1, app.now()).unwrap();
     for (token, code) in [
         ("stead_none-of-ours".to_string(), "token_unknown"),
-        ("stead_enrol_01ARZ3NDEKTSV4RRFFQ69G5FAV_x".into(), "token_wrong_kind"),
-        (access, "token_wrong_kind"),
+        ("stead_enrol_01ARZ3NDEKTSV4RRFFQ69G5FAV_x".into(), "token_type_mismatch"),
+        (access, "token_type_mismatch"),
         (String::new(), "token_missing"),
     ] {
         let answer = started.http.get(&url).bearer_auth(&token).send().await.unwrap();
@@ -248,7 +248,7 @@ async fn who_has_the_data_directory_can_become_an_owner_again() {
     let started = Started::new().await;
     let (lost, database) = (started.owner_token(), started.database.clone());
     started.server.stop().await;
-    let again = Options { new_owner_token: true, ..options(started.data.path(), &database) };
+    let again = Options { recover_owner: true, ..options(started.data.path(), &database) };
     let server = Server::start(again).await.unwrap();
     assert!(!server.ready.first_start);
     let token = std::fs::read_to_string(server.ready.owner_token_file.as_ref().unwrap()).unwrap();

@@ -107,7 +107,7 @@ pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, 
             if is_last_of_an_owner(unit, (principal, token), &owners).await? {
                 let detail = "this is the only token by which an owner is heard; make another one \
                               first: `stead tokens create --role owner`";
-                return Err(Problem::new(Code::Refused, detail));
+                return Err(Problem::new(Code::Rejected, detail));
             }
             unit.tell::<Access>(principal, revoke).await.map(drop)
         }
@@ -150,7 +150,7 @@ pub async fn take_back(
             if owns && !another_owns(unit, principal, &owners).await? {
                 let detail = "this is the only owner; make another one first: \
                               `stead tokens create --role owner`";
-                return Err(Problem::new(Code::Refused, detail));
+                return Err(Problem::new(Code::Rejected, detail));
             }
             unit.tell::<Access>(principal, take_back).await.map(drop)
         }

@@ -61,5 +61,5 @@ async fn failed_order(unit: &mut Unit, build: BuildId) -> Result<Option<Order>, 
 }
 
 fn refused(detail: String) -> Problem {
-    Problem::new(Code::Refused, detail)
+    Problem::new(Code::Rejected, detail)
 }

@@ -62,7 +62,7 @@ pub async fn request(
                 let run = tell(&app, unit, install, wish, by).await?;
                 if run.is_none() && !is_last {
                     let detail = format!("there is nothing to do for {install}");
-                    return Err(Problem::new(Code::NothingToDo, detail));
+                    return Err(Problem::new(Code::NoChanges, detail));
                 }
                 if run.is_none() {
                     unit.tell::<Install>(install, InstallCommand::Deprovision).await?;
@@ -203,7 +203,7 @@ async fn steps_of(
     let inputs = passed(&config, &install.inputs)?;
     let (stack, toggles) = (install.stack_outputs(), &install.component_choices());
     if let Some(problem) = toggles::problem(&config, toggles) {
-        return Err(Problem::new(Code::Refused, problem));
+        return Err(Problem::new(Code::Rejected, problem));
     }
     let given = wanted::Given { inputs: &inputs, stack: &stack, toggles };
     let wanted = wanted::wanted(&config, published, given, after)?;
@@ -324,8 +324,7 @@ async fn again(
     reason: Option<String>,
 ) -> Result<RunId, Problem> {
     let undone = state.undone();
-    let done =
-        || Problem::new(Code::NothingToDo, "everything that the run was to do is done by now");
+    let done = || Problem::new(Code::NoChanges, "everything that the run was to do is done by now");
     if undone.is_empty() {
         return Err(done());
     }
@@ -336,7 +335,7 @@ async fn again(
             "{run} was about version {then} and the install follows version {now} by now; \
              `stead installs upgrade` and `rollback` bring what differs"
         );
-        return Err(Problem::new(Code::Refused, detail));
+        return Err(Problem::new(Code::Rejected, detail));
     }
     let (cause, kind) = (Cause::Retry { of: run }, request.kind);
     let action = undone.actions.first().cloned();

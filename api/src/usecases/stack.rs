@@ -158,7 +158,7 @@ fn refuse(install: &Install, missing: Missing) -> Result<(), Problem> {
     let named: Vec<&str> = named.into_iter().collect();
     let detail = format!(
         "the app reads stack outputs that nobody gave: {}; nothing was started. The vendor gives them with \
-         `stead installs set-stack {} {flags}`, or the runner brings them when it enrols: `stead-runner … \
+         `stead installs set-stack-outputs {} {flags}`, or the runner brings them when it enrols: `stead-runner … \
          {flags}`",
         named.join(", "),
         install.name

@@ -76,5 +76,5 @@ async fn is_over(unit: &mut Unit, subject: SubjectId) -> Result<(), Problem> {
 }
 
 fn refused(detail: String) -> Problem {
-    Problem::new(Code::Refused, detail)
+    Problem::new(Code::Rejected, detail)
 }

@@ -8,26 +8,26 @@ use crate::{failure::Failure, settings::Settings};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Here {
-    /// Write a small app with a word on everything in it
+    /// Write a minimal app with comments
     #[command(after_help = "Example:\n  stead apps init ./shop && stead apps sync ./shop")]
     Init {
-        /// The directory to write to
+        /// Directory to create
         dir: PathBuf,
     },
-    /// Check an app directory here, without a server
+    /// Validate an app directory, without a server
     #[command(after_help = "\
 Examples:
   stead apps validate ./shop
   stead apps validate ./shop --output sarif > shop.sarif
-Exit code 2 when something has to be corrected; warnings alone give 0, with --strict 2 too.")]
+Exit code 2 if there are errors, and with --strict also if there are warnings.")]
     Validate {
         #[command(flatten)]
         source: Source,
-        /// Take warnings as errors
+        /// Treat warnings as errors
         #[arg(long)]
         strict: bool,
     },
-    /// Show what an app directory says: components and their order, inputs, actions, templates
+    /// Show the content of an app directory: components in order, inputs, actions, templates
     #[command(after_help = "\
 Examples:
   stead apps inspect ./shop

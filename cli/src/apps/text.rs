@@ -1,7 +1,7 @@
 //! Syncs and differences as a person reads them.
 use schemas::control::{
     Diagnostic,
-    apps::{Change, Diff, Reach, Synced},
+    apps::{Change, Diff, Impact, Synced},
 };
 
 use super::pack;
@@ -62,12 +62,12 @@ pub(crate) fn not_acted_on(settings: &[Diagnostic]) -> String {
 
 /// What would be planned in installs, one per line.
 fn reach_text(diff: &Diff, screen: &Screen) -> String {
-    if diff.reach.is_empty() {
+    if diff.impact.is_empty() {
         return String::new();
     }
     let mut text = "Installs, if they followed it:\n".to_owned();
-    let longest = diff.reach.iter().map(|reach| reach.name.len()).max().unwrap_or_default();
-    for Reach { name, config_version, is_there, plans, problem, .. } in &diff.reach {
+    let longest = diff.impact.iter().map(|impact| impact.name.len()).max().unwrap_or_default();
+    for Impact { name, config_version, provisioned, plans, problem, .. } in &diff.impact {
         let of = |operation: &str| -> Vec<&str> {
             let all = plans.iter().filter(|planned| planned.operation == operation);
             all.map(|planned| planned.name.as_str()).collect()
@@ -76,20 +76,20 @@ fn reach_text(diff: &Diff, screen: &Screen) -> String {
         let mut says = vec![];
         if let Some(problem) = problem {
             says.push(format!("{}: {problem}", screen.paint(Tone::Bad, "cannot follow")));
-        } else if !is_there {
+        } else if !provisioned {
             says.push("nothing of it is there yet".to_owned());
         } else if plans.is_empty() {
             says.push("nothing is reached".to_owned());
         }
-        if *is_there && !applied.is_empty() {
+        if *provisioned && !applied.is_empty() {
             says.push(format!("plans {}", applied.join(", ")));
         }
-        if *is_there && !destroyed.is_empty() {
+        if *provisioned && !destroyed.is_empty() {
             says.push(format!("{} {}", screen.paint(Tone::Bad, "destroys"), destroyed.join(", ")));
         }
         text += &format!("  {name:longest$}  at version {config_version}: {}\n", says.join("; "));
     }
-    if let Some(more) = diff.more_installs {
+    if let Some(more) = diff.remaining_installs {
         text += &format!("  and {more} more that were not looked at\n");
     }
     text

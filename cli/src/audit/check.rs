@@ -25,17 +25,17 @@ const LINE_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// What `stead audit prove` or `stead audit export` wrote
+    /// File of `stead audit prove` or `stead audit export`
     file: PathBuf,
-    /// The key of checkpoints to believe: a verifier key, 64 hexadecimal digits, or a fingerprint; or several
+    /// Trusted checkpoint key: a verifier key, 64 hexadecimal digits, or a fingerprint; may be repeated
     #[arg(long, required = true)]
     key: Vec<String>,
-    /// A signed checkpoint that was kept: the file has to be of the same log
+    /// Earlier signed checkpoint: the file must be of the same log
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
-    /// Fail unless the file shows that none of what it says it is of is missing, as of its checkpoint
+    /// Fail unless the file proves that no event of its subject is missing, up to its checkpoint
     #[arg(long)]
-    complete: bool,
+    require_complete: bool,
 }
 
 /// What holds, and what a reader might take for proven and is not.
@@ -74,15 +74,15 @@ pub(crate) fn run(settings: &Settings, ask: &Check) -> Result<(), Failure> {
     };
     let kept = ask.checkpoint.as_ref().map(read).transpose()?;
     let said = checked(&ask.file, &keys, kept.as_deref())?;
-    if ask.complete && said.complete != Some(true) {
+    if ask.require_complete && said.complete != Some(true) {
         let (file, subject) = (ask.file.display(), harmless(&said.subject));
         let why = match said.complete {
             Some(_) if said.streams.len() > 1 => {
-                "does not show that each stream in it is complete: it was made with --alone or --hashes, or the log is \
-                 too long"
+                "does not show that each stream in it is complete: it was created with --other-entries none or \
+                 --hashes-only, or the log is too long"
             }
             Some(_) => {
-                "was made with --alone: it does not show that nothing came after its last event"
+                "was created with --other-entries none: it does not show that nothing came after its last event"
             }
             None => {
                 "is of one event: only a bundle of a stream, and an export, show that none is missing"
@@ -181,7 +181,7 @@ pub(crate) fn said(bundle: &Bundle, proven: &Proven, history: Option<ProvenHisto
     match &proven.complete {
         Complete::NotAsked => open.push("what else happened to the same thing: ask for its stream".into()),
         Complete::Unknown { last } => open.push(format!(
-            "that nothing of {subject} came after position {last}: the entries of others were left out (--alone)"
+            "that nothing of {subject} came after position {last}: the entries of others were left out (--other-entries none)"
         )),
         Complete::FromSequences { from } => {
             holds.push(match from > &size {
@@ -193,7 +193,7 @@ pub(crate) fn said(bundle: &Bundle, proven: &Proven, history: Option<ProvenHisto
             });
             open.push(format!(
                 "that no sequence of {subject} was given twice before position {from}: that is the log's rule, \
-                 which `stead audit verify`, or a bundle made with --whole, shows to be kept"
+                 which `stead audit verify`, or a bundle with --other-entries all, shows to be kept"
             ));
         }
         Complete::Whole => holds.push(format!(

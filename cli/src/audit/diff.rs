@@ -20,10 +20,10 @@ const VALUE: usize = 60;
 /// A page of the installs that changed.
 #[derive(Debug, Args)]
 pub(crate) struct Page {
-    /// How many installs at most; without it 20
+    /// Maximum number of installs [default: 20]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=50))]
     limit: Option<u32>,
-    /// Where to go on: what the list before said under "There is more"
+    /// Cursor that the previous page printed
     #[arg(long)]
     cursor: Option<String>,
 }
@@ -82,7 +82,7 @@ async fn of_installs(desk: &Desk, query: &InstallsBetweenQuery) -> Result<(), Fa
 
 /// Tells that a history is longer than one answer, and how to read on.
 fn cut(desk: &Desk, between: &Between) {
-    let until = between.told_until;
+    let until = between.complete_through;
     if until <= between.from.position && until < between.to.position {
         desk.screen
             .remark("What happened is too much for one answer: ask for less of it with --to.");
@@ -108,10 +108,10 @@ pub(crate) fn text(between: &Between, screen: &Screen) -> String {
     for run in &between.runs {
         text += &of_run(run, &jobs(run, screen), screen);
     }
-    if !between.others.is_empty() {
+    if !between.other_events.is_empty() {
         let beside = if between.runs.is_empty() { "What happened" } else { "Beside the runs" };
         text += &format!("\n{}\n", screen.paint(Tone::Strong, beside));
-        text += &indented(&events(&between.others), screen);
+        text += &indented(&events(&between.other_events), screen);
     }
     text
 }
@@ -159,7 +159,7 @@ pub(crate) fn of_run(run: &RunTold, jobs: &Table, screen: &Screen) -> String {
     let by = who(&run.requested_by, run.requested_by_name.as_deref());
     let at = run.requested_at.as_ref().map(|at| format!(" {}", moment(at))).unwrap_or_default();
     text += &format!("  requested{at} by {by}{}\n", because(run.reason.as_deref()));
-    for word in &run.words {
+    for word in &run.interventions {
         text += &of_word(word);
     }
     if let Some(ended) = &run.ended_at {
@@ -182,7 +182,7 @@ pub(crate) fn of_run(run: &RunTold, jobs: &Table, screen: &Screen) -> String {
 fn of_word(word: &WordTold) -> String {
     let of = word.of.as_ref().map(|of| format!(" {of}")).unwrap_or_default();
     let by = who(&word.by, word.by_name.as_deref());
-    let mut text = format!("  {}{of} {} by {by}", word.said.replace('_', " "), moment(&word.at));
+    let mut text = format!("  {}{of} {} by {by}", word.kind.replace('_', " "), moment(&word.at));
     text += &because(word.reason.as_deref());
     text.push('\n');
     if let Some(digest) = &word.digest {

@@ -15,31 +15,31 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct Events {
-    /// Of one stream, `install/acme`, `run/run_01JD…`, or of all of a type, `install`
+    /// Only of this stream, `install/acme`, or of all streams of a type, `install`
     #[arg(long)]
     stream: Option<String>,
-    /// Of one install: its name or id
+    /// Only of this install: name or id
     #[arg(long, conflicts_with = "stream")]
     install: Option<String>,
-    /// Of one type, `run.approved`, or of all of an aggregate, `run.`
+    /// Only of this type, `run.approved`, or of all types of an aggregate, `run.`
     #[arg(long = "type")]
     event_type: Option<String>,
-    /// By one actor: prn_…, rnr_…, policy:…, timer:…, system
+    /// Only by this actor: prn_…, rnr_…, policy:…, timer:…, system
     #[arg(long)]
     actor: Option<String>,
-    /// Not before this moment: RFC 3339, a day, `2h ago`, `tuesday`
+    /// Recorded at or after this time: RFC 3339, a day, `2h ago`, `tuesday`
     #[arg(long, value_name = "TIME")]
     since: Option<Moment>,
-    /// Before this moment
+    /// Recorded before this time
     #[arg(long, value_name = "TIME")]
     until: Option<Moment>,
-    /// After this position
+    /// Only after this position
     #[arg(long, value_name = "POSITION", default_value_t = 0)]
     after: u64,
-    /// How many at most; without it all of them
+    /// Maximum number of events [default: all]
     #[arg(long)]
     limit: Option<u64>,
-    /// Go on printing what happens
+    /// Follow new events
     #[arg(long, short)]
     follow: bool,
 }
@@ -73,7 +73,7 @@ pub(crate) async fn print(desk: &Desk, ask: Events) -> Result<(), Failure> {
         // A program that asked for one document gets one.
         (Output::Json, _) => desk.screen.many(&printer.all, "", |_| Table::default()),
         (Output::Table, true) => {
-            desk.screen.remark("No event is like that.");
+            desk.screen.remark("No events match.");
             Ok(())
         }
         (Output::Table, false) | (Output::Ndjson, _) => printer.table(),
@@ -89,8 +89,8 @@ async fn page(desk: &Desk, printer: &mut Printer, query: &mut EventsQuery) -> Re
                 return Ok(());
             }
         }
-        query.after = Some(page.searched);
-        if page.searched >= page.head {
+        query.after = Some(page.scanned_through);
+        if page.scanned_through >= page.head {
             return Ok(());
         }
     }
@@ -160,7 +160,7 @@ impl Printer {
                 harmless(&event.event_type),
                 harmless(&event.stream),
                 harmless(&actor(event)),
-                harmless(&short(event.said.as_ref().unwrap_or(&event.payload).get())),
+                harmless(&short(event.readable_payload.as_ref().unwrap_or(&event.payload).get())),
             ]);
         }
         let text = table.text(&self.screen);

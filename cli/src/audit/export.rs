@@ -21,16 +21,16 @@ use crate::{failure::Failure, settings::Desk};
 
 #[derive(Debug, Args)]
 pub(crate) struct Export {
-    /// From this position or moment on (RFC 3339)
+    /// From this position or time (RFC 3339)
     #[arg(long, value_name = "TIME|POSITION")]
     from: Option<At>,
-    /// Up to this position, which is included, or this moment, which is not
+    /// Up to this position (inclusive) or time (exclusive)
     #[arg(long, value_name = "TIME|POSITION")]
     to: Option<At>,
-    /// What a line is: `ndjson` can be checked, `ocsf` is for a SIEM and proves nothing
+    /// Format: `ndjson` can be checked, `ocsf` is for a SIEM and proves nothing
     #[arg(long, value_enum, default_value_t = Format::Ndjson)]
     format: Format,
-    /// The file; without it standard output
+    /// Output file [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -38,9 +38,9 @@ pub(crate) struct Export {
 /// What a line of an export is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// The event as it was written, behind a first line with what proves the range
+    /// Events as they were written, after a first line with the proofs
     Ndjson,
-    /// The event as Entity Management of OCSF 1.3.0
+    /// Events as Entity Management of OCSF 1.3.0
     Ocsf,
 }
 

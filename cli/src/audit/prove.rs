@@ -1,7 +1,7 @@
 //! A bundle in a file, checked before it is handed on.
 use std::{fs, io::Write, path::PathBuf, str::FromStr};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use cli::client::harmless;
 use domain::{
     access::Access,
@@ -27,52 +27,66 @@ use crate::{failure::Failure, render::write, settings::Desk};
 
 #[derive(Debug, Args)]
 pub(crate) struct Prove {
-    /// A position, an event's id, an install's name, the id of an install, run, job, build, component, app, runner,
+    /// A position, the id of an event, the name of an install, the id of an install, run, job, build, component, app, runner,
     /// principal or enrolment, or any stream: `<aggregate type>/<id>`
     #[arg(value_name = "EVENT|INSTALL|ID|STREAM")]
     what: String,
-    /// The file; without it standard output
+    /// Output file [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// An older signed checkpoint that was kept: also prove that the log only grew since
+    /// Earlier signed checkpoint: also prove that the log continues it
     #[arg(long, value_name = "FILE")]
     since: Option<PathBuf>,
-    /// Show every position of the log, so that completeness rests on the signed root alone
-    #[arg(long, conflicts_with = "alone")]
-    whole: bool,
-    /// Show nothing of other streams; then it is not shown that the stream did not go on
+    /// Entries of other streams to add [default: after]
+    #[arg(long, value_enum, value_name = "WHICH")]
+    other_entries: Option<Others>,
+    /// Replace payloads, metadata and salts by their hashes
     #[arg(long)]
-    alone: bool,
-    /// Hashes in the place of payloads, metadata and salts
-    #[arg(long)]
-    hashes: bool,
-    /// Add the display names of the principals in it; without it the file has ids only
-    #[arg(long, conflicts_with = "hashes")]
+    hashes_only: bool,
+    /// Add the display names of principals [default: ids only]
+    #[arg(long, conflicts_with = "hashes_only")]
     with_names: bool,
-    /// Add the decrypted reasons of requests, approvals and other interventions; without it the file has none
-    #[arg(long, conflicts_with = "hashes")]
+    /// Add the decrypted reasons of requests, approvals and other interventions
+    #[arg(long, conflicts_with = "hashes_only")]
     with_reasons: bool,
+}
+
+/// Entries of other streams in a proof, as the command line spells them.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Others {
+    /// Every position after the stream's last event: proves that the stream did not continue
+    After,
+    /// Every position of the log: completeness then depends on the signed root only
+    All,
+    /// None: does not prove that the stream did not continue
+    None,
+}
+
+impl From<Others> for OtherEntries {
+    fn from(others: Others) -> Self {
+        match others {
+            Others::After => OtherEntries::After,
+            Others::All => OtherEntries::All,
+            Others::None => OtherEntries::None,
+        }
+    }
 }
 
 impl Prove {
     fn query(&self) -> Result<BundleQuery, Failure> {
-        let since = match &self.since {
+        let prior_checkpoint = match &self.since {
             Some(path) => Some(fs::read_to_string(path).map_err(|error| {
                 Failure::Usage(format!("the checkpoint {}: {error}", path.display()))
             })?),
             None => None,
         };
         let mut query = BundleQuery {
-            since,
-            hashes: self.hashes.then_some(true),
+            prior_checkpoint,
+            other_entries: self.other_entries.map(Into::into),
+            hashes_only: self.hashes_only.then_some(true),
             names: self.with_names.then_some(true),
             reasons: self.with_reasons.then_some(true),
             ..Default::default()
-        };
-        query.others = match (self.whole, self.alone) {
-            (true, _) => Some(OtherEntries::Whole),
-            (_, true) => Some(OtherEntries::None),
-            (false, false) => None,
         };
         let what = self.what.as_str();
         if let Ok(position) = what.parse() {
@@ -117,8 +131,9 @@ pub(crate) async fn run(desk: &Desk, ask: Prove) -> Result<(), Failure> {
         let cut = |error| Failure::Unreachable(format!("the proof broke off: {error}; try again"));
         bytes.extend_from_slice(&part.map_err(cut)?);
         if bytes.len() > MAX_BYTES {
-            let said =
-                format!("the proof is longer than {MAX_BYTES} bytes\n  try: --hashes, or --alone");
+            let said = format!(
+                "the proof is longer than {MAX_BYTES} bytes\n  try: --hashes-only, or --other-entries none"
+            );
             return Err(Failure::Usage(said));
         }
     }

@@ -20,14 +20,14 @@ use crate::{failure::Failure, render::count, settings::Settings};
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
-    /// A signed checkpoint that was kept: the log must still begin with what it covers
+    /// Earlier signed checkpoint: the log must still begin with it
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
-    /// The checkpoint key to believe: a verifier key, 64 hexadecimal digits, or a fingerprint; or several. Without it
-    /// those that the server names
+    /// Trusted checkpoint key: a verifier key, 64 hexadecimal digits, or a fingerprint; may be repeated [default: the
+    /// keys of the server]
     #[arg(long)]
     key: Vec<String>,
-    /// Verify an exported file instead of the server's log
+    /// Verify this exported file instead of the server's log
     #[arg(long, value_name = "FILE", requires = "against", requires = "key")]
     export: Option<PathBuf>,
 }

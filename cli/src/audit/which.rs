@@ -5,25 +5,25 @@ use domain::ids::{BuildId, ComponentId, JobId, RunId, RunnerId};
 #[derive(Debug, Args)]
 #[group(required = false, multiple = false)]
 pub(crate) struct Which {
-    /// An install's name or id
+    /// Name or id of an install
     #[arg(long)]
     install: Option<String>,
-    /// A run's id
+    /// Id of a run
     #[arg(long)]
     run: Option<RunId>,
-    /// A job's id
+    /// Id of a job
     #[arg(long)]
     job: Option<JobId>,
-    /// An app's name or id
+    /// Name or id of an app
     #[arg(long)]
     app: Option<String>,
-    /// A component's id
+    /// Id of a component
     #[arg(long)]
     component: Option<ComponentId>,
-    /// A build's id
+    /// Id of a build
     #[arg(long)]
     build: Option<BuildId>,
-    /// A runner's id
+    /// Id of a runner
     #[arg(long)]
     runner: Option<RunnerId>,
     /// Any stream: `<aggregate type>/<aggregate id>`

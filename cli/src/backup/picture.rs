@@ -9,14 +9,14 @@ use crate::render::{moment, size};
 
 /// A backup that was made.
 pub(crate) fn made(manifest: &Manifest, out: &Path) -> String {
-    let mut text = format!("Made {} ({})\n", out.display(), size(manifest.bytes()));
+    let mut text = format!("Created {} ({})\n", out.display(), size(manifest.bytes()));
     text += &reaches(manifest.position, &moment(&manifest.recorded_at));
     text += &format!("  Log             {}\n", manifest.log_id);
     let artifacts = manifest.files.iter().filter(|file| file.path.contains("/blobs/")).count();
     text += &format!("  Artifacts       {artifacts} blobs\n");
     text +=
         "It has the keys that the server signs with: keep it like them, away from this machine.\n";
-    text += &format!("See whether it comes back: stead backup drill --from {}\n", out.display());
+    text += &format!("Test it: stead backup drill --from {}\n", out.display());
     text
 }
 
@@ -47,8 +47,7 @@ pub(crate) fn restored(report: &Report) -> String {
 /// One that would.
 pub(crate) fn drilled(report: &Report, from: &Path) -> String {
     let from = from.display();
-    let mut text = format!("{from} comes back: restored elsewhere, verified, and removed, ");
-    text += &format!("in {}\n", took(report));
+    let text = format!("Restore drill passed: {from} restored and verified in {}\n", took(report));
     text + &whole(report)
 }
 

@@ -19,7 +19,7 @@ use crate::{failure::Failure, place::Place, render::Screen, serve::Told};
 
 #[derive(Debug, Args)]
 pub(crate) struct Restore {
-    /// The backup
+    /// Path of the backup
     #[arg(long, value_name = "DIR|FILE")]
     from: PathBuf,
     #[command(flatten)]
@@ -30,19 +30,19 @@ pub(crate) struct Restore {
 
 #[derive(Debug, Args)]
 pub(crate) struct Drill {
-    /// The backup
+    /// Path of the backup
     #[arg(long, value_name = "DIR|FILE")]
     from: PathBuf,
-    /// Where there is room for a while [default: the temporary directory]
-    #[arg(long = "in", value_name = "DIR")]
-    place: Option<PathBuf>,
+    /// Directory with free space for the restored copy [default: the temporary directory]
+    #[arg(long, value_name = "DIR")]
+    work_dir: Option<PathBuf>,
     #[command(flatten)]
     against: Against,
 }
 
 #[derive(Debug, Args)]
 struct Against {
-    /// A signed checkpoint that somebody kept, as each runner does: once for each
+    /// Signed checkpoint of a witness, for example of a runner; may be repeated
     #[arg(long, value_name = "FILE")]
     against: Vec<PathBuf>,
 }
@@ -98,11 +98,11 @@ pub(crate) async fn restore(ask: Restore, screen: &Screen) -> Result<(), Failure
 
 pub(crate) async fn drill(ask: Drill, screen: &Screen) -> Result<(), Failure> {
     let (since, told) = (Instant::now(), Told::listen()?);
-    let place = ask.place.clone().unwrap_or_else(std::env::temp_dir);
+    let place = ask.work_dir.clone().unwrap_or_else(std::env::temp_dir);
     let place = std::path::absolute(place)?;
     let room = tempfile::Builder::new().prefix("stead-drill-").tempdir_in(&place);
     let room =
-        room.map_err(|error| Failure::Usage(format!("--in {}: {error}", place.display())))?;
+        room.map_err(|error| Failure::Usage(format!("--work-dir {}: {error}", place.display())))?;
     // Postgres has to get through, as whoever it runs.
     fs::set_permissions(room.path(), fs::Permissions::from_mode(0o711))?;
     let data = room.path().join("data");

@@ -145,13 +145,13 @@ impl Client {
     }
 
     /// A new enrolment token for an install.
-    pub async fn enrol_token(&self, install: &str) -> Said<installs::EnrolmentIssued> {
+    pub async fn create_enrolment_token(&self, install: &str) -> Said<installs::EnrolmentIssued> {
         let path = format!("/v1/installs/{install}/enrolment-tokens");
         self.change(Method::POST, &path, &json!({})).await
     }
 
     /// An enrolment token for a build runner.
-    pub async fn build_enrol_token(&self) -> Said<installs::EnrolmentIssued> {
+    pub async fn create_build_enrolment_token(&self) -> Said<installs::EnrolmentIssued> {
         self.change(Method::POST, "/v1/runners/enrolment-tokens", &json!({})).await
     }
 
@@ -335,7 +335,7 @@ impl Client {
 
     /// Look at everything that is stored: progress as server-sent events.
     pub async fn examine(&self) -> Said<Response> {
-        self.open(Method::POST, "/v1/audit/examination", &(), EVENT_STREAM, None).await
+        self.open(Method::POST, "/v1/audit/doctor", &(), EVENT_STREAM, None).await
     }
 
     /// All tokens.
@@ -371,7 +371,7 @@ impl Client {
     }
 
     /// Let nobody in with an enrolment token.
-    pub async fn revoke_enrol_token(&self, token: TokenId, why: &Because) -> Said<Done> {
+    pub async fn revoke_enrolment_token(&self, token: TokenId, why: &Because) -> Said<Done> {
         self.change(Method::POST, &format!("/v1/enrolment-tokens/{token}/revoke"), why).await
     }
 

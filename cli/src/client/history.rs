@@ -27,7 +27,7 @@ pub struct ProvenHistory {
     /// Runs with their events and results.
     pub runs: Vec<RunTold>,
     /// Events that belong to no run.
-    pub others: Vec<EventTold>,
+    pub other_events: Vec<EventTold>,
     /// Jobs whose result is signed by the runner that ran them, checked with the key of its enrolment.
     pub signed: BTreeSet<JobId>,
     /// Number of results without a runner's signature.
@@ -90,7 +90,7 @@ pub fn proven_history(bundle: &Bundle) -> Result<Option<ProvenHistory>, HistoryE
     let names = names(bundle.annotations.as_ref());
     let (told, show) = (of_events(&recorded), History { names: &names });
     history.runs = told.runs.into_iter().map(|run| show.run(run)).collect();
-    history.others = told.others.into_iter().map(|event| show.event(event)).collect();
+    history.other_events = told.others.into_iter().map(|event| show.event(event)).collect();
     sanitized(&history).map(Some)
 }
 

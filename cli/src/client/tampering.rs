@@ -223,7 +223,7 @@ fn record(event: &event_log::Stored) -> EventRecord {
         actor: String::new(),
         actor_name: None,
         payload: raw(&event.payload),
-        said: None,
+        readable_payload: None,
         metadata: raw(&event.metadata),
         salt: hex::encode(event.salt),
         leaf: hex::encode(event.leaf),

@@ -6,17 +6,17 @@ use crate::{failure::Failure, settings::Desk};
 
 #[derive(Debug, Args)]
 pub(crate) struct AcceptStateArgs {
-    /// The install's name or id
+    /// Name or id of the install
     install: String,
     /// Name of the component, or `sandbox`
     component: String,
-    /// Lineage of the state, as the refusal names it
+    /// Lineage of the state, from the runner's refusal
     #[arg(long)]
     lineage: String,
-    /// Serial of the state, as the refusal names it
+    /// Serial of the state, from the runner's refusal
     #[arg(long)]
     serial: u64,
-    /// Why, for the log
+    /// Reason, recorded in the log
     #[arg(long)]
     reason: String,
 }

@@ -12,10 +12,10 @@ use crate::{apps::diff_text, failure::Failure, render::Output, runs::or_nothing,
 
 #[derive(Debug, Args)]
 pub(crate) struct Inputs {
-    /// An input and its value; may be repeated
+    /// Input and its value; may be repeated
     #[arg(long = "input", value_name = "NAME=VALUE", value_parser = pair)]
     inputs: Vec<(String, String)>,
-    /// A TOML file of inputs: `name = "value"` lines
+    /// File of inputs: TOML with `name = "value"` lines
     #[arg(long, value_name = "FILE")]
     inputs_file: Option<PathBuf>,
 }
@@ -25,14 +25,14 @@ pub(crate) struct Inputs {
 pub(crate) struct Changes {
     #[command(flatten)]
     inputs: Inputs,
-    /// An input to take back, so that its default counts again; may be repeated
+    /// Input to reset to its default; may be repeated
     #[arg(long, value_name = "NAME")]
     unset: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SetInputs {
-    /// The install's name or id
+    /// Name or id of the install
     install: String,
     #[command(flatten)]
     changes: Changes,
@@ -42,9 +42,9 @@ pub(crate) struct SetInputs {
 
 #[derive(Debug, Args)]
 pub(crate) struct Move {
-    /// The install's name or id
+    /// Name or id of the install
     install: String,
-    /// The config version to move to
+    /// Config version to upgrade to
     #[arg(long, value_name = "N")]
     to: u32,
     #[command(flatten)]
@@ -55,12 +55,12 @@ pub(crate) struct Move {
 
 #[derive(Debug, Args)]
 pub(crate) struct Rollback {
-    /// The install's name or id
+    /// Name or id of the install
     install: String,
-    /// An earlier config version; without it the one before
+    /// Earlier config version [default: the previous one]
     #[arg(long, value_name = "N")]
     to: Option<u32>,
-    /// Use the inputs that the install had at this config version; without it the rollback keeps the present ones
+    /// Restore the inputs that the install had at this config version [default: keep the current inputs]
     #[arg(long, value_name = "VERSION")]
     inputs_of: Option<u32>,
     #[command(flatten)]
@@ -71,7 +71,7 @@ pub(crate) struct Rollback {
 
 #[derive(Debug, Args)]
 pub(crate) struct Operation {
-    /// The install's name or id
+    /// Name or id of the install
     install: String,
     #[command(flatten)]
     then: Then,
@@ -79,21 +79,21 @@ pub(crate) struct Operation {
 
 #[derive(Debug, Args)]
 pub(crate) struct AutoApprove {
-    /// The install's name or id
+    /// Name or id of the install
     install: String,
-    /// Whether plans are applied without asking
+    /// Whether plans are applied without an approval
     #[arg(value_enum)]
     to: Switch,
-    /// Why, for the log
+    /// Reason, recorded in the log
     #[arg(long)]
     reason: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Toggle {
-    /// The install's name or id
+    /// Name or id of the install
     install: String,
-    /// The component's name; may be repeated
+    /// Name of the component; may be repeated
     #[arg(required = true)]
     components: Vec<String>,
     #[command(flatten)]
@@ -108,7 +108,7 @@ enum Switch {
 
 #[derive(Debug, Args)]
 pub(super) struct Then {
-    /// Why, for the log
+    /// Reason, recorded in the log
     #[arg(long)]
     pub(super) reason: Option<String>,
     /// Follow the run until it finishes
@@ -222,7 +222,7 @@ pub(crate) async fn rollback(desk: &Desk, ask: Rollback) -> Result<(), Failure> 
     let diff = desk.client.diff(&install.app.to_string(), &which).await?;
     if desk.screen.output == Output::Table {
         desk.screen.one(&diff, |screen| {
-            let inputs = diff.reach.iter().flat_map(|reach| &reach.inputs).collect::<Vec<_>>();
+            let inputs = diff.impact.iter().flat_map(|reach| &reach.inputs).collect::<Vec<_>>();
             diff_text(&diff, screen) + &inputs_text(&inputs, to, inputs_of)
         })?;
     }

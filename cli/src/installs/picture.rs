@@ -28,7 +28,7 @@ pub(crate) fn of(install: &Install, screen: &Screen) -> String {
         None => line(
             "runner",
             &format!(
-                "none yet: stead installs enrol-token {} prints how to start it",
+                "none yet: stead installs create-enrolment-token {} prints how to start it",
                 install.name
             ),
         ),
@@ -99,7 +99,7 @@ pub(crate) fn enrolment(enrolment: &Enrolment, screen: &Screen) -> String {
          and, when it asks, pastes this token:\n\n  {}\n\n\
          The token works for one runner and is shown only now. For a service keep it in a file of the \
          runner's user and name that: --token-file FILE.\n\
-         To take it back: stead runners revoke-enrol-token {}\n",
+         To revoke it: stead runners revoke-enrolment-token {}\n",
         moment(&enrolment.expires_at),
         screen.paint(Tone::Strong, &enrolment.command),
         screen.paint(Tone::Strong, &enrolment.token),

@@ -10,21 +10,21 @@ use crate::{failure::Failure, runs::or_nothing, settings::Desk};
 
 #[derive(Debug, Args)]
 pub(crate) struct Outputs {
-    /// An output of the customer's stack, such as its region; may be repeated
+    /// Output of the customer's stack, such as its region; may be repeated
     #[arg(long = "stack-output", value_name = "NAME=VALUE", value_parser = pair)]
     outputs: Vec<(String, String)>,
-    /// A file of such outputs: a JSON object (*.json), or TOML of `name = "value"` lines
+    /// File of stack outputs: a JSON object (*.json), or TOML with `name = "value"` lines
     #[arg(long = "stack-outputs-file", value_name = "FILE")]
     file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SetStack {
-    /// The install's name or id
+pub(crate) struct SetStackOutputs {
+    /// Name or id of the install
     install: String,
     #[command(flatten)]
     outputs: Outputs,
-    /// An output to take back; may be repeated
+    /// Output to remove; may be repeated
     #[arg(long, value_name = "NAME")]
     unset: Vec<String>,
     #[command(flatten)]
@@ -63,8 +63,8 @@ fn as_templates_read(value: Value) -> Option<Value> {
     }
 }
 
-pub(crate) async fn set(desk: &Desk, ask: SetStack) -> Result<(), Failure> {
-    let SetStack { install, outputs, unset, then } = ask;
+pub(crate) async fn set(desk: &Desk, ask: SetStackOutputs) -> Result<(), Failure> {
+    let SetStackOutputs { install, outputs, unset, then } = ask;
     let given = outputs.read()?;
     if let Some(both) = unset.iter().find(|name| given.contains_key(*name)) {
         return Err(Failure::Usage(format!(

@@ -16,15 +16,15 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
-    /// The job's id, or a build's
+    /// Id of the job or build
     job: String,
-    /// Go on printing as it grows, until the log is sealed
+    /// Follow the log until it is finalized
     #[arg(long, short)]
     follow: bool,
-    /// Which attempt; without it the newest
+    /// Number of the attempt [default: the newest]
     #[arg(long)]
     attempt: Option<u32>,
-    /// Put the time since the start before each line
+    /// Print the time since the start before each line
     #[arg(long, short)]
     timestamps: bool,
 }

@@ -16,13 +16,13 @@ pub(crate) fn said(job: &Job, attempt: &Attempt) -> String {
 }
 
 fn wrong(job: &Job, attempt: &Attempt, signed: &Signed) -> Option<String> {
-    let Signed { statement, key, signature, is_the_runners, .. } = signed;
+    let Signed { statement, key, signature, key_matches_runner, .. } = signed;
     let Some(said) = Statement::open(statement, key, signature) else {
         return Some(format!(
             "the runner's key {key} has not signed what is shown as its statement"
         ));
     };
-    if !is_the_runners {
+    if !key_matches_runner {
         return Some(format!("{key} was never a key of {}", attempt.runner));
     }
     let of = (said.job, said.execution, said.runner);
@@ -45,7 +45,7 @@ fn wrong(job: &Job, attempt: &Attempt, signed: &Signed) -> Option<String> {
     let outcome = said.outcome.word();
     let is_theirs = is_last && ["succeeded", "failed", "cancelled"].contains(&job.state.as_str());
     // What came when somebody had decided is a note, and the decision stands.
-    let is_late = attempt.notes.iter().any(|note| note.starts_with("late_result"));
+    let is_late = attempt.warnings.iter().any(|note| note.starts_with("late_result"));
     (is_theirs && !is_late && outcome != job.state)
         .then(|| format!("the runner says that it {outcome}, and the server that it {}", job.state))
 }
@@ -81,7 +81,7 @@ mod tests {
                 "attempt": 1, "execution": format!("exe_{ID}"), "runner": format!("rnr_{ID}"),
                 "claimed_at": at, "ended_at": at, "exit_code": 0,
                 "log": {"length_bytes": 7, "sha256": digest(2), "omitted_bytes": 0, "complete": true},
-                "signed": {"statement": statement, "digest": digest(3), "is_the_runners": true,
+                "signed": {"statement": statement, "digest": digest(3), "key_matches_runner": true,
                     "key": hex::encode(key.verifying_key().as_bytes()),
                     "signature": envelope.signatures[0].sig},
             }],
@@ -107,7 +107,10 @@ mod tests {
         wrong(|job| job["id"] = json!("job_01ARZ3NDEKTSV4RRFFQ69G5FAW"), "another job");
         wrong(|job| job["attempts"][0]["exit_code"] = json!(3), "exit code");
         wrong(|job| job["attempts"][0]["log"]["sha256"] = json!(digest(9)), "log");
-        wrong(|job| job["attempts"][0]["signed"]["is_the_runners"] = json!(false), "never a key");
+        wrong(
+            |job| job["attempts"][0]["signed"]["key_matches_runner"] = json!(false),
+            "never a key",
+        );
         let forged = |job: &mut Value| {
             let said = job["attempts"][0]["signed"]["statement"].as_str().unwrap();
             job["attempts"][0]["signed"]["statement"] = json!(said.replace("succeeded", "failed"));

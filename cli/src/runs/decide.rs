@@ -29,21 +29,21 @@ pub(crate) enum Verdict {
 
 #[derive(Debug, Args)]
 pub(crate) struct Word {
-    /// The run's id, or an install's name for its newest run
+    /// Id of the run, or name of an install for its newest run
     run: String,
-    /// Why, for the log
+    /// Reason, recorded in the log
     #[arg(long)]
     reason: String,
-    /// Only this step: its name or id; without it every step that waits
+    /// Only this step: name or id [default: every waiting step]
     #[arg(long)]
     step: Option<String>,
-    /// The digest of a plan that you read; may be repeated; refused when it is another one by now
+    /// Digest of a plan that you have read; may be repeated. Rejected if the plan has changed
     #[arg(long = "digest", value_name = "DIGEST")]
     digests: Vec<Digest>,
-    /// Whatever waits now, read or not
+    /// All waiting plans, without showing them
     #[arg(long, conflicts_with = "digests")]
     all: bool,
-    /// Then follow the run until it finishes
+    /// Follow the run until it finishes
     #[arg(long)]
     wait: bool,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Word {
 pub(crate) struct Approve {
     #[command(flatten)]
     word: Word,
-    /// Approve layer after layer with this reason until the run ends: shows each plan and asks, with --all without asking
+    /// Continue with later plans until the run ends: shows each and prompts; with --all without a prompt
     #[arg(long, conflicts_with_all = ["step", "digests", "wait"])]
     follow: bool,
 }
@@ -72,7 +72,7 @@ pub(crate) async fn approve(desk: &Desk, ask: Approve) -> Result<(), Failure> {
 #[derive(Debug, Serialize)]
 struct Said {
     step: String,
-    verdict: &'static str,
+    decision: &'static str,
     digest: Digest,
     #[serde(flatten)]
     done: Done,
@@ -100,7 +100,7 @@ pub(crate) async fn say(desk: &Desk, verdict: Verdict, ask: Word) -> Result<(), 
                 desk.client.deny(id, &word).await?
             }
         };
-        let said = Said { step: step.name.clone(), verdict: verdict.past(), digest, done };
+        let said = Said { step: step.name.clone(), decision: verdict.past(), digest, done };
         match desk.screen.output {
             Output::Table | Output::Ndjson => desk.screen.one(&said, |_| line(step, &said))?,
             // One document, at the end.
@@ -132,7 +132,7 @@ impl Verdict {
 
 fn line(step: &Step, said: &Said) -> String {
     let counts = step.plan.as_ref().map(picture::counts).unwrap_or_default();
-    format!("{} {}: {counts}, plan {}\n", said.step, said.verdict, said.digest)
+    format!("{} {}: {counts}, plan {}\n", said.step, said.decision, said.digest)
 }
 
 /// Which plans the word is on: those that were read, never those that happen to wait by now.

@@ -82,7 +82,7 @@ pub(crate) fn below(step: &Step, install: &str, screen: &Screen) -> String {
         let person = !decision.by.starts_with("policy:");
         let reason = decision.reason.as_deref().filter(|_| person);
         let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-        lines.push((Tone::Faint, format!("{} by {}{reason}", decision.verdict, by)));
+        lines.push((Tone::Faint, format!("{} by {}{reason}", decision.decision, by)));
     }
     if let Some(resolved) = &step.resolution {
         lines.push((Tone::Faint, format!("job resolved {}", crate::jobs::resolution(resolved))));

@@ -18,7 +18,7 @@ use super::{
 /// What a thing that does not move waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waiting {
-    /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `policies` or `verdict`.
+    /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `policies` or `resolution`.
     pub on: &'static str,
     /// One sentence for a person, with what to do when something is to be done.
     pub detail: String,
@@ -84,7 +84,7 @@ pub fn of_job(job: &jobs::Row, runner: Option<Awaited<'_>>, held: usize) -> Opti
     match job.state {
         JobState::Queued => match runner.map(runners::Row::word) {
             None if job.install().is_none() => on_runner(
-                "no build runner has enrolled; `stead runners enrol-token` gives the command that starts one",
+                "no build runner has enrolled; `stead runners create-enrolment-token` gives the command that starts one",
             ),
             None => on_runner("no runner has enrolled; run the enrolment command in the account"),
             Some("revoked") => on_runner("the runner was revoked; enrol another"),
@@ -115,7 +115,7 @@ pub fn of_job(job: &jobs::Row, runner: Option<Awaited<'_>>, held: usize) -> Opti
         }
         JobState::OutcomeUnknown => {
             let detail = "nobody can say what became of the job; look, then resolve it";
-            Some(Waiting { job: Some(job.job), ..Waiting::of("verdict", detail) })
+            Some(Waiting { job: Some(job.job), ..Waiting::of("resolution", detail) })
         }
         JobState::Claimed
         | JobState::Running

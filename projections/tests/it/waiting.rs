@@ -309,7 +309,7 @@ fn a_job_waits_for_its_runner_for_a_slot_or_for_a_verdict() {
     assert_eq!(on(of_job(&job(vec![claimed(), gone]), Some(awaited(&active)), 0)), Some("runner"));
     assert_eq!(
         on(of_job(&job(vec![claimed(), doubt]), Some(awaited(&active)), 0)),
-        Some("verdict")
+        Some("resolution")
     );
     assert_eq!(on(of_job(&job(vec![claimed()]), Some(awaited(&active)), 0)), None);
 }

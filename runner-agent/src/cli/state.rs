@@ -134,15 +134,15 @@ mod tests {
         let data = Data::open(dir.path()).unwrap();
         let web = data.path("state/web");
         // given a decision that cannot be carried out
-        fs::create_dir_all(web.join("nothing-brought")).unwrap();
+        fs::create_dir_all(web.join("no-prior-state")).unwrap();
         resolved(&data, nothing_exists()).unwrap_err();
         let begun = facts(&data);
         assert!(matches!(&begun[..], [Fact::StateResolving { .. }]), "{begun:?}");
 
-        fs::remove_dir(web.join("nothing-brought")).unwrap();
+        fs::remove_dir(web.join("no-prior-state")).unwrap();
         resolved(&data, nothing_exists()).unwrap();
         let all = facts(&data);
         assert!(matches!(&all[2], Fact::StateResolved { lineage: None, .. }), "{all:?}");
-        assert!(web.join("nothing-brought").is_file());
+        assert!(web.join("no-prior-state").is_file());
     }
 }

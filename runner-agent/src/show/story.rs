@@ -169,7 +169,7 @@ fn who(by: RefusedBy) -> &'static str {
         RefusedBy::CustomerPolicy => "your policy",
         RefusedBy::Verification => "the runner, which could not verify it",
         RefusedBy::Capability => "the runner, which cannot do it",
-        RefusedBy::Veto => "your veto hook",
+        RefusedBy::Veto => "your veto command",
     }
 }
 

@@ -253,7 +253,7 @@ impl Attendance {
             let said = Report { end: self.signed(last), ..last.clone() };
             match self.post(&said).await {
                 Ok((202, answer)) if !self.upload.is_broken() => {
-                    self.upload.rewind(answer.have.unwrap_or(0).min(*log_len));
+                    self.upload.rewind(answer.committed_bytes.unwrap_or(0).min(*log_len));
                 }
                 Ok(_) => return Some(Over::Reported),
                 Err(refused) if refused.code() == "log_mismatch" && mismatches < 3 => {

@@ -133,13 +133,13 @@ async fn take(
     let mut allowed = allowed(agent, (job, kind), &claimed).await;
     drop(one_after_the_other);
     if let Ok((verified, policy)) = &allowed
-        && policy.ask.contains(&verified.manifest.kind)
+        && policy.require_approval.contains(&verified.manifest.kind)
     {
-        let phase = Some("asking the customer".into());
+        let phase = Some("waiting for the customer's approval".into());
         agent.note(job, execution, |attended| attended.phase = phase);
         let patience = spawn::patience(&claimed, verified, policy, received);
         let question = Question::new(&agent.data, verified, claimed.execution, patience);
-        info!(job.id = %job, "{job} waits for the customer's word: `stead-runner questions`");
+        info!(job.id = %job, "Job waits for the customer's approval: see stead-runner approvals");
         match ask::wait(&agent.data, &agent.journal, &question, patience).await {
             // An approval is one rule of several, and the others may have changed.
             Ok(Asked::Approved) => {

@@ -79,8 +79,8 @@ mod tests {
             assert!(!patience.refused(3, &invalid));
         }
         // Somebody mends the server: another word, another report.
-        assert!(!patience.refused(3, &refused(409, "refused")));
-        assert!(!patience.refused(4, &refused(409, "refused")));
+        assert!(!patience.refused(3, &refused(409, "rejected")));
+        assert!(!patience.refused(4, &refused(409, "rejected")));
         for _ in 1..MOST {
             assert!(!patience.refused(4, &invalid));
         }

@@ -303,14 +303,14 @@ pub(super) fn last_word(exit: Exit, detail: String, log: &[u8]) -> Finished {
     }
 }
 
-/// Ask the customer's hook, if there is one.
+/// Runs the customer's veto command, if there is one.
 pub(super) async fn veto(
     policy: &Policy,
     verified: &Verified,
     patience: Duration,
 ) -> Result<(), Refusal> {
-    let Some((program, arguments)) = policy.veto.split_first() else { return Ok(()) };
-    let no = |detail: String| Refusal { by: RefusedBy::Veto, rule: "veto".into(), detail };
+    let Some((program, arguments)) = policy.veto_command.split_first() else { return Ok(()) };
+    let no = |detail: String| Refusal { by: RefusedBy::Veto, rule: "veto_command".into(), detail };
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -322,7 +322,7 @@ pub(super) async fn veto(
         .stderr(Stdio::piped())
         .kill_on_drop(true);
     let mut child = processes::spawn(&mut command)
-        .map_err(|error| no(format!("the veto hook could not be started: {error}")))?;
+        .map_err(|error| no(format!("the veto command could not be started: {error}")))?;
     let pipe = child.stdin.take();
     let asked = async {
         let tell = async move {
@@ -337,10 +337,10 @@ pub(super) async fn veto(
         Ok(Ok(output)) if output.status.success() => Ok(()),
         Ok(Ok(output)) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            let line = said.lines().next().unwrap_or("the veto hook said no");
+            let line = said.lines().next().unwrap_or("the veto command refused the job");
             Err(no(line.chars().take(500).collect()))
         }
-        Ok(Err(error)) => Err(no(format!("the veto hook failed: {error}"))),
-        Err(_) => Err(no(format!("the veto hook took longer than {} s", patience.as_secs()))),
+        Ok(Err(error)) => Err(no(format!("the veto command failed: {error}"))),
+        Err(_) => Err(no(format!("the veto command took longer than {} s", patience.as_secs()))),
     }
 }

@@ -111,7 +111,7 @@ impl Upload {
                 self.next = Instant::now() + Duration::from_millis(self.settings.interval_ms);
                 self.refusals = 0;
                 if let Some(body) = &answer.body {
-                    self.have = body.have.min(length);
+                    self.have = body.committed_bytes.min(length);
                 }
                 Ok(answer.body)
             }

@@ -153,7 +153,7 @@ async fn an_execution_that_was_claimed_here_before_is_known() {
 async fn a_hook_that_does_not_read_has_its_time_and_no_more() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("policy.toml");
-    std::fs::write(&path, "version = 1\nveto = [\"/bin/sleep\", \"600\"]").unwrap();
+    std::fs::write(&path, "version = 1\nveto_command = [\"/bin/sleep\", \"600\"]").unwrap();
     let policy = crate::policy::Policy::read(&path).unwrap();
     // More than a pipe holds.
     let verified = Verified { manifest_bytes: vec![b' '; 1 << 20], ..verified() };

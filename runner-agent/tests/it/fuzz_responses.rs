@@ -264,16 +264,19 @@ fn fuzz_pentest_claimed() {
 
 #[test]
 fn fuzz_pentest_report_answer() {
-    fuzz(json!({"job_state": "running", "have": 7, "cancel": cancel()}), |answer: ReportAnswer| {
-        if let Some(cancel) = answer.cancel {
-            order(cancel.reason, cancel.grace_s);
-        }
-    });
+    fuzz(
+        json!({"job_state": "running", "committed_bytes": 7, "cancel": cancel()}),
+        |answer: ReportAnswer| {
+            if let Some(cancel) = answer.cancel {
+                order(cancel.reason, cancel.grace_s);
+            }
+        },
+    );
 }
 
 #[test]
 fn fuzz_pentest_log_answer() {
-    fuzz(json!({"have": 7, "cancel": cancel()}), |answer: LogAnswer| {
+    fuzz(json!({"committed_bytes": 7, "cancel": cancel()}), |answer: LogAnswer| {
         if let Some(cancel) = answer.cancel {
             order(cancel.reason, cancel.grace_s);
         }

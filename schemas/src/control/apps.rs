@@ -159,22 +159,22 @@ pub struct Diff {
     pub to: Option<u32>,
     /// In the order: inputs, sandbox, components, actions, and then what surrounds them by kind.
     pub changes: Vec<Change>,
-    /// What the later of the two would have planned in each install that is there, by the order in which they
-    /// were made. Of a sync that is no dry run: nothing, since it moves no install.
+    /// Plans that the later version would cause in each install, oldest install first. Empty after a sync that is not a
+    /// dry run: it moves no install.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reach: Vec<Reach>,
-    /// How many installs more there are than were looked at. Absent: none.
+    pub impact: Vec<Impact>,
+    /// Number of installs that `impact` leaves out. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub more_installs: Option<u64>,
+    pub remaining_installs: Option<u64>,
     /// Settings of the later version that this release reads and does not act on, with what happens instead. Only between
     /// published versions: a sync has them among its warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_acted_on: Vec<Diagnostic>,
 }
 
-/// What an install would have planned if it followed another config version.
+/// Effect of a config version on one install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Reach {
+pub struct Impact {
     /// Which install.
     #[schema(value_type = String)]
     pub install: InstallId,
@@ -182,9 +182,9 @@ pub struct Reach {
     pub name: String,
     /// The config version that it follows now.
     pub config_version: u32,
-    /// False: nothing of it was brought yet, so that all of it is planned when its runner has enrolled.
-    pub is_there: bool,
-    /// What would be planned, in that order. Empty: nothing is reached.
+    /// False: nothing is deployed yet; everything is planned once its runner has enrolled.
+    pub provisioned: bool,
+    /// Planned operations, in order. Empty: no changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plans: Vec<Planned>,
     /// Why it cannot follow that version with the inputs that it has.

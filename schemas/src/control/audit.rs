@@ -35,11 +35,11 @@ pub struct EventRecord {
     /// What, byte for byte as it is hashed: what is a customer's or a person's is sealed in it.
     #[schema(value_type = Object)]
     pub payload: Box<RawValue>,
-    /// The payload as it is read today, where something in it is sealed: opened, or `[erased]`. No part of the log, and
-    /// not in an export.
+    /// Payload with its encrypted fields decrypted, or `[erased]`. Absent: nothing in it is encrypted. Not part of the
+    /// log or of an export.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    pub said: Option<Box<RawValue>>,
+    pub readable_payload: Option<Box<RawValue>>,
     /// Why and through what, byte for byte: command, causation, correlation, route.
     #[schema(value_type = Object)]
     pub metadata: Box<RawValue>,
@@ -83,13 +83,13 @@ pub struct EventsQuery {
     pub min_position: Option<u64>,
 }
 
-/// Some events, and up to where the log was searched for them.
+/// Events of one page.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Events {
     /// In the order of their positions.
     pub items: Vec<EventRecord>,
-    /// Go on with `after` = this. Equal to `head`: there is no more for now.
-    pub searched: u64,
+    /// Last position that was examined: continue with `after` = this. Equal to `head` on the last page.
+    pub scanned_through: u64,
     /// The last position of the log.
     pub head: u64,
 }
@@ -207,21 +207,21 @@ pub struct ChangesQuery {
     pub stream: Option<String>,
 }
 
-/// How far an examination of the log is. The last one has `state` `done` or `failed`.
+/// Progress of `POST /v1/audit/doctor`. The last document has `state` `done` or `failed`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Examined {
-    /// What is looked at: `log`, `checkpoints`, `events`, a projection's name, or `all` in the last one.
-    pub part: String,
-    /// `looking`, `looked`, `done` or `failed`.
+    /// Check: `log`, `checkpoints`, `events`, the name of a projection, or `all` in the last document.
+    pub check: String,
+    /// `running`, `checked`, `done` or `failed`.
     pub state: String,
-    /// Events looked at.
+    /// Events that were checked.
     pub events: u64,
-    /// Events there are.
+    /// Events to check.
     pub total: u64,
-    /// What is not as it should be; of the last one everything.
+    /// Findings of this check; in the last document, all findings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
-    /// Why it failed; of a part that was looked at, what is to be known and is no fault.
+    /// Reason of a failure; remarks of a check that passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What is handed to somebody who has no server: which events or positions are to be proven.
+//! Queries of proof bundles and log ranges.
 use chrono::{DateTime, Utc};
 use domain::ids::EventId;
 use serde::{Deserialize, Serialize};
@@ -25,16 +25,16 @@ pub struct BundleQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<String>)]
     pub event: Option<EventId>,
-    /// An older signed checkpoint, as it was kept: the bundle then proves that the log only grew since.
+    /// Earlier signed checkpoint: the bundle then also proves that this log continues it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<String>,
-    /// How much of the rest of the log goes with a stream. `after` when absent.
+    pub prior_checkpoint: Option<String>,
+    /// Entries of other streams to add. `after` when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(inline)]
-    pub others: Option<OtherEntries>,
-    /// Hashes in the place of payloads, metadata and salts.
+    pub other_entries: Option<OtherEntries>,
+    /// Replace payloads, metadata and salts by their hashes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub hashes: Option<bool>,
+    pub hashes_only: Option<bool>,
     /// Add the display names of the principals in it. No proof covers them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub names: Option<bool>,
@@ -46,16 +46,16 @@ pub struct BundleQuery {
     pub min_position: Option<u64>,
 }
 
-/// How much of the rest of the log goes with a stream.
+/// Entries of other streams in a bundle.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OtherEntries {
-    /// Every position after the stream's last event: nothing of the stream is there.
+    /// Every position after the stream's last event: proves that the stream did not continue.
     #[default]
     After,
-    /// Every position: nothing of the stream is anywhere else.
-    Whole,
-    /// None: whether the stream went on is not shown, and nothing of other streams is.
+    /// Every position of the log: completeness depends on the signed root only.
+    All,
+    /// None: does not prove that the stream did not continue.
     None,
 }
 
@@ -70,10 +70,10 @@ pub struct RangeQuery {
     /// Up to this position. The last when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<u64>,
-    /// Not before this moment.
+    /// Events recorded at or after this time.
     #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub since: Option<DateTime<Utc>>,
-    /// Before this moment.
+    /// Events recorded before this time.
     #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub until: Option<DateTime<Utc>>,
     /// Wait (at most 5 s) until the answer includes this position.

@@ -95,11 +95,11 @@ pub struct Between {
     pub more_changes: u64,
     /// What happened in between to an install, or to a run, by run.
     pub runs: Vec<RunTold>,
-    /// What happened in between and belongs to no run.
-    pub others: Vec<EventTold>,
-    /// Up to where everything that happened is listed: less than `to` where it is too much for one answer. Go on
-    /// with `from_position` = this.
-    pub told_until: u64,
+    /// Events in between that belong to no run.
+    pub other_events: Vec<EventTold>,
+    /// Last position whose events are all listed. Less than `to` when the response has reached its limit: continue with
+    /// `from_position` = this.
+    pub complete_through: u64,
 }
 
 /// A point of the log.
@@ -153,8 +153,8 @@ pub struct RunTold {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub ended_at: Option<DateTime<Utc>>,
-    /// What people, and rules in their place, said to it: also before the first point.
-    pub words: Vec<WordTold>,
+    /// Approvals, denials, cancels, retries and resolutions, also those before the first point.
+    pub interventions: Vec<WordTold>,
     /// The jobs of which something happened in between.
     pub jobs: Vec<JobTold>,
     /// What it changed, or began to change, in between.
@@ -163,15 +163,15 @@ pub struct RunTold {
     pub events: Vec<EventTold>,
 }
 
-/// What somebody said to a run.
+/// Decision of a principal, or of a policy, about a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WordTold {
     /// `approved`, `denied`, `expired`, `cancel_requested`, `retried` or `resolved`.
-    pub said: String,
-    /// What the step changes that was meant.
+    pub kind: String,
+    /// Component or action of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// The digest of the plan that was meant.
+    /// Digest of the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub digest: Option<Digest>,

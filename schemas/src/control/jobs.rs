@@ -75,7 +75,7 @@ pub struct Resolution {
     #[schema(value_type = String)]
     pub execution: ExecutionId,
     /// `succeeded`, `failed` or `retry`.
-    pub verdict: String,
+    pub resolution: String,
     /// The principal.
     pub by: String,
     /// Display name of the principal.
@@ -123,10 +123,10 @@ pub struct Attempt {
     /// What its runner signed when it ended. Absent: it has not ended by its runner's word, or the runner is of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed: Option<Signed>,
-    /// What was odd and changed nothing: `cancel_too_late` (it had succeeded before), `log_diverged` (its runner
-    /// sent other bytes for what is kept), `late_result: …` (what its runner said when it was over).
+    /// Anomalies that changed nothing: `cancel_too_late` (the job had succeeded), `log_diverged` (the runner sent
+    /// different bytes for a stored range), `late_result: …` (result that arrived after the end).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub notes: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// How an execution ended in its runner's own words, for who will not take the server's.
@@ -140,8 +140,8 @@ pub struct Signed {
     pub digest: Digest,
     /// The identity key, hexadecimal.
     pub key: String,
-    /// Whether that is, or was, the identity key of the runner that had the job.
-    pub is_the_runners: bool,
+    /// Whether `key` is, or was, the identity key of the runner that executed the job.
+    pub key_matches_runner: bool,
     /// Ed25519 over the envelope's pre-authentication encoding, base64.
     pub signature: String,
 }
@@ -200,29 +200,29 @@ pub struct Cancel {
     pub force: bool,
 }
 
-/// Say what became of an execution of which nobody can say.
+/// Request to resolve the unknown outcome of an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resolve {
-    /// Which execution; another one by now: refused.
+    /// Execution whose outcome is unknown. Another one is rejected.
     #[schema(value_type = String)]
     pub execution: ExecutionId,
-    /// What it is taken for.
-    pub verdict: Verdict,
-    /// How you know; required.
+    /// Resolution of the unknown outcome.
+    pub resolution: ResolveAs,
+    /// Evidence for the resolution; required.
     #[schema(min_length = 1, max_length = 2000)]
     pub reason: String,
 }
 
-/// What a person makes of an unknown outcome.
+/// Resolution of an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// Take it as done.
+pub enum ResolveAs {
+    /// The work was done.
     Succeeded,
-    /// Take it as not done.
+    /// The work was not done.
     Failed,
-    /// It is safe to do it again.
+    /// The job runs again: it is safe to repeat.
     Retry,
 }
 

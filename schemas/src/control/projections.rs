@@ -20,12 +20,12 @@ pub struct Projection {
     pub position: u64,
     /// How many events it is behind.
     pub lag: u64,
-    /// Positions as of which its rows are kept in a table of their own, `projection_<name>_at_<position>`.
+    /// Positions of its as-of tables, `projection_<name>_at_<position>`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kept: Vec<u64>,
-    /// Of policies: events that could not be reacted to yet; the server's own log says why.
+    pub as_of_positions: Vec<u64>,
+    /// Policies only: number of events that could not be processed yet. The server's log has the reasons.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parked: Option<u64>,
+    pub dead_letters: Option<u64>,
 }
 
 /// How to rebuild.

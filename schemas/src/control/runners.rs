@@ -70,9 +70,9 @@ pub struct KeptHead {
     pub journal_id: String,
     /// How many entries it covers.
     pub entries: u64,
-    /// When the server was told.
+    /// Time at which the server received it.
     #[serde(with = "moment")]
-    pub told_at: DateTime<Utc>,
+    pub received_at: DateTime<Utc>,
     /// DSSE around a [`crate::runner::JournalHead`], signed by the runner.
     #[schema(value_type = Object)]
     pub head: Envelope,

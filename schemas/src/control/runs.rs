@@ -176,11 +176,11 @@ pub struct Plan {
     pub summary: Digest,
 }
 
-/// A principal's word on a plan.
+/// Approval or denial of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Decision {
     /// `approved` or `denied`.
-    pub verdict: String,
+    pub decision: String,
     /// An actor: a principal, or the policy that approves by itself.
     pub by: String,
     /// What they are called.

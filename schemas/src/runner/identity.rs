@@ -32,7 +32,7 @@ pub struct Enrol {
     pub identity_key: String,
     /// The install's X25519 public key, 64 hexadecimal digits; absent for a build runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sealing_key: Option<String>,
+    pub encryption_key: Option<String>,
     /// The agent's version.
     pub version: String,
     /// Facts of the host.

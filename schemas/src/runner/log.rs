@@ -36,8 +36,8 @@ impl Default for LogSettings {
 /// The answer to a chunk that was kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LogAnswer {
-    /// Bytes that the server holds, durably.
-    pub have: u64,
+    /// Log bytes that the server has stored durably.
+    pub committed_bytes: u64,
     /// A cancel that waits for this execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<PendingCancel>,

@@ -86,7 +86,7 @@ pub struct Consistency {
 }
 
 /// `POST /runner/v1/jobs/{job}/events`: 200 [`ReportAnswer`], also for a repeated one; 202 while the log is
-/// incomplete; 409 `seq_conflict`, or `seq_gap` with `expected`; 412 `fenced_out` with `job_state`, or
+/// incomplete; 409 `seq_conflict`, or `seq_gap` with `expected`; 412 `fenced` with `job_state`, or
 /// `log_mismatch`; 422 `statement_invalid`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Report {
@@ -278,9 +278,9 @@ pub struct ReportAnswer {
     /// The job's state in one word.
     #[serde(default)]
     pub job_state: String,
-    /// Log bytes that the server holds, while it waits for more.
+    /// Log bytes that the server has stored durably, while it waits for more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub have: Option<u64>,
+    pub committed_bytes: Option<u64>,
     /// A cancel that waits for this execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<PendingCancel>,

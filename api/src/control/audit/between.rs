@@ -29,7 +29,7 @@ const FIELDS: usize = 2_000;
 /// What changed between two points: the fields that differ, and by run who asked, who approved, what ran
 ///
 /// Of an install or a run: what happened meanwhile by run. Of another thing: its events. What is after
-/// `told_until` is not listed; go on with `from_position` = `told_until`.
+/// `complete_through` is not listed; go on with `from_position` = `complete_through`.
 #[utoipa::path(
     get, path = "/v1/audit/diff", tag = "audit", params(BetweenQuery),
     responses((status = 200, body = Between)),
@@ -87,9 +87,9 @@ pub(super) async fn of_stream(
         to: point(app, to).await?,
         changes: changes.into_iter().map(changed).collect(),
         more_changes,
-        told_until: history.until,
+        complete_through: history.until,
         runs: history.runs.into_iter().map(|run| told.run(run)).collect(),
-        others: history.others.into_iter().map(|event| told.event(event)).collect(),
+        other_events: history.others.into_iter().map(|event| told.event(event)).collect(),
     })
 }
 

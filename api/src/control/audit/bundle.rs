@@ -125,12 +125,13 @@ impl Made {
     async fn of(app: &App, which: &BundleQuery, who: &Who) -> Result<Made, Problem> {
         let log = app.log();
         let head = log.head();
-        let since = match &which.since {
+        let since = match &which.prior_checkpoint {
             Some(note) => Some(since(app, note, &head).await?),
             None => None,
         };
-        if which.hashes == Some(true) && collect::is_annotated(which) {
-            let detail = "names and reasons go with what the events say: send them without hashes";
+        if which.hashes_only == Some(true) && collect::is_annotated(which) {
+            let detail =
+                "names and reasons need the content of the events: send them without hashes_only";
             return Err(Problem::new(Code::BadRequest, detail));
         }
         let (source, subject, others, annotations) =
@@ -165,7 +166,7 @@ impl Made {
             events: Vec::new(),
             others: None,
         };
-        let hashes = which.hashes.unwrap_or(false);
+        let hashes = which.hashes_only.unwrap_or(false);
         Ok(Made { head, bundle, source, hashes, others })
     }
 
@@ -181,10 +182,10 @@ impl Made {
     async fn stream(app: &App, which: &BundleQuery, stream: &str, size: u64) -> Chosen {
         let stream = named(app, stream).await?;
         let last = last(app, &stream, size).await?;
-        let others = match which.others.unwrap_or_default() {
+        let others = match which.other_entries.unwrap_or_default() {
             OtherEntries::None => None,
             OtherEntries::After => Some(rest(app, last + 1, size).await?),
-            OtherEntries::Whole => Some(rest(app, 1, size).await?),
+            OtherEntries::All => Some(rest(app, 1, size).await?),
         };
         let annotations = match collect::is_annotated(which) {
             true => collect::of_stream(app, which, &stream, size).await?,
@@ -208,10 +209,10 @@ impl Made {
         let earliest = found.streams.values().min().copied().unwrap_or(size);
         let last = found.streams.get(&own).copied().unwrap_or(size);
         let from = (earliest + 1).max((size + 1).saturating_sub(MAX_OTHERS)).min(last + 1);
-        let others = match which.others.unwrap_or_default() {
+        let others = match which.other_entries.unwrap_or_default() {
             OtherEntries::None => None,
             OtherEntries::After => Some(rest(app, from, size).await?),
-            OtherEntries::Whole => Some(rest(app, 1, size).await?),
+            OtherEntries::All => Some(rest(app, 1, size).await?),
         };
         let streams = found.streams.keys().filter_map(|name| name.split_once('/'));
         let streams = streams.map(|(kind, id)| StreamId::new(kind, id)).collect();

@@ -1,4 +1,4 @@
-//! `POST /v1/audit/examination`: the log run through today's code, without writing anything.
+//! `POST /v1/audit/doctor`: the log run through today's code, without writing anything.
 use std::{convert::Infallible, sync::Arc};
 
 use axum::{
@@ -36,7 +36,7 @@ const TOLD: usize = 100;
 /// Leaves, chain, tree, stream versions and head; what runners signed; published checkpoints; every event as the rules
 /// read it; every row of every projection. Nothing is written. One at a time on each server: it reads everything.
 #[utoipa::path(
-    post, path = "/v1/audit/examination", tag = "audit",
+    post, path = "/v1/audit/doctor", tag = "audit",
     responses((status = 200, body = Examined, content_type = "text/event-stream")),
 )]
 pub async fn examine(
@@ -44,7 +44,7 @@ pub async fn examine(
     _: Unrepeatable,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let only = app.examining.clone().try_acquire_owned().map_err(|_| {
-        Problem::new(Code::Refused, "an examination is going on here; ask again when it is over")
+        Problem::new(Code::Rejected, "another doctor run is in progress on this server: it reads the whole log; try again when it has finished")
     })?;
     let (said, mut heard) = unbounded_channel::<Examined>();
     let looking = async move {
@@ -85,7 +85,7 @@ pub async fn examine(
 fn unsigned(Tally { unsigned, first_unsigned, .. }: &Tally) -> Option<String> {
     first_unsigned.map(|first| {
         format!(
-            "ends of jobs that no runner signed: {unsigned}, the first at position {first}: the server's word alone"
+            "{unsigned} results of jobs have no runner's signature, the first at position {first}: only the server vouches for them"
         )
     })
 }
@@ -122,30 +122,29 @@ impl Look {
             }
         }
         let remaining = erasure::remaining_copies(app).await?;
-        self.looked("erasure", remaining, None);
+        self.checked("erasure", remaining, None);
         let parked = parked::progress(&app.pool).await?.parked;
         if parked > 0 {
-            self.findings.push(format!(
-                "policies: {parked} events wait to be reacted to; the server's own log says why"
-            ));
+            self.findings
+                .push(format!("policies: {parked} dead letters; the server's log has the reasons"));
         }
         Ok(())
     }
 
-    fn at(&self, part: &str, state: &str) -> Examined {
-        let (part, state, total) = (part.into(), state.into(), self.total);
-        Examined { part, state, events: 0, total, findings: vec![], detail: None }
+    fn at(&self, check: &str, state: &str) -> Examined {
+        let (check, state, total) = (check.into(), state.into(), self.total);
+        Examined { check, state, events: 0, total, findings: vec![], detail: None }
     }
 
-    fn looked(&mut self, part: &str, findings: Vec<String>, detail: Option<String>) {
+    fn checked(&mut self, check: &str, findings: Vec<String>, detail: Option<String>) {
         let (events, found) = (self.total, findings.clone());
-        let told = Examined { events, findings: found, detail, ..self.at(part, "looked") };
+        let told = Examined { events, findings: found, detail, ..self.at(check, "checked") };
         let _ = self.said.send(told);
-        self.findings.extend(findings.into_iter().map(|finding| format!("{part}: {finding}")));
+        self.findings.extend(findings.into_iter().map(|finding| format!("{check}: {finding}")));
     }
 
     async fn log(&mut self, app: &App) -> Result<(), Problem> {
-        let (said, mut told) = (self.said.clone(), self.at("log", "looking"));
+        let (said, mut told) = (self.said.clone(), self.at("log", "running"));
         let (log, only) = (app.log().clone(), self.only.clone());
         // Its parts are tasks that no listener ends by going away: until they are over it is the only one.
         let verified = tokio::spawn(async move {
@@ -167,7 +166,7 @@ impl Look {
             Err(VerifyError::Log(LogError::Database(error))) => return Err(error.into()),
             Err(VerifyError::Log(error)) => vec![error.to_string()],
         };
-        self.looked("log", findings, detail);
+        self.checked("log", findings, detail);
         Ok(())
     }
 
@@ -183,12 +182,10 @@ impl Look {
         findings.extend(named.filter(|key| keys.iter().all(|known| known.key != *key)).map(
             |key| {
                 let key = hex::encode(key.as_bytes());
-                format!(
-                    "the database names a key of checkpoints that this server does not know: {key}"
-                )
+                format!("the database lists a checkpoint key that this server does not know: {key}")
             },
         ));
-        self.looked("checkpoints", findings, None);
+        self.checked("checkpoints", findings, None);
         Ok(())
     }
 
@@ -213,14 +210,14 @@ impl Look {
                     break;
                 }
             }
-            let _ = self.said.send(Examined { events: at, ..self.at("events", "looking") });
+            let _ = self.said.send(Examined { events: at, ..self.at("events", "running") });
         }
         if at < self.total {
             let after =
-                format!("what comes after position {at} was not looked at: mend these first");
+                format!("events after position {at} were not checked: fix these findings first");
             findings.push(after);
         }
-        self.looked("events", findings, None);
+        self.checked("events", findings, None);
         Ok(())
     }
 
@@ -240,7 +237,7 @@ impl Look {
             Ok(verified) => {
                 let keys = verified.differences.iter().map(projections::Difference::key);
                 let keys = keys.take(5).collect::<Vec<_>>().join(", ");
-                vec![format!("rows are not what the log says now (first: {keys}); {remedy}")]
+                vec![format!("rows differ from the log (first: {keys}); {remedy}")]
             }
             // It was dropped meanwhile, or has the columns of another version.
             Err(RebuildError::Log(LogError::Database(error))) if is_other(&error) => {
@@ -252,12 +249,12 @@ impl Look {
             Err(RebuildError::Log(error)) => return Err(error.into()),
             Err(error) => return Err(Problem::internal(error)),
         };
-        self.looked(&copy.table, findings, None);
+        self.checked(&copy.table, findings, None);
         Ok(())
     }
 
     async fn projection(&mut self, app: &App, name: &str) -> Result<(), Problem> {
-        let (said, mut told) = (self.said.clone(), self.at(name, "looking"));
+        let (said, mut told) = (self.said.clone(), self.at(name, "running"));
         let mut hundredth = 0;
         let verified = projections::verify(app.log(), name, move |progress| {
             if let projections::Progress::Replaying { events, total } = progress
@@ -276,7 +273,7 @@ impl Look {
             Err(RebuildError::Log(error)) => return Err(error.into()),
             Err(error) => return Err(Problem::internal(error)),
         };
-        self.looked(name, findings, None);
+        self.checked(name, findings, None);
         Ok(())
     }
 }
@@ -290,6 +287,9 @@ mod tests {
         assert_eq!(unsigned(&Tally { signed: 3, ..Tally::default() }), None);
         let tally = Tally { signed: 3, unsigned: 2, first_unsigned: Some(7) };
         let told = unsigned(&tally).unwrap();
-        assert!(told.contains("no runner signed: 2, the first at position 7"), "{told}");
+        assert!(
+            told.contains("2 results of jobs have no runner's signature, the first at position 7"),
+            "{told}"
+        );
     }
 }

@@ -72,7 +72,7 @@ pub async fn installs_diff(
     if limit == 0 || limit > MOST {
         return Err(Problem::new(Code::BadRequest, format!("limit takes 1 to {MOST}")));
     }
-    let bad = |_| Problem::new(Code::BadCursor, "pass `next` of the answer before as it is");
+    let bad = |_| Problem::new(Code::InvalidCursor, "pass `next` of the answer before as it is");
     let after: Option<InstallId> =
         which.cursor.as_deref().map(str::parse).transpose().map_err(bad)?;
     let from = (which.from_position, which.from_time);

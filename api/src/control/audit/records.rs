@@ -183,9 +183,10 @@ pub async fn opened(app: &App, records: &mut [EventRecord]) -> Result<(), Proble
         let Some((aggregate_type, aggregate_id)) = record.stream.split_once('/') else { continue };
         let (sequence, event_type) = (record.sequence, &*record.event_type);
         let which = Which { aggregate_type, aggregate_id, sequence, event_type };
-        // What cannot be opened is shown as it is kept: the examination says why.
-        let said = keys.open(record.payload.get(), which).ok().flatten();
-        record.said = said.map(RawValue::from_string).transpose().map_err(Problem::internal)?;
+        // A payload that cannot be decrypted is shown as it is stored; the doctor reports the reason.
+        let readable = keys.open(record.payload.get(), which).ok().flatten();
+        record.readable_payload =
+            readable.map(RawValue::from_string).transpose().map_err(Problem::internal)?;
     }
     Ok(())
 }
@@ -210,7 +211,7 @@ fn record(row: &PgRow) -> Result<EventRecord, Problem> {
         actor: row.try_get::<Option<String>, _>("actor")?.unwrap_or_default(),
         actor_name: None,
         payload: raw("payload")?,
-        said: None,
+        readable_payload: None,
         metadata: raw("metadata")?,
         salt: row.try_get("salt")?,
         leaf: row.try_get("leaf")?,

@@ -53,7 +53,7 @@ pub async fn discard(
     let changed = dropped.map_err(|error| match error {
         RebuildError::Log(error) => error.into(),
         error @ (RebuildError::NotOwner(_) | RebuildError::Busy(_)) => {
-            Problem::new(Code::Refused, error.to_string())
+            Problem::new(Code::Rejected, error.to_string())
         }
         error @ (RebuildError::Unknown(_)
         | RebuildError::NothingKept(_)

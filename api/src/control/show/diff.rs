@@ -4,7 +4,7 @@ use app_config::{
     diff::{Change as Was, PartChange, Why},
 };
 use domain::run::Operation;
-use schemas::control::apps::{Change, Diff, FieldChange, Planned, Reach};
+use schemas::control::apps::{Change, Diff, FieldChange, Impact, Planned};
 use serde_json::Value;
 
 use crate::usecases::reach::Reached;
@@ -25,11 +25,11 @@ pub fn diff(before: Option<(u32, &AppConfig)>, to: Option<u32>, after: &AppConfi
 
 /// The same, with what it would lead to in installs.
 pub fn reached(diff: Diff, (reached, more): (Vec<Reached>, u64)) -> Diff {
-    let more_installs = Some(more).filter(|more| *more > 0);
-    Diff { reach: reached.into_iter().map(reach).collect(), more_installs, ..diff }
+    let remaining_installs = Some(more).filter(|more| *more > 0);
+    Diff { impact: reached.into_iter().map(reach).collect(), remaining_installs, ..diff }
 }
 
-fn reach(reached: Reached) -> Reach {
+fn reach(reached: Reached) -> Impact {
     let Reached { install, name, config_version, is_there, plans, inputs } = reached;
     let (plans, problem) = match plans {
         Ok(plans) => (plans, None),
@@ -44,7 +44,7 @@ fn reach(reached: Reached) -> Reach {
         Planned { name, operation: operation.into() }
     };
     let plans = plans.into_iter().map(planned).collect();
-    Reach { install, name, config_version, is_there, plans, problem, inputs }
+    Impact { install, name, config_version, provisioned: is_there, plans, problem, inputs }
 }
 
 fn change(what: &str, part: &PartChange) -> Option<Change> {

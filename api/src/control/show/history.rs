@@ -30,7 +30,7 @@ impl History<'_> {
             requested_at: run.requested_at,
             outcome: run.outcome.as_ref().map(word),
             ended_at: run.ended_at,
-            words: run.words.into_iter().map(|said| self.word(said)).collect(),
+            interventions: run.words.into_iter().map(|said| self.word(said)).collect(),
             jobs: run.jobs.into_iter().map(job).collect(),
             components: run.components.into_iter().map(component).collect(),
             events: run.events.into_iter().map(|event| self.event(event)).collect(),
@@ -52,7 +52,7 @@ impl History<'_> {
 
     fn word(&self, said: Word) -> WordTold {
         WordTold {
-            said: said.said.as_str().into(),
+            kind: said.said.as_str().into(),
             of: said.of,
             digest: said.digest,
             by_name: self.name(&said.by),

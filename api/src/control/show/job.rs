@@ -67,7 +67,7 @@ pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Er
 pub fn resolution(look: &Lookup<'_>, resolved: &jobs::Resolution) -> Resolution {
     Resolution {
         execution: resolved.execution,
-        verdict: word(&resolved.resolution),
+        resolution: word(&resolved.resolution),
         by: resolved.by.to_string(),
         by_name: look.name(&resolved.by),
         reason: resolved.reason.clone(),
@@ -117,14 +117,14 @@ async fn signed(
     said: &domain::job::Signed,
 ) -> Result<Signed, sqlx::Error> {
     let runner = look.runner(row.runner).await?;
-    let is_the_runners = runner.is_some_and(|runner| {
+    let key_matches_runner = runner.is_some_and(|runner| {
         runner.state.key() == Some(&said.key) || runner.state.former_keys.contains(&said.key)
     });
     Ok(Signed {
         statement: said.statement.clone(),
         digest: proof::sha256(said.statement.as_bytes()).into(),
         key: said.key.clone(),
-        is_the_runners,
+        key_matches_runner,
         signature: said.signature.clone(),
     })
 }
@@ -147,6 +147,6 @@ fn attempt(row: &jobs::Attempt) -> Attempt {
             complete: log.complete,
         }),
         signed: None,
-        notes: row.notes.clone(),
+        warnings: row.notes.clone(),
     }
 }

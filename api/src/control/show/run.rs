@@ -178,7 +178,7 @@ fn plan(facts: &PlanFacts) -> Plan {
 
 fn decision(look: &Lookup<'_>, said: &runs::Decision) -> Decision {
     Decision {
-        verdict: said.verdict.as_str().into(),
+        decision: said.verdict.as_str().into(),
         by: said.by.to_string(),
         by_name: look.name(&said.by),
         reason: said.reason.clone(),

@@ -117,7 +117,7 @@ async fn every_answer_is_the_same_when_its_events_are_in_archives_only() {
     for name in ["install/acme".to_owned(), format!("runner/{gone}")] {
         let which = schemas::control::bundles::BundleQuery {
             stream: Some(name),
-            others: Some(schemas::control::bundles::OtherEntries::None),
+            other_entries: Some(schemas::control::bundles::OtherEntries::None),
             ..Default::default()
         };
         let bytes = owner.bundle(&which).await.unwrap().bytes().await.unwrap();

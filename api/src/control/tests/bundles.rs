@@ -47,7 +47,7 @@ async fn an_install_is_proven_to_be_complete_and_the_log_to_have_only_grown() {
     let (name, keys) = (format!("{}/acme", Install::NAME), keys(&owner).await);
     let all =
         owner.events(&EventsQuery { limit: Some(200), ..EventsQuery::default() }).await.unwrap();
-    let which = BundleQuery { since: Some(kept.clone()), ..stream(&name) };
+    let which = BundleQuery { prior_checkpoint: Some(kept.clone()), ..stream(&name) };
     let found = bundle(&owner, &which).await;
     assert_eq!(found.subject, Subject::Stream(format!("install/{}", made.id)));
     let proven = found.check(&keys, Some(&kept)).unwrap();
@@ -55,7 +55,7 @@ async fn an_install_is_proven_to_be_complete_and_the_log_to_have_only_grown() {
     assert_eq!(proven.complete, Complete::FromSequences { from });
     assert_eq!(proven.kept.map(|kept| kept.size), proven.since.map(|since| since.size));
 
-    let whole = BundleQuery { others: Some(OtherEntries::Whole), ..stream(&name) };
+    let whole = BundleQuery { other_entries: Some(OtherEntries::All), ..stream(&name) };
     let found = bundle(&owner, &whole).await;
     let proven = found.check(&keys, Some(&kept)).unwrap();
     assert_eq!(proven.complete, Complete::Whole);
@@ -65,8 +65,8 @@ async fn an_install_is_proven_to_be_complete_and_the_log_to_have_only_grown() {
     assert!(others.iter().all(|entry| Leaf::read(&entry.0).is_some()));
 
     let alone = BundleQuery {
-        others: Some(OtherEntries::None),
-        hashes: Some(true),
+        other_entries: Some(OtherEntries::None),
+        hashes_only: Some(true),
         ..stream("name/install/acme")
     };
     let found = bundle(&owner, &alone).await;
@@ -100,7 +100,7 @@ async fn what_cannot_be_proven_is_refused_with_the_reason() {
     assert_eq!(ask(stream("install")).await.0, 400);
     assert_eq!(ask(stream("install/nobody")).await.0, 404);
     assert_eq!(ask(stream("job/job_01ARZ3NDEKTSV4RRFFQ69G5FAV")).await.0, 404);
-    let since = |note: &str| BundleQuery { since: Some(note.into()), ..at(1) };
+    let since = |note: &str| BundleQuery { prior_checkpoint: Some(note.into()), ..at(1) };
     assert_eq!(ask(since("no checkpoint")).await.0, 422);
     assert_eq!(ask(since(&head.note.replace("epoch 1", "epoch 2"))).await.0, 422);
     let ask = async |which: RangeQuery| refused(owner.range(&which).await.map(drop));
@@ -173,7 +173,8 @@ async fn a_real_log_is_verified_without_our_code() {
     let hashes = |path: &[proof::bundle::Base64<proof::Hash>]| -> Vec<Hash> {
         path.iter().map(|hash| Hash(hash.0)).collect()
     };
-    let which = BundleQuery { since: Some(older.note.clone()), ..stream("install/acme") };
+    let which =
+        BundleQuery { prior_checkpoint: Some(older.note.clone()), ..stream("install/acme") };
     let found = bundle(&owner, &which).await;
     let signed = opened(&found.checkpoint, &older.verifier_key);
     for event in &found.events {

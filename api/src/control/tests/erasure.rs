@@ -171,7 +171,7 @@ async fn started() -> (Started, Client) {
 async fn views_are_true(client: &Client) {
     let said = client.examine().await.unwrap().text().await.unwrap();
     assert!(
-        said.contains(r#""part":"all","state":"done""#) && !said.contains("findings"),
+        said.contains(r#""check":"all","state":"done""#) && !said.contains("findings"),
         "{said}"
     );
 }
@@ -199,7 +199,7 @@ async fn after_shredding_no_row_has_it_and_everything_that_was_proven_still_is()
     let which = BundleQuery { stream: Some("install/acme".into()), ..Default::default() };
     let proof = owner.bundle(&which).await.unwrap().bytes().await.unwrap();
 
-    assert_eq!(refused(owner.shred(subject, &why()).await), (409, "refused".into()));
+    assert_eq!(refused(owner.shred(subject, &why()).await), (409, "rejected".into()));
     deprovisioned(app, &owner, install).await;
     assert!(owner.shred(subject, &why()).await.unwrap().changed);
     assert!(!owner.shred(subject, &why()).await.unwrap().changed);
@@ -229,7 +229,7 @@ async fn after_shredding_no_row_has_it_and_everything_that_was_proven_still_is()
     // The bundle of before verifies as before; and one of now, against the checkpoint of before.
     let keys = vec![kept.verifier_key.parse().unwrap()];
     Bundle::read(&proof).unwrap().check(&keys, Some(&kept.note)).unwrap();
-    let which = BundleQuery { since: Some(kept.note.clone()), ..which };
+    let which = BundleQuery { prior_checkpoint: Some(kept.note.clone()), ..which };
     let now = owner.bundle(&which).await.unwrap().bytes().await.unwrap();
     Bundle::read(&now).unwrap().check(&keys, Some(&kept.note)).unwrap();
     started.server.stop().await;
@@ -246,7 +246,7 @@ async fn a_persons_words_and_name_go_and_what_they_were_about_stays() {
     of_ada(app, &ada).await;
     let subject = SubjectId::Principal(made.principal);
     let said = refused(owner.shred(subject, &why()).await);
-    assert_eq!(said, (409, "refused".into()), "somebody who logs in is no memory yet");
+    assert_eq!(said, (409, "rejected".into()), "somebody who logs in is no memory yet");
     owner.revoke_token(made.id).await.unwrap();
     owner.shred(subject, &why()).await.unwrap();
     erased(&owner, subject).await;

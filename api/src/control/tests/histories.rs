@@ -81,13 +81,13 @@ async fn a_bundle_of_an_install_has_its_runs_jobs_and_builds_and_names_and_reaso
     // One flag is not the other, and neither goes with hashes.
     let which = BundleQuery { names: Some(true), ..of_install("acme") };
     assert!(!bundle(&owner, &which).await.1.contains(REASON));
-    let which = BundleQuery { hashes: Some(true), ..which };
+    let which = BundleQuery { hashes_only: Some(true), ..which };
     assert_eq!(refused(owner.bundle(&which).await.map(drop)).0, 400);
 
-    let whole = BundleQuery { others: Some(OtherEntries::Whole), ..of_install("acme") };
+    let whole = BundleQuery { other_entries: Some(OtherEntries::All), ..of_install("acme") };
     let (found, _) = bundle(&owner, &whole).await;
     assert_eq!(found.check(&keys, None).unwrap().complete, Complete::Whole);
-    let hashes = BundleQuery { hashes: Some(true), ..of_install("acme") };
+    let hashes = BundleQuery { hashes_only: Some(true), ..of_install("acme") };
     let (found, _) = bundle(&owner, &hashes).await;
     assert_eq!(found.check(&keys, None).unwrap().streams.len(), streams.len());
     assert_eq!(proven_history(&found), Ok(None));

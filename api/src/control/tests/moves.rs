@@ -100,7 +100,7 @@ async fn a_version_that_wants_another_input_is_reached_with_it_and_left_again() 
     let excluded = owner.update_install("acme", &to(1, &[])).await.unwrap_err().to_string();
     assert!(excluded.contains(&run.to_string()), "{excluded}");
     let excluded = owner.update_install("acme", &give("zones", Some("4"))).await;
-    assert_eq!(refused(excluded), (409, "run_excluded".into()));
+    assert_eq!(refused(excluded), (409, "run_in_progress".into()));
     let again = owner.update_install("acme", &to(2, &[])).await.unwrap();
     assert_eq!((again.changed, again.run), (false, None));
 
@@ -153,7 +153,7 @@ async fn a_run_is_asked_for_again_while_its_version_is_still_followed() {
     owner.sync("shop", bundle_with("2", "size", "2"), false).await.unwrap();
     let moved = owner.update_install("acme", &to(2, &[])).await.unwrap().run.unwrap();
     end(&owner, moved).await;
-    assert_eq!(refused(owner.retry_run(first, &why).await), (409, "refused".into()));
+    assert_eq!(refused(owner.retry_run(first, &why).await), (409, "rejected".into()));
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn an_install_of_which_nothing_is_left_ends_without_a_run_and_leaves_its_n
     assert_eq!(owner.request_run("acme", &ask).await.unwrap().run, None);
     let gone = owner.install("acme").await.unwrap();
     assert_eq!((gone.id, gone.state.as_str()), (made.id, "deprovisioned"));
-    assert_eq!(refused(owner.enrol_token("acme").await), (409, "deprovisioned".into()));
+    assert_eq!(refused(owner.create_enrolment_token("acme").await), (409, "deprovisioned".into()));
     let other = owner.create_install(&new_install("acme")).await.unwrap();
     assert_eq!(owner.install("acme").await.unwrap().id, other.id);
     assert_eq!(owner.install(&made.id.to_string()).await.unwrap().state, "deprovisioned");
@@ -223,7 +223,7 @@ async fn nothing_to_do_is_refused_each_time_it_is_asked_for() {
     };
     for _ in 0..2 {
         let said = refused(owner.request_run("acme", &teardown).await);
-        assert_eq!(said, (409, "nothing_to_do".into()));
+        assert_eq!(said, (409, "no_changes".into()));
     }
 }
 
@@ -353,7 +353,7 @@ async fn a_rollback_that_needs_no_run_makes_a_failed_install_active() {
     // The rollback shows what was different at version 1, and what of it the rollback keeps.
     let (from, to_version, install) = (Some(2), Some(1), Some("acme".to_owned()));
     let which = DiffQuery { from, to: to_version, install, ..DiffQuery::default() };
-    let shown = owner.diff("shop", &which).await.unwrap().reach;
+    let shown = owner.diff("shop", &which).await.unwrap().impact;
     let differ = |name: &str, then: Option<&str>, now: Option<&str>| InputDifference {
         name: name.into(),
         then: then.map(str::to_owned),
@@ -365,7 +365,7 @@ async fn a_rollback_that_needs_no_run_makes_a_failed_install_active() {
     let kept = refused(owner.update_install("acme", &to(1, &[])).await);
     assert_eq!(kept.0, 422);
     let which = DiffQuery { inputs_of: Some(1), ..which };
-    let shown = owner.diff("shop", &which).await.unwrap().reach;
+    let shown = owner.diff("shop", &which).await.unwrap().impact;
     assert_eq!((shown[0].problem.as_ref(), &shown[0].plans), (None, &vec![]));
 
     let never = UpdateInstall { inputs_of: Some(7), ..to(1, &[]) };
@@ -398,12 +398,12 @@ async fn the_impact_on_one_install_names_no_other() {
     owner.sync("shop", bundle_with("2", "size", "2"), false).await.unwrap();
     let which = DiffQuery { install: Some("acme".into()), ..DiffQuery::default() };
     let diff = owner.diff("shop", &which).await.unwrap();
-    let names: Vec<_> = diff.reach.iter().map(|reach| reach.name.as_str()).collect();
-    assert_eq!((names, diff.more_installs), (vec!["acme"], None));
+    let names: Vec<_> = diff.impact.iter().map(|reach| reach.name.as_str()).collect();
+    assert_eq!((names, diff.remaining_installs), (vec!["acme"], None));
     let which = DiffQuery { install: Some("initech".into()), ..DiffQuery::default() };
     assert_eq!(refused(owner.diff("shop", &which).await).0, 404);
     let all = owner.diff("shop", &DiffQuery::default()).await.unwrap();
-    assert_eq!(all.reach.len(), 2);
+    assert_eq!(all.impact.len(), 2);
 }
 
 /// An apply of version 2 of this component waits for a runner.

@@ -10,7 +10,7 @@ use domain::{
 use event_log::Meta;
 use schemas::control::{
     installs::CreateInstall,
-    jobs::{Resolve, Verdict},
+    jobs::{Resolve, ResolveAs},
     runs::ApproveRun,
 };
 use serde_json::json;
@@ -51,7 +51,7 @@ async fn a_first_provision_that_is_approved_in_advance_waits_for_no_decision() {
     plan_is_made(app, run).await;
     first(app, run, |state| matches!(state, StepState::Applying { .. }).then_some(())).await;
     let decision = until(async || owner.run(run).await.unwrap().dag[0].decision.clone()).await;
-    assert_eq!((&*decision.verdict, &*decision.by), ("approved", "policy:auto_approve_first"));
+    assert_eq!((&*decision.decision, &*decision.by), ("approved", "policy:auto_approve_first"));
     assert!(!owner.install("acme").await.unwrap().auto_approve);
     assert!(app.engine.load::<Install>(acme.id).await.unwrap().approves_first(run));
 }
@@ -84,12 +84,12 @@ async fn a_resolution_is_shown_with_its_user_and_reason() {
     testing::tell(app, job, commands).await;
     let unresolved = until(async || owner.job(job).await.ok()).await;
     assert_eq!(unresolved.resolution, None);
-    let verdict = Verdict::Failed;
-    let resolve = Resolve { execution, verdict, reason: "the host burned".into() };
+    let verdict = ResolveAs::Failed;
+    let resolve = Resolve { execution, resolution: verdict, reason: "the host burned".into() };
     owner.resolve_job(job, &resolve).await.unwrap();
     let shown = owner.job(job).await.unwrap().resolution.unwrap();
     let expected = (&*me, "failed", "the host burned", execution);
-    assert_eq!((&*shown.by, &*shown.verdict, &*shown.reason, shown.execution), expected);
+    assert_eq!((&*shown.by, &*shown.resolution, &*shown.reason, shown.execution), expected);
     assert_eq!(owner.run(run).await.unwrap().dag[0].resolution.as_ref(), Some(&shown));
 }
 

@@ -165,7 +165,7 @@ async fn examined(owner: &Client) -> Vec<String> {
         last = Some(serde_json::from_str::<Examined>(&event.unwrap().data).unwrap());
     }
     let last = last.unwrap();
-    assert_eq!((last.part.as_str(), last.state.as_str()), ("all", "done"), "{last:?}");
+    assert_eq!((last.check.as_str(), last.state.as_str()), ("all", "done"), "{last:?}");
     last.findings
 }
 
@@ -197,7 +197,7 @@ async fn an_examination_sees_what_only_the_server_can_see() {
 async fn one_examination_goes_on_at_a_time() {
     let (started, owner, _) = with_install().await;
     let going_on = started.app().examining.clone().try_acquire_owned().unwrap();
-    assert_eq!(refused(owner.examine().await.map(drop)), (409, "refused".into()));
+    assert_eq!(refused(owner.examine().await.map(drop)), (409, "rejected".into()));
     drop(going_on);
     assert_eq!(examined(&owner).await, [""; 0]);
     assert_eq!(examined(&owner).await, [""; 0]);
@@ -211,7 +211,7 @@ async fn an_examination_whose_listener_hung_up_is_the_only_one_until_its_parts_a
     let mut long = app.pool.begin().await.unwrap();
     let lock = sqlx::query("lock table log_event in access exclusive mode");
     lock.execute(&mut *long).await.unwrap();
-    let ask = axum::http::Request::post("/v1/audit/examination")
+    let ask = axum::http::Request::post("/v1/audit/doctor")
         .header("authorization", format!("Bearer {}", started.owner_token()))
         .body(axum::body::Body::empty())
         .unwrap();

@@ -10,7 +10,7 @@ use domain::{
     run::{Outcome, RunKind},
 };
 use event_log::Meta;
-use schemas::control::apps::{DiffQuery, Reach};
+use schemas::control::apps::{DiffQuery, Impact};
 use ulid::Ulid;
 
 use super::{bundle, bundle_of, bundle_with, new_install, owner, refused};
@@ -75,11 +75,11 @@ pub(super) async fn brought(started: &Started, id: InstallId) {
 }
 
 /// Name, version, and what is planned or why nothing can be.
-fn said(reach: &[Reach]) -> Vec<String> {
-    let one = |reach: &Reach| {
+fn said(reach: &[Impact]) -> Vec<String> {
+    let one = |reach: &Impact| {
         let plans: Vec<_> =
             reach.plans.iter().map(|plan| format!("{} {}", plan.operation, plan.name)).collect();
-        let there = if reach.is_there { "" } else { " (nothing there)" };
+        let there = if reach.provisioned { "" } else { " (nothing there)" };
         let problem = reach.problem.clone().unwrap_or_default();
         format!("{}@{}{there}: {}{problem}", reach.name, reach.config_version, plans.join(", "))
     };
@@ -98,21 +98,21 @@ async fn a_dry_run_says_what_each_install_would_plan_and_changes_nothing() {
 
     // The same: nothing. Another source of `base`: itself, and `shop`, which reads it.
     assert_eq!(
-        said(&would(bundle("1")).await.diff.reach),
+        said(&would(bundle("1")).await.diff.impact),
         ["acme@1: ", "beta@1 (nothing there): apply base, apply shop"]
     );
     let other = would(bundle("2")).await;
     assert_eq!((other.diff.from, other.diff.to, other.version), (Some(1), None, 2));
     let changed: Vec<_> = other.diff.changes.iter().map(|c| (&*c.what, &*c.name)).collect();
     assert_eq!(changed, [("component", "base")]);
-    assert_eq!(said(&other.diff.reach)[0], "acme@1: apply base, apply shop");
+    assert_eq!(said(&other.diff.impact)[0], "acme@1: apply base, apply shop");
     // What goes is destroyed when what read it has moved off.
     let gone = would(bundle_of("1", "size", None)).await;
-    assert_eq!(said(&gone.diff.reach)[0], "acme@1: apply shop, destroy base");
+    assert_eq!(said(&gone.diff.impact)[0], "acme@1: apply shop, destroy base");
     // An install that cannot follow says why.
     let asks = would(bundle_with("1", "zones", "2")).await;
     assert_eq!(
-        said(&asks.diff.reach)[0],
+        said(&asks.diff.impact)[0],
         "acme@1: the input `zones` is required and was not given"
     );
     assert_eq!(owner.app("shop").await.unwrap().version, 1);
@@ -124,8 +124,8 @@ async fn a_dry_run_says_what_each_install_would_plan_and_changes_nothing() {
     assert!(newest.diff.changes.is_empty());
     let first = owner.sync_against("shop", bundle("2"), Some(1)).await.unwrap();
     assert_eq!((first.diff.from, first.diff.changes.len()), (Some(1), 1));
-    assert_eq!(first.diff.reach, newest.diff.reach);
+    assert_eq!(first.diff.impact, newest.diff.impact);
     assert_eq!(refused(owner.sync_against("shop", bundle("2"), Some(9)).await).0, 404);
     let which = DiffQuery { from: Some(1), ..DiffQuery::default() };
-    assert_eq!(owner.diff("shop", &which).await.unwrap().reach, first.diff.reach);
+    assert_eq!(owner.diff("shop", &which).await.unwrap().impact, first.diff.impact);
 }

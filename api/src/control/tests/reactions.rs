@@ -266,7 +266,7 @@ async fn a_fact_whose_row_cannot_be_read_is_parked_and_goes_on_when_the_row_is_m
     first(app, other, StepState::job).await;
     until(async || {
         let all = super::owner(&started).projections().await.unwrap().items;
-        (all.iter().find_map(|one| one.parked) == Some(1)).then_some(())
+        (all.iter().find_map(|one| one.dead_letters) == Some(1)).then_some(())
     })
     .await;
     // and what happens afterwards is reacted to
@@ -339,7 +339,8 @@ async fn a_template_that_fails_in_a_run_says_where_it_is_and_what_it_wanted() {
     };
     let events = owner.events(&query).await.unwrap().items;
     let [failed] = &events[..] else { panic!("{events:?}") };
-    let payload: Value = serde_json::from_str(failed.said.as_ref().unwrap().get()).unwrap();
+    let payload: Value =
+        serde_json::from_str(failed.readable_payload.as_ref().unwrap().get()).unwrap();
     assert!(failed.payload.get().contains(r#""detail":"[encrypted]""#));
     let detail = payload["detail"].as_str().unwrap();
     let (place, variable) = ("components/shop.toml:8:17", ".nuon.components.base.outputs.id");
@@ -400,9 +401,9 @@ async fn a_fact_that_nobody_can_react_to_is_parked_and_the_rest_goes_on() {
     assert_eq!(parked::progress(&app.pool).await.unwrap().parked, 1);
     let all = owner(&started).projections().await.unwrap().items;
     let policies = all.iter().find(|one| one.name == "policies").unwrap();
-    assert_eq!((policies.class.as_str(), policies.parked), ("policy", Some(1)));
+    assert_eq!((policies.class.as_str(), policies.dead_letters), ("policy", Some(1)));
     let ready = started.http.get(started.control("/readyz")).send().await.unwrap();
-    assert_eq!(ready.json::<Value>().await.unwrap()["policies_parked"], 1);
+    assert_eq!(ready.json::<Value>().await.unwrap()["policies_dead_letters"], 1);
     assert!(app.engine.load::<Install>(acme.id).await.unwrap().runs.is_empty());
     started.server.stop().await;
 

@@ -71,7 +71,7 @@ async fn the_last_token_of_an_owner_is_not_revoked() {
     let first = owner(&started);
     let list = async |who: &Client| who.tokens(&Listing::default()).await.unwrap().items;
     let id = list(&first).await[0].id;
-    assert_eq!(refused(first.revoke_token(id).await), (409, "refused".into()));
+    assert_eq!(refused(first.revoke_token(id).await), (409, "rejected".into()));
     let ask = CreateToken { role: Role::Owner, name: None, expires_in_s: None };
     let made = first.create_token(&ask).await.unwrap();
     let second = client(&started, &made.token.unwrap());
@@ -104,7 +104,7 @@ async fn a_role_is_taken_back_at_once_and_the_last_owner_stays_one() {
     assert_eq!(refused(first.grant_role(PrincipalId(Ulid::new()), "owner").await).0, 404);
     assert!(matches!(refused(first.grant_role(me, "king").await).0, 400 | 404));
     // The last owner stays one; of two who take it from each other at once, one does.
-    assert_eq!(refused(first.revoke_role(me, "owner").await), (409, "refused".into()));
+    assert_eq!(refused(first.revoke_role(me, "owner").await), (409, "rejected".into()));
     first.grant_role(made.principal, "owner").await.unwrap();
     let both =
         tokio::join!(first.revoke_role(made.principal, "owner"), other.revoke_role(me, "owner"));
@@ -116,11 +116,11 @@ async fn an_enrolment_token_that_was_taken_back_lets_nobody_in() {
     let (started, owner, made) = with_install().await;
     let enrolment = made.enrolment.unwrap();
     let why = Because { reason: Some("sent to the wrong person".into()) };
-    assert!(owner.revoke_enrol_token(enrolment.id, &why).await.unwrap().changed);
-    assert!(!owner.revoke_enrol_token(enrolment.id, &why).await.unwrap().changed);
+    assert!(owner.revoke_enrolment_token(enrolment.id, &why).await.unwrap().changed);
+    assert!(!owner.revoke_enrolment_token(enrolment.id, &why).await.unwrap().changed);
     let body = json!({"token": enrolment.token, "mode": "install", "version": "1.0.0",
         "identity_key": hex::encode(SigningKey::from_bytes(&[7; 32]).verifying_key().as_bytes()),
-        "sealing_key": "11".repeat(32), "host": {"os": "linux", "arch": "x86_64"}});
+        "encryption_key": "11".repeat(32), "host": {"os": "linux", "arch": "x86_64"}});
     let enrol = async |body: &Value| {
         let url = started.runner("/runner/v1/enrol");
         let answer = started.http.post(url).json(body).send().await.unwrap();
@@ -129,14 +129,14 @@ async fn an_enrolment_token_that_was_taken_back_lets_nobody_in() {
     let (status, problem) = enrol(&body).await;
     assert_eq!((status, &problem["code"]), (401, &json!("token_revoked")));
     let none = TokenId(Ulid::new());
-    assert_eq!(refused(owner.revoke_enrol_token(none, &why).await).0, 404);
+    assert_eq!(refused(owner.revoke_enrolment_token(none, &why).await).0, 404);
     // One that was used is not taken back: the runner is.
-    let another = owner.enrol_token("acme").await.unwrap().enrolment.unwrap();
+    let another = owner.create_enrolment_token("acme").await.unwrap().enrolment.unwrap();
     let mut body = body;
     body["token"] = json!(another.token);
     let (status, enrolled) = enrol(&body).await;
     assert_eq!(status, 200, "{enrolled}");
-    let said = owner.revoke_enrol_token(another.id, &why).await.unwrap_err().to_string();
+    let said = owner.revoke_enrolment_token(another.id, &why).await.unwrap_err().to_string();
     assert!(said.contains("stead runners revoke rnr_"), "{said}");
 }
 
@@ -185,7 +185,7 @@ async fn what_cannot_be_read_is_refused_with_its_place() {
         ("/v1/installs?limit=0", 400, "bad_request"),
         ("/v1/installs?limit=201", 400, "bad_request"),
         ("/v1/installs?colour=red", 400, "bad_request"),
-        ("/v1/installs?cursor=..", 400, "bad_cursor"),
+        ("/v1/installs?cursor=..", 400, "invalid_cursor"),
         ("/v1/installs?min_position=x", 400, "bad_request"),
         ("/v1/installs/nobody", 404, "not_found"),
         ("/v1/runs/ins_01ARZ3NDEKTSV4RRFFQ69G5FAV", 404, "not_found"),
@@ -195,7 +195,7 @@ async fn what_cannot_be_read_is_refused_with_its_place() {
         ("/v1/runs?state=a%00b", 400, "bad_request"),
         ("/v1/whoami?colour=red", 400, "bad_request"),
         ("/v1/installs/acme?stat=x", 400, "bad_request"),
-        ("/v1/tokens?cursor=x", 400, "bad_cursor"),
+        ("/v1/tokens?cursor=x", 400, "invalid_cursor"),
         ("/v1/whoami?min_position=1", 200, ""),
     ] {
         let ask = started.http.get(started.control(path)).bearer_auth(started.owner_token());
@@ -229,7 +229,7 @@ async fn a_reader_that_names_a_position_which_is_not_there_is_told_to_come_again
     assert_eq!(answer.status(), 503);
     assert!(answer.headers().contains_key("retry-after"));
     let problem: Value = answer.json().await.unwrap();
-    assert_eq!(problem["code"], "behind");
+    assert_eq!(problem["code"], "projection_lag");
 }
 
 async fn post(started: &Started, path: &str, body: &Value) -> (u16, Value) {

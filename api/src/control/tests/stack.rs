@@ -59,7 +59,7 @@ async fn with_stack(outputs: Value) -> (Started, Client, InstallCreated) {
 async fn enrol(started: &Started, token: &str, outputs: Value) -> (u16, Value) {
     let key = SigningKey::generate(&mut rand::rngs::OsRng);
     let body = json!({
-        "token": token, "mode": "install", "version": "1.0.0", "sealing_key": "11".repeat(32),
+        "token": token, "mode": "install", "version": "1.0.0", "encryption_key": "11".repeat(32),
         "identity_key": hex::encode(key.verifying_key().as_bytes()),
         "host": {"os": "linux", "arch": "x86_64"}, "stack_outputs": outputs,
     });
@@ -114,7 +114,10 @@ async fn what_is_missing_is_said_by_name_and_place_before_anything_runs() {
     assert_eq!(status, 422, "{said}");
     let detail = said["detail"].as_str().unwrap();
     assert!(detail.contains("nobody gave: vpc_id; nothing was started"), "{detail}");
-    assert!(detail.contains("stead installs set-stack acme --stack-output vpc_id=…"), "{detail}");
+    assert!(
+        detail.contains("stead installs set-stack-outputs acme --stack-output vpc_id=…"),
+        "{detail}"
+    );
     let error = &said["errors"][0];
     assert_eq!(error["field"], "stack_outputs.vpc_id");
     assert_eq!((&error["file"], &error["line"]), (&json!("components/net.toml"), &json!(6)));

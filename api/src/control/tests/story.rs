@@ -88,7 +88,7 @@ async fn an_install_is_made_shown_and_changed_and_says_what_it_waits_for() {
         RequestRun { kind: RunAsked::Reprovision, components: vec![], action: None, reason: None };
     assert_eq!(refused(owner.request_run("acme", &ask).await), (409, "no_runner".into()));
     assert!(owner.runs(&RunsQuery::default()).await.unwrap().items.is_empty());
-    let another = owner.enrol_token("acme").await.unwrap().enrolment.unwrap();
+    let another = owner.create_enrolment_token("acme").await.unwrap().enrolment.unwrap();
     assert_ne!(another.token, enrolment.token);
 }
 
@@ -122,8 +122,8 @@ async fn a_queued_job_says_what_it_waits_for_is_cancelled_and_its_build_retried(
     assert_eq!((again.version, again.builds.len()), (2, 1));
     let diff = owner.diff("shop", &DiffQuery::default()).await.unwrap();
     assert!(diff.changes.is_empty(), "{diff:?}");
-    assert_eq!(refused(owner.retry_build(build).await), (409, "refused".into()));
-    assert_eq!(refused(owner.retry_build(again.builds[0].id).await), (409, "refused".into()));
+    assert_eq!(refused(owner.retry_build(build).await), (409, "rejected".into()));
+    assert_eq!(refused(owner.retry_build(again.builds[0].id).await), (409, "rejected".into()));
 }
 
 #[tokio::test]

@@ -82,7 +82,7 @@ async fn components_are_enabled_and_disabled_once_with_actor_and_reason() {
     assert_eq!(events.len(), 2);
     let event = &events[0];
     assert!(event.actor.starts_with("prn_"), "{event:?}");
-    assert!(event.said.as_ref().unwrap().get().contains("CHG-7"), "{event:?}");
+    assert!(event.readable_payload.as_ref().unwrap().get().contains("CHG-7"), "{event:?}");
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn a_component_that_an_enabled_one_requires_cannot_be_disabled_and_is_name
 async fn a_disabled_component_is_not_planned_and_cannot_be_deployed_by_name() {
     let (_started, owner, _) = with_install().await;
     let shop = owner.sync_against("shop", shop(), None).await.unwrap();
-    let plans: Vec<_> = shop.diff.reach[0].plans.iter().map(|plan| plan.name.clone()).collect();
+    let plans: Vec<_> = shop.diff.impact[0].plans.iter().map(|plan| plan.name.clone()).collect();
     assert_eq!(plans, ["base", "db", "web"], "cache is off");
     owner.sync("shop", self::shop(), false).await.unwrap();
     owner

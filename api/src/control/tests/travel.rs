@@ -72,8 +72,8 @@ async fn what_changed_is_told_with_who_asked_who_approved_and_what_ran() {
     assert_eq!(path("name"), None);
     let [of_run] = told.runs.as_slice() else { panic!("{:?}", told.runs) };
     assert_eq!((of_run.run, of_run.kind.as_str()), (run, "provision"));
-    let word = &of_run.words[0];
-    assert_eq!((word.said.as_str(), word.of.as_deref()), ("approved", Some("base")));
+    let word = &of_run.interventions[0];
+    assert_eq!((word.kind.as_str(), word.of.as_deref()), ("approved", Some("base")));
     assert_eq!(
         (word.by_name.as_deref(), word.reason.as_deref()),
         (Some("Ann Lee"), Some("read it"))
@@ -84,13 +84,13 @@ async fn what_changed_is_told_with_who_asked_who_approved_and_what_ran() {
     let base = &of_run.components[0];
     assert_eq!((base.name.as_str(), &base.before), ("base", &None));
     assert_eq!(base.after.as_ref().unwrap().config_version, 1);
-    assert!(told.others.iter().any(|event| event.event_type == "install.stack_outputs_reported"));
-    assert_eq!(told.told_until, told.to.position);
+    assert!(told.other_events.iter().any(|event| event.event_type == "install.stack_outputs_reported"));
+    assert_eq!(told.complete_through, told.to.position);
     // and of the run alone, since the approval: the same word, and only the apply
     let told = owner.between(&between(&format!("run/{run}"), approved, None)).await.unwrap();
     assert!(told.changes.iter().any(|change| change.path.starts_with("steps[0].state")));
     let [of_run] = told.runs.as_slice() else { panic!("{:?}", told.runs) };
-    assert_eq!(of_run.words.len(), 1);
+    assert_eq!(of_run.interventions.len(), 1);
     assert!(of_run.jobs.iter().any(|job| job.kind == "apply"));
     assert!(of_run.events.iter().all(|event| event.position > approved));
 }
@@ -100,11 +100,11 @@ async fn of_another_thing_its_own_events_are_told() {
     let (_started, owner, made) = with_install().await;
     let told = owner.between(&between("app/shop", 0, None)).await.unwrap();
     assert_eq!(told.name.as_deref(), Some("shop"));
-    let types: Vec<_> = told.others.iter().map(|event| &*event.event_type).collect();
+    let types: Vec<_> = told.other_events.iter().map(|event| &*event.event_type).collect();
     assert_eq!(types, ["app.created", "app.config_published"]);
     // Nothing happened to it since: nothing changed.
     let told = owner.between(&between("app/shop", made.position, None)).await.unwrap();
-    assert_eq!((told.changes.len(), told.others.len()), (0, 0));
+    assert_eq!((told.changes.len(), told.other_events.len()), (0, 0));
 }
 
 #[tokio::test]
@@ -182,7 +182,8 @@ async fn a_rebuild_as_of_a_position_is_a_table_beside_the_view() {
     assert_eq!(table("installs", &how).await.unwrap(), done);
     assert_eq!(table("installs", &how).await.unwrap().0, "failed", "it is there");
     let list = owner.projections().await.unwrap().items;
-    let kept = |name: &str| list.iter().find(|one| one.name == name).unwrap().kept.clone();
+    let kept =
+        |name: &str| list.iter().find(|one| one.name == name).unwrap().as_of_positions.clone();
     assert_eq!((kept("installs"), kept("apps")), (vec![made.position], vec![]));
     assert!(owner.drop_kept("installs", made.position).await.unwrap().changed);
     assert!(!owner.drop_kept("installs", made.position).await.unwrap().changed);

@@ -56,5 +56,5 @@ fn key(hex: &str) -> Option<VerifyingKey> {
 pub(super) fn is_former(runner: &Runner, what: &str) -> Problem {
     tracing::info!(runner.id = %runner.id, signed = %what, "Accepted a signature by a replaced key of the runner");
     let detail = format!("{what} is signed by a key that the runner has replaced; sign it again");
-    Problem::new(Code::Refused, detail).with("signed_by", "former_key")
+    Problem::new(Code::Rejected, detail).with("signed_by", "former_key")
 }

@@ -81,10 +81,10 @@ async fn a_runner_that_wakes_up_too_late_changes_nothing() {
     // when it goes on, then each of its words is refused, and it is told how the job is
     let phase = json!({"type": "phase", "payload": {"name": "mine"}});
     for body in [phase, finished("succeeded")] {
-        let refused = world.report(&zombie, job, &former, 2, body).await.refused(412, "fenced_out");
+        let refused = world.report(&zombie, job, &former, 2, body).await.refused(412, "fenced");
         assert_eq!(refused["job_state"], "running");
     }
-    chunk(&world, &zombie, job, &former).await.refused(412, "fenced_out");
+    chunk(&world, &zombie, job, &former).await.refused(412, "fenced");
     // Its result is kept beside the story, which goes on with the other one.
     assert_eq!(world.story(job).await, [before, vec!["late_result_reported".into()]].concat());
     chunk(&world, &other, job, &current).await.ok();
@@ -106,7 +106,7 @@ async fn a_late_result_flips_no_outcome() {
     // when its runner comes back with another result
     let late = world.report(&agent, job, &named, 2, finished("succeeded")).await;
     // then that is kept and changes nothing
-    assert_eq!(late.refused(412, "fenced_out")["job_state"], "failed");
+    assert_eq!(late.refused(412, "fenced")["job_state"], "failed");
     assert_eq!(world.story(job).await, [before, vec!["late_result_reported".into()]].concat());
 }
 

@@ -95,7 +95,7 @@ async fn an_install_whose_runner_was_revoked_gets_another_that_does_its_work() {
     let (agent, install) = world.agent().await;
     let purpose = Purpose::Install { install };
     let (token, new) = (world.enrolment(purpose).await, key());
-    let said = world.enrol(&token, &new, purpose).await.refused(409, "refused");
+    let said = world.enrol(&token, &new, purpose).await.refused(409, "rejected");
     assert!(said["detail"].as_str().unwrap().contains("stead runners revoke"), "{said}");
 
     // The refusal spent nothing: the same token lets it in when the first is heard no more.
@@ -108,7 +108,7 @@ async fn an_install_whose_runner_was_revoked_gets_another_that_does_its_work() {
     let job = world.queue(install, JobKind::Plan, Class::Pure).await;
     world.claim(&second, job, "c1").await.ok();
     let third = world.enrolment(purpose).await;
-    world.enrol(&third, &key(), purpose).await.refused(409, "refused");
+    world.enrol(&third, &key(), purpose).await.refused(409, "rejected");
 }
 
 #[tokio::test]

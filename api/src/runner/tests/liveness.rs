@@ -48,7 +48,7 @@ async fn pure_work_of_a_silent_runner_is_queued_again() {
     world.until("job", job, "job.requeued").await;
     let phase = json!({"type": "phase", "payload": {"name": "plan"}});
     let late = world.report(&agent, job, &execution, 2, phase).await;
-    assert_eq!(late.refused(412, "fenced_out")["job_state"], "queued");
+    assert_eq!(late.refused(412, "fenced")["job_state"], "queued");
     let offered = world.poll(&agent, 5, json!({})).await.ok();
     assert_eq!(offered["directives"][0]["job"], json!(job));
     assert_eq!(world.claim(&agent, job, "c2").await.ok()["attempt"], 2);

@@ -67,8 +67,8 @@ async fn chunks_are_taken_in_order_and_resent_ones_change_nothing() {
     let first = chunk(&world, &of, 0, b"hello ").await;
     assert_eq!((first.status.as_u16(), range(&first)), (202, "bytes=0-5"));
     assert_eq!(first.headers["x-job-state"], "running");
-    assert_eq!(chunk(&world, &of, 0, b"hello ").await.ok()["have"], 6);
-    assert_eq!(chunk(&world, &of, 3, b"lo world").await.ok()["have"], 11);
+    assert_eq!(chunk(&world, &of, 0, b"hello ").await.ok()["committed_bytes"], 6);
+    assert_eq!(chunk(&world, &of, 3, b"lo world").await.ok()["committed_bytes"], 11);
     let gap = chunk(&world, &of, 12, b"!").await;
     gap.refused(416, "log_gap");
     assert_eq!(range(&gap), "bytes=0-10");
@@ -139,7 +139,7 @@ async fn a_chunk_after_the_seal_is_refused_for_good_while_nobody_knows_how_it_en
     }
     // when the runner is back with the rest, then it need not try again
     let late = chunk(&world, &of, 6, b"world").await;
-    assert_eq!(late.refused(412, "fenced_out")["job_state"], "outcome_unknown");
+    assert_eq!(late.refused(412, "fenced")["job_state"], "outcome_unknown");
     // and its last word is taken
     world.report(&of.0, job, &of.2, 2, finished(b"hello world")).await.ok();
     assert!(world.story(job).await.iter().any(|event| event == "succeeded"));
@@ -153,7 +153,7 @@ async fn a_log_is_sealed_when_its_last_byte_is_there_and_its_digest_fits() {
     let log = b"hello world";
     let (agent, job, execution) = &of;
     let waits = world.report(agent, *job, execution, 2, finished(log)).await;
-    assert_eq!((waits.status.as_u16(), &waits.json()["have"]), (202, &json!(6)));
+    assert_eq!((waits.status.as_u16(), &waits.json()["committed_bytes"]), (202, &json!(6)));
     assert_eq!(world.story(*job).await.last().unwrap(), "succeeded");
     chunk(&world, &of, 6, b"world").await.ok();
     let done = world.report(agent, *job, execution, 2, finished(log)).await;
@@ -161,7 +161,7 @@ async fn a_log_is_sealed_when_its_last_byte_is_there_and_its_digest_fits() {
     let sealed = world.events("job", job).await.pop().unwrap();
     assert_eq!(sealed.event_type, "job.log_finalized");
     assert!(sealed.payload.contains(r#""length_bytes":11"#), "{}", sealed.payload);
-    chunk(&world, &of, 11, b"!").await.refused(412, "fenced_out");
+    chunk(&world, &of, 11, b"!").await.refused(412, "fenced");
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn a_log_that_is_not_what_was_announced_is_sent_again() {
     let (agent, job, execution) = &of;
     let log = b"hello";
     world.report(agent, *job, execution, 2, finished(log)).await.refused(412, "log_mismatch");
-    assert_eq!(chunk(&world, &of, 0, log).await.ok()["have"], 5);
+    assert_eq!(chunk(&world, &of, 0, log).await.ok()["committed_bytes"], 5);
     world.report(agent, *job, execution, 2, finished(log)).await.ok();
     assert_eq!(world.story(*job).await.last().unwrap(), "log_finalized");
 }
@@ -269,7 +269,7 @@ async fn a_log_survives_the_server() {
     let of = running(&world).await;
     chunk(&world, &of, 0, b"hello ").await.ok();
     let world = world.restart().await;
-    assert_eq!(chunk(&world, &of, 6, b"world").await.ok()["have"], 11);
+    assert_eq!(chunk(&world, &of, 6, b"world").await.ok()["committed_bytes"], 11);
     let (length, digest) = world.app.logs.measure(of.2.parse().unwrap()).await.unwrap();
     let expected = format!("sha256:{}", hex::encode(Sha256::digest(b"hello world")));
     assert_eq!((length, digest.to_string()), (11, expected));

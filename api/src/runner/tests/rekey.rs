@@ -116,7 +116,7 @@ async fn a_call_that_was_played_again_brings_no_former_key_back() {
     rekey(&world, &ask(&claims(&world, &agent, &third), &second, &third)).await.ok();
     rekey(&world, &to_second).await.refused(401, "assertion_invalid");
     let back = ask(&claims(&world, &agent, &first), &third, &first);
-    rekey(&world, &back).await.refused(409, "refused");
+    rekey(&world, &back).await.refused(409, "rejected");
     world.token(agent.id, &third).await;
 }
 

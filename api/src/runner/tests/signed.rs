@@ -161,10 +161,10 @@ async fn a_runner_that_changed_its_key_is_no_forger_and_is_heard_by_every_server
     // when it signed its last word before, then it is to sign it again
     for _ in 0..3 {
         let said = world.report(&agent, job, &execution, 3, former.clone()).await;
-        assert_eq!(said.refused(409, "refused")["signed_by"], "former_key");
+        assert_eq!(said.refused(409, "rejected")["signed_by"], "former_key");
     }
     // and also there, where nobody has heard of the new key: what is kept is by the key of its position
-    there.report(&agent, job, &execution, 3, former).await.refused(409, "refused");
+    there.report(&agent, job, &execution, 3, former).await.refused(409, "rejected");
     // and by its new key it is heard there, too
     let word = last_word(&signed(&statement, &agent.key));
     there.report(&agent, job, &execution, 3, word).await.ok();

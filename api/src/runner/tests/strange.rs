@@ -75,7 +75,7 @@ async fn a_result_that_comes_when_somebody_has_decided_is_kept_and_changes_nothi
         "log_sha256": hex::encode(sha2::Sha256::digest(""))}});
     for _ in 0..3 {
         let said = world.report(&agent, job, &execution, 2, last.clone()).await;
-        assert_eq!(said.refused(412, "fenced_out")["job_state"], "succeeded");
+        assert_eq!(said.refused(412, "fenced")["job_state"], "succeeded");
     }
     // then that is in the log, once, and the outcome stands
     let noted = told(&world, "job", job, "job.late_result_reported").await;

@@ -71,7 +71,8 @@ mod pentest {
         for number in 0..4 {
             send(&world, &agent, &execution, blob(number)).await.ok();
         }
-        let refused = send(&world, &agent, &execution, blob(4)).await.refused(413, "upload_quota");
+        let refused =
+            send(&world, &agent, &execution, blob(4)).await.refused(413, "upload_quota_exceeded");
         assert_eq!(
             (&refused["limit"], &refused["limit_bytes"]),
             (&json!("execution"), &json!(32 << 20))
@@ -176,7 +177,7 @@ mod pentest {
             }
             let body = Body::from_stream(parts.take(1 << 20));
             let said = world.send(request.body(body).unwrap()).await;
-            said.refused(413, "upload_quota");
+            said.refused(413, "upload_quota_exceeded");
             let read = read.load(Ordering::Relaxed);
             assert!(read <= most_read, "{length:?}: read {read} bytes");
         }

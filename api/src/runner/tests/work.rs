@@ -122,7 +122,7 @@ async fn only_the_runner_of_the_install_gets_the_job_and_only_once() {
     world.report(&stranger, job, &execution, 2, phase.clone()).await.refused(403, "forbidden");
     let stale = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV";
     for said in [phase, empty_log()] {
-        let refused = world.report(&agent, job, stale, 2, said).await.refused(412, "fenced_out");
+        let refused = world.report(&agent, job, stale, 2, said).await.refused(412, "fenced");
         assert_eq!(refused["job_state"], "running");
     }
 }
@@ -244,7 +244,7 @@ async fn a_plan_is_what_its_digest_says_and_its_summary_comes_first() {
     assert!(world.story(job).await.contains(&"plan_produced".to_string()));
     // Bytes are kept only for work that goes on.
     world.report(&agent, job, &execution, 3, empty_log()).await.ok();
-    put(blob).await.refused(412, "fenced_out");
+    put(blob).await.refused(412, "fenced");
 }
 
 #[tokio::test]
@@ -262,7 +262,7 @@ async fn a_plan_by_a_key_that_was_replaced_is_signed_again_and_heard_by_every_se
     agent.key = rekeyed(&world, &agent).await;
     // then a plan by the former key is to be signed again, and by the new one it is heard there, too
     let said = world.report(&agent, job, &execution, 2, former).await;
-    assert_eq!(said.refused(409, "refused")["signed_by"], "former_key");
+    assert_eq!(said.refused(409, "rejected")["signed_by"], "former_key");
     let again = plan(&world, &agent, (job, &execution), summary).await;
     there.report(&agent, job, &execution, 2, again).await.ok();
     assert!(world.story(job).await.contains(&"plan_produced".to_string()));

@@ -247,7 +247,7 @@ impl World {
         });
         if matches!(purpose, Purpose::Install { .. }) {
             body["mode"] = "install".into();
-            body["sealing_key"] = "11".repeat(32).into();
+            body["encryption_key"] = "11".repeat(32).into();
             body["stack_outputs"] = json!({"region": "eu-central-1"});
         }
         self.call(Method::POST, "/runner/v1/enrol", "", &body).await

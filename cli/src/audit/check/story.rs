@@ -15,9 +15,9 @@ pub(crate) fn text(history: &ProvenHistory, screen: &Screen) -> String {
     for run in &history.runs {
         text += &diff::of_run(run, &jobs(run, history, screen), screen);
     }
-    if !history.others.is_empty() {
+    if !history.other_events.is_empty() {
         text += &format!("\n{}\n", screen.paint(Tone::Strong, "Events outside of runs"));
-        text += &diff::indented(&diff::events(&history.others), screen);
+        text += &diff::indented(&diff::events(&history.other_events), screen);
     }
     text + "\n"
 }
@@ -64,7 +64,7 @@ pub(crate) fn said(bundle: &Bundle, proven: &Proven, history: Option<ProvenHisto
     match &proven.complete {
         Complete::FromSequences { from } => open.push(format!(
             "that no sequence of a stream was given twice before position {from}: that is the log's rule, which \
-             `stead audit verify`, or a bundle made with --whole, shows to be kept"
+             `stead audit verify`, or a bundle with --other-entries all, shows to be kept"
         )),
         Complete::NotAsked | Complete::Unknown { .. } | Complete::Whole => {}
     }
@@ -140,13 +140,13 @@ mod tests {
             "runs": [{
                 "run": format!("run_{ULID}"), "kind": "provision", "requested_by": "policy:provision",
                 "requested_at": AT, "outcome": "succeeded", "ended_at": AT,
-                "words": [{
-                    "said": "approved", "of": "network", "digest": digest, "by": format!("prn_{ULID}"),
+                "interventions": [{
+                    "kind": "approved", "of": "network", "digest": digest, "by": format!("prn_{ULID}"),
                     "by_name": "Ann Lee", "reason": "read it", "at": AT, "position": 9,
                 }],
                 "jobs": [job("network", "V"), job("edge", "W")], "components": [], "events": [],
             }],
-            "others": [], "signed": [format!("job_{ULID}")], "unsigned": 1, "unreadable": [],
+            "other_events": [], "signed": [format!("job_{ULID}")], "unsigned": 1, "unreadable": [],
         }))
         .unwrap();
         let text = text(&history, &Screen::new(Output::Table, true, true));

@@ -96,13 +96,13 @@ fn denial(bundle: &Bundle) -> schemas::control::history::WordTold {
     let history = proven_history(bundle).unwrap().unwrap();
     assert_eq!(history.unreadable, [0; 0]);
     assert_eq!(history.runs.len(), 1);
-    history.runs[0].words[0].clone()
+    history.runs[0].interventions[0].clone()
 }
 
 #[test]
 fn names_and_reasons_are_shown_if_the_bundle_has_them_and_ids_otherwise() {
     let without = denial(&bundle());
-    assert_eq!((without.said.as_str(), without.by), ("denied", format!("prn_{ULID}")));
+    assert_eq!((without.kind.as_str(), without.by), ("denied", format!("prn_{ULID}")));
     assert_eq!((without.by_name, without.reason), (None, None));
     let with = denial(&annotated(Some("Ann Lee"), Some("too large")));
     assert_eq!(

@@ -72,7 +72,7 @@ fn journal() -> Vec<Line> {
             json!({"refused_by": "verification", "rule": "grant_signature", "detail": "no"}),
         ),
         of("refused", json!({"refused_by": "capability", "rule": "quarantine", "detail": "no"})),
-        of("refused", json!({"refused_by": "veto", "rule": "veto", "detail": "no"})),
+        of("refused", json!({"refused_by": "veto", "rule": "veto_command", "detail": "no"})),
         of("spawning", json!({})),
         of("spawned", json!({"process": process})),
         of("child_started", json!({"process": process})),

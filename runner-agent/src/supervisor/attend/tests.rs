@@ -14,7 +14,8 @@ use crate::{
 
 #[tokio::test]
 async fn a_log_that_somebody_removed_does_not_keep_an_execution_open() {
-    let (_dir, agent, _) = agent(vec![r#"202 Accepted|{"job_state":"failed","have":0}"#]).await;
+    let (_dir, agent, _) =
+        agent(vec![r#"202 Accepted|{"job_state":"failed","committed_bytes":0}"#]).await;
     claimed(&agent);
     agent.data.job(execution()).create().unwrap();
     let last = format!(
@@ -30,7 +31,7 @@ async fn a_log_that_somebody_removed_does_not_keep_an_execution_open() {
 #[tokio::test]
 async fn how_it_ended_is_told_although_its_log_was_sealed_before() {
     // given a shim that works on while the server has given up waiting and sealed its log
-    let sealed = r#"412 Precondition Failed|{"code":"fenced_out","job_state":"outcome_unknown"}"#;
+    let sealed = r#"412 Precondition Failed|{"code":"fenced","job_state":"outcome_unknown"}"#;
     let (_dir, agent, asked) = agent(vec![sealed, r#"200 OK|{"job_state":"failed"}"#]).await;
     claimed(&agent);
     let dir = agent.data.job(execution());
@@ -111,7 +112,7 @@ fn ended_well(agent: &Agent) -> Known {
 async fn a_report_that_is_never_taken_gives_its_place_to_an_end_that_says_so() {
     // given a server that refuses a report, once in other words, while a proxy fails in between
     let lost = "503 Service Unavailable|";
-    let other = r#"409 Conflict|{"code":"refused","detail":"job has not started"}"#;
+    let other = r#"409 Conflict|{"code":"rejected","detail":"job has not started"}"#;
     let mut answers = vec![INVALID, lost, other];
     answers.extend([INVALID; 10]);
     answers.push(r#"200 OK|{"job_state":"failed"}"#);
@@ -273,7 +274,7 @@ fn said_in(asked: &str) -> Report {
 async fn a_last_word_that_is_said_again_is_signed_by_the_key_of_then() {
     // given a server that waits for a log while the end is told to it again and again
     let mut answers = vec![r#"200 OK|{"job_state":"running"}"#];
-    answers.extend([r#"202 Accepted|{"job_state":"succeeded","have":0}"#; 20]);
+    answers.extend([r#"202 Accepted|{"job_state":"succeeded","committed_bytes":0}"#; 20]);
     answers.push(r#"200 OK|{"job_state":"succeeded"}"#);
     let (_dir, agent, asked) = agent(answers).await;
     let former = agent.keys.identity.now().key.verifying_key();

@@ -43,7 +43,10 @@ const GAP: &str = r#"{"code":"log_gap"}"#;
 #[tokio::test]
 async fn what_the_server_has_is_what_it_says_it_has() {
     let mut spool = spool(300_000);
-    let answers = vec![r#"202 Accepted|{"have":100000}"#, r#"202 Accepted|{"have":300000}"#];
+    let answers = vec![
+        r#"202 Accepted|{"committed_bytes":100000}"#,
+        r#"202 Accepted|{"committed_bytes":300000}"#,
+    ];
     let ranges = push(&mut spool, answers).await;
     assert_eq!(ranges, ["bytes 0-262143/*", "bytes 100000-299999/*"]);
     assert_eq!(spool.upload.have(), 300_000);
@@ -58,12 +61,12 @@ async fn a_gap_is_gone_back_over() {
     spool.upload.rewind(500);
     let gap: &'static str =
         Box::leak(format!("416 Range Not Satisfiable\r\nrange: bytes=0-199|{GAP}").into());
-    let ranges = push(&mut spool, vec![gap, r#"202 Accepted|{"have":1000}"#]).await;
+    let ranges = push(&mut spool, vec![gap, r#"202 Accepted|{"committed_bytes":1000}"#]).await;
     assert_eq!(ranges, ["bytes 500-999/*", "bytes 200-999/*"]);
     // Nothing is kept there: from the start.
     let none: &'static str = Box::leak(format!("416 Range Not Satisfiable|{GAP}").into());
     spool.upload.rewind(500);
-    let ranges = push(&mut spool, vec![none, r#"202 Accepted|{"have":1000}"#]).await;
+    let ranges = push(&mut spool, vec![none, r#"202 Accepted|{"committed_bytes":1000}"#]).await;
     assert_eq!(ranges, ["bytes 500-999/*", "bytes 0-999/*"]);
 }
 
@@ -72,8 +75,8 @@ async fn a_chunk_that_is_too_long_is_halved_and_stays_so() {
     let mut spool = spool(300_000);
     let answers = vec![
         r#"413 Payload Too Large|{"code":"too_large"}"#,
-        r#"202 Accepted|{"have":131072}"#,
-        r#"202 Accepted|{"have":262144}"#,
+        r#"202 Accepted|{"committed_bytes":131072}"#,
+        r#"202 Accepted|{"committed_bytes":262144}"#,
     ];
     let ranges = push(&mut spool, answers).await;
     assert_eq!(ranges[1..], ["bytes 0-131071/*", "bytes 131072-262143/*"]);
@@ -83,7 +86,7 @@ async fn a_chunk_that_is_too_long_is_halved_and_stays_so() {
 async fn a_log_that_the_server_knows_otherwise_is_left_alone() {
     for answer in [
         r#"409 Conflict|{"code":"log_divergence"}"#,
-        r#"507 Insufficient Storage|{"code":"log_full"}"#,
+        r#"507 Insufficient Storage|{"code":"log_quota_exceeded"}"#,
     ] {
         let mut spool = spool(1_000);
         push(&mut spool, vec![answer]).await;
@@ -95,7 +98,8 @@ async fn a_log_that_the_server_knows_otherwise_is_left_alone() {
 async fn a_chunk_that_something_on_the_way_harmed_is_sent_again_and_ends_nothing() {
     const HARMED: &str = r#"400 Bad Request|{"code":"bad_request"}"#;
     let mut spool = spool(1_000);
-    let ranges = push(&mut spool, vec![HARMED, HARMED, r#"202 Accepted|{"have":1000}"#]).await;
+    let ranges =
+        push(&mut spool, vec![HARMED, HARMED, r#"202 Accepted|{"committed_bytes":1000}"#]).await;
     assert_eq!(ranges, ["bytes 0-999/*"; 3]);
     assert!(!spool.upload.is_broken());
     spool.upload.rewind(0);
@@ -106,7 +110,7 @@ async fn a_chunk_that_something_on_the_way_harmed_is_sent_again_and_ends_nothing
 #[tokio::test]
 async fn a_stale_execution_is_told_to_the_caller() {
     let mut spool = spool(1_000);
-    let (client, _) = scripted(vec![r#"412 Precondition Failed|{"code":"fenced_out"}"#]).await;
+    let (client, _) = scripted(vec![r#"412 Precondition Failed|{"code":"fenced"}"#]).await;
     let refused = spool.upload.push(&client, spool.ids, &spool.dir, true).await;
     assert!(matches!(refused, Err(SpoolError::Refused(refused)) if refused.status == 412));
 }
@@ -116,7 +120,7 @@ async fn an_answer_says_how_soon_and_may_carry_a_cancel() {
     let mut spool = spool(1_000);
     let answer = concat!(
         "202 Accepted\r\nx-log-interval-ms: 250|",
-        r#"{"have":10,"cancel":{"reason":"enough","grace_s":5}}"#
+        r#"{"committed_bytes":10,"cancel":{"reason":"enough","grace_s":5}}"#
     );
     let (client, _) = scripted(vec![answer]).await;
     let said = spool.upload.push(&client, spool.ids, &spool.dir, true).await.unwrap().unwrap();

@@ -138,7 +138,7 @@ impl Stage {
         assert!(heard.has(&rescued.display().to_string()), "{:?}", heard.lines);
         let state: Value = serde_json::from_slice(&fs::read(&rescued).unwrap()).unwrap();
         assert_eq!(state["resources"][0]["instances"][0]["attributes"]["input"]["value"], text);
-        assert!(!self.state().join("nothing-brought").exists());
+        assert!(!self.state().join("no-prior-state").exists());
         assert!(!self.state().join("apply-reserve").exists());
 
         // Whatever the vendor says of the component.
@@ -192,7 +192,7 @@ async fn no_apply_begins_without_the_reserve_and_its_plan_stays_good() {
     let Err(PluginError::Refused(why)) = ended else { panic!("{ended:?} {:?}", heard.lines) };
     assert!(why.contains("64 MiB") && why.contains("free disk space and retry"), "{why}");
     assert!(!Path::new(&proof).exists());
-    assert!(stage.state().join("nothing-brought").exists());
+    assert!(stage.state().join("no-prior-state").exists());
     stage.disk.make_room();
     let (ended, heard) = stage.apply(&inputs, &plan).await;
     assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);

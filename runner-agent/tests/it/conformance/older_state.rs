@@ -146,7 +146,7 @@ async fn a_missing_state_with_a_known_serial_is_never_taken_for_absent() {
                 let why = refusal(stage.plan("one").await.0);
                 let serial = format!("serial {} of lineage", newest.serial);
                 assert!(why.contains("is not on this host") && why.contains(&serial), "{why}");
-                assert!(!dir.join("nothing-brought").exists());
+                assert!(!dir.join("no-prior-state").exists());
             }
         }
         fs::remove_file(&file).unwrap();

@@ -99,7 +99,7 @@ pub(super) async fn rest(
     if positions > MAX_OTHERS {
         let detail = format!(
             "{positions} positions would have to be shown, and a bundle has at most {MAX_OTHERS}: ask for \
-             others=none (it then does not show that the stream ended), or export the whole log"
+             other_entries=none (it then does not show that the stream ended), or export the whole log"
         );
         return Err(Problem::new(Code::TooLarge, detail));
     }

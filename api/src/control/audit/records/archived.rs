@@ -73,7 +73,7 @@ pub(super) fn record(event: &Arc<Stored>) -> Result<EventRecord, Problem> {
         actor: actor(event),
         actor_name: None,
         payload: raw(&event.payload)?,
-        said: None,
+        readable_payload: None,
         metadata: raw(&event.metadata)?,
         salt: hex::encode(event.salt),
         leaf: hex::encode(event.leaf),

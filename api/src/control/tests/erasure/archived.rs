@@ -140,7 +140,7 @@ async fn what_is_in_archives_only_is_sealed_there_and_reads_erased_when_its_key_
     assert_eq!(verify::verify(app.log(), 0, |_| {}).await.unwrap().size, app.log().position());
     let which = BundleQuery {
         stream: Some("install/acme".into()),
-        since: Some(kept.note.clone()),
+        prior_checkpoint: Some(kept.note.clone()),
         ..Default::default()
     };
     let keys = vec![kept.verifier_key.parse().unwrap()];
