@@ -14,7 +14,7 @@ use domain::{
         AppId, ExecutionId, InstallId, JobId, PrincipalId, RunId, RunnerId, SessionId, StepId,
         TokenId,
     },
-    job::{Class, Ending, Job, JobCommand, JobKind, Origin, Proof, Report, SealedLog, Work},
+    job::{Ending, Job, JobClass, JobCommand, JobKind, Origin, Proof, Report, SealedLog, Work},
 };
 use event_log::EventLog;
 use projections::{
@@ -41,7 +41,7 @@ fn digest(n: u8) -> Digest {
 fn work() -> Work {
     Work {
         kind: JobKind::Plan,
-        class: Class::Pure,
+        class: JobClass::Pure,
         attempts: 2,
         manifest: digest(1),
         origin: Origin::Step { install: INSTALL, run: RunId(ulid(4)), step: StepId(ulid(5)) },

@@ -9,9 +9,9 @@ use domain::{
     digest::Digest,
     ids::*,
     install::InstallEvent,
-    job::{Class, JobEvent, JobKind, Origin, Proof, Work},
+    job::{JobClass, JobEvent, JobKind, Origin, Proof, Work},
     run::{Cause, Operation, PlanFacts, RunEvent, RunKind, StepOptions, StepSpec, Target},
-    runner::{Host, Identity, Mode, RunnerEvent, Side},
+    runner::{Host, Identity, RunnerEvent, RunnerMode, Side},
 };
 use projections::{
     Fact, Projection, Recorded,
@@ -98,7 +98,7 @@ fn done(step: StepId) -> RunEvent {
 fn job(then: Vec<JobEvent>) -> jobs::Row {
     let queued = JobEvent::Queued(Work {
         kind: JobKind::Plan,
-        class: Class::Mutating,
+        class: JobClass::Mutating,
         attempts: 1,
         manifest: digest(1),
         origin: Origin::Step { install: INSTALL, run: RUN, step: SANDBOX },
@@ -122,7 +122,7 @@ fn claimed() -> JobEvent {
 
 fn runner(then: Vec<RunnerEvent>) -> runners::Row {
     let enrolled = RunnerEvent::Enrolled(Identity {
-        mode: Mode::Install,
+        mode: RunnerMode::Install,
         install: Some(INSTALL),
         identity_key: "aa".into(),
         sealing_key: Some("bb".into()),

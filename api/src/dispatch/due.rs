@@ -4,7 +4,7 @@ use std::time::Duration;
 use domain::{
     decider::Timestamp,
     ids::{ExecutionId, JobId, RunnerId},
-    job::{Class, Contact, JobCommand, Proof, State},
+    job::{Contact, JobClass, JobCommand, Proof, State},
 };
 use event_log::SessionGuard;
 
@@ -89,7 +89,7 @@ fn silence(tracked: &Tracked, now: Moment, timing: &Timing) -> Option<JobCommand
         silent: now.instant.saturating_duration_since(tracked.heard),
         overdue: both(tracked, now, held.deadline),
         disconnected: held.contact == Contact::Disconnected,
-        pure: tracked.job.class() == Class::Pure,
+        pure: tracked.job.class() == JobClass::Pure,
     };
     let execution = held.id;
     Some(match edge(silence, timing)? {
@@ -181,7 +181,7 @@ mod tests {
             1,
             JobEvent::Queued(Work {
                 kind: JobKind::Build,
-                class: Class::Pure,
+                class: JobClass::Pure,
                 attempts: 3,
                 manifest: format!("sha256:{:064x}", 1).parse().unwrap(),
                 origin: Origin::Build {

@@ -12,10 +12,10 @@ use axum::{
 };
 use domain::{
     ids::JobId,
-    job::{Job, JobCommand, JobError, JobKind, Report as Said, Signed},
+    job::{Job, JobCommand, JobError, JobProduct, Report as Said, Signed},
     runner::{self as aggregate, Refusal, RunnerCommand},
 };
-use schemas::runner::{ArtifactReport, EXECUTION, Report, ReportAnswer, ReportBody};
+use schemas::runner::{Artifact, EXECUTION, Report, ReportAnswer, ReportBody};
 
 use super::{
     caller, execution,
@@ -80,11 +80,11 @@ pub async fn report(
 }
 
 /// An artifact is this job's own and it is here: what a build says goes to customers. Gives its size.
-async fn made(app: &App, job: &Job, artifact: &ArtifactReport) -> Result<u64, Problem> {
+async fn made(app: &App, job: &Job, artifact: &Artifact) -> Result<u64, Problem> {
     let invalid = |detail: String| Problem::new(Code::Invalid, detail);
-    let ArtifactReport { repository, digest, .. } = artifact;
+    let Artifact { repository, digest, .. } = artifact;
     let own = match &job.work {
-        Some(work) if work.kind == JobKind::Build => {
+        Some(work) if work.kind.product() == JobProduct::Artifact => {
             let manifest = app.manifests.get(app, &work.manifest).await?;
             manifest.inputs.get("repository").and_then(|own| own.as_str().map(str::to_owned))
         }
@@ -140,7 +140,7 @@ async fn heard(
         let refusal = Refusal {
             job,
             execution: Some(ask.execution),
-            source: words::by_of(*by),
+            source: *by,
             rule: shortened(rule),
             detail: shortened(detail),
         };

@@ -2,7 +2,7 @@
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{Outcome, PlanReport, SealedLog, Signed, Work};
+use super::{FailureReason, Outcome, PlanReport, SealedLog, Signed, Work};
 use crate::{
     actor::Actor,
     artifact::Artifact,
@@ -195,39 +195,6 @@ pub enum Verdict {
     Retry,
 }
 
-/// What kind of failure. Closed: what is new goes into the detail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum FailureReason {
-    /// The child exited with another code than 0.
-    ExitCode,
-    /// A signal that nobody of us sent ended the child.
-    Signal,
-    /// The deadline passed, or the child was silent for too long.
-    TimedOut,
-    /// The runner, or its customer, will not do it.
-    Refused,
-    /// A program that the work needs is not on the machine.
-    ToolMissing,
-    /// The artifact could not be had.
-    ArtifactUnavailable,
-    /// What the plan had read has changed since.
-    PlanIsStale,
-    /// The plugin broke its contract.
-    PluginFailed,
-    /// The child could not be started.
-    SpawnFailed,
-    /// The agent was told to stop its children.
-    AgentStopped,
-    /// Nobody took the job in time. Said by the server only.
-    QueueExpired,
-    /// Somebody resolved it as failed. Said by the server only.
-    Resolved,
-    /// A bug of ours.
-    Internal,
-}
-
 impl Verdict {
     /// The outcome it leads to; none when the work is to be done again.
     pub fn outcome(self) -> Option<Outcome> {
@@ -235,18 +202,6 @@ impl Verdict {
             Verdict::Succeeded => Some(Outcome::Succeeded),
             Verdict::Failed => Some(Outcome::Failed),
             Verdict::Retry => None,
-        }
-    }
-}
-
-impl FailureReason {
-    /// Whether a runner may give it as the reason of its own failure.
-    pub fn is_the_runners(self) -> bool {
-        use FailureReason::*;
-        match self {
-            ExitCode | Signal | TimedOut | Refused | ToolMissing | ArtifactUnavailable
-            | PlanIsStale | PluginFailed | SpawnFailed | AgentStopped | Internal => true,
-            QueueExpired | Resolved => false,
         }
     }
 }

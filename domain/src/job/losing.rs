@@ -1,12 +1,12 @@
 //! What becomes of a job whose runner is gone, and who may say so.
 use super::{
-    Class, Contact, Decision, Execution, FailureReason, Job, JobError, JobEvent, Proof, Verdict,
+    Contact, Decision, Execution, FailureReason, Job, JobClass, JobError, JobEvent, Proof, Verdict,
 };
 use crate::{actor::Actor, decider::Timestamp};
 
 impl Job {
     pub(super) fn lose(&self, held: &Execution, proof: Proof, now: Timestamp) -> Decision {
-        use {Class::*, Proof::*};
+        use {JobClass::*, Proof::*};
         match (self.class(), proof) {
             (Pure | Mutating | Unsafe, DeadlinePassed) if now < held.deadline => {
                 Err(JobError::DeadlineAhead { deadline: held.deadline })
@@ -39,15 +39,17 @@ impl Job {
         reason: String,
     ) -> Decision {
         match (self.class(), &by) {
-            (Class::Pure | Class::Mutating | Class::Unsafe, Actor::Runner(_)) => {
+            (JobClass::Pure | JobClass::Mutating | JobClass::Unsafe, Actor::Runner(_)) => {
                 return Err(JobError::ARunnerMayNotResolve);
             }
-            (Class::Unsafe, Actor::Policy(_) | Actor::Timer(_) | Actor::System) => {
+            (JobClass::Unsafe, Actor::Policy(_) | Actor::Timer(_) | Actor::System) => {
                 return Err(JobError::OnlyAPrincipalMayResolve);
             }
-            (Class::Pure | Class::Mutating | Class::Unsafe, Actor::Principal(_))
-            | (Class::Pure | Class::Mutating, Actor::Policy(_) | Actor::Timer(_) | Actor::System) =>
-                {}
+            (JobClass::Pure | JobClass::Mutating | JobClass::Unsafe, Actor::Principal(_))
+            | (
+                JobClass::Pure | JobClass::Mutating,
+                Actor::Policy(_) | Actor::Timer(_) | Actor::System,
+            ) => {}
         }
         let execution = held.id;
         let consequence = match verdict {

@@ -21,6 +21,8 @@ use crate::{
 mod command;
 mod error;
 mod event;
+mod failure;
+mod kind;
 mod late;
 mod log;
 mod losing;
@@ -30,14 +32,16 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod work;
-pub use command::{Ending, FailureReason, JobCommand, Proof, Report, Verdict};
+pub use command::{Ending, JobCommand, Proof, Report, Verdict};
 pub use error::JobError;
 pub use event::JobEvent;
+pub use failure::FailureReason;
+pub use kind::{JobClass, JobKind, JobProduct};
 pub use log::SealedLog;
 pub use reports::PHASES;
 pub use signed::Signed;
 pub use state::{CancelRequest, Contact, Execution, Job, Outcome, State};
-pub use work::{Class, JobKind, Origin, PlanReport, Work};
+pub use work::{Origin, PlanReport, Work};
 
 type Decision = Result<Vec<JobEvent>, JobError>;
 

@@ -1,6 +1,7 @@
 //! What a runner says while it works: heard in its order, each word once.
 use super::{
-    Decision, Ending, Execution, Job, JobError, JobEvent, JobKind, Outcome, Report, Signed, State,
+    Decision, Ending, Execution, Job, JobError, JobEvent, JobKind, JobProduct, Outcome, Report,
+    Signed, State,
 };
 use crate::ids::ExecutionId;
 
@@ -40,7 +41,8 @@ impl Job {
 
     fn accepts(&self, held: &Execution, report: &Report) -> Result<(), JobError> {
         let ensure = |holds: bool, error| if holds { Ok(()) } else { Err(error) };
-        let is = |kind| self.work.as_ref().is_some_and(|work| work.kind == kind);
+        let kind = self.work.as_ref().map(|work| work.kind);
+        let makes = |product| kind.is_some_and(|kind| kind.product() == product);
         let said = |known: fn(&JobEvent) -> bool| self.heard.iter().filter(|f| known(f)).count();
         match report {
             Report::Started => ensure(!held.started, JobError::AlreadyStarted),
@@ -56,7 +58,7 @@ impl Job {
             Report::State { .. } => {
                 let what = "a state";
                 ensure(held.started, JobError::NotStarted)?;
-                ensure(is(JobKind::Plan) || is(JobKind::Apply), JobError::NotThisKind { what })?;
+                ensure(kind.is_some_and(JobKind::uses_state), JobError::NotThisKind { what })?;
                 let states = said(|fact| matches!(fact, JobEvent::StateReported { .. }));
                 ensure(states == 0, JobError::AlreadyReported { what })
             }
@@ -68,14 +70,14 @@ impl Job {
             Report::Plan(_) => {
                 let what = "a plan";
                 ensure(held.started, JobError::NotStarted)?;
-                ensure(is(JobKind::Plan), JobError::NotThisKind { what })?;
+                ensure(makes(JobProduct::Plan), JobError::NotThisKind { what })?;
                 let plans = said(|fact| matches!(fact, JobEvent::PlanProduced { .. }));
                 ensure(plans == 0, JobError::AlreadyReported { what })
             }
             Report::Artifact(_) => {
                 let what = "an artifact";
                 ensure(held.started, JobError::NotStarted)?;
-                ensure(is(JobKind::Build), JobError::NotThisKind { what })?;
+                ensure(makes(JobProduct::Artifact), JobError::NotThisKind { what })?;
                 let made = said(|fact| matches!(fact, JobEvent::ArtifactPushed { .. }));
                 ensure(made == 0, JobError::AlreadyReported { what })
             }

@@ -8,7 +8,7 @@ use domain::{
 };
 use schemas::{
     manifest::AcceptedState,
-    runner::{ArtifactReport, FailureReason},
+    runner::{Artifact, FailureReason},
 };
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -100,7 +100,7 @@ pub trait Sink: Send {
     /// A decision of the vendor about a state was taken.
     fn state_accepted(&mut self, component: &str, accepted: &AcceptedState) -> io::Result<()>;
     /// An artifact was pushed.
-    fn artifact(&mut self, artifact: ArtifactReport) -> io::Result<()>;
+    fn artifact(&mut self, artifact: Artifact) -> io::Result<()>;
 }
 
 /// Which of a child's streams, or the runner's own voice.

@@ -2,7 +2,7 @@
 
 use schemas::{
     manifest::Manifest,
-    runner::{ArtifactReport, JobKind},
+    runner::{Artifact, JobKind},
 };
 
 use super::{
@@ -79,7 +79,7 @@ async fn build<P: Plugin>(
     plugin.build(work, sink).await?;
     let (digest, size_bytes) = source::push(work, &repository, sink).await?;
     sink.line(Stream::Runner, format!("pushed {repository}@{digest}").as_bytes());
-    let artifact = ArtifactReport { repository, digest, size_bytes };
+    let artifact = Artifact { repository, digest, size_bytes };
     sink.artifact(artifact).doing(|| "cannot journal an artifact".into())?;
     Ok(())
 }

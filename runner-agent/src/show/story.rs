@@ -99,7 +99,7 @@ fn what(fact: &Fact) -> String {
         Fact::Claimed { attempt: 1, .. } => "got it".into(),
         Fact::Claimed { attempt, .. } => format!("got it, which is attempt {attempt}"),
         Fact::Verified { kind, plugin, .. } => {
-            format!("its signatures and proofs are good: {} with {plugin}", kind.word())
+            format!("its signatures and proofs are good: {} with {plugin}", kind.as_str())
         }
         Fact::Refused { by, rule, detail, .. } => {
             format!("refused by {} (rule {rule}): {detail}", who(*by))

@@ -7,7 +7,7 @@ use domain::{
     decider::Decider as _,
     ids::{ExecutionId, InstallId, JobId, RunId, RunnerId, SessionId, StepId},
     install::{Install, InstallCommand, Outputs},
-    job::{Class, Ending, FailureReason, Job, JobCommand, JobKind, Origin, Report, Work},
+    job::{Ending, FailureReason, Job, JobClass, JobCommand, JobKind, Origin, Report, Work},
     subject::{self, SubjectCommand, SubjectId},
 };
 use event_log::{Commit, EventLog, Meta, blob, testing::Binaries, verify};
@@ -75,7 +75,7 @@ async fn of_ada(app: &App, owner: &Client) -> (InstallId, JobId) {
             let (run, step) = (RunId(Ulid::new()), StepId(Ulid::new()));
             let work = Work {
                 kind: JobKind::Action,
-                class: Class::Pure,
+                class: JobClass::Pure,
                 attempts: 3,
                 manifest,
                 origin: Origin::Step { install, run, step },

@@ -5,7 +5,7 @@ use domain::{
     install::Install,
     job::{JobCommand, Proof, Report},
     run::StepState,
-    runner::{Host, Identity, Mode, Runner, RunnerCommand},
+    runner::{Host, Identity, Runner, RunnerCommand, RunnerMode},
 };
 use event_log::Meta;
 use schemas::control::{
@@ -126,7 +126,7 @@ async fn plans_that_wait_and_runs_that_fail_are_metrics() {
 async fn runner(app: &App, told: Vec<RunnerCommand>) -> RunnerId {
     let runner = RunnerId(Ulid::new());
     let identity = Identity {
-        mode: Mode::Build,
+        mode: RunnerMode::Build,
         install: None,
         identity_key: hex::encode(proof::sha256(runner.to_string().as_bytes())),
         sealing_key: None,

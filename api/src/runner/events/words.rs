@@ -1,20 +1,14 @@
 //! A report in the words of the domain, in a size that its event can hold.
 use std::collections::BTreeMap;
 
-use domain::{
-    artifact::Artifact,
-    job::{Ending, FailureReason, Report as Said},
-    runner::RefusedBy as By,
-};
+use domain::job::{Ending, FailureReason, Report as Said};
 use schemas::{
     harmless::harmless,
-    manifest::StateVersion,
-    runner::{Finished, NOT_ENDED, OUTPUTS_BYTES, Outcome, RefusedBy, ReportBody},
+    runner::{Finished, NOT_ENDED, OUTPUTS_BYTES, Outcome, ReportBody},
 };
 use serde_json::Value;
 
 use crate::{
-    dispatch,
     problem::{Code, Problem},
     usecases::steps::shortened,
 };
@@ -27,16 +21,10 @@ pub(super) fn said(body: ReportBody) -> Option<Said> {
     Some(match body {
         ReportBody::Started {} => Said::Started,
         ReportBody::Phase { name } => Said::Phase { phase: name },
-        ReportBody::Plan(plan) => Said::Plan(dispatch::plan_of(plan)),
+        ReportBody::Plan(plan) => Said::Plan(plan),
         ReportBody::Outputs { outputs } => Said::Outputs { outputs: fitting(outputs).into() },
-        ReportBody::State(StateVersion { lineage, serial }) => {
-            Said::State { state: domain::state_version::StateVersion { lineage, serial } }
-        }
-        ReportBody::Artifact(artifact) => Said::Artifact(Artifact {
-            repository: artifact.repository,
-            digest: artifact.digest,
-            size_bytes: artifact.size_bytes,
-        }),
+        ReportBody::State(state) => Said::State { state },
+        ReportBody::Artifact(artifact) => Said::Artifact(artifact),
         ReportBody::Refused { rule, detail, .. } => {
             let detail = shortened(if detail.is_empty() { &rule } else { &detail });
             let (exit_code, signal, not_ended) = (None, None, Vec::new());
@@ -54,7 +42,7 @@ fn ending(finished: Finished) -> Ending {
         Outcome::Succeeded => Ending::Succeeded { exit_code, not_ended },
         Outcome::Cancelled => Ending::Cancelled { forced, not_ended },
         Outcome::Failed => {
-            let reason = match (reason.map(dispatch::reason_of), signal, exit_code) {
+            let reason = match (reason, signal, exit_code) {
                 (Some(reason), _, _) => reason,
                 (None, Some(_), _) => FailureReason::Signal,
                 (None, None, Some(_)) => FailureReason::ExitCode,
@@ -95,14 +83,4 @@ pub(super) fn check_not_ended(finished: &Finished) -> Result<(), Problem> {
          characters; shorten it"
     );
     Err(Problem::new(Code::Invalid, detail))
-}
-
-/// Who refused.
-pub(super) fn by_of(by: RefusedBy) -> By {
-    match by {
-        RefusedBy::CustomerPolicy => By::CustomerPolicy,
-        RefusedBy::Verification => By::Verification,
-        RefusedBy::Capability => By::Capability,
-        RefusedBy::Veto => By::Veto,
-    }
 }

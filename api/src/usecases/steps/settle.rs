@@ -4,7 +4,7 @@ mod retry;
 use domain::{
     ids::{InstallId, JobId, RunId, StepId},
     install::{Install, InstallCommand, Outputs, StepResult},
-    job::{Job, JobEvent, JobKind, Origin, Outcome as JobOutcome, State as JobState},
+    job::{Job, JobEvent, JobKind, JobProduct, Origin, Outcome as JobOutcome, State as JobState},
     run::{Approval, Operation, PlanFacts, Run, RunCommand, StepFailure, Target},
 };
 use futures::FutureExt as _;
@@ -64,14 +64,14 @@ async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
     }
     record_state(unit, install, run, step, &job).await?;
     match outcome {
-        JobOutcome::Succeeded => match kind {
-            JobKind::Plan => planned(unit, install, run, step, id, &job).await?,
-            JobKind::Apply | JobKind::Action => {
+        JobOutcome::Succeeded => match kind.product() {
+            JobProduct::Plan => planned(unit, install, run, step, id, &job).await?,
+            JobProduct::Outputs => {
                 record(unit, install, run, step, &job).await?;
                 unit.tell::<Run>(run, RunCommand::CompleteStep { job: id }).await?;
             }
             // Builds have no step.
-            JobKind::Build => {}
+            JobProduct::Artifact => {}
         },
         JobOutcome::Failed | JobOutcome::Cancelled | JobOutcome::Lost => {
             if kind == JobKind::Apply && job.touched_nothing() {

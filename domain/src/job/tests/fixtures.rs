@@ -14,7 +14,7 @@ pub const A: ExecutionId = ExecutionId(ulid::Ulid(1));
 pub const B: ExecutionId = ExecutionId(ulid::Ulid(2));
 pub const RUNNER: RunnerId = RunnerId(ulid::Ulid(8));
 pub const ANN: Actor = Actor::Principal(PrincipalId(ulid::Ulid(9)));
-pub const CLASSES: [Class; 3] = [Pure, Mutating, Unsafe];
+pub const CLASSES: [JobClass; 3] = [Pure, Mutating, Unsafe];
 pub const DEADLINE_MS: u64 = 60_000;
 
 pub fn policy() -> Actor {
@@ -32,7 +32,7 @@ pub fn digest(n: u8) -> Digest {
     format!("sha256:{n:064x}").parse().unwrap()
 }
 
-pub fn work(class: Class) -> Work {
+pub fn work(class: JobClass) -> Work {
     let origin = Origin::Build {
         app: AppId(ulid::Ulid(4)),
         component: ComponentId(ulid::Ulid(5)),
@@ -49,7 +49,7 @@ pub fn work(class: Class) -> Work {
     }
 }
 
-pub fn queue(class: Class) -> JobCommand {
+pub fn queue(class: JobClass) -> JobCommand {
     JobCommand::Queue(work(class))
 }
 /// Each execution has a session and a claim of its own.
@@ -146,20 +146,20 @@ pub fn artifact() -> Artifact {
     Artifact { repository: "shop/web".into(), digest: digest(6), size_bytes: 1024 }
 }
 
-pub fn queued(class: Class) -> Vec<JobEvent> {
+pub fn queued(class: JobClass) -> Vec<JobEvent> {
     vec![JobEvent::Queued(work(class))]
 }
 pub fn claimed_by(execution: ExecutionId, attempt: u32) -> JobEvent {
     let (session, claim_id) = (SessionId(execution.0), execution.0.to_string());
     JobEvent::Claimed { execution, runner: RUNNER, session, claim_id, attempt, deadline: late() }
 }
-pub fn claimed(class: Class) -> Vec<JobEvent> {
+pub fn claimed(class: JobClass) -> Vec<JobEvent> {
     and(queued(class), [claimed_by(A, 1)])
 }
-pub fn running(class: Class) -> Vec<JobEvent> {
+pub fn running(class: JobClass) -> Vec<JobEvent> {
     and(claimed(class), [JobEvent::Started { execution: A, seq: 1 }])
 }
-pub fn silent(class: Class) -> Vec<JobEvent> {
+pub fn silent(class: JobClass) -> Vec<JobEvent> {
     and(running(class), [JobEvent::Disconnected { execution: A }])
 }
 pub fn cancelling(force: bool) -> Vec<JobEvent> {
@@ -168,7 +168,7 @@ pub fn cancelling(force: bool) -> Vec<JobEvent> {
 pub fn requeued() -> Vec<JobEvent> {
     and(silent(Pure), [again(Some(SilentTooLong))])
 }
-pub fn unknown(class: Class) -> Vec<JobEvent> {
+pub fn unknown(class: JobClass) -> Vec<JobEvent> {
     and(running(class), [JobEvent::OutcomeUnknown { execution: A, proof: DeadlinePassed }])
 }
 pub fn succeeded() -> Vec<JobEvent> {

@@ -64,7 +64,7 @@ fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobComma
     }
 }
 
-pub fn commands(class: Class, by: ExecutionId) -> impl Iterator<Item = JobCommand> {
+pub fn commands(class: JobClass, by: ExecutionId) -> impl Iterator<Item = JobCommand> {
     std::iter::successors(Some(queue(class)), move |command| line(command, by).1)
 }
 

@@ -5,7 +5,7 @@ use crate::{
     testing::{replay, walk},
 };
 
-pub fn every_history(class: Class) -> Vec<(Vec<JobEvent>, Job)> {
+pub fn every_history(class: JobClass) -> Vec<(Vec<JobEvent>, Job)> {
     // One report that ends nothing stands for all of them; a note changes nothing that others look at.
     let all = commands(class, A).chain(commands(class, B));
     let few = all.filter(|command| {

@@ -70,7 +70,7 @@ impl External {
 
 impl Plugin for External {
     fn describe(&self) -> Description {
-        let does = |kind: &JobKind| self.described.kinds.iter().any(|word| word == kind.word());
+        let does = |kind: &JobKind| self.described.kinds.iter().any(|word| word == kind.as_str());
         let kinds = JobKind::ALL.into_iter().filter(does).collect();
         Description { name: self.described.name.clone(), kinds }
     }
