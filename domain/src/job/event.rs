@@ -259,13 +259,13 @@ impl JobEvent {
         fact
     }
 
-    /// Whether the job has an outcome with this.
-    pub fn is_end(&self) -> bool {
+    /// Outcome that the job has with this event.
+    pub fn outcome(&self) -> Option<Outcome> {
         match self {
-            JobEvent::Succeeded { .. }
-            | JobEvent::Failed { .. }
-            | JobEvent::Cancelled { .. }
-            | JobEvent::Lost { .. } => true,
+            JobEvent::Succeeded { .. } => Some(Outcome::Succeeded),
+            JobEvent::Failed { .. } => Some(Outcome::Failed),
+            JobEvent::Cancelled { .. } => Some(Outcome::Cancelled),
+            JobEvent::Lost { .. } => Some(Outcome::Lost),
             JobEvent::Queued(_)
             | JobEvent::Claimed { .. }
             | JobEvent::Started { .. }
@@ -283,8 +283,13 @@ impl JobEvent {
             | JobEvent::CancelUnconfirmed { .. }
             | JobEvent::LogSealed(_)
             | JobEvent::LogDiverged { .. }
-            | JobEvent::LateResultReported { .. } => false,
+            | JobEvent::LateResultReported { .. } => None,
         }
+    }
+
+    /// Whether the job is over with this event.
+    pub fn is_end(&self) -> bool {
+        self.outcome().is_some()
     }
 }
 
