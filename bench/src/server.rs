@@ -11,14 +11,11 @@ use domain::{
     actor::Actor,
     enrolment::Purpose,
     ids::{AppId, BuildId, ComponentId, JobId},
-    job::{Class, Job, JobCommand, JobKind, Origin, Work},
+    job::{Job, JobClass, JobCommand, JobKind, Origin, Work},
 };
 use event_log::Meta;
 use futures::{FutureExt as _, StreamExt as _, stream};
-use schemas::{
-    manifest::{Limits, Manifest, PluginRef, Timeouts},
-    runner,
-};
+use schemas::manifest::{Limits, Manifest, PluginRef, Timeouts};
 use serde_json::json;
 use ulid::Ulid;
 
@@ -64,8 +61,8 @@ pub async fn queue(app: &App) -> JobId {
     let manifest = Manifest {
         version: 1,
         job,
-        kind: runner::JobKind::Build,
-        class: runner::JobClass::Pure,
+        kind: JobKind::Build,
+        class: JobClass::Pure,
         plugin: PluginRef { name: "terraform_module".into(), version: "1".into(), digest: None },
         artifacts: vec![],
         inputs: json!({"component": "api", "repository": "shop/api"}),
@@ -82,7 +79,7 @@ pub async fn queue(app: &App) -> JobId {
     let (component, build) = (ComponentId(Ulid::new()), BuildId(Ulid::new()));
     let work = Work {
         kind: JobKind::Build,
-        class: Class::Pure,
+        class: JobClass::Pure,
         attempts: 3,
         manifest,
         origin: Origin::Build { app: AppId(Ulid::new()), component, build },

@@ -1,17 +1,19 @@
-//! What a build made, and where it is.
+//! Artifacts of builds.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::digest::Digest;
 
-/// The immutable output of a build, by the digest of its OCI manifest.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+/// Immutable output of a build in the registry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode, ToSchema)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Artifact {
-    /// `<app>/<component>`, as the artifact endpoint has it.
+    /// `<app>/<component>`, as in `/v2/<repository>/manifests/<digest>`.
     pub repository: String,
-    /// The digest of the OCI manifest.
+    /// Digest of its OCI manifest.
+    #[schema(value_type = String)]
     pub digest: Digest,
-    /// The manifest and everything it names, in bytes.
+    /// Bytes of its OCI manifest and of the blobs that this one names. The server measures them itself.
     pub size_bytes: u64,
 }

@@ -3,12 +3,13 @@ use std::fmt;
 
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Longest lineage that is accepted, in bytes. Terraform's are UUIDs.
 pub const LINEAGE_BYTES: usize = 128;
 
 /// Lineage and serial of a state. Within one lineage a higher serial is newer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode, ToSchema)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StateVersion {
     /// Given when the state was created.

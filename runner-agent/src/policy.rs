@@ -174,7 +174,7 @@ impl Policy {
     pub fn allows(&self, manifest: &Manifest, now: DateTime<Utc>) -> Result<(), Refusal> {
         let kind = manifest.kind;
         if self.kinds.as_ref().is_some_and(|kinds| !kinds.contains(&kind)) {
-            let detail = format!("jobs of kind {} are not allowed here", kind.word());
+            let detail = format!("jobs of kind {} are not allowed here", kind.as_str());
             return Err(Refusal::policy("kinds", detail));
         }
         names::check(manifest)?;
@@ -207,7 +207,7 @@ impl Policy {
         if of_kind.peek().is_none() || of_kind.any(|window| window.is_open(now)) {
             return Ok(());
         }
-        let detail = format!("it is outside of the maintenance windows for {} jobs", kind.word());
+        let detail = format!("it is outside of the maintenance windows for {} jobs", kind.as_str());
         Err(Refusal::policy("windows", detail))
     }
 }

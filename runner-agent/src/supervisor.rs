@@ -36,7 +36,7 @@ use nix::sys::signal::Signal;
 use proof::dsse::Envelope;
 use schemas::{
     keys::KeyList,
-    runner::{JobKind, LogSettings, ProtocolRange, RunnerMode, Running, SessionOpened},
+    runner::{JobKind, LogSettings, ProtocolRange, Running, SessionOpened},
 };
 use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
@@ -198,10 +198,7 @@ impl Agent {
 
     /// The kinds that this agent takes.
     pub(crate) fn capabilities(&self) -> Vec<JobKind> {
-        match self.identity.mode {
-            RunnerMode::Install => vec![JobKind::Plan, JobKind::Apply, JobKind::Action],
-            RunnerMode::Build => vec![JobKind::Build],
-        }
+        JobKind::ALL.into_iter().filter(|kind| kind.runs_on(self.identity.mode)).collect()
     }
 
     /// How many more jobs it would take now.

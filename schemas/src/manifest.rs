@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
+pub use domain::state_version::StateVersion;
 use domain::{
     digest::Digest,
     ids::{ExecutionId, JobId, RunnerId},
@@ -61,15 +62,6 @@ pub struct Manifest {
     /// What the control plane knows of the component's state; the runner refuses an older one and one of another lineage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<KnownState>,
-}
-
-/// Identity of one version of a component's state.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct StateVersion {
-    /// Given when the state was created.
-    pub lineage: String,
-    /// Increases with each write.
-    pub serial: u64,
 }
 
 /// State of a component as the log has it.

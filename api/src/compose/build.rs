@@ -6,7 +6,7 @@ use domain::{
 };
 use schemas::{
     manifest::{Manifest, PluginRef},
-    runner::{JobClass, JobKind},
+    runner::JobKind,
 };
 use serde_json::json;
 
@@ -29,7 +29,7 @@ pub async fn work(
         version: 1,
         job,
         kind,
-        class: JobClass::Pure,
+        class: kind.class(),
         plugin: PluginRef { name: order.kind.clone(), version: CONTRACT.into(), digest: None },
         artifacts: vec![],
         inputs: json!({
@@ -40,7 +40,7 @@ pub async fn work(
         env: Default::default(),
         role: None,
         limits: manifest::limits(),
-        timeouts: manifest::timeouts(kind, DEADLINE_MS),
+        timeouts: manifest::timeouts(kind.class(), DEADLINE_MS),
         plan: None,
         state: None,
     };

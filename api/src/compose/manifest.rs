@@ -2,12 +2,9 @@
 //!
 //! The blob holds the payload. Its envelope is signed when a claim hands it out: Ed25519 gives the
 //! same signature for the same bytes and key each time.
-use domain::job::{Class, JobKind, Origin, Work};
+use domain::job::{JobClass, Origin, Work};
 use event_log::blob;
-use schemas::{
-    manifest::{Limits, Manifest, Timeouts},
-    runner,
-};
+use schemas::manifest::{Limits, Manifest, Timeouts};
 
 use crate::{problem::Problem, state::App};
 
@@ -28,13 +25,9 @@ pub fn limits() -> Limits {
     Limits { memory_bytes: None, output_bytes: OUTPUT_BYTES }
 }
 
-/// How long a child may take; whatever keeps state gets five minutes to write it when it is stopped.
-pub fn timeouts(kind: runner::JobKind, deadline_ms: u64) -> Timeouts {
-    let grace_ms = match kind {
-        runner::JobKind::Apply => 300_000,
-        runner::JobKind::Build | runner::JobKind::Plan | runner::JobKind::Action => 30_000,
-    };
-    Timeouts { deadline_ms, grace_ms, no_output_ms: None }
+/// Time limits of a job.
+pub fn timeouts(class: JobClass, deadline_ms: u64) -> Timeouts {
+    Timeouts { deadline_ms, grace_ms: class.grace_s() * 1000, no_output_ms: None }
 }
 
 /// Keep a manifest, and say what is to be queued.
@@ -47,29 +40,12 @@ pub async fn keep(app: &App, manifest: &Manifest, origin: Origin) -> Result<Work
     };
     let digest = blob::put_of_subject(&app.pool, &payload, &subject).await?;
     Ok(Work {
-        kind: kind(manifest.kind),
-        class: class(manifest.class),
+        kind: manifest.kind,
+        class: manifest.class,
         attempts: ATTEMPTS,
         manifest: digest,
         origin,
         deadline_ms: manifest.timeouts.deadline_ms,
         queue_ttl_ms: QUEUE_TTL_MS,
     })
-}
-
-fn kind(kind: runner::JobKind) -> JobKind {
-    match kind {
-        runner::JobKind::Build => JobKind::Build,
-        runner::JobKind::Plan => JobKind::Plan,
-        runner::JobKind::Apply => JobKind::Apply,
-        runner::JobKind::Action => JobKind::Action,
-    }
-}
-
-fn class(class: runner::JobClass) -> Class {
-    match class {
-        runner::JobClass::Pure => Class::Pure,
-        runner::JobClass::Mutating => Class::Mutating,
-        runner::JobClass::Unsafe => Class::Unsafe,
-    }
 }

@@ -18,8 +18,8 @@ use domain::{
     run::{Operation, PlanFacts, Request, Run, Step, Target},
 };
 use schemas::{
-    manifest::{AcceptedState, ArtifactRef, KnownState, Manifest, PluginRef, StateVersion},
-    runner::{JobClass, JobKind},
+    manifest::{AcceptedState, ArtifactRef, KnownState, Manifest, PluginRef},
+    runner::JobKind,
 };
 use serde_json::{Value, json};
 
@@ -45,11 +45,11 @@ pub async fn first(
     artifact: Option<Artifact>,
 ) -> Result<Composed, Problem> {
     let scene = Scene::load(app, unit, run, step).await?;
-    let (kind, class) = match step.spec.operation {
-        Operation::Apply | Operation::Destroy => (JobKind::Plan, JobClass::Pure),
-        Operation::Execute => (JobKind::Action, JobClass::Unsafe),
+    let kind = match step.spec.operation {
+        Operation::Apply | Operation::Destroy => JobKind::Plan,
+        Operation::Execute => JobKind::Action,
     };
-    scene.work(app, step, job, artifact, kind, class, None).await
+    scene.work(app, step, job, artifact, kind, None).await
 }
 
 /// The job that applies exactly the plan that was approved.
@@ -63,8 +63,7 @@ pub async fn apply(
     plan: &PlanFacts,
 ) -> Result<Composed, Problem> {
     let scene = Scene::load(app, unit, run, step).await?;
-    let (kind, class) = (JobKind::Apply, JobClass::Mutating);
-    scene.work(app, step, job, artifact, kind, class, Some(plan)).await
+    scene.work(app, step, job, artifact, JobKind::Apply, Some(plan)).await
 }
 
 /// Name of the component whose state a step is about.
@@ -79,14 +78,10 @@ pub fn component_of(target: &Target) -> Option<&str> {
 /// State of the component in the log. The runner refuses an older one.
 fn known_state(install: &Install, step: &Step) -> Option<KnownState> {
     let known = install.states.get(component_of(&step.spec.target)?)?;
-    let version = |state: &domain::state_version::StateVersion| StateVersion {
-        lineage: state.lineage.clone(),
-        serial: state.serial,
-    };
     let decision = known.decisions;
-    let accepted = known.accepted.as_ref().map(version);
+    let accepted = known.accepted.clone();
     let accepted = accepted.map(|version| AcceptedState { version, decision });
-    Some(KnownState { newest: known.newest.as_ref().map(version), accepted })
+    Some(KnownState { newest: known.newest.clone(), accepted })
 }
 
 /// Everything that a step's manifest is put together from.
@@ -128,7 +123,6 @@ impl Scene {
         job: JobId,
         artifact: Option<Artifact>,
         kind: JobKind,
-        class: JobClass,
         plan: Option<&PlanFacts>,
     ) -> Result<Composed, Problem> {
         let parts = match self.parts(step) {
@@ -144,14 +138,14 @@ impl Scene {
             version: 1,
             job,
             kind,
-            class,
+            class: kind.class(),
             plugin: parts.plugin,
             artifacts: artifacts.collect(),
             inputs: parts.inputs,
             env: parts.env,
             role: parts.role,
             limits: manifest::limits(),
-            timeouts: manifest::timeouts(kind, parts.deadline_ms),
+            timeouts: manifest::timeouts(kind.class(), parts.deadline_ms),
             plan: plan.map(|plan| plan.digest.clone()),
             state: self.state.clone(),
         };

@@ -1,6 +1,6 @@
 //! `/v1/jobs`: units of work for runners.
 use axum::{Json, extract::State};
-use domain::{ids::JobId, job::Verdict};
+use domain::{ids::JobId, job::Resolution};
 use projections::views::jobs as views;
 use schemas::control::{
     Done, Page,
@@ -94,9 +94,9 @@ pub async fn resolve(
 ) -> Answer<Done> {
     let Resolve { execution, resolution, reason } = ask;
     let verdict = match resolution {
-        ResolveAs::Succeeded => Verdict::Succeeded,
-        ResolveAs::Failed => Verdict::Failed,
-        ResolveAs::Retry => Verdict::Retry,
+        ResolveAs::Succeeded => Resolution::Succeeded,
+        ResolveAs::Failed => Resolution::Failed,
+        ResolveAs::Retry => Resolution::Retry,
     };
     let reason = required(&reason)?;
     Ok(Json(done(&jobs::resolve(&app, &call, job, execution, verdict, reason).await?)))

@@ -279,11 +279,12 @@ impl Board {
     pub fn load(&self, runner: RunnerId) -> (u32, u32) {
         self.held_by(runner).filter(|(_, tracked)| tracked.alive().is_some()).fold(
             (0, 0),
-            |(operations, others), (_, tracked)| match tracked.work().map(|work| work.kind) {
-                Some(JobKind::Action) => (operations + 1, others),
-                Some(JobKind::Build | JobKind::Plan | JobKind::Apply) | None => {
-                    (operations, others + 1)
-                }
+            |(operations, others), (_, tracked)| match tracked
+                .work()
+                .is_some_and(|work| work.kind.uses_reserved_slot())
+            {
+                true => (operations + 1, others),
+                false => (operations, others + 1),
             },
         )
     }

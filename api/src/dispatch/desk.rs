@@ -18,11 +18,7 @@ use super::{
     rates::Rates,
     say::{say_intake, say_rekey},
     session::{Known, Roster, Session, Wake},
-    words,
 };
-
-/// Every kind of work there is to offer.
-const KINDS: [JobKind; 4] = [JobKind::Build, JobKind::Plan, JobKind::Apply, JobKind::Action];
 
 /// How many runners are compared before work is offered.
 const LOOKED_AT: usize = 64;
@@ -169,7 +165,7 @@ impl Desk {
                 std::cmp::Reverse((parked, self.room(*id, now, timing).map_or(0, |room| room.free)))
             });
             for runner in runners {
-                if self.board.next(target, &KINDS).is_none() {
+                if self.board.next(target, &JobKind::ALL).is_none() {
                     return;
                 }
                 self.offer_to(runner, now, timing);
@@ -182,11 +178,11 @@ impl Desk {
         let Some(known) = self.roster.get(runner) else { return false };
         let Some(session) = &known.session else { return false };
         let target = known.target();
-        if self.board.next(target, &KINDS).is_none() {
+        if self.board.next(target, &JobKind::ALL).is_none() {
             return false;
         }
         let able = |kind: &JobKind| session.capabilities.contains(kind);
-        let mut kinds: Vec<_> = KINDS.into_iter().filter(able).collect();
+        let mut kinds: Vec<_> = JobKind::ALL.into_iter().filter(able).collect();
         let Some(mut room) = self.room(runner, now, timing) else { return false };
         let deadline = now.wall + timing.offer;
         let mut news = false;
@@ -199,7 +195,7 @@ impl Desk {
             }
             self.board.set_offered(job, true);
             self.offers.make(job, Offer { runner, kind, until: now.instant + timing.offer });
-            let directive = Directive::Offer { job, kind: words::kind(kind), deadline };
+            let directive = Directive::Offer { job, kind, deadline };
             news |= self.say(runner, About::Offer(job), directive);
         }
         news
@@ -214,7 +210,7 @@ impl Desk {
         }
         let (held, offered) = (self.board.load(runner), self.offers.load(runner));
         let free = session.free.min(session.slots.saturating_sub(held.0 + held.1));
-        let operates = session.capabilities.contains(&JobKind::Action);
+        let operates = session.capabilities.iter().any(|kind| kind.uses_reserved_slot());
         Some(Room::of(session.slots, free, operates, held, offered))
     }
 

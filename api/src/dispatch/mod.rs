@@ -49,7 +49,7 @@ pub use session::{Known, Session};
 pub use start::load;
 pub use takeover::{beat, forget_gone};
 pub use timing::Timing;
-pub use words::{grace_s, kind, kind_of, pending_cancel, plan_of, reason_of, state};
+pub use words::{grace_s, pending_cancel, state};
 
 use crate::state::Clock;
 

@@ -71,10 +71,7 @@ impl Offers {
 }
 
 fn slot((operations, others): &mut (u32, u32), kind: JobKind) -> &mut u32 {
-    match kind {
-        JobKind::Action => operations,
-        JobKind::Build | JobKind::Plan | JobKind::Apply => others,
-    }
+    if kind.uses_reserved_slot() { operations } else { others }
 }
 
 /// How much more a runner can take.
@@ -106,17 +103,11 @@ impl Room {
 
     /// Take a slot for a job of this kind, if there is one.
     pub fn take(&mut self, kind: JobKind) -> bool {
-        let fits = self.free > 0
-            && match kind {
-                JobKind::Action => true,
-                JobKind::Build | JobKind::Plan | JobKind::Apply => self.long > 0,
-            };
+        let is_long = !kind.uses_reserved_slot();
+        let fits = self.free > 0 && (!is_long || self.long > 0);
         if fits {
             self.free -= 1;
-            match kind {
-                JobKind::Action => {}
-                JobKind::Build | JobKind::Plan | JobKind::Apply => self.long -= 1,
-            }
+            self.long -= u32::from(is_long);
         }
         fits
     }

@@ -5,8 +5,8 @@ use domain::{
     actor::Actor,
     decider::Timestamp,
     ids::{ExecutionId, InstallId, JobId, RunnerId, SessionId},
-    job::{Class, JobEvent, JobKind, Origin, Work},
-    runner::{Host, Identity, Mode, Runner},
+    job::{JobClass, JobEvent, JobKind, Origin, Work},
+    runner::{Host, Identity, Runner, RunnerMode},
 };
 use schemas::runner::{Directive, Poll, Running};
 use ulid::Ulid;
@@ -41,7 +41,7 @@ fn dispatch() -> Dispatch {
 /// The runner of an install, or one of the fleet that builds.
 fn enrolled(install: Option<u128>) -> Runner {
     let identity = Identity {
-        mode: if install.is_some() { Mode::Install } else { Mode::Build },
+        mode: if install.is_some() { RunnerMode::Install } else { RunnerMode::Build },
         install: install.map(|n| InstallId(id(n))),
         identity_key: "00".repeat(32),
         encryption_key: install.map(|_| "00".repeat(32)),
@@ -109,7 +109,7 @@ fn queued(kind: JobKind, install: u128) -> JobEvent {
     let run = "run_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
     JobEvent::Queued(Work {
         kind,
-        class: Class::Mutating,
+        class: JobClass::Mutating,
         attempts: 1,
         manifest: format!("sha256:{:064x}", 1).parse().unwrap(),
         origin: Origin::Step { install: InstallId(id(install)), run, step },
@@ -125,7 +125,7 @@ fn queued_build() -> JobEvent {
         component: domain::ids::ComponentId(id(1)),
         build: domain::ids::BuildId(id(1)),
     };
-    JobEvent::Queued(Work { origin, class: Class::Pure, ..work })
+    JobEvent::Queued(Work { origin, class: JobClass::Pure, ..work })
 }
 
 fn succeeded(number: u128) -> JobEvent {

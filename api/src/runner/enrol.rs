@@ -7,7 +7,7 @@ use domain::{
     enrolment::{Enrolment, EnrolmentCommand, Issue, Purpose, Redemption},
     ids::{InstallId, RunnerId, TokenId},
     install::{Install, InstallCommand},
-    runner::{Host, Identity, Mode, Runner, RunnerCommand},
+    runner::{Identity, Runner, RunnerCommand},
 };
 use ed25519_dalek::VerifyingKey;
 use event_log::Meta;
@@ -113,17 +113,13 @@ async fn can_be_provisioned(app: &App, unit: &mut Unit, id: InstallId) -> Result
 }
 
 fn identity(ask: &Enrol, install: Option<InstallId>, enrolment: TokenId) -> Identity {
-    let schemas::runner::Host { os, arch, hostname } = ask.host.clone();
     Identity {
-        mode: match ask.mode {
-            RunnerMode::Install => Mode::Install,
-            RunnerMode::Build => Mode::Build,
-        },
+        mode: ask.mode,
         install,
         identity_key: ask.identity_key.clone(),
         encryption_key: ask.encryption_key.clone(),
         version: ask.version.clone(),
-        host: Host { os, arch, hostname },
+        host: ask.host.clone(),
         enrolment,
     }
 }

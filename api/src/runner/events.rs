@@ -12,10 +12,10 @@ use axum::{
 };
 use domain::{
     ids::JobId,
-    job::{Job, JobCommand, JobError, JobKind, Report as Said, Signed},
+    job::{Job, JobCommand, JobError, JobProduct, Report as Said, Signed},
     runner::{self as aggregate, Refusal, RunnerCommand},
 };
-use schemas::runner::{ArtifactReport, EXECUTION, Report, ReportAnswer, ReportBody};
+use schemas::runner::{Artifact, EXECUTION, Report, ReportAnswer, ReportBody};
 
 use super::{
     caller, execution,
@@ -81,11 +81,11 @@ pub async fn report(
 }
 
 /// An artifact is this job's own and it is here: what a build says goes to customers. Gives its size.
-async fn made(app: &App, job: &Job, artifact: &ArtifactReport) -> Result<u64, Problem> {
+async fn made(app: &App, job: &Job, artifact: &Artifact) -> Result<u64, Problem> {
     let invalid = |detail: String| Problem::new(Code::Invalid, detail);
-    let ArtifactReport { repository, digest, .. } = artifact;
+    let Artifact { repository, digest, .. } = artifact;
     let own = match &job.work {
-        Some(work) if work.kind == JobKind::Build => {
+        Some(work) if work.kind.product() == JobProduct::Artifact => {
             let manifest = app.manifests.get(app, &work.manifest).await?;
             manifest.inputs.get("repository").and_then(|own| own.as_str().map(str::to_owned))
         }
@@ -141,7 +141,7 @@ async fn heard(
         let refusal = Refusal {
             job,
             execution: Some(ask.execution),
-            refused_by: words::by_of(*by),
+            refused_by: *by,
             rule: shortened(rule),
             detail: shortened(detail),
         };
@@ -170,8 +170,8 @@ async fn heard(
             if let Err(refused) = unit.ask::<Job>(job, command).await? {
                 // How it ended is kept, also when it comes too late to count.
                 let noted = match report {
-                    Said::Finished(ending) => {
-                        let late = JobCommand::NoteLateResult { execution, seq, ending, signed };
+                    Said::Finished(result) => {
+                        let late = JobCommand::NoteLateResult { execution, seq, result, signed };
                         unit.ask::<Job>(job, late).await?.is_ok_and(|facts| facts > 0)
                     }
                     Said::Started

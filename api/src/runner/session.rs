@@ -8,7 +8,7 @@ use domain::{
     runner::{self as aggregate, RunnerCommand},
 };
 use schemas::{
-    runner::{LogSettings, OpenSession, PROTOCOL, ProtocolRange, RunnerMode, SessionOpened},
+    runner::{LogSettings, OpenSession, PROTOCOL, ProtocolRange, SessionOpened},
     token::Opening,
 };
 use sqlx::Row as _;
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::{caller, journal, resume, settle, token::Signer};
 use crate::{
     auth::{ACCESS_SECONDS, Assertions, Runner},
-    dispatch::{self, Session, SessionRefusal},
+    dispatch::{Session, SessionRefusal},
     execute::Call,
     extract,
     listen::Ticket,
@@ -175,8 +175,8 @@ fn seat(
     row: &Row,
     ask: &OpenSession,
 ) -> Option<u32> {
-    let able = ask.capabilities.iter().map(|kind| dispatch::kind_of(*kind));
-    let capabilities = able.filter(|kind| suits(runner.mode, *kind)).collect();
+    let able = ask.capabilities.iter().filter(|kind| kind.runs_on(runner.mode));
+    let capabilities = able.copied().collect();
     let session = Session {
         capabilities,
         slots: ask.slots,
@@ -202,14 +202,6 @@ fn seat(
     // Said once: it takes as many again before it is said again.
     known.opened.clear();
     Some(u32::try_from(lately).unwrap_or(u32::MAX))
-}
-
-/// A build runner builds, and nothing else; the runner of an install never builds.
-fn suits(mode: RunnerMode, kind: JobKind) -> bool {
-    match kind {
-        JobKind::Build => mode == RunnerMode::Build,
-        JobKind::Plan | JobKind::Apply | JobKind::Action => mode == RunnerMode::Install,
-    }
 }
 
 /// Say to the log what is worth a line: it is back, or there are two of it.
@@ -247,8 +239,8 @@ pub async fn adopt(
     .await?;
     let Some(row) = row else { return Err(why_not(app, runner.id, generation).await?.into()) };
     let server_epoch = row.try_get::<i64, _>("server_epoch")?.cast_unsigned();
-    let all = [JobKind::Build, JobKind::Plan, JobKind::Apply, JobKind::Action];
-    let capabilities = all.into_iter().filter(|kind| suits(runner.mode, *kind)).collect();
+    let all = JobKind::ALL.into_iter();
+    let capabilities = all.filter(|kind| kind.runs_on(runner.mode)).collect();
     let fresh = Session::new(session, generation, server_epoch);
     let session = Session { capabilities, slots, ..fresh };
     take_over(app, runner.id, session);

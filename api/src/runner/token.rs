@@ -2,9 +2,9 @@
 use axum::{Extension, Json, extract::State};
 use domain::{
     ids::{InstallId, RunnerId},
-    runner::{Identity, Mode, Runner},
+    runner::{Identity, Runner, RunnerMode},
 };
-use schemas::runner::{RunnerMode, TokenAnswer, TokenAsk};
+use schemas::runner::{TokenAnswer, TokenAsk};
 
 use crate::{
     auth::{ACCESS_SECONDS, Assertions},
@@ -63,10 +63,6 @@ impl Signer {
 
     /// What its tokens are good for.
     pub(super) fn scope(&self) -> (RunnerMode, Option<InstallId>) {
-        let mode = match self.identity.mode {
-            Mode::Install => RunnerMode::Install,
-            Mode::Build => RunnerMode::Build,
-        };
-        (mode, self.identity.install)
+        (self.identity.mode, self.identity.install)
     }
 }

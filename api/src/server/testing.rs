@@ -6,13 +6,10 @@ use domain::{
     decider::Decider as _,
     digest::Digest,
     ids::{AppId, BuildId, ComponentId, ExecutionId, JobId, RunnerId, SessionId},
-    job::{Class, Job, JobCommand, JobKind, Origin, Work},
+    job::{Job, JobClass, JobCommand, JobKind, Origin, Work},
 };
 use event_log::{Commit, Meta, NewEvent, StreamId, Write, testing};
-use schemas::{
-    manifest::{ArtifactRef, Fence, Limits, Manifest, PluginRef, Timeouts},
-    runner,
-};
+use schemas::manifest::{ArtifactRef, Fence, Limits, Manifest, PluginRef, Timeouts};
 use serde_json::{Value, json};
 use ulid::Ulid;
 
@@ -141,17 +138,11 @@ pub fn client() -> reqwest::Client {
 }
 
 pub fn manifest(job: JobId, kind: JobKind, inputs: Value, artifacts: Vec<ArtifactRef>) -> Manifest {
-    let kind = match kind {
-        JobKind::Build => runner::JobKind::Build,
-        JobKind::Plan => runner::JobKind::Plan,
-        JobKind::Apply => runner::JobKind::Apply,
-        JobKind::Action => runner::JobKind::Action,
-    };
     Manifest {
         version: 1,
         job,
         kind,
-        class: runner::JobClass::Pure,
+        class: JobClass::Pure,
         plugin: PluginRef { name: "terraform_module".into(), version: "1".into(), digest: None },
         artifacts,
         inputs,
@@ -168,7 +159,7 @@ pub fn manifest(job: JobId, kind: JobKind, inputs: Value, artifacts: Vec<Artifac
 pub fn work(kind: JobKind, manifest: Digest) -> Work {
     let (app, component) = (AppId(Ulid::new()), ComponentId(Ulid::new()));
     let origin = Origin::Build { app, component, build: BuildId(Ulid::new()) };
-    let (class, attempts) = (Class::Pure, 3);
+    let (class, attempts) = (JobClass::Pure, 3);
     Work { kind, class, attempts, manifest, origin, deadline_ms: 60_000, queue_ttl_ms: 60_000 }
 }
 

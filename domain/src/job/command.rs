@@ -2,7 +2,7 @@
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{FinalizedLog, Outcome, PlanReport, Signed, Work};
+use super::{FailureReason, Outcome, PlanReport, FinalizedLog, Signed, Work};
 use crate::{
     actor::Actor,
     artifact::Artifact,
@@ -48,12 +48,12 @@ pub enum JobCommand {
         /// Whose runner.
         execution: ExecutionId,
     },
-    /// Give up on an execution.
+    /// Give up an execution.
     DeclareLost {
-        /// Which.
+        /// The execution.
         execution: ExecutionId,
-        /// Why.
-        proof: Proof,
+        /// Reason to give it up.
+        loss_reason: LossReason,
     },
     /// Say what became of an execution whose outcome nobody knows.
     Resolve {
@@ -62,7 +62,7 @@ pub enum JobCommand {
         /// Who says so.
         by: Actor,
         /// What became of it.
-        resolution: Verdict,
+        resolution: Resolution,
         /// Why.
         reason: String,
     },
@@ -101,7 +101,7 @@ pub enum JobCommand {
         /// The place of this report among those of its execution.
         seq: u64,
         /// What it says.
-        ending: Ending,
+        result: ExecutionResult,
         /// Its signature, if it has signed it.
         signed: Option<Signed>,
     },
@@ -132,12 +132,12 @@ pub enum Report {
     /// What a build made.
     Artifact(Artifact),
     /// It is over.
-    Finished(Ending),
+    Finished(ExecutionResult),
 }
 
-/// How the runner says that it ended.
+/// Result of an execution, as its runner reports it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Ending {
+pub enum ExecutionResult {
     /// It did what it was for.
     Succeeded {
         /// Of the child, where there was one.
@@ -167,86 +167,41 @@ pub enum Ending {
     },
 }
 
-/// Why the server gives up on an execution.
+/// Reason to give up an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Proof {
-    /// The runner is back, and knows nothing of it.
-    RunnerRestartedWithoutIt,
-    /// It had to be over by now.
+pub enum LossReason {
+    /// The runner reconnected, and its journal does not have the execution.
+    ExecutionNotInJournal,
+    /// The deadline passed.
     DeadlinePassed,
-    /// No word for longer than safe work is waited for.
-    SilentTooLong,
-    /// The runner's own journal shows that the claim never led to a child.
+    /// The runner was disconnected for longer than the server waits for pure work.
+    Disconnected,
+    /// The runner's journal proves that it started no process for the claim.
     NeverSpawned,
 }
 
-/// What somebody makes of an unknown outcome.
+/// Manual resolution of an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// It did what it was for.
+pub enum Resolution {
+    /// The work is done.
     Succeeded,
-    /// It did not.
+    /// The work is not done.
     Failed,
-    /// It is to be done again.
+    /// The work is repeated.
     Retry,
 }
 
-/// What kind of failure. Closed: what is new goes into the detail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum FailureReason {
-    /// The child exited with another code than 0.
-    ExitCode,
-    /// A signal that nobody of us sent ended the child.
-    Signal,
-    /// The deadline passed, or the child was silent for too long.
-    TimedOut,
-    /// The runner, or its customer, will not do it.
-    Refused,
-    /// A program that the work needs is not on the machine.
-    ToolMissing,
-    /// The artifact could not be had.
-    ArtifactUnavailable,
-    /// What the plan had read has changed since.
-    PlanIsStale,
-    /// The plugin broke its contract.
-    PluginFailed,
-    /// The child could not be started.
-    SpawnFailed,
-    /// The agent was told to stop its children.
-    AgentStopped,
-    /// Nobody took the job in time. Said by the server only.
-    QueueExpired,
-    /// Somebody resolved it as failed. Said by the server only.
-    Resolved,
-    /// A bug of ours.
-    Internal,
-}
-
-impl Verdict {
+impl Resolution {
     /// The outcome it leads to; none when the work is to be done again.
     pub fn outcome(self) -> Option<Outcome> {
         match self {
-            Verdict::Succeeded => Some(Outcome::Succeeded),
-            Verdict::Failed => Some(Outcome::Failed),
-            Verdict::Retry => None,
-        }
-    }
-}
-
-impl FailureReason {
-    /// Whether a runner may give it as the reason of its own failure.
-    pub fn is_the_runners(self) -> bool {
-        use FailureReason::*;
-        match self {
-            ExitCode | Signal | TimedOut | Refused | ToolMissing | ArtifactUnavailable
-            | PlanIsStale | PluginFailed | SpawnFailed | AgentStopped | Internal => true,
-            QueueExpired | Resolved => false,
+            Resolution::Succeeded => Some(Outcome::Succeeded),
+            Resolution::Failed => Some(Outcome::Failed),
+            Resolution::Retry => None,
         }
     }
 }

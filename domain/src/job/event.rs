@@ -2,7 +2,7 @@
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{FailureReason, FinalizedLog, Outcome, PlanReport, Proof, Signed, Verdict, Work};
+use super::{FailureReason, LossReason, Outcome, PlanReport, Resolution, FinalizedLog, Signed, Work};
 use crate::{
     actor::Actor,
     artifact::Artifact,
@@ -99,22 +99,22 @@ pub enum JobEvent {
         /// Which attempt.
         execution: ExecutionId,
     },
-    /// It waits for a runner again. Without proof when a resolution asked for it.
+    /// It waits for a runner again. Without a loss reason after a manual resolution.
     Requeued {
         /// The attempt that is over.
         execution: ExecutionId,
         /// The attempt to come.
         attempt: u32,
-        /// Why it is over.
+        /// Reason to give up the former attempt.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        proof: Option<Proof>,
+        loss_reason: Option<LossReason>,
     },
     /// Nobody can say what became of it, and somebody must decide.
     OutcomeUnknown {
         /// Which attempt.
         execution: ExecutionId,
-        /// Why nobody can say.
-        proof: Proof,
+        /// Reason to give up the attempt.
+        loss_reason: LossReason,
     },
     /// Who decided and why; what follows from it is the next event.
     OutcomeResolved {
@@ -123,7 +123,7 @@ pub enum JobEvent {
         /// Who decided.
         by: Actor,
         /// What became of it.
-        resolution: Verdict,
+        resolution: Resolution,
         /// Why.
         reason: String,
     },
@@ -204,8 +204,8 @@ pub enum JobEvent {
     Lost {
         /// Which attempt.
         execution: ExecutionId,
-        /// Why.
-        proof: Proof,
+        /// Reason to give up the attempt.
+        loss_reason: LossReason,
     },
     /// Nothing is added to the log of this execution any more.
     LogFinalized(FinalizedLog),
@@ -259,13 +259,13 @@ impl JobEvent {
         fact
     }
 
-    /// Whether the job has an outcome with this.
-    pub fn is_end(&self) -> bool {
+    /// Outcome that the job has with this event.
+    pub fn outcome(&self) -> Option<Outcome> {
         match self {
-            JobEvent::Succeeded { .. }
-            | JobEvent::Failed { .. }
-            | JobEvent::Cancelled { .. }
-            | JobEvent::Lost { .. } => true,
+            JobEvent::Succeeded { .. } => Some(Outcome::Succeeded),
+            JobEvent::Failed { .. } => Some(Outcome::Failed),
+            JobEvent::Cancelled { .. } => Some(Outcome::Cancelled),
+            JobEvent::Lost { .. } => Some(Outcome::Lost),
             JobEvent::Queued(_)
             | JobEvent::Claimed { .. }
             | JobEvent::Started { .. }
@@ -283,8 +283,13 @@ impl JobEvent {
             | JobEvent::CancelUnconfirmed { .. }
             | JobEvent::LogFinalized(_)
             | JobEvent::LogDiverged { .. }
-            | JobEvent::LateResultReported { .. } => false,
+            | JobEvent::LateResultReported { .. } => None,
         }
+    }
+
+    /// Whether the job is over with this event.
+    pub fn is_end(&self) -> bool {
+        self.outcome().is_some()
     }
 }
 

@@ -21,23 +21,27 @@ use crate::{
 mod command;
 mod error;
 mod event;
-mod late;
+mod failure;
+mod kind;
+mod late_results;
 mod log;
-mod losing;
+mod lost;
 mod reports;
 mod signed;
 mod state;
 #[cfg(test)]
 mod tests;
 mod work;
-pub use command::{Ending, FailureReason, JobCommand, Proof, Report, Verdict};
+pub use command::{ExecutionResult, JobCommand, LossReason, Report, Resolution};
 pub use error::JobError;
 pub use event::JobEvent;
+pub use failure::FailureReason;
+pub use kind::{JobClass, JobKind, JobProduct};
 pub use log::FinalizedLog;
 pub use reports::PHASES;
 pub use signed::Signed;
 pub use state::{CancelRequest, Contact, Execution, Job, Outcome, State};
-pub use work::{Class, JobKind, Origin, PlanReport, Work};
+pub use work::{Origin, PlanReport, Work};
 
 type Decision = Result<Vec<JobEvent>, JobError>;
 
@@ -104,14 +108,16 @@ impl Decider for Job {
             },
 
             DeclareLost { execution, .. } if self.has_lost(execution) => Ok(vec![]),
-            DeclareLost { execution, proof } => match self.fence(execution)? {
-                Claimed(held) | Running(held) => self.lose(held, proof, now),
-                OutcomeUnknown(held) if proof == Proof::NeverSpawned => self.lose(held, proof, now),
+            DeclareLost { execution, loss_reason } => match self.fence(execution)? {
+                Claimed(held) | Running(held) => self.lose(held, loss_reason, now),
+                OutcomeUnknown(held) if loss_reason == LossReason::NeverSpawned => {
+                    self.lose(held, loss_reason, now)
+                }
                 OutcomeUnknown(_) | Ended { outcome: Outcome::Lost, .. } => Ok(vec![]),
                 Unborn | Queued { .. } | Ended { .. } => Err(self.refusal()),
             },
 
-            Resolve { execution, resolution: Verdict::Retry, .. } if self.has_lost(execution) => {
+            Resolve { execution, resolution: Resolution::Retry, .. } if self.has_lost(execution) => {
                 Ok(vec![])
             }
             Resolve { execution, by, resolution, reason } => match self.fence(execution)? {
@@ -163,8 +169,8 @@ impl Decider for Job {
             NoteDivergence { execution, offset_bytes } => {
                 self.note_divergence(execution, offset_bytes)
             }
-            NoteLateResult { execution, seq, ending, signed } => {
-                self.note_late(execution, seq, ending, signed)
+            NoteLateResult { execution, seq, result, signed } => {
+                self.note_late(execution, seq, result, signed)
             }
         }
     }

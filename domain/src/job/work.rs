@@ -1,7 +1,9 @@
 //! What is to be done, as it was queued; and what came of it.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
+use super::{JobClass, JobKind};
 use crate::{
     digest::Digest,
     ids::{AppId, BuildId, ComponentId, InstallId, RunId, StepId},
@@ -11,10 +13,10 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Work {
-    /// What a runner must be able to do.
+    /// Kind of the work.
     pub kind: JobKind,
-    /// What may be done when nobody knows what became of it.
-    pub class: Class,
+    /// Consequence of an unknown outcome.
+    pub class: JobClass,
     /// How often it may be tried.
     pub attempts: u32,
     /// The signed manifest, a blob.
@@ -25,34 +27,6 @@ pub struct Work {
     pub deadline_ms: u64,
     /// How long it may wait for a runner.
     pub queue_ttl_ms: u64,
-}
-
-/// What a runner must be able to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Encode, Decode)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum JobKind {
-    /// Turn a component's source into an artifact.
-    Build,
-    /// Find out what an apply would change.
-    Plan,
-    /// Change it.
-    Apply,
-    /// Run a vendor's script.
-    Action,
-}
-
-/// What may be done when nobody knows what became of an execution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Class {
-    /// Safe to repeat: plan, sync, health, build.
-    Pure,
-    /// Its outcome can be probed: terraform apply, helm upgrade.
-    Mutating,
-    /// As mutating, and only a principal may resolve it: scripts, break glass.
-    Unsafe,
 }
 
 /// What a job is done for.
@@ -80,49 +54,29 @@ pub enum Origin {
     },
 }
 
-/// What an apply would change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+/// Plan that a runner made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode, ToSchema)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlanReport {
-    /// The plan digest: what an approval is about.
+    /// Digest that an approval covers: see `proof::plan`.
+    #[schema(value_type = String)]
     pub digest: Digest,
-    /// The plan file, which stays with the runner.
+    /// The plan file, which stays on the runner.
+    #[schema(value_type = String)]
     pub file: Digest,
-    /// The redacted summary, a blob.
+    /// The redacted summary, a blob of RFC 8785 JSON.
+    #[schema(value_type = String)]
     pub summary: Digest,
-    /// Whether nothing would change.
+    /// Whether the plan has no changes.
     pub noop: bool,
-    /// Resources to be made.
+    /// Number of resources to create.
     pub add: u64,
-    /// Resources to be changed.
+    /// Number of resources to change.
     pub change: u64,
-    /// Resources to be destroyed.
+    /// Number of resources to destroy.
     pub destroy: u64,
-    /// The tool that planned, and its version.
+    /// Tool that planned, and its version.
     pub tool: String,
-    /// The runner's signature of the plan digest, base64.
+    /// Signature of `proof::plan::statement` by the identity key, base64 as in a DSSE envelope.
     pub signature: String,
-}
-
-impl JobKind {
-    /// As it is written everywhere.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            JobKind::Build => "build",
-            JobKind::Plan => "plan",
-            JobKind::Apply => "apply",
-            JobKind::Action => "action",
-        }
-    }
-}
-
-impl Class {
-    /// As it is written everywhere.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Class::Pure => "pure",
-            Class::Mutating => "mutating",
-            Class::Unsafe => "unsafe",
-        }
-    }
 }

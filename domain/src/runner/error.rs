@@ -1,5 +1,5 @@
 //! Why a runner says no, in the words of the business.
-use super::{Identity, Mode};
+use super::{Identity, RunnerMode};
 
 /// Why a runner says no.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -28,9 +28,9 @@ impl Identity {
     pub(super) fn check(&self) -> Result<(), RunnerError> {
         let bound = (self.install.is_some(), self.encryption_key.is_some());
         match (self.mode, bound) {
-            (Mode::Install, (true, true)) | (Mode::Build, (false, false)) => Ok(()),
-            (Mode::Install, (_, _)) => Err(RunnerError::NeedsAnInstall),
-            (Mode::Build, (_, _)) => Err(RunnerError::BelongsToNoInstall),
+            (RunnerMode::Install, (true, true)) | (RunnerMode::Build, (false, false)) => Ok(()),
+            (RunnerMode::Install, (_, _)) => Err(RunnerError::NeedsAnInstall),
+            (RunnerMode::Build, (_, _)) => Err(RunnerError::BelongsToNoInstall),
         }
     }
 }

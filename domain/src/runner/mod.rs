@@ -17,7 +17,7 @@ mod tests;
 pub use command::RunnerCommand;
 pub use error::RunnerError;
 pub use event::RunnerEvent;
-pub use state::{Host, Identity, Mode, Refusal, RefusedBy, Runner, Side};
+pub use state::{Host, Identity, Refusal, RefusedBy, Runner, RunnerMode, Side};
 
 type Decision = Result<Vec<RunnerEvent>, RunnerError>;
 

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{
     decider::Timestamp,
@@ -39,7 +40,7 @@ pub struct Runner {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Identity {
     /// What it is for.
-    pub mode: Mode,
+    pub mode: RunnerMode,
     /// Its install, and no other; none for a build runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<InstallId>,
@@ -56,26 +57,28 @@ pub struct Identity {
     pub enrolment: TokenId,
 }
 
-/// What a runner is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+/// Purpose of a runner.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Encode, Decode, ToSchema,
+)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// One install.
+pub enum RunnerMode {
+    /// Works in one install.
     Install,
-    /// Artifacts.
+    /// Builds artifacts for the vendor.
     Build,
 }
 
-/// Where a runner runs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+/// Host of a runner.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode, ToSchema)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Host {
-    /// `linux`, …
+    /// `linux`, `macos` …
     pub os: String,
-    /// `x86_64`, `aarch64`, …
+    /// `x86_64`, `aarch64` …
     pub arch: String,
-    /// If it says.
+    /// Name of the host, if the customer reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
 }
@@ -110,18 +113,18 @@ pub struct Refusal {
     pub detail: String,
 }
 
-/// Who or what says no to a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+/// Source of a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode, ToSchema)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RefusedBy {
-    /// The policy file of whose account it is.
+    /// Policy file or disable file of the customer.
     CustomerPolicy,
-    /// A signature, a digest or a proof that is wrong.
+    /// Invalid signature, digest or proof.
     Verification,
-    /// The agent cannot do such work.
+    /// Plugin or tool that this runner does not have.
     Capability,
-    /// The customer's hook, asked for this job.
+    /// Veto command of the customer.
     Veto,
 }
 

@@ -1,10 +1,7 @@
 //! What became of a run's jobs.
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::{
-    ids::JobId,
-    job::{JobEvent, Outcome},
-};
+use domain::{ids::JobId, job::JobEvent};
 
 use super::{JobHistory, Said, Word};
 use crate::Recorded;
@@ -40,49 +37,25 @@ impl Jobs {
             queued_at: None,
             ended_at: None,
         });
-        let mut ended = |outcome, detail: Option<&String>| {
+        if let Some(outcome) = fact.outcome() {
             (told.outcome, told.ended_at) = (Some(outcome), Some(event.at));
-            told.detail = detail.cloned();
-        };
-        match fact {
-            JobEvent::Queued(work) => {
-                told.kind = Some(work.kind);
-                told.queued_at = Some(event.at);
-            }
-            JobEvent::Claimed { runner, attempt, .. } => {
-                told.runner = Some(*runner);
-                told.attempts = *attempt;
-            }
-            JobEvent::Succeeded { .. } => ended(Outcome::Succeeded, None),
-            JobEvent::Failed { detail, .. } => ended(Outcome::Failed, Some(detail)),
-            JobEvent::Cancelled { .. } => ended(Outcome::Cancelled, None),
-            JobEvent::Lost { .. } => ended(Outcome::Lost, None),
-            JobEvent::OutcomeResolved { by, reason, .. } => {
-                return Some(Word {
-                    said: Said::Resolved,
-                    of,
-                    digest: None,
-                    by: by.clone(),
-                    reason: Some(reason.clone()),
-                    at: event.at,
-                    position: event.position,
-                });
-            }
-            JobEvent::Started { .. }
-            | JobEvent::PhaseEntered { .. }
-            | JobEvent::PlanProduced { .. }
-            | JobEvent::OutputsReported { .. }
-            | JobEvent::StateReported { .. }
-            | JobEvent::ArtifactPushed { .. }
-            | JobEvent::Disconnected { .. }
-            | JobEvent::Reattached { .. }
-            | JobEvent::Requeued { .. }
-            | JobEvent::OutcomeUnknown { .. }
-            | JobEvent::CancelRequested { .. }
-            | JobEvent::CancelUnconfirmed { .. }
-            | JobEvent::LogFinalized(_)
-            | JobEvent::LogDiverged { .. }
-            | JobEvent::LateResultReported { .. } => {}
+        }
+        if let JobEvent::Queued(work) = fact {
+            (told.kind, told.queued_at) = (Some(work.kind), Some(event.at));
+        } else if let JobEvent::Claimed { runner, attempt, .. } = fact {
+            (told.runner, told.attempts) = (Some(*runner), *attempt);
+        } else if let JobEvent::Failed { detail, .. } = fact {
+            told.detail = Some(detail.clone());
+        } else if let JobEvent::OutcomeResolved { by, reason, .. } = fact {
+            return Some(Word {
+                said: Said::Resolved,
+                of,
+                digest: None,
+                by: by.clone(),
+                reason: Some(reason.clone()),
+                at: event.at,
+                position: event.position,
+            });
         }
         None
     }

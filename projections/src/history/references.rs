@@ -17,12 +17,13 @@ pub fn references(event: &Recorded) -> Vec<StreamId> {
     match &event.fact {
         Fact::Install(_, event) => of_install(event).into_iter().collect(),
         Fact::Run(_, event) => of_run(event),
-        Fact::Job(_, event) => of_job(event).into_iter().collect(),
+        Fact::Job(_, JobEvent::Claimed { runner, .. }) => vec![StreamId::of::<Runner>(*runner)],
         Fact::Build(_, event) => of_build(event).into_iter().collect(),
         Fact::Access(..)
         | Fact::App(..)
         | Fact::Component(..)
         | Fact::Enrolment(..)
+        | Fact::Job(..)
         | Fact::Name(..)
         | Fact::Runner(..)
         | Fact::Subject(..) => vec![],
@@ -101,32 +102,5 @@ fn of_build(event: &BuildEvent) -> Option<StreamId> {
         BuildEvent::Failed { job, .. } => job.map(StreamId::of::<Job>),
         // A build serves every install of its app: the runs of others that waited for it are not of this history.
         BuildEvent::WaiterAdded { .. } | BuildEvent::Requested(_) => None,
-    }
-}
-
-fn of_job(event: &JobEvent) -> Option<StreamId> {
-    match event {
-        JobEvent::Claimed { runner, .. } => Some(StreamId::of::<Runner>(*runner)),
-        JobEvent::Queued(_)
-        | JobEvent::Started { .. }
-        | JobEvent::PhaseEntered { .. }
-        | JobEvent::PlanProduced { .. }
-        | JobEvent::OutputsReported { .. }
-        | JobEvent::StateReported { .. }
-        | JobEvent::ArtifactPushed { .. }
-        | JobEvent::Disconnected { .. }
-        | JobEvent::Reattached { .. }
-        | JobEvent::Requeued { .. }
-        | JobEvent::OutcomeUnknown { .. }
-        | JobEvent::OutcomeResolved { .. }
-        | JobEvent::CancelRequested { .. }
-        | JobEvent::CancelUnconfirmed { .. }
-        | JobEvent::Succeeded { .. }
-        | JobEvent::Failed { .. }
-        | JobEvent::Cancelled { .. }
-        | JobEvent::Lost { .. }
-        | JobEvent::LogFinalized(_)
-        | JobEvent::LogDiverged { .. }
-        | JobEvent::LateResultReported { .. } => None,
     }
 }

@@ -8,7 +8,7 @@ use domain::{
         AppId, BuildId, ComponentId, ExecutionId, JobId, PrincipalId, RunnerId, SessionId, StepId,
     },
     install::{InstallEvent, Outputs},
-    job::{self, Class, FailureReason, JobEvent, JobKind, Origin, Work},
+    job::{self, FailureReason, JobClass, JobEvent, JobKind, Origin, Work},
     run::{self, Cause, Operation, RunEvent, RunKind, StepSpec, Target},
 };
 use ulid::Ulid;
@@ -104,7 +104,7 @@ fn worked(n: u128, id: u128, kind: JobKind, fails: bool) -> Vec<Fact> {
     let origin = Origin::Step { install: InstallId(Ulid(1)), run: run(n), step: step() };
     let work = Work {
         kind,
-        class: Class::Mutating,
+        class: JobClass::Mutating,
         attempts: 3,
         manifest: digest(),
         origin,

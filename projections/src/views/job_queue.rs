@@ -2,7 +2,7 @@
 use domain::{
     decider::{Decider, Timestamp},
     ids::{ExecutionId, InstallId, JobId},
-    job::{Class as JobClass, Job, JobEvent, JobKind, Origin},
+    job::{Job, JobClass, JobEvent, JobKind, Origin},
 };
 use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;

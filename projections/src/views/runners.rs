@@ -2,7 +2,7 @@
 use domain::{
     decider::{Decider, Timestamp},
     ids::{InstallId, RunnerId},
-    runner::{Mode, Runner, RunnerEvent},
+    runner::{Runner, RunnerEvent, RunnerMode},
 };
 use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
@@ -102,8 +102,8 @@ impl Projection for Runners {
 
     fn cells(row: &Row) -> Vec<Cell> {
         let mode = match row.state.identity.as_ref().map(|identity| identity.mode) {
-            Some(Mode::Install) => "install",
-            Some(Mode::Build) | None => "build",
+            Some(RunnerMode::Install) => "install",
+            Some(RunnerMode::Build) | None => "build",
         };
         vec![Cell::text(mode), Cell::maybe(row.install())]
     }

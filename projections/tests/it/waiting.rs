@@ -9,9 +9,9 @@ use domain::{
     digest::Digest,
     ids::*,
     install::InstallEvent,
-    job::{Class, JobEvent, JobKind, Origin, Proof, Work},
+    job::{JobClass, JobEvent, JobKind, LossReason, Origin, Work},
     run::{Cause, Operation, PlanFacts, RunEvent, RunKind, StepOptions, StepSpec, Target},
-    runner::{Host, Identity, Mode, RunnerEvent, Side},
+    runner::{Host, Identity, RunnerEvent, RunnerMode, Side},
 };
 use projections::{
     Fact, Projection, Recorded,
@@ -102,7 +102,7 @@ fn done(step: StepId) -> RunEvent {
 fn job(then: Vec<JobEvent>) -> jobs::Row {
     let queued = JobEvent::Queued(Work {
         kind: JobKind::Plan,
-        class: Class::Mutating,
+        class: JobClass::Mutating,
         attempts: 1,
         manifest: digest(1),
         origin: Origin::Step { install: INSTALL, run: RUN, step: SANDBOX },
@@ -126,7 +126,7 @@ fn claimed() -> JobEvent {
 
 fn runner(then: Vec<RunnerEvent>) -> runners::Row {
     let enrolled = RunnerEvent::Enrolled(Identity {
-        mode: Mode::Install,
+        mode: RunnerMode::Install,
         install: Some(INSTALL),
         identity_key: "aa".into(),
         encryption_key: Some("bb".into()),
@@ -305,7 +305,7 @@ fn a_job_waits_for_its_runner_for_a_slot_or_for_a_verdict() {
 
     let execution = ExecutionId(Ulid(11));
     let gone = JobEvent::Disconnected { execution };
-    let doubt = JobEvent::OutcomeUnknown { execution, proof: Proof::DeadlinePassed };
+    let doubt = JobEvent::OutcomeUnknown { execution, loss_reason: LossReason::DeadlinePassed };
     assert_eq!(on(of_job(&job(vec![claimed(), gone]), Some(awaited(&active)), 0)), Some("runner"));
     assert_eq!(
         on(of_job(&job(vec![claimed(), doubt]), Some(awaited(&active)), 0)),

@@ -8,7 +8,7 @@ use domain::{
 };
 use schemas::{
     manifest::AcceptedState,
-    runner::{ArtifactReport, FailureReason},
+    runner::{Artifact, FailureReason},
 };
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -100,7 +100,7 @@ pub trait Sink: Send {
     /// A decision of the vendor about a state was taken.
     fn state_accepted(&mut self, component: &str, accepted: &AcceptedState) -> io::Result<()>;
     /// An artifact was pushed.
-    fn artifact(&mut self, artifact: ArtifactReport) -> io::Result<()>;
+    fn artifact(&mut self, artifact: Artifact) -> io::Result<()>;
 }
 
 /// Which of a child's streams, or the runner's own voice.
@@ -162,7 +162,7 @@ pub enum PluginError {
     ArtifactUnavailable(String),
     /// What the plan was made from is not what is there now.
     #[error("the plan is stale: {0}")]
-    PlanIsStale(String),
+    PlanStale(String),
     /// A plugin executable broke the protocol or gave up.
     #[error("the plugin failed: {0}")]
     PluginFailed(String),
@@ -184,7 +184,7 @@ impl PluginError {
             PluginError::Refused(_) => FailureReason::Refused,
             PluginError::ToolMissing(_) => FailureReason::ToolMissing,
             PluginError::ArtifactUnavailable(_) => FailureReason::ArtifactUnavailable,
-            PluginError::PlanIsStale(_) => FailureReason::PlanIsStale,
+            PluginError::PlanStale(_) => FailureReason::PlanStale,
             PluginError::PluginFailed(_) => FailureReason::PluginFailed,
             PluginError::SpawnFailed { .. } => FailureReason::SpawnFailed,
             PluginError::TimedOut(_) => FailureReason::TimedOut,

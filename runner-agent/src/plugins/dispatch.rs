@@ -2,7 +2,7 @@
 
 use schemas::{
     manifest::Manifest,
-    runner::{ArtifactReport, JobKind},
+    runner::{Artifact, JobKind},
 };
 
 use super::{
@@ -79,7 +79,7 @@ async fn build<P: Plugin>(
     plugin.build(work, sink).await?;
     let (digest, size_bytes) = source::push(work, &repository, sink).await?;
     sink.line(Stream::Runner, format!("pushed {repository}@{digest}").as_bytes());
-    let artifact = ArtifactReport { repository, digest, size_bytes };
+    let artifact = Artifact { repository, digest, size_bytes };
     sink.artifact(artifact).doing(|| "cannot journal an artifact".into())?;
     Ok(())
 }
@@ -218,7 +218,7 @@ async fn report_state<P: Plugin>(
 /// Errors by which a plugin reports that it did not begin.
 fn says_unchanged(halt: &Halt) -> bool {
     match halt {
-        Halt::Error(PluginError::PlanIsStale(_) | PluginError::ToolMissing(_)) => true,
+        Halt::Error(PluginError::PlanStale(_) | PluginError::ToolMissing(_)) => true,
         Halt::Error(
             PluginError::Refused(_)
             | PluginError::ArtifactUnavailable(_)
@@ -245,7 +245,7 @@ fn after_it_began(halt: Halt) -> Halt {
 /// The same for the outputs of an apply, where also a stale plan would mean that nothing changed.
 fn after_the_apply(halt: Halt) -> Halt {
     match halt {
-        Halt::Error(PluginError::PlanIsStale(why) | PluginError::Refused(why)) => {
+        Halt::Error(PluginError::PlanStale(why) | PluginError::Refused(why)) => {
             PluginError::PluginFailed(format!("outputs: {why}")).into()
         }
         Halt::Error(error) => Halt::Error(error),

@@ -92,7 +92,7 @@ pub(crate) struct Description {
 
 impl Description {
     pub(crate) fn lacks(&self, kind: JobKind) -> Halt {
-        let refusal = format!("the plugin {} has no {} jobs", self.name, kind.word());
+        let refusal = format!("the plugin {} has no {} jobs", self.name, kind.as_str());
         Halt::Error(PluginError::Refused(refusal))
     }
 }

@@ -25,7 +25,7 @@ impl<'a> Work<'a> {
     /// # Errors
     /// [`PluginError::Refused`] if the manifest is malformed.
     pub(crate) fn new(manifest: &'a Manifest, job: &'a JobContext) -> Result<Self, PluginError> {
-        let key = if manifest.kind == JobKind::Action { "action" } else { "component" };
+        let key = manifest.kind.subject();
         let name = text(&manifest.inputs, key)
             .ok_or_else(|| PluginError::Refused(format!("the manifest's inputs have no {key}")))?;
         if manifest.kind != JobKind::Action && !is_safe(name) {
@@ -44,9 +44,9 @@ impl<'a> Work<'a> {
             Some(Value::Bool(present)) => *present,
             Some(_) => return Err(PluginError::Refused("the input present is no boolean".into())),
         };
-        let state = match manifest.kind {
-            JobKind::Plan | JobKind::Apply => StateStore::new(&job.state_dir, name),
-            JobKind::Build | JobKind::Action => StateStore::new(&job.work_dir, "state"),
+        let state = match manifest.kind.uses_state() {
+            true => StateStore::new(&job.state_dir, name),
+            false => StateStore::new(&job.work_dir, "state"),
         };
         private_dir(state.dir())?;
         private_dir(&job.work_dir.join("home"))?;

@@ -9,9 +9,7 @@ use std::{
 use domain::ids::{ExecutionId, JobId};
 use schemas::{
     manifest::{AcceptedState, StateVersion},
-    runner::{
-        ArtifactReport, Exit, Finished, LogStream, OUTPUTS_BYTES, PlanReport, Report, ReportBody,
-    },
+    runner::{Artifact, Exit, Finished, LogStream, OUTPUTS_BYTES, PlanReport, Report, ReportBody},
 };
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
@@ -337,7 +335,7 @@ impl Sink for Recorder {
         pen.journal(Fact::StateAccepted { execution, component, lineage, serial, decision })
     }
 
-    fn artifact(&mut self, artifact: ArtifactReport) -> io::Result<()> {
+    fn artifact(&mut self, artifact: Artifact) -> io::Result<()> {
         self.pen().report(ReportBody::Artifact(artifact))
     }
 }

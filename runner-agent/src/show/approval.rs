@@ -1,5 +1,5 @@
 //! The approval screen: everything that will run. The vendor wrote all of it, so every line is sanitized and indented.
-use schemas::{harmless::harmless, moment, runner::JobKind};
+use schemas::{harmless::harmless, moment};
 use serde_json::Value;
 
 use crate::ask::Question;
@@ -9,9 +9,10 @@ pub(super) fn screen(question: &Question) -> String {
     let Question { execution, manifest, .. } = question;
     let plugin = harmless(&manifest.plugin.name);
     // What the policy compares, and nothing else.
-    let key = if manifest.kind == JobKind::Action { "action" } else { "component" };
-    let subject = manifest.inputs.get(key).and_then(Value::as_str).unwrap_or_default();
-    let mut text = format!("{execution} {} {plugin} {}\n", manifest.kind.word(), harmless(subject));
+    let subject =
+        manifest.inputs.get(manifest.kind.subject()).and_then(Value::as_str).unwrap_or_default();
+    let mut text =
+        format!("{execution} {} {plugin} {}\n", manifest.kind.as_str(), harmless(subject));
     let mut line = |key: &str, value: &str| {
         text += &format!("    {key:<10} {}\n", harmless(value));
     };

@@ -1,5 +1,5 @@
 //! An agent between its journal and a scripted server.
-use schemas::runner::{Exit, FailureReason, Outcome};
+use schemas::runner::{Exit, FailureReason, Outcome, RunnerMode};
 
 use super::{
     adopt::{Known, Stage},

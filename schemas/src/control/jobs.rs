@@ -16,9 +16,11 @@ pub struct Job {
     /// Its id.
     #[schema(value_type = String)]
     pub id: JobId,
-    /// `build`, `plan`, `apply` or `action`.
+    /// Kind of work.
+    #[schema(value_type = crate::runner::JobKind)]
     pub kind: String,
-    /// What a second start would do: `pure`, `mutating` or `unsafe`.
+    /// Consequence of an unknown outcome.
+    #[schema(value_type = crate::runner::JobClass)]
     pub class: String,
     /// `queued`, `claimed`, `running`, `disconnected`, `outcome_unknown`, `succeeded`, `failed`, `cancelled` or `lost`.
     pub state: String,

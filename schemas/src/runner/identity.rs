@@ -8,17 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::{Host, RunnerMode};
 use crate::moment;
-
-/// What a runner is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RunnerMode {
-    /// It works inside one install.
-    Install,
-    /// It builds artifacts for the vendor.
-    Build,
-}
 
 /// `POST /runner/v1/enrol`: 200 [`Enrolled`]; 401 the token is unknown, used up or expired; 409 it was used
 /// with another key; 422 the mode is not the token's.
@@ -40,18 +31,6 @@ pub struct Enrol {
     /// What the customer's stack gave out: account, region … Texts, lists and objects; a number is given as a text.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stack_outputs: BTreeMap<String, Value>,
-}
-
-/// Facts of a host.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Host {
-    /// `linux`, `macos` …
-    pub os: String,
-    /// `x86_64`, `aarch64` …
-    pub arch: String,
-    /// The host's name, where the customer lets it be known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hostname: Option<String>,
 }
 
 /// The answer to [`Enrol`]; the same token and key get it again until the token expires.

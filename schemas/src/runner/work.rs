@@ -2,16 +2,13 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use domain::{
-    digest::Digest,
-    ids::{ExecutionId, SessionId},
-};
+use domain::ids::{ExecutionId, SessionId};
 use proof::dsse::Envelope;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{FailureReason, LogSettings};
+use super::{Artifact, FailureReason, LogSettings, PlanReport, RefusedBy};
 use crate::{manifest::StateVersion, moment};
 
 /// `PUT /runner/v1/jobs/{job}/claim`: 200 [`Claimed`], the same for the same session and `claim_id`; 409
@@ -143,7 +140,7 @@ pub enum ReportBody {
     /// State that a plan was made from, or that an apply wrote.
     State(StateVersion),
     /// An artifact was pushed.
-    Artifact(ArtifactReport),
+    Artifact(Artifact),
     /// The runner does not do this job.
     Refused {
         /// Who refused.
@@ -160,58 +157,6 @@ pub enum ReportBody {
     },
     /// The last word.
     Finished(Finished),
-}
-
-/// Who refused a job on the runner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RefusedBy {
-    /// The customer's policy file or switch.
-    CustomerPolicy,
-    /// A signature, a digest or a proof.
-    Verification,
-    /// This runner cannot: no such plugin, no such tool.
-    Capability,
-    /// The customer's veto hook.
-    Veto,
-}
-
-/// A plan that was made.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct PlanReport {
-    /// What is approved: see `proof::plan`.
-    #[schema(value_type = String)]
-    pub digest: Digest,
-    /// The plan file, which stays on the runner.
-    #[schema(value_type = String)]
-    pub file: Digest,
-    /// The redacted summary, a blob of RFC 8785 JSON.
-    #[schema(value_type = String)]
-    pub summary: Digest,
-    /// Nothing would change.
-    pub noop: bool,
-    /// Things that would be made.
-    pub add: u64,
-    /// Things that would be changed.
-    pub change: u64,
-    /// Things that would be destroyed.
-    pub destroy: u64,
-    /// The tool and its version.
-    pub tool: String,
-    /// The identity key's signature of `proof::plan::statement`, base64 as in a DSSE envelope.
-    pub signature: String,
-}
-
-/// An artifact that was pushed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct ArtifactReport {
-    /// `<app>/<component>`.
-    pub repository: String,
-    /// The digest of its OCI manifest.
-    #[schema(value_type = String)]
-    pub digest: Digest,
-    /// Bytes of its OCI manifest and of the blobs that this one names. The server measures them itself.
-    pub size_bytes: u64,
 }
 
 /// The last word on an execution.

@@ -8,7 +8,9 @@ use domain::{
     decider::Decider as _,
     ids::{ExecutionId, InstallId, JobId, RunId, RunnerId, SessionId, StepId},
     install::{Install, InstallCommand, Outputs},
-    job::{Class, Ending, FailureReason, Job, JobCommand, JobKind, Origin, Report, Work},
+    job::{
+        ExecutionResult, FailureReason, Job, JobClass, JobCommand, JobKind, Origin, Report, Work,
+    },
     subject::{self, SubjectCommand, SubjectId},
 };
 use event_log::{Commit, EventLog, Meta, blob, testing::Binaries, verify};
@@ -75,7 +77,7 @@ async fn of_ada(app: &App, owner: &Client) -> (InstallId, JobId) {
             let (run, step) = (RunId(Ulid::new()), StepId(Ulid::new()));
             let work = Work {
                 kind: JobKind::Action,
-                class: Class::Pure,
+                class: JobClass::Pure,
                 attempts: 3,
                 manifest,
                 origin: Origin::Step { install, run, step },
@@ -85,7 +87,7 @@ async fn of_ada(app: &App, owner: &Client) -> (InstallId, JobId) {
             let (session, claim_id) = (SessionId(Ulid::new()), "c".to_owned());
             let report = |seq, report| JobCommand::Report { execution, seq, report, signed: None };
             let outputs = Outputs::from([("host".to_owned(), Value::from(OUTPUT))]);
-            let failed = Ending::Failed {
+            let failed = ExecutionResult::Failed {
                 reason: FailureReason::ExitCode,
                 detail: DETAIL.into(),
                 exit_code: Some(1),

@@ -7,7 +7,7 @@ use domain::{
     digest::Digest,
     ids::{BuildId, ComponentId, InstallId, JobId, RunId, RunnerId, StepId},
     install::{Changing, Install, InstallCommand, Outputs, Resource, StepResult},
-    job::{Class, Job, JobCommand, JobKind, Origin, Work},
+    job::{Job, JobClass, JobCommand, JobKind, Origin, Work},
     run::{
         Approval, Cause, Operation, Outcome, PlanFacts, Request, Run, RunCommand, RunKind,
         StepFailure, StepSpec, Target,
@@ -462,7 +462,7 @@ async fn queued_apply(started: &Started, install: InstallId, name: &'static str)
             }
             let work = Work {
                 kind: JobKind::Apply,
-                class: Class::Mutating,
+                class: JobClass::Mutating,
                 attempts: 2,
                 manifest: digest,
                 origin: Origin::Step { install, run, step },

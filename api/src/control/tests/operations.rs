@@ -3,9 +3,9 @@ use domain::{
     actor::Actor,
     ids::{ExecutionId, RunnerId, SessionId, TokenId},
     install::Install,
-    job::{JobCommand, Proof, Report},
+    job::{JobCommand, LossReason, Report},
     run::StepState,
-    runner::{Host, Identity, Mode, Runner, RunnerCommand},
+    runner::{Host, Identity, Runner, RunnerCommand, RunnerMode},
 };
 use event_log::Meta;
 use schemas::control::{
@@ -79,7 +79,7 @@ async fn a_resolution_is_shown_with_its_user_and_reason() {
     let commands = vec![
         JobCommand::Claim { execution, runner, session, claim_id },
         JobCommand::Report { execution, seq: 1, report: Report::Started, signed: None },
-        JobCommand::DeclareLost { execution, proof: Proof::RunnerRestartedWithoutIt },
+        JobCommand::DeclareLost { execution, loss_reason: LossReason::ExecutionNotInJournal },
     ];
     testing::tell(app, job, commands).await;
     let unresolved = until(async || owner.job(job).await.ok()).await;
@@ -126,7 +126,7 @@ async fn plans_that_wait_and_runs_that_fail_are_metrics() {
 async fn runner(app: &App, told: Vec<RunnerCommand>) -> RunnerId {
     let runner = RunnerId(Ulid::new());
     let identity = Identity {
-        mode: Mode::Build,
+        mode: RunnerMode::Build,
         install: None,
         identity_key: hex::encode(proof::sha256(runner.to_string().as_bytes())),
         encryption_key: None,

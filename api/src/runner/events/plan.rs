@@ -2,7 +2,7 @@
 use domain::{
     digest::Digest,
     ids::{ExecutionId, JobId},
-    job::{Job, JobKind},
+    job::{Job, JobProduct},
 };
 use ed25519_dalek::VerifyingKey;
 use event_log::upload;
@@ -36,7 +36,7 @@ pub(super) async fn check(
     signed(app, runner, (job, execution), plan).await?;
     let job = app.engine.load::<Job>(job).await?;
     let manifest = match &job.work {
-        Some(work) if work.kind == JobKind::Plan => work.manifest.bytes(),
+        Some(work) if work.kind.product() == JobProduct::Plan => work.manifest.bytes(),
         // Another kind of job plans nothing; the job itself says so.
         Some(_) | None => return Ok(()),
     };

@@ -1,20 +1,14 @@
 //! A report in the words of the domain, in a size that its event can hold.
 use std::collections::BTreeMap;
 
-use domain::{
-    artifact::Artifact,
-    job::{Ending, FailureReason, Report as Said},
-    runner::RefusedBy as By,
-};
+use domain::job::{ExecutionResult, FailureReason, Report as Said};
 use schemas::{
     harmless::harmless,
-    manifest::StateVersion,
-    runner::{Finished, NOT_ENDED, OUTPUTS_BYTES, Outcome, RefusedBy, ReportBody},
+    runner::{Finished, NOT_ENDED, OUTPUTS_BYTES, Outcome, ReportBody},
 };
 use serde_json::Value;
 
 use crate::{
-    dispatch,
     problem::{Code, Problem},
     usecases::steps::shortened,
 };
@@ -27,40 +21,40 @@ pub(super) fn said(body: ReportBody) -> Option<Said> {
     Some(match body {
         ReportBody::Started {} => Said::Started,
         ReportBody::Phase { name } => Said::Phase { phase: name },
-        ReportBody::Plan(plan) => Said::Plan(dispatch::plan_of(plan)),
+        ReportBody::Plan(plan) => Said::Plan(plan),
         ReportBody::Outputs { outputs } => Said::Outputs { outputs: fitting(outputs).into() },
-        ReportBody::State(StateVersion { lineage, serial }) => {
-            Said::State { state: domain::state_version::StateVersion { lineage, serial } }
-        }
-        ReportBody::Artifact(artifact) => Said::Artifact(Artifact {
-            repository: artifact.repository,
-            digest: artifact.digest,
-            size_bytes: artifact.size_bytes,
-        }),
+        ReportBody::State(state) => Said::State { state },
+        ReportBody::Artifact(artifact) => Said::Artifact(artifact),
         ReportBody::Refused { rule, detail, .. } => {
             let detail = shortened(if detail.is_empty() { &rule } else { &detail });
             let (exit_code, signal, not_ended) = (None, None, Vec::new());
             let reason = FailureReason::Refused;
-            Said::Finished(Ending::Failed { reason, detail, exit_code, signal, not_ended })
+            Said::Finished(ExecutionResult::Failed { reason, detail, exit_code, signal, not_ended })
         }
         ReportBody::CancelProgress { .. } => return None,
-        ReportBody::Finished(finished) => Said::Finished(ending(finished)),
+        ReportBody::Finished(finished) => Said::Finished(result(finished)),
     })
 }
 
-fn ending(finished: Finished) -> Ending {
+fn result(finished: Finished) -> ExecutionResult {
     let Finished { outcome, exit_code, signal, reason, detail, forced, not_ended, .. } = finished;
     match outcome {
-        Outcome::Succeeded => Ending::Succeeded { exit_code, not_ended },
-        Outcome::Cancelled => Ending::Cancelled { forced, not_ended },
+        Outcome::Succeeded => ExecutionResult::Succeeded { exit_code, not_ended },
+        Outcome::Cancelled => ExecutionResult::Cancelled { forced, not_ended },
         Outcome::Failed => {
-            let reason = match (reason.map(dispatch::reason_of), signal, exit_code) {
+            let reason = match (reason, signal, exit_code) {
                 (Some(reason), _, _) => reason,
                 (None, Some(_), _) => FailureReason::Signal,
                 (None, None, Some(_)) => FailureReason::ExitCode,
                 (None, None, None) => FailureReason::Internal,
             };
-            Ending::Failed { reason, detail: shortened(&detail), exit_code, signal, not_ended }
+            ExecutionResult::Failed {
+                reason,
+                detail: shortened(&detail),
+                exit_code,
+                signal,
+                not_ended,
+            }
         }
     }
 }
@@ -95,14 +89,4 @@ pub(super) fn check_not_ended(finished: &Finished) -> Result<(), Problem> {
          characters; shorten it"
     );
     Err(Problem::new(Code::Invalid, detail))
-}
-
-/// Who refused.
-pub(super) fn by_of(by: RefusedBy) -> By {
-    match by {
-        RefusedBy::CustomerPolicy => By::CustomerPolicy,
-        RefusedBy::Verification => By::Verification,
-        RefusedBy::Capability => By::Capability,
-        RefusedBy::Veto => By::Veto,
-    }
 }

@@ -4,7 +4,7 @@ use domain::{
     actor::Actor,
     enrolment::Purpose,
     ids::{ExecutionId, JobId},
-    job::{Class, Job, JobCommand, JobKind, Proof, Verdict},
+    job::{Job, JobClass, JobCommand, JobKind, LossReason, Resolution},
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -43,7 +43,7 @@ async fn what_was_committed_is_answered_in_the_same_way_by_the_next_server() {
     // given a server that ends after each commit, before its answer arrives
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
-    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let first = world.claim(&agent, job, "c1").await.ok();
     let world = world.restart().await;
     // when everything is said again, then nothing happens twice
@@ -74,8 +74,8 @@ async fn a_runner_that_wakes_up_too_late_changes_nothing() {
     world.open(&mut other, "k", json!([])).await;
     let job = world.queue_build().await;
     let former = world.running(&zombie, job).await;
-    let (execution, proof) = (former.parse().unwrap(), Proof::RunnerRestartedWithoutIt);
-    world.tell(job, JobCommand::DeclareLost { execution, proof }).await;
+    let (execution, loss_reason) = (former.parse().unwrap(), LossReason::ExecutionNotInJournal);
+    world.tell(job, JobCommand::DeclareLost { execution, loss_reason }).await;
     let current = world.running(&other, job).await;
     let before = world.story(job).await;
     // when it goes on, then each of its words is refused, and it is told how the job is
@@ -95,12 +95,12 @@ async fn a_late_result_flips_no_outcome() {
     // given work that nobody could speak for, and that a person called failed
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
-    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let named = world.running(&agent, job).await;
     let execution: ExecutionId = named.parse().unwrap();
-    let proof = Proof::RunnerRestartedWithoutIt;
-    world.tell(job, JobCommand::DeclareLost { execution, proof }).await;
-    let (by, resolution, reason) = (person(), Verdict::Failed, "looked".to_string());
+    let loss_reason = LossReason::ExecutionNotInJournal;
+    world.tell(job, JobCommand::DeclareLost { execution, loss_reason }).await;
+    let (by, resolution, reason) = (person(), Resolution::Failed, "looked".to_string());
     world.tell(job, JobCommand::Resolve { execution, by, resolution, reason }).await;
     let before = world.story(job).await;
     // when its runner comes back with another result
@@ -127,7 +127,7 @@ async fn a_cancel_that_crosses_a_claim_or_an_end_comes_before_it_or_after_it() {
     let (agent, install) = ready(&world).await;
     for turn in 0..10 {
         // given a cancel and a claim at the same moment
-        let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+        let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
         let claim_id = format!("c{turn}");
         let (claimed, ()) = tokio::join!(world.claim(&agent, job, &claim_id), cancel(&world, job));
         // then the runner has the job and is told, or it never gets it
@@ -142,7 +142,7 @@ async fn a_cancel_that_crosses_a_claim_or_an_end_comes_before_it_or_after_it() {
     }
     for turn in 0..10 {
         // given a cancel and a last word at the same moment
-        let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+        let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
         let claimed = world.claim(&agent, job, &format!("d{turn}")).await.ok();
         let execution = claimed["execution"].as_str().unwrap().to_string();
         let started = json!({"type": "started", "payload": {}});
@@ -164,9 +164,9 @@ async fn a_runner_whose_disk_is_full_finishes_what_it_has_and_is_offered_nothing
     // given a runner that works, and a job that waits for it
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
-    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let execution = world.running(&agent, job).await;
-    let next = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let next = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     // when it says that its disk is full
     let poll = async |disk_free: u64| {
         let running = json!([{"job": job, "execution": execution, "log_len": 0}]);

@@ -4,7 +4,7 @@ use domain::{
     actor::Actor,
     enrolment::Purpose,
     ids::RunnerId,
-    job::{Class, JobKind},
+    job::{JobClass, JobKind},
     runner::{Runner, RunnerCommand},
 };
 use ed25519_dalek::SigningKey;
@@ -105,7 +105,7 @@ async fn an_install_whose_runner_was_revoked_gets_another_that_does_its_work() {
     let token = world.token(id, &new).await;
     let mut second = Agent { id, token, key: new, process_id: "p".into(), session: None };
     world.open(&mut second, "j2", json!([])).await;
-    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     world.claim(&second, job, "c1").await.ok();
     let third = world.enrolment(purpose).await;
     world.enrol(&third, &key(), purpose).await.refused(409, "rejected");

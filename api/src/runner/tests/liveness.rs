@@ -5,7 +5,7 @@ use axum::http::Method;
 use domain::{
     decider::Timestamp,
     ids::{RunId, RunnerId, StepId},
-    job::{Class, JobKind, Origin},
+    job::{JobClass, JobKind, Origin},
 };
 use projections::views::runners;
 use serde_json::json;
@@ -23,7 +23,7 @@ async fn unreachable_is_not_dead_and_the_work_goes_on_when_the_runner_is_back() 
     let world = World::with(fast()).await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
-    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let execution = world.running(&agent, job).await;
     world.until("job", job, "job.disconnected").await;
     // Long past the time after which work that is safe to repeat is given up.
@@ -43,7 +43,7 @@ async fn pure_work_of_a_silent_runner_is_queued_again() {
     let world = World::with(fast()).await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
-    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let execution = world.running(&agent, job).await;
     world.until("job", job, "job.requeued").await;
     let phase = json!({"type": "phase", "payload": {"name": "plan"}});
@@ -59,7 +59,7 @@ async fn who_keeps_calling_keeps_its_lease() {
     let world = World::with(fast()).await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
-    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let execution = world.running(&agent, job).await;
     let running = json!({"running": [{"job": job, "execution": execution, "log_len": 0}]});
     for _ in 0..20 {
@@ -74,7 +74,7 @@ async fn nobody_waits_for_ever_for_a_runner() {
     let world = World::with(fast()).await;
     let install = world.install().await;
     let origin = Origin::Step { install, run: RunId(Ulid::new()), step: StepId(Ulid::new()) };
-    let job = world.queue_work(origin, JobKind::Plan, Class::Pure, 100).await;
+    let job = world.queue_work(origin, JobKind::Plan, JobClass::Pure, 100).await;
     world.until("job", job, "job.failed").await;
 }
 
@@ -83,7 +83,7 @@ async fn a_log_whose_end_never_comes_is_sealed_without_it() {
     let world = World::with(fast()).await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
-    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let execution = world.running(&agent, job).await;
     let last = json!({"type": "finished", "payload": {"outcome": "failed", "exit_code": 1,
         "log_len": 10, "log_sha256": "00".repeat(32)}});
@@ -100,7 +100,7 @@ async fn a_log_that_was_open_is_sealed_however_long_no_server_was_there() {
     let world = World::with(Timing { seal, ..fast() }).await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
-    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let execution = world.running(&agent, job).await;
     let last = json!({"type": "finished", "payload": {"outcome": "failed", "exit_code": 1,
         "log_len": 10, "log_sha256": "00".repeat(32)}});
@@ -117,7 +117,7 @@ async fn another_server_watches_the_runners_of_one_that_died() {
     let here = World::with(fast()).await;
     let (mut agent, install) = here.agent().await;
     here.open(&mut agent, "j", json!([])).await;
-    let job = here.queue(install, JobKind::Plan, Class::Pure).await;
+    let job = here.queue(install, JobKind::Plan, JobClass::Pure).await;
     let there = here.beside().await;
     here.running(&agent, job).await;
     drop(here);
@@ -135,7 +135,7 @@ async fn a_session_that_cannot_be_taken_over_holds_up_no_other_one_and_is_retrie
     for _ in 0..4 {
         let (mut agent, install) = here.agent().await;
         here.open(&mut agent, "j", json!([])).await;
-        let job = here.queue(install, JobKind::Plan, Class::Pure).await;
+        let job = here.queue(install, JobKind::Plan, JobClass::Pure).await;
         here.running(&agent, job).await;
         work.push((agent.id, job));
     }

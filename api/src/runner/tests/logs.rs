@@ -8,7 +8,7 @@ use axum::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
     ids::JobId,
-    job::{Class, JobCommand, JobKind, Proof},
+    job::{JobClass, JobCommand, JobKind, LossReason},
 };
 use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use crate::{dispatch::Timing, logs::LogError};
 async fn running(world: &World) -> (Agent, JobId, String) {
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
-    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let execution = world.running(&agent, job).await;
     (agent, job, execution)
 }
@@ -126,12 +126,12 @@ async fn a_chunk_after_the_seal_is_refused_for_good_while_nobody_knows_how_it_en
     let world = World::with(Timing { seal, ..Timing::faster(60) }).await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
-    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let execution = world.running(&agent, job).await;
     let of = (agent, job, execution);
     chunk(&world, &of, 0, b"hello ").await.ok();
-    let (execution, proof) = (of.2.parse().unwrap(), Proof::RunnerRestartedWithoutIt);
-    world.tell(job, JobCommand::DeclareLost { execution, proof }).await;
+    let (execution, loss_reason) = (of.2.parse().unwrap(), LossReason::ExecutionNotInJournal);
+    world.tell(job, JobCommand::DeclareLost { execution, loss_reason }).await;
     world.until("job", job, "job.log_finalized").await;
     // The seal is told to those who take chunks a moment after it is written.
     while world.app.dispatch.writes_log(of.0.id, job, execution) {

@@ -10,9 +10,9 @@ use std::{
 use domain::{
     ids::{InstallId, RunnerId, SessionId},
     job::JobKind,
-    runner::{Host, Identity, Mode, Runner},
+    runner::{Host, Identity, Runner, RunnerMode},
 };
-use schemas::runner::{Poll, RunnerMode};
+use schemas::runner::Poll;
 use serde_json::json;
 use tracing::{
     Event, Metadata, Subscriber,
@@ -59,7 +59,7 @@ impl Subscriber for Statements {
 fn seated(world: &World) -> Agent {
     let (id, install) = (RunnerId(Ulid::new()), InstallId(Ulid::new()));
     let identity = Identity {
-        mode: Mode::Install,
+        mode: RunnerMode::Install,
         install: Some(install),
         identity_key: "00".repeat(32),
         encryption_key: Some("00".repeat(32)),

@@ -3,7 +3,7 @@ use axum::http::Method;
 use domain::{
     actor::Actor,
     ids::SessionId,
-    job::{Class, JobKind},
+    job::{JobClass, JobKind},
     runner::{Runner, RunnerCommand},
 };
 use ed25519_dalek::SigningKey;
@@ -71,7 +71,7 @@ async fn a_runner_is_known_by_its_new_key_and_no_more_by_the_former() {
     agent.key = new.clone();
     world.token(agent.id, &agent.key).await;
     // and what it is granted from now on is granted to the new key
-    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let claimed = world.claim(&agent, job, "c1").await.ok();
     let grant = claimed["grant"]["payload"].as_str().unwrap();
     let grant = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, grant).unwrap();

@@ -4,7 +4,7 @@ use domain::{
     digest::Digest,
     enrolment::Purpose,
     ids::{AppId, BuildId, ComponentId, JobId},
-    job::{Class, Job, JobCommand, JobKind, Origin, Work},
+    job::{Job, JobClass, JobCommand, JobKind, Origin, Work},
 };
 use event_log::blob;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ async fn build_for(world: &World, repository: &str) -> JobId {
     let manifest = blob::put(&world.app.pool, &manifest).await.unwrap();
     let (app, component) = (AppId(Ulid::new()), ComponentId(Ulid::new()));
     let origin = Origin::Build { app, component, build: BuildId(Ulid::new()) };
-    let (kind, class, attempts) = (JobKind::Build, Class::Pure, 2);
+    let (kind, class, attempts) = (JobKind::Build, JobClass::Pure, 2);
     let (deadline_ms, queue_ttl_ms) = (3_600_000, 60_000);
     let work = Work { kind, class, attempts, manifest, origin, deadline_ms, queue_ttl_ms };
     let call = &World::system();
@@ -91,7 +91,7 @@ async fn of_outputs_that_are_too_large_those_that_fit_are_heard() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
-    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let execution = world.running(&agent, job).await;
     let outputs = json!({"id": "net-1", "large": "x".repeat(100_000), "half": "y".repeat(20_000),
         "more": "z".repeat(19_000)});

@@ -4,7 +4,7 @@ use std::time::Duration;
 use axum::http::Method;
 use domain::{
     ids::SessionId,
-    job::{Class, JobKind},
+    job::{JobClass, JobKind},
 };
 use event_log::Stored;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ async fn the_newest_session_wins() {
         world.open(&mut next, "j", json!([])).await
     });
     polled.refused(409, "session_superseded");
-    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     world.claim(&former, job, "c1").await.refused(409, "session_superseded");
     world.claim(&next, job, "c1").await.ok();
 }
@@ -47,7 +47,7 @@ async fn a_protocol_of_another_age_is_refused_with_what_would_do() {
 }
 
 /// What becomes of a job of this class when the agent comes back with such an entry in its journal.
-async fn resumed(class: Class, state: &str, journal_id: &str) -> (String, Vec<String>) {
+async fn resumed(class: JobClass, state: &str, journal_id: &str) -> (String, Vec<String>) {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -70,28 +70,28 @@ async fn resumed(class: Class, state: &str, journal_id: &str) -> (String, Vec<St
 
 #[tokio::test]
 async fn a_child_that_lives_goes_on() {
-    let (action, story) = resumed(Class::Mutating, "alive", "j").await;
+    let (action, story) = resumed(JobClass::Mutating, "alive", "j").await;
     assert_eq!((action.as_str(), story.len()), ("resume", 3));
 }
 
 #[tokio::test]
 async fn work_that_never_spawned_is_done_again_whatever_it_changes() {
-    let (action, story) = resumed(Class::Unsafe, "never_spawned", "j").await;
+    let (action, story) = resumed(JobClass::Unsafe, "never_spawned", "j").await;
     assert_eq!(action, "abandon");
     assert_eq!(story, ["queued", "claimed", "requeued"]);
 }
 
 #[tokio::test]
 async fn another_journal_proves_nothing() {
-    let (_, story) = resumed(Class::Mutating, "never_spawned", "other").await;
+    let (_, story) = resumed(JobClass::Mutating, "never_spawned", "other").await;
     assert_eq!(story, ["queued", "claimed", "outcome_unknown"]);
 }
 
 #[tokio::test]
 async fn what_a_journal_does_not_know_is_lost() {
-    let (_, story) = resumed(Class::Pure, "missing", "j").await;
+    let (_, story) = resumed(JobClass::Pure, "missing", "j").await;
     assert_eq!(story.last().unwrap(), "requeued");
-    let (_, story) = resumed(Class::Mutating, "unknown", "j").await;
+    let (_, story) = resumed(JobClass::Mutating, "unknown", "j").await;
     assert_eq!(story.last().unwrap(), "outcome_unknown");
 }
 
@@ -174,7 +174,7 @@ async fn a_session_that_the_database_has_lost_is_not_one_that_was_superseded() {
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     world.open(&mut agent, "j", json!([])).await;
-    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let back = "update runner_session set generation = 1, session = 'ses_of_before'";
     sqlx::query(back).execute(&world.app.pool).await.unwrap();
     // when a server that has not heard of it is called
@@ -217,7 +217,7 @@ async fn a_session_that_is_opened_again_is_the_same_one_while_it_is_the_newest()
     }
     agent.token = again["access_token"].as_str().unwrap().to_string();
     agent.session = Some((session, again["generation"].as_u64().unwrap()));
-    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     world.running(&agent, job).await;
     // and a copy of it that comes late loses nothing that was claimed since
     world.open_with(&assertion, json!([])).await.ok();
@@ -291,7 +291,7 @@ async fn another_journal_is_another_one_however_often_its_session_is_opened() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
-    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let claimed = world.claim(&agent, job, "c1").await.ok();
     let entry = json!([{"job": job, "execution": claimed["execution"], "claim_id": "c1",
         "state": "never_spawned", "log_len": 0}]);
@@ -310,7 +310,7 @@ async fn a_stolen_token_opens_no_session_and_dies_with_its_own() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
-    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let execution = world.running(&agent, job).await;
     let stolen = agent.clone();
     // when the thief signs with another key, then it gets nowhere
@@ -342,8 +342,8 @@ async fn a_session_survives_the_server_and_its_work_goes_on() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
-    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
-    let waiting = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
+    let waiting = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let execution = world.running(&agent, job).await;
     let world = world.restart().await;
     let running = json!({"running": [{"job": job, "execution": execution, "log_len": 0}]});
@@ -362,7 +362,7 @@ async fn a_closed_session_is_offered_nothing() {
     world.open(&mut agent, "j", json!([])).await;
     let path = format!("/runner/v1/sessions/{}", agent.session.unwrap().0);
     world.call(Method::DELETE, &path, &agent.token, &json!({})).await.ok();
-    world.queue(install, JobKind::Plan, Class::Pure).await;
+    world.queue(install, JobKind::Plan, JobClass::Pure).await;
     assert!(world.app.dispatch.session_of(agent.id).is_none());
 }
 
@@ -372,14 +372,14 @@ async fn a_session_may_call_any_server_and_each_hears_what_the_others_did() {
     let (mut agent, install) = here.agent().await;
     here.open(&mut agent, "j", json!([])).await;
     let there = here.beside().await;
-    let job = here.queue(install, JobKind::Plan, Class::Pure).await;
+    let job = here.queue(install, JobKind::Plan, JobClass::Pure).await;
     let offered = there.poll(&agent, 10, json!({})).await.ok();
     assert_eq!(offered["directives"][0]["job"], json!(job));
     // The other one serves the session now; the claim comes here all the same.
     let claimed = here.claim(&agent, job, "c1").await.ok();
     let again = there.claim(&agent, job, "c1").await.ok();
     assert_eq!(claimed["grant"], again["grant"]);
-    let next = here.queue(install, JobKind::Plan, Class::Pure).await;
+    let next = here.queue(install, JobKind::Plan, JobClass::Pure).await;
     let mut newer = agent.clone();
     there.open(&mut newer, "j", json!([])).await;
     here.claim(&agent, next, "c2").await.refused(409, "session_superseded");

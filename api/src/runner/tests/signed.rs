@@ -3,7 +3,7 @@ use axum::http::Method;
 use domain::{
     decider::Decider as _,
     ids::JobId,
-    job::{Class, Job, JobKind, Signed},
+    job::{Job, JobClass, JobKind, Signed},
     runner::Runner,
 };
 use ed25519_dalek::SigningKey;
@@ -23,7 +23,7 @@ use crate::{auth, problem::Code, runner::events};
 async fn at_work(world: &World) -> (Agent, JobId, String, Value) {
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
-    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let claimed = world.claim(&agent, job, "c1").await.ok();
     let execution = claimed["execution"].as_str().unwrap().to_string();
     let started = json!({"type": "started", "payload": {}});

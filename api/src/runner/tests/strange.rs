@@ -3,7 +3,7 @@ use axum::{body::Body, http::Request};
 use domain::{
     actor::Actor,
     ids::PrincipalId,
-    job::{Class, JobCommand, JobKind, Proof, Verdict},
+    job::{JobClass, JobCommand, JobKind, LossReason, Resolution},
 };
 use serde_json::{Value, json};
 use sha2::Digest as _;
@@ -41,7 +41,7 @@ async fn a_log_that_its_runner_rewrites_is_refused_and_noted_once() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
-    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let execution = world.running(&agent, job).await;
     chunk(&world, &agent, job, &execution, "as it was\n").await.ok();
     for _ in 0..3 {
@@ -60,12 +60,12 @@ async fn a_result_that_comes_when_somebody_has_decided_is_kept_and_changes_nothi
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
-    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let execution = world.running(&agent, job).await;
     let lost = execution.parse().unwrap();
-    let proof = Proof::RunnerRestartedWithoutIt;
-    world.tell(job, JobCommand::DeclareLost { execution: lost, proof }).await;
-    let (by, resolution) = (Actor::Principal(PrincipalId(Ulid::new())), Verdict::Succeeded);
+    let loss_reason = LossReason::ExecutionNotInJournal;
+    world.tell(job, JobCommand::DeclareLost { execution: lost, loss_reason }).await;
+    let (by, resolution) = (Actor::Principal(PrincipalId(Ulid::new())), Resolution::Succeeded);
     let reason = "seen".into();
     world.tell(job, JobCommand::Resolve { execution: lost, by, resolution, reason }).await;
     let before = world.story(job).await;
@@ -92,7 +92,7 @@ async fn words_about_anothers_job_are_noted_on_the_runner_that_spoke_and_fill_no
     let (mut stranger, _) = world.agent().await;
     world.open(&mut victim, "j", json!([])).await;
     world.open(&mut stranger, "k", json!([])).await;
-    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let execution = world.running(&victim, job).await;
     let last = json!({"type": "finished", "payload": {"outcome": "failed", "log_len": 0,
         "log_sha256": hex::encode(sha2::Sha256::digest(""))}});

@@ -6,7 +6,7 @@ use axum::{body::Body, http::Method};
 use domain::{
     enrolment::Purpose,
     ids::SessionId,
-    job::{Class, JobKind},
+    job::{JobClass, JobKind},
 };
 use serde_json::json;
 use ulid::Ulid;
@@ -22,7 +22,7 @@ async fn a_runner_keeps_no_other_runners_job_alive() {
     let (mut stranger, _) = world.agent().await;
     world.open(&mut victim, "j", json!([])).await;
     world.open(&mut stranger, "k", json!([])).await;
-    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let execution = world.running(&victim, job).await;
     // when the stranger names its execution in every call that takes one
     let running = json!({"running": [{"job": job, "execution": execution, "log_len": 0}]});
@@ -81,8 +81,8 @@ async fn a_session_gets_no_job_of_a_kind_that_it_does_not_take() {
     let said = world.call(Method::POST, "/runner/v1/sessions", "", &body).await.ok();
     agent.session = Some((session, said["generation"].as_u64().unwrap()));
     agent.token = said["access_token"].as_str().unwrap().to_string();
-    let apply = world.queue(install, JobKind::Apply, Class::Mutating).await;
-    let plan = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let apply = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
+    let plan = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     while world.app.dispatch.takes(agent.id, plan).is_none() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

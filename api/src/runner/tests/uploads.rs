@@ -16,7 +16,7 @@ mod pentest {
     use domain::{
         digest::Digest,
         ids::JobId,
-        job::{Class, JobKind},
+        job::{JobClass, JobKind},
     };
     use event_log::{
         Clock, blob,
@@ -59,7 +59,7 @@ mod pentest {
         let world = World::new().await;
         let (mut agent, install) = world.agent().await;
         world.open(&mut agent, "j", json!([])).await;
-        let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+        let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
         let execution = world.running(&agent, job).await;
         (world, agent, job, execution)
     }

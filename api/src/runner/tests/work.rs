@@ -3,7 +3,7 @@ use domain::{
     actor::Actor,
     enrolment::Purpose,
     ids::JobId,
-    job::{Class, Job, JobCommand, JobKind},
+    job::{Job, JobClass, JobCommand, JobKind},
     runner::Runner,
 };
 use proof::{
@@ -38,7 +38,7 @@ async fn a_job_goes_from_its_offer_to_its_seal() {
     let (agent, install) = ready(&world).await;
     let (polled, job) = tokio::join!(
         world.poll(&agent, 10, json!({})),
-        world.queue(install, JobKind::Plan, Class::Pure)
+        world.queue(install, JobKind::Plan, JobClass::Pure)
     );
     let offer = &polled.ok()["directives"][0];
     assert_eq!((&offer["type"], &offer["job"]), (&json!("offer"), &json!(job)));
@@ -57,7 +57,7 @@ async fn a_job_goes_from_its_offer_to_its_seal() {
 async fn a_claim_proves_itself_and_a_repeated_one_is_the_same() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
-    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let first = world.claim(&agent, job, "c1").await.ok();
     let again = world.claim(&agent, job, "c1").await.ok();
     for key in ["execution", "attempt", "deadline", "manifest", "grant"] {
@@ -93,8 +93,8 @@ fn hash(text: &Value) -> proof::Hash {
 async fn a_claim_continues_the_log_that_the_runner_saw() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
-    let first = world.queue(install, JobKind::Plan, Class::Pure).await;
-    let second = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let first = world.queue(install, JobKind::Plan, JobClass::Pure).await;
+    let second = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let seen = world.claim(&agent, first, "c1").await.ok();
     let (session, generation) = agent.session.unwrap();
     let body = json!({"session_id": session, "generation": generation, "claim_id": "c2",
@@ -114,7 +114,7 @@ async fn only_the_runner_of_the_install_gets_the_job_and_only_once() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     let (stranger, _) = ready(&world).await;
-    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     world.claim(&stranger, job, "c1").await.refused(403, "not_offered");
     let execution = world.running(&agent, job).await;
     world.claim(&agent, job, "c2").await.refused(409, "claimed_by_other");
@@ -144,7 +144,7 @@ async fn builds_go_to_build_runners() {
 async fn reports_are_heard_in_their_order_and_each_once() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
-    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let execution = world.running(&agent, job).await;
     let phase = |name: &str| json!({"type": "phase", "payload": {"name": name}});
     let gap = world.report(&agent, job, &execution, 3, phase("a")).await;
@@ -158,7 +158,7 @@ async fn reports_are_heard_in_their_order_and_each_once() {
 async fn a_refusal_is_told_of_the_runner_and_of_the_job_in_one_commit() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
-    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let claimed = world.claim(&agent, job, "c1").await.ok();
     let execution = claimed["execution"].as_str().unwrap();
     let refused = json!({"type": "refused", "payload":
@@ -176,7 +176,7 @@ async fn a_refusal_is_told_of_the_runner_and_of_the_job_in_one_commit() {
 async fn a_cancel_waits_in_every_answer_until_it_is_confirmed() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
-    let job = world.queue(install, JobKind::Apply, Class::Mutating).await;
+    let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let execution = world.running(&agent, job).await;
     let running = json!({"running": [{"job": job, "execution": execution, "log_len": 0}]});
     let by: Actor = "prn_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
@@ -202,7 +202,7 @@ async fn a_cancel_waits_in_every_answer_until_it_is_confirmed() {
 async fn a_plan_is_what_its_digest_says_and_its_summary_comes_first() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
-    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let execution = world.running(&agent, job).await;
     let summary = br#"{"add":1,"change":0,"destroy":0,"noop":false}"#;
     let plan = plan(&world, &agent, (job, &execution), summary).await;
@@ -252,7 +252,7 @@ async fn a_plan_by_a_key_that_was_replaced_is_signed_again_and_heard_by_every_se
     // given another server that knows the runner by the key that it replaces here
     let world = World::new().await;
     let (mut agent, install) = ready(&world).await;
-    let job = world.queue(install, JobKind::Plan, Class::Pure).await;
+    let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let execution = world.running(&agent, job).await;
     let there = world.beside().await;
     there.app.engine.load::<Runner>(agent.id).await.unwrap();

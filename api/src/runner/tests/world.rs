@@ -11,7 +11,7 @@ use domain::{
     enrolment::Purpose,
     ids::{AppId, BuildId, ComponentId, InstallId, JobId, RunId, RunnerId, SessionId, StepId},
     install::{Install, InstallCommand},
-    job::{Class, Job, JobCommand, JobKind, Origin, Work},
+    job::{Job, JobClass, JobCommand, JobKind, Origin, Work},
 };
 use ed25519_dalek::SigningKey;
 use event_log::{EventLog, Meta, Options, Stored, blob, testing::Database};
@@ -332,7 +332,7 @@ impl World {
         self.call(Method::POST, &path, &agent.token, &report).await
     }
 
-    pub async fn queue(&self, install: InstallId, kind: JobKind, class: Class) -> JobId {
+    pub async fn queue(&self, install: InstallId, kind: JobKind, class: JobClass) -> JobId {
         let (run, step) = (RunId(Ulid::new()), StepId(Ulid::new()));
         self.queue_work(Origin::Step { install, run, step }, kind, class, 60_000).await
     }
@@ -340,14 +340,14 @@ impl World {
     pub async fn queue_build(&self) -> JobId {
         let (app, component) = (AppId(Ulid::new()), ComponentId(Ulid::new()));
         let origin = Origin::Build { app, component, build: BuildId(Ulid::new()) };
-        self.queue_work(origin, JobKind::Build, Class::Pure, 60_000).await
+        self.queue_work(origin, JobKind::Build, JobClass::Pure, 60_000).await
     }
 
     pub async fn queue_work(
         &self,
         origin: Origin,
         kind: JobKind,
-        class: Class,
+        class: JobClass,
         queue_ttl_ms: u64,
     ) -> JobId {
         let job = JobId(Ulid::new());

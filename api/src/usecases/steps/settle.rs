@@ -4,7 +4,7 @@ mod retry;
 use domain::{
     ids::{InstallId, JobId, RunId, StepId},
     install::{Install, InstallCommand, Outputs, StepResult},
-    job::{Job, JobEvent, JobKind, Origin, Outcome as JobOutcome, State as JobState},
+    job::{Job, JobEvent, JobKind, JobProduct, Origin, Outcome as JobOutcome, State as JobState},
     run::{Approval, Operation, PlanFacts, Run, RunCommand, StepFailure, Target},
 };
 use futures::FutureExt as _;
@@ -41,7 +41,7 @@ pub async fn give_up(app: &App, call: &Call, id: JobId, detail: &str) -> Result<
                     return Ok(());
                 };
                 if unit.load::<Run>(run).await?.step_of(id).is_some() {
-                    let reason = StepFailure::NotComposed;
+                    let reason = StepFailure::RenderFailed;
                     let job = Some(id);
                     let fail = RunCommand::FailStep { step, job, reason, detail, may_retry: false };
                     unit.tell::<Run>(run, fail).await?;
@@ -64,14 +64,14 @@ async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
     }
     record_state(unit, install, run, step, &job).await?;
     match outcome {
-        JobOutcome::Succeeded => match kind {
-            JobKind::Plan => planned(unit, install, run, step, id, &job).await?,
-            JobKind::Apply | JobKind::Action => {
+        JobOutcome::Succeeded => match kind.product() {
+            JobProduct::Plan => planned(unit, install, run, step, id, &job).await?,
+            JobProduct::Outputs => {
                 record(unit, install, run, step, &job).await?;
                 unit.tell::<Run>(run, RunCommand::CompleteStep { job: id }).await?;
             }
             // Builds have no step.
-            JobKind::Build => {}
+            JobProduct::Artifact => {}
         },
         JobOutcome::Failed | JobOutcome::Cancelled | JobOutcome::Lost => {
             if kind == JobKind::Apply && job.touched_nothing() {
@@ -235,7 +235,7 @@ fn without_fingerprint() -> Problem {
 fn why(job: &Job) -> (bool, String) {
     let said = job.heard.iter().rev().find_map(|event| {
         let JobEvent::Failed { reason, detail, .. } = event else { return None };
-        Some((*reason == domain::job::FailureReason::PlanIsStale, shortened(detail)))
+        Some((*reason == domain::job::FailureReason::PlanStale, shortened(detail)))
     });
     said.unwrap_or_else(|| match &job.state {
         JobState::Ended { outcome, .. } => (false, format!("the job was {outcome}")),

@@ -14,7 +14,7 @@ pub const A: ExecutionId = ExecutionId(ulid::Ulid(1));
 pub const B: ExecutionId = ExecutionId(ulid::Ulid(2));
 pub const RUNNER: RunnerId = RunnerId(ulid::Ulid(8));
 pub const ANN: Actor = Actor::Principal(PrincipalId(ulid::Ulid(9)));
-pub const CLASSES: [Class; 3] = [Pure, Mutating, Unsafe];
+pub const CLASSES: [JobClass; 3] = [Pure, Mutating, Unsafe];
 pub const DEADLINE_MS: u64 = 60_000;
 
 pub fn policy() -> Actor {
@@ -32,7 +32,7 @@ pub fn digest(n: u8) -> Digest {
     format!("sha256:{n:064x}").parse().unwrap()
 }
 
-pub fn work(class: Class) -> Work {
+pub fn work(class: JobClass) -> Work {
     let origin = Origin::Build {
         app: AppId(ulid::Ulid(4)),
         component: ComponentId(ulid::Ulid(5)),
@@ -49,7 +49,7 @@ pub fn work(class: Class) -> Work {
     }
 }
 
-pub fn queue(class: Class) -> JobCommand {
+pub fn queue(class: JobClass) -> JobCommand {
     JobCommand::Queue(work(class))
 }
 /// Each execution has a session and a claim of its own.
@@ -63,8 +63,8 @@ pub fn report(execution: ExecutionId, seq: u64, report: Report) -> JobCommand {
 pub fn start(execution: ExecutionId) -> JobCommand {
     report(execution, 1, Report::Started)
 }
-pub fn finish(execution: ExecutionId, seq: u64, ending: Ending) -> JobCommand {
-    report(execution, seq, Report::Finished(ending))
+pub fn finish(execution: ExecutionId, seq: u64, result: ExecutionResult) -> JobCommand {
+    report(execution, seq, Report::Finished(result))
 }
 pub fn disconnect(execution: ExecutionId) -> JobCommand {
     JobCommand::Disconnect { execution }
@@ -72,13 +72,13 @@ pub fn disconnect(execution: ExecutionId) -> JobCommand {
 pub fn reattach(execution: ExecutionId) -> JobCommand {
     JobCommand::Reattach { execution }
 }
-pub fn lose(execution: ExecutionId, proof: Proof) -> JobCommand {
-    JobCommand::DeclareLost { execution, proof }
+pub fn lose(execution: ExecutionId, loss_reason: LossReason) -> JobCommand {
+    JobCommand::DeclareLost { execution, loss_reason }
 }
-pub fn resolve(execution: ExecutionId, resolution: Verdict) -> JobCommand {
+pub fn resolve(execution: ExecutionId, resolution: Resolution) -> JobCommand {
     decide(execution, ANN, resolution)
 }
-pub fn decide(execution: ExecutionId, by: Actor, resolution: Verdict) -> JobCommand {
+pub fn decide(execution: ExecutionId, by: Actor, resolution: Resolution) -> JobCommand {
     JobCommand::Resolve { execution, by, resolution, reason: "seen".into() }
 }
 pub fn cancel(force: bool) -> JobCommand {
@@ -93,8 +93,8 @@ pub fn finalize_log(execution: ExecutionId) -> JobCommand {
 pub fn diverge(execution: ExecutionId) -> JobCommand {
     JobCommand::NoteDivergence { execution, offset_bytes: 512 }
 }
-pub fn note_late(execution: ExecutionId, seq: u64, ending: Ending) -> JobCommand {
-    JobCommand::NoteLateResult { execution, seq, ending, signed: None }
+pub fn note_late(execution: ExecutionId, seq: u64, result: ExecutionResult) -> JobCommand {
+    JobCommand::NoteLateResult { execution, seq, result, signed: None }
 }
 pub fn came_late(execution: ExecutionId, seq: u64) -> JobEvent {
     JobEvent::LateResultReported {
@@ -113,15 +113,15 @@ pub fn log(execution: ExecutionId) -> FinalizedLog {
     let (length_bytes, omitted_bytes) = (4096, 0);
     FinalizedLog { execution, length_bytes, sha256: digest(2), omitted_bytes, complete: true }
 }
-pub fn done() -> Ending {
-    Ending::Succeeded { exit_code: Some(0), not_ended: vec![] }
+pub fn done() -> ExecutionResult {
+    ExecutionResult::Succeeded { exit_code: Some(0), not_ended: vec![] }
 }
-pub fn broken() -> Ending {
+pub fn broken() -> ExecutionResult {
     let (reason, detail) = (FailureReason::ExitCode, "exit 1".into());
-    Ending::Failed { reason, detail, exit_code: Some(1), signal: None, not_ended: vec![] }
+    ExecutionResult::Failed { reason, detail, exit_code: Some(1), signal: None, not_ended: vec![] }
 }
-pub fn stopped() -> Ending {
-    Ending::Cancelled { forced: false, not_ended: vec![] }
+pub fn stopped() -> ExecutionResult {
+    ExecutionResult::Cancelled { forced: false, not_ended: vec![] }
 }
 pub fn plan() -> PlanReport {
     PlanReport {
@@ -146,30 +146,30 @@ pub fn artifact() -> Artifact {
     Artifact { repository: "shop/web".into(), digest: digest(6), size_bytes: 1024 }
 }
 
-pub fn queued(class: Class) -> Vec<JobEvent> {
+pub fn queued(class: JobClass) -> Vec<JobEvent> {
     vec![JobEvent::Queued(work(class))]
 }
 pub fn claimed_by(execution: ExecutionId, attempt: u32) -> JobEvent {
     let (session, claim_id) = (SessionId(execution.0), execution.0.to_string());
     JobEvent::Claimed { execution, runner: RUNNER, session, claim_id, attempt, deadline: late() }
 }
-pub fn claimed(class: Class) -> Vec<JobEvent> {
+pub fn claimed(class: JobClass) -> Vec<JobEvent> {
     and(queued(class), [claimed_by(A, 1)])
 }
-pub fn running(class: Class) -> Vec<JobEvent> {
+pub fn running(class: JobClass) -> Vec<JobEvent> {
     and(claimed(class), [JobEvent::Started { execution: A, seq: 1 }])
 }
-pub fn silent(class: Class) -> Vec<JobEvent> {
+pub fn silent(class: JobClass) -> Vec<JobEvent> {
     and(running(class), [JobEvent::Disconnected { execution: A }])
 }
 pub fn cancelling(force: bool) -> Vec<JobEvent> {
     and(running(Pure), [cancel_requested(force)])
 }
 pub fn requeued() -> Vec<JobEvent> {
-    and(silent(Pure), [again(Some(SilentTooLong))])
+    and(silent(Pure), [again(Some(Disconnected))])
 }
-pub fn unknown(class: Class) -> Vec<JobEvent> {
-    and(running(class), [JobEvent::OutcomeUnknown { execution: A, proof: DeadlinePassed }])
+pub fn unknown(class: JobClass) -> Vec<JobEvent> {
+    and(running(class), [JobEvent::OutcomeUnknown { execution: A, loss_reason: DeadlinePassed }])
 }
 pub fn succeeded() -> Vec<JobEvent> {
     and(running(Pure), [succeeded_at(2)])
@@ -210,15 +210,15 @@ pub fn phase_at(seq: u64, phase: &str) -> JobEvent {
 pub fn and<const N: usize>(history: Vec<JobEvent>, then: [JobEvent; N]) -> Vec<JobEvent> {
     [history, then.to_vec()].concat()
 }
-pub fn again(proof: Option<Proof>) -> JobEvent {
-    JobEvent::Requeued { execution: A, attempt: 2, proof }
+pub fn again(loss_reason: Option<LossReason>) -> JobEvent {
+    JobEvent::Requeued { execution: A, attempt: 2, loss_reason }
 }
 pub fn cancel_requested(force: bool) -> JobEvent {
     JobEvent::CancelRequested { by: ANN, reason: "wrong branch".into(), force }
 }
-pub fn resolved(resolution: Verdict) -> JobEvent {
+pub fn resolved(resolution: Resolution) -> JobEvent {
     decided(A, ANN, resolution)
 }
-pub fn decided(execution: ExecutionId, by: Actor, resolution: Verdict) -> JobEvent {
+pub fn decided(execution: ExecutionId, by: Actor, resolution: Resolution) -> JobEvent {
     JobEvent::OutcomeResolved { execution, by, resolution, reason: "seen".into() }
 }

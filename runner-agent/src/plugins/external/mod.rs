@@ -70,7 +70,7 @@ impl External {
 
 impl Plugin for External {
     fn describe(&self) -> Description {
-        let does = |kind: &JobKind| self.described.kinds.iter().any(|word| word == kind.word());
+        let does = |kind: &JobKind| self.described.kinds.iter().any(|word| word == kind.as_str());
         let kinds = JobKind::ALL.into_iter().filter(does).collect();
         Description { name: self.described.name.clone(), kinds }
     }
@@ -147,7 +147,7 @@ impl External {
     ) -> Result<(), Halt> {
         if plan.tool != self.tool() {
             let stale = format!("it was made by {}, and this is {}", plan.tool, self.tool());
-            return Err(PluginError::PlanIsStale(stale).into());
+            return Err(PluginError::PlanStale(stale).into());
         }
         let call = call(Given::of(work), plan.file.clone(), plan.state.clone());
         let _nothing: serde_json::Value = self.channel.ask(call, None, work, sink).await?;

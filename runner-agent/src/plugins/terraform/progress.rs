@@ -114,7 +114,7 @@ impl Progress {
 mod tests {
     use std::io;
 
-    use schemas::runner::ArtifactReport;
+    use schemas::runner::Artifact;
     use serde_json::{Map, Value};
 
     use super::*;
@@ -147,7 +147,7 @@ mod tests {
         ) -> io::Result<()> {
             Ok(())
         }
-        fn artifact(&mut self, _: ArtifactReport) -> io::Result<()> {
+        fn artifact(&mut self, _: Artifact) -> io::Result<()> {
             Ok(())
         }
     }

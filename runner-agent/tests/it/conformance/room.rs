@@ -18,7 +18,7 @@ use runner_agent::{
 };
 use schemas::{
     manifest::{self, AcceptedState, ArtifactRef, Limits, Manifest, PluginRef, Timeouts},
-    runner::{ArtifactReport, JobClass, JobKind},
+    runner::{Artifact, JobClass, JobKind},
 };
 use serde_json::{Map, Value};
 use tempfile::TempDir;
@@ -53,7 +53,7 @@ pub struct Heard {
     pub children: Vec<u32>,
     pub plan: Option<PlanRecord>,
     pub outputs: Option<Map<String, Value>>,
-    pub artifact: Option<ArtifactReport>,
+    pub artifact: Option<Artifact>,
     pub state: Option<StateMark>,
     pub accepted: Option<AcceptedState>,
     /// What is done when a line has this in it.
@@ -123,7 +123,7 @@ impl Sink for Heard {
         Ok(())
     }
 
-    fn artifact(&mut self, artifact: ArtifactReport) -> io::Result<()> {
+    fn artifact(&mut self, artifact: Artifact) -> io::Result<()> {
         self.artifact = Some(artifact);
         Ok(())
     }

@@ -1,5 +1,5 @@
 //! Failures after which a step may be tried again without a person.
-use domain::job::{Class, FailureReason, Job, JobEvent};
+use domain::job::{FailureReason, Job, JobClass, JobEvent};
 
 /// Exit codes of a process that ended by itself. A shell reports a signal of its child as 128 and more.
 const BY_ITSELF: std::ops::Range<i32> = 0..128;
@@ -15,7 +15,7 @@ pub(super) fn may_retry(job: &Job) -> bool {
         by_itself = exit_code.is_some_and(|code| BY_ITSELF.contains(&code));
         Some(*reason)
     });
-    let is_pure = job.work.as_ref().is_some_and(|work| work.class == Class::Pure);
+    let is_pure = job.work.as_ref().is_some_and(|work| work.class == JobClass::Pure);
     if left && !is_pure {
         return false;
     }
@@ -28,7 +28,7 @@ pub(super) fn may_retry(job: &Job) -> bool {
         Some(
             FailureReason::Refused
             | FailureReason::ToolMissing
-            | FailureReason::PlanIsStale
+            | FailureReason::PlanStale
             | FailureReason::AgentStopped
             | FailureReason::QueueExpired
             | FailureReason::Resolved

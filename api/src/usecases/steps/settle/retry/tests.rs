@@ -6,7 +6,7 @@ use ulid::Ulid;
 
 use super::*;
 
-fn failed(class: Class, exit_code: Option<i32>, not_ended: &[&str]) -> Job {
+fn failed(class: JobClass, exit_code: Option<i32>, not_ended: &[&str]) -> Job {
     let origin = Origin::Step {
         install: InstallId(Ulid::nil()),
         run: RunId(Ulid::nil()),
@@ -37,7 +37,7 @@ fn failed(class: Class, exit_code: Option<i32>, not_ended: &[&str]) -> Job {
 
 #[test]
 fn work_that_changes_something_is_not_retried_after_an_exit_code_of_a_signal() {
-    for class in [Class::Mutating, Class::Unsafe] {
+    for class in [JobClass::Mutating, JobClass::Unsafe] {
         for by_itself in [1, 2, 127] {
             assert!(may_retry(&failed(class, Some(by_itself), &[])), "{by_itself}");
         }
@@ -52,6 +52,6 @@ fn work_that_changes_something_is_not_retried_after_an_exit_code_of_a_signal() {
 #[test]
 fn work_that_changes_nothing_is_retried_after_any_exit_code() {
     for code in [Some(1), Some(137), None] {
-        assert!(may_retry(&failed(Class::Pure, code, &["sleep (pid 7)"])), "{code:?}");
+        assert!(may_retry(&failed(JobClass::Pure, code, &["sleep (pid 7)"])), "{code:?}");
     }
 }

@@ -1,0 +1,184 @@
+//! Kinds of jobs and their properties. A new kind declares all of them in [`JobKind::properties`].
+use bincode::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::runner::RunnerMode;
+
+/// Kind of work that a job does.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    Encode,
+    Decode,
+    ToSchema,
+)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum JobKind {
+    /// Packs the source of a component into an artifact.
+    Build,
+    /// Computes the changes that an apply would make.
+    Plan,
+    /// Makes the changes of an approved plan.
+    Apply,
+    /// Runs a script of the vendor.
+    Action,
+}
+
+/// Consequence of an unknown outcome: whether the work may be repeated, and who may decide.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Encode, Decode, ToSchema,
+)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum JobClass {
+    /// Changes nothing; may be repeated.
+    Pure,
+    /// Changes resources; repeated only with proof that it did not run, or after a decision.
+    Mutating,
+    /// Changes resources in unknown ways; only a principal may decide.
+    Unsafe,
+}
+
+/// Result of a successful job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobProduct {
+    /// An artifact in the registry. The job belongs to a build.
+    Artifact,
+    /// A plan to approve. The step of the job continues with an apply.
+    Plan,
+    /// Outputs of the component or action. The step of the job is complete.
+    Outputs,
+}
+
+struct Properties {
+    name: &'static str,
+    class: JobClass,
+    runner_mode: RunnerMode,
+    product: JobProduct,
+    uses_state: bool,
+    uses_reserved_slot: bool,
+    subject: &'static str,
+}
+
+impl JobKind {
+    /// All kinds, in the order of a deploy.
+    pub const ALL: [JobKind; 4] = [JobKind::Build, JobKind::Plan, JobKind::Apply, JobKind::Action];
+
+    const fn properties(self) -> Properties {
+        match self {
+            JobKind::Build => Properties {
+                name: "build",
+                class: JobClass::Pure,
+                runner_mode: RunnerMode::Build,
+                product: JobProduct::Artifact,
+                uses_state: false,
+                uses_reserved_slot: false,
+                subject: "component",
+            },
+            JobKind::Plan => Properties {
+                name: "plan",
+                class: JobClass::Pure,
+                runner_mode: RunnerMode::Install,
+                product: JobProduct::Plan,
+                uses_state: true,
+                uses_reserved_slot: false,
+                subject: "component",
+            },
+            JobKind::Apply => Properties {
+                name: "apply",
+                class: JobClass::Mutating,
+                runner_mode: RunnerMode::Install,
+                product: JobProduct::Outputs,
+                uses_state: true,
+                uses_reserved_slot: false,
+                subject: "component",
+            },
+            JobKind::Action => Properties {
+                name: "action",
+                class: JobClass::Unsafe,
+                runner_mode: RunnerMode::Install,
+                product: JobProduct::Outputs,
+                uses_state: false,
+                uses_reserved_slot: true,
+                subject: "action",
+            },
+        }
+    }
+
+    /// Name in every contract.
+    pub const fn as_str(self) -> &'static str {
+        self.properties().name
+    }
+
+    /// JobClass of the jobs that the server queues.
+    pub const fn class(self) -> JobClass {
+        self.properties().class
+    }
+
+    /// Mode of the runners that accept it.
+    pub fn runs_on(self, mode: RunnerMode) -> bool {
+        self.properties().runner_mode == mode
+    }
+
+    /// Result that it reports.
+    pub const fn product(self) -> JobProduct {
+        self.properties().product
+    }
+
+    /// Whether it reads or writes the state of its component.
+    pub const fn uses_state(self) -> bool {
+        self.properties().uses_state
+    }
+
+    /// Whether it may take the slot that a runner with several slots reserves for short work.
+    pub const fn uses_reserved_slot(self) -> bool {
+        self.properties().uses_reserved_slot
+    }
+
+    /// Manifest input that names what it works on.
+    pub const fn subject(self) -> &'static str {
+        self.properties().subject
+    }
+}
+
+impl JobClass {
+    /// Name in every contract.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            JobClass::Pure => "pure",
+            JobClass::Mutating => "mutating",
+            JobClass::Unsafe => "unsafe",
+        }
+    }
+
+    /// Seconds from SIGTERM to SIGKILL. Terraform needs minutes to write its state when it is interrupted.
+    pub const fn grace_s(self) -> u64 {
+        match self {
+            JobClass::Mutating => 300,
+            JobClass::Pure | JobClass::Unsafe => 30,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_kind_is_its_json() {
+        for kind in JobKind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
+            assert_eq!(serde_json::to_value(kind.class()).unwrap(), kind.class().as_str());
+        }
+    }
+}

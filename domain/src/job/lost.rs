@@ -1,0 +1,91 @@
+//! Lost executions, and the manual resolution of unknown outcomes.
+use super::{
+    Contact, Decision, Execution, FailureReason, Job, JobClass, JobError, JobEvent, LossReason,
+    Resolution,
+};
+use crate::{actor::Actor, decider::Timestamp};
+
+impl Job {
+    pub(super) fn lose(
+        &self,
+        held: &Execution,
+        loss_reason: LossReason,
+        now: Timestamp,
+    ) -> Decision {
+        use {JobClass::*, LossReason::*};
+        match (self.class(), loss_reason) {
+            (Pure | Mutating | Unsafe, DeadlinePassed) if now < held.deadline => {
+                Err(JobError::DeadlineAhead { deadline: held.deadline })
+            }
+            (Pure, Disconnected) if held.contact == Contact::Connected => {
+                Err(JobError::StillConnected)
+            }
+            (Pure | Mutating | Unsafe, NeverSpawned) if held.started => {
+                Err(JobError::AlreadyStarted)
+            }
+            (Pure, ExecutionNotInJournal | DeadlinePassed | Disconnected)
+            | (Pure | Mutating | Unsafe, NeverSpawned) => {
+                // Nobody waits for a job that is to be cancelled: it is not tried again.
+                let again = held.attempt < self.attempts() && held.cancel.is_none();
+                let lost = JobEvent::Lost { execution: held.id, loss_reason };
+                Ok(vec![if again { held.requeued(Some(loss_reason)) } else { lost }])
+            }
+            (Mutating | Unsafe, ExecutionNotInJournal | DeadlinePassed) => {
+                Ok(vec![JobEvent::OutcomeUnknown { execution: held.id, loss_reason }])
+            }
+            (Mutating | Unsafe, Disconnected) => Err(JobError::UnreachableIsNotDead),
+        }
+    }
+
+    pub(super) fn resolve(
+        &self,
+        held: &Execution,
+        by: Actor,
+        resolution: Resolution,
+        reason: String,
+    ) -> Decision {
+        match (self.class(), &by) {
+            (JobClass::Pure | JobClass::Mutating | JobClass::Unsafe, Actor::Runner(_)) => {
+                return Err(JobError::ARunnerMayNotResolve);
+            }
+            (JobClass::Unsafe, Actor::Policy(_) | Actor::Timer(_) | Actor::System) => {
+                return Err(JobError::OnlyAPrincipalMayResolve);
+            }
+            (JobClass::Pure | JobClass::Mutating | JobClass::Unsafe, Actor::Principal(_))
+            | (
+                JobClass::Pure | JobClass::Mutating,
+                Actor::Policy(_) | Actor::Timer(_) | Actor::System,
+            ) => {}
+        }
+        let execution = held.id;
+        let consequence = match resolution {
+            Resolution::Succeeded => JobEvent::Succeeded {
+                execution,
+                seq: None,
+                exit_code: None,
+                signed: None,
+                not_ended: vec![],
+            },
+            Resolution::Failed => JobEvent::Failed {
+                execution: Some(execution),
+                seq: None,
+                reason: FailureReason::Resolved,
+                detail: reason.clone(),
+                exit_code: None,
+                signal: None,
+                signed: None,
+                not_ended: vec![],
+            },
+            // Nobody wants to see it done any more: what is left to say is what became of it.
+            Resolution::Retry if held.cancel.is_some() => return Err(JobError::Cancelling),
+            Resolution::Retry => held.requeued(None),
+        };
+        Ok(vec![JobEvent::OutcomeResolved { execution, by, resolution, reason }, consequence])
+    }
+}
+
+impl Execution {
+    fn requeued(&self, loss_reason: Option<LossReason>) -> JobEvent {
+        JobEvent::Requeued { execution: self.id, attempt: self.attempt + 1, loss_reason }
+    }
+}
