@@ -177,7 +177,7 @@ impl EventLog {
             options: connect,
             response_timeout: options.answer,
             clock: options.clock,
-            layout: options.format,
+            format: options.format,
             key_ttl: options.key_ttl,
             statements: StatementCache::new(&options.sync_views),
             projections: options.sync_views,
@@ -241,7 +241,7 @@ impl EventLog {
     /// Whether another version of the program has migrated the tables, as far as this process has read the log: events
     /// that it has read may be of that version.
     pub fn is_outdated(&self) -> bool {
-        self.shared.seen.borrow().layout != self.shared.format
+        self.shared.seen.borrow().format != self.shared.format
     }
 
     /// The ULID that was made with the database.

@@ -31,7 +31,7 @@ pub async fn standing(connection: &mut PgConnection) -> Result<Standing, LogErro
     let seen = head.published();
     let (log_id, size) = (head.log_id, head.position);
     let checkpoint = Checkpoint { log_id, size, root: seen.root, epoch: seen.epoch };
-    Ok(Standing { checkpoint, format: head.layout, recorded_at: head.recorded_at })
+    Ok(Standing { checkpoint, format: head.format, recorded_at: head.recorded_at })
 }
 
 impl EventLog {
